@@ -1,0 +1,5 @@
+"""`python -m monitor` is `cfmon`."""
+
+from monitor.cli import main
+
+main()

@@ -1,0 +1,75 @@
+"""Errors, named by whose fault they are.
+
+Everything the user can cause derives from `MonitorError` and says what is wrong, where, and how to mend it.
+Any other exception that leaves the package is a bug.
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "ConfigError",
+    "EvidenceError",
+    "FormulaError",
+    "InputError",
+    "LimitError",
+    "ModelError",
+    "MonitorError",
+    "PathError",
+    "PolicyError",
+]
+
+
+class MonitorError(Exception):
+    """Base of every error the user can cause."""
+
+
+class InputError(MonitorError):
+    """A message on the stream is unusable. It is counted under `reason`; the stream goes on.
+
+    `reason` is a short machine-readable word (a label of `cfmon_rejected_total`), `detail` a sentence for the log.
+    """
+
+    def __init__(self, reason: str, detail: str) -> None:
+        super().__init__(f"{reason}: {detail}")
+        self.reason = reason
+        self.detail = detail
+
+
+class FormulaError(MonitorError):
+    """A formula cannot be read or does not fit the model. Shows line, column and a caret.
+
+    `line` and `column` count from 1; `text` is the whole formula.
+    """
+
+    def __init__(self, problem: str, text: str, line: int, column: int) -> None:
+        shown = text.splitlines()[line - 1] if 0 < line <= len(text.splitlines()) else ""
+        caret = " " * (column - 1) + "^"
+        super().__init__(f"formula, line {line}, column {column}: {problem}\n  {shown}\n  {caret}")
+        self.problem = problem
+        self.text = text
+        self.line = line
+        self.column = column
+
+
+class ModelError(MonitorError):
+    """The model is malformed; names the row."""
+
+
+class PolicyError(MonitorError):
+    """A policy is missing, altered, of the wrong shape, or does not fit the model."""
+
+
+class ConfigError(MonitorError):
+    """The configuration is wrong; found before anything connects."""
+
+
+class PathError(MonitorError):
+    """A path handed to `check` does not fit the model, for instance an impossible transition."""
+
+
+class EvidenceError(MonitorError):
+    """An evidence file is unreadable or does not re-derive."""
+
+
+class LimitError(MonitorError):
+    """A question is well formed but too large to answer exactly; says what, how large, and which limit."""

@@ -1,0 +1,331 @@
+"""Every value that crosses a border between rooms, on one screen.
+
+All are frozen. Times are seconds: `wall` since the epoch, `ticks` on a monotonic clock. Probabilities lie in [0, 1].
+The order below is the order of the route: a message becomes an `Observation`, that a `Step`, that (on the held
+path) a `Verdict`, that an `Alert`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+__all__ = [
+    "AlarmMoved",
+    "AlarmSpec",
+    "AlarmState",
+    "Alert",
+    "Blind",
+    "BlindReason",
+    "Break",
+    "CausalModel",
+    "End",
+    "Ended",
+    "Episode",
+    "Forgotten",
+    "FormulaSpec",
+    "Instant",
+    "Judged",
+    "MessageResult",
+    "Notice",
+    "Observation",
+    "OffPolicy",
+    "Outcome",
+    "Quantity",
+    "RawState",
+    "Received",
+    "Skipped",
+    "Step",
+    "StreamSettings",
+    "Verdict",
+    "Wait",
+]
+
+Episode = str | int
+RawState = int | str | tuple[float | str | bool, ...]
+"""A state as the agent sends it; the model's state encoder turns it into an index."""
+
+BlindReason = Literal[
+    "gap",
+    "stale",
+    "conflict",
+    "impossible_step",
+    "unknown_state",
+    "policy_mismatch",
+    "dropped",
+    "warming_up",
+    "disconnected",
+]
+"""Why a formula cannot be answered now. A value here without a row in the docs' table fails the tests."""
+
+AlarmState = Literal["clear", "pending", "firing", "resolved", "ended", "removed"]
+"""`clear`, `pending`, `firing` are where an alarm can be; `resolved`, `ended`, `removed` how a firing one closes."""
+
+Outcome = Literal["safe", "regret", "unavoidable", "undecided"]
+CausalModel = Literal["gumbel", "any", "stable"]
+MessageResult = Literal["accepted", "duplicate", "stale", "conflict", "gap", "rejected", "dropped"]
+
+
+@dataclass(frozen=True, slots=True)
+class Instant:
+    """One reading of both clocks. `wall`: seconds since the epoch. `ticks`: seconds, monotonic, arbitrary zero."""
+
+    wall: float
+    ticks: float
+
+
+@dataclass(frozen=True, slots=True)
+class AlarmSpec:
+    """How verdicts become an alarm. `for_`, `keep`: verdicts in a row before firing, before resolving (>= 1).
+
+    `when`: for a plain formula `fails` or `holds`; for `regret(...)` `regret`, or `unavoidable` to fire on that too.
+    """
+
+    for_: int = 1
+    keep: int = 1
+    severity: str = "warning"
+    runbook: str | None = None
+    when: Literal["fails", "holds", "regret", "unavoidable"] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FormulaSpec:
+    """One formula to watch. `every`: an int counts steps, a float is a duration in seconds on the monotonic clock."""
+
+    name: str
+    text: str
+    every: int | float = 1
+    causal_model: CausalModel = "gumbel"
+    alarm: AlarmSpec = field(default_factory=AlarmSpec)
+
+
+@dataclass(frozen=True, slots=True)
+class StreamSettings:
+    """What the stream may hold and how long it waits. Durations in seconds, counts in steps or agents.
+
+    `nominal_sha256`: of the configured nominal policy's ONNX file, compared with what an agent says it runs.
+    """
+
+    window: int = 64
+    reorder_steps: int = 256
+    reorder_wait: float = 0.5
+    stale_after: float = 5.0
+    forget_after: float = 3600.0
+    max_lag: float = 2.0
+    agents: int = 1000
+    encoder: Literal["index", "name", "valuation", "bins"] = "index"
+    nominal_sha256: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """One decoded message, not yet ordered or matched with the model.
+
+    `agent` comes from the topic, never from the payload. `action` is None only where the agent sent none, which is
+    allowed in the last message of an episode. `time`: the agent's clock, seconds since the epoch. `policy`: sha256 of
+    the policy the agent says it runs.
+    """
+
+    agent: str
+    episode: Episode
+    seq: int
+    state: RawState
+    action: int | str | None = None
+    time: float | None = None
+    reward: float | None = None
+    terminated: bool = False
+    truncated: bool = False
+    policy: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One step of the path, in order, in the model's indices. `late`: older than `max_lag` when it arrived."""
+
+    episode: Episode
+    seq: int
+    state: int
+    action: int | None
+    time: float
+    late: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Break:
+    """The path is interrupted before the next step: what lies between is unknown, for this reason."""
+
+    reason: BlindReason
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """The episode is over. `terminated`: the last state is absorbing for the rest of every horizon."""
+
+    episode: Episode
+    terminated: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Not yet: a step is missing and may still come. `missing` is its seq, `held` how many later ones wait for it."""
+
+    missing: int
+    held: int
+
+
+@dataclass(frozen=True, slots=True)
+class Quantity:
+    """One probability or reward a formula asks for (outside all brackets), with how it was obtained.
+
+    `bounds`: over every causal model of the class asked for, else None. `threshold` and `holds`: None for `=?`.
+    `offset` is the one used, in the convention of the formula (`@5`, `@-1`); `clipped`: it is not the one asked for.
+    `robust`: no causal model of the class changes `holds`; None where not asked.
+    """
+
+    text: str
+    value: float
+    offset: int
+    clipped: bool
+    bounds: tuple[float, float] | None = None
+    threshold: float | None = None
+    holds: bool | None = None
+    robust: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The answer to one formula on one path.
+
+    Exactly one of `value` (for `=?`), `holds` (for a truth) and `outcome` (for `regret`) is set; a truth that could
+    not be decided has none of them. `value` is always the Gumbel-Max answer. `effect`: delta(W, nominal) of a regret
+    formula, `effect_bounds` its bounds; `profile`: offset -> (value under nominal, value under the alternative), each
+    measured from its own start; `latest_useful`: the smallest offset at which the alternative still turns the outcome.
+    """
+
+    formula: str
+    method: Literal["exact", "sampled"]
+    causal_model: CausalModel
+    quantities: tuple[Quantity, ...]
+    value: float | None = None
+    holds: bool | None = None
+    outcome: Outcome | None = None
+    bounds: tuple[float, float] | None = None
+    robust: bool | None = None
+    effect: float | None = None
+    effect_bounds: tuple[float, float] | None = None
+    profile: Mapping[int, tuple[float, float]] = field(default_factory=dict)
+    latest_useful: int | None = None
+    offset: int = 0
+    clipped: bool = False
+    start_dropped: bool = False
+
+
+# ---- notices: what the monitor tells the world; each sink takes what concerns it ----
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    """What became of one message. `lag`: seconds between the agent's clock and ours; None if the agent sent none."""
+
+    agent: str
+    result: MessageResult
+    reason: str = ""
+    detail: str = ""
+    lag: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A formula was answered for an agent at a step. `time`: the step's time, seconds since the epoch."""
+
+    agent: str
+    formula: str
+    verdict: Verdict
+    episode: Episode
+    seq: int
+    time: float
+    late: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Blind:
+    """A formula went blind for an agent (`reason`), or sees again (`reason` None). Sent on change only."""
+
+    agent: str
+    formula: str
+    reason: BlindReason | None
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class AlarmMoved:
+    """The alarm of a formula is now `clear`, `pending` or `firing`; sent on change only."""
+
+    agent: str
+    formula: str
+    state: AlarmState
+
+
+@dataclass(frozen=True, slots=True)
+class Alert:
+    """A published change of an alarm; the fields are those of `cfmon/alerts/<agent>/<formula>` in the docs.
+
+    `evidence_path`: the held path the verdict was given on, for the evidence file; not published.
+    """
+
+    id: str
+    revision: int
+    agent: str
+    formula: str
+    text: str
+    state: AlarmState
+    blind: BlindReason | None
+    severity: str
+    verdict: Verdict
+    episode: Episode
+    seq: int
+    first_seq: int
+    time: float
+    since: float
+    late: bool
+    summary: str
+    runbook: str | None
+    path: tuple[tuple[int, int | None], ...]
+    start_observed: bool
+    terminated: bool
+
+
+@dataclass(frozen=True, slots=True)
+class OffPolicy:
+    """A deterministic nominal policy would have taken another action than the agent took."""
+
+    agent: str
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """`count` due answers of a formula were passed over; the path they were about is complete all the same."""
+
+    agent: str
+    formula: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """An agent's episode is over; its values mean nothing until the next one begins."""
+
+    agent: str
+    episode: Episode
+
+
+@dataclass(frozen=True, slots=True)
+class Forgotten:
+    """An agent has been silent for `forget_after`; whatever is kept or shown under its name can go."""
+
+    agent: str
+
+
+Notice = Received | Judged | Blind | AlarmMoved | Alert | OffPolicy | Skipped | Ended | Forgotten
