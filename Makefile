@@ -1,0 +1,45 @@
+# `make demo` and `make test` each work as the first command in a fresh clone; they set up .venv themselves.
+# ARGS goes to the command (make demo ARGS=--forever, make test ARGS=tests/cli); PYTHON picks the interpreter.
+
+VENV := .venv
+BIN := $(VENV)/bin
+# Debian keeps mosquitto in /usr/sbin, which is not on every user's path.
+export PATH := $(PATH):/usr/local/sbin:/usr/sbin
+# The first python that really is 3.11 or newer: version managers put names on the path that do not run.
+PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11 python; do \
+	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && { command -v $$p; break; }; done)
+ARGS ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint format clean
+
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' Makefile
+
+demo: $(VENV)/.demo ## Run the monitor beside a live agent: an alarm fires, resolves and is verified (ARGS=--forever, ARGS="--seed 3")
+	@$(BIN)/cfmon demo $(ARGS)
+
+test: $(VENV)/.dev ## Check everything: lint, types, import contracts, all tests
+	@$(PYTHON) .ci/setup.py system
+	@$(MAKE) --no-print-directory lint
+	@$(BIN)/pytest --cov --cov-report=term:skip-covered $(ARGS)
+
+lint: $(VENV)/.dev ## ruff, ruff format, mypy, import-linter
+	@$(BIN)/ruff check --quiet
+	@$(BIN)/ruff format --check --quiet
+	@$(BIN)/mypy --no-error-summary
+	@contracts=$$($(BIN)/lint-imports --no-cache 2>&1) || { echo "$$contracts"; exit 1; }
+	@echo "lint: clean"
+
+format: $(VENV)/.dev ## Rewrite the sources as ruff wants them
+	@$(BIN)/ruff check --fix --quiet
+	@$(BIN)/ruff format --quiet
+
+clean: ## Remove what the other targets made (.venv, caches, var)
+	@rm -rf $(VENV) var .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage build dist
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# The stamps: what is installed, as of which pyproject.toml. What the tests need holds what the demo needs.
+$(VENV)/.demo $(VENV)/.dev: $(VENV)/.%: pyproject.toml .ci/setup.py
+	@[ -n "$(PYTHON)" ] || { echo "make: python 3.11 or newer is needed and none is on the path; install it (Debian: apt-get install python3 python3-venv) or say make PYTHON=/path/to/python3" >&2; exit 2; }
+	@$(PYTHON) .ci/setup.py $*
