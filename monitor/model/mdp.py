@@ -1,19 +1,39 @@
 """A Markov decision process as sparse rows, validated once.
 
-Source: Kazemi & Paoletti, Definition 1 (MDP). Beyond it: an action may be unavailable in a state (its row is empty), and
-a model may carry names, observations and an initial distribution for those who act in it.
+Source: Kazemi & Paoletti, Definition 1 (MDP). Beyond it: an action may be unavailable in a state (its row is empty),
+and a model may carry names, observations and an initial distribution for those who act in it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from types import MappingProxyType
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from monitor.errors import ModelError
+from monitor.model.annotations import (
+    Valuation,
+    checked_bins,
+    checked_labels,
+    checked_names,
+    checked_observations,
+    checked_valuations,
+)
+from monitor.model.rows import (
+    ROW_SUM_TOLERANCE,
+    as_floats,
+    as_indices,
+    checked_distribution,
+    checked_rewards,
+    checked_rows,
+    checked_size,
+    frozen,
+    rows_from_triples,
+)
 
 __all__ = ["MDP", "ROW_SUM_TOLERANCE"]
 
@@ -21,13 +41,12 @@ Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 
-ROW_SUM_TOLERANCE = 1e-9
-"""How far a row's sum may be from 1 before it is taken for a mistake; within it, rows are renormalised."""
-
 
 @dataclass(frozen=True, eq=False)
 class MDP:
     """States `0..S-1`, actions `0..A-1`; the row of (s, a) is row `s * A + a` of a CSR matrix.
+
+    Build one with `from_transitions` or `from_rows`, which check everything; the plain constructor checks nothing.
 
     Attributes (arrays are read-only):
         states, actions: S and A.
@@ -35,7 +54,7 @@ class MDP:
         successors: [N] int64, ascending within a row.
         probabilities: [N] float64, positive; each non-empty row sums to 1.
         rewards: [S, A] float64, R(s, a).
-        labels: name -> [S] bool.
+        labels: name -> [S] bool, sorted by name.
         initial: [S] float64 distribution of the first state, or None.
         observations: [S, D] float32, what a policy sees of a state, or None.
         state_names, action_names: S and A names, or empty.
@@ -56,7 +75,7 @@ class MDP:
     state_names: tuple[str, ...] = ()
     action_names: tuple[str, ...] = ()
     bin_edges: tuple[Floats, ...] = ()
-    valuations: tuple[tuple[float | str | bool, ...], ...] = ()
+    valuations: tuple[Valuation, ...] = ()
     source: str = "memory"
 
     @classmethod
@@ -69,10 +88,184 @@ class MDP:
         rewards: Iterable[tuple[int, int, float]] = (),
         labels: Mapping[str, Sequence[int]] | None = None,
         initial: Mapping[int, float] | None = None,
-    ) -> MDP: ...
+        **carried: Any,  # noqa: ANN401 - the annotations of from_rows, checked there
+    ) -> MDP:
+        """A model from (state, action, successor, probability) tuples, in any order; duplicates are summed.
+
+        Args:
+            states: number of states.
+            actions: number of actions.
+            transitions: an action without any transition in a state is unavailable there.
+            rewards: (state, action, reward), each pair at most once; 0 where not given.
+            labels: name -> the states that carry it.
+            initial: state -> probability that an episode starts there.
+            **carried: `observations`, `state_names`, `action_names`, `bin_edges`, `valuations`, `source`, as in
+                `from_rows`.
+
+        Raises:
+            ModelError: as `from_rows`.
+
+        >>> coin = MDP.from_transitions(
+        ...     states=2, actions=1, transitions=[(0, 0, 0, 0.5), (0, 0, 1, 0.5), (1, 0, 1, 1.0)], labels={"done": [1]}
+        ... )
+        >>> coin.row(0, 0)
+        (array([0, 1]), array([0.5, 0.5]))
+        """
+        checked_size(states, actions)
+        at, taken, successors, chances = _columns(transitions, 4, "transitions")
+        rows = as_indices(at, states, "transition: state") * actions + as_indices(taken, actions, "transition: action")
+        targets, weights = as_indices(successors, states, "transition: successor"), as_floats(chances, "probability")
+        indptr, targets, weights = rows_from_triples(states, actions, rows, targets, weights)
+        return cls.from_rows(
+            states=states,
+            actions=actions,
+            indptr=indptr,
+            successors=targets,
+            probabilities=weights,
+            rewards=_reward_table(states, actions, rewards),
+            labels=labels,
+            initial=None if initial is None else _spread(initial, states),
+            **carried,
+        )
+
+    @classmethod
+    def from_rows(
+        cls,
+        *,
+        states: int,
+        actions: int,
+        indptr: npt.NDArray[Any],
+        successors: npt.NDArray[Any],
+        probabilities: npt.NDArray[Any],
+        rewards: npt.NDArray[Any] | None = None,
+        labels: Mapping[str, Any] | None = None,
+        initial: npt.NDArray[Any] | None = None,
+        observations: npt.NDArray[Any] | None = None,
+        state_names: Iterable[str] = (),
+        action_names: Iterable[str] = (),
+        bin_edges: Iterable[Any] = (),
+        valuations: Iterable[Sequence[float | str | bool]] = (),
+        source: str = "memory",
+    ) -> MDP:
+        """A model from CSR arrays laid out as the attributes; `labels` maps to [S] bool arrays or lists of states.
+
+        Zeros are dropped, duplicates summed, successors sorted, rows renormalised. Arrays that are writeable are
+        copied, so that a model never changes.
+
+        Raises:
+            ModelError: an index out of bounds, a number that is negative or not finite where it must not be, a row
+                that does not sum to 1 within `ROW_SUM_TOLERANCE`, a state without any available action, a bad name, or
+                an array of the wrong shape. Names the row.
+        """
+        checked_size(states, actions)
+        indptr, successors, probabilities = checked_rows(states, actions, (indptr, successors, probabilities))
+        return cls(
+            states=states,
+            actions=actions,
+            indptr=indptr,
+            successors=successors,
+            probabilities=probabilities,
+            rewards=checked_rewards(states, actions, rewards),
+            labels=checked_labels(labels, states),
+            initial=None if initial is None else checked_distribution(initial, states),
+            observations=checked_observations(observations, states),
+            state_names=checked_names(state_names, states, "state"),
+            action_names=checked_names(action_names, actions, "action"),
+            bin_edges=checked_bins(bin_edges, states),
+            valuations=checked_valuations(valuations, states),
+            source=source,
+        )
 
     def row(self, state: int, action: int) -> tuple[Ints, Floats]:
         """Successors and probabilities of (state, action); both empty if the action is unavailable."""
         r = state * self.actions + action
         lo, hi = self.indptr[r], self.indptr[r + 1]
         return self.successors[lo:hi], self.probabilities[lo:hi]
+
+    @cached_property
+    def availability(self) -> Bools:
+        """[S, A] bool, read-only: whether the action is available in the state (its row is not empty)."""
+        table: Bools = frozen((np.diff(self.indptr) > 0).reshape(self.states, self.actions))
+        return table
+
+    def available(self, state: int) -> Bools:
+        """[A] bool, read-only: the actions available in `state`; at least one is."""
+        mask: Bools = self.availability[state]
+        return mask
+
+    @cached_property
+    def state_index(self) -> Mapping[str, int]:
+        """State name -> state."""
+        return {name: i for i, name in enumerate(self.state_names)}
+
+    @cached_property
+    def action_index(self) -> Mapping[str, int]:
+        """Action name -> action."""
+        return {name: i for i, name in enumerate(self.action_names)}
+
+    @cached_property
+    def valuation_index(self) -> Mapping[Valuation, int]:
+        """Valuation -> state. As Python compares: 1, 1.0 and True are the same."""
+        return {valuation: i for i, valuation in enumerate(self.valuations)}
+
+    def is_absorbing(self, state: int) -> bool:
+        """Whether every action leads from `state` to itself with probability 1 and reward 0."""
+        lo, hi = self.indptr[state * self.actions], self.indptr[(state + 1) * self.actions]
+        return (
+            bool(self.available(state).all())
+            and int(hi - lo) == self.actions
+            and bool((self.successors[lo:hi] == state).all())
+            and not self.rewards[state].any()
+        )
+
+    def with_absorbing(self, state: int) -> MDP:
+        """The model of an episode that ended in `state`: every action stays there with probability 1, reward 0.
+
+        Labels, names and observations stay; the model itself is returned if it is so already. Costs O(N): keep it.
+        """
+        if self.is_absorbing(state):
+            return self
+        first, last = state * self.actions, (state + 1) * self.actions
+        lo, hi = self.indptr[first], self.indptr[last]
+        counts = np.diff(self.indptr)
+        counts[first:last] = 1
+        loop = np.full(self.actions, state, dtype=np.int64)
+        rewards = self.rewards.copy()
+        rewards[state] = 0.0
+        return replace(
+            self,
+            indptr=frozen(np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(counts)])),
+            successors=frozen(np.concatenate([self.successors[:lo], loop, self.successors[hi:]])),
+            probabilities=frozen(
+                np.concatenate([self.probabilities[:lo], np.ones(self.actions), self.probabilities[hi:]])
+            ),
+            rewards=frozen(rewards),
+        )
+
+
+def _columns(tuples: Iterable[Sequence[Any]], width: int, what: str) -> list[Sequence[Any]]:
+    rows = list(tuples)
+    try:
+        widths = {len(row) for row in rows}
+    except TypeError as error:
+        raise ModelError(f"{what}: a list of {width}-tuples is needed ({error})") from error
+    if widths - {width}:
+        raise ModelError(f"{what}: every entry needs {width} fields, one has {min(widths - {width})}")
+    return list(zip(*rows, strict=True)) if rows else [()] * width
+
+
+def _reward_table(states: int, actions: int, rewards: Iterable[tuple[int, int, float]]) -> Floats:
+    at, taken, values = _columns(rewards, 3, "rewards")
+    rows = as_indices(at, states, "reward: state") * actions + as_indices(taken, actions, "reward: action")
+    twice = np.flatnonzero(np.bincount(rows, minlength=1) > 1)
+    if twice.size:
+        raise ModelError(f"the reward of (state {twice[0] // actions}, action {twice[0] % actions}) is given twice")
+    table = np.zeros(states * actions)
+    table[rows] = as_floats(values, "reward")
+    return table.reshape(states, actions)
+
+
+def _spread(initial: Mapping[int, float], states: int) -> Floats:
+    weights = np.zeros(states)
+    weights[as_indices(list(initial), states, "initial: state")] = as_floats(list(initial.values()), "initial")
+    return weights

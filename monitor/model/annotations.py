@@ -1,0 +1,111 @@
+"""Checking what a model carries beside its rows: labels, observations, names, bins, valuations."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from monitor.errors import ModelError
+from monitor.model.rows import as_floats, as_indices, frozen
+
+__all__ = ["Valuation", "checked_bins", "checked_labels", "checked_names", "checked_observations", "checked_valuations"]
+
+Valuation = tuple[float | str | bool, ...]
+
+_LABEL = re.compile(r"[A-Za-z0-9_.-]{1,64}\Z")
+_NAME_LENGTH = 256
+
+
+def checked_labels(labels: Mapping[str, Any] | None, states: int) -> Mapping[str, npt.NDArray[np.bool_]]:
+    """Label name -> [S] bool, read-only, sorted by name. A value may be a [S] bool array or a list of states."""
+    checked: dict[str, npt.NDArray[np.bool_]] = {}
+    for name in sorted(labels or {}, key=str):
+        if not isinstance(name, str) or not _LABEL.match(name):
+            raise ModelError(f"label {name!r}: a name has 1 to 64 of the characters A-Z a-z 0-9 _ . -")
+        given = np.asarray((labels or {})[name])
+        if given.dtype == np.bool_ and given.shape == (states,):
+            mask = given
+        else:
+            mask = np.zeros(states, dtype=np.bool_)
+            mask[as_indices(given, states, f"label {name!r}: state")] = True
+        checked[name] = frozen(mask)
+    return MappingProxyType(checked)
+
+
+def checked_observations(observations: object, states: int) -> npt.NDArray[np.float32] | None:
+    """What a policy sees of each state, [S, D] float32, read-only; or None."""
+    if observations is None:
+        return None
+    given = observations if isinstance(observations, np.ndarray) else np.asarray(observations)
+    as_floats(given, "observations")
+    if given.ndim != 2 or given.shape[0] != states or given.shape[1] < 1:
+        raise ModelError(f"observations have shape {given.shape}, not [{states}, D]")
+    with np.errstate(over="ignore"):
+        single = given.astype(np.float32, copy=False)
+    as_floats(single, "observations as 32-bit floats")
+    return frozen(single)
+
+
+def checked_names(names: Iterable[str], count: int, what: str) -> tuple[str, ...]:
+    """Either no names or `count` different printable ones of 1 to 256 characters."""
+    given = tuple(names)
+    if given and len(given) != count:
+        raise ModelError(f"{len(given)} {what} names for {count} {what}s: name all or none")
+    for name in given:
+        if not isinstance(name, str) or not 0 < len(name) <= _NAME_LENGTH or not name.isprintable():
+            raise ModelError(f"{what} name {name!r}: a name is printable text of 1 to {_NAME_LENGTH} characters")
+    if len(set(given)) != len(given):
+        twice = next(name for name in given if given.count(name) > 1)
+        raise ModelError(f"{what} name {twice!r} is given twice")
+    return given
+
+
+def checked_bins(edges: Iterable[object], states: int) -> tuple[npt.NDArray[np.float64], ...]:
+    """One strictly ascending array of at least two edges per dimension; together they make at most S bins.
+
+    The outermost edges may be infinite. States beyond the last bin (a sink, say) are never reached by binning.
+    """
+    checked = tuple(_edges(array, f"bin edges of dimension {i}") for i, array in enumerate(edges))
+    if checked and math.prod(len(array) - 1 for array in checked) > states:
+        sizes = " x ".join(str(len(array) - 1) for array in checked)
+        raise ModelError(f"{sizes} bins are more than the {states} states")
+    return checked
+
+
+def checked_valuations(valuations: Iterable[Sequence[object]], states: int) -> tuple[Valuation, ...]:
+    """Either none or S different tuples of equal length, of numbers, texts and truths."""
+    given = tuple(tuple(_variable(x) for x in valuation) for valuation in valuations)
+    if given and len(given) != states:
+        raise ModelError(f"{len(given)} valuations for {states} states: give all or none")
+    if len({len(valuation) for valuation in given}) > 1:
+        raise ModelError("valuations must all have the same number of variables")
+    if len(set(given)) != len(given):
+        twice = next(v for v in given if given.count(v) > 1)
+        raise ModelError(f"the valuation {list(twice)} stands for two states")
+    return given
+
+
+def _edges(given: object, what: str) -> npt.NDArray[np.float64]:
+    try:
+        array = np.array(given, dtype=np.float64)
+    except (ValueError, TypeError, OverflowError) as error:
+        raise ModelError(f"{what}: not numbers ({error})") from error
+    if array.ndim != 1 or array.size < 2 or not bool((array[1:] > array[:-1]).all()):
+        raise ModelError(f"{what}: at least two numbers in strictly ascending order are needed")
+    return frozen(array)
+
+
+def _variable(value: object) -> float | str | bool:
+    match value:
+        case bool() | str():
+            return value
+        case int() | float() if math.isfinite(value) and abs(value) <= 2**53:
+            return float(value)
+        case _:
+            raise ModelError(f"valuation entry {value!r}: a finite number up to 2^53, a text or a truth is needed")
