@@ -1,0 +1,208 @@
+"""How verdicts become an alarm: one transition table, from which the docs are drawn.
+
+An alarm is `clear`, `pending` (a breach, not yet `for` verdicts in a row) or `firing`. What a verdict means to it is
+its judgement:
+
+- `bad`: the trigger (`fails` or `holds` as `alarm.when` says; regret; with `when: unavoidable` that too);
+- `breach`: unavoidable, where that is not the trigger. Something is wrong, so a firing alarm stays and its run of good
+  verdicts starts again; but it does not start an alarm, and in a pending one it neither advances nor resets the count;
+- `good`: the only one that counts towards `keep`;
+- `neutral`: undecided, or no truth at all (`=?`). It counts for nothing and interrupts no run.
+
+Two more events close it: `ended` (the episode is over) and `removed` (the formula is gone). Blindness is no state: a
+blind formula has no verdicts, so its alarm stays where it is and only says so (`see`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Final, Literal, assert_never
+
+from monitor.types import AlarmSpec, AlarmState, BlindReason, Verdict
+
+__all__ = ["TABLE", "Alarm", "Change", "Judgement", "Transition", "advance", "as_markdown", "close", "judge", "see"]
+
+Place = Literal["clear", "pending", "firing"]
+Judgement = Literal["good", "bad", "breach", "neutral"]
+Event = Literal["good", "bad", "breach", "neutral", "ended", "removed"]
+
+
+@dataclass(frozen=True, slots=True)
+class Alarm:
+    """One formula's alarm for one agent. Plain data: it is part of a session's snapshot.
+
+    `run`: bad verdicts so far while pending, good ones in a row while firing, else 0. `first_seq`, `since`: step and
+    time (seconds since the epoch) of the first bad verdict of the run that led here; None while clear. `revision`:
+    alerts told so far in this episode. It does not start again with the next alarm of the episode: an agent that starts
+    over under the same episode meets the same `first_seq`, hence the same id, and (id, revision) must still be new.
+    """
+
+    state: Place = "clear"
+    run: int = 0
+    first_seq: int | None = None
+    since: float | None = None
+    revision: int = 0
+    blind: BlindReason | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What an alarm has to tell: its new state, and whose alarm it is (as in `Alarm`, before it was reset).
+
+    `state` `clear` and `pending` are told to metrics only; `firing`, `resolved`, `ended` and `removed` are alerts.
+    After `resolved`, `ended` and `removed` the alarm is `clear`.
+    """
+
+    state: AlarmState
+    first_seq: int
+    since: float
+    revision: int
+
+    @property
+    def is_alert(self) -> bool:
+        """Whether this is published: only what concerns an alarm that fires or has fired."""
+        return self.state not in ("clear", "pending")
+
+
+@dataclass(frozen=True, slots=True)
+class Transition:
+    """One row of the table. `run`: what becomes of the count. `tells`: the state told, None where nothing changes."""
+
+    to: Place
+    run: Literal["keep", "grow", "reset"]
+    tells: AlarmState | None
+    why: str
+
+
+NOTHING: Final = Transition("clear", "keep", None, "nothing to report")
+QUIET: Final = Transition("clear", "reset", "clear", "never fired, so nothing to close")
+
+TABLE: Final[Mapping[tuple[Place, Event, bool], Transition]] = MappingProxyType(
+    {
+        ("clear", "bad", False): Transition("pending", "grow", "pending", "a breach, not yet `for` in a row"),
+        ("clear", "bad", True): Transition("firing", "reset", "firing", "`for: 1`"),
+        ("clear", "breach", False): Transition("clear", "keep", None, "wrong, but not what this alarm is about"),
+        ("clear", "good", False): NOTHING,
+        ("clear", "neutral", False): NOTHING,
+        ("clear", "ended", False): NOTHING,
+        ("clear", "removed", False): NOTHING,
+        ("pending", "bad", False): Transition("pending", "grow", None, "still short of `for`"),
+        ("pending", "bad", True): Transition("firing", "reset", "firing", "`for` bad verdicts, no good one between"),
+        ("pending", "breach", False): Transition("pending", "keep", None, "no trigger, yet nothing is well: no reset"),
+        ("pending", "good", False): Transition("clear", "reset", "clear", "the run of bad verdicts is broken"),
+        ("pending", "neutral", False): Transition("pending", "keep", None, "counts for nothing"),
+        ("pending", "ended", False): QUIET,
+        ("pending", "removed", False): QUIET,
+        ("firing", "bad", False): Transition("firing", "reset", None, "goes on; the run of good verdicts is broken"),
+        ("firing", "breach", False): Transition("firing", "reset", None, "stays: only a good verdict resolves"),
+        ("firing", "good", False): Transition("firing", "grow", None, "still short of `keep`"),
+        ("firing", "good", True): Transition("clear", "reset", "resolved", "`keep` good verdicts, no breach between"),
+        ("firing", "neutral", False): Transition("firing", "keep", None, "counts for nothing"),
+        ("firing", "ended", False): Transition("clear", "reset", "ended", "over, but nothing got well: never resolved"),
+        ("firing", "removed", False): Transition("clear", "reset", "removed", "no longer asked, so no longer answered"),
+    }
+)
+"""(state, event, the run is long enough with this verdict) -> what happens. The flag is True only where it matters."""
+
+
+def judge(verdict: Verdict, spec: AlarmSpec) -> Judgement:
+    """What a verdict means to an alarm.
+
+    A `=?` formula has no truth and is always neutral; the config refuses an alarm on one.
+
+    >>> regret = Verdict("regret", "exact", "gumbel", (), outcome="unavoidable")
+    >>> judge(regret, AlarmSpec()), judge(regret, AlarmSpec(when="unavoidable"))
+    ('breach', 'bad')
+    """
+    match verdict.outcome:
+        case "safe":
+            return "good"
+        case "regret":
+            return "bad"
+        case "unavoidable":
+            return "bad" if spec.when == "unavoidable" else "breach"
+        case "undecided":
+            return "neutral"
+        case None:
+            if verdict.holds is None:
+                return "neutral"
+            return "bad" if verdict.holds == (spec.when == "holds") else "good"
+        case _:
+            assert_never(verdict.outcome)
+
+
+def advance(
+    alarm: Alarm, judgement: Judgement, spec: AlarmSpec, *, seq: int, time: float
+) -> tuple[Alarm, Change | None]:
+    """Take one verdict, given at step `seq` with time `time` (seconds since the epoch), into account.
+
+    Returns the alarm after it, and what there is to tell, if anything.
+
+    >>> alarm, change = advance(Alarm(), "bad", AlarmSpec(for_=2), seq=7, time=1.5)
+    >>> alarm.state, change.state
+    ('pending', 'pending')
+    >>> alarm, change = advance(alarm, "bad", AlarmSpec(for_=2), seq=8, time=2.5)
+    >>> change
+    Change(state='firing', first_seq=7, since=1.5, revision=1)
+    """
+    if alarm.state == "clear" and judgement == "bad":
+        alarm = replace(alarm, first_seq=seq, since=time)
+    return _follow(alarm, judgement, _enough(alarm, judgement, spec))
+
+
+def close(alarm: Alarm, how: Literal["ended", "removed"]) -> tuple[Alarm, Change | None]:
+    """End an alarm with its episode (`ended`) or its formula (`removed`): only one that fires has anything to tell.
+
+    The alarm returned is a new one, except that it is as blind as before: blindness is the stream's, not the episode's.
+    """
+    closed, change = _follow(alarm, how, enough=False)
+    return replace(closed, revision=0), change
+
+
+def see(alarm: Alarm, blind: BlindReason | None) -> tuple[Alarm, Change | None]:
+    """Note that the formula is blind for this reason, or sees again (None). The state never changes by it.
+
+    Of a firing alarm a change of blindness is told, as a new revision: who was woken by it must know that it can no
+    longer be judged, and why.
+    """
+    if blind == alarm.blind:
+        return alarm, None
+    alarm = replace(alarm, blind=blind)
+    return _tell(alarm, "firing") if alarm.state == "firing" else (alarm, None)
+
+
+def as_markdown() -> str:
+    """The table as the docs show it."""
+    lines = ["| state | verdict or event | then | told | why |", "|---|---|---|---|---|"]
+    for (state, event, enough), row in TABLE.items():
+        shown = f"{event}, enough of them" if enough else event
+        lines.append(f"| {state} | {shown} | {row.to} | {row.tells or '-'} | {row.why} |")
+    return "\n".join(lines) + "\n"
+
+
+def _enough(alarm: Alarm, judgement: Judgement, spec: AlarmSpec) -> bool:
+    """Whether this verdict completes the run its state waits for."""
+    if judgement == "bad" and alarm.state != "firing":
+        return alarm.run + 1 >= spec.for_
+    return judgement == "good" and alarm.state == "firing" and alarm.run + 1 >= spec.keep
+
+
+def _follow(alarm: Alarm, event: Event, enough: bool) -> tuple[Alarm, Change | None]:  # noqa: FBT001 - a table key
+    row = TABLE[alarm.state, event, enough]
+    run = {"keep": alarm.run, "grow": alarm.run + 1, "reset": 0}[row.run]
+    moved = replace(alarm, state=row.to, run=run)
+    if row.tells is None:
+        return moved, None
+    told, change = _tell(moved, row.tells)
+    return (replace(told, first_seq=None, since=None) if row.to == "clear" else told), change
+
+
+def _tell(alarm: Alarm, state: AlarmState) -> tuple[Alarm, Change]:
+    """Make a change of it; alerts, and only they, take a new revision."""
+    first_seq, since = alarm.first_seq, alarm.since
+    assert first_seq is not None
+    assert since is not None
+    revision = alarm.revision + (state not in ("clear", "pending"))
+    return replace(alarm, revision=revision), Change(state, first_seq, since, revision)

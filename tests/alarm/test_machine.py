@@ -1,0 +1,177 @@
+"""The alarm's table against the rules of the public surface, told a second time and slowly."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import product
+from typing import Literal, get_args
+
+import pytest
+
+from monitor.alarm.machine import (
+    TABLE,
+    Alarm,
+    Change,
+    Event,
+    Judgement,
+    Place,
+    advance,
+    as_markdown,
+    close,
+    judge,
+    see,
+)
+from monitor.types import AlarmSpec, AlarmState, Outcome, Verdict
+
+JUDGEMENTS: tuple[Judgement, ...] = get_args(Judgement)
+
+
+def transcription(history: list[Judgement], for_: int, keep: int) -> list[tuple[str, str | None, int | None]]:
+    """After each verdict of one episode: the state, the alert told (if any), and the index where its breach began.
+
+    Fires once the last `for_` verdicts that are good or bad are all bad; resolves once the last `keep` that are not
+    neutral are all good. Both look back no further than the last firing or resolving.
+    """
+    told: list[tuple[str, str | None, int | None]] = []
+    firing, start, began = False, 0, None
+    for now in range(len(history)):
+        held = [i for i in range(start, now + 1) if history[i] != "neutral" and (firing or history[i] != "breach")]
+        wanted, needed = ("good", keep) if firing else ("bad", for_)
+        complete = len(held) >= needed and all(history[i] == wanted for i in held[len(held) - needed :])
+        if complete and now in held:
+            began = began if firing else held[len(held) - needed]
+            told.append(("clear", "resolved", began) if firing else ("firing", "firing", began))
+            firing, start = not firing, now + 1
+        elif firing:
+            told.append(("firing", None, began))
+        else:
+            told.append(("pending" if held and history[held[-1]] == "bad" else "clear", None, None))
+    return told
+
+
+@pytest.mark.parametrize(("for_", "keep"), list(product((1, 2, 3), (1, 2, 3))))
+def test_every_short_sequence_of_verdicts_does_what_the_rules_say(for_: int, keep: int) -> None:
+    spec = AlarmSpec(for_=for_, keep=keep)
+
+    def walk(alarm: Alarm, history: list[Judgement], alerts: int) -> Iterator[int]:
+        if len(history) == 7:
+            yield 1
+            return
+        for judgement in JUDGEMENTS:
+            longer = [*history, judgement]
+            after, change = advance(alarm, judgement, spec, seq=100 + len(history), time=0.5 * len(history))
+            state, alert, began = transcription(longer, for_, keep)[-1]
+            assert after.state == state, longer
+            told = change if change is not None and change.is_alert else None
+            if alert is None:
+                assert told is None, longer
+            else:
+                assert began is not None
+                expected = Change("firing" if alert == "firing" else "resolved", 100 + began, 0.5 * began, alerts + 1)
+                assert told == expected, longer
+            assert (change is not None) == (after.state != alarm.state), longer
+            assert (after.first_seq is None) == (after.since is None) == (after.state == "clear"), longer
+            yield from walk(after, longer, alerts + (told is not None))
+
+    assert sum(walk(Alarm(), [], 0)) == 4**7
+
+
+@pytest.mark.parametrize(("for_", "keep"), list(product((1, 2), (1, 2))))
+@pytest.mark.parametrize("how", ["ended", "removed"])
+def test_a_closed_alarm_starts_again_from_nothing(for_: int, keep: int, how: Literal["ended", "removed"]) -> None:
+    spec = AlarmSpec(for_=for_, keep=keep)
+    for history in product(JUDGEMENTS, repeat=4):
+        alarm = Alarm()
+        for seq, judgement in enumerate(history):
+            alarm, _ = advance(alarm, judgement, spec, seq=seq, time=float(seq))
+        after, change = close(alarm, how)
+        assert after == Alarm()
+        match alarm.state:
+            case "firing":
+                assert change == Change(how, alarm.first_seq or 0, alarm.since or 0.0, alarm.revision + 1)
+            case "pending":
+                assert change is not None
+                assert (change.state, change.is_alert) == ("clear", False)
+            case "clear":
+                assert change is None
+
+
+def test_the_end_of_an_episode_is_never_a_resolution() -> None:
+    told = {row.tells for (_, event, _), row in TABLE.items() if event in ("ended", "removed")}
+    assert "resolved" not in told
+
+
+def test_the_table_is_complete_and_no_row_is_out_of_reach() -> None:
+    places, events = get_args(Place), get_args(Event)
+    assert {(place, event) for place, event, _ in TABLE} == set(product(places, events))
+    assert {key[:2] for key in TABLE if key[2]} == {("clear", "bad"), ("pending", "bad"), ("firing", "good")}
+
+
+def test_blindness_keeps_the_state_and_is_told_of_a_firing_alarm_only() -> None:
+    spec = AlarmSpec(for_=2, keep=2)
+    pending, _ = advance(Alarm(), "bad", spec, seq=3, time=1.0)
+    blind, change = see(pending, "gap")
+    assert (blind, change) == (replace(pending, blind="gap"), None)
+    firing, fired = advance(blind, "bad", spec, seq=4, time=2.0)
+    assert fired == Change("firing", 3, 1.0, 1)
+    assert see(firing, "gap") == (firing, None)
+    seeing, change = see(firing, None)
+    assert change == Change("firing", 3, 1.0, 2)
+    assert seeing == replace(firing, blind=None, revision=2)
+    again, change = see(seeing, "stale")
+    assert change == Change("firing", 3, 1.0, 3)
+    ended, change = close(again, "ended")
+    assert change == Change("ended", 3, 1.0, 4)
+    assert ended == Alarm(blind="stale")
+
+
+def test_a_second_alarm_of_the_episode_never_repeats_an_id_and_revision() -> None:
+    spec, seen = AlarmSpec(), set()
+    alarm = Alarm()
+    for judgement, seq in (("bad", 0), ("good", 1), ("bad", 0), ("good", 1)):  # the agent started over
+        alarm, change = advance(alarm, "bad" if judgement == "bad" else "good", spec, seq=seq, time=0.0)
+        assert change is not None
+        seen.add((change.first_seq, change.revision))
+    assert len(seen) == 4
+
+
+def verdict(*, holds: bool | None = None, outcome: Outcome | None = None, value: float | None = None) -> Verdict:
+    return Verdict("f", "exact", "gumbel", (), value=value, holds=holds, outcome=outcome)
+
+
+@pytest.mark.parametrize(
+    ("when", "given", "expected"),
+    [
+        (None, verdict(holds=False), "bad"),
+        (None, verdict(holds=True), "good"),
+        ("fails", verdict(holds=False), "bad"),
+        ("fails", verdict(holds=True), "good"),
+        ("holds", verdict(holds=True), "bad"),
+        ("holds", verdict(holds=False), "good"),
+        ("holds", verdict(), "neutral"),
+        (None, verdict(value=0.25), "neutral"),
+        ("holds", verdict(value=0.25), "neutral"),
+        (None, verdict(outcome="safe"), "good"),
+        (None, verdict(outcome="regret"), "bad"),
+        (None, verdict(outcome="unavoidable"), "breach"),
+        (None, verdict(outcome="undecided"), "neutral"),
+        ("regret", verdict(outcome="regret"), "bad"),
+        ("regret", verdict(outcome="unavoidable"), "breach"),
+        ("unavoidable", verdict(outcome="unavoidable"), "bad"),
+        ("unavoidable", verdict(outcome="regret"), "bad"),
+        ("unavoidable", verdict(outcome="safe"), "good"),
+        ("unavoidable", verdict(outcome="undecided"), "neutral"),
+    ],
+)
+def test_what_a_verdict_means_to_an_alarm(
+    when: Literal["fails", "holds", "regret", "unavoidable"] | None, given: Verdict, expected: str
+) -> None:
+    assert judge(given, AlarmSpec(when=when)) == expected
+
+
+def test_the_docs_are_drawn_from_the_table() -> None:
+    drawn = as_markdown().splitlines()
+    assert len(drawn) == 2 + len(TABLE)
+    assert "| pending | bad, enough of them | firing | firing | `for` bad verdicts, no good one between |" in drawn
+    assert {line.split(" | ")[3] for line in drawn[2:]} - {"-"} <= set(get_args(AlarmState))
