@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
@@ -61,7 +62,7 @@ def checked_names(names: Iterable[str], count: int, what: str) -> tuple[str, ...
         if not isinstance(name, str) or not 0 < len(name) <= _NAME_LENGTH or not name.isprintable():
             raise ModelError(f"{what} name {name!r}: a name is printable text of 1 to {_NAME_LENGTH} characters")
     if len(set(given)) != len(given):
-        twice = next(name for name in given if given.count(name) > 1)
+        twice = Counter(given).most_common(1)[0][0]
         raise ModelError(f"{what} name {twice!r} is given twice")
     return given
 
@@ -86,7 +87,7 @@ def checked_valuations(valuations: Iterable[Sequence[object]], states: int) -> t
     if len({len(valuation) for valuation in given}) > 1:
         raise ModelError("valuations must all have the same number of variables")
     if len(set(given)) != len(given):
-        twice = next(v for v in given if given.count(v) > 1)
+        twice = Counter(given).most_common(1)[0][0]
         raise ModelError(f"the valuation {list(twice)} stands for two states")
     return given
 

@@ -208,6 +208,11 @@ class MDP:
         """Valuation -> state. As Python compares: 1, 1.0 and True are the same."""
         return {valuation: i for i, valuation in enumerate(self.valuations)}
 
+    @cached_property
+    def bin_cuts(self) -> tuple[tuple[float, ...], ...]:
+        """`bin_edges` as plain numbers, for the search at every message."""
+        return tuple(tuple(edges.tolist()) for edges in self.bin_edges)
+
     def is_absorbing(self, state: int) -> bool:
         """Whether every action leads from `state` to itself with probability 1 and reward 0."""
         lo, hi = self.indptr[state * self.actions], self.indptr[(state + 1) * self.actions]

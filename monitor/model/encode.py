@@ -1,0 +1,100 @@
+"""From the words of an agent to the indices of the model. Raises InputError or returns an index, nothing else."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from typing import Literal, assert_never
+
+from monitor.errors import InputError
+from monitor.model.mdp import MDP
+from monitor.types import RawState
+
+__all__ = ["StateEncoder", "encode_action", "encode_state"]
+
+StateEncoder = Literal["index", "name", "valuation", "bins"]
+
+_LONGEST_SHOWN = 80  # a message may be long, a log line must not
+
+
+def encode_state(model: MDP, encoder: StateEncoder, raw: RawState) -> int:
+    """The state that `raw` names.
+
+    `index`: the state's number. `name`: one of `model.state_names`. `valuation`: a list equal to one of
+    `model.valuations` (as Python compares: 1, 1.0 and true are equal). `bins`: a list of numbers, one per dimension;
+    bin i of a dimension holds edges[i] <= x < edges[i + 1], the last one its upper edge too, and the state is the
+    row-major index of the bins.
+
+    Raises:
+        InputError: `unknown_state`, when `raw` names no state of the model or is of another kind.
+
+    >>> model = MDP.from_transitions(states=2, actions=1, transitions=[(0, 0, 1, 1.0), (1, 0, 1, 1.0)],
+    ...                              state_names=["start", "end"], bin_edges=[[0.0, 0.5, 1.0]])
+    >>> encode_state(model, "index", 1), encode_state(model, "name", "end"), encode_state(model, "bins", (0.75,))
+    (1, 1, 1)
+    """
+    match encoder:
+        case "index":
+            state = _index(raw, model.states)
+        case "name":
+            state = model.state_index.get(raw) if isinstance(raw, str) else None
+        case "valuation":
+            state = model.valuation_index.get(raw) if isinstance(raw, tuple) else None
+        case "bins":
+            state = _bin(raw, model.bin_cuts)
+        case _:
+            assert_never(encoder)
+    if state is None:
+        raise InputError("unknown_state", f"{_shown(raw)} is no state of the model ({_expected(model, encoder)})")
+    return state
+
+
+def encode_action(model: MDP, raw: int | str) -> int:
+    """The action that `raw` names: its number, or its name where the model names its actions.
+
+    Raises:
+        InputError: `unknown_action`.
+    """
+    action = model.action_index.get(raw) if isinstance(raw, str) else _index(raw, model.actions)
+    if action is None:
+        named = f", or one of {_shown(model.action_names)}" if model.action_names else ""
+        raise InputError("unknown_action", f"{_shown(raw)} is no action of the model (0..{model.actions - 1}{named})")
+    return action
+
+
+def _index(raw: object, limit: int) -> int | None:
+    return raw if isinstance(raw, int) and not isinstance(raw, bool) and 0 <= raw < limit else None
+
+
+def _bin(raw: object, cuts: tuple[tuple[float, ...], ...]) -> int | None:
+    if not cuts or not isinstance(raw, tuple) or len(raw) != len(cuts):
+        return None
+    state = 0
+    for value, edges in zip(raw, cuts, strict=True):
+        if isinstance(value, bool) or not isinstance(value, int | float) or not edges[0] <= value <= edges[-1]:
+            return None
+        bins = len(edges) - 1
+        state = state * bins + min(bisect_right(edges, value) - 1, bins - 1)
+    return state
+
+
+def _expected(model: MDP, encoder: StateEncoder) -> str:
+    match encoder:
+        case "index":
+            return f"a whole number in 0..{model.states - 1} is expected"
+        case "name":
+            return "one of its state names is expected" if model.state_names else "it has no state names"
+        case "valuation":
+            return "one of its valuations is expected" if model.valuations else "it has no valuations"
+        case "bins":
+            spans = ", ".join(f"[{edges[0]:g}, {edges[-1]:g}]" for edges in model.bin_cuts)
+            return f"one number in each of {spans} is expected" if spans else "it has no bins"
+        case _:
+            assert_never(encoder)
+
+
+def _shown(raw: object) -> str:
+    try:
+        text = repr(raw)
+    except ValueError:  # a whole number of more digits than Python writes out
+        return "a huge number"
+    return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}..."

@@ -1,0 +1,145 @@
+"""A model from a Gymnasium environment that publishes its dynamics as `env.unwrapped.P[s][a]`."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import parse_qsl
+
+import numpy as np
+import numpy.typing as npt
+
+from monitor.errors import ModelError
+from monitor.model.mdp import MDP
+
+__all__ = ["PREFIX", "from_environment", "load_gymnasium"]
+
+PREFIX = "gymnasium:"
+
+_ID = re.compile(r"[A-Za-z0-9_./-]{1,128}\Z")  # no colon: Gymnasium would import whatever module stands before it
+_ONE_HOT_LIMIT = 1 << 26
+
+
+@dataclass(frozen=True, slots=True)
+class _Move:
+    """One entry of P[s][a]."""
+
+    state: int
+    action: int
+    successor: int
+    probability: float
+    reward: float
+    terminated: bool
+
+
+def load_gymnasium(source: str) -> MDP:
+    """The model of `gymnasium:ID?arg=value&...`; values are numbers, true, false, or text.
+
+    Raises:
+        ModelError: Gymnasium is not installed, does not know the environment, or the environment has no table P.
+    """
+    identifier, _, query = source.removeprefix(PREFIX).partition("?")
+    if not _ID.match(identifier):
+        raise ModelError(f"model {source}: {identifier!r} is no environment id; write gymnasium:ID?arg=value&...")
+    try:
+        import gymnasium  # noqa: PLC0415 - an optional extra, and slow to import
+    except ImportError as error:
+        raise ModelError(f"model {source}: needs Gymnasium: pip install 'counterfactual-monitor[models]'") from error
+    try:
+        arguments: dict[str, Any] = {key: _value(text) for key, text in parse_qsl(query, strict_parsing=bool(query))}
+        environment = gymnasium.make(identifier, **arguments)
+    except Exception as error:  # environments raise what they like, and all of it is about this source
+        raise ModelError(f"model {source}: Gymnasium cannot make it ({type(error).__name__}: {error})") from error
+    try:
+        return from_environment(environment, source)
+    finally:
+        environment.close()
+
+
+def from_environment(environment: Any, source: str) -> MDP:  # noqa: ANN401 - Gymnasium is optional, so is its type
+    """The model of an environment with a table `P[s][a] = [(probability, successor, reward, terminated), ...]`.
+
+    State and action numbers stay those of the environment. A state entered with `terminated` ends the episode: where
+    its own rows do not already stay there with reward 0, an absorbing copy with its labels is appended after the last
+    state, and such transitions go to the copy. Duplicates are summed; R(s, a) is the expected reward. Every state an
+    episode ends in is labelled `terminal`; FrozenLake's are also `hole` or `goal`, its first one `start`. If there are
+    copies, `observations` is the one-hot encoding of the environment's state (where that is not too large); without
+    any, one-hot is what a policy gets from a model without observations.
+    """
+    inner = environment.unwrapped
+    try:
+        count, actions = int(environment.observation_space.n), int(environment.action_space.n)
+        moves = [
+            _Move(s, a, int(t), float(p), float(r), bool(end))
+            for s in range(count)
+            for a in range(actions)
+            for p, t, r, end in inner.P[s][a]
+        ]
+    except (AttributeError, LookupError, TypeError, ValueError) as error:
+        raise ModelError(f"model {source}: the environment has no table P[s][a] of discrete dynamics") from error
+    ends = sorted({m.successor for m in moves if m.terminated and m.probability > 0})
+    copies = {s: count + i for i, s in enumerate(s for s in ends if not _stays(s, actions, moves))}
+    initial = getattr(inner, "initial_state_distrib", None)
+    lake = type(inner).__name__ == "FrozenLakeEnv"
+    try:
+        return MDP.from_transitions(
+            states=count + len(copies),
+            actions=actions,
+            transitions=_transitions(moves, copies, actions),
+            rewards=_rewards(moves),
+            labels=_labels(inner.desc if lake else None, ends, copies),
+            initial=None if initial is None else {s: float(p) for s, p in enumerate(initial) if p},
+            observations=_one_hot(count, copies),
+            action_names=("left", "down", "right", "up") if lake else (),
+            source=source,
+        )
+    except ModelError as error:
+        raise ModelError(f"model {source}: {error}") from error
+
+
+def _transitions(moves: list[_Move], copies: dict[int, int], actions: int) -> list[tuple[int, int, int, float]]:
+    loops = [(copy, action, copy, 1.0) for copy in copies.values() for action in range(actions)]
+    return loops + [
+        (m.state, m.action, copies.get(m.successor, m.successor) if m.terminated else m.successor, m.probability)
+        for m in moves
+    ]
+
+
+def _rewards(moves: list[_Move]) -> list[tuple[int, int, float]]:
+    expected: dict[tuple[int, int], float] = {}
+    for m in moves:
+        expected[m.state, m.action] = expected.get((m.state, m.action), 0.0) + m.probability * m.reward
+    return [(state, action, reward) for (state, action), reward in expected.items()]
+
+
+def _stays(state: int, actions: int, moves: list[_Move]) -> bool:
+    """Whether every action in `state` leads to itself with reward 0."""
+    own = [m for m in moves if m.state == state and m.probability > 0]
+    return {m.action for m in own} == set(range(actions)) and all(m.successor == state and m.reward == 0 for m in own)
+
+
+def _labels(desc: npt.NDArray[np.bytes_] | None, ends: list[int], copies: dict[int, int]) -> dict[str, list[int]]:
+    """Both a state and its copy carry the tile's label; `terminal` is where the episode has ended: the copy alone."""
+    labels = {"terminal": [copies.get(s, s) for s in ends]} if ends else {}
+    if desc is not None:
+        tiles = np.asarray(desc).reshape(-1)
+        for name, tile in (("hole", b"H"), ("goal", b"G"), ("start", b"S")):
+            there = [int(s) for s in np.flatnonzero(tiles == tile)]
+            labels[name] = there + [copies[s] for s in there if s in copies]
+    return labels
+
+
+def _one_hot(count: int, copies: dict[int, int]) -> npt.NDArray[np.float32] | None:
+    if not copies or (count + len(copies)) * count > _ONE_HOT_LIMIT:
+        return None
+    return np.eye(count, dtype=np.float32)[[*range(count), *copies]]
+
+
+def _value(text: str) -> object:
+    try:
+        value = json.loads(text.lower() if text.lower() in ("true", "false") else text)
+    except ValueError:
+        return text
+    return value if isinstance(value, bool | int | float) else text

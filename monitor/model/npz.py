@@ -1,0 +1,256 @@
+"""The model file: a NumPy `.npz` archive of plain arrays, and the one form of it that is hashed.
+
+Keys (S states, A actions, N entries; any integer or float width is read; those marked * must be there):
+    format*         scalar, 1
+    states*, actions*   scalars
+    indptr*         [S*A + 1] integers: the row of (s, a) is entries `indptr[s*A + a]` up to `indptr[s*A + a + 1]`
+    successors*     [N] integers
+    probabilities*  [N] floats; an empty row is an unavailable action, every other one sums to 1 within 1e-9
+    rewards         [S, A] floats, R(s, a); zeros if absent
+    label_names     [L] text, and labels [L, S] truths: which states carry each label
+    initial         [S] floats, the distribution of the first state
+    observations    [S, D] floats, what a policy sees of a state
+    state_names     [S] text
+    action_names    [A] text
+    bin_edges_0 ..  [K] floats each, one per dimension, for the `bins` encoder
+    valuations      [S] text: a JSON list of numbers, texts and truths each, for the `valuation` encoder
+
+Such a file is written with nothing but `numpy.savez_compressed(path, format=1, states=3, ...)`. Python objects are
+never read: the arrays' headers are parsed here, and sizes are checked before memory is taken.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import math
+import re
+import struct
+import zipfile
+import zlib
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from monitor.errors import ModelError
+from monitor.model.mdp import MDP
+
+__all__ = ["MAX_UNPACKED_BYTES", "canonical_bytes", "model_sha256", "pack", "read_model"]
+
+FORMAT = 1
+MAX_UNPACKED_BYTES = 4 << 30
+"""A model larger than this in memory is refused before it is unpacked."""
+
+Array = npt.NDArray[Any]
+
+_KINDS = {
+    "format": "iu",
+    "states": "iu",
+    "actions": "iu",
+    "indptr": "iu",
+    "successors": "iu",
+    "probabilities": "f",
+    "rewards": "fiu",
+    "label_names": "U",
+    "labels": "b",
+    "initial": "f",
+    "observations": "fiu",
+    "state_names": "U",
+    "action_names": "U",
+    "valuations": "U",
+}
+_REQUIRED = ("format", "states", "actions", "indptr", "successors", "probabilities")
+_BIN_EDGES = re.compile(r"bin_edges_(0|[1-9][0-9]{0,2})\Z")
+_HEADER = re.compile(
+    r"\{\s*'descr':\s*'([<>|=](?:b1|[iu][1248]|f[248]|U[1-9][0-9]{0,8}))',"
+    r"\s*'fortran_order':\s*(True|False),\s*'shape':\s*\(([0-9, ]{0,80})\),?\s*\}\s*\Z"
+)
+_FIXED_DATE = (1980, 1, 1, 0, 0, 0)
+_UNREADABLE = (
+    zipfile.BadZipFile,
+    zlib.error,
+    struct.error,
+    EOFError,
+    OSError,
+    ValueError,
+    LookupError,
+    NotImplementedError,
+    RuntimeError,  # an encrypted member, and nesting too deep
+    OverflowError,
+    MemoryError,
+)
+
+
+def read_model(content: bytes, source: str, *, limit: int = MAX_UNPACKED_BYTES) -> MDP:
+    """The model in the bytes of a `.npz` file; `source` names it in messages; `limit` bounds its unpacked bytes.
+
+    Raises:
+        ModelError: the bytes are no such file, or the model in it is malformed. Nothing else, whatever the bytes.
+    """
+    try:
+        return _model(_arrays(content, limit), source)
+    except ModelError as error:
+        raise ModelError(f"model {source}: {error}") from error
+    except _UNREADABLE as error:
+        raise ModelError(f"model {source}: not a readable .npz file ({error or type(error).__name__})") from error
+
+
+def canonical_bytes(model: MDP) -> bytes:
+    """The model as an uncompressed `.npz`, the same bytes for equal models on every machine; `source` is left out."""
+    return pack(_members(model), zipfile.ZIP_STORED)
+
+
+def model_sha256(model: MDP) -> str:
+    """SHA-256 of `canonical_bytes`, in hexadecimal: the model's name in alerts and evidence."""
+    return hashlib.sha256(canonical_bytes(model)).hexdigest()
+
+
+def pack(members: MDP | Mapping[str, Array], compression: int) -> bytes:
+    """A `.npz` archive with fixed dates and sorted members, `zipfile.ZIP_STORED` or `ZIP_DEFLATED`."""
+    arrays = _members(members) if isinstance(members, MDP) else members
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", compression, compresslevel=9) as archive:
+        for key in sorted(arrays):
+            info = zipfile.ZipInfo(f"{key}.npy", _FIXED_DATE)
+            info.compress_type = compression
+            info.create_system = 3  # else it would name the machine's operating system
+            info.external_attr = 0o644 << 16
+            plain = io.BytesIO()
+            np.lib.format.write_array(plain, arrays[key], version=(1, 0), allow_pickle=False)
+            archive.writestr(info, plain.getvalue())
+    return packed.getvalue()
+
+
+def _members(model: MDP) -> dict[str, Array]:
+    index = "<i4" if model.states < 2**31 else "<i8"
+    members: dict[str, Array] = {
+        "format": np.array(FORMAT, "<i8"),
+        "states": np.array(model.states, "<i8"),
+        "actions": np.array(model.actions, "<i8"),
+        "indptr": model.indptr.astype("<i8"),
+        "successors": model.successors.astype(index),
+        "probabilities": model.probabilities.astype("<f8"),
+        "rewards": model.rewards.astype("<f8"),
+    }
+    if model.labels:
+        names = sorted(model.labels)
+        members["label_names"] = _text(names)
+        members["labels"] = np.stack([model.labels[name] for name in names])
+    if model.initial is not None:
+        members["initial"] = model.initial.astype("<f8")
+    if model.observations is not None:
+        members["observations"] = model.observations.astype("<f4")
+    if model.state_names:
+        members["state_names"] = _text(model.state_names)
+    if model.action_names:
+        members["action_names"] = _text(model.action_names)
+    if model.valuations:
+        members["valuations"] = _text([json.dumps(v, separators=(",", ":")) for v in model.valuations])
+    return members | {f"bin_edges_{i}": edges.astype("<f8") for i, edges in enumerate(model.bin_edges)}
+
+
+def _text(names: tuple[str, ...] | list[str]) -> Array:
+    return np.array(names, dtype=f"<U{max(map(len, names))}")
+
+
+def _arrays(content: bytes, limit: int) -> dict[str, Array]:
+    arrays: dict[str, Array] = {}
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        members = archive.infolist()
+        if sum(member.file_size for member in members) > limit:
+            raise ModelError(f"it unpacks to more than the limit of {limit:,} bytes")
+        for member in members:
+            key = member.filename.removesuffix(".npy")
+            if key not in _KINDS and not _BIN_EDGES.match(key):
+                raise ModelError(f"unknown key {key[:80]!r}; known are {', '.join(_KINDS)}, bin_edges_0 ..")
+            if key in arrays:
+                raise ModelError(f"key {key!r} is there twice")
+            if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+                raise ModelError(f"key {key!r}: only stored or deflated members are read")
+            arrays[key] = _array(archive.read(member), key)
+    missing = [key for key in _REQUIRED if key not in arrays]
+    if missing:
+        raise ModelError(f"key {missing[0]!r} is missing")
+    return arrays
+
+
+def _array(content: bytes, key: str) -> Array:
+    """One `.npy` member. NumPy's own reader evaluates the header as Python text and allocates before it checks."""
+    width = {1: 2, 2: 4, 3: 4}.get(content[6] if content[:6] == b"\x93NUMPY" else 0)
+    if width is None:
+        raise ModelError(f"key {key!r} is not a NumPy array")
+    start = 8 + width + int.from_bytes(content[8 : 8 + width], "little")
+    header = _HEADER.match(content[8 + width : min(start, 1000)].decode("latin-1"))
+    if header is None:
+        raise ModelError(f"key {key!r}: its header is not that of a plain array of numbers or text")
+    dtype, shape = np.dtype(header[1]), tuple(int(n) for n in header[3].split(",") if n.strip())
+    kinds = _KINDS.get(key, "fiu")
+    if dtype.kind not in kinds:
+        raise ModelError(f"key {key!r} holds {dtype}, not one of the kinds {', '.join(kinds)}")
+    if len(content) - start != math.prod(shape) * dtype.itemsize:
+        raise ModelError(f"key {key!r}: {len(content) - start} bytes do not fit shape {shape} of {dtype}")
+    flat = np.frombuffer(content, dtype, offset=start)
+    return flat.reshape(shape[::-1]).T if header[2] == "True" else flat.reshape(shape)
+
+
+def _model(arrays: dict[str, Array], source: str) -> MDP:
+    if (version := _scalar(arrays, "format")) != FORMAT:
+        raise ModelError(f"it is of format {version}; this version reads format {FORMAT}")
+    states, actions = _scalar(arrays, "states"), _scalar(arrays, "actions")
+    return MDP.from_rows(
+        states=states,
+        actions=actions,
+        indptr=arrays["indptr"],
+        successors=arrays["successors"],
+        probabilities=arrays["probabilities"],
+        rewards=arrays.get("rewards"),
+        labels=_labels(arrays, states),
+        initial=arrays.get("initial"),
+        observations=arrays.get("observations"),
+        state_names=_texts(arrays, "state_names"),
+        action_names=_texts(arrays, "action_names"),
+        bin_edges=_bin_edges(arrays),
+        valuations=[_valuation(text) for text in _texts(arrays, "valuations")],
+        source=source,
+    )
+
+
+def _scalar(arrays: dict[str, Array], key: str) -> int:
+    if arrays[key].size != 1:
+        raise ModelError(f"key {key!r} must be one number")
+    return int(arrays[key].reshape(())[()])
+
+
+def _texts(arrays: dict[str, Array], key: str) -> list[str]:
+    array = arrays.get(key)
+    if array is None:
+        return []
+    if array.ndim != 1:
+        raise ModelError(f"key {key!r} must be a flat list of text")
+    return [str(text) for text in array.tolist()]
+
+
+def _labels(arrays: dict[str, Array], states: int) -> dict[str, Array]:
+    names, table = _texts(arrays, "label_names"), arrays.get("labels", np.zeros((0, states), np.bool_))
+    if table.shape != (len(names), states):
+        raise ModelError(f"labels have shape {table.shape}, not [{len(names)}, {states}]: one row for each label name")
+    if len(set(names)) != len(names):
+        raise ModelError("a label name is there twice")
+    return dict(zip(names, table, strict=True))
+
+
+def _bin_edges(arrays: dict[str, Array]) -> list[Array]:
+    found = sorted(int(m[1]) for m in map(_BIN_EDGES.match, arrays) if m)
+    if found != list(range(len(found))):
+        raise ModelError(f"bin edges of dimensions {found} are there; they must count from 0 without a hole")
+    return [arrays[f"bin_edges_{i}"] for i in found]
+
+
+def _valuation(text: str) -> list[Any]:
+    value = json.loads(text)
+    if not isinstance(value, list):
+        raise ModelError(f"valuation {text[:80]!r} is not a JSON list")
+    return value
