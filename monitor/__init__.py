@@ -1,0 +1,78 @@
+"""A runtime counterfactual safety monitor: would the fallback policy have kept us safe?
+
+The names below are the public surface. They are loaded on first use, so that `import monitor` stays cheap.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from monitor._version import __version__
+
+if TYPE_CHECKING:
+    from monitor.check import Checker as Checker
+    from monitor.check import check as check
+    from monitor.errors import ConfigError as ConfigError
+    from monitor.errors import EvidenceError as EvidenceError
+    from monitor.errors import FormulaError as FormulaError
+    from monitor.errors import InputError as InputError
+    from monitor.errors import LimitError as LimitError
+    from monitor.errors import ModelError as ModelError
+    from monitor.errors import MonitorError as MonitorError
+    from monitor.errors import PathError as PathError
+    from monitor.errors import PolicyError as PolicyError
+    from monitor.flow import Monitor as Monitor
+    from monitor.logic import parse as parse
+    from monitor.model.io import load_model as load_model
+    from monitor.model.io import save_model as save_model
+    from monitor.model.mdp import MDP as MDP
+    from monitor.policy.session import load_policy as load_policy
+    from monitor.policy.table import PolicyTable as PolicyTable
+    from monitor.sidecar.load import load as load
+    from monitor.stream.decode import decode as decode
+    from monitor.types import AlarmSpec as AlarmSpec
+    from monitor.types import FormulaSpec as FormulaSpec
+    from monitor.types import Instant as Instant
+    from monitor.types import Observation as Observation
+    from monitor.types import StreamSettings as StreamSettings
+    from monitor.types import Verdict as Verdict
+
+_HOMES = {
+    "monitor.check": ("Checker", "check"),
+    "monitor.errors": (
+        "ConfigError",
+        "EvidenceError",
+        "FormulaError",
+        "InputError",
+        "LimitError",
+        "ModelError",
+        "MonitorError",
+        "PathError",
+        "PolicyError",
+    ),
+    "monitor.flow": ("Monitor",),
+    "monitor.logic": ("parse",),
+    "monitor.model.mdp": ("MDP",),
+    "monitor.model.io": ("load_model", "save_model"),
+    "monitor.policy.session": ("load_policy",),
+    "monitor.policy.table": ("PolicyTable",),
+    "monitor.sidecar.load": ("load",),
+    "monitor.stream.decode": ("decode",),
+    "monitor.types": ("AlarmSpec", "FormulaSpec", "Instant", "Observation", "StreamSettings", "Verdict"),
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+
+__all__ = ["__version__", *sorted(_HOME_OF)]  # noqa: PLE0604 - the names stand once, in the table above
+
+
+def __getattr__(name: str) -> Any:  # noqa: ANN401 - whatever the name stands for
+    if name not in _HOME_OF:
+        raise AttributeError(f"module 'monitor' has no attribute {name!r}")
+    value = getattr(import_module(_HOME_OF[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

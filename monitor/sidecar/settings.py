@@ -1,0 +1,280 @@
+"""Every setting of a sidecar, with its type, range and default; `config` reads the file they come from.
+
+Everything that can be known without the model is checked here; `load` checks the rest with the model at hand.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from pathlib import Path
+from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainValidator,
+    PrivateAttr,
+    WithJsonSchema,
+)
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+
+from monitor.sidecar.broker import parse_broker
+from monitor.sidecar.yamlfile import YamlFile, dotted
+
+__all__ = ["ENVIRONMENT_PREFIX", "Config", "FormulaConfig", "config_schema", "parse_duration"]
+
+_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_DURATION = r"^[0-9]+(\.[0-9]+)?(ms|s|m|h|d)$"
+_NAME = r"^[A-Za-z0-9_.-]{1,64}$"
+_IDENTIFIER = r"^[A-Za-z_][A-Za-z0-9_]{0,63}$"
+ENVIRONMENT_PREFIX = "CFMON_"
+
+
+def parse_duration(value: object) -> float:
+    """Seconds of a duration such as `500ms`, `5s`, `1h`; a number without a unit is refused.
+
+    >>> parse_duration("500ms")
+    0.5
+    """
+    if not isinstance(value, str) or not re.fullmatch(_DURATION, value):
+        raise ValueError("must be a duration with its unit, such as 500ms, 5s or 1h")
+    number, unit = re.fullmatch(r"([0-9.]+)(ms|s|m|h|d)", value).groups()  # type: ignore[union-attr]  # matched above
+    seconds = float(number) * _UNITS[unit]
+    if not 0 < seconds <= 366 * 86400:
+        raise ValueError("must be longer than nothing and at most 366 days")
+    return seconds
+
+
+def _parse_every(value: object) -> int | float:
+    wrong = "must be a number of steps, or a duration such as 500ms"
+    if isinstance(value, bool) or not isinstance(value, int | str):
+        raise ValueError(wrong)  # noqa: TRY004 - pydantic collects ValueErrors only
+    if isinstance(value, str) and value.isdigit():
+        value = int(value)
+    if isinstance(value, str):
+        return parse_duration(value)
+    if not 1 <= value <= 1_000_000:
+        raise ValueError("must be at least 1 step (and at most a million)")
+    return value
+
+
+def _parse_count(value: object) -> int:
+    """A whole number; text is taken too, for the environment has nothing else. True is not 1, 2.0 is not 2."""
+    if isinstance(value, str) and re.fullmatch(r"[0-9]{1,9}", value):
+        return int(value)
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise ValueError("must be a whole number")  # noqa: TRY004 - pydantic collects ValueErrors only
+    return value
+
+
+def _check_topic(topic: str) -> str:
+    if (
+        not topic
+        or "+" in topic
+        or "#" in topic
+        or "\0" in topic
+        or topic.startswith(("/", "$"))
+        or topic.endswith("/")
+    ):
+        raise ValueError("must be a topic without wildcards, not starting or ending with a slash")
+    return topic
+
+
+def _check_pattern(pattern: str) -> str:
+    levels = pattern.split("/")
+    if levels.count("+") != 1 or any("+" in level for level in levels if level != "+") or "#" in pattern:
+        raise ValueError("must hold exactly one + (the agent's name) and no #, such as agents/+/steps")
+    if pattern.startswith("$") or "\0" in pattern:
+        raise ValueError("must not start with $: steps of one agent must all come here, in order")
+    return pattern
+
+
+def _check_url(url: str) -> str:
+    parse_broker(url)
+    return url
+
+
+def _check_listen(listen: str) -> str:
+    parts = urlsplit(f"//{listen}")
+    try:
+        fine = parts.hostname is not None and parts.port is not None and parts.path == "" and parts.username is None
+    except ValueError:
+        fine = False
+    if not fine:
+        raise ValueError("must be host:port, such as 127.0.0.1:9108 or [::1]:9108")
+    return listen
+
+
+Duration = Annotated[
+    float, BeforeValidator(parse_duration), WithJsonSchema({"type": "string", "pattern": _DURATION, "examples": ["5s"]})
+]
+Every = Annotated[
+    int | float,
+    PlainValidator(_parse_every),
+    WithJsonSchema({"oneOf": [{"type": "integer", "minimum": 1}, {"type": "string", "pattern": _DURATION}]}),
+]
+Count = Annotated[int, BeforeValidator(_parse_count)]
+Name = Annotated[str, Field(pattern=_NAME)]
+Identifier = Annotated[str, Field(pattern=_IDENTIFIER)]
+Topic = Annotated[str, Field(max_length=512), AfterValidator(_check_topic)]
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, populate_by_name=False, hide_input_in_errors=True, strict=False
+    )
+
+
+class MqttConfig(_Section):
+    """The broker and the topics. `url` may hold a user and a password; it is never printed."""
+
+    url: Annotated[str, Field(repr=False), AfterValidator(_check_url)] = "mqtt://localhost:1883"
+    steps: Annotated[str, Field(max_length=512), AfterValidator(_check_pattern)] = "agents/+/steps"
+    alerts: Topic = "cfmon/alerts"
+    status: Topic = "cfmon/status"
+    client_id: Name | None = Field(default=None, description="default: host name and digest of this configuration")
+    keepalive: Duration = Field(default=15.0, validate_default=False)
+
+
+class ReorderConfig(_Section):
+    """How many later steps, and how long, wait for a missing one before it is a gap."""
+
+    steps: Annotated[Count, Field(ge=1, le=65536)] = 256
+    wait: Duration = 0.5
+
+
+class PathConfig(_Section):
+    """How much of an agent's past is held; offsets must be smaller than `window`."""
+
+    window: Annotated[Count, Field(ge=1, le=65536)] = 64
+    reorder: ReorderConfig = ReorderConfig()
+
+
+class AlarmConfig(_Section):
+    """When verdicts become an alarm, and what a person is told then."""
+
+    for_: Annotated[Count, Field(ge=1, le=1_000_000, strict=True, alias="for")] = 1
+    keep: Annotated[Count, Field(ge=1, le=1_000_000)] = 1
+    severity: Name = "warning"
+    runbook: Annotated[str, Field(max_length=2048, pattern=r"^https?://\S+$")] | None = None
+    when: Literal["fails", "holds", "regret", "unavoidable"] | None = None
+
+
+class FormulaConfig(_Section):
+    """One formula to watch."""
+
+    name: Identifier
+    formula: Annotated[str, Field(min_length=1, max_length=65536)]
+    every: Every = 1
+    causal_model: Literal["gumbel", "any", "stable"] = "gumbel"
+    alarm: AlarmConfig = AlarmConfig()
+
+
+class StreamConfig(_Section):
+    """How long silence may last, and how old a step may be."""
+
+    stale_after: Duration = 5.0
+    forget_after: Duration = 3600.0
+    max_lag: Duration = 2.0
+
+
+class HttpConfig(_Section):
+    """Where metrics, health and the status page are served; loopback unless told otherwise."""
+
+    listen: Annotated[str, AfterValidator(_check_listen)] = "127.0.0.1:9108"
+
+
+class StoreConfig(_Section):
+    """Where evidence is kept: in `evidence/` and `objects/` beside `path`."""
+
+    path: Path = Path("var/cfmon.sqlite")
+
+
+class LimitsConfig(_Section):
+    """Where the monitor stops growing. `deadline`: after a longer evaluation the next answers the newest step only."""
+
+    message_bytes: Annotated[Count, Field(ge=64, le=16 << 20)] = 65536
+    agents: Annotated[Count, Field(ge=1, le=1_000_000)] = 1000
+    queue: Annotated[Count, Field(ge=1, le=1_000_000)] = 10_000
+    deadline: Duration = 0.05
+
+
+class LoggingConfig(_Section):
+    """How the log is written."""
+
+    format: Literal["text", "json"] = "text"
+    level: Literal["debug", "info", "warning", "error"] = "info"
+
+
+class Config(BaseSettings):
+    """The whole configuration; paths are absolute once loaded. Documented in `cfmon config schema`."""
+
+    model_config = SettingsConfigDict(
+        extra="forbid", frozen=True, env_prefix=ENVIRONMENT_PREFIX, hide_input_in_errors=True, validate_default=False
+    )
+
+    mqtt: MqttConfig = MqttConfig()
+    model: Annotated[str, Field(min_length=1)]
+    state_encoder: Literal["index", "name", "valuation", "bins"] = "index"
+    policies: dict[Identifier, Path]
+    path: PathConfig = PathConfig()
+    formulas: Annotated[tuple[FormulaConfig, ...], Field(min_length=1, max_length=1000)]
+    stream: StreamConfig = StreamConfig()
+    heartbeat: Duration = 10.0
+    http: HttpConfig = HttpConfig()
+    store: StoreConfig = StoreConfig()
+    limits: LimitsConfig = LimitsConfig()
+    logging: LoggingConfig = LoggingConfig()
+
+    _file: YamlFile | None = PrivateAttr(default=None)
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],  # noqa: ARG003 - the signature is pydantic's
+        init_settings: PydanticBaseSettingsSource,
+        *_others: PydanticBaseSettingsSource,
+        **_named: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Only what is passed in: the environment is merged by `load_config`, which can say where a value came from."""
+        return (init_settings,)
+
+    def where(self, *location: str | int) -> str:
+        """`config.yaml, line 12, formulas[0].formula`: how an error names a place in the configuration."""
+        return self._file.where(location) if self._file else dotted(location)
+
+    def read_from(self, file: YamlFile) -> Config:
+        """Remember the file, so that later errors can name the line."""
+        self._file = file
+        return self
+
+    @property
+    def digest(self) -> str:
+        """Sha256 over everything but the broker's credentials: the same for a changed password."""
+        plain = self.model_dump(mode="json", by_alias=True)
+        plain["mqtt"]["url"] = parse_broker(self.mqtt.url).address
+        return hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()
+
+
+def config_schema() -> dict[str, Any]:
+    """The JSON Schema (2020-12) of the file, for editors and for checks in CI."""
+    schema = Config.model_json_schema(by_alias=True)
+    for section in (schema, *schema["$defs"].values()):
+        for setting in section["properties"].values():
+            _write_default_as_text(setting)
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema, "title": "Counterfactual monitor"}
+
+
+def _write_default_as_text(setting: dict[str, Any]) -> None:
+    """A default as a person would write it: `5s`, not 5.0; a section's defaults stand at its own settings."""
+    default = setting.get("default")
+    if isinstance(default, dict):
+        del setting["default"]
+    elif isinstance(default, float) and setting.get("pattern") == _DURATION:
+        setting["default"] = f"{default:g}s"
