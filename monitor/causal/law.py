@@ -1,0 +1,75 @@
+"""A law: what acts from now on, and under which dynamics, with nothing observed.
+
+Interventions turn one law into another (Kazemi & Paoletti, Section 3.2, and beyond it takeovers and changed dynamics:
+semantics, section 5). Laws know nothing of an observed path; `monitor.causal.world` puts the two together.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from monitor.model import MDP
+from monitor.policy import PolicyTable
+
+__all__ = ["Intervention", "Law"]
+
+
+@dataclass(frozen=True)
+class Intervention:
+    """A change of what acts (`table`, for `steps` offsets or for good) or of the dynamics; with neither, empty."""
+
+    table: PolicyTable | None = None
+    steps: int | None = None
+    dynamics: MDP | None = None
+
+    @property
+    def empty(self) -> bool:
+        """The empty intervention: `nominal`."""
+        return self.table is None and self.dynamics is None
+
+
+@dataclass(frozen=True)
+class Law:
+    """Policies in phases, over one model.
+
+    `phases`: (first offset after the phase, table) in ascending order; the last phase has no end (None).
+    `default_from`: the offset from which the law it was made from is back in force (0: never left, None: never back).
+    `dynamics`: the rows while a past is replayed; `future`: the rows after it (they differ where an episode has ended
+    in a state, which is then absorbing).
+    """
+
+    phases: tuple[tuple[int | None, PolicyTable], ...]
+    dynamics: MDP
+    future: MDP
+    default_from: int | None = 0
+
+    @classmethod
+    def stationary(cls, table: PolicyTable, dynamics: MDP, future: MDP | None = None) -> Law:
+        """One policy for good."""
+        return cls(((None, table),), dynamics, future or dynamics)
+
+    def table(self, offset: int) -> PolicyTable:
+        """The policy in force at an offset."""
+        return next(table for end, table in self.phases if end is None or offset < end)
+
+    def settled(self) -> int:
+        """The first offset from which nothing changes any more."""
+        return max((end for end, _ in self.phases if end is not None), default=0)
+
+    def after(self, offset: int) -> Law:
+        """The same law seen from a later offset, which becomes offset 0 and the new default."""
+        phases = tuple((None if end is None else end - offset, t) for end, t in self.phases if end is None or end > offset)
+        return replace(self, phases=phases, default_from=0)
+
+    def under(self, change: Intervention) -> Law:
+        """This law with an intervention at offset 0."""
+        if change.dynamics is not None:
+            return replace(self, dynamics=change.dynamics, future=change.dynamics)
+        if change.table is None:
+            return self
+        if change.steps is None:
+            return replace(self, phases=((None, change.table),), default_from=None)
+        if change.steps == 0:
+            return self
+        rest = tuple((end, t) for end, t in self.phases if end is None or end > change.steps)
+        return replace(self, phases=((change.steps, change.table), *rest), default_from=change.steps)

@@ -1,0 +1,99 @@
+"""The world after an intervention: a time-inhomogeneous Markov chain that knows what was observed.
+
+Kazemi & Paoletti, Section 3.2 (Definition of the counterfactual model), with abduction in closed form: the noise of
+different steps is independent and each step's noise is used once on a path, so conditioning acts row by row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from monitor.causal.law import Intervention, Law
+from monitor.causal.row import Row, conditional_choices, counterfactual_row, row_bounds
+
+__all__ = ["Bounds", "World"]
+
+Bounds = tuple[npt.NDArray[np.int64], npt.NDArray[np.float64], npt.NDArray[np.float64]]
+Path = Sequence[tuple[int, int | None]]
+
+
+@dataclass(frozen=True, eq=False)
+class World:
+    """What would have happened from a position of the observed path on, under an intervention.
+
+    Attributes:
+        path: the observed pairs (state, action) from the intervention state on, d + 1 of them; the last action may be
+            None (not yet taken).
+        nominal: the law in force without the intervention, from the intervention state on.
+        change: the intervention.
+        law: `nominal` under `change`.
+    """
+
+    path: Path
+    nominal: Law
+    change: Intervention
+    law: Law
+
+    @classmethod
+    def at(cls, path: Path, position: int, nominal: Law, change: Intervention) -> World:
+        """The world after `change` at `path[position]`; `nominal` counts its offsets from there."""
+        return cls(tuple(path[position:]), nominal, change, nominal.under(change))
+
+    @property
+    def observed(self) -> int:
+        """d: the number of observed transitions at or after the intervention state."""
+        return len(self.path) - 1
+
+    def choices(self, offset: int, state: int) -> list[tuple[int, float]]:
+        """The actions taken at an offset in a state, with their probabilities given the observation."""
+        table = self.law.table(offset)
+        if offset > self.observed:
+            return table.choices(state)
+        seen, taken = self.path[offset]
+        default = self.law.default_from is not None and offset >= self.law.default_from
+        if taken is None:
+            return table.choices(state)
+        if default and state == seen:
+            return [(taken, 1.0)]  # nothing was changed here: the action really taken, off-policy ones too
+        if table.actions is not None:
+            return table.choices(state)
+        before = self.nominal.table(offset).distribution(seen, self.nominal.dynamics.actions)
+        after = conditional_choices(before, taken, table.distribution(state, self.nominal.dynamics.actions))
+        return [(int(a), float(after[a])) for a in np.flatnonzero(after)]
+
+    def row(self, offset: int, state: int, action: int) -> Row:
+        """Successors and their probabilities at an offset, for (state, action): counterfactual, then plain."""
+        if offset >= self.observed:
+            return self.law.future.row(state, action)
+        asked = self.law.dynamics.row(state, action)
+        seen, taken = self.path[offset]
+        outcome = self.path[offset + 1][0]
+        if self._replayed(offset, state, action):
+            return np.array([outcome]), np.ones(1)
+        assert taken is not None
+        observed = self.nominal.dynamics.row(seen, taken)
+        weights = counterfactual_row(observed, outcome, asked)
+        return asked[0], weights
+
+    def row_bounds(
+        self, offset: int, state: int, action: int, causal_model: Literal["any", "stable"]
+    ) -> Bounds:
+        """Successors with the lowest and highest probability of each over a class of causal models."""
+        if offset >= self.observed or self._replayed(offset, state, action):
+            states, weights = self.row(offset, state, action)
+            return states, weights, weights
+        seen, taken = self.path[offset]
+        assert taken is not None
+        asked = self.law.dynamics.row(state, action)
+        observed = self.nominal.dynamics.row(seen, taken)
+        return asked[0], *row_bounds(observed, self.path[offset + 1][0], asked, causal_model)
+
+    def _replayed(self, offset: int, state: int, action: int) -> bool:
+        """The very same state, action and model as observed: the same outcome, under every causal model."""
+        same = self.law.dynamics is self.nominal.dynamics
+        return same and (state, action) == self.path[offset]

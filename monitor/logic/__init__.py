@@ -1,0 +1,7 @@
+"""The language PCFTL: its nodes, its text, and path formulas as automata. Never numbers."""
+
+from monitor.logic.automaton import FALSE, TRUE, Automaton, Collector, Program
+from monitor.logic.parser import parse
+from monitor.logic.printer import print_formula
+
+__all__ = ["FALSE", "TRUE", "Automaton", "Collector", "Program", "parse", "print_formula"]

@@ -1,0 +1,319 @@
+"""A path formula, read one state at a time: what is still owed after each letter.
+
+A *letter* is the set of atoms (labels, nested quantities) that hold at an offset, as a bit mask; an *obligation* is
+what the rest of the path must satisfy. Obligations are progressed (Bacchus & Kabanza, "Using temporal logics to
+express search control knowledge for planning", 2000) and kept in a disjunctive normal form with subsumption: what
+follows from something shorter is dropped, so that equal futures meet in one obligation. Every operator is bounded,
+hence each letter lowers the number of letters still needed, and the obligations form an acyclic graph.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import product
+from typing import NamedTuple, Protocol, assert_never
+
+from monitor.errors import LimitError
+from monitor.logic.syntax import And, Const, Formula, Goal, Label, Not, Or, Regret, Until
+
+__all__ = ["FALSE", "TRUE", "Automaton", "Collector", "Program"]
+
+FALSE, TRUE = 0, 1
+"""The two obligations that need no further letter: broken, kept."""
+
+MAX_OBLIGATIONS = 200_000
+"""Obligations one formula may unfold to; beyond it an exact answer is refused instead of exhausting memory."""
+
+
+class Program(Protocol):
+    """What is asked of a path, as a machine over letters. Obligations are ints; FALSE and TRUE are final."""
+
+    atoms: tuple[Label | Goal, ...]
+    start: int
+
+    def step(self, obligation: int, letter: int) -> int:
+        """The obligation that remains after reading `letter`."""
+        ...
+
+    def horizon(self, obligation: int) -> int:
+        """How many letters decide the obligation at the latest; 0 for the final ones. A step lowers it."""
+        ...
+
+    def pays(self, obligation: int) -> bool:
+        """Whether the reward of the offset about to be read counts."""
+        ...
+
+
+class Collector:
+    """The program of `C[low,high]`: obligation 2 + k has read k letters and pays at offsets low..high."""
+
+    atoms: tuple[Label | Goal, ...] = ()
+    start = 2
+
+    def __init__(self, low: int, high: int) -> None:
+        self.low, self.high = low, high
+
+    def step(self, obligation: int, letter: int) -> int:
+        """Count; FALSE (nothing more to collect) after offset `high`."""
+        del letter
+        return FALSE if obligation - 2 >= self.high else obligation + 1
+
+    def horizon(self, obligation: int) -> int:
+        """Offsets left, this one included."""
+        return 0 if obligation in (FALSE, TRUE) else self.high - (obligation - 2) + 1
+
+    def pays(self, obligation: int) -> bool:
+        """Within low..high."""
+        return obligation >= 2 + self.low
+
+
+class _Literal(NamedTuple):
+    atom: int
+    positive: bool
+
+
+class _Timed(NamedTuple):
+    """Until (or its dual, release, if not `until`) over [low, high]; `left`, `right` are negation-free."""
+
+    until: bool
+    low: int
+    high: int
+    left: _Node
+    right: _Node
+
+
+class _All(NamedTuple):
+    every: tuple[_Node, ...]
+
+
+class _Any(NamedTuple):
+    some: tuple[_Node, ...]
+
+
+_Element = _Literal | _Timed
+_Node = bool | _Literal | _Timed | _All | _Any
+_Cube = frozenset[_Element]
+_Sum = frozenset[_Cube]  # disjunction of conjunctions; no cube implies another
+
+_NEVER: _Sum = frozenset()
+_ALWAYS: _Sum = frozenset([frozenset[_Element]()])
+
+
+class Automaton:
+    """The program of a path formula, unfolded as far as it is asked for."""
+
+    def __init__(self, formula: Formula) -> None:
+        self.atoms: tuple[Label | Goal, ...] = tuple(dict.fromkeys(_atoms(formula)))
+        self._index = {atom: n for n, atom in enumerate(self.atoms)}
+        self._sums: list[_Sum] = [_NEVER, _ALWAYS]
+        self._numbers: dict[_Sum, int] = {_NEVER: FALSE, _ALWAYS: TRUE}
+        self._steps: dict[tuple[int, int], int] = {}
+        self._progressed: dict[tuple[_Element, int], _Sum] = {}
+        self._horizons: list[int] = [0, 0]
+        self.start = self._number(_unread(self._negation_free(formula, positive=True)))
+
+    def step(self, obligation: int, letter: int) -> int:
+        """The obligation that remains after reading `letter` (bit n set: atom n holds)."""
+        key = (obligation, letter)
+        if key not in self._steps:
+            self._steps[key] = self._number(self._progress_sum(self._sums[obligation], letter))
+        return self._steps[key]
+
+    def horizon(self, obligation: int) -> int:
+        """Letters that decide the obligation at the latest."""
+        return self._horizons[obligation]
+
+    def pays(self, obligation: int) -> bool:
+        """A probability collects nothing on the way."""
+        del obligation
+        return False
+
+    def _number(self, total: _Sum) -> int:
+        if total not in self._numbers:
+            if len(self._sums) >= MAX_OBLIGATIONS:
+                msg = (
+                    f"the formula unfolds to more than {MAX_OBLIGATIONS} obligations (limit MAX_OBLIGATIONS); "
+                    "shorten its intervals or split it"
+                )
+                raise LimitError(msg)
+            self._numbers[total] = len(self._sums)
+            self._sums.append(total)
+            self._horizons.append(max((_horizon(e) for cube in total for e in cube), default=0))
+        return self._numbers[total]
+
+    def _negation_free(self, formula: Formula, *, positive: bool) -> _Node:
+        """Push negation to the atoms; release is the dual of until."""
+        match formula:
+            case Const(value):
+                return value == positive
+            case Label() | Goal():
+                return _Literal(self._index[formula], positive)
+            case Not(arg):
+                return self._negation_free(arg, positive=not positive)
+            case And(left, right) | Or(left, right):
+                parts = (self._negation_free(left, positive=positive), self._negation_free(right, positive=positive))
+                return _All(parts) if isinstance(formula, And) == positive else _Any(parts)
+            case Until(low, high, left, right):
+                first = self._negation_free(left, positive=positive)
+                second = self._negation_free(right, positive=positive)
+                return _Timed(positive, low, high, first, second)
+            case Regret():
+                raise AssertionError("the parser keeps regret out of paths")
+            case _:
+                assert_never(formula)
+
+    def _progress_sum(self, total: _Sum, letter: int) -> _Sum:
+        result = _NEVER
+        for cube in total:
+            part = _ALWAYS
+            for element in cube:
+                part = _both(part, self._progress(element, letter))
+                if part == _NEVER:
+                    break
+            result = _either(result, part)
+            if result == _ALWAYS:
+                break
+        return result
+
+    def _progress(self, element: _Element, letter: int) -> _Sum:
+        key = (element, letter)
+        if key not in self._progressed:
+            self._progressed[key] = self._progress_element(element, letter)
+        return self._progressed[key]
+
+    def _progress_node(self, node: _Node, letter: int) -> _Sum:
+        match node:
+            case bool():
+                return _ALWAYS if node else _NEVER
+            case _Literal() | _Timed():
+                return self._progress(node, letter)
+            case _All(every):
+                total = _ALWAYS
+                for part in every:
+                    total = _both(total, self._progress_node(part, letter))
+                return total
+            case _Any(some):
+                total = _NEVER
+                for part in some:
+                    total = _either(total, self._progress_node(part, letter))
+                return total
+            case _:
+                assert_never(node)
+
+    def _progress_element(self, element: _Element, letter: int) -> _Sum:
+        match element:
+            case _Literal(atom, positive):
+                return _ALWAYS if bool(letter >> atom & 1) == positive else _NEVER
+            case _Timed(until, low, high, left, right):
+                held = self._progress_node(left, letter)
+                met = self._progress_node(right, letter)
+                # until: met now, or held and owed further; release: met now, and (held or owed further).
+                join, meet, nothing = (_either, _both, _NEVER) if until else (_both, _either, _ALWAYS)
+                if high == 0:
+                    return met
+                later = _unread(_Timed(until, max(low - 1, 0), high - 1, left, right))
+                further = meet(held, later)
+                return join(met if low == 0 else nothing, further)
+            case _:
+                assert_never(element)
+
+
+def _atoms(formula: Formula) -> Iterator[Label | Goal]:
+    match formula:
+        case Const():
+            return
+        case Label() | Goal():
+            yield formula
+        case Not(arg):
+            yield from _atoms(arg)
+        case And(left, right) | Or(left, right) | Until(_, _, left, right):
+            yield from _atoms(left)
+            yield from _atoms(right)
+        case Regret():
+            raise AssertionError("the parser keeps regret out of paths")
+        case _:
+            assert_never(formula)
+
+
+def _horizon(node: _Node) -> int:
+    match node:
+        case bool():
+            return 0
+        case _Literal():
+            return 1
+        case _Timed(_, _, high, left, right):
+            return max(high + _horizon(right), high - 1 + _horizon(left) if high else 0, 1)
+        case _All(parts) | _Any(parts):
+            return max(map(_horizon, parts), default=0)
+        case _:
+            assert_never(node)
+
+
+def _unread(node: _Node) -> _Sum:
+    """The obligation to satisfy `node`, nothing of which has been read."""
+    match node:
+        case bool():
+            return _ALWAYS if node else _NEVER
+        case _Timed(_, _, 0, _, right):
+            return _unread(right)  # decided by `right` alone
+        case _Literal() | _Timed():
+            return frozenset([frozenset([node])])
+        case _All(every):
+            total = _ALWAYS
+            for part in every:
+                total = _both(total, _unread(part))
+            return total
+        case _Any(some):
+            total = _NEVER
+            for part in some:
+                total = _either(total, _unread(part))
+            return total
+        case _:
+            assert_never(node)
+
+
+def _implies(one: _Element, other: _Element) -> bool:
+    """Whether `one` entails `other` by their intervals alone (sound, not complete)."""
+    if one == other:
+        return True
+    if isinstance(one, _Literal) or isinstance(other, _Literal):
+        return False
+    if (one.until, one.left, one.right) != (other.until, other.left, other.right):
+        return False
+    inner, outer = (one, other) if one.until else (other, one)
+    return outer.low <= inner.low and inner.high <= outer.high
+
+
+def _entails(one: _Cube, other: _Cube) -> bool:
+    return all(any(_implies(mine, theirs) for mine in one) for theirs in other)
+
+
+def _reduce(cube: _Cube) -> _Cube:
+    """Drop what another element of the conjunction entails."""
+    return frozenset(e for e in cube if not any(o != e and _implies(o, e) for o in cube))
+
+
+def _absorb(cubes: set[_Cube]) -> _Sum:
+    """Drop every cube that entails another one (which is then the weaker, sufficient alternative)."""
+    kept: list[_Cube] = []
+    for cube in sorted(cubes, key=len):
+        if not any(_entails(cube, other) for other in kept):
+            kept = [other for other in kept if not _entails(other, cube)]
+            kept.append(cube)
+    return frozenset(kept)
+
+
+def _either(one: _Sum, other: _Sum) -> _Sum:
+    if one == _ALWAYS or other == _ALWAYS:
+        return _ALWAYS
+    if not one or not other:
+        return one or other
+    return _absorb({*one, *other})
+
+
+def _both(one: _Sum, other: _Sum) -> _Sum:
+    if one == _ALWAYS:
+        return other
+    if other == _ALWAYS:
+        return one
+    return _absorb({_reduce(left | right) for left, right in product(one, other)})

@@ -1,0 +1,187 @@
+"""The nodes of a PCFTL formula: frozen, hashable, few; everything else is sugar made of them.
+
+Kazemi & Paoletti, Section 3 (syntax of PCFTL); the concrete syntax is in `monitor.logic.parser`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+__all__ = [
+    "NOMINAL",
+    "And",
+    "Change",
+    "Comparison",
+    "Const",
+    "Formula",
+    "Goal",
+    "Label",
+    "Not",
+    "Or",
+    "Probability",
+    "Regret",
+    "Reward",
+    "Test",
+    "Until",
+    "WorldRef",
+    "always",
+    "eventually",
+    "iff",
+    "implies",
+    "release",
+    "weak_until",
+]
+
+Comparison = Literal["<", "<=", ">=", ">"]
+
+
+@dataclass(frozen=True, slots=True)
+class Const:
+    """`true` or `false`."""
+
+    value: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Label:
+    """A label of the state. `at`: where it stands in the text (from 0), for error messages."""
+
+    name: str
+    at: int = field(default=0, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Not:
+    """Negation."""
+
+    arg: Formula
+
+
+@dataclass(frozen=True, slots=True)
+class And:
+    """Conjunction."""
+
+    left: Formula
+    right: Formula
+
+
+@dataclass(frozen=True, slots=True)
+class Or:
+    """Disjunction."""
+
+    left: Formula
+    right: Formula
+
+
+@dataclass(frozen=True, slots=True)
+class Until:
+    """Bounded until: `right` at some offset j in [low, high] and `left` at every offset 0 <= i < j."""
+
+    low: int
+    high: int
+    left: Formula
+    right: Formula
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """An intervention. `name`: of the policy, the action or the model; `steps`: how long it lasts (None: for good)."""
+
+    kind: Literal["nominal", "policy", "action", "model"]
+    name: str = ""
+    steps: int | None = None
+    at: int = field(default=0, compare=False, repr=False)
+
+
+NOMINAL = Change("nominal")
+
+
+@dataclass(frozen=True, slots=True)
+class WorldRef:
+    """Which world is asked about: `change` at `offset`; with a `baseline`, the causal effect of one over the other."""
+
+    change: Change = NOMINAL
+    baseline: Change | None = None
+    offset: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Probability:
+    """The probability that a path satisfies `path`."""
+
+    path: Formula
+
+
+@dataclass(frozen=True, slots=True)
+class Reward:
+    """The expected reward collected at offsets `low..high`, both included."""
+
+    low: int
+    high: int
+
+
+@dataclass(frozen=True, slots=True)
+class Test:
+    """A comparison with a bound."""
+
+    comparison: Comparison
+    bound: float
+
+    __test__ = False  # not a test case, whatever its name tells pytest
+
+    def holds(self, value: float) -> bool:
+        """Whether `value` passes; |value - bound| <= 1e-12 max(1, |bound|) counts as equality (semantics, 5)."""
+        if abs(value - self.bound) <= 1e-12 * max(1.0, abs(self.bound)):
+            return self.comparison in ("<=", ">=")
+        return value < self.bound if self.comparison in ("<", "<=") else value > self.bound
+
+
+@dataclass(frozen=True, slots=True)
+class Goal:
+    """A quantity of a world, compared with a bound; `test` is None for `=?`."""
+
+    world: WorldRef
+    measure: Probability | Reward
+    test: Test | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Regret:
+    """The regret monitor: `goal` missed under nominal, met in `world` (Kazemi & Paoletti, Section 3.2, examples)."""
+
+    world: WorldRef
+    goal: Goal
+
+
+Formula = Const | Label | Not | And | Or | Until | Goal | Regret
+
+
+def eventually(low: int, high: int, arg: Formula) -> Formula:
+    """`F[low,high] arg`."""
+    return Until(low, high, Const(value=True), arg)
+
+
+def always(low: int, high: int, arg: Formula) -> Formula:
+    """`G[low,high] arg`."""
+    return Not(eventually(low, high, Not(arg)))
+
+
+def weak_until(low: int, high: int, left: Formula, right: Formula) -> Formula:
+    """`left W[low,high] right`: until, or `left` at every offset 0..high."""
+    return Or(Until(low, high, left, right), always(0, high, left))
+
+
+def release(low: int, high: int, left: Formula, right: Formula) -> Formula:
+    """`left R[low,high] right`: the dual of until."""
+    return Not(Until(low, high, Not(left), Not(right)))
+
+
+def implies(left: Formula, right: Formula) -> Formula:
+    """`left => right`."""
+    return Or(Not(left), right)
+
+
+def iff(left: Formula, right: Formula) -> Formula:
+    """`left <=> right`."""
+    return And(implies(left, right), implies(right, left))
