@@ -36,6 +36,15 @@ class PolicyTable:
         row = self.probabilities[state]
         return [(int(a), float(row[a])) for a in np.flatnonzero(row)]
 
+    def distribution(self, state: int, actions: int) -> npt.NDArray[np.float64]:
+        """The choice in `state` as a distribution [A] over `actions` actions."""
+        if self.probabilities is not None:
+            return self.probabilities[state]
+        assert self.actions is not None
+        certain = np.zeros(actions)
+        certain[self.actions[state]] = 1.0
+        return certain
+
 
 def as_table(value: object, model: MDP) -> PolicyTable:
     """A policy given as a table, a list of S actions, or an S x A matrix of action probabilities, checked.
