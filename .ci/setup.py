@@ -1,4 +1,4 @@
-"""Set up a fresh clone with nothing but the standard library: `setup.py demo|dev` makes .venv, `setup.py system` asks apt.
+"""Set up a fresh clone with the standard library alone: `setup.py demo|dev` makes .venv, `setup.py system` asks apt.
 
 Called by the Makefile. Says what it does in one line each; on failure says what to do and exits 2.
 """

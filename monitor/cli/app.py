@@ -1,0 +1,36 @@
+"""The commands by name. Each module brings its own; what a command needs to run it imports when it runs."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from monitor._version import __version__
+from monitor.cli import configs, demo, evidence, models, questions, streaming
+
+__all__ = ["app"]
+
+app = typer.Typer(
+    help="Watch a deployed agent: would the fallback policy have kept us safe?",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+app.command()(demo.demo)
+app.command()(streaming.run)
+app.command()(questions.check)
+app.command()(streaming.replay)
+app.command()(evidence.verify)
+app.add_typer(models.model_app, name="model")
+app.add_typer(models.policy_app, name="policy")
+app.add_typer(configs.app, name="config")
+
+
+@app.callback(invoke_without_command=True)
+def top(version: Annotated[bool, typer.Option("--version", help="print the version and stop")] = False) -> None:  # noqa: FBT002 - a flag
+    """Watch a deployed agent: would the fallback policy have kept us safe?"""
+    if version:
+        typer.echo(f"cfmon {__version__}")
+        raise typer.Exit

@@ -1,0 +1,53 @@
+"""`cfmon config`: is this configuration right, and what may stand in one."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from monitor.cli.output import print_json, progress, say
+
+__all__ = ["app"]
+
+app = typer.Typer(help="Check a configuration; print its JSON Schema.", no_args_is_help=True, rich_markup_mode=None)
+
+
+@app.command()
+def check(
+    config: Annotated[Path, typer.Argument(help="the YAML file")],
+    as_json: Annotated[bool, typer.Option("--json", help="one JSON document on stdout")] = False,  # noqa: FBT002 - a flag
+) -> None:
+    """Read a configuration and everything it names, as `run` would, and stop before connecting.
+
+    Exit code: 0 it is right; 2 it is not, with file, line and reason.
+    """
+    from monitor.sidecar.load import load  # noqa: PLC0415 - keep `cfmon --help` light
+
+    with progress("reading the configuration, the model and the policies"):
+        loaded = load(config, os.environ)
+    summary = {
+        "config": str(config),
+        "model": {"name": loaded.identity.model_name, "sha256": loaded.identity.model_sha256},
+        "policies": dict(loaded.identity.policies),
+        "formulas": {formula.name: formula.formula for formula in loaded.config.formulas},
+    }
+    if as_json:
+        print_json(summary)
+        return
+    say(f"{config}: right")
+    say(f"  model     {loaded.identity.model_name}  sha256 {loaded.identity.model_sha256}")
+    for name, sha256 in loaded.identity.policies.items():
+        say(f"  policy    {name}  sha256 {sha256}")
+    for formula in loaded.config.formulas:
+        say(f"  formula   {formula.name}: {formula.formula}")
+
+
+@app.command()
+def schema() -> None:
+    """Print the JSON Schema of a configuration."""
+    from monitor.sidecar.config import config_schema  # noqa: PLC0415 - keep `cfmon --help` light
+
+    print_json(config_schema())

@@ -1,0 +1,166 @@
+"""The files a person hands to `cfmon check`: a recorded path, formulas, policies; and where the shipped data lies."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Iterator
+from io import StringIO
+from pathlib import Path
+
+from monitor.errors import InputError, PathError, PolicyError
+from monitor.model.encode import encode_action, encode_state
+from monitor.model.mdp import MDP
+from monitor.policy.session import load_policy
+from monitor.policy.table import PolicyTable, as_table
+
+__all__ = ["data_file", "read_formulas", "read_path", "read_policy"]
+
+Pair = tuple[int, int | None]
+
+
+def data_file(relative: str) -> Path:
+    """A file of `config/` or `policies/`, in the repository or, once installed, in the wheel."""
+    package = Path(__file__).resolve().parent.parent
+    in_repository = package.parent / relative
+    return in_repository if in_repository.exists() else package / "_data" / relative
+
+
+def read_path(file: Path, model: MDP) -> list[Pair]:
+    """The (state, action) pairs of a file, oldest first; the last action may be absent (null, or an empty field).
+
+    `.csv`: two columns, a header `state,action` allowed. Anything else: JSON, either one list of pairs or one value a
+    line; a pair is `[state, action]` or `{"state": ..., "action": ...}`. States and actions are indices or the
+    model's names.
+
+    Raises:
+        PathError: names the file, the line (or the place in the list) and what is wrong there.
+    """
+    text = _read(file, "path")
+    rows = _csv_rows(text) if file.suffix.lower() == ".csv" else _json_rows(text, file)
+    pairs = [(place, _pair(raw, model, f"{file}, {place}")) for place, raw in rows]
+    if not pairs:
+        raise PathError(f"{file}: the path is empty; it needs at least one [state, action] pair")
+    for place, (_, action) in pairs[:-1]:
+        if action is None:
+            raise PathError(f"{file}, {place}: only the last pair may lack its action")
+    return [pair for _, pair in pairs]
+
+
+def read_formulas(file: Path) -> list[str]:
+    """The formulas of a file: one a line, indented lines continue the one above, `//` starts a comment.
+
+    Each comes with as many line breaks before it as there are in the file, so that errors name the file's own lines.
+    """
+    blocks: list[tuple[int, list[str]]] = []
+    for number, line in enumerate(_read(file, "formulas").splitlines()):
+        if blocks and line[:1].isspace() and line.strip():
+            blocks[-1][1].append(line)
+        else:
+            blocks.append((number, [line]))
+    formulas = ["\n" * number + "\n".join(lines) for number, lines in blocks if _says_something(lines)]
+    if not formulas:
+        raise PathError(f"{file}: holds no formula")
+    return formulas
+
+
+def read_policy(file: Path, model: MDP) -> PolicyTable:
+    """A manifest of an ONNX policy, or a `.json` file: one action per state, or one list of A probabilities per state."""
+    if file.suffix.lower() != ".json":
+        return load_policy(file, model).table
+    try:
+        value = json.loads(_read(file, "policy"))
+    except json.JSONDecodeError as error:
+        raise PolicyError(f"{file}, line {error.lineno}: not JSON ({error.msg})") from error
+    try:
+        return as_table(value, model)
+    except PolicyError as error:
+        raise PolicyError(f"{file}: {error}") from error
+
+
+def _read(file: Path, what: str) -> str:
+    try:
+        return file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise PathError(f"cannot read the {what} file {file}: {reason}") from error
+
+
+def _says_something(lines: list[str]) -> bool:
+    return any(line.split("//")[0].strip() for line in lines)
+
+
+def _csv_rows(text: str) -> Iterator[tuple[str, object]]:
+    for number, row in enumerate(csv.reader(StringIO(text)), start=1):
+        cells = [cell.strip() for cell in row]
+        header = number == 1 and [cell.lower() for cell in cells] == ["state", "action"]
+        if any(cells) and not header:
+            yield f"line {number}", [_number_or_name(cell) for cell in cells]
+
+
+def _number_or_name(cell: str) -> int | str | None:
+    try:
+        return int(cell)
+    except ValueError:
+        return cell or None
+
+
+def _json_rows(text: str, file: Path) -> Iterator[tuple[str, object]]:
+    try:
+        document = json.loads(text)
+    except json.JSONDecodeError:
+        yield from _json_lines(text, file)
+        return
+    match document:
+        case [list() | dict(), *_]:
+            yield from ((f"pair {number}", pair) for number, pair in enumerate(document, start=1))
+        case []:
+            return
+        case _:  # a file of one line, which is one pair
+            yield "line 1", document
+
+
+def _json_lines(text: str, file: Path) -> Iterator[tuple[str, object]]:
+    for number, line in enumerate(text.splitlines(), start=1):
+        if not line.strip():
+            continue
+        try:
+            yield f"line {number}", json.loads(line)
+        except json.JSONDecodeError as error:
+            raise PathError(f"{file}, line {number}, column {error.colno}: not JSON ({error.msg})") from error
+
+
+def _pair(raw: object, model: MDP, where: str) -> Pair:
+    match raw:
+        case [state]:
+            action: object = None
+        case [state, action]:
+            pass
+        case {"state": state}:
+            action = raw.get("action")
+        case _:
+            raise PathError(f"{where}: expected [state, action], found {json.dumps(raw)}")
+    try:
+        return _state(state, model), None if action is None else _action(action, model)
+    except InputError as error:
+        raise PathError(f"{where}: {error.detail}") from error
+
+
+def _state(raw: object, model: MDP) -> int:
+    match raw:
+        case bool():
+            raise InputError("unknown_state", f"{raw} is no state; give its index or its name")
+        case int():
+            return encode_state(model, "index", raw)
+        case str():
+            return encode_state(model, "name", raw)
+        case list():
+            return encode_state(model, "valuation", tuple(raw))
+        case _:
+            raise InputError("unknown_state", f"{json.dumps(raw)} is no state; give its index or its name")
+
+
+def _action(raw: object, model: MDP) -> int:
+    if isinstance(raw, bool) or not isinstance(raw, int | str):
+        raise InputError("unknown_action", f"{json.dumps(raw)} is no action; give its index or its name")
+    return encode_action(model, raw)

@@ -1,0 +1,120 @@
+"""`cfmon model` and `cfmon policy`: what is in a model or a policy, and whether the two fit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from monitor.cli.output import print_json, progress, say
+
+if TYPE_CHECKING:
+    from monitor.model.mdp import MDP
+    from monitor.policy.session import Policy
+
+__all__ = ["model_app", "policy_app"]
+
+model_app = typer.Typer(help="Models: show, convert.", no_args_is_help=True, rich_markup_mode=None)
+policy_app = typer.Typer(help="Policies: show, check against a model.", no_args_is_help=True, rich_markup_mode=None)
+
+Source = Annotated[str, typer.Argument(metavar="MODEL", help="model file, or gymnasium:ID?argument=value")]
+AsJson = Annotated[bool, typer.Option("--json", help="one JSON document on stdout")]
+
+
+@model_app.command("info")
+def model_info(model: Source, as_json: AsJson = False) -> None:  # noqa: FBT002 - a flag
+    """Show a model: sizes, rows, labels, what it carries, and the digest that evidence refers to."""
+    from monitor.model.io import load_model, model_sha256  # noqa: PLC0415 - keep `cfmon --help` light
+
+    with progress(f"reading {model}"):
+        mdp = load_model(model)
+        facts = _model_facts(mdp, model_sha256(mdp))
+    _show(facts, as_json=as_json)
+
+
+@model_app.command("convert")
+def model_convert(
+    model: Source, target: Annotated[Path, typer.Argument(metavar="TARGET.npz", help="file to write")]
+) -> None:
+    """Read a model from any supported source and write it as .npz, the form the monitor itself loads."""
+    from monitor.model.io import load_model, model_sha256, save_model  # noqa: PLC0415 - keep `cfmon --help` light
+
+    with progress(f"converting {model}"):
+        mdp = load_model(model)
+        save_model(mdp, target)
+    say(f"{target}: {mdp.states} states, {mdp.actions} actions, sha256 {model_sha256(mdp)}")
+
+
+@policy_app.command("info")
+def policy_info(
+    manifest: Annotated[Path, typer.Argument(help="the policy's manifest")],
+    model: Annotated[str, typer.Option(help="check it against this model")],
+    as_json: AsJson = False,  # noqa: FBT002 - a flag
+) -> None:
+    """Show a policy and check it against a model: digest, shapes, numbers, and that it takes no unavailable action."""
+    from monitor.model.io import load_model  # noqa: PLC0415 - keep `cfmon --help` light
+    from monitor.policy.session import load_policy  # noqa: PLC0415 - likewise
+
+    with progress(f"running {manifest} on every state of {model}"):
+        mdp = load_model(model)
+        facts = _policy_facts(load_policy(manifest, mdp), mdp)
+    _show(facts, as_json=as_json)
+
+
+def _model_facts(mdp: MDP, sha256: str) -> dict[str, object]:
+    import numpy as np  # noqa: PLC0415 - keep `cfmon --help` light
+
+    sizes = np.diff(mdp.indptr)
+    sizes = sizes[sizes > 0]
+    return {
+        "source": mdp.source,
+        "sha256": sha256,
+        "states": mdp.states,
+        "actions": mdp.actions,
+        "available (state, action) rows": len(sizes),
+        "successors a row, mean": round(float(sizes.mean()), 1),
+        "successors a row, most": int(sizes.max()),
+        "labels": {name: int(states.sum()) for name, states in mdp.labels.items()},
+        "rewards": bool(np.any(mdp.rewards)),
+        "initial states": 0 if mdp.initial is None else int(np.count_nonzero(mdp.initial)),
+        "observation features": 0 if mdp.observations is None else int(mdp.observations.shape[1]),
+        "state names": bool(mdp.state_names),
+        "action names": bool(mdp.action_names),
+        "state encoders": _encoders(mdp),
+    }
+
+
+def _encoders(mdp: MDP) -> list[str]:
+    held = {"name": mdp.state_names, "valuation": mdp.valuations, "bins": mdp.bin_edges}
+    return ["index", *(name for name, data in held.items() if data)]
+
+
+def _policy_facts(policy: Policy, mdp: MDP) -> dict[str, object]:
+    table = policy.table
+    several = sum(len(table.choices(state)) > 1 for state in range(mdp.states))
+    return {
+        "name": policy.name,
+        "sha256": policy.sha256,
+        "manifest": policy.manifest.model_dump(mode="json"),
+        "kind": "stochastic" if table.probabilities is not None else "deterministic",
+        "states with several actions": several,
+        "fits": f"{mdp.source}: {mdp.states} states, {mdp.actions} actions",
+    }
+
+
+def _show(facts: dict[str, object], *, as_json: bool) -> None:
+    if as_json:
+        print_json(facts)
+        return
+    width = max(map(len, facts)) + 2
+    for name, value in facts.items():
+        shown = value
+        match value:
+            case dict():
+                shown = ", ".join(f"{key}: {item}" for key, item in value.items())
+            case list():
+                shown = ", ".join(map(str, value))
+            case bool():
+                shown = "yes" if value else "no"
+        say(f"{name:<{width}}{shown}")

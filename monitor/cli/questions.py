@@ -1,0 +1,111 @@
+"""`cfmon check`: questions about a recorded path, with no stream."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from monitor.cli.output import finish, print_json, progress
+from monitor.errors import ConfigError
+
+if TYPE_CHECKING:
+    from monitor.policy.table import PolicyTable
+    from monitor.types import Verdict
+
+__all__ = ["check"]
+
+
+class Engine(StrEnum):
+    """How a formula is decided."""
+
+    auto = "auto"
+    exact = "exact"
+    sampled = "sampled"
+
+
+class CausalModelName(StrEnum):
+    """Which causal models besides Gumbel-Max a verdict is bounded over."""
+
+    gumbel = "gumbel"
+    any = "any"
+    stable = "stable"
+
+
+def check(
+    model: Annotated[str, typer.Option(help="model file, or gymnasium:ID?argument=value")],
+    path: Annotated[Path, typer.Option(help="pairs [state, action]: JSON, JSON lines or CSV")],
+    policy: Annotated[list[str], typer.Option(metavar="NAME=FILE", help="manifest, or JSON table; may be repeated")],
+    nominal: Annotated[str, typer.Option(metavar="NAME", help="the policy the agent runs")] = "nominal",
+    formula: Annotated[str | None, typer.Option(help="one formula")] = None,
+    formulas: Annotated[Path | None, typer.Option(help="a file: one a line, indented lines continue, // comments")] = None,
+    engine: Annotated[Engine, typer.Option(help="how to decide")] = Engine.auto,
+    causal_model: Annotated[CausalModelName, typer.Option(help="report bounds over this class")] = CausalModelName.gumbel,
+    terminated: Annotated[bool, typer.Option("--terminated", help="the episode ended in the last state")] = False,  # noqa: FBT002 - a flag
+    as_json: Annotated[bool, typer.Option("--json", help="one JSON document on stdout")] = False,  # noqa: FBT002 - a flag
+) -> None:
+    """Ask counterfactual questions of a recorded path.
+
+    Exit code: 0 holds, safe, or a number; 1 fails, regret or unavoidable; 3 undecided. Of several, the worst.
+    """
+    from monitor.check import Checker  # noqa: PLC0415 - keep `cfmon --help` light
+    from monitor.cli.files import read_formulas, read_path, read_policy  # noqa: PLC0415 - likewise
+    from monitor.cli.report import exit_code, verdict_data  # noqa: PLC0415 - likewise
+    from monitor.model.io import load_model  # noqa: PLC0415 - likewise
+
+    texts = _questions(formula, formulas, read_formulas)
+    with progress("reading the model and the policies"):
+        mdp = load_model(model)
+        tables = {name: read_policy(file, mdp) for name, file in map(_named, policy)}
+        tables["nominal"] = _nominal(tables, nominal)
+        pairs = read_path(path, mdp)
+    checker = Checker(mdp, tables)
+    with progress("deciding"):
+        verdicts = [
+            checker.check(text, pairs, engine=engine.value, causal_model=causal_model.value, terminated=terminated)
+            for text in texts
+        ]
+    if as_json:
+        print_json({"model": mdp.source, "path": pairs, "verdicts": [verdict_data(verdict) for verdict in verdicts]})
+    else:
+        _show(verdicts)
+    finish(exit_code(verdicts))
+
+
+def _questions(formula: str | None, formulas: Path | None, read: Callable[[Path], list[str]]) -> list[str]:
+    match formula, formulas:
+        case str(text), None:
+            return [text]
+        case None, Path() as file:
+            return read(file)
+        case _:
+            raise ConfigError("cfmon check: give either --formula TEXT or --formulas FILE")
+
+
+def _named(argument: str) -> tuple[str, Path]:
+    name, equals, file = argument.partition("=")
+    if not (name and equals and file):
+        raise ConfigError(f"--policy {argument}: expected NAME=FILE, such as --policy fallback=policies/fallback.yaml")
+    return name, Path(file)
+
+
+def _nominal(tables: Mapping[str, PolicyTable], name: str) -> PolicyTable:
+    if name not in tables:
+        raise ConfigError(
+            f"no --policy {name}=FILE was given, and the nominal policy is needed; "
+            f"give it, or say with --nominal which of {', '.join(tables)} the agent runs"
+        )
+    return tables[name]
+
+
+def _show(verdicts: Sequence[Verdict]) -> None:
+    from rich.console import Console  # noqa: PLC0415 - only the table needs it
+
+    from monitor.cli.report import verdict_table  # noqa: PLC0415 - likewise
+
+    console = Console(highlight=False)
+    for verdict in verdicts:
+        console.print(verdict_table(verdict))

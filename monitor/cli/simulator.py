@@ -1,0 +1,49 @@
+"""A simulator drawn from a model: the demo's world. Its rows are the environment's true dynamics."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from monitor.errors import ModelError
+from monitor.model.mdp import MDP
+
+__all__ = ["Simulator"]
+
+
+class Simulator:
+    """Walks through a model by chance.
+
+    Args:
+        model: whose rows are drawn from; it must have an initial distribution.
+        rng: the source of chance; the same seed and the same actions give the same walk.
+
+    Raises:
+        ModelError: the model does not say where an episode starts.
+    """
+
+    def __init__(self, model: MDP, rng: np.random.Generator) -> None:
+        if model.initial is None:
+            raise ModelError(f"model {model.source}: it has no initial distribution, so no episode can start in it")
+        self._model = model
+        self._initial = model.initial
+        self._rng = rng
+        self.state = 0
+
+    def reset(self) -> int:
+        """Start an episode; returns its first state."""
+        self.state = int(self._rng.choice(self._model.states, p=self._initial))
+        return self.state
+
+    def step(self, action: int) -> int:
+        """Act; returns the state this leads to."""
+        successors, probabilities = self._model.row(self.state, action)
+        if len(successors) == 0:
+            raise ModelError(f"model {self._model.source}: action {action} is not available in state {self.state}")
+        self.state = int(self._rng.choice(successors, p=probabilities))
+        return self.state
+
+    @property
+    def over(self) -> bool:
+        """True in a state that no available action leaves: the episode has terminated."""
+        rows = (self._model.row(self.state, action)[0] for action in range(self._model.actions))
+        return all(len(row) == 0 or (len(row) == 1 and int(row[0]) == self.state) for row in rows)

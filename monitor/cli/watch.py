@@ -1,0 +1,121 @@
+"""What a person sees of the demo: steps and alerts as any MQTT subscriber gets them, as a live table or as lines."""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgpack
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from monitor.model.mdp import MDP
+
+__all__ = ["Seen", "Watcher"]
+
+SHOWN_STEPS = 10
+SHOWN_ALERTS = 8
+STYLES = {"firing": "bold red", "resolved": "bold green", "ended": "yellow"}
+
+Message = dict[str, Any]
+"""A decoded step or alert; its keys are those of the documented messages."""
+
+
+@dataclass
+class Seen:
+    """What came over MQTT so far. `alerts`: one a change, oldest first (a heartbeat repeats a revision)."""
+
+    steps: int = 0
+    episodes: int = 0
+    alerts: list[Message] = field(default_factory=list)
+
+    def alarms(self, state: str) -> list[Message]:
+        """The alerts that told this state, oldest first."""
+        return [alert for alert in self.alerts if alert["state"] == state]
+
+
+class Watcher:
+    """Takes messages and shows them: a table that stays in place on a terminal, else a line for what matters.
+
+    Args:
+        model: its labels name the states where episodes end.
+        header: stays in sight: what runs, and where else to look.
+        console: where to show.
+    """
+
+    def __init__(self, model: MDP, header: str, console: Console) -> None:
+        self.seen = Seen()
+        self._model = model
+        self._header = header
+        self._console = console
+        self._steps: deque[Message] = deque(maxlen=SHOWN_STEPS)
+        self._firing: set[object] = set()
+        self._told: set[tuple[object, object]] = set()
+        self._live: Live | None = None
+
+    @contextmanager
+    def shown(self) -> Iterator[None]:
+        """Show while the block lasts."""
+        if not self._console.is_terminal:
+            self._line(self._header)
+            yield
+            return
+        with Live(self._table(), console=self._console, auto_refresh=False) as self._live:
+            yield
+
+    def take_step(self, payload: bytes) -> None:
+        """A step that the agent published."""
+        step = msgpack.unpackb(payload)
+        self.seen.steps += 1
+        over = bool(step.get("terminated") or step.get("truncated"))
+        self.seen.episodes += over
+        self._steps.append(step)
+        if over and self._live is None:
+            self._line(f"episode {step['episode']}: {step['seq'] + 1} steps, {self._where(step)}")
+        self._refresh()
+
+    def take_alert(self, payload: bytes) -> None:
+        """An alert that the monitor published; an empty one clears a retained topic."""
+        if not payload:
+            return
+        alert = json.loads(payload)
+        change = (alert["id"], alert["revision"])
+        if change in self._told:
+            return
+        self._told.add(change)
+        self.seen.alerts.append(alert)
+        (self._firing.add if alert["state"] == "firing" else self._firing.discard)(alert["id"])
+        if self._live is None:
+            self._line(_alert_line(alert))
+        self._refresh()
+
+    def _where(self, step: Message) -> str:
+        """What the model calls the state: its labels, or its number."""
+        labels = [name for name, states in self._model.labels.items() if states[step["state"]]]
+        return " ".join(labels) or f"state {step['state']}"
+
+    def _line(self, text: str) -> None:
+        self._console.print(text, highlight=False, markup=False, soft_wrap=True)
+
+    def _refresh(self) -> None:
+        if self._live is not None:
+            self._live.update(self._table(), refresh=True)
+
+    def _table(self) -> RenderableType:
+        steps = Table("episode", "seq", "state", "action", box=None, header_style="dim", min_width=60)
+        for step in self._steps:
+            steps.add_row(str(step["episode"]), str(step["seq"]), self._where(step), str(step.get("action", "-")))
+        state = Text("ALARM FIRING", style="bold red") if self._firing else Text("clear", style="green")
+        tally = Text(f"{self.seen.steps} steps over MQTT, {self.seen.episodes} episodes; alarm: ").append_text(state)
+        recent = [Text(_alert_line(alert), style=STYLES.get(alert["state"], "")) for alert in self.seen.alerts]
+        return Group(Text(self._header), Text(""), tally, steps, Text(""), *recent[-SHOWN_ALERTS:])
+
+
+def _alert_line(alert: Message) -> str:
+    return f"ALARM {alert['state']:<8} {alert['episode']} step {alert['seq']}: {alert['summary']}"
