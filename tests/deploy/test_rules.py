@@ -1,0 +1,86 @@
+"""The alert rules: promtool accepts and tests them, they name only what exists, every alert explains itself."""
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+DEPLOY = Path(__file__).parents[2] / "deploy"
+PROMETHEUS = DEPLOY / "prometheus"
+NEVER_SILENT = {"Watchdog"}  # its silence is the alarm: it means that Prometheus does not evaluate these rules
+
+
+def load(name: str) -> dict[str, Any]:
+    content: dict[str, Any] = yaml.safe_load((PROMETHEUS / name).read_text())
+    return content
+
+
+def rules() -> list[dict[str, Any]]:
+    return [rule for group in load("cfmon.rules.yml")["groups"] for rule in group["rules"]]
+
+
+ALERTS = [rule["alert"] for rule in rules()]
+
+
+@pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool is missing (Debian: prometheus)")
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("check", "rules", "--lint-fatal", "cfmon.rules.yml"),
+        ("check", "config", "--lint-fatal", "prometheus.yml"),
+        ("test", "rules", "cfmon.rules.test.yml"),
+    ],
+    ids=" ".join,
+)
+def test_promtool_is_content(arguments: tuple[str, ...]) -> None:
+    done = subprocess.run(["promtool", *arguments], cwd=PROMETHEUS, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def expectations() -> dict[str, set[bool]]:
+    """For each alert whether the promtool tests expect it firing (True) and silent (False)."""
+    seen: dict[str, set[bool]] = {alert: set() for alert in ALERTS}
+    for test in load("cfmon.rules.test.yml")["tests"]:
+        for case in test.get("alert_rule_test", []):
+            seen[case["alertname"]].add(bool(case["exp_alerts"]))
+        for case in test.get("promql_expr_test", []):
+            matcher = re.search(r'alertname=~?"([^"]+)"', case["expr"])
+            assert matcher, case["expr"]
+            firing = " ".join(sample["labels"] for sample in case["exp_samples"])
+            for alert in matcher[1].split("|"):
+                seen[alert].add(f'alertname="{alert}"' in firing)
+    return seen
+
+
+@pytest.mark.parametrize("alert", ALERTS)
+def test_promtool_sees_every_rule_firing_and_silent(alert: str) -> None:
+    assert expectations()[alert] == ({True} if alert in NEVER_SILENT else {True, False})
+
+
+@pytest.mark.parametrize("rule", rules(), ids=ALERTS)
+def test_an_alert_explains_itself(rule: dict[str, Any]) -> None:
+    assert rule["labels"]["severity"] in {"critical", "warning", "none"}
+    assert set(rule["annotations"]) == {"summary", "description", "runbook_url"}
+    assert rule["annotations"]["runbook_url"] == f"deploy/runbooks/{rule['alert']}.md"
+    runbook = (DEPLOY / "runbooks" / f"{rule['alert']}.md").read_text()
+    assert runbook.startswith(f"# {rule['alert']}\n")
+    for part in ("**What it means.**", "**How to see it", "**What to do**"):
+        assert part in runbook
+
+
+def test_no_runbook_is_without_its_alert() -> None:
+    assert sorted(page.stem for page in (DEPLOY / "runbooks").glob("*.md")) == sorted(ALERTS)
+
+
+def test_links_between_runbooks_lead_somewhere() -> None:
+    for page in (DEPLOY / "runbooks").glob("*.md"):
+        for target in re.findall(r"\]\(([^)]+)\)", page.read_text()):
+            assert (page.parent / target).is_file(), f"{page.name} links to {target}"
+
+
+def metrics_named_in(text: str) -> set[str]:
+    return set(re.findall(r"\bcfmon_[a-z_]+\b", text))
