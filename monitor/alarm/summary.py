@@ -1,0 +1,231 @@
+"""One sentence about an alarm that a person woken at night understands, and can read aloud on the telephone.
+
+The numbers are those of the verdict, rounded to two decimals, or to as many as it takes to tell a value from the
+threshold it misses. What is quoted of the formula is the user's own text.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+from monitor.logic.parser import parse
+from monitor.logic.syntax import Change, Comparison, Goal, Probability, Regret, Reward, Test, WorldRef
+from monitor.types import AlarmState, BlindReason, FormulaSpec, Verdict
+
+__all__ = ["BLIND_WORDS", "summary"]
+
+LONGEST_QUOTE = 100
+"""Characters of a formula that are still read aloud; a longer one goes by its name."""
+MOST_QUANTITIES = 3
+"""Quantities told of a formula that has many."""
+MOST_DECIMALS = 12
+"""Decimals told at most: two numbers closer than this are equal to a verdict too."""
+
+NOW: Final = "from now on"
+
+BLIND_WORDS: Final[Mapping[BlindReason, str]] = {
+    "gap": "steps are missing",
+    "stale": "no step has come for too long",
+    "conflict": "the same step came twice with different content",
+    "impossible_step": "a step came that the model holds to be impossible",
+    "unknown_state": "a step came whose state or action the model does not know",
+    "policy_mismatch": "the agent runs another policy than the one configured",
+    "dropped": "steps had to be dropped",
+    "warming_up": "too few steps have been seen since the path began anew",
+    "disconnected": "the connection to the broker is down",
+}
+"""Why the monitor cannot judge, in words."""
+
+NEEDED: Final[Mapping[Comparison, str]] = {"<": "less than", "<=": "at most", ">=": "at least", ">": "more than"}
+
+
+def summary(
+    *,
+    agent: str,
+    formula: FormulaSpec,
+    state: AlarmState,
+    blind: BlindReason | None,
+    verdict: Verdict,
+    path_length: int,
+) -> str:
+    """The sentence for an alert in `state`, after `verdict` on a path of `path_length` pairs.
+
+    Raises FormulaError if the formula's text is none, which a monitor that judged it has ruled out.
+    """
+    body = _body(formula, verdict, path_length)
+    match state:
+        case "resolved":
+            told = f"resolved: {body}"
+        case "ended":
+            told = f"the episode ended while this alarm was firing; at last, {body}"
+        case "removed":
+            told = f"alarm '{formula.name}' was changed or removed while it was firing; at last, {body}"
+        case "clear" | "pending" | "firing":
+            told = body
+    if blind is not None:
+        told += f"; this is the last that is known, for the monitor is now blind here ({blind}: {BLIND_WORDS[blind]})"
+    return f"{agent}: {told}."
+
+
+def _body(formula: FormulaSpec, verdict: Verdict, path_length: int) -> str:
+    since = _since(verdict, path_length)
+    match parse(formula.text):
+        case Regret(world, Goal(_, measure, Test() as test)) if len(verdict.quantities) == 2:
+            return _regret(world.change, _subject(measure, formula), test, verdict, since)
+        case Goal(world, measure, test) if len(verdict.quantities) == 1:
+            verb = "is" if world.baseline is not None or world.change.kind == "nominal" else "would be"
+            figure = _figure(test, formula, verdict.quantities[0].value)
+            return f"{_world(world, _subject(measure, formula), since)} {verb} {figure}"
+        case _:
+            return _combination(formula, verdict)
+
+
+def _regret(change: Change, subject: str, test: Test, verdict: Verdict, since: str) -> str:
+    nominal, alternative, bound = _decimals(*(q.value for q in verdict.quantities), test.bound)
+    need = f"{NEEDED[test.comparison]} {bound} is needed"
+    match verdict.outcome:
+        case "regret" if since == NOW:
+            return (
+                f"were {_noun(change)} to take over now, {subject} would be {alternative} instead of {nominal} ({need})"
+            )
+        case "regret":
+            told = f"had {_been(change)} {since}, {subject} from there would be {alternative} instead of {nominal}"
+            return f"{told} ({need}){_tail(change, test, verdict)}"
+        case "unavoidable" if since == NOW:
+            return f"{subject} is {nominal} ({need}), and {_noun(change)} would not help: {alternative}"
+        case "unavoidable":
+            told = f"{subject}{_counted(since)} is {nominal} ({need})"
+            return f"{told}, and {_noun(change)} would not have helped: {alternative}"
+        case "safe":
+            return f"{subject}{_counted(since)} is {nominal} without any change ({need})"
+        case _:
+            return f"{subject} is {nominal} ({need}), and whether {_noun(change)} would help is undecided"
+
+
+def _tail(change: Change, test: Test, verdict: Verdict) -> str:
+    """Whether it is still worth acting: what the profile says of an intervention now."""
+    now = verdict.profile.get(0)
+    if verdict.latest_useful is None or now is None or change.kind == "model":
+        return ""
+    if verdict.latest_useful == 0:
+        return "; switching now still helps"
+    if test.holds(now[0]):
+        return "; seen from now, all is well without switching"
+    return f"; switching now no longer helps, {_ago(verdict.latest_useful)} it still would have"
+
+
+def _world(world: WorldRef, subject: str, since: str) -> str:
+    """The quantity a goal asks for, in its world."""
+    if world.baseline is not None:
+        return f"the effect on {subject} of {_noun(world.change)} rather than {_noun(world.baseline)}, {since},"
+    if world.change.kind != "nominal":
+        return f"{subject}, {_under(world.change, since)},"
+    return subject + _counted(since)
+
+
+def _figure(test: Test | None, formula: FormulaSpec, value: float) -> str:
+    """What it came to, and what it should have been."""
+    if test is None:
+        return _decimals(value)[0]
+    shown, bound = _decimals(value, test.bound)
+    needed = f"{NEEDED[test.comparison]} {bound}"
+    return f"{shown} ({f'this alarm is for {needed}' if formula.alarm.when == 'holds' else f'{needed} is needed'})"
+
+
+def _combination(formula: FormulaSpec, verdict: Verdict) -> str:
+    truth = verdict.outcome or {True: "holds", False: "fails", None: "is undecided"}[verdict.holds]
+    told = [
+        f"{_quote(q.text, 'one quantity')} is {_decimals(q.value)[0]}" for q in verdict.quantities[:MOST_QUANTITIES]
+    ]
+    more = len(verdict.quantities) - len(told)
+    told += [f"and {more} more"] * (more > 0)
+    told = told or [_quote(formula.text, "")]
+    return f"formula '{formula.name}' {truth}: {', '.join(told)}".removesuffix(": ")
+
+
+def _subject(measure: Probability | Reward, formula: FormulaSpec) -> str:
+    quote = _quote(_inside(formula.text), f"the goal of '{formula.name}'")
+    return f"the chance of {quote}" if isinstance(measure, Probability) else f"the expected reward over {quote}"
+
+
+def _inside(text: str) -> str:
+    """What stands in the last outermost brackets: of a goal or a regret formula, what it is about."""
+    text = re.sub(r"//[^\n]*", "", text)
+    end = text.rindex("]")
+    depth = 1
+    start = end
+    while depth:
+        start -= 1
+        depth += {"]": 1, "[": -1}.get(text[start], 0)
+    return text[start + 1 : end]
+
+
+def _quote(text: str, otherwise: str) -> str:
+    shown = " ".join(text.split())
+    return shown if len(shown) <= LONGEST_QUOTE else otherwise
+
+
+def _noun(change: Change) -> str:
+    limit = "" if change.steps is None else f" for {_steps(change.steps)}"
+    match change.kind:
+        case "nominal":
+            return "carrying on"
+        case "policy":
+            return f"'{change.name}'{limit}"
+        case "action":
+            return f"action {change.name}{limit}"
+        case "model":
+            return f"model '{change.name}'"
+
+
+def _been(change: Change) -> str:
+    limit = "" if change.steps is None else f" for {_steps(change.steps)}"
+    match change.kind:
+        case "nominal":
+            return "nothing been changed"
+        case "policy":
+            return f"'{change.name}' been in charge{limit}"
+        case "action":
+            return f"action {change.name} been taken{limit}"
+        case "model":
+            return f"model '{change.name}' been true"
+
+
+def _counted(since: str) -> str:
+    return "" if since == NOW else f", counted {since.removesuffix(' on')},"
+
+
+def _under(change: Change, since: str) -> str:
+    return f"with {_noun(change)} {since}" if since == NOW else f"had {_been(change)} {since}"
+
+
+def _since(verdict: Verdict, path_length: int) -> str:
+    """Where the intervention starts; `NOW` only if that is what was asked for."""
+    offset, clipped = verdict.offset, verdict.clipped
+    start = "the oldest step still held" if verdict.start_dropped else "the start of the episode"
+    if offset < 0:
+        ago = _ago(path_length + offset)
+        return f"since {start}, {ago}" if offset == -1 else f"since {_steps(-offset - 1)} after {start}, {ago}"
+    if clipped:
+        return f"since {start}, {_ago(offset)}"
+    return NOW if offset == 0 else f"from {_ago(offset)} on"
+
+
+def _ago(steps: int) -> str:
+    return f"{_steps(steps)} ago" if steps else "just now"
+
+
+def _steps(count: int) -> str:
+    return f"{count} step" if count == 1 else f"{count} steps"
+
+
+def _decimals(*values: float) -> list[str]:
+    """The numbers with as many decimals as tell them apart, at least two."""
+    shown: list[str] = []
+    for decimals in range(2, MOST_DECIMALS + 1):
+        shown = [f"{round(value, decimals) + 0.0:.{decimals}f}" for value in values]  # adding 0.0 turns -0.0 into 0.0
+        if len(set(shown)) == len(set(values)):
+            break
+    return shown
