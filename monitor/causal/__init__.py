@@ -1,0 +1,17 @@
+"""Causal inference on MDPs: the counterfactual row, laws and interventions, the world after one. Never formulas."""
+
+from monitor.causal.law import Intervention, Law
+from monitor.causal.row import Row, conditional_choices, counterfactual_row, extreme, row_bounds
+from monitor.causal.world import RowMemo, World
+
+__all__ = [
+    "Intervention",
+    "Law",
+    "Row",
+    "RowMemo",
+    "World",
+    "conditional_choices",
+    "counterfactual_row",
+    "extreme",
+    "row_bounds",
+]

@@ -16,11 +16,15 @@ __all__ = ["Intervention", "Law"]
 
 @dataclass(frozen=True)
 class Intervention:
-    """A change of what acts (`table`, for `steps` offsets or for good) or of the dynamics; with neither, empty."""
+    """A change of what acts (`table`, for `steps` offsets or for good) or of the dynamics; with neither, empty.
+
+    `dynamics` replaces a law's rows where a past is replayed, `future` those after it; both or neither.
+    """
 
     table: PolicyTable | None = None
     steps: int | None = None
     dynamics: MDP | None = None
+    future: MDP | None = None
 
     @property
     def empty(self) -> bool:
@@ -64,7 +68,7 @@ class Law:
     def under(self, change: Intervention) -> Law:
         """This law with an intervention at offset 0."""
         if change.dynamics is not None:
-            return replace(self, dynamics=change.dynamics, future=change.dynamics)
+            return replace(self, dynamics=change.dynamics, future=change.future or change.dynamics)
         if change.table is None:
             return self
         if change.steps is None:

@@ -16,9 +16,13 @@ import numpy.typing as npt
 from monitor.causal.law import Intervention, Law
 from monitor.causal.row import Row, conditional_choices, counterfactual_row, row_bounds
 
-__all__ = ["Bounds", "World"]
+__all__ = ["Bounds", "RowMemo", "World"]
 
 Bounds = tuple[npt.NDArray[np.int64], npt.NDArray[np.float64], npt.NDArray[np.float64]]
+RowMemo = dict[tuple[int, ...], Row]
+MAX_ROWS = 50_000
+"""Counterfactual rows remembered between questions; consecutive messages share nearly all of them."""
+
 Path = Sequence[tuple[int, int | None]]
 
 
@@ -32,17 +36,21 @@ class World:
         nominal: the law in force without the intervention, from the intervention state on.
         change: the intervention.
         law: `nominal` under `change`.
+        memo: counterfactual rows known already; shared between worlds over the same models.
     """
 
     path: Path
     nominal: Law
     change: Intervention
     law: Law
+    memo: RowMemo
 
     @classmethod
-    def at(cls, path: Path, position: int, nominal: Law, change: Intervention) -> World:
+    def at(
+        cls, path: Path, position: int, nominal: Law, change: Intervention, memo: RowMemo | None = None
+    ) -> World:
         """The world after `change` at `path[position]`; `nominal` counts its offsets from there."""
-        return cls(tuple(path[position:]), nominal, change, nominal.under(change))
+        return cls(tuple(path[position:]), nominal, change, nominal.under(change), {} if memo is None else memo)
 
     @property
     def observed(self) -> int:
@@ -70,15 +78,18 @@ class World:
         """Successors and their probabilities at an offset, for (state, action): counterfactual, then plain."""
         if offset >= self.observed:
             return self.law.future.row(state, action)
-        asked = self.law.dynamics.row(state, action)
         seen, taken = self.path[offset]
         outcome = self.path[offset + 1][0]
         if self._replayed(offset, state, action):
             return np.array([outcome]), np.ones(1)
         assert taken is not None
-        observed = self.nominal.dynamics.row(seen, taken)
-        weights = counterfactual_row(observed, outcome, asked)
-        return asked[0], weights
+        key = (id(self.law.dynamics), seen, taken, outcome, state, action)
+        if key not in self.memo:
+            if len(self.memo) >= MAX_ROWS:
+                self.memo.clear()  # rarer and simpler than keeping an order
+            asked = self.law.dynamics.row(state, action)
+            self.memo[key] = asked[0], counterfactual_row(self.nominal.dynamics.row(seen, taken), outcome, asked)
+        return self.memo[key]
 
     def row_bounds(
         self, offset: int, state: int, action: int, causal_model: Literal["any", "stable"]

@@ -1,0 +1,130 @@
+"""Whether a formula's names exist: labels, policies, actions, models. Errors show where, and the likeliest meaning."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from difflib import get_close_matches
+from typing import assert_never
+
+import numpy as np
+
+from monitor.errors import FormulaError
+from monitor.logic.parser import error_at
+from monitor.logic.syntax import (
+    And,
+    Change,
+    Const,
+    Formula,
+    Goal,
+    Label,
+    Not,
+    Or,
+    Probability,
+    Regret,
+    Until,
+    WorldRef,
+)
+from monitor.model import MDP, encode_action
+from monitor.errors import InputError
+
+__all__ = ["largest_offset", "validate"]
+
+
+def validate(
+    formula: Formula,
+    *,
+    model: MDP,
+    policies: Collection[str],
+    text: str,
+    models: Mapping[str, MDP] | None = None,
+) -> None:
+    """Raise `FormulaError` at the first name the model and policies do not have."""
+    _Names(model, policies, models or {}, text).visit(formula, inside=False)
+
+
+def largest_offset(formula: Formula) -> int:
+    """The largest |t| of the worlds a formula asks about, outside all brackets; 0 if it asks about none."""
+    match formula:
+        case Const() | Label():
+            return 0
+        case Not(arg):
+            return largest_offset(arg)
+        case And(left, right) | Or(left, right) | Until(_, _, left, right):
+            return max(largest_offset(left), largest_offset(right))
+        case Goal(world, _, _) | Regret(world, _):
+            return abs(world.offset)
+        case _:
+            assert_never(formula)
+
+
+class _Names:
+    def __init__(self, model: MDP, policies: Collection[str], models: Mapping[str, MDP], text: str) -> None:
+        self.model, self.policies, self.models, self.text = model, policies, models, text
+
+    def visit(self, formula: Formula, *, inside: bool) -> None:
+        match formula:
+            case Const():
+                pass
+            case Label(name, at):
+                self._known(name, self.model.labels, "label", at)
+            case Not(arg):
+                self.visit(arg, inside=inside)
+            case And(left, right) | Or(left, right) | Until(_, _, left, right):
+                self.visit(left, inside=inside)
+                self.visit(right, inside=inside)
+            case Goal(world, measure, _):
+                self._world(world, inside=inside)
+                if isinstance(measure, Probability):
+                    self.visit(measure.path, inside=True)
+            case Regret(world, goal):
+                self._world(world, inside=inside)
+                self.visit(goal, inside=inside)
+            case _:
+                assert_never(formula)
+
+    def _world(self, world: WorldRef, *, inside: bool) -> None:
+        for change in (world.change, world.baseline):
+            if change is not None:
+                self._change(change)
+        if inside and world.offset != 0:
+            problem = f"a nested quantity at @{world.offset} would need the history of the path; only @0 can be nested"
+            raise self._error(problem, world.change.at)
+
+    def _change(self, change: Change) -> None:
+        match change.kind:
+            case "nominal":
+                pass
+            case "policy":
+                self._known(change.name, [p for p in self.policies if p != "nominal"], "policy", change.at)
+            case "model":
+                self._known(change.name, self.models, "model", change.at)
+            case "action":
+                self._action(change)
+            case _:
+                assert_never(change.kind)
+
+    def _action(self, change: Change) -> None:
+        try:
+            action = encode_action(self.model, int(change.name) if change.name.isdigit() else change.name)
+        except InputError:
+            names = self.model.action_names or [str(a) for a in range(self.model.actions)]
+            raise self._unknown(change.name, names, "action", change.at) from None
+        without = np.flatnonzero(~self.model.availability[:, action])
+        if len(without):
+            problem = f"action {change.name} cannot be held: it is unavailable in {len(without)} states, first {without[0]}"
+            raise self._error(problem, change.at)
+
+    def _known(self, name: str, known: Collection[str], what: str, at: int) -> None:
+        if name not in known:
+            raise self._unknown(name, known, what, at)
+
+    def _unknown(self, name: str, known: Collection[str], what: str, at: int) -> FormulaError:
+        close = get_close_matches(name, list(known), n=1)
+        if close:
+            hint = f"did you mean {close[0]!r}?"
+        else:
+            hint = f"there is {', '.join(sorted(known)[:10])}" if known else f"there is no {what}"
+        return self._error(f"unknown {what} {name!r}; {hint}", at)
+
+    def _error(self, problem: str, at: int) -> FormulaError:
+        return error_at(problem, self.text, at)
