@@ -16,6 +16,7 @@ __all__ = [
     "MonitorError",
     "PathError",
     "PolicyError",
+    "RecordingError",
 ]
 
 
@@ -69,6 +70,10 @@ class PathError(MonitorError):
 
 class EvidenceError(MonitorError):
     """An evidence file is unreadable or does not re-derive."""
+
+
+class RecordingError(MonitorError):
+    """A recording is unreadable, cut off or damaged; says at which event and byte."""
 
 
 class LimitError(MonitorError):

@@ -1,0 +1,103 @@
+"""The metrics themselves: name, help, labels and buckets, and what stands at 0 from the start."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import get_args
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+from monitor._version import __version__
+from monitor.alarm.message import Identity
+from monitor.stream.decode import REASONS
+from monitor.types import FormulaSpec, MessageResult
+
+__all__ = ["Instruments"]
+
+_VERDICT_BUCKETS = (1e-4, 2.5e-4, 5e-4, 1e-3, 2.5e-3, 5e-3, 1e-2, 2.5e-2, 5e-2, 0.1, 0.25, 1.0, 5.0)
+_LAG_BUCKETS = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 60.0)
+_COUNTED_STATES = ("firing", "resolved", "ended", "removed")
+_OUTCOMES = ("safe", "regret", "unavoidable", "holds", "fails", "undecided", "value")
+
+
+class Instruments:
+    """Every metric of the sidecar, on one registry."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._registry = registry
+        pair = ("agent", "formula")
+        self.figures = (
+            self._gauge("formula_value", "The formula's value; NaN while blind or between episodes.", *pair),
+            self._gauge("formula_lower", "Lower bound of the value over every causal model asked for.", *pair),
+            self._gauge("formula_upper", "Upper bound of the value over every causal model asked for.", *pair),
+            self._gauge("effect", "Value under the alternative minus value under nominal, of a regret formula.", *pair),
+        )
+        self.alarm_state = self._gauge("alarm_state", "1 for the state the alarm is in.", *pair, "severity", "state")
+        self.blind = self._gauge("blind", "1 while the formula cannot be answered, for this reason.", *pair, "reason")
+        self.last_alarm = self._gauge("last_alarm_timestamp_seconds", "When the alarm last began to fire.", *pair)
+        self.last_message = self._gauge("last_message_timestamp_seconds", "When the agent was last heard.", "agent")
+        self.last_evaluation = self._gauge("last_evaluation_timestamp_seconds", "When formulas were last answered.")
+        self.connected = self._gauge("mqtt_connected", "1 while the broker is reached.")
+        self.queue_length = self._gauge("queue_length", "Messages received and not yet taken over.")
+        self.model_doubt = self._gauge("model_doubt", "1 if the live transitions contradict the model; NaN: untested.")
+        self.reload_success = self._gauge(
+            "config_reload_success", "1 if the configuration was last loaded without error."
+        )
+        self.model_info = self._gauge("model_info", "The model in use.", "name", "sha256")
+        self.policy_info = self._gauge("policy_info", "A policy in use.", "name", "sha256")
+        self.build_info = self._gauge("build_info", "The software in use.", "version")
+        self.alarms = self._counter("alarms", "Changes of an alarm's state.", "formula", "severity", "state")
+        self.verdicts = self._counter("verdicts", "Answers given.", "formula", "outcome", "method")
+        self.messages = self._counter("messages", "What became of each message.", "result")
+        self.rejected = self._counter("rejected", "Messages rejected, by reason.", "reason")
+        self.off_policy = self._counter("off_policy", "Steps on which nominal would have acted otherwise.", "agent")
+        self.skipped = self._counter("evaluations_skipped", "Answers passed over under load.", "formula")
+        self.negative_lags = self._counter("negative_lags", "Messages from the future: some clock is wrong.")
+        self.store_errors = self._counter("store_errors", "Evidence that could not be kept.")
+        self.verdict_seconds = self._histogram("verdict_seconds", "Time for one answer.", _VERDICT_BUCKETS, "formula")
+        self.lag = self._histogram("message_lag_seconds", "Agent's clock to ours.", _LAG_BUCKETS)
+
+    def start(self, formulas: Sequence[FormulaSpec], identity: Identity) -> None:
+        """Put everything that is known beforehand in its place, so that an increase from nothing is one from 0."""
+        for result in get_args(MessageResult):
+            self.messages.labels(result)
+        for reason in sorted(REASONS | {"too_many_agents"}):
+            self.rejected.labels(reason)
+        for formula in formulas:
+            self._start_formula(formula)
+        self.model_doubt.set(math.nan)
+        self.reload_success.set(1)
+        self.model_info.labels(identity.model_name, identity.model_sha256).set(1)
+        for name, sha256 in identity.policies.items():
+            self.policy_info.labels(name, sha256).set(1)
+        self.build_info.labels(__version__).set(1)
+
+    def remove(self, agent: str) -> None:
+        """Take back every series of an agent."""
+        for metric in (
+            *self.figures,
+            self.alarm_state,
+            self.blind,
+            self.last_alarm,
+            self.last_message,
+            self.off_policy,
+        ):
+            metric.remove_by_labels({"agent": agent})
+
+    def _start_formula(self, formula: FormulaSpec) -> None:
+        for state in _COUNTED_STATES:
+            self.alarms.labels(formula.name, formula.alarm.severity, state)
+        for outcome in _OUTCOMES:
+            self.verdicts.labels(formula.name, outcome, "exact")
+        self.skipped.labels(formula.name)
+        self.verdict_seconds.labels(formula.name)
+
+    def _gauge(self, name: str, about: str, *labels: str) -> Gauge:
+        return Gauge(f"cfmon_{name}", about, labels, registry=self._registry)
+
+    def _counter(self, name: str, about: str, *labels: str) -> Counter:
+        return Counter(f"cfmon_{name}", about, labels, registry=self._registry)
+
+    def _histogram(self, name: str, about: str, buckets: Sequence[float], *labels: str) -> Histogram:
+        return Histogram(f"cfmon_{name}", about, labels, registry=self._registry, buckets=buckets)

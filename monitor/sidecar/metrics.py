@@ -1,0 +1,210 @@
+"""Notices as Prometheus metrics: the names and labels that dashboards and alert rules depend on.
+
+Every counter starts at 0, so that its first increase is seen. No state and no episode is ever a label; agents are, up
+to the configured limit, and the series of a forgotten agent are removed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final, assert_never
+
+from prometheus_client import CollectorRegistry, generate_latest
+
+from monitor.alarm.message import Identity
+from monitor.sidecar.instruments import Instruments
+from monitor.types import (
+    AlarmMoved,
+    Alert,
+    Blind,
+    Ended,
+    Forgotten,
+    FormulaSpec,
+    Instant,
+    Judged,
+    Notice,
+    OffPolicy,
+    Received,
+    Skipped,
+    Verdict,
+)
+
+__all__ = ["CONTENT_TYPE", "Metrics", "outcome_of"]
+
+CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
+PLACES: Final = ("clear", "pending", "firing")
+
+
+def outcome_of(verdict: Verdict) -> str:
+    """The word a verdict is counted under; `value` for a `=?` formula, which has no truth."""
+    if verdict.outcome is not None:
+        return verdict.outcome
+    if verdict.value is not None:
+        return "value"
+    return "undecided" if verdict.holds is None else "holds" if verdict.holds else "fails"
+
+
+class Metrics:
+    """A sink for notices. `take` runs on the loop's thread, `exposition` on the server's; prometheus_client locks."""
+
+    def __init__(
+        self,
+        formulas: Sequence[FormulaSpec],
+        identity: Identity,
+        *,
+        agents: int,
+        queue_length: Callable[[], float] = lambda: 0.0,
+    ) -> None:
+        self.registry = CollectorRegistry(auto_describe=False)
+        self._severity = {formula.name: formula.alarm.severity for formula in formulas}
+        self._limit = agents
+        self._agents: set[str] = set()
+        self._reasons: dict[tuple[str, str], set[str]] = {}
+        self._told: dict[tuple[str, str], tuple[str, str]] = {}
+        self._on = Instruments(self.registry)
+        self._on.queue_length.set_function(queue_length)
+        self._on.start(formulas, identity)
+
+    def exposition(self) -> bytes:
+        """What a scrape gets."""
+        return generate_latest(self.registry)
+
+    def connected(self, *, up: bool) -> None:
+        """Whether the broker is reached."""
+        self._on.connected.set(up)
+
+    def evaluated(self, seconds: float, notices: Iterable[Notice], now: Instant) -> None:
+        """An evaluation took `seconds` and gave these notices; each verdict is charged an equal part of the time."""
+        judged = [notice for notice in notices if isinstance(notice, Judged)]
+        for notice in judged:
+            self._on.verdict_seconds.labels(notice.formula).observe(seconds / len(judged))
+        self._on.last_evaluation.set(now.wall)
+
+    def store_failed(self) -> None:
+        """Evidence could not be kept."""
+        self._on.store_errors.inc()
+
+    def take(self, notices: Iterable[Notice], now: Instant) -> None:
+        """Count and show what happened."""
+        for notice in notices:
+            self._take(notice, now)
+
+    def _take(self, notice: Notice, now: Instant) -> None:
+        match notice:
+            case Received():
+                self._received(notice, now)
+            case Judged():
+                self._judged(notice)
+            case Blind():
+                self._show_blind(notice)
+            case AlarmMoved():
+                self._show_alarm(notice.agent, notice.formula, notice.state)
+            case Alert():
+                self._count_alert(notice, now)
+            case OffPolicy():
+                self._on.off_policy.labels(notice.agent).inc()
+            case Skipped():
+                self._on.skipped.labels(notice.formula).inc(notice.count)
+            case Ended():
+                self._blank(notice.agent, self._severity)
+            case Forgotten():
+                self._forget(notice.agent)
+            case _:
+                assert_never(notice)
+
+    # ---- one method a notice ----
+
+    def _received(self, notice: Received, now: Instant) -> None:
+        self._on.messages.labels(notice.result).inc()
+        if notice.result == "rejected":
+            self._on.rejected.labels(notice.reason).inc()
+            return
+        if not self._admit(notice.agent):
+            return
+        self._on.last_message.labels(notice.agent).set(now.wall)
+        if notice.lag is not None:
+            if notice.lag < 0:
+                self._on.negative_lags.inc()
+            else:
+                self._on.lag.observe(notice.lag)
+
+    def _admit(self, agent: str) -> bool:
+        """Whether series of this agent may exist; on its first message they are made, every alarm clear."""
+        if agent in self._agents:
+            return True
+        if not agent or len(self._agents) >= self._limit:
+            return False
+        self._agents.add(agent)
+        self._on.off_policy.labels(agent)
+        self._blank(agent, self._severity)
+        for formula in self._severity:
+            self._show_alarm(agent, formula, "clear")
+        return True
+
+    def _judged(self, notice: Judged) -> None:
+        verdict = notice.verdict
+        self._on.verdicts.labels(notice.formula, outcome_of(verdict), verdict.method).inc()
+        if not self._admit(notice.agent):
+            return
+        value, bounds = shown(verdict)
+        lower, upper = bounds if bounds is not None else (math.nan, math.nan)
+        figures = (value, lower, upper, math.nan if verdict.effect is None else verdict.effect)
+        for gauge, figure in zip(self._on.figures, figures, strict=True):
+            gauge.labels(notice.agent, notice.formula).set(figure)
+
+    def _blank(self, agent: str, formulas: Iterable[str]) -> None:
+        """No value is better than an old one: it would read as if we still saw."""
+        if agent not in self._agents:
+            return
+        for gauge in self._on.figures:
+            for formula in formulas:
+                gauge.labels(agent, formula).set(math.nan)
+
+    def _show_blind(self, notice: Blind) -> None:
+        if not self._admit(notice.agent):
+            return
+        known = self._reasons.setdefault((notice.agent, notice.formula), set())
+        if notice.reason is not None:
+            known.add(notice.reason)
+            self._blank(notice.agent, [notice.formula])
+        for reason in known:
+            self._on.blind.labels(notice.agent, notice.formula, reason).set(reason == notice.reason)
+
+    def _show_alarm(self, agent: str, formula: str, state: str) -> None:
+        if not self._admit(agent):
+            return
+        place = state if state in PLACES else "clear"
+        for name in PLACES:
+            self._on.alarm_state.labels(agent, formula, self._severity[formula], name).set(name == place)
+
+    def _count_alert(self, notice: Alert, now: Instant) -> None:
+        """Count changes of state; an alert that only tells of blindness is none."""
+        key, told = (notice.agent, notice.formula), (notice.id, notice.state)
+        if self._told.get(key) != told:
+            self._on.alarms.labels(notice.formula, notice.severity, notice.state).inc()
+            if notice.state == "firing" and self._admit(notice.agent):
+                self._on.last_alarm.labels(*key).set(now.wall)
+        self._told[key] = told
+        self._show_alarm(notice.agent, notice.formula, notice.state)
+
+    def _forget(self, agent: str) -> None:
+        if agent not in self._agents:
+            return
+        self._agents.discard(agent)
+        self._on.remove(agent)
+        self._reasons = {key: value for key, value in self._reasons.items() if key[0] != agent}
+        self._told = {key: value for key, value in self._told.items() if key[0] != agent}
+
+
+def shown(verdict: Verdict) -> tuple[float, tuple[float, float] | None]:
+    """The one number of a verdict that a gauge can show, and its bounds; for regret that under the alternative.
+
+    NaN where a formula has several quantities: none of them is its value.
+    """
+    if verdict.value is not None:
+        return verdict.value, verdict.bounds
+    if verdict.quantities and (verdict.outcome is not None or len(verdict.quantities) == 1):
+        quantity = verdict.quantities[-1]
+        return quantity.value, verdict.bounds or quantity.bounds
+    return math.nan, None

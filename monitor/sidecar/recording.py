@@ -1,0 +1,182 @@
+"""Recordings: everything that happened to a sidecar, as a stream of msgpack arrays behind a header.
+
+One array for each event: `[kind, wall, ticks, ...]` with kind `m` (topic, payload), `e` (latest_only), `h`, `c` (up) or
+`l` (topic, count). A replay feeds them to the same pipeline and gets the same bytes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Any, Final, Self, assert_never
+
+import msgpack
+
+from monitor.errors import RecordingError
+from monitor.sidecar.events import Connected, Evaluate, Event, Heartbeat, Lost, Message
+from monitor.types import Instant
+
+__all__ = ["Header", "Recorder", "Recording", "pack_event"]
+
+FORMAT: Final = "cfmon-recording"
+VERSION: Final = 1
+MAX_EVENT_BYTES: Final = 32 << 20
+"""More than the largest payload a configuration allows (16 MiB)."""
+
+_READ_BYTES: Final = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """Which sidecar was recorded. `client_id` is in the status topic, so a replay uses the recorded one."""
+
+    client_id: str
+    config_sha256: str
+    model_sha256: str
+    version: str
+
+
+def pack_event(event: Event) -> bytes:
+    """One event as it stands in a recording."""
+    at = (event.now.wall, event.now.ticks)
+    match event:
+        case Message():
+            fields: tuple[Any, ...] = ("m", *at, event.topic, event.payload)
+        case Evaluate():
+            fields = ("e", *at, event.latest_only)
+        case Heartbeat():
+            fields = ("h", *at)
+        case Connected():
+            fields = ("c", *at, event.up)
+        case Lost():
+            fields = ("l", *at, event.topic, event.count)
+        case _:
+            assert_never(event)
+    packed: bytes = msgpack.packb(fields)
+    return packed
+
+
+class Recorder:
+    """Writes a recording as events happen. An existing file is not overwritten."""
+
+    def __init__(self, path: Path, header: Header) -> None:
+        try:
+            self._file: IO[bytes] = path.open("xb")
+        except FileExistsError:
+            raise RecordingError(f"{path}: is there already; choose another name or move it away") from None
+        except OSError as error:
+            raise RecordingError(f"{path}: cannot be written: {error.strerror}") from error
+        self._file.write(msgpack.packb({"format": FORMAT, "v": VERSION, **asdict(header)}))
+
+    def write(self, event: Event) -> None:
+        """Append one event."""
+        self._file.write(pack_event(event))
+
+    def flush(self) -> None:
+        """Hand what is written to the operating system."""
+        self._file.flush()
+
+    def close(self) -> None:
+        """Finish the file."""
+        self._file.close()
+
+
+class Recording:
+    """A recording on disk: its header, and its events in order when iterated. Memory is bounded by one event."""
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        try:
+            self._file = self.path.open("rb")
+        except OSError as error:
+            raise RecordingError(f"{path}: cannot be read: {error.strerror}") from error
+        self._unpacker = msgpack.Unpacker(max_buffer_size=MAX_EVENT_BYTES, strict_map_key=True, raw=False)
+        self._count = 0
+        self.header = self._read_header()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._file.close()
+
+    def __iter__(self) -> Iterator[Event]:
+        while (fields := self._next()) is not None:
+            self._count += 1
+            try:
+                yield _event(fields)
+            except (ValueError, TypeError) as error:
+                raise RecordingError(f"{self.path}: event {self._count} is damaged: {error}") from None
+
+    def _read_header(self) -> Header:
+        fields = self._next()
+        if not isinstance(fields, dict) or fields.pop("format", None) != FORMAT:
+            raise RecordingError(f"{self.path}: is not a recording; make one with `cfmon run CONFIG --record FILE`")
+        if (version := fields.pop("v", None)) != VERSION:
+            raise RecordingError(f"{self.path}: written in version {version!r} of the format, this reads {VERSION}")
+        try:
+            header = Header(**fields)
+        except TypeError:
+            raise RecordingError(f"{self.path}: its header is damaged") from None
+        if not all(isinstance(value, str) for value in asdict(header).values()):
+            raise RecordingError(f"{self.path}: its header is damaged")
+        return header
+
+    def _next(self) -> Any:  # noqa: ANN401 - whatever the bytes hold; checked by the caller
+        """The next value, None at a clean end."""
+        while True:
+            at = self._unpacker.tell()
+            try:
+                return self._unpacker.unpack()
+            except msgpack.OutOfData:
+                if not (content := self._file.read(_READ_BYTES)):
+                    return self._end(at)
+                self._feed(content)
+            except (ValueError, msgpack.UnpackException) as error:  # whatever was wrong with the bytes
+                raise RecordingError(f"{self.path}: damaged after event {self._count}, at byte {at}: {error}") from None
+
+    def _feed(self, content: bytes) -> None:
+        try:
+            self._unpacker.feed(content)
+        except msgpack.BufferFull:
+            raise RecordingError(
+                f"{self.path}: event {self._count + 1} is larger than {MAX_EVENT_BYTES} bytes"
+            ) from None
+
+    def _end(self, at: int) -> None:
+        size = self._file.tell()
+        if size != at:
+            raise RecordingError(
+                f"{self.path}: cut off in the middle of event {self._count + 1}, at byte {at} of {size}; "
+                f"the {self._count} events before it were read"
+            )
+
+
+def _event(fields: Any) -> Event:  # noqa: ANN401 - whatever the bytes hold
+    if not isinstance(fields, list) or len(fields) < 3:
+        raise ValueError("not an array of kind, wall and ticks")
+    kind, wall, ticks, *rest = fields
+    now = Instant(_seconds(wall), _seconds(ticks))
+    match kind, rest:
+        case "m", [str(topic), bytes(payload)]:
+            return Message(now, topic, payload)
+        case "e", [bool(latest_only)]:
+            return Evaluate(now, latest_only)
+        case "h", []:
+            return Heartbeat(now)
+        case "c", [bool(up)]:
+            return Connected(now, up)
+        case "l", [str(topic), int(count)] if count > 0 and not isinstance(count, bool):
+            return Lost(now, topic, count)
+    raise ValueError(f"kind {kind!r} with {len(rest)} fields is not known")
+
+
+def _seconds(value: object) -> float:
+    if not isinstance(value, float) or not math.isfinite(value):
+        raise ValueError("a time is not a finite number")
+    return value
