@@ -1,0 +1,9 @@
+"""From bytes to an ordered path: decoding, one session per agent, the sliding path. Pure; time is an argument."""
+
+from __future__ import annotations
+
+from monitor.stream.decode import REASONS, agent_of, decode, validate
+from monitor.stream.path import SlidingPath
+from monitor.stream.session import Session
+
+__all__ = ["REASONS", "Session", "SlidingPath", "agent_of", "decode", "validate"]

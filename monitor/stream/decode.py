@@ -1,0 +1,253 @@
+"""One message to one `Observation`. The rule to keep true: *decode raises InputError or returns an Observation*.
+
+The agent's name comes from the topic, never from the payload, so that a broker's access rules bind it.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Literal
+
+from monitor.errors import ConfigError, InputError
+from monitor.stream.wire import MAX_BYTES, unpack
+from monitor.types import Episode, Observation, RawState
+
+__all__ = ["MAX_DIMENSIONS", "MAX_TEXT", "REASONS", "agent_of", "decode", "validate"]
+
+MAX_TEXT = 256
+"""Longest episode, state or action name, in characters."""
+
+MAX_DIMENSIONS = 1024
+"""Most entries of a state sent as a list."""
+
+_MAX_INT = 2**63 - 1
+_MAX_TIME = 253402300800.0
+"""The year 10000: later times cannot be written as a date, and are milliseconds by mistake."""
+
+REASONS = frozenset(
+    {
+        "bad_agent",
+        "bad_policy",
+        "bad_text",
+        "bad_topic",
+        "duplicate_key",
+        "malformed",
+        "missing_action",
+        "missing_key",
+        "not_a_map",
+        "not_finite",
+        "out_of_range",
+        "too_large",
+        "unknown_action",
+        "unknown_key",
+        "unknown_state",
+        "version",
+        "wrong_type",
+    }
+)
+"""Every word a message of this room's route is rejected under; labels of `cfmon_rejected_total`."""
+
+_REQUIRED = frozenset({"v", "episode", "seq", "state"})
+_KEYS = _REQUIRED | {"action", "time", "reward", "terminated", "truncated", "policy"}
+_AGENT = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+_SHA256 = re.compile(r"[0-9a-fA-F]{64}")
+
+
+def agent_of(topic: str, pattern: str) -> str:
+    """The agent a topic names, where `pattern` has a `+`.
+
+    Raises:
+        InputError: `bad_topic` if the topic does not fit the pattern, `bad_agent` if the name has other characters
+            than `[A-Za-z0-9_.-]` or more than 64 of them.
+        ConfigError: the pattern has not exactly one `+`.
+
+    >>> agent_of("agents/ward-3/steps", "agents/+/steps")
+    'ward-3'
+    """
+    if pattern.count("+") != 1:
+        raise ConfigError(f'the topic pattern "{pattern}" needs exactly one "+", where the agent\'s name stands')
+    before, after = pattern.split("+")
+    fits = topic.startswith(before) and topic.endswith(after) and len(topic) >= len(before) + len(after)
+    if not fits:
+        raise InputError("bad_topic", f"the topic {_show(topic)} does not fit {pattern}; publish under that pattern")
+    name = topic[len(before) : len(topic) - len(after)]
+    if not _AGENT.fullmatch(name):
+        raise InputError("bad_agent", f"the agent name {_show(name)} does not match [A-Za-z0-9_.-]{{1,64}}; rename it")
+    return name
+
+
+def decode(agent: str, payload: bytes, *, max_bytes: int = MAX_BYTES) -> Observation:
+    """The message of `agent` in `payload`. A nil (null) value of an optional key is the same as leaving it out.
+
+    Raises:
+        InputError: with one of `REASONS`; nothing else is raised, whatever the bytes.
+
+    >>> decode("ward-3", b'{"v": 1, "episode": "e", "seq": 0, "state": 7, "action": 2}').state
+    7
+    """
+    fields = unpack(payload, max_bytes)
+    if not fields.keys() <= _KEYS:
+        unknown = sorted(_show(key) for key in fields.keys() - _KEYS)
+        raise InputError(
+            "unknown_key", f"unknown keys {', '.join(unknown)[:120]}; send only {', '.join(sorted(_KEYS))}"
+        )
+    if not fields.keys() >= _REQUIRED:
+        raise InputError("missing_key", f"no {', '.join(sorted(_REQUIRED - fields.keys()))}; every message needs it")
+    if fields["v"] != 1 or isinstance(fields["v"], bool | float):
+        raise InputError("version", f'"v" is {_show(fields["v"])}; this monitor reads version 1')
+    return Observation(
+        agent=agent,
+        episode=_episode(fields["episode"]),
+        seq=_seq(fields["seq"]),
+        state=_state(fields["state"]),
+        action=_action(fields.get("action")),
+        time=_time(fields.get("time")),
+        reward=_reward(fields.get("reward")),
+        terminated=_flag("terminated", fields.get("terminated")),
+        truncated=_flag("truncated", fields.get("truncated")),
+        policy=_policy(fields.get("policy")),
+    )
+
+
+def validate(observation: Observation) -> None:
+    """The same rules for an observation that was not decoded here but built by a caller of the library.
+
+    Raises:
+        InputError: with one of `REASONS`.
+    """
+    _episode(observation.episode)
+    _seq(observation.seq)
+    _state(observation.state)
+    _action(observation.action)
+    _time(observation.time)
+    _reward(observation.reward)
+    _flag("terminated", observation.terminated)
+    _flag("truncated", observation.truncated)
+    _policy(observation.policy)
+
+
+# ---- one function per key ----
+
+
+def _episode(value: object) -> Episode:
+    if type(value) is str:
+        return _text("episode", value)
+    if type(value) is int:
+        return _integer("episode", value, -_MAX_INT)
+    raise _wrong("episode", value, "a string or an integer")
+
+
+def _seq(value: object) -> int:
+    if type(value) is int:
+        return _integer("seq", value, 0)
+    raise _wrong("seq", value, "the step's number in its episode, an integer from 0")
+
+
+def _state(value: object) -> RawState:
+    if type(value) is int:
+        return _integer("state", value, -_MAX_INT)
+    if type(value) is str:
+        return _text("state", value)
+    if not isinstance(value, list | tuple):
+        raise _wrong("state", value, "an integer, a name or a list, as the configured state encoder wants it")
+    if len(value) > MAX_DIMENSIONS:
+        raise InputError("out_of_range", f'"state" has {len(value)} entries; send at most {MAX_DIMENSIONS}')
+    return tuple(_entry(entry) for entry in value)
+
+
+def _entry(value: object) -> float | str | bool:
+    if type(value) is float:
+        return _finite("state", value)
+    if type(value) is int:
+        return _integer("state", value, -_MAX_INT)
+    if type(value) is str:
+        return _text("state", value)
+    if type(value) is bool:
+        return value
+    raise _wrong("state", value, "a flat list of numbers, strings or booleans")
+
+
+def _action(value: object) -> int | str | None:
+    if value is None:
+        return None
+    if type(value) is int:
+        return _integer("action", value, 0)
+    if type(value) is str:
+        return _text("action", value)
+    raise _wrong("action", value, "the action's index or name")
+
+
+def _time(value: object) -> float | None:
+    time = _number("time", value)
+    if time is not None and not 0 <= time < _MAX_TIME:
+        raise InputError("out_of_range", f'"time" is {time!r}; send seconds since the epoch')
+    return time
+
+
+def _reward(value: object) -> float | None:
+    return _number("reward", value)
+
+
+def _flag(key: Literal["terminated", "truncated"], value: object) -> bool:
+    if value is None:
+        return False
+    if type(value) is bool:
+        return value
+    raise _wrong(key, value, "true or false")
+
+
+def _policy(value: object) -> str | None:
+    if value is None:
+        return None
+    if type(value) is str and _SHA256.fullmatch(value):
+        return value.lower()
+    raise InputError("bad_policy", f'"policy" is {_show(value)}; send the sha256 of the policy file, 64 hex digits')
+
+
+# ---- what several keys share ----
+
+
+def _number(key: str, value: object) -> float | None:
+    if value is None:
+        return None
+    if type(value) is float:
+        return _finite(key, value)
+    if type(value) is int:
+        return float(_integer(key, value, -_MAX_INT))
+    raise _wrong(key, value, "a number")
+
+
+def _finite(key: str, value: float) -> float:
+    if not math.isfinite(value):
+        raise InputError("not_finite", f'"{key}" holds {value!r}; send finite numbers')
+    return value
+
+
+def _integer(key: str, value: int, least: int) -> int:
+    if not least <= value <= _MAX_INT:
+        raise InputError("out_of_range", f'"{key}" is an integer outside [{least}, {_MAX_INT}]; send one inside')
+    return value
+
+
+def _text(key: str, value: str) -> str:
+    if not 1 <= len(value) <= MAX_TEXT:
+        raise InputError("out_of_range", f'"{key}" has {len(value)} characters; send 1 to {MAX_TEXT}')
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:  # JSON can spell half of a surrogate pair; nothing could be written from it
+        raise InputError("bad_text", f'"{key}" is not valid Unicode; send UTF-8 text') from error
+    return value
+
+
+def _wrong(key: str, value: object, wanted: str) -> InputError:
+    return InputError("wrong_type", f'"{key}" is {_show(value)}; send {wanted}')
+
+
+def _show(value: object) -> str:
+    """A short form of a value for a sentence; never the inside of a container, which may be deep or long."""
+    if isinstance(value, str | bytes):
+        return repr(value[:60])
+    if isinstance(value, bool | float | None):
+        return repr(value)
+    return f"a value of type {type(value).__name__}"

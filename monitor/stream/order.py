@@ -1,0 +1,245 @@
+"""Messages back into the order they were sent in: duplicates, reordering, gaps, one episode after the other.
+
+One rule: whatever is not the next step of the open episode is held. A step that opens or continues an episode is
+released at once; for the others the missing ones are awaited until `wait` seconds have passed or more than `steps`
+are held, and then given up. Steps of a later episode wait likewise for the open one to end, so a step that a broker
+delivers far too early neither cuts off the running episode nor loses its own.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Literal
+
+from monitor.stream.digests import Digests
+from monitor.types import Break, Episode, Wait
+
+__all__ = ["ENDED_REMEMBERED", "Closed", "Discarded", "Entry", "Missing", "Ordering", "Released"]
+
+ENDED_REMEMBERED = 64
+"""Ended episodes whose late messages are told from those of a new episode."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A message on its way through the ordering, already in the model's indices.
+
+    `arrived`: ticks. `problem`: the break to put before it; with `state` None it is no step at all. `ends`: it is the
+    last of its episode. `foreign`: the policy it names is not the nominal one; None if it names none.
+    """
+
+    episode: Episode
+    seq: int
+    digest: bytes
+    arrived: float
+    time: float
+    state: int | None
+    action: int | None
+    late: bool
+    ends: bool
+    terminated: bool
+    foreign: bool | None
+    problem: Break | None
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """Seqs `first` up to `last` of the episode were given up. `joined`: the agent was never heard before them."""
+
+    episode: Episode
+    first: int
+    last: int
+    joined: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Closed:
+    """The episode is over: by its last message, or without one (`terminated` False) because another began."""
+
+    episode: Episode
+    terminated: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Discarded:
+    """A held message whose seq lies after the end of its episode."""
+
+    entry: Entry
+
+
+Released = Entry | Missing | Closed | Discarded
+
+
+class Ordering:
+    """The order of one agent's messages. Holds at most `steps` + 1 of them.
+
+    Attributes:
+        episode: the open episode, None between episodes.
+        next_seq: the seq it continues with.
+        held: (episode, seq) -> entry, in order of arrival.
+        ended: the last `ENDED_REMEMBERED` ended episodes, oldest first.
+        heard: an episode was opened before (so a missing start is a gap and not the monitor joining late).
+        progress: ticks when an entry was last released.
+    """
+
+    def __init__(self, steps: int, wait: float) -> None:
+        self.steps = steps
+        self.wait = wait
+        self.episode: Episode | None = None
+        self.next_seq = 0
+        self.held: dict[tuple[Episode, int], Entry] = {}
+        self.ended: deque[Episode] = deque(maxlen=ENDED_REMEMBERED)
+        self.digests = Digests()
+        self.heard = False
+        self.progress = 0.0
+
+    def sort(self, entry: Entry) -> Literal["accepted", "duplicate", "stale", "conflict"]:
+        """Say what a message is, and hold it unless it is old. Call `release` afterwards."""
+        if entry.episode in self.ended:
+            return "stale"
+        key = (entry.episode, entry.seq)
+        is_open = self.episode is not None and entry.episode == self.episode
+        known = self.held[key].digest if key in self.held else self.digests.get(entry.seq) if is_open else None
+        if known is None and is_open and entry.seq < self.next_seq:
+            return "stale"
+        if known is None:
+            self.held[key] = entry
+            return "accepted"
+        if known == entry.digest:
+            return "duplicate"
+        self._restart_at(entry, is_open=is_open)
+        return "conflict"
+
+    def release(self, ticks: float) -> Iterator[Released]:
+        """What is in order now, and what is given up. Exhaust it: the state advances with it."""
+        while self.held:
+            entry = self._next()
+            if entry is not None:
+                yield from self._take(entry, ticks)
+            elif len(self.held) > self.steps or self._due(ticks):
+                yield from self._give_up()
+            else:
+                return
+
+    @property
+    def deadline(self) -> float | None:
+        """Ticks at which waiting will be over, None if nothing is held."""
+        own, other = self._oldest()
+        ends = [own.arrived + self.wait] if own else []
+        if other:  # as long as the open episode goes on, it is not the other one's turn
+            since = other.arrived if self.episode is None else max(other.arrived, self.progress)
+            ends.append(since + self.wait)
+        return min(ends, default=None)
+
+    @property
+    def waiting(self) -> Wait | None:
+        """The step that is missed and how many wait for it; None if nothing is held."""
+        return (
+            Wait(missing=self.next_seq if self.episode is not None else 0, held=len(self.held)) if self.held else None
+        )
+
+    def dump(self) -> dict[str, object]:
+        """Plain data for a snapshot."""
+        return {
+            "open": [self.episode, self.next_seq, self.heard, self.progress],
+            "held": [_pack(entry) for entry in self.held.values()],
+            "ended": list(self.ended),
+            "digests": self.digests.dump(),
+        }
+
+    @classmethod
+    def load(cls, steps: int, wait: float, plain: dict[str, Any], shift: float) -> Ordering:
+        """The inverse of `dump`, on a clock that reads `shift` seconds more."""
+        ordering = cls(steps, wait)
+        ordering.episode, ordering.next_seq, ordering.heard, progress = plain["open"]
+        ordering.progress = progress + shift
+        entries = [_unpack(entry, shift) for entry in plain["held"]]
+        ordering.held = {(entry.episode, entry.seq): entry for entry in entries}
+        ordering.ended.extend(plain["ended"])
+        ordering.digests = Digests.load(*plain["digests"])
+        return ordering
+
+    def _due(self, ticks: float) -> bool:
+        deadline = self.deadline
+        return deadline is not None and ticks >= deadline
+
+    def _oldest(self) -> tuple[Entry | None, Entry | None]:
+        """The longest held entry of the open episode, and of any other."""
+        entries = self.held.values()
+        if self.episode is None:
+            return None, next(iter(entries), None)
+        own = next((entry for entry in entries if entry.episode == self.episode), None)
+        return own, next((entry for entry in entries if entry.episode != self.episode), None)
+
+    def _next(self) -> Entry | None:
+        """The held entry that is in order now; between episodes the first to arrive of those with seq 0."""
+        if self.episode is not None:
+            return self.held.get((self.episode, self.next_seq))
+        return next((entry for entry in self.held.values() if entry.seq == 0), None)
+
+    def _take(self, entry: Entry, ticks: float) -> Iterator[Released]:
+        if self.episode is None:
+            self._open(entry.episode, entry.seq)
+        del self.held[entry.episode, entry.seq]
+        self.digests.put(entry.seq, entry.digest)
+        self.next_seq = entry.seq + 1
+        self.progress = ticks
+        yield entry
+        if entry.ends:
+            yield from self._close(terminated=entry.terminated)
+
+    def _give_up(self) -> Iterator[Released]:
+        """Stop waiting for one thing: seqs of the open episode, its end, or the start of the next one."""
+        own, other = self._oldest()
+        if own is not None:
+            first = self.next_seq
+            self.next_seq = self._lowest(own.episode)
+            yield Missing(own.episode, first, self.next_seq - 1, joined=False)
+        elif self.episode is not None:
+            yield from self._close(terminated=False)
+        elif other is not None:
+            joined = not self.heard
+            self._open(other.episode, self._lowest(other.episode))
+            yield Missing(other.episode, 0, self.next_seq - 1, joined=joined)
+
+    def _open(self, episode: Episode, seq: int) -> None:
+        self.episode = episode
+        self.next_seq = seq
+        self.heard = True
+        self.digests.clear(seq)
+
+    def _close(self, *, terminated: bool) -> Iterator[Released]:
+        assert self.episode is not None
+        episode = self.episode
+        self.episode = None
+        self.next_seq = 0
+        self.ended.append(episode)
+        for key in [key for key in self.held if key[0] == episode]:
+            yield Discarded(self.held.pop(key))
+        yield Closed(episode, terminated)
+
+    def _lowest(self, episode: Episode) -> int:
+        return min(seq for held, seq in self.held if held == episode)
+
+    def _restart_at(self, entry: Entry, *, is_open: bool) -> None:
+        """Believe the newer of two messages: the agent may have started over. What is held of the episode goes."""
+        for key in [key for key in self.held if key[0] == entry.episode]:
+            del self.held[key]
+        detail = f"seq {entry.seq} of episode {entry.episode!r} came twice with different content"
+        self.held[entry.episode, entry.seq] = replace(entry, problem=entry.problem or Break("conflict", detail))
+        if is_open:
+            self.next_seq = entry.seq
+            self.digests.clear(entry.seq)
+
+
+def _pack(entry: Entry) -> dict[str, object]:
+    plain = asdict(entry)
+    plain["problem"] = None if entry.problem is None else [entry.problem.reason, entry.problem.detail]
+    return plain
+
+
+def _unpack(plain: dict[str, Any], shift: float) -> Entry:
+    problem = None if plain["problem"] is None else Break(*plain["problem"])
+    return Entry(**{**plain, "arrived": plain["arrived"] + shift, "problem": problem})

@@ -1,0 +1,142 @@
+"""The sliding path of one agent: the last pairs in order, and why it is too short when it is.
+
+Semantics: the design's "Model, path, offset"; a path of n pairs has n - 1 observed transitions.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any, assert_never
+
+from monitor.stream.snapshot import pack_event, unpack_event
+from monitor.types import BlindReason, Break, End, Episode, Step
+
+__all__ = ["SlidingPath"]
+
+
+class SlidingPath:
+    """The newest `window` (>= 1) pairs of the current episode, oldest first; a path never spans a break.
+
+    Attributes:
+        last: the newest step held, None if none.
+        start_dropped: pairs older than the oldest held one fell out of the window.
+        ended: the episode is over; the pairs stay for the last answers, until the next step or break.
+        terminated: it ended by termination: the last state is absorbing for the rest of every horizon.
+        broken: what the path began after, None if it began with the observed start of the episode.
+        detail: a sentence about `broken`.
+
+    >>> path = SlidingPath(2)
+    >>> for seq, state in enumerate([4, 5, 6]):
+    ...     path.push(Step(episode="e", seq=seq, state=state, action=1, time=0.0))
+    >>> path.pairs, path.first_seq, path.start_observed, path.start_dropped
+    (((5, 1), (6, 1)), 1, False, True)
+    """
+
+    def __init__(self, window: int) -> None:
+        self.window = window
+        self.last: Step | None = None
+        self.start_dropped = False
+        self.ended = False
+        self.terminated = False
+        self.broken: BlindReason | None = "warming_up"
+        self.detail = "no step seen yet"
+        self._pairs: deque[tuple[int, int | None]] = deque(maxlen=window)
+
+    def __len__(self) -> int:
+        return len(self._pairs)
+
+    @property
+    def pairs(self) -> tuple[tuple[int, int | None], ...]:
+        """(state, action) pairs, oldest first; the newest action is None if the episode's last message had none."""
+        return tuple(self._pairs)
+
+    @property
+    def episode(self) -> Episode | None:
+        """The episode of the held pairs, None if there are none."""
+        return self.last.episode if self.last else None
+
+    @property
+    def first_seq(self) -> int | None:
+        """The seq of the oldest pair held, None if there is none."""
+        return self.last.seq - len(self._pairs) + 1 if self.last else None
+
+    @property
+    def start_observed(self) -> bool:
+        """The oldest pair held is seq 0 of its episode (and nothing contradicts it)."""
+        return self.last is not None and self.broken is None and not self.start_dropped
+
+    def blind(self, reach: int) -> BlindReason | None:
+        """Why a formula whose largest |offset| is `reach` cannot be answered now; None if it can.
+
+        From an observed start offsets are clipped, not blind.
+        """
+        if self.start_observed or len(self._pairs) > reach:
+            return None
+        return self.broken or "warming_up"
+
+    def apply(self, event: Step | Break | End) -> None:
+        """Take one event of a session, in order."""
+        match event:
+            case Step():
+                self.push(event)
+            case Break():
+                self.restart(event.reason, event.detail)
+            case End():
+                self.end(terminated=event.terminated)
+            case _:
+                assert_never(event)
+
+    def push(self, step: Step) -> None:
+        """Append a step. One that does not continue the held pairs starts the path anew; it is never glued on."""
+        if self.ended or (self.last is not None and step.episode != self.last.episode):
+            self._clear(None, "")
+        elif self.last is not None and step.seq != self.last.seq + 1:
+            self._clear("gap", f"seq {self.last.seq} is followed by {step.seq}")
+        if self.last is None:
+            self._begin(step)
+        self.start_dropped |= len(self._pairs) == self.window
+        self._pairs.append((step.state, step.action))
+        self.last = step
+
+    def restart(self, reason: BlindReason, detail: str = "") -> None:
+        """Drop what is held: what lies between it and the next step is unknown, for this reason."""
+        self._clear(reason, detail)
+
+    def end(self, *, terminated: bool) -> None:
+        """The episode is over; the pairs stay for the last answers."""
+        self.ended = True
+        self.terminated = terminated
+
+    def dump(self) -> dict[str, object]:
+        """Plain data for a snapshot."""
+        return {
+            "pairs": list(self._pairs),
+            "last": None if self.last is None else pack_event(self.last),
+            "flags": [self.start_dropped, self.ended, self.terminated],
+            "broken": [self.broken, self.detail],
+        }
+
+    @classmethod
+    def load(cls, window: int, plain: dict[str, Any]) -> SlidingPath:
+        """The inverse of `dump`; a window smaller than before keeps the newest pairs."""
+        path = cls(window)
+        path._pairs.extend((state, action) for state, action in plain["pairs"])
+        last = None if plain["last"] is None else unpack_event(plain["last"])
+        path.last = last if isinstance(last, Step) else None
+        path.start_dropped, path.ended, path.terminated = plain["flags"]
+        path.start_dropped |= len(plain["pairs"]) > window
+        path.broken, path.detail = plain["broken"]
+        return path
+
+    def _begin(self, step: Step) -> None:
+        # after a conflict two messages claim to be seq 0, so it is no observed start
+        if step.seq == 0 and self.broken != "conflict":
+            self.broken, self.detail = None, ""
+        elif self.broken is None:
+            self.broken, self.detail = "warming_up", f"joined episode {step.episode!r} at seq {step.seq}"
+
+    def _clear(self, broken: BlindReason | None, detail: str) -> None:
+        self._pairs.clear()
+        self.last = None
+        self.start_dropped = self.ended = self.terminated = False
+        self.broken, self.detail = broken, detail

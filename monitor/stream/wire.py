@@ -1,0 +1,79 @@
+"""Bytes to a flat map: msgpack, or the same as JSON, within limits.
+
+Which of the two it is shows in the first byte: a msgpack map starts at 0x80 or above, JSON text below it.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import NoReturn
+
+import msgpack
+
+from monitor.errors import InputError
+
+__all__ = ["MAX_BYTES", "unpack"]
+
+MAX_BYTES = 65536
+"""Largest payload taken, in bytes."""
+
+_MAX_LIST = 2048
+"""msgpack allocates a list before it reads it, so a few bytes could ask for gigabytes; decode's own limit is lower."""
+
+_MAX_MAP = 64
+"""Likewise for maps. More than the keys there are, so that a key too many is named instead of counted."""
+
+_MALFORMED = (ValueError, TypeError, OverflowError, RecursionError, msgpack.UnpackException)
+"""What the two parsers raise on bad bytes; the fuzz tests would show any other."""
+
+
+def unpack(payload: bytes, max_bytes: int = MAX_BYTES) -> dict[str, object]:
+    """The one map a payload holds, its values not yet checked.
+
+    Raises:
+        InputError: `too_large`, `malformed`, `not_a_map`, `duplicate_key`, or `not_finite` for JSON's NaN.
+
+    >>> unpack(b'{"v": 1}')
+    {'v': 1}
+    """
+    if len(payload) > max_bytes:
+        raise InputError("too_large", f"the payload is {len(payload)} bytes; send at most {max_bytes}")
+    if not payload:
+        raise InputError("malformed", "the payload is empty; send a msgpack map or a JSON object")
+    found = _read_json(payload) if payload[0] < 0x80 else _read_msgpack(payload)
+    if not isinstance(found, dict):
+        raise InputError("not_a_map", f"the payload is a {type(found).__name__}; send a msgpack map or a JSON object")
+    return found
+
+
+def _read_msgpack(payload: bytes) -> object:
+    try:
+        return msgpack.unpackb(
+            payload, max_map_len=_MAX_MAP, max_array_len=_MAX_LIST, object_pairs_hook=_without_duplicates
+        )
+    except _MALFORMED as error:
+        raise InputError("malformed", f"the payload is not one whole msgpack map: {_brief(error)}") from error
+
+
+def _read_json(payload: bytes) -> object:
+    try:
+        text = payload.decode("utf-8")
+        return json.loads(text, parse_constant=_refuse_constant, object_pairs_hook=_without_duplicates)
+    except _MALFORMED as error:
+        raise InputError("malformed", f"the payload is not one whole JSON object: {_brief(error)}") from error
+
+
+def _without_duplicates(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise InputError("duplicate_key", "a key stands twice in the payload; send each key once")
+    return found
+
+
+def _refuse_constant(word: str) -> NoReturn:
+    raise InputError("not_finite", f"the payload holds {word}; send finite numbers")
+
+
+def _brief(error: BaseException) -> str:
+    """The parser's own words, cut short: a parser may quote the payload."""
+    return (str(error) or type(error).__name__)[:120]
