@@ -27,12 +27,16 @@ OFFLINE: Final = b'{"state":"offline"}'
 
 @dataclass(frozen=True, slots=True)
 class Publication:
-    """A message to send. An empty retained payload takes back what was retained on the topic."""
+    """A message to send. An empty retained payload takes back what was retained on the topic.
+
+    `repeats`: it says nothing new, so there is no use in sending it late.
+    """
 
     topic: str
     payload: bytes
     qos: int = 1
     retain: bool = True
+    repeats: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,8 +154,8 @@ class Pipeline:
         return replace(effects, publications=(self._status(event.now), *again))
 
     def _heartbeat(self, now: Instant) -> Effects:
-        repeated = [self._alert(standing.alert, standing.evidence, now) for standing in self._standing.values()]
-        return Effects(publications=(self._status(now), *repeated))
+        alerts = [self._alert(standing.alert, standing.evidence, now) for standing in self._standing.values()]
+        return Effects(publications=tuple(replace(again, repeats=True) for again in (self._status(now), *alerts)))
 
     def _publish(self, notices: list[Notice], now: Instant) -> Effects:
         publications: list[Publication] = []

@@ -1,0 +1,101 @@
+"""The one bounded queue between the broker and the pipeline.
+
+Everything that waits for the pipeline waits here. When it is full, a new message is dropped, and a `Dropped` entry
+takes its place in the order, so that the pipeline learns of the hole exactly where it is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Final
+
+from monitor.types import Instant
+
+__all__ = ["Arrived", "Door", "Dropped", "Receipt"]
+
+MAX_HOLES: Final = 1000
+"""Topics told apart while the door is full; the steps of further agents are still missed by their sequence numbers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """What acknowledges a message, on the connection it came by; on a later one its number means another message."""
+
+    connection: int
+    message_id: int
+    qos: int
+
+
+@dataclass(slots=True)
+class Arrived:
+    """A message as it came; no `receipt` where it needs no acknowledgement (QoS 0)."""
+
+    now: Instant
+    topic: str
+    payload: bytes
+    receipt: Receipt | None
+
+
+@dataclass(slots=True)
+class Dropped:
+    """Messages of one topic for which there was no room; they are acknowledged too, for nothing will come of them."""
+
+    now: Instant
+    topic: str
+    receipts: list[Receipt] = field(default_factory=list)
+    count: int = 0
+
+
+class Door:
+    """First in, first out, `limit` messages at most. Used from one thread (the loop's)."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._entries: deque[Arrived | Dropped] = deque()
+        self._messages = 0
+        self._holes: dict[str, Dropped] = {}
+        self._something = asyncio.Event()
+
+    def __len__(self) -> int:
+        """Messages waiting."""
+        return self._messages
+
+    def enter(self, message: Arrived) -> bool:
+        """Take a message in; False if it had to be dropped."""
+        self._something.set()
+        if self._messages < self._limit:
+            self._entries.append(message)
+            self._messages += 1
+            self._holes = {}
+            return True
+        self._drop(message)
+        return False
+
+    def take(self) -> Arrived | Dropped | None:
+        """The oldest entry, None if there is none."""
+        if not self._entries:
+            self._something.clear()
+            return None
+        entry = self._entries.popleft()
+        if isinstance(entry, Arrived):
+            self._messages -= 1
+        else:
+            self._holes.pop(entry.topic, None)
+        return entry
+
+    def _drop(self, message: Arrived) -> None:
+        """One entry a topic for all that is dropped between two messages let in; in a flood of topics, one for all."""
+        topic = message.topic if message.topic in self._holes or len(self._holes) < MAX_HOLES else ""
+        hole = self._holes.get(topic)
+        if hole is None:
+            hole = self._holes[topic] = Dropped(message.now, topic)
+            self._entries.append(hole)
+        hole.count += 1
+        if message.receipt is not None:
+            hole.receipts.append(message.receipt)
+
+    async def wait(self) -> None:
+        """Until there may be something to take."""
+        await self._something.wait()

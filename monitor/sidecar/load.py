@@ -1,0 +1,205 @@
+"""From a configuration to a monitor: reads the model and the policies, and checks every formula against them."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from monitor._version import __version__
+from monitor.alarm.evidence import evidence_id, make_evidence
+from monitor.alarm.message import Identity
+from monitor.check import largest_offset, validate
+from monitor.errors import ConfigError, FormulaError, ModelError, PolicyError
+from monitor.flow import Monitor
+from monitor.logic import parse
+from monitor.logic.syntax import Formula, Goal, Regret
+from monitor.model.io import load_model
+from monitor.model.mdp import MDP
+from monitor.model.npz import canonical_bytes, model_sha256
+from monitor.policy.session import Policy, load_policy
+from monitor.policy.table import PolicyTable
+from monitor.sidecar.config import load_config
+from monitor.sidecar.pipeline import EvidenceFile, Pipeline, Topics
+from monitor.sidecar.settings import Config, FormulaConfig
+from monitor.types import AlarmSpec, Alert, FormulaSpec, StreamSettings
+
+__all__ = ["Loaded", "load"]
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """All that a configuration names, read and checked; `monitor` is new and has seen nothing."""
+
+    config: Config
+    model: MDP
+    policies: Mapping[str, Policy]
+    formulas: tuple[FormulaSpec, ...]
+    settings: StreamSettings
+    identity: Identity
+    monitor: Monitor
+
+    @property
+    def tables(self) -> dict[str, PolicyTable]:
+        """What each policy does in every state."""
+        return {name: policy.table for name, policy in self.policies.items()}
+
+    def objects(self) -> dict[str, bytes]:
+        """What evidence refers to by sha256: the model and the policies, each in the one form that is hashed."""
+        files = {policy.sha256: policy.content for policy in self.policies.values()}
+        return {self.identity.model_sha256: canonical_bytes(self.model), **files}
+
+    def evidence_of(self, alert: Alert) -> EvidenceFile:
+        """The proof of an alarm."""
+        manifests = {name: policy.manifest.model_dump(mode="json") for name, policy in self.policies.items()}
+        content = make_evidence(alert, self.identity, self.tables, manifests)
+        return EvidenceFile(evidence_id(content), content)
+
+    def pipeline(self, client_id: str) -> Pipeline:
+        """The way in and out around the monitor."""
+        mqtt = self.config.mqtt
+        return Pipeline(
+            self.monitor,
+            self.identity,
+            topics=Topics(mqtt.steps, mqtt.alerts, mqtt.status),
+            client_id=client_id,
+            message_bytes=self.config.limits.message_bytes,
+            evidence_of=self.evidence_of,
+        )
+
+
+def load(source: Config | str | Path) -> Loaded:
+    """Read everything a configuration names and build the monitor; a path is read with the process's environment.
+
+    Raises:
+        ConfigError: a key, a name, a formula or its alarm is wrong; names file, line and key.
+        ModelError, PolicyError: what the configuration names is missing or malformed; names the key that led there.
+    """
+    config = source if isinstance(source, Config) else load_config(source, os.environ)
+    model = _read_model(config)
+    policies = {name: _read_policy(config, name, model) for name in config.policies}
+    tables = {name: policy.table for name, policy in policies.items()}
+    formulas = tuple(_formula(config, index, model, tables) for index in range(len(config.formulas)))
+    settings = _stream_settings(config, policies["nominal"])
+    return Loaded(
+        config=config,
+        model=model,
+        policies=policies,
+        formulas=formulas,
+        settings=settings,
+        identity=_identity(config, model, policies),
+        monitor=Monitor(model, tables, formulas, settings),
+    )
+
+
+def _read_model(config: Config) -> MDP:
+    try:
+        return load_model(config.model)
+    except ModelError as error:
+        raise ModelError(f"{config.where('model')}: {error}") from error
+
+
+def _read_policy(config: Config, name: str, model: MDP) -> Policy:
+    _check_policy_name(config, name)
+    try:
+        return load_policy(config.policies[name], model)
+    except PolicyError as error:
+        raise PolicyError(f"{config.where('policies', name)}: {error}") from error
+
+
+def _check_policy_name(config: Config, name: str) -> None:
+    """A name that formulas cannot say (a word of the language, such as `do`) is found by saying it in one."""
+    if name == "nominal":
+        return
+    try:
+        formula = parse(f"{name}.P>=0.5 [ true ]")
+    except FormulaError:
+        formula = None
+    if not isinstance(formula, Goal) or formula.world.change.kind != "policy":
+        raise ConfigError(f"{config.where('policies', name)}: {name!r} is a word of the formula language; rename it")
+
+
+def _formula(config: Config, index: int, model: MDP, tables: Mapping[str, PolicyTable]) -> FormulaSpec:
+    entry = config.formulas[index]
+    try:
+        formula = parse(entry.formula)
+        validate(formula, model=model, policies=tables, text=entry.formula)
+    except FormulaError as error:
+        raise ConfigError(f"{config.where('formulas', index, 'formula')}: {error}") from error
+    _check_offsets(config, index, formula)
+    _check_alarm(config, index, formula)
+    return _spec(entry)
+
+
+def _check_offsets(config: Config, index: int, formula: Formula) -> None:
+    offset, window = largest_offset(formula), config.path.window
+    if offset >= window:
+        raise ConfigError(
+            f"{config.where('formulas', index, 'formula')}: offset {offset} does not fit the path.window of {window} "
+            f"steps; make the window larger than the offset"
+        )
+
+
+def _check_alarm(config: Config, index: int, formula: Formula) -> None:
+    entry = config.formulas[index]
+    if isinstance(formula, Goal) and formula.test is None and "alarm" in entry.model_fields_set:
+        raise ConfigError(
+            f"{config.where('formulas', index, 'alarm')}: a formula with =? gives a number and can raise no alarm; "
+            f"compare with a bound, or leave the alarm out"
+        )
+    allowed = ("regret", "unavoidable") if isinstance(formula, Regret) else ("fails", "holds")
+    if entry.alarm.when is not None and entry.alarm.when not in allowed:
+        raise ConfigError(
+            f"{config.where('formulas', index, 'alarm', 'when')}: {entry.alarm.when!r} never happens to this formula; "
+            f"it is one of {', '.join(allowed)}"
+        )
+
+
+def _spec(entry: FormulaConfig) -> FormulaSpec:
+    alarm = entry.alarm
+    return FormulaSpec(
+        name=entry.name,
+        text=entry.formula,
+        every=entry.every,
+        causal_model=entry.causal_model,
+        alarm=AlarmSpec(alarm.for_, alarm.keep, alarm.severity, alarm.runbook, alarm.when),
+    )
+
+
+def _stream_settings(config: Config, nominal: Policy) -> StreamSettings:
+    return StreamSettings(
+        window=config.path.window,
+        reorder_steps=config.path.reorder.steps,
+        reorder_wait=config.path.reorder.wait,
+        stale_after=config.stream.stale_after,
+        forget_after=config.stream.forget_after,
+        max_lag=config.stream.max_lag,
+        agents=config.limits.agents,
+        encoder=config.state_encoder,
+        nominal_sha256=nominal.sha256,
+    )
+
+
+def _identity(config: Config, model: MDP, policies: Mapping[str, Policy]) -> Identity:
+    name = config.model if config.model.startswith("gymnasium:") else Path(config.model).name
+    return Identity(
+        model_name=name,
+        model_sha256=model_sha256(model),
+        policies={policy_name: policy.sha256 for policy_name, policy in policies.items()},
+        versions={
+            "counterfactual-monitor": __version__,
+            "python": platform.python_version(),
+            "numpy": _version_of("numpy"),
+            "onnxruntime": _version_of("onnxruntime"),
+        },
+    )
+
+
+def _version_of(distribution: str) -> str:
+    try:
+        return version(distribution)
+    except PackageNotFoundError:
+        return "unknown"
