@@ -62,7 +62,9 @@ class Law:
 
     def after(self, offset: int) -> Law:
         """The same law seen from a later offset, which becomes offset 0 and the new default."""
-        phases = tuple((None if end is None else end - offset, t) for end, t in self.phases if end is None or end > offset)
+        phases = tuple(
+            (None if end is None else end - offset, t) for end, t in self.phases if end is None or end > offset
+        )
         return replace(self, phases=phases, default_from=0)
 
     def under(self, change: Intervention) -> Law:

@@ -46,9 +46,7 @@ class World:
     memo: RowMemo
 
     @classmethod
-    def at(
-        cls, path: Path, position: int, nominal: Law, change: Intervention, memo: RowMemo | None = None
-    ) -> World:
+    def at(cls, path: Path, position: int, nominal: Law, change: Intervention, memo: RowMemo | None = None) -> World:
         """The world after `change` at `path[position]`; `nominal` counts its offsets from there."""
         return cls(tuple(path[position:]), nominal, change, nominal.under(change), {} if memo is None else memo)
 
@@ -91,9 +89,7 @@ class World:
             self.memo[key] = asked[0], counterfactual_row(self.nominal.dynamics.row(seen, taken), outcome, asked)
         return self.memo[key]
 
-    def row_bounds(
-        self, offset: int, state: int, action: int, causal_model: Literal["any", "stable"]
-    ) -> Bounds:
+    def row_bounds(self, offset: int, state: int, action: int, causal_model: Literal["any", "stable"]) -> Bounds:
         """Successors with the lowest and highest probability of each over a class of causal models."""
         if offset >= self.observed or self._replayed(offset, state, action):
             states, weights = self.row(offset, state, action)

@@ -1,6 +1,6 @@
 """Decide formulas: exact answers, bounds over causal models, verdicts."""
 
-from monitor.check.checker import Checker, check
-from monitor.check.names import validate
+from monitor.check.checker import Checker, check, tables
+from monitor.check.names import largest_offset, validate
 
-__all__ = ["Checker", "check", "validate"]
+__all__ = ["Checker", "check", "largest_offset", "tables", "validate"]

@@ -66,7 +66,7 @@ def _merge(pieces: list[tuple[Ints, Floats]]) -> tuple[Ints, Floats]:
     states, place = np.unique(np.concatenate([s for s, _ in pieces]), return_inverse=True)
     weights = np.bincount(place, np.concatenate([w for _, w in pieces]), len(states))
     reached = weights > 0.0
-    return states[reached], weights[reached]
+    return states[reached], weights[reached].astype(np.float64)
 
 
 def _close(world: World, tail: Tail, spread: Spread) -> float:
@@ -86,7 +86,7 @@ def _last_choices(world: World, states: Ints) -> tuple[Ints, Ints, Floats]:
         for action, share in world.choices(world.observed, state)
     ]
     places, actions, shares = zip(*chosen, strict=True)
-    return np.array(places), np.array(actions), np.array(shares)
+    return np.array(places, dtype=np.int64), np.array(actions, dtype=np.int64), np.array(shares)
 
 
 def interval(world: World, tail: Tail, causal_model: Literal["any", "stable"]) -> tuple[float, float]:

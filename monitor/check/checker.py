@@ -6,7 +6,7 @@ Kazemi & Paoletti, Section 3.2 (semantics of PCFTL); where the paper samples, th
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path as FilePath
 from typing import Literal, assert_never
@@ -39,7 +39,7 @@ from monitor.model import MDP, encode_action
 from monitor.policy import PolicyTable, as_table
 from monitor.types import CausalModel, Quantity, Verdict
 
-__all__ = ["Checker", "Path", "check"]
+__all__ = ["Checker", "Path", "check", "tables"]
 
 Path = Sequence[tuple[int, int | None]]
 
@@ -118,6 +118,17 @@ class Checker:
                 self._tails.popitem(last=False)
         self._tails.move_to_end(key)
         return self._tails[key]
+
+    def prepare(self, formula: Formula) -> None:
+        """Compute what a formula needs on any path, so that the first message meets warm tables.
+
+        Raises LimitError where a table would be too large: at start, not on the stream.
+        """
+        nominal = self.nominal(None)
+        for goal, changes in _goals(formula):
+            for change in changes:
+                tail = self.tail(nominal.under(self.intervention(change, None)), goal.measure)
+                tail.value(0, tail.program.start)
 
     def nominal(self, end: int | None) -> Law:
         """The deployed policy's law; `end`: the state an episode has terminated in, absorbing from then on."""
@@ -351,6 +362,22 @@ def _resolve(offset: int, length: int) -> tuple[int, int, bool]:
     return used, position, used != offset
 
 
+def _goals(formula: Formula) -> Iterator[tuple[Goal, tuple[Change, ...]]]:
+    """Every quantity outside brackets, with the changes it is asked under."""
+    match formula:
+        case Goal(WorldRef(change, baseline, _), _, _):
+            yield formula, (change,) if baseline is None else (change, baseline)
+        case Regret(WorldRef(change, _, _), goal):
+            yield goal, (NOMINAL, change)
+        case Not(arg):
+            yield from _goals(arg)
+        case And(left, right) | Or(left, right):
+            yield from _goals(left)
+            yield from _goals(right)
+        case _:
+            return
+
+
 def _asks_from_start(formula: Formula) -> bool:
     match formula:
         case Goal(world, _, _) | Regret(world, _):
@@ -400,8 +427,8 @@ def check(
         FormulaError, PathError, PolicyError, ConfigError, LimitError: each says what, where and how to mend it.
 
     >>> model = MDP.from_transitions(
-    ...     states=2, actions=2, transitions=[(0, 0, 0, 1.0), (0, 1, 0, 0.5), (0, 1, 1, 0.5), (1, 0, 1, 1), (1, 1, 1, 1)],
-    ...     labels={"goal": [1]})
+    ...     states=2, actions=2, labels={"goal": [1]},
+    ...     transitions=[(0, 0, 0, 1.0), (0, 1, 0, 0.5), (0, 1, 1, 0.5), (1, 0, 1, 1), (1, 1, 1, 1)])
     >>> policies = {"nominal": [0, 0], "bold": [1, 1]}
     >>> check('bold@1.P=? [ F<=2 "goal" ]', model=model, path=[(0, 0), (0, 0)], policies=policies).value
     0.75
@@ -410,12 +437,17 @@ def check(
         raise ConfigError(f"engine {engine!r} does not exist; use 'exact' or 'auto'")
     formula = parse(query) if isinstance(query, str) else query
     text = query if isinstance(query, str) else print_formula(query)
-    checker = Checker(model, {name: _table(value, model) for name, value in policies.items()}, models)
-    validate(formula, model=model, policies=policies, text=text, models=checker.models)
+    checker = Checker(model, tables(policies, model), models)
+    validate(formula, model, policies, text, checker.models)
     _check_path(model, path)
     return checker.check(
         formula, path, causal_model=causal_model, terminated=terminated, start_observed=start_observed, text=text
     )
+
+
+def tables(policies: Mapping[str, object], model: MDP) -> dict[str, PolicyTable]:
+    """Policies in any form a user may give them: name -> S actions, an S x A matrix, a table, a manifest's path."""
+    return {name: _table(value, model) for name, value in policies.items()}
 
 
 def _table(value: object, model: MDP) -> PolicyTable:

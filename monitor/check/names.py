@@ -8,7 +8,7 @@ from typing import assert_never
 
 import numpy as np
 
-from monitor.errors import FormulaError
+from monitor.errors import FormulaError, InputError
 from monitor.logic.parser import error_at
 from monitor.logic.syntax import (
     And,
@@ -25,14 +25,12 @@ from monitor.logic.syntax import (
     WorldRef,
 )
 from monitor.model import MDP, encode_action
-from monitor.errors import InputError
 
 __all__ = ["largest_offset", "validate"]
 
 
 def validate(
     formula: Formula,
-    *,
     model: MDP,
     policies: Collection[str],
     text: str,
@@ -111,7 +109,9 @@ class _Names:
             raise self._unknown(change.name, names, "action", change.at) from None
         without = np.flatnonzero(~self.model.availability[:, action])
         if len(without):
-            problem = f"action {change.name} cannot be held: it is unavailable in {len(without)} states, first {without[0]}"
+            problem = (
+                f"action {change.name} cannot be held: it is unavailable in {len(without)} states, first {without[0]}"
+            )
             raise self._error(problem, change.at)
 
     def _known(self, name: str, known: Collection[str], what: str, at: int) -> None:

@@ -3,5 +3,6 @@
 from monitor.logic.automaton import FALSE, TRUE, Automaton, Collector, Program
 from monitor.logic.parser import parse
 from monitor.logic.printer import print_formula
+from monitor.logic.syntax import Formula
 
-__all__ = ["FALSE", "TRUE", "Automaton", "Collector", "Program", "parse", "print_formula"]
+__all__ = ["FALSE", "TRUE", "Automaton", "Collector", "Formula", "Program", "parse", "print_formula"]

@@ -304,7 +304,7 @@ def _absorb(cubes: set[_Cube]) -> _Sum:
 
 
 def _either(one: _Sum, other: _Sum) -> _Sum:
-    if one == _ALWAYS or other == _ALWAYS:
+    if _ALWAYS in (one, other):
         return _ALWAYS
     if not one or not other:
         return one or other

@@ -294,7 +294,8 @@ def _unexpected(error: UnexpectedInput, text: str) -> FormulaError:
         expected = error.expected
     else:
         assert isinstance(error, UnexpectedCharacters)
-        at, found, expected = error.pos_in_stream, f"unexpected {text[error.pos_in_stream]!r}", error.allowed
+        at = error.pos_in_stream or 0
+        found, expected = f"unexpected {text[at]!r}", error.allowed
     if text[at:].startswith(("=?", "= ?")):
         return error_at("'=?' may only stand as the whole formula; inside, compare with a bound", text, at)
     before = text[:at].rstrip()
@@ -349,7 +350,9 @@ def _check_node(node: Formula, text: str, *, inside: bool) -> None:
         case Goal(WorldRef(_, None, _), Probability(), Test(_, bound)) if not 0.0 <= bound <= 1.0:
             raise error_at(f"{bound:g} is not a probability: it must lie in [0, 1]", text, _find(text, bound))
         case Goal(WorldRef(), Probability(), Test(_, bound)) if not -1.0 <= bound <= 1.0:
-            raise error_at(f"{bound:g} is not an effect on a probability: it must lie in [-1, 1]", text, _find(text, bound))
+            raise error_at(
+                f"{bound:g} is not an effect on a probability: it must lie in [-1, 1]", text, _find(text, bound)
+            )
         case Regret(WorldRef(change, baseline, _), goal):
             if baseline is not None or change.kind == "nominal":
                 raise error_at("regret compares nominal with one alternative, such as fallback@5", text, 0)

@@ -39,7 +39,8 @@ class PolicyTable:
     def distribution(self, state: int, actions: int) -> npt.NDArray[np.float64]:
         """The choice in `state` as a distribution [A] over `actions` actions."""
         if self.probabilities is not None:
-            return self.probabilities[state]
+            row: npt.NDArray[np.float64] = self.probabilities[state]
+            return row
         assert self.actions is not None
         certain = np.zeros(actions)
         certain[self.actions[state]] = 1.0

@@ -1,0 +1,148 @@
+"""The whole route, from an observation to notices. The file to read first.
+
+    bytes --decode--> Observation --Session--> Step | Break | End --path--> Verdict --alarm--> Notice
+
+`decode` (`monitor.stream`) happens before, publishing (`monitor.sidecar`) after; here is no clock and no I/O. One
+`Session` an agent puts its steps in order and keeps the sliding path; its `Watch` asks `Checker` every formula that is
+due, on the path so far, and feeds the verdicts to the alarms.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from monitor.alarm.message import Identity
+from monitor.check import Checker, tables, validate
+from monitor.errors import ConfigError, InputError
+from monitor.logic import parse
+from monitor.model import MDP, model_sha256
+from monitor.policy import PolicyTable
+from monitor.stream import Session
+from monitor.types import Forgotten, FormulaSpec, Instant, Notice, Observation, Received, StreamSettings
+from monitor.watch import Question, Watch
+
+__all__ = ["Monitor"]
+
+
+class Monitor:
+    """Watches any number of agents that run in the same model.
+
+    Args:
+        model: the world of every agent.
+        policies: name -> S actions, an S x A matrix, a table, or the path of a manifest; `nominal` is the deployed one.
+        formulas: what to watch; a bare text gets the name `formula_<n>`.
+        settings: limits and waits of the stream.
+        identity: names and digests for alerts; made from the contents where not given.
+
+    Raises:
+        FormulaError, ConfigError, PolicyError, LimitError: before the first message, never after it.
+    """
+
+    def __init__(
+        self,
+        model: MDP,
+        policies: Mapping[str, object],
+        formulas: Sequence[FormulaSpec | str],
+        settings: StreamSettings | None = None,
+        identity: Identity | None = None,
+    ) -> None:
+        self.settings = settings or StreamSettings()
+        self._checker = Checker(model, tables(policies, model))
+        self._questions = [self._question(spec, n) for n, spec in enumerate(formulas)]
+        self._identity = identity or _identity(model, self._checker.policies)
+        self._watches: dict[str, Watch] = {}
+        self._ready: dict[str, None] = {}  # agents with something to advance over, in order of arrival
+        self._connected = True
+        self._swept: float | None = None
+
+    def agents(self) -> tuple[str, ...]:
+        """The agents known now."""
+        return tuple(self._watches)
+
+    def observe(self, observation: Observation, now: Instant) -> list[Notice]:
+        """Take a step over. Never skipped and never raises for what the observation holds: the answer is a notice."""
+        watch = self._watches.get(observation.agent)
+        if watch is None:
+            if len(self._watches) >= self.settings.agents:
+                detail = (
+                    f"{self.settings.agents} agents are watched already (limits.agents); {observation.agent} is not"
+                )
+                return [Received(observation.agent, "rejected", "too_many_agents", detail)]
+            watch = self._watches[observation.agent] = self._watch(observation.agent)
+        self._ready[observation.agent] = None
+        return watch.session.arrive(observation, now)
+
+    def reject(self, agent: str, error: InputError) -> list[Notice]:
+        """Count a message that could not be decoded. If it was a step, its missing seq will show as a gap."""
+        return [Received(agent, "rejected", error.reason, error.detail)]
+
+    def evaluate(self, now: Instant, *, latest_only: bool = False) -> list[Notice]:
+        """Answer all that is due. `latest_only`: only at each agent's newest step; what is passed over is counted."""
+        notices: list[Notice] = []
+        ready, self._ready = self._ready, {}
+        for agent in ready:
+            watch = self._watches[agent]
+            notices += watch.session.tick(now)
+            notices += watch.evaluate(now, connected=self._connected, latest_only=latest_only)
+            if watch.session.deadline is not None:
+                self._ready[agent] = None  # a missing step is awaited: look again
+        return notices + list(self._sweep(now))
+
+    def lost(self, agent: str, now: Instant) -> list[Notice]:
+        """The transport dropped messages of this agent; nobody knows which."""
+        watch = self._watches.get(agent)
+        if watch is None:
+            return [Received(agent, "dropped")]
+        self._ready[agent] = None
+        return [Received(agent, "dropped"), *watch.session.lost(now)]
+
+    def connected(self, up: bool, now: Instant) -> list[Notice]:  # noqa: FBT001 - the one thing there is to say
+        """Whether the broker is reached; while it is not, nothing can be seen."""
+        self._connected = up
+        return [notice for watch in self._watches.values() for notice in watch.look(now, connected=up)]
+
+    def _sweep(self, now: Instant) -> Iterator[Notice]:
+        """Notice silence. Once in a quarter of the shortest time that matters, since it visits every agent."""
+        pause = min(self.settings.stale_after, self.settings.forget_after) / 4
+        if self._swept is not None and now.ticks - self._swept < pause:
+            return
+        self._swept = now.ticks
+        for agent, watch in list(self._watches.items()):
+            if watch.silent(now) > self.settings.forget_after:
+                yield from watch.close()
+                yield Forgotten(agent)
+                del self._watches[agent]
+                self._ready.pop(agent, None)
+            else:
+                yield from watch.look(now, connected=self._connected)
+
+    def _watch(self, agent: str) -> Watch:
+        nominal = self._checker.policies["nominal"]
+        session = Session(agent, self._checker.model, self.settings, nominal=nominal)
+        return Watch(session, self._questions, self._checker, self._identity)
+
+    def _question(self, spec: FormulaSpec | str, n: int) -> Question:
+        if isinstance(spec, str):
+            spec = FormulaSpec(f"formula_{n}", spec)
+        formula = parse(spec.text)
+        validate(formula, self._checker.model, self._checker.policies, spec.text)
+        question = Question(spec, formula)
+        if question.reach >= self.settings.window:
+            problem = f"formula {spec.name!r} looks {question.reach} steps back, the path holds {self.settings.window}"
+            raise ConfigError(f"{problem}; raise path.window or lower the offset")
+        self._checker.prepare(formula)
+        return question
+
+
+def _identity(model: MDP, policies: Mapping[str, PolicyTable]) -> Identity:
+    digests = {name: hashlib.sha256(_bytes(table)).hexdigest() for name, table in policies.items()}
+    name = Path(model.source).name if model.source.endswith(".npz") else model.source
+    return Identity(model_name=name, model_sha256=model_sha256(model), policies=digests, versions={})
+
+
+def _bytes(table: PolicyTable) -> bytes:
+    array = table.probabilities if table.actions is None else table.actions
+    assert array is not None
+    return array.tobytes()
