@@ -8,6 +8,7 @@ delivers far too early neither cuts off the running episode nor loses its own.
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
@@ -81,7 +82,7 @@ class Ordering:
         held: (episode, seq) -> entry, in order of arrival.
         ended: the last `ENDED_REMEMBERED` ended episodes, oldest first.
         heard: an episode was opened before (so a missing start is a gap and not the monitor joining late).
-        progress: ticks when an entry was last released.
+        progress: ticks at which the newest of the released entries arrived.
     """
 
     def __init__(self, steps: int, wait: float) -> None:
@@ -93,7 +94,7 @@ class Ordering:
         self.ended: deque[Episode] = deque(maxlen=ENDED_REMEMBERED)
         self.digests = Digests()
         self.heard = False
-        self.progress = 0.0
+        self.progress = -math.inf
 
     def sort(self, entry: Entry) -> Literal["accepted", "duplicate", "stale", "conflict"]:
         """Say what a message is, and hold it unless it is old. Call `release` afterwards."""
@@ -117,7 +118,7 @@ class Ordering:
         while self.held:
             entry = self._next()
             if entry is not None:
-                yield from self._take(entry, ticks)
+                yield from self._take(entry)
             elif len(self.held) > self.steps or self._due(ticks):
                 yield from self._give_up()
             else:
@@ -129,8 +130,7 @@ class Ordering:
         own, other = self._oldest()
         ends = [own.arrived + self.wait] if own else []
         if other:  # as long as the open episode goes on, it is not the other one's turn
-            since = other.arrived if self.episode is None else max(other.arrived, self.progress)
-            ends.append(since + self.wait)
+            ends.append(max(other.arrived, self.progress) + self.wait)
         return min(ends, default=None)
 
     @property
@@ -179,13 +179,13 @@ class Ordering:
             return self.held.get((self.episode, self.next_seq))
         return next((entry for entry in self.held.values() if entry.seq == 0), None)
 
-    def _take(self, entry: Entry, ticks: float) -> Iterator[Released]:
+    def _take(self, entry: Entry) -> Iterator[Released]:
         if self.episode is None:
             self._open(entry.episode, entry.seq)
         del self.held[entry.episode, entry.seq]
         self.digests.put(entry.seq, entry.digest)
         self.next_seq = entry.seq + 1
-        self.progress = ticks
+        self.progress = max(self.progress, entry.arrived)
         yield entry
         if entry.ends:
             yield from self._close(terminated=entry.terminated)

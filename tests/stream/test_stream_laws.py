@@ -1,0 +1,227 @@
+"""Laws of a session, on random message sequences: order, memory, snapshots, and never an exception."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from monitor.errors import InputError
+from monitor.model.mdp import MDP
+from monitor.stream.digests import REMEMBERED
+from monitor.stream.session import Session
+from monitor.types import Break, End, Episode, Instant, Notice, Observation, Received, Step, StreamSettings
+
+# every action leads everywhere, but action 1 is unavailable in state 3 and state 0 is never returned to
+MODEL = MDP.from_transitions(
+    states=4,
+    actions=2,
+    transitions=[(s, a, s2, 1 / 3) for s in range(4) for a in range(2) for s2 in (1, 2, 3) if (s, a) != (3, 1)],
+    labels={},
+)
+SETTINGS = StreamSettings(window=5, reorder_steps=6, reorder_wait=0.5, nominal_sha256="ab" * 32)
+PATIENT = StreamSettings(window=5, reorder_steps=64)
+NOON = Instant(wall=1000.0, ticks=50.0)
+
+# a machine under load draws slowly; that is no fault of the test
+LAW = settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+
+def episodes(lengths: Sequence[int]) -> list[Observation]:
+    """Whole episodes one after the other, each with its end."""
+    return [
+        Observation(
+            agent="a",
+            episode=number,
+            seq=seq,
+            state=1 + (seq + number) % 3 if seq else 0,
+            action=0 if seq < length - 1 else None,
+            terminated=seq == length - 1,
+        )
+        for number, length in enumerate(lengths)
+        for seq in range(length)
+    ]
+
+
+def disturbed(messages: list[Observation], reach: int, copies: int, rng: random.Random) -> list[Observation]:
+    """Every message up to `reach` places late, and some of them twice."""
+    doubled = [(place, message) for place, message in enumerate(messages)]
+    doubled += rng.choices(doubled, k=copies)
+    return [message for _, message in sorted(doubled, key=lambda pair: pair[0] + rng.uniform(0, reach))]
+
+
+def events_of(messages: Sequence[Observation]) -> list[Step | Break | End]:
+    session = Session("a", MODEL, PATIENT)
+    for message in messages:
+        session.arrive(message, NOON)
+    assert session.waiting is None
+    return list(session.pending)
+
+
+@LAW
+@given(st.integers(1, 60), st.integers(0, 30), st.integers(0, 20), st.randoms(use_true_random=False))
+def test_one_episode_in_any_order_is_that_in_order(length: int, reach: int, copies: int, rng: random.Random):
+    messages = episodes([length])
+    assert events_of(disturbed(messages, reach, copies, rng)) == events_of(messages)
+    assert len(events_of(messages)) == length + 1
+
+
+@LAW
+@given(st.lists(st.integers(1, 9), min_size=1, max_size=8), st.integers(0, 30), st.randoms(use_true_random=False))
+def test_many_episodes_in_any_order_are_each_whole(lengths: list[int], reach: int, rng: random.Random):
+    messages = episodes(lengths)
+    seen, expected = events_of(disturbed(messages, reach, 10, rng)), events_of(messages)
+    by_episode: dict[Episode, list[Step | Break | End]] = {}
+    for event in seen:
+        assert not isinstance(event, Break)
+        by_episode.setdefault(event.episode, []).append(event)
+    assert [event for number in range(len(lengths)) for event in by_episode[number]] == expected
+    grouped = [event for group in by_episode.values() for event in group]
+    assert grouped == seen, "an episode is never interrupted by another"
+
+
+def test_a_step_65_places_early_costs_nothing():
+    messages = episodes([6] * 30)
+    early = [*messages[:20], messages[85], *messages[20:85], *messages[86:]]
+    assert events_of(early) == events_of(messages)
+
+
+@LAW
+@given(st.integers(1, 60), st.integers(0, 30), st.randoms(use_true_random=False))
+def test_the_path_is_that_in_order(length: int, reach: int, rng: random.Random):
+    def path_of(messages: Sequence[Observation]) -> tuple[tuple[int, int | None], ...]:
+        session = Session("a", MODEL, PATIENT)
+        for message in messages:
+            session.arrive(message, NOON)
+            tuple(session.drain())
+        return session.path.pairs
+
+    messages = episodes([length])
+    assert path_of(disturbed(messages, reach, 5, rng)) == path_of(messages)
+
+
+# ---- chaos: anything an agent could send, well formed or not ----
+
+RAW = st.integers(-1, 4) | st.sampled_from(["left", (1.5,), True, 10**5000])
+OBSERVATIONS = st.builds(
+    Observation,
+    agent=st.just("a"),
+    episode=st.sampled_from([1, 2, "1", ""]),
+    seq=st.integers(-1, 9) | st.just(10**5000),
+    state=st.integers(0, 3) | RAW,
+    action=st.integers(0, 1) | st.none() | st.sampled_from([7, "left", -1]),
+    time=st.none() | st.sampled_from([990.0, 1000.0, float("nan")]),
+    reward=st.none() | st.just(float("inf")),
+    terminated=st.sampled_from([False] * 6 + [True]),
+    truncated=st.sampled_from([False] * 6 + [True]),
+    policy=st.sampled_from([None, "ab" * 32, "cd" * 32, "\ud800"]),
+)
+Deed = tuple[str, Observation, float]
+DEEDS = st.lists(
+    st.tuples(st.sampled_from(["arrive"] * 8 + ["tick", "lost", "drain"]), OBSERVATIONS, st.sampled_from([0, 0, 0.3])),
+    max_size=60,
+)
+
+
+def do(session: Session, deeds: Sequence[Deed], start: float) -> tuple[list[Notice], list[Step | Break | End]]:
+    """Play deeds from a clock reading on; the notices and the events taken."""
+    notices: list[Notice] = []
+    taken: list[Step | Break | End] = []
+    ticks = start
+    for what, observation, pause in deeds:
+        ticks += pause
+        now = Instant(wall=1000.0 + ticks, ticks=ticks)
+        match what:
+            case "arrive":
+                notices += session.arrive(observation, now)
+            case "tick":
+                notices += session.tick(now)
+            case "lost":
+                notices += session.lost(now)
+            case _:
+                taken += session.drain()
+    return notices, [*taken, *session.drain()]
+
+
+def timeless(events: Sequence[Step | Break | End]) -> list[Step | Break | End]:
+    return [replace(event, time=0.0) if isinstance(event, Step) else event for event in events]
+
+
+@LAW
+@given(DEEDS)
+def test_whatever_comes_every_event_is_sound(deeds: list[Deed]):
+    notices, events = do(Session("a", MODEL, SETTINGS), deeds, 0.0)
+    arrivals = sum(what == "arrive" for what, _, _ in deeds)
+    assert sum(isinstance(notice, Received) for notice in notices) >= arrivals
+    for before, after in pairwise(events):
+        if isinstance(before, Step) and isinstance(after, Step):
+            assert (before.episode, before.seq + 1) == (after.episode, after.seq)
+            assert before.action is not None
+            assert after.state in MODEL.row(before.state, before.action)[0]
+        if isinstance(after, End) and isinstance(before, Step):
+            assert before.episode == after.episode
+    assert all(len(MODEL.row(e.state, e.action)[0]) for e in events if isinstance(e, Step) and e.action is not None)
+
+
+@LAW
+@given(DEEDS)
+def test_whatever_comes_memory_is_bounded_and_waiting_ends(deeds: list[Deed]):
+    session = Session("a", MODEL, SETTINGS)
+    for deed in deeds:
+        do(session, [deed], 0.0)
+        assert len(session.order.held) <= SETTINGS.reorder_steps
+        assert len(session.path) <= SETTINGS.window
+    session.tick(Instant(wall=2000.0, ticks=1000.0))
+    assert session.waiting is None
+    assert session.deadline is None
+
+
+@LAW
+@given(DEEDS, DEEDS)
+def test_a_restored_session_has_the_same_future(past: list[Deed], future: list[Deed]):
+    session = Session("a", MODEL, SETTINGS)
+    do(session, past, 0.0)
+    session.arrive(Observation(agent="a", episode=9, seq=0, state=1, action=1), Instant(1000.0, 0.0))  # stays pending
+    again = Session.restore(session.snapshot(), MODEL, SETTINGS)
+    assert again.snapshot() == session.snapshot()
+    assert do(again, future, 5.0) == do(session, future, 5.0)
+    assert again.snapshot() == session.snapshot()
+    assert again.path.pairs == session.path.pairs
+
+
+@LAW
+@given(DEEDS, DEEDS)
+def test_a_session_restored_on_another_clock_has_the_same_future(past: list[Deed], future: list[Deed]):
+    session = Session("a", MODEL, SETTINGS)
+    do(session, past, 0.0)
+    down = session.ticks
+    moved = [(what, observation, pause) for what, observation, pause in future if observation.time is None]
+    again = Session.restore(session.snapshot(), MODEL, SETTINGS, now=Instant(0.0, down + 64.0))  # exact in binary
+    seen, expected = do(again, moved, down + 64.0), do(session, moved, down)
+    assert timeless(seen[1]) == timeless(expected[1])
+    assert again.path.pairs == session.path.pairs
+
+
+def test_a_snapshot_is_small():
+    session = Session("a", MODEL, StreamSettings())
+    for seq in range(10_000):
+        session.arrive(Observation(agent="a", episode="e", seq=seq, state=1, action=0), NOON)
+        tuple(session.drain())
+    assert len(session.snapshot()) < REMEMBERED * 8 + 1000
+
+
+def test_other_bytes_are_no_snapshot():
+    good = Session("a", MODEL, SETTINGS).snapshot()
+    changed = bytearray(good)
+    changed[-1] ^= 1
+    for bad in (b"", b"cfms", good[:-1], bytes(changed), good[:4] + b"\x09" + good[5:], b"nope" + good[4:]):
+        with pytest.raises(InputError, match="bad_snapshot"):
+            Session.restore(bad, MODEL, SETTINGS)
+    smaller = MDP.from_transitions(states=1, actions=1, transitions=[(0, 0, 0, 1.0)])
+    with pytest.raises(InputError, match="another size"):
+        Session.restore(good, smaller, SETTINGS)

@@ -1,0 +1,366 @@
+"""One agent's session, case by case: every row of the message rules."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from monitor.model.mdp import MDP
+from monitor.policy.table import PolicyTable
+from monitor.stream.session import Session
+from monitor.types import (
+    Break,
+    End,
+    Episode,
+    Instant,
+    Notice,
+    Observation,
+    OffPolicy,
+    Received,
+    Step,
+    StreamSettings,
+    Wait,
+)
+
+# a ring: action 0 goes on by one state, action 1 stays; action 1 is unavailable in state 3
+RING = MDP.from_transitions(
+    states=4,
+    actions=2,
+    transitions=[(s, 0, (s + 1) % 4, 1.0) for s in range(4)] + [(s, 1, s, 1.0) for s in range(3)],
+    labels={},
+)
+SETTINGS = StreamSettings(window=8, reorder_steps=4, reorder_wait=0.5, max_lag=2.0)
+
+
+def at(ticks: float) -> Instant:
+    return Instant(wall=1000.0 + ticks, ticks=ticks)
+
+
+def message(number: int, run_of: Episode = "e", /, **changes: object) -> Observation:
+    base = Observation(agent="a", episode=run_of, seq=number, state=number % 4, action=0)
+    return replace(base, **changes)  # type: ignore[arg-type] # the fields are given by name
+
+
+class Told:
+    """A session, and all it told."""
+
+    def __init__(self, settings: StreamSettings = SETTINGS, nominal: PolicyTable | None = None) -> None:
+        self.session = Session("a", RING, settings, nominal=nominal)
+        self.notices: list[Notice] = []
+
+    def send(self, *messages: Observation, ticks: float = 0.0) -> Told:
+        for each in messages:
+            self.notices += self.session.arrive(each, at(ticks))
+        return self
+
+    def tick(self, ticks: float) -> Told:
+        self.notices += self.session.tick(at(ticks))
+        return self
+
+    @property
+    def results(self) -> list[str]:
+        return [n.result if not n.reason else n.reason for n in self.notices if isinstance(n, Received)]
+
+    @property
+    def events(self) -> list[object]:
+        """What is pending, briefly: the seq of a step, the reason of a break, the episode and kind of an end."""
+        return [brief(event) for event in self.session.pending]
+
+
+def brief(event: Step | Break | End) -> object:
+    match event:
+        case Step(seq=seq):
+            return seq
+        case Break(reason=reason):
+            return reason
+        case End(episode=episode, terminated=terminated):
+            return (episode, "terminated" if terminated else "over")
+
+
+def run(*messages: Observation, ticks: float = 0.0) -> Told:
+    return Told().send(*messages, ticks=ticks)
+
+
+def test_in_order_messages_become_steps_at_once():
+    told = run(*(message(seq) for seq in range(3)))
+    assert told.events == [0, 1, 2]
+    assert told.results == ["accepted"] * 3
+    assert told.session.waiting is None
+    assert told.session.deadline is None
+
+
+def test_advance_moves_events_to_the_path():
+    told = run(message(0), message(1, terminated=True))
+    assert [brief(event) for event in told.session.drain()] == [0, 1, ("e", "terminated")]
+    assert told.session.path.pairs == ((0, 0), (1, 0))
+    assert told.session.path.terminated
+    assert told.session.advance() is None
+
+
+def test_an_early_step_waits_for_the_missing_one():
+    told = run(message(0), message(2))
+    assert (told.events, told.session.waiting) == ([0], Wait(missing=1, held=1))
+    told.send(message(1))
+    assert (told.events, told.results) == ([0, 1, 2], ["accepted"] * 3)
+
+
+def test_a_gap_after_the_wait_told_by_tick():
+    told = run(message(0)).send(message(3), ticks=1.0).send(message(2), ticks=1.25)
+    assert told.session.deadline == 1.5
+    assert told.tick(1.49).events == [0]
+    assert told.tick(1.5).events == [0, "gap", 2, 3]
+    assert told.results[-1] == "gap"
+
+
+def test_a_gap_after_the_wait_told_by_the_next_message():
+    told = run(message(0), message(2)).send(message(3), ticks=0.5)
+    assert told.events == [0, "gap", 2, 3]
+
+
+def test_each_held_step_waits_its_own_time():
+    told = run(message(0), message(2)).send(message(4), ticks=0.3).tick(0.5)
+    assert told.events == [0, "gap", 2]
+    assert told.tick(0.8).events == [0, "gap", 2, "gap", 4]
+
+
+def test_a_gap_beyond_the_held_steps():
+    told = run(message(0), *(message(seq) for seq in range(2, 6)))
+    assert told.events == [0]
+    told.send(message(6))
+    assert told.events == [0, "gap", 2, 3, 4, 5, 6]
+
+
+def test_a_step_after_its_gap_is_stale():
+    told = run(message(0), message(2)).tick(0.5).send(message(1))
+    assert told.results == ["accepted", "accepted", "gap", "stale"]
+    assert told.events == [0, "gap", 2]
+
+
+def test_joining_in_mid_episode():
+    told = run(message(5), message(6))
+    assert told.events == []
+    assert told.tick(0.5).events == ["warming_up", 5, 6]
+    assert "gap" not in told.results
+
+
+def test_a_reordered_start_is_no_joining():
+    told = run(message(1), message(0))
+    assert told.events == [0, 1]
+
+
+def test_a_later_episode_without_its_start_is_a_gap():
+    told = run(message(0, terminated=True), message(2, "f")).tick(0.5)
+    assert told.events == [0, ("e", "terminated"), "gap", 2]
+    assert told.results == ["accepted", "accepted", "gap"]
+
+
+def test_duplicates_are_dropped_also_among_the_held():
+    told = run(message(0), message(0), message(2), message(2), message(1), message(2))
+    assert told.results == ["accepted", "duplicate", "accepted", "duplicate", "accepted", "duplicate"]
+    assert told.events == [0, 1, 2]
+
+
+def test_a_conflict_restarts_the_path_from_the_new_message():
+    told = run(*(message(seq) for seq in range(3)), message(1, time=999.5), message(2, time=999.6))
+    assert told.results == ["accepted"] * 3 + ["conflict", "accepted"]
+    assert told.events == [0, 1, 2, "conflict", 1, 2]
+
+
+def test_an_agent_that_starts_over_under_the_same_episode_is_seen_however_late():
+    told = run(*(message(seq) for seq in range(3000)))
+    told.session.pending.clear()
+    told.send(message(0, time=999.0), message(1, time=999.5))
+    assert told.results[3000:] == ["conflict", "accepted"]
+    assert told.events == ["conflict", 0, 1]
+
+
+def test_a_conflict_among_the_held_restarts_the_path_too():
+    told = run(message(0), message(3), message(2), message(3, time=999.0))
+    assert (told.results[-1], told.events) == ("conflict", [0, "conflict", 3])
+    assert told.session.waiting is None
+
+
+def test_a_conflict_in_an_episode_that_waits_for_its_turn():
+    told = run(message(0), message(0, "f"), message(0, "f", time=999.0), message(1, terminated=True))
+    assert told.results == ["accepted", "accepted", "conflict", "accepted"]
+    assert told.events == [0, 1, ("e", "terminated"), "conflict", 0]
+
+
+def test_the_end_of_an_episode():
+    told = run(message(0), message(1, terminated=True), message(2), message(1, terminated=True), message(0, "f"))
+    assert told.events == [0, 1, ("e", "terminated"), 0]
+    assert told.results == ["accepted", "accepted", "stale", "stale", "accepted"]
+
+
+def test_truncation_and_a_last_message_without_action():
+    told = run(message(0), message(1, truncated=True, action=None))
+    assert told.events == [0, 1, ("e", "over")]
+    both = run(message(0, truncated=True, terminated=True))
+    assert both.events == [0, ("e", "terminated")]
+
+
+def test_held_steps_after_the_end_are_discarded():
+    told = run(message(0), message(2), message(1, terminated=True))
+    assert told.events == [0, 1, ("e", "terminated")]
+    assert told.results == ["accepted", "accepted", "accepted", "stale"]
+    assert told.session.waiting is None
+
+
+def test_stale_episodes_are_known_for_64_episodes():
+    told = run(*(message(0, episode, terminated=True) for episode in range(65)))
+    told.send(message(1, 1))
+    assert told.results[-1] == "stale"
+    told.send(message(1, 0))
+    assert told.results[-1] == "accepted"
+    assert len(told.session.order.ended) == 64
+
+
+def test_an_unfinished_episode_is_over_when_another_has_begun_and_the_wait_is_over():
+    told = run(message(0), message(1), message(0, "f")).send(message(1, "f"), ticks=0.1)
+    assert told.events == [0, 1]
+    assert told.tick(0.5).events == [0, 1, ("e", "over"), 0, 1]
+    assert told.send(message(2)).results[-1] == "stale"
+
+
+def test_held_steps_of_an_unfinished_episode_come_before_its_end():
+    told = run(message(0), message(2), message(0, "f")).tick(0.5)
+    assert told.events == [0, "gap", 2, ("e", "over"), 0]
+
+
+def test_a_step_of_a_later_episode_does_not_cut_off_the_running_one():
+    told = run(message(0), message(1, "g"))
+    for seq in range(1, 40):
+        told.send(message(seq), ticks=seq * 0.4)
+    assert told.events == list(range(40))
+    told.send(message(40, terminated=True), message(0, "f", terminated=True), message(0, "g"), ticks=16.0)
+    assert told.events[40:] == [40, ("e", "terminated"), 0, ("f", "terminated"), 0, 1]
+
+
+def test_no_waiting_where_none_is_wanted():
+    for settings in (replace(SETTINGS, reorder_wait=0.0), replace(SETTINGS, reorder_steps=0)):
+        told = Told(settings).send(message(0), message(2), message(0, "f"))
+        assert told.events == [0, "gap", 2, ("e", "over"), 0]
+
+
+def test_an_impossible_transition_is_accepted_and_restarts_the_path():
+    told = run(message(0), message(1, state=3), message(2, state=0))
+    assert told.events == [0, "impossible_step", 1, 2]
+    assert told.results == ["accepted"] * 3
+    assert [type(event) for event in told.session.drain()] == [Step, Break, Step, Step]
+    assert told.session.path.pairs == ((3, 0), (0, 0))
+
+
+def test_an_unavailable_action_is_no_step():
+    told = run(*(message(seq) for seq in range(3)), message(3, action=1), message(4))
+    assert told.events == [0, 1, 2, "impossible_step", 4]
+    assert told.results == ["accepted"] * 5
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason", "blind"),
+    [
+        ({"state": 99}, "unknown_state", "unknown_state"),
+        ({"state": (0.5,)}, "unknown_state", "unknown_state"),
+        ({"action": 9}, "unknown_action", "unknown_state"),
+        ({"action": "left"}, "unknown_action", "unknown_state"),
+        ({"action": None}, "missing_action", "gap"),
+    ],
+)
+def test_unusable_content_is_rejected_and_the_order_goes_on(changes: dict[str, object], reason: str, blind: str):
+    told = run(message(0), message(1, **changes), message(1, **changes), message(2), message(3))
+    assert told.results == ["accepted", reason, "duplicate", "accepted", "accepted"]
+    assert told.events == [0, blind, 2, 3]
+
+
+def test_an_unknown_last_state_still_ends_the_episode():
+    told = run(message(0), message(1, state=99, terminated=True), message(0, "f"))
+    assert told.events == [0, "unknown_state", ("e", "terminated"), 0]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"seq": -1}, {"seq": 2**63}, {"time": float("nan")}, {"episode": 1.5}, {"state": True}, {"terminated": 1}],
+)
+def test_ill_formed_observations_are_rejected_not_raised(changes: dict[str, object]):
+    told = run(message(0, **changes))
+    (notice,) = told.notices
+    assert isinstance(notice, Received)
+    assert notice.result == "rejected"
+    assert notice.reason
+    assert told.session.last_heard is None
+
+
+def test_the_clocks():
+    told = run(message(0), message(1, time=997.9), message(2, time=998.5), message(3, time=1001.0))
+    steps = [event for event in told.session.pending if isinstance(event, Step)]
+    assert [(step.time, step.late) for step in steps] == [
+        (1000.0, False),
+        (997.9, True),
+        (998.5, False),
+        (1001.0, False),
+    ]
+    lags = [notice.lag for notice in told.notices if isinstance(notice, Received)]
+    assert lags[0] is None
+    assert lags[1:] == pytest.approx([2.1, 1.5, -1.0])
+
+
+def test_only_new_messages_count_as_heard():
+    told = run(message(0)).send(message(0), ticks=1.0)
+    assert told.session.last_heard == 0.0
+    assert told.send(message(1), ticks=2.0).session.last_heard == 2.0
+
+
+def test_steps_off_a_deterministic_nominal_are_told():
+    told = Told(nominal=PolicyTable(actions=np.zeros(4, dtype=np.int64)))
+    told.send(message(0), message(1, action=1), message(2, state=1, action=None, truncated=True))
+    assert [n for n in told.notices if isinstance(n, OffPolicy)] == [OffPolicy("a")]
+    stochastic = Told(nominal=PolicyTable(probabilities=np.tile([1.0, 0.0], (4, 1))))
+    assert OffPolicy("a") not in stochastic.send(message(0, action=1)).notices
+
+
+def test_a_policy_that_is_not_the_nominal_one():
+    told = Told(replace(SETTINGS, nominal_sha256="ab" * 32))
+    seen = []
+    for seq, policy in enumerate([None, "AB" * 32, "cd" * 32, None, "ab" * 32]):
+        told.send(message(seq, policy=policy))
+        seen.append(told.session.mismatch)
+    assert seen == [False, False, True, True, False]
+    assert told.events == [0, 1, 2, 3, 4]
+    assert not run(message(0, policy="cd" * 32)).session.mismatch
+
+
+def test_lost_messages_break_the_path_and_explain_the_gap():
+    told = run(message(0))
+    told.notices += told.session.lost(at(0.0))
+    told.send(message(2)).tick(0.5)
+    assert told.events == [0, "dropped", "dropped", 2]
+    told.send(message(4), ticks=1.0).tick(1.5)
+    assert told.events[4:] == ["gap", 4]
+
+
+def test_lost_messages_do_not_explain_the_gaps_of_a_later_episode():
+    told = run(message(0, terminated=True))
+    told.notices += told.session.lost(at(0.0))
+    told.send(message(0, "f"), message(2, "f")).tick(0.5)
+    assert told.events == [0, ("e", "terminated"), "dropped", 0, "gap", 2]
+
+
+def test_events_nobody_takes_are_dropped_together_and_said_so():
+    def lengths(messages: Sequence[Observation]) -> tuple[int, Told]:
+        told, longest = Told(), 0
+        for each in messages:
+            longest = max(longest, len(told.send(each).session.pending))
+        return longest, told
+
+    longest, told = lengths([message(seq) for seq in range(49)])
+    assert (longest, told.events) == (48, ["dropped", 48])
+    short_episodes = [message(seq, n, terminated=seq == 1) for n in range(13) for seq in (0, 1)]
+    longest, told = lengths(short_episodes)
+    assert longest <= 48
+    assert told.events == [*[e for n in range(13) for e in (0, 1, (n, "terminated"))]]
+    longest, told = lengths([message(seq, n, terminated=seq == 1) for n in range(17) for seq in (0, 1)])
+    assert longest <= 50
+    assert told.events == ["dropped", (15, "terminated"), "dropped", 0, 1, (16, "terminated")]
