@@ -1,93 +1,43 @@
-"""The evidence of an alarm: one msgpack document from which every number of it can be derived again.
+"""The evidence of an alarm: made from the alert, read back, and derived again from the model and the policies.
 
-There is one way to write a given document (keys sorted, shortest form of every length), and only that is read: so equal
-alarms give equal bytes, and a flipped bit anywhere is found. `digest` is the SHA-256 of the document without itself; its
-first 32 hexadecimal digits are the evidence's id. Whoever alters a number *and* the digest is found by `rederive`, as far
-as that number follows from others. What does not follow from anything, and is guarded by the digest alone, are the inputs:
+Altering any number of a document is found by its digest. Whoever alters the digest as well is found by `rederive`, as
+far as the number follows from others. What follows from nothing, and is guarded by the digest alone, are the inputs:
 
-- who, what and when: `agent`, `episode`, `formula`, `first_seq` (together bound to `alert`, the alarm's id, but that is
-  a hash anyone can compute), `time`, `since`, `model`, `versions`; `seq`, where the path's start was not observed;
-- the manifests, beyond what changes a policy's table;
-- the path, `terminated` and `start_observed`: altered, they are the honest evidence of another history. Mostly that shows
-  (an impossible step, another verdict, a `seq` that does not fit), but a history that gives the same verdict is not told
-  from the true one. Whether it happened, only a digest kept elsewhere (the published alert's `evidence`) can tell.
+- who, what and when: `agent`, `episode`, `formula` (the name), `first_seq` are bound to `alert`, the alarm's id, but
+  that is a hash anyone can compute; `time`, `since`, `model` (the name) and `versions` are bound to nothing;
+- `seq`, where the start of the path was not observed (otherwise the path's length gives it);
+- the manifests and the policies' sha256, as far as the tables handed to `rederive` come from elsewhere;
+- the path, `terminated` and `start_observed`: altered, they are the evidence of another history. Mostly that shows (an
+  impossible step, another verdict, a `seq` that does not fit), but a history with the very same verdict cannot be told
+  from the true one. Which of them happened, only an id kept elsewhere can tell: the published alert's `evidence`.
 """
 
 from __future__ import annotations
 
-import hashlib
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from collections.abc import Iterator, Mapping
 
-import msgpack
-from pydantic import TypeAdapter
-
-from monitor.alarm.message import Identity
-from monitor.errors import EvidenceError
+from monitor.alarm.document import (
+    EVIDENCE_VERSION,
+    Evidence,
+    PolicyEvidence,
+    evidence_id,
+    pack_evidence,
+    plain,
+    read_evidence,
+)
+from monitor.alarm.message import Identity, alert_id
+from monitor.check import check
+from monitor.errors import MonitorError
+from monitor.model.mdp import MDP
+from monitor.model.npz import model_sha256
 from monitor.policy.table import PolicyTable
-from monitor.types import Alert, CausalModel, Episode, Verdict
+from monitor.types import Alert, FormulaSpec
 
-__all__ = ["MAX_EVIDENCE_BYTES", "Evidence", "PolicyEvidence", "evidence_id", "make_evidence", "read_evidence"]
+__all__ = ["TOLERANCE", "Evidence", "evidence_id", "make_evidence", "read_evidence", "rederive"]
 
-EVIDENCE_VERSION: Literal[1] = 1
-MAX_EVIDENCE_BYTES = 16 << 20
-"""A larger document is not read. One of 64 steps, three policies and 25 actions has about 60 KB."""
-MAX_DEPTH = 12
-"""Nesting a document may have; its deepest part is a policy's choice, at 6."""
-
-Choices = tuple[tuple[int, tuple[tuple[int, float], ...]], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class PolicyEvidence:
-    """A policy as the verdict used it.
-
-    `sha256`: of its file, kept under `objects/`. `manifest`: how to run that file. `choices`: for each state of the path,
-    ascending, the actions with positive probability, and those.
-    """
-
-    sha256: str
-    manifest: Mapping[str, object]
-    choices: Choices
-
-
-@dataclass(frozen=True, slots=True)
-class Evidence:
-    """The document. Names are those of `Alert` and `Verdict`; `alert` is the alarm's id, `text` the formula's.
-
-    `seq` is that of the path's last pair, `first_seq` that of the step at which the breach began.
-    """
-
-    v: Literal[1]
-    digest: str
-    alert: str
-    agent: str
-    episode: Episode
-    formula: str
-    text: str
-    causal_model: CausalModel
-    seq: int
-    first_seq: int
-    time: float
-    since: float
-    path: tuple[tuple[int, int | None], ...]
-    start_observed: bool
-    terminated: bool
-    model: str
-    model_sha256: str
-    policies: Mapping[str, PolicyEvidence]
-    verdict: Verdict
-    versions: Mapping[str, str]
-
-    @property
-    def id(self) -> str:
-        """32 hexadecimal digits; the name of the file, and what the alert calls `evidence`."""
-        return self.digest[:32]
-
-
-_READER = TypeAdapter(Evidence)
+TOLERANCE = 1e-9
+"""How far a derived number may be from the recorded one, relative to the larger of it and 1."""
 
 
 def make_evidence(
@@ -96,20 +46,13 @@ def make_evidence(
     tables: Mapping[str, PolicyTable],
     manifests: Mapping[str, Mapping[str, object]],
 ) -> bytes:
-    """The evidence for `alert`, whose verdict was given with these policies.
+    """The evidence for `alert`, whose verdict was given with these policies; the same alert gives the same bytes.
 
-    `manifests`: name -> the policy's manifest as plain data (texts, numbers, truths, lists, maps); a policy without one
-    gets an empty one. Raises EvidenceError if there is a number that is not finite.
+    `manifests`: name -> the policy's manifest as plain data (texts, numbers, truths, lists, maps).
+
+    Raises EvidenceError if a number is not finite.
     """
-    states = sorted({state for state, _ in alert.path})
-    policies = {
-        name: PolicyEvidence(
-            sha256=identity.policies[name],
-            manifest=manifests.get(name, {}),
-            choices=tuple((int(state), tuple(table.choices(state))) for state in states),
-        )
-        for name, table in tables.items()
-    }
+    verdict = alert.verdict
     evidence = Evidence(
         v=EVIDENCE_VERSION,
         digest="",
@@ -118,116 +61,108 @@ def make_evidence(
         episode=alert.episode,
         formula=alert.formula,
         text=alert.text,
-        causal_model=alert.verdict.causal_model,
+        causal_model=verdict.causal_model,
         seq=alert.seq,
         first_seq=alert.first_seq,
-        time=alert.time,
-        since=alert.since,
+        time=float(alert.time),
+        since=float(alert.since),
         path=alert.path,
         start_observed=alert.start_observed,
         terminated=alert.terminated,
         model=identity.model_name,
         model_sha256=identity.model_sha256,
-        policies=policies,
-        verdict=alert.verdict,
+        policies={name: _policy(alert, identity, name, table, manifests) for name, table in tables.items()},
+        verdict=verdict,
         versions=identity.versions,
     )
-    document = to_plain(evidence)
-    _check_leaves(document)
-    return _pack({**document, "digest": digest_of(document)})
+    return pack_evidence(evidence)
 
 
-def read_evidence(content: bytes) -> Evidence:
-    """The document in these bytes.
+def rederive(evidence: Evidence, model: MDP, tables: Mapping[str, PolicyTable]) -> list[str]:
+    """Everything in the evidence that does not follow from its path, this model and these policies; empty if all does.
 
-    Raises EvidenceError, and nothing else, if they are not what `make_evidence` writes, or have been altered.
+    Numbers may differ by `TOLERANCE`; everything else must be equal. Each entry is a sentence: what is recorded, and
+    what follows instead.
     """
-    if len(content) > MAX_EVIDENCE_BYTES:
-        raise EvidenceError(f"evidence: larger than {MAX_EVIDENCE_BYTES:,} bytes, so it is none")
-    document = _unpack(content)
-    _check_leaves(document)
-    found = document.get("digest")
-    if found != digest_of(document):
-        raise EvidenceError(
-            "evidence: its digest does not match its content: it was altered or damaged; use a true copy"
+    problems = [*_of_identity(evidence), *_of_model(evidence, model)]
+    if problems:
+        return problems  # another alarm or another model: what follows from them says nothing about this one
+    problems = list(_of_policies(evidence, model, tables))
+    try:
+        verdict = check(
+            evidence.text,
+            model=model,
+            path=evidence.path,
+            policies=tables,
+            engine="exact",
+            causal_model=evidence.causal_model,
+            terminated=evidence.terminated,
+            start_observed=evidence.start_observed,
         )
-    try:
-        profile = document["verdict"]["profile"]
-        document["verdict"]["profile"] = {offset: (nominal, alternative) for offset, nominal, alternative in profile}
-        evidence = _READER.validate_python(document)
-        written = _pack(to_plain(evidence))
-    except (ValueError, TypeError, LookupError, AttributeError, OverflowError) as error:
-        raise EvidenceError(f"evidence: not an evidence document of version {EVIDENCE_VERSION} ({error})") from error
-    if written != content:
-        raise EvidenceError("evidence: not in the one form that is written: it was altered; use a true copy")
-    return evidence
+    except MonitorError as error:
+        return [*problems, f"no verdict follows: {error}"]
+    return [*problems, *_differences("verdict", plain(evidence.verdict), plain(verdict))]
 
 
-def evidence_id(content: bytes) -> str:
-    """The id of a document that `make_evidence` has just written; `read_evidence` for one that came from elsewhere."""
-    return str(_unpack(content)["digest"])[:32]
+def _policy(
+    alert: Alert,
+    identity: Identity,
+    name: str,
+    table: PolicyTable,
+    manifests: Mapping[str, Mapping[str, object]],
+) -> PolicyEvidence:
+    states = sorted({state for state, _ in alert.path})
+    return PolicyEvidence(
+        sha256=identity.policies[name],
+        manifest=manifests.get(name, {}),
+        choices=tuple((state, tuple(table.choices(state))) for state in states),
+    )
 
 
-def to_plain(evidence: Evidence) -> dict[str, Any]:
-    """The document as maps, lists, texts and numbers; a profile as a list, for msgpack keys are texts."""
-    document = asdict(evidence)
-    profile = sorted(evidence.verdict.profile.items())
-    document["verdict"]["profile"] = [[offset, nominal, alternative] for offset, (nominal, alternative) in profile]
-    plain = _sorted(document)
-    assert isinstance(plain, dict)
-    return plain
+def _of_identity(evidence: Evidence) -> Iterator[str]:
+    """The alarm's id, and where the path lies in the episode."""
+    formula = FormulaSpec(evidence.formula, evidence.text, causal_model=evidence.causal_model)
+    policies = {name: policy.sha256 for name, policy in evidence.policies.items()}
+    identity = Identity(evidence.model, evidence.model_sha256, policies, evidence.versions)
+    expected = alert_id(evidence.agent, evidence.episode, formula, identity, evidence.first_seq)
+    if evidence.alert != expected:
+        yield f"alert: {evidence.alert} is recorded, {expected} follows from what it identifies"
+    oldest = evidence.seq - (len(evidence.path) - 1)
+    if not evidence.path or oldest < 0 or (evidence.start_observed and oldest > 0):
+        start = " from the start of the episode" if evidence.start_observed else ""
+        yield f"path: {len(evidence.path)} pairs{start} do not end at seq {evidence.seq}"
+    if not 0 <= evidence.first_seq <= evidence.seq:
+        yield f"first_seq: the breach began at {evidence.first_seq}, which is not within 0..{evidence.seq}"
 
 
-def digest_of(document: Mapping[str, object]) -> str:
-    """SHA-256, in hexadecimal, of the document without its digest."""
-    return hashlib.sha256(_pack({key: value for key, value in document.items() if key != "digest"})).hexdigest()
+def _of_model(evidence: Evidence, model: MDP) -> Iterator[str]:
+    given = model_sha256(model)
+    if given != evidence.model_sha256:
+        yield f"model: {evidence.model_sha256} is recorded, the model given has {given}"
+    if evidence.causal_model != evidence.verdict.causal_model:
+        yield f"causal_model: {evidence.causal_model} is recorded, the verdict was for {evidence.verdict.causal_model}"
 
 
-def _sorted(value: object) -> object:
-    """The one form: keys ascending, sequences as lists, NumPy's numbers as Python's."""
-    match value:
-        case Mapping():
-            return {key: _sorted(value[key]) for key in sorted(value)}
-        case str():
-            return value
-        case Sequence():
-            return [_sorted(item) for item in value]
-        case _:
-            return value
+def _of_policies(evidence: Evidence, model: MDP, tables: Mapping[str, PolicyTable]) -> Iterator[str]:
+    """What each policy does in the states of the path."""
+    if tables.keys() != evidence.policies.keys():
+        yield f"policies: {', '.join(evidence.policies)} are recorded, {', '.join(sorted(tables))} are given"
+    states = sorted({state for state, _ in evidence.path if 0 <= state < model.states})
+    for name in sorted(tables.keys() & evidence.policies.keys()):
+        derived = [(state, tables[name].choices(state)) for state in states]
+        yield from _differences(f"policies.{name}.choices", plain(evidence.policies[name].choices), plain(derived))
 
 
-def _pack(document: object) -> bytes:
-    packed = msgpack.packb(_sorted(document), use_bin_type=True, unicode_errors="surrogatepass")
-    assert isinstance(packed, bytes)
-    return packed
-
-
-def _unpack(content: bytes) -> dict[str, Any]:
-    try:
-        document = msgpack.unpackb(content, raw=False, strict_map_key=True, unicode_errors="surrogatepass")
-    except (ValueError, TypeError, OverflowError, RecursionError, msgpack.UnpackException) as error:
-        raise EvidenceError(f"evidence: not one msgpack document ({error or type(error).__name__})") from error
-    if not isinstance(document, dict):
-        raise EvidenceError("evidence: not a msgpack map")
-    return document
-
-
-def _check_leaves(value: object, where: str = "evidence", depth: int = 0) -> None:
-    """Nothing but plain data, not too deep, no number that is not finite; EvidenceError names the place."""
-    if depth > MAX_DEPTH:
-        raise EvidenceError(f"{where}: nested deeper than {MAX_DEPTH}")
-    match value:
-        case dict():
-            for key, item in value.items():
-                if not isinstance(key, str):
-                    raise EvidenceError(f"{where}: a key that is not text")
-                _check_leaves(item, f"{where}.{key}", depth + 1)
-        case list():
-            for index, item in enumerate(value):
-                _check_leaves(item, f"{where}[{index}]", depth + 1)
-        case float() if not math.isfinite(value):
-            raise EvidenceError(f"{where}: {value} is not a finite number")
-        case bool() | int() | float() | str() | None:
+def _differences(where: str, recorded: object, derived: object) -> Iterator[str]:
+    """Compare two pieces of plain data leaf by leaf."""
+    match recorded, derived:
+        case dict(), dict():
+            for key in sorted(recorded.keys() | derived.keys()):
+                yield from _differences(f"{where}.{key}", recorded.get(key), derived.get(key))
+        case list(), list() if len(recorded) == len(derived):
+            for index, (one, other) in enumerate(zip(recorded, derived, strict=True)):
+                yield from _differences(f"{where}[{index}]", one, other)
+        case float(), float() if math.isclose(recorded, derived, rel_tol=TOLERANCE, abs_tol=TOLERANCE):
             pass
-        case _:
-            raise EvidenceError(f"{where}: {type(value).__name__} has no place here")
+        case _ if type(recorded) is not type(derived) or recorded != derived:
+            yield f"{where}: {recorded!r} is recorded, {derived!r} follows"

@@ -1,0 +1,191 @@
+"""The form of an evidence document: msgpack, written in one way only, with a digest over it.
+
+There is one way to write a given document (keys sorted, shortest form of every length), and only that is read: equal
+alarms give equal bytes, and one flipped bit anywhere is found.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Any, Literal
+
+import msgpack
+import numpy as np
+from pydantic import TypeAdapter
+
+from monitor.errors import EvidenceError
+from monitor.types import CausalModel, Episode, Verdict
+
+__all__ = [
+    "EVIDENCE_VERSION",
+    "MAX_EVIDENCE_BYTES",
+    "Evidence",
+    "PolicyEvidence",
+    "evidence_id",
+    "pack_evidence",
+    "plain",
+    "read_evidence",
+]
+
+EVIDENCE_VERSION: Literal[1] = 1
+MAX_EVIDENCE_BYTES = 16 << 20
+"""A larger document is not read. One of 64 steps, three policies and 25 actions has about 60 KB."""
+MAX_ITEMS = 20_000
+"""Most entries of a list or map: msgpack allocates a list before it reads it."""
+MAX_DEPTH = 12
+"""Nesting a document may have; its deepest part of its own is a policy's choice, at 6."""
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyEvidence:
+    """A policy as the verdict used it.
+
+    `sha256`: of its file, kept under `objects/`. `manifest`: how to run that file. `choices`: for each state of the
+    path, ascending, the actions with positive probability, and those.
+    """
+
+    sha256: str
+    manifest: Mapping[str, object]
+    choices: tuple[tuple[int, tuple[tuple[int, float], ...]], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """The document. Names are those of `Alert` and `Verdict`; `alert` is the alarm's id, `text` the formula's.
+
+    `seq` is that of the path's last pair, `first_seq` that of the step at which the breach began. `digest` is the
+    SHA-256, in hexadecimal, of the document without it.
+    """
+
+    v: Literal[1]
+    digest: str
+    alert: str
+    agent: str
+    episode: Episode
+    formula: str
+    text: str
+    causal_model: CausalModel
+    seq: int
+    first_seq: int
+    time: float
+    since: float
+    path: tuple[tuple[int, int | None], ...]
+    start_observed: bool
+    terminated: bool
+    model: str
+    model_sha256: str
+    policies: Mapping[str, PolicyEvidence]
+    verdict: Verdict
+    versions: Mapping[str, str]
+
+    @property
+    def id(self) -> str:
+        """32 hexadecimal digits: the name of the file, and what the alert calls `evidence`."""
+        return self.digest[:32]
+
+
+_READER = TypeAdapter(Evidence)
+
+
+def pack_evidence(evidence: Evidence) -> bytes:
+    """The document's bytes, with its digest put in; raises EvidenceError if a number in it is not finite."""
+    document = plain(evidence)
+    assert isinstance(document, dict)
+    _check(document)
+    return _pack({**document, "digest": _digest(document)})
+
+
+def read_evidence(content: bytes) -> Evidence:
+    """The document in these bytes.
+
+    Raises EvidenceError, and nothing else, if they are not what `pack_evidence` writes, or have been altered.
+    """
+    if len(content) > MAX_EVIDENCE_BYTES:
+        raise EvidenceError(f"evidence: larger than {MAX_EVIDENCE_BYTES:,} bytes, so it is none")
+    document = _unpack(content)
+    _check(document)
+    if document.get("digest") != _digest(document):
+        raise EvidenceError("evidence: its digest does not match its content: altered or damaged; use a true copy")
+    try:
+        verdict = dict(document["verdict"])
+        verdict["profile"] = {offset: (nominal, other) for offset, nominal, other in verdict["profile"]}
+        evidence = _READER.validate_python({**document, "verdict": verdict})
+        written = _pack(plain(evidence))
+    except (ValueError, TypeError, LookupError, OverflowError) as error:
+        raise EvidenceError(f"evidence: not an evidence document of version {EVIDENCE_VERSION} ({error})") from error
+    if written != content:
+        raise EvidenceError("evidence: not in the one form that is written: altered; use a true copy")
+    return evidence
+
+
+def evidence_id(content: bytes) -> str:
+    """The id of a document just written here; for one from elsewhere take `read_evidence(content).id`."""
+    return str(_unpack(content)["digest"])[:32]
+
+
+def plain(value: object) -> Any:  # noqa: ANN401 - whatever shape the value has, as plain data
+    """The one form: maps with ascending keys, lists, and Python's own numbers.
+
+    A profile, whose keys are numbers, becomes a list of [offset, nominal, alternative]: msgpack keys here are texts.
+    """
+    match value:
+        case Mapping():
+            return {key: plain(value[key]) for key in sorted(value)}
+        case Sequence() if not isinstance(value, str):
+            return [plain(item) for item in value]
+        case np.generic():
+            return value.item()
+        case _ if is_dataclass(value):
+            members = {field.name: getattr(value, field.name) for field in fields(value)}
+            if isinstance(value, Verdict):
+                members["profile"] = [[offset, *value.profile[offset]] for offset in sorted(value.profile)]
+            return plain(members)
+        case _:
+            return value
+
+
+def _digest(document: Mapping[str, object]) -> str:
+    return hashlib.sha256(_pack({key: value for key, value in document.items() if key != "digest"})).hexdigest()
+
+
+def _pack(document: object) -> bytes:
+    """Texts may hold lone surrogates, which JSON lets an agent send in the name of an episode."""
+    packed = msgpack.packb(plain(document), unicode_errors="surrogatepass")
+    assert isinstance(packed, bytes)
+    return packed
+
+
+def _unpack(content: bytes) -> dict[str, Any]:
+    try:
+        document = msgpack.unpackb(
+            content, strict_map_key=True, unicode_errors="surrogatepass", max_array_len=MAX_ITEMS, max_map_len=MAX_ITEMS
+        )
+    except (ValueError, TypeError, OverflowError, RecursionError, msgpack.UnpackException) as error:
+        raise EvidenceError(f"evidence: not one msgpack document ({error or type(error).__name__})") from error
+    if not isinstance(document, dict):
+        raise EvidenceError("evidence: not a msgpack map")
+    return document
+
+
+def _check(value: object, where: str = "evidence", depth: int = 0) -> None:
+    """Nothing but plain data, not too deep, no number that is not finite; EvidenceError names the place."""
+    if depth > MAX_DEPTH:
+        raise EvidenceError(f"{where}: nested deeper than {MAX_DEPTH}")
+    match value:
+        case dict():
+            for key, item in value.items():
+                if not isinstance(key, str):
+                    raise EvidenceError(f"{where}: a key that is not text")
+                _check(item, f"{where}.{key}", depth + 1)
+        case list():
+            for index, item in enumerate(value):
+                _check(item, f"{where}[{index}]", depth + 1)
+        case float() if not math.isfinite(value):
+            raise EvidenceError(f"{where}: {value} is not a finite number")
+        case bool() | int() | float() | str() | None:
+            pass
+        case _:
+            raise EvidenceError(f"{where}: {type(value).__name__} has no place here")
