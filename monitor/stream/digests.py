@@ -67,9 +67,9 @@ class Digests:
         self._end = end
         self._first = _NOTHING
 
-    def dump(self) -> list[object]:
+    def dump(self) -> tuple[bytes, int, bytes]:
         """Plain data for a snapshot."""
-        return [bytes(self._ring), self._end, self._first]
+        return bytes(self._ring), self._end, self._first
 
     @classmethod
     def load(cls, ring: bytes, end: int, first: bytes) -> Digests:

@@ -199,7 +199,8 @@ class Ordering:
             yield Missing(own.episode, first, self.next_seq - 1, joined=False)
         elif self.episode is not None:
             yield from self._close(terminated=False)
-        elif other is not None:
+        else:
+            assert other is not None, "there is nothing to give up where nothing is held"
             joined = not self.heard
             self._open(other.episode, self._lowest(other.episode))
             yield Missing(other.episode, 0, self.next_seq - 1, joined=joined)

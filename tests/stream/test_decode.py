@@ -55,13 +55,13 @@ def reason_of(payload: bytes, **options: int) -> str:
     return caught.value.reason
 
 
-def test_msgpack_and_json_say_the_same():
+def test_msgpack_and_json_say_the_same() -> None:
     assert decode("ward", packed()) == EXPECTED
     assert decode("ward", json.dumps(MESSAGE).encode()) == EXPECTED
     assert decode("ward", b" \n" + json.dumps(MESSAGE).encode()) == EXPECTED
 
 
-def test_optional_keys_may_be_left_out_or_nil():
+def test_optional_keys_may_be_left_out_or_nil() -> None:
     bare = {"v": 1, "episode": 4, "seq": 0, "state": "start"}
     expected = Observation(agent="ward", episode=4, seq=0, state="start")
     assert decode("ward", msgpack.packb(bare)) == expected
@@ -69,14 +69,14 @@ def test_optional_keys_may_be_left_out_or_nil():
     assert decode("ward", msgpack.packb(bare | nils)) == expected
 
 
-def test_values_are_normalised():
+def test_values_are_normalised() -> None:
     seen = decode("ward", packed(time=5, reward=2, policy="AB" * 32, state=[1, 2.5, "x", True]))
     assert (type(seen.time), type(seen.reward), seen.policy) == (float, float, "ab" * 32)
     assert seen.state == (1, 2.5, "x", True)
 
 
 @pytest.mark.parametrize("key", ["v", "episode", "seq", "state"])
-def test_required_keys(key: str):
+def test_required_keys(key: str) -> None:
     assert reason_of(msgpack.packb({k: v for k, v in MESSAGE.items() if k != key})) == "missing_key"
 
 
@@ -131,7 +131,7 @@ def test_required_keys(key: str):
         ({"state": msgpack.ExtType(5, b"abc")}, "wrong_type"),
     ],
 )
-def test_wrong_fields_are_named(changes: dict[str, object], reason: str):
+def test_wrong_fields_are_named(changes: dict[str, object], reason: str) -> None:
     assert reason in REASONS
     assert reason_of(packed(**changes)) == reason
 
@@ -171,11 +171,11 @@ def test_wrong_fields_are_named(changes: dict[str, object], reason: str):
         (b'\xef\xbb\xbf{"v": 1}', "malformed"),
     ],
 )
-def test_broken_payloads_are_named(payload: bytes, reason: str):
+def test_broken_payloads_are_named(payload: bytes, reason: str) -> None:
     assert reason_of(payload) == reason
 
 
-def test_size_limit_is_inclusive():
+def test_size_limit_is_inclusive() -> None:
     exact = json.dumps(MESSAGE).encode()
     padded = exact + b" " * (65536 - len(exact))
     assert decode("ward", padded) == EXPECTED
@@ -198,13 +198,13 @@ def decodes_or_says_why(payload: bytes) -> None:
 
 @FUZZ
 @given(st.binary(max_size=200))
-def test_fuzz_random_bytes(payload: bytes):
+def test_fuzz_random_bytes(payload: bytes) -> None:
     decodes_or_says_why(payload)
 
 
 @FUZZ
 @given(st.data())
-def test_fuzz_mutated_messages(data: st.DataObject):
+def test_fuzz_mutated_messages(data: st.DataObject) -> None:
     payload = bytearray(data.draw(st.sampled_from([packed(), json.dumps(MESSAGE).encode(), packed(state=[1, 2.5])])))
     for _ in range(data.draw(st.integers(1, 6))):
         place = data.draw(st.integers(0, len(payload) - 1))
@@ -215,7 +215,7 @@ def test_fuzz_mutated_messages(data: st.DataObject):
 
 @FUZZ
 @given(st.integers(0, len(packed())), st.integers(0, len(json.dumps(MESSAGE))))
-def test_fuzz_truncated_messages(short: int, shorter: int):
+def test_fuzz_truncated_messages(short: int, shorter: int) -> None:
     decodes_or_says_why(packed()[:short])
     decodes_or_says_why(json.dumps(MESSAGE).encode()[:shorter])
 
@@ -229,29 +229,29 @@ VALUES = (
 
 @FUZZ
 @given(st.sampled_from([*MESSAGE, "more"]), VALUES)
-def test_fuzz_wrong_values_in_every_key(key: str, value: object):
+def test_fuzz_wrong_values_in_every_key(key: str, value: object) -> None:
     decodes_or_says_why(packed(**{key: value}))
 
 
-def test_agent_names_come_from_the_topic():
+def test_agent_names_come_from_the_topic() -> None:
     assert agent_of("agents/ward-3.b_C/steps", "agents/+/steps") == "ward-3.b_C"
     assert agent_of("a/b/c/x", "a/b/c/+") == "x"
     assert agent_of("x" * 64, "+") == "x" * 64
 
 
 @pytest.mark.parametrize("name", ["", "a b", "a/b", "é", "x" * 65, "a\n", "+", "a\x00"])
-def test_other_agent_names_are_refused(name: str):
+def test_other_agent_names_are_refused(name: str) -> None:
     with pytest.raises(InputError, match="bad_agent"):
         agent_of(f"agents/{name}/steps", "agents/+/steps")
 
 
 @pytest.mark.parametrize("topic", ["agents/a/step", "agent/a/steps", "agents/steps", ""])
-def test_other_topics_are_refused(topic: str):
+def test_other_topics_are_refused(topic: str) -> None:
     with pytest.raises(InputError, match="bad_topic"):
         agent_of(topic, "agents/+/steps")
 
 
 @pytest.mark.parametrize("pattern", ["agents/steps", "+/+/steps"])
-def test_a_pattern_needs_one_plus(pattern: str):
+def test_a_pattern_needs_one_plus(pattern: str) -> None:
     with pytest.raises(ConfigError, match="exactly one"):
         agent_of("agents/a/steps", pattern)

@@ -20,26 +20,26 @@ def filled(window: int, seqs: range) -> SlidingPath:
     return path
 
 
-def test_a_fresh_path_is_blind():
+def test_a_fresh_path_is_blind() -> None:
     path = SlidingPath(4)
     assert (path.pairs, path.first_seq, path.episode, len(path)) == ((), None, None, 0)
     assert path.blind(0) == "warming_up"
 
 
-def test_from_an_observed_start_offsets_are_clipped_not_blind():
+def test_from_an_observed_start_offsets_are_clipped_not_blind() -> None:
     path = filled(4, range(1))
     assert path.start_observed
     assert path.blind(3) is None
 
 
-def test_joined_in_mid_episode_it_is_blind_until_longer_than_the_reach():
+def test_joined_in_mid_episode_it_is_blind_until_longer_than_the_reach() -> None:
     path = filled(8, range(5, 8))
     assert (path.start_observed, path.first_seq, path.episode) == (False, 5, "e")
     assert [path.blind(reach) for reach in range(4)] == [None, None, None, "warming_up"]
 
 
 @given(st.integers(1, 6), st.integers(0, 20))
-def test_it_holds_the_newest_pairs(window: int, count: int):
+def test_it_holds_the_newest_pairs(window: int, count: int) -> None:
     path = filled(window, range(count))
     assert path.pairs == tuple((seq % 7, seq % 3) for seq in range(max(0, count - window), count))
     assert path.start_observed == (0 < count <= window)
@@ -48,7 +48,7 @@ def test_it_holds_the_newest_pairs(window: int, count: int):
     assert all(path.blind(reach) is None for reach in range(min(count, window)))
 
 
-def test_a_break_empties_it_and_gives_the_reason():
+def test_a_break_empties_it_and_gives_the_reason() -> None:
     path = filled(4, range(3))
     path.apply(Break("gap", "seq 3 to 4 did not come"))
     assert (path.pairs, path.blind(0), path.detail) == ((), "gap", "seq 3 to 4 did not come")
@@ -58,7 +58,7 @@ def test_a_break_empties_it_and_gives_the_reason():
     assert path.blind(1) is None
 
 
-def test_after_a_conflict_seq_0_is_no_observed_start():
+def test_after_a_conflict_seq_0_is_no_observed_start() -> None:
     reasons: dict[BlindReason, bool] = {"conflict": False, "dropped": True, "gap": True}
     for reason, observed in reasons.items():
         path = SlidingPath(4)
@@ -68,7 +68,7 @@ def test_after_a_conflict_seq_0_is_no_observed_start():
         assert path.blind(1) == (None if observed else reason)
 
 
-def test_pairs_stay_after_the_end_until_the_next_step():
+def test_pairs_stay_after_the_end_until_the_next_step() -> None:
     path = filled(4, range(3))
     path.apply(End("e", terminated=True))
     assert (len(path), path.ended, path.terminated, path.start_observed) == (3, True, True, True)
@@ -77,14 +77,14 @@ def test_pairs_stay_after_the_end_until_the_next_step():
     assert path.start_observed
 
 
-def test_a_break_before_the_end_does_not_reach_the_next_episode():
+def test_a_break_before_the_end_does_not_reach_the_next_episode() -> None:
     path = filled(4, range(3))
     for event in (Break("unknown_state", ""), End("e", terminated=False), step(1, "f")):
         path.apply(event)
     assert path.blind(1) == "warming_up"
 
 
-def test_steps_that_do_not_continue_it_are_never_glued_on():
+def test_steps_that_do_not_continue_it_are_never_glued_on() -> None:
     path = filled(4, range(3))
     path.push(step(7))
     assert (path.pairs, path.blind(1)) == (((0, 1),), "gap")
@@ -92,14 +92,20 @@ def test_steps_that_do_not_continue_it_are_never_glued_on():
     assert (len(path), path.start_observed) == (1, True)
 
 
-def test_dump_and_load_in_every_state():
-    for events in ([], [step(3), step(4)], [step(0), Break("gap", "x")], [step(0), End("e", terminated=True)]):
+def test_dump_and_load_in_every_state() -> None:
+    histories: list[list[Step | Break | End]] = [
+        [],
+        [step(3), step(4)],
+        [step(0), Break("gap", "x")],
+        [step(0), End("e", terminated=True)],
+    ]
+    for events in histories:
         path = SlidingPath(4)
         for event in events:
             path.apply(event)
         assert vars(SlidingPath.load(4, path.dump())) == vars(path)
 
 
-def test_a_smaller_window_keeps_the_newest():
+def test_a_smaller_window_keeps_the_newest() -> None:
     path = SlidingPath.load(2, filled(4, range(4)).dump())
     assert (len(path), path.first_seq, path.start_dropped, path.start_observed) == (2, 2, True, False)

@@ -84,7 +84,7 @@ def run(*messages: Observation, ticks: float = 0.0) -> Told:
     return Told().send(*messages, ticks=ticks)
 
 
-def test_in_order_messages_become_steps_at_once():
+def test_in_order_messages_become_steps_at_once() -> None:
     told = run(*(message(seq) for seq in range(3)))
     assert told.events == [0, 1, 2]
     assert told.results == ["accepted"] * 3
@@ -92,7 +92,7 @@ def test_in_order_messages_become_steps_at_once():
     assert told.session.deadline is None
 
 
-def test_advance_moves_events_to_the_path():
+def test_advance_moves_events_to_the_path() -> None:
     told = run(message(0), message(1, terminated=True))
     assert [brief(event) for event in told.session.drain()] == [0, 1, ("e", "terminated")]
     assert told.session.path.pairs == ((0, 0), (1, 0))
@@ -100,14 +100,14 @@ def test_advance_moves_events_to_the_path():
     assert told.session.advance() is None
 
 
-def test_an_early_step_waits_for_the_missing_one():
+def test_an_early_step_waits_for_the_missing_one() -> None:
     told = run(message(0), message(2))
     assert (told.events, told.session.waiting) == ([0], Wait(missing=1, held=1))
     told.send(message(1))
     assert (told.events, told.results) == ([0, 1, 2], ["accepted"] * 3)
 
 
-def test_a_gap_after_the_wait_told_by_tick():
+def test_a_gap_after_the_wait_told_by_tick() -> None:
     told = run(message(0)).send(message(3), ticks=1.0).send(message(2), ticks=1.25)
     assert told.session.deadline == 1.5
     assert told.tick(1.49).events == [0]
@@ -115,61 +115,61 @@ def test_a_gap_after_the_wait_told_by_tick():
     assert told.results[-1] == "gap"
 
 
-def test_a_gap_after_the_wait_told_by_the_next_message():
+def test_a_gap_after_the_wait_told_by_the_next_message() -> None:
     told = run(message(0), message(2)).send(message(3), ticks=0.5)
     assert told.events == [0, "gap", 2, 3]
 
 
-def test_each_held_step_waits_its_own_time():
+def test_each_held_step_waits_its_own_time() -> None:
     told = run(message(0), message(2)).send(message(4), ticks=0.3).tick(0.5)
     assert told.events == [0, "gap", 2]
     assert told.tick(0.8).events == [0, "gap", 2, "gap", 4]
 
 
-def test_a_gap_beyond_the_held_steps():
+def test_a_gap_beyond_the_held_steps() -> None:
     told = run(message(0), *(message(seq) for seq in range(2, 6)))
     assert told.events == [0]
     told.send(message(6))
     assert told.events == [0, "gap", 2, 3, 4, 5, 6]
 
 
-def test_a_step_after_its_gap_is_stale():
+def test_a_step_after_its_gap_is_stale() -> None:
     told = run(message(0), message(2)).tick(0.5).send(message(1))
     assert told.results == ["accepted", "accepted", "gap", "stale"]
     assert told.events == [0, "gap", 2]
 
 
-def test_joining_in_mid_episode():
+def test_joining_in_mid_episode() -> None:
     told = run(message(5), message(6))
     assert told.events == []
     assert told.tick(0.5).events == ["warming_up", 5, 6]
     assert "gap" not in told.results
 
 
-def test_a_reordered_start_is_no_joining():
+def test_a_reordered_start_is_no_joining() -> None:
     told = run(message(1), message(0))
     assert told.events == [0, 1]
 
 
-def test_a_later_episode_without_its_start_is_a_gap():
+def test_a_later_episode_without_its_start_is_a_gap() -> None:
     told = run(message(0, terminated=True), message(2, "f")).tick(0.5)
     assert told.events == [0, ("e", "terminated"), "gap", 2]
     assert told.results == ["accepted", "accepted", "gap"]
 
 
-def test_duplicates_are_dropped_also_among_the_held():
+def test_duplicates_are_dropped_also_among_the_held() -> None:
     told = run(message(0), message(0), message(2), message(2), message(1), message(2))
     assert told.results == ["accepted", "duplicate", "accepted", "duplicate", "accepted", "duplicate"]
     assert told.events == [0, 1, 2]
 
 
-def test_a_conflict_restarts_the_path_from_the_new_message():
+def test_a_conflict_restarts_the_path_from_the_new_message() -> None:
     told = run(*(message(seq) for seq in range(3)), message(1, time=999.5), message(2, time=999.6))
     assert told.results == ["accepted"] * 3 + ["conflict", "accepted"]
     assert told.events == [0, 1, 2, "conflict", 1, 2]
 
 
-def test_an_agent_that_starts_over_under_the_same_episode_is_seen_however_late():
+def test_an_agent_that_starts_over_under_the_same_episode_is_seen_however_late() -> None:
     told = run(*(message(seq) for seq in range(3000)))
     told.session.pending.clear()
     told.send(message(0, time=999.0), message(1, time=999.5))
@@ -177,39 +177,39 @@ def test_an_agent_that_starts_over_under_the_same_episode_is_seen_however_late()
     assert told.events == ["conflict", 0, 1]
 
 
-def test_a_conflict_among_the_held_restarts_the_path_too():
+def test_a_conflict_among_the_held_restarts_the_path_too() -> None:
     told = run(message(0), message(3), message(2), message(3, time=999.0))
     assert (told.results[-1], told.events) == ("conflict", [0, "conflict", 3])
     assert told.session.waiting is None
 
 
-def test_a_conflict_in_an_episode_that_waits_for_its_turn():
+def test_a_conflict_in_an_episode_that_waits_for_its_turn() -> None:
     told = run(message(0), message(0, "f"), message(0, "f", time=999.0), message(1, terminated=True))
     assert told.results == ["accepted", "accepted", "conflict", "accepted"]
     assert told.events == [0, 1, ("e", "terminated"), "conflict", 0]
 
 
-def test_the_end_of_an_episode():
+def test_the_end_of_an_episode() -> None:
     told = run(message(0), message(1, terminated=True), message(2), message(1, terminated=True), message(0, "f"))
     assert told.events == [0, 1, ("e", "terminated"), 0]
     assert told.results == ["accepted", "accepted", "stale", "stale", "accepted"]
 
 
-def test_truncation_and_a_last_message_without_action():
+def test_truncation_and_a_last_message_without_action() -> None:
     told = run(message(0), message(1, truncated=True, action=None))
     assert told.events == [0, 1, ("e", "over")]
     both = run(message(0, truncated=True, terminated=True))
     assert both.events == [0, ("e", "terminated")]
 
 
-def test_held_steps_after_the_end_are_discarded():
+def test_held_steps_after_the_end_are_discarded() -> None:
     told = run(message(0), message(2), message(1, terminated=True))
     assert told.events == [0, 1, ("e", "terminated")]
     assert told.results == ["accepted", "accepted", "accepted", "stale"]
     assert told.session.waiting is None
 
 
-def test_stale_episodes_are_known_for_64_episodes():
+def test_stale_episodes_are_known_for_64_episodes() -> None:
     told = run(*(message(0, episode, terminated=True) for episode in range(65)))
     told.send(message(1, 1))
     assert told.results[-1] == "stale"
@@ -218,19 +218,19 @@ def test_stale_episodes_are_known_for_64_episodes():
     assert len(told.session.order.ended) == 64
 
 
-def test_an_unfinished_episode_is_over_when_another_has_begun_and_the_wait_is_over():
+def test_an_unfinished_episode_is_over_when_another_has_begun_and_the_wait_is_over() -> None:
     told = run(message(0), message(1), message(0, "f")).send(message(1, "f"), ticks=0.1)
     assert told.events == [0, 1]
     assert told.tick(0.5).events == [0, 1, ("e", "over"), 0, 1]
     assert told.send(message(2)).results[-1] == "stale"
 
 
-def test_held_steps_of_an_unfinished_episode_come_before_its_end():
+def test_held_steps_of_an_unfinished_episode_come_before_its_end() -> None:
     told = run(message(0), message(2), message(0, "f")).tick(0.5)
     assert told.events == [0, "gap", 2, ("e", "over"), 0]
 
 
-def test_a_step_of_a_later_episode_does_not_cut_off_the_running_one():
+def test_a_step_of_a_later_episode_does_not_cut_off_the_running_one() -> None:
     told = run(message(0), message(1, "g"))
     for seq in range(1, 40):
         told.send(message(seq), ticks=seq * 0.4)
@@ -239,13 +239,13 @@ def test_a_step_of_a_later_episode_does_not_cut_off_the_running_one():
     assert told.events[40:] == [40, ("e", "terminated"), 0, ("f", "terminated"), 0, 1]
 
 
-def test_no_waiting_where_none_is_wanted():
+def test_no_waiting_where_none_is_wanted() -> None:
     for settings in (replace(SETTINGS, reorder_wait=0.0), replace(SETTINGS, reorder_steps=0)):
         told = Told(settings).send(message(0), message(2), message(0, "f"))
         assert told.events == [0, "gap", 2, ("e", "over"), 0]
 
 
-def test_an_impossible_transition_is_accepted_and_restarts_the_path():
+def test_an_impossible_transition_is_accepted_and_restarts_the_path() -> None:
     told = run(message(0), message(1, state=3), message(2, state=0))
     assert told.events == [0, "impossible_step", 1, 2]
     assert told.results == ["accepted"] * 3
@@ -253,7 +253,7 @@ def test_an_impossible_transition_is_accepted_and_restarts_the_path():
     assert told.session.path.pairs == ((3, 0), (0, 0))
 
 
-def test_an_unavailable_action_is_no_step():
+def test_an_unavailable_action_is_no_step() -> None:
     told = run(*(message(seq) for seq in range(3)), message(3, action=1), message(4))
     assert told.events == [0, 1, 2, "impossible_step", 4]
     assert told.results == ["accepted"] * 5
@@ -269,13 +269,15 @@ def test_an_unavailable_action_is_no_step():
         ({"action": None}, "missing_action", "gap"),
     ],
 )
-def test_unusable_content_is_rejected_and_the_order_goes_on(changes: dict[str, object], reason: str, blind: str):
+def test_unusable_content_is_rejected_and_the_order_goes_on(
+    changes: dict[str, object], reason: str, blind: str
+) -> None:
     told = run(message(0), message(1, **changes), message(1, **changes), message(2), message(3))
     assert told.results == ["accepted", reason, "duplicate", "accepted", "accepted"]
     assert told.events == [0, blind, 2, 3]
 
 
-def test_an_unknown_last_state_still_ends_the_episode():
+def test_an_unknown_last_state_still_ends_the_episode() -> None:
     told = run(message(0), message(1, state=99, terminated=True), message(0, "f"))
     assert told.events == [0, "unknown_state", ("e", "terminated"), 0]
 
@@ -284,7 +286,7 @@ def test_an_unknown_last_state_still_ends_the_episode():
     "changes",
     [{"seq": -1}, {"seq": 2**63}, {"time": float("nan")}, {"episode": 1.5}, {"state": True}, {"terminated": 1}],
 )
-def test_ill_formed_observations_are_rejected_not_raised(changes: dict[str, object]):
+def test_ill_formed_observations_are_rejected_not_raised(changes: dict[str, object]) -> None:
     told = run(message(0, **changes))
     (notice,) = told.notices
     assert isinstance(notice, Received)
@@ -293,7 +295,7 @@ def test_ill_formed_observations_are_rejected_not_raised(changes: dict[str, obje
     assert told.session.last_heard is None
 
 
-def test_the_clocks():
+def test_the_clocks() -> None:
     told = run(message(0), message(1, time=997.9), message(2, time=998.5), message(3, time=1001.0))
     steps = [event for event in told.session.pending if isinstance(event, Step)]
     assert [(step.time, step.late) for step in steps] == [
@@ -307,13 +309,13 @@ def test_the_clocks():
     assert lags[1:] == pytest.approx([2.1, 1.5, -1.0])
 
 
-def test_only_new_messages_count_as_heard():
+def test_only_new_messages_count_as_heard() -> None:
     told = run(message(0)).send(message(0), ticks=1.0)
     assert told.session.last_heard == 0.0
     assert told.send(message(1), ticks=2.0).session.last_heard == 2.0
 
 
-def test_steps_off_a_deterministic_nominal_are_told():
+def test_steps_off_a_deterministic_nominal_are_told() -> None:
     told = Told(nominal=PolicyTable(actions=np.zeros(4, dtype=np.int64)))
     told.send(message(0), message(1, action=1), message(2, state=1, action=None, truncated=True))
     assert [n for n in told.notices if isinstance(n, OffPolicy)] == [OffPolicy("a")]
@@ -321,7 +323,7 @@ def test_steps_off_a_deterministic_nominal_are_told():
     assert OffPolicy("a") not in stochastic.send(message(0, action=1)).notices
 
 
-def test_a_policy_that_is_not_the_nominal_one():
+def test_a_policy_that_is_not_the_nominal_one() -> None:
     told = Told(replace(SETTINGS, nominal_sha256="ab" * 32))
     seen = []
     for seq, policy in enumerate([None, "AB" * 32, "cd" * 32, None, "ab" * 32]):
@@ -332,7 +334,7 @@ def test_a_policy_that_is_not_the_nominal_one():
     assert not run(message(0, policy="cd" * 32)).session.mismatch
 
 
-def test_lost_messages_break_the_path_and_explain_the_gap():
+def test_lost_messages_break_the_path_and_explain_the_gap() -> None:
     told = run(message(0))
     told.notices += told.session.lost(at(0.0))
     told.send(message(2)).tick(0.5)
@@ -341,14 +343,14 @@ def test_lost_messages_break_the_path_and_explain_the_gap():
     assert told.events[4:] == ["gap", 4]
 
 
-def test_lost_messages_do_not_explain_the_gaps_of_a_later_episode():
+def test_lost_messages_do_not_explain_the_gaps_of_a_later_episode() -> None:
     told = run(message(0, terminated=True))
     told.notices += told.session.lost(at(0.0))
     told.send(message(0, "f"), message(2, "f")).tick(0.5)
     assert told.events == [0, ("e", "terminated"), "dropped", 0, "gap", 2]
 
 
-def test_events_nobody_takes_are_dropped_together_and_said_so():
+def test_events_nobody_takes_are_dropped_together_and_said_so() -> None:
     def lengths(messages: Sequence[Observation]) -> tuple[int, Told]:
         told, longest = Told(), 0
         for each in messages:
