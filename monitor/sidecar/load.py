@@ -84,14 +84,15 @@ def load(source: Config | str | Path) -> Loaded:
     tables = {name: policy.table for name, policy in policies.items()}
     formulas = tuple(_formula(config, index, model, tables) for index in range(len(config.formulas)))
     settings = _stream_settings(config, policies["nominal"])
+    identity = _identity(config, model, policies)
     return Loaded(
         config=config,
         model=model,
         policies=policies,
         formulas=formulas,
         settings=settings,
-        identity=_identity(config, model, policies),
-        monitor=Monitor(model, tables, formulas, settings),
+        identity=identity,
+        monitor=Monitor(model, tables, formulas, settings, identity),
     )
 
 
