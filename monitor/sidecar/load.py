@@ -12,7 +12,8 @@ from pathlib import Path
 from monitor._version import __version__
 from monitor.alarm.evidence import evidence_id, make_evidence
 from monitor.alarm.message import Identity
-from monitor.check import largest_offset, validate
+from monitor.check import validate
+from monitor.check.names import largest_offset
 from monitor.errors import ConfigError, FormulaError, ModelError, PolicyError
 from monitor.flow import Monitor
 from monitor.logic import parse
@@ -71,14 +72,20 @@ class Loaded:
         )
 
 
-def load(source: Config | str | Path) -> Loaded:
-    """Read everything a configuration names and build the monitor; a path is read with the process's environment.
+def load(source: Config | str | Path, environment: Mapping[str, str] | None = None) -> Loaded:
+    """Read everything a configuration names and build the monitor.
+
+    `environment` overrides what stands in the file; by default that of the process.
 
     Raises:
         ConfigError: a key, a name, a formula or its alarm is wrong; names file, line and key.
         ModelError, PolicyError: what the configuration names is missing or malformed; names the key that led there.
     """
-    config = source if isinstance(source, Config) else load_config(source, os.environ)
+    config = (
+        source
+        if isinstance(source, Config)
+        else load_config(source, os.environ if environment is None else environment)
+    )
     model = _read_model(config)
     policies = {name: _read_policy(config, name, model) for name in config.policies}
     tables = {name: policy.table for name, policy in policies.items()}

@@ -1,0 +1,183 @@
+"""Metrics, health and state over HTTP, read-only, in a thread with a loop of its own.
+
+A slow scrape therefore never delays a verdict, and a stuck evaluation never silences `/healthz`, which is there to tell
+of it.
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
+from starlette.routing import Route
+
+from monitor.errors import ConfigError
+from monitor.sidecar.board import Board
+from monitor.sidecar.metrics import CONTENT_TYPE
+from monitor.sidecar.page import render
+
+__all__ = ["HttpServer", "Sources", "make_app"]
+
+LOG: Final = logging.getLogger("monitor.http")
+HEADERS: Final = {
+    "Cache-Control": "no-store",
+    "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+}
+START_DEADLINE: Final = 10.0
+"""Seconds for the server to come up: it has nothing to do but to accept on a socket that is already open."""
+
+
+@dataclass(frozen=True)
+class Sources:
+    """Where the answers come from; every one is called on the server's thread.
+
+    `health` and `readiness` return what is wrong, or an empty text; `status` plain data about this process.
+    """
+
+    board: Board
+    exposition: Callable[[], bytes]
+    evidence: Callable[[str], bytes | None]
+    health: Callable[[], str]
+    readiness: Callable[[], str]
+    status: Callable[[], dict[str, Any]]
+
+
+def make_app(sources: Sources) -> Starlette:
+    """The application: routes for GET and HEAD only, for there is nothing to write."""
+    pages = _Pages(sources)
+    return Starlette(
+        routes=[
+            Route("/", pages.home),
+            Route("/metrics", pages.metrics),
+            Route("/healthz", pages.healthz),
+            Route("/readyz", pages.readyz),
+            Route("/evidence/{name}", pages.evidence),
+            Route("/api/status", pages.status),
+            Route("/api/formulas", pages.formulas),
+            Route("/api/agents", pages.agents),
+            Route("/api/agents/{name}", pages.agent),
+            Route("/api/alarms", pages.alarms),
+        ]
+    )
+
+
+class _Pages:
+    """One method a route; they are short enough to run on the loop itself."""
+
+    def __init__(self, sources: Sources) -> None:
+        self._sources = sources
+
+    async def home(self, _request: Request) -> Response:
+        board = self._sources.board
+        return HTMLResponse(render(self._sources.status(), board.agents(), board.alarms()), headers=HEADERS)
+
+    async def metrics(self, _request: Request) -> Response:
+        return Response(self._sources.exposition(), media_type=CONTENT_TYPE, headers=HEADERS)
+
+    async def healthz(self, _request: Request) -> Response:
+        return _verdict(self._sources.health())
+
+    async def readyz(self, _request: Request) -> Response:
+        return _verdict(self._sources.readiness())
+
+    async def evidence(self, request: Request) -> Response:
+        name = request.path_params["name"]
+        content = self._sources.evidence(name)
+        if content is None:
+            return _missing("there is no such evidence")
+        download = {**HEADERS, "Content-Disposition": f'attachment; filename="{name}.evidence"'}
+        return Response(content, media_type="application/vnd.msgpack", headers=download)
+
+    async def status(self, _request: Request) -> Response:
+        return JSONResponse(self._sources.status(), headers=HEADERS)
+
+    async def formulas(self, _request: Request) -> Response:
+        return JSONResponse(self._sources.board.formulas(), headers=HEADERS)
+
+    async def agents(self, _request: Request) -> Response:
+        return JSONResponse(self._sources.board.agents(), headers=HEADERS)
+
+    async def agent(self, request: Request) -> Response:
+        agent = self._sources.board.agent(request.path_params["name"])
+        return _missing("there is no such agent") if agent is None else JSONResponse(agent, headers=HEADERS)
+
+    async def alarms(self, _request: Request) -> Response:
+        return JSONResponse(self._sources.board.alarms(), headers=HEADERS)
+
+
+def _verdict(problem: str) -> Response:
+    return PlainTextResponse(problem or "ok", status_code=503 if problem else 200, headers=HEADERS)
+
+
+def _missing(what: str) -> Response:
+    return PlainTextResponse(what, status_code=404, headers=HEADERS)
+
+
+class HttpServer:
+    """Serves an application from a thread. The socket is opened here, so a port in use is an error at start.
+
+    `listen`: host:port; port 0 takes a free one, see `url`.
+    """
+
+    def __init__(self, app: Starlette, listen: str) -> None:
+        self._socket = _open(listen)
+        self._server = uvicorn.Server(
+            uvicorn.Config(
+                app,
+                log_config=None,
+                access_log=False,
+                lifespan="off",
+                ws="none",
+                server_header=False,
+                proxy_headers=False,
+                limit_concurrency=256,
+                timeout_keep_alive=5,
+                timeout_graceful_shutdown=1,
+            )
+        )
+        self._thread = threading.Thread(target=self._server.run, args=([self._socket],), name="http", daemon=True)
+
+    @property
+    def url(self) -> str:
+        """Where it is served, with the real port."""
+        host, port = self._socket.getsockname()[:2]
+        return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+    def start(self) -> None:
+        """Serve; returns once requests are answered."""
+        self._thread.start()
+        deadline = time.monotonic() + START_DEADLINE
+        while not self._server.started:
+            if not self._thread.is_alive() or time.monotonic() > deadline:
+                raise ConfigError(f"http.listen: nothing is served at {self.url}; see the log")
+            time.sleep(0.005)
+
+    def stop(self) -> None:
+        """Finish the requests that run, then end the thread."""
+        self._server.should_exit = True
+        if self._thread.is_alive():
+            self._thread.join(timeout=5.0)
+        self._socket.close()
+
+
+def _open(listen: str) -> socket.socket:
+    parts = urlsplit(f"//{listen}")
+    host, port = parts.hostname or "", parts.port or 0
+    try:
+        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+        opened = socket.create_server((host, port), family=family, backlog=128)
+    except OSError as error:
+        raise ConfigError(f"http.listen: cannot listen on {listen}: {error.strerror or error}") from error
+    opened.setblocking(False)  # noqa: FBT003 - the signature is the socket's
+    return opened
