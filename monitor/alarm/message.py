@@ -63,7 +63,7 @@ def alert_payload(alert: Alert, identity: Identity, *, sent: float, evidence: st
         "value": _number(value),
         "threshold": _number(threshold),
         "effect": _number(verdict.effect),
-        "bounds": _interval(_bounds(verdict)),
+        "bounds": _interval(verdict.bounds),
         "robust": verdict.robust,
         "profile": [
             {"offset": offset, "nominal": _number(nominal), "alternative": _number(alternative)}
@@ -95,13 +95,6 @@ def _figures(verdict: Verdict) -> tuple[float | None, float | None]:
     if len(verdict.quantities) == 1:
         return verdict.quantities[0].value, verdict.quantities[0].threshold
     return None, None
-
-
-def _bounds(verdict: Verdict) -> tuple[float, float] | None:
-    """The bounds on that value."""
-    if verdict.bounds is None and (verdict.outcome is not None or len(verdict.quantities) == 1) and verdict.quantities:
-        return verdict.quantities[-1].bounds
-    return verdict.bounds
 
 
 def _number(value: float | None) -> float | None:

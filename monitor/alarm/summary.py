@@ -38,6 +38,10 @@ BLIND_WORDS: Final[Mapping[BlindReason, str]] = {
 }
 """Why the monitor cannot judge, in words."""
 
+NOUN: Final = {"nominal": "carrying on", "policy": "'{}'", "action": "action {}", "model": "model '{}'"}
+BEEN: Final = {"policy": "'{}' been in charge", "action": "action {} been taken", "model": "model '{}' been true"}
+"""A change as what one does, and after "had"; nominal is none, so that nothing "has been"."""
+
 NEEDED: Final[Mapping[Comparison, str]] = {"<": "less than", "<=": "at most", ">=": "at least", ">": "more than"}
 
 
@@ -50,9 +54,12 @@ def summary(
     verdict: Verdict,
     path_length: int,
 ) -> str:
-    """The sentence for an alert in `state`, after `verdict` on a path of `path_length` pairs.
+    """The sentence for an alert in `state`, after `verdict`.
 
-    Raises FormulaError if the formula's text is none, which a monitor that judged it has ruled out.
+    `path_length`: pairs of the path the verdict was given on; 0 if that is not known any more, and then it is not told
+    how long ago an `@-k` was.
+
+    Raises FormulaError if the formula's text is none, which a monitor that has judged it rules out.
     """
     body = _body(formula, verdict, path_length)
     match state:
@@ -62,7 +69,7 @@ def summary(
             told = f"the episode ended while this alarm was firing; at last, {body}"
         case "removed":
             told = f"alarm '{formula.name}' was changed or removed while it was firing; at last, {body}"
-        case "clear" | "pending" | "firing":
+        case _:
             told = body
     if blind is not None:
         told += f"; this is the last that is known, for the monitor is now blind here ({blind}: {BLIND_WORDS[blind]})"
@@ -135,7 +142,7 @@ def _figure(test: Test | None, formula: FormulaSpec, value: float) -> str:
 
 
 def _combination(formula: FormulaSpec, verdict: Verdict) -> str:
-    truth = verdict.outcome or {True: "holds", False: "fails", None: "is undecided"}[verdict.holds]
+    truth = {True: "holds", False: "fails", None: "is undecided"}[verdict.holds]
     told = [
         f"{_quote(q.text, 'one quantity')} is {_decimals(q.value)[0]}" for q in verdict.quantities[:MOST_QUANTITIES]
     ]
@@ -168,29 +175,15 @@ def _quote(text: str, otherwise: str) -> str:
 
 
 def _noun(change: Change) -> str:
-    limit = "" if change.steps is None else f" for {_steps(change.steps)}"
-    match change.kind:
-        case "nominal":
-            return "carrying on"
-        case "policy":
-            return f"'{change.name}'{limit}"
-        case "action":
-            return f"action {change.name}{limit}"
-        case "model":
-            return f"model '{change.name}'"
+    return NOUN[change.kind].format(change.name) + _lasting(change)
 
 
 def _been(change: Change) -> str:
-    limit = "" if change.steps is None else f" for {_steps(change.steps)}"
-    match change.kind:
-        case "nominal":
-            return "nothing been changed"
-        case "policy":
-            return f"'{change.name}' been in charge{limit}"
-        case "action":
-            return f"action {change.name} been taken{limit}"
-        case "model":
-            return f"model '{change.name}' been true"
+    return BEEN[change.kind].format(change.name) + _lasting(change)
+
+
+def _lasting(change: Change) -> str:
+    return "" if change.steps is None else f" for {_steps(change.steps)}"
 
 
 def _counted(since: str) -> str:
@@ -206,8 +199,8 @@ def _since(verdict: Verdict, path_length: int) -> str:
     offset, clipped = verdict.offset, verdict.clipped
     start = "the oldest step still held" if verdict.start_dropped else "the start of the episode"
     if offset < 0:
-        ago = _ago(path_length + offset)
-        return f"since {start}, {ago}" if offset == -1 else f"since {_steps(-offset - 1)} after {start}, {ago}"
+        ago = f", {_ago(path_length + offset)}" if path_length else ""
+        return f"since {start}{ago}" if offset == -1 else f"since {_steps(-offset - 1)} after {start}{ago}"
     if clipped:
         return f"since {start}, {_ago(offset)}"
     return NOW if offset == 0 else f"from {_ago(offset)} on"

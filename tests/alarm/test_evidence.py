@@ -182,6 +182,9 @@ def test_every_text_altered_together_with_the_digest_is_found_too_but_for_the_na
                   ("policies", "nominal", "sha256"), ("verdict", "quantities", 0, "text")]:  # fmt: skip
         evil = altered(document, place, lambda text: "safe" if text == "regret" else text + "0")
         assert rederive(read_evidence(packed(evil)), road, tables), place
+    document["verdict"]["causal_model"] = "stable"
+    assert rederive(read_evidence(packed(document)), road, tables)[0].startswith("causal_model: any is recorded")
+    document["verdict"]["causal_model"] = "any"
     for place in [("model",), ("versions", "numpy")]:
         evidence = read_evidence(packed(altered(document, place, lambda text: text + "0")))
         assert rederive(evidence, road, tables) == [], place
@@ -291,6 +294,7 @@ def test_any_document_with_a_fitting_digest_is_evidence_or_an_evidence_error(
         (b"\x93\x01\x02\x03", "not a msgpack map"),
         (b"\x81\x01\x02", "not one msgpack document"),
         (b"\x80", "digest"),
+        (msgpack.packb({b"a": 1}), "a key that is not text"),
         (b"\x81\xa1a" * 20 + b"\x01", "nested deeper"),
         (b"\x81\xa1a" * 100_000 + b"\x01", "not one msgpack document"),
         (b"\x81\xa1a\xdd\xff\xff\xff\xff", "not one msgpack document"),

@@ -13,32 +13,10 @@ from monitor.alarm.message import Identity, alert_id, alert_payload
 from monitor.types import Alert, Episode, FormulaSpec, Verdict
 
 KEYS = [
-    "v",
-    "id",
-    "revision",
-    "state",
-    "blind",
-    "severity",
-    "formula",
-    "outcome",
-    "value",
-    "threshold",
-    "effect",
-    "bounds",
-    "robust",
-    "profile",
-    "episode",
-    "seq",
-    "time",
-    "since",
-    "late",
-    "sent",
-    "model",
-    "policies",
-    "evidence",
-    "summary",
-    "runbook",
-]
+    "v", "id", "revision", "state", "blind", "severity", "formula", "outcome", "value", "threshold", "effect",
+    "bounds", "robust", "profile", "episode", "seq", "time", "since", "late", "sent", "model", "policies",
+    "evidence", "summary", "runbook",
+]  # fmt: skip
 
 
 def test_a_regret_alert_has_the_promised_keys_in_order(regret: Alert, identity: Identity) -> None:

@@ -86,6 +86,7 @@ def test_regret_says_what_would_have_been_and_whether_switching_still_helps(
         ),
         ("c@5", {"offset": 0, "clipped": True}, 1, "had 'c' been in charge since the start of the episode, just now,"),
         ("c@-1", {"offset": -1}, 9, "had 'c' been in charge since the start of the episode, 8 steps ago,"),
+        ("c@-1", {"offset": -1}, 0, "had 'c' been in charge since the start of the episode,"),
         (
             "c@-3",
             {"offset": -3, "start_dropped": True},
@@ -193,6 +194,8 @@ def test_a_combination_tells_its_quantities() -> None:
     assert say(text, verdict("one", "two")) == "formula 'watch' fails: one is 0.25, two is 0.25"
     assert say(text, verdict("a", "b", "c", "d", "e", holds=True)).endswith("c is 0.25, and 2 more")
     assert say(text, verdict("x" * 101, holds=None)) == "formula 'watch' is undecided: one quantity is 0.25"
+    undecided = Verdict("watch", "exact", "gumbel", (), outcome="undecided")
+    assert say(f"regret(c@5, {GOAL})", undecided) == f"formula 'watch' is undecided: regret(c@5, {GOAL})"
     assert say('!"death"', verdict()) == "formula 'watch' fails: !\"death\""
     assert say("!" * 101 + '"death"', verdict()) == "formula 'watch' fails"
 

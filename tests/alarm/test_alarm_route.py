@@ -1,0 +1,45 @@
+"""From live steps to verified evidence: what the whole monitor raises is what this room promises."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from monitor.alarm.evidence import make_evidence, read_evidence, rederive
+from monitor.alarm.message import Identity, alert_payload
+from monitor.flow import Monitor
+from monitor.model.mdp import MDP
+from monitor.policy.table import PolicyTable
+from monitor.types import AlarmSpec, Alert, FormulaSpec, Instant, Observation
+
+STEPS = [(0, 1), (0, 1), (1, 0), (1, 0), (1, 1), (2, 1), (3, 1), (5, None)]
+
+
+def alerts(monitor: Monitor) -> list[Alert]:
+    told: list[Alert] = []
+    for seq, (state, action) in enumerate(STEPS):
+        step = Observation("robot-7", "monday", seq, state, action, time=100.0 + seq, terminated=action is None)
+        now = Instant(100.0 + seq, float(seq))
+        notices = [*monitor.observe(step, now), *monitor.evaluate(now)]
+        told += [notice for notice in notices if isinstance(notice, Alert)]
+    return told
+
+
+@pytest.mark.parametrize("text", ['regret(careful@2, P>=0.8 [ G<=4 !"crash" ])', 'P>=0.8 [ G<=4 !"crash" ]'])
+def test_every_alarm_of_a_run_has_evidence_that_is_verified(
+    road: MDP, tables: dict[str, PolicyTable], identity: Identity, text: str
+) -> None:
+    spec = FormulaSpec("watch", text, causal_model="any", alarm=AlarmSpec(for_=2, keep=2))
+    told = alerts(Monitor(road, tables, [spec], identity=identity))
+    assert told == alerts(Monitor(road, tables, [spec], identity=identity))
+    firing = [alert for alert in told if alert.state == "firing"]
+    assert firing
+    assert [alert.revision for alert in told] == list(range(1, len(told) + 1))
+    for alert in firing:
+        evidence = read_evidence(make_evidence(alert, identity, tables, {}))
+        assert rederive(evidence, road, tables) == []
+        assert evidence.first_seq == alert.seq - 1
+        payload = alert_payload(alert, identity, sent=alert.time, evidence=evidence.id)
+        assert (payload["id"], payload["since"]) == (evidence.alert, evidence.since)
+        assert rederive(replace(evidence, first_seq=alert.seq), road, tables)
