@@ -1,0 +1,77 @@
+"""From a policy's raw output to what it does: masks, ties, softmax. Pure; the same for the table and for the agent."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from monitor.errors import PolicyError
+from monitor.policy.manifest import Manifest
+
+__all__ = ["chosen_actions", "chosen_probabilities"]
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
+
+_SUM_TOLERANCE = 1e-5
+"""Probabilities come as 32-bit floats, often a softmax over many actions: rounding leaves about 1e-7 an action."""
+
+
+def chosen_actions(raw: npt.NDArray[Any], manifest: Manifest, available: Bools, states: Ints) -> Ints:
+    """The greedy action of each state, [n]: the highest score, on ties the lowest number; masked if the manifest says.
+
+    `raw`: [n, A] scores or [n] actions; `available`: [n, A]; `states`: [n], for messages. Raises PolicyError.
+    """
+    if manifest.output.kind == "action":
+        return raw.astype(np.int64)
+    scores = _checked(raw, manifest, states)
+    if manifest.mask:
+        scores = np.where(available, scores, -np.inf)
+    best: Ints = np.argmax(scores, axis=1)
+    return best
+
+
+def chosen_probabilities(raw: npt.NDArray[Any], manifest: Manifest, available: Bools, states: Ints) -> Floats:
+    """The action distribution of each state, [n, A] float64; logits by softmax in float64. Arguments as above."""
+    scores = _checked(raw, manifest, states)
+    if manifest.output.kind == "logits":
+        scores = np.where(available, scores, -np.inf) if manifest.mask else scores
+        weights = np.exp(scores - scores.max(axis=1, keepdims=True))  # minus the largest: exp cannot overflow
+    else:
+        weights = np.where(available, scores, 0.0) if manifest.mask else scores
+    sums = weights.sum(axis=1, keepdims=True)
+    empty = np.flatnonzero(sums == 0)
+    if empty.size:
+        raise PolicyError(
+            f"state {states[empty[0]]}: every available action has probability 0, the mask leaves nothing"
+        )
+    chances: Floats = weights / sums
+    return chances
+
+
+def _checked(raw: npt.NDArray[Any], manifest: Manifest, states: Ints) -> Floats:
+    scores: Floats = raw.astype(np.float64)
+    bad = np.argwhere(~np.isfinite(scores))
+    if bad.size:
+        n, action = (int(i) for i in bad[0])
+        raise PolicyError(f"state {states[n]}, action {action}: the output is {scores[n, action]}; it must be finite")
+    if manifest.output.kind == "probabilities":
+        _check_probabilities(scores, states)
+    return scores
+
+
+def _check_probabilities(chances: Floats, states: Ints) -> None:
+    negative = np.argwhere(chances < 0)
+    if negative.size:
+        n, action = (int(i) for i in negative[0])
+        raise PolicyError(f"state {states[n]}, action {action}: the probability {chances[n, action]:g} is negative")
+    sums = chances.sum(axis=1)
+    off = np.flatnonzero(np.abs(sums - 1) > _SUM_TOLERANCE)
+    if off.size:
+        raise PolicyError(
+            f"state {states[off[0]]}: the probabilities sum to {sums[off[0]]:.6g}, not 1; if the output is logits or "
+            "q_values, say so in the manifest"
+        )

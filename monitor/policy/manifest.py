@@ -1,0 +1,108 @@
+"""The manifest of a policy: which ONNX file it is, what goes in, what comes out, how an action is chosen from that.
+
+There is no common standard for such metadata inside an ONNX file, hence a small YAML file beside it.
+"""
+
+from __future__ import annotations
+
+from pathlib import PurePosixPath
+from typing import Annotated, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+
+from monitor.errors import PolicyError
+
+__all__ = ["Input", "Manifest", "Output", "read_manifest"]
+
+MAX_MANIFEST_BYTES = 65536
+
+_Text = Annotated[str, Field(min_length=1, max_length=256)]
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Input(_Strict):
+    """The input tensor `name`.
+
+    `observation`: [batch, D] floats, the model's observation of the state (its one-hot encoding if the model carries
+    no observations). `one_hot`: [batch, S] floats. `index`: [batch] integers.
+    """
+
+    name: _Text
+    kind: Literal["observation", "one_hot", "index"]
+
+
+class Output(_Strict):
+    """The output tensor `name`: [batch, A] `logits`, `probabilities` or `q_values`, or [batch] `action` numbers."""
+
+    name: _Text
+    kind: Literal["logits", "probabilities", "q_values", "action"]
+
+
+class Manifest(_Strict):
+    """What a manifest says.
+
+    Attributes:
+        file: the ONNX file, relative to the manifest and inside its folder.
+        sha256: of that file, hexadecimal.
+        input, output: the tensors.
+        mode: `greedy` takes the action with the highest score, on ties the lowest number; `stochastic` draws it, from
+            the probabilities, or from the softmax of the logits.
+        mask: the agent rules out unavailable actions before it chooses (probabilities are renormalised). Without it,
+            a policy that chooses an unavailable action is an error.
+        name, description, provenance: for people.
+    """
+
+    file: _Text
+    sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+    input: Input
+    output: Output
+    mode: Literal["greedy", "stochastic"]
+    mask: bool = False
+    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{1,64}$")] | None = None
+    description: str | None = None
+    provenance: str | None = None
+
+    @field_validator("file")
+    @classmethod
+    def _inside(cls, file: str) -> str:
+        path = PurePosixPath(file)
+        if path.is_absolute() or ".." in path.parts or "\\" in file or "\0" in file:
+            raise ValueError("must name a file inside the manifest's own folder, by a relative path without '..'")
+        return file
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Manifest:
+        if self.mode == "stochastic" and self.output.kind not in ("logits", "probabilities"):
+            raise ValueError(f"mode stochastic needs logits or probabilities, not {self.output.kind}")
+        if self.mask and self.output.kind == "action":
+            raise ValueError("mask needs scores to choose among; an action is already chosen")
+        return self
+
+
+def read_manifest(content: bytes, where: str) -> Manifest:
+    """The manifest in the bytes of a YAML file; `where` names it in messages.
+
+    Raises:
+        PolicyError: not YAML, or not a manifest; says where in the file and why.
+    """
+    if len(content) > MAX_MANIFEST_BYTES:
+        raise PolicyError(f"policy {where}: the manifest is larger than {MAX_MANIFEST_BYTES} bytes")
+    try:
+        given = yaml.safe_load(content.decode())
+    except yaml.MarkedYAMLError as error:
+        line = f"line {error.problem_mark.line + 1}: " if error.problem_mark else ""
+        raise PolicyError(f"policy {where}: {line}not YAML ({error.problem})") from error
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise PolicyError(f"policy {where}: not a YAML text file ({type(error).__name__})") from error
+    try:
+        return Manifest.model_validate(given)
+    except ValidationError as error:
+        problems = "; ".join(
+            f"{'.'.join(map(str, e['loc'])) or 'manifest'}: {e['msg'].removeprefix('Value error, ')}"
+            for e in error.errors(include_url=False)
+        )
+        raise PolicyError(f"policy {where}: {problems}") from error

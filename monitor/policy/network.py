@@ -1,0 +1,145 @@
+"""A policy network in memory: onnxruntime on one thread, checked against its manifest and a model."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from monitor.errors import PolicyError
+from monitor.model.mdp import MDP
+from monitor.policy.decision import Bools, Floats, Ints, chosen_actions, chosen_probabilities
+from monitor.policy.manifest import Manifest
+from monitor.policy.onnx_scan import refuse_unsafe
+
+__all__ = ["MAX_ONNX_BYTES", "Network"]
+
+MAX_ONNX_BYTES = 256 << 20
+_BATCH = 1024
+_BATCH_NUMBERS = 1 << 22
+"""At most this many input numbers at once: a one-hot batch over a million states must not fill the memory."""
+
+_FLOATS = {"tensor(float)": np.float32, "tensor(double)": np.float64}
+_INTS = {"tensor(int64)": np.int64, "tensor(int32)": np.int32}
+
+
+class Network:
+    """An ONNX network that fits a manifest and a model. `batch`: how many states it takes at once."""
+
+    def __init__(self, content: bytes, manifest: Manifest, model: MDP, where: str) -> None:
+        if len(content) > MAX_ONNX_BYTES:
+            raise PolicyError(f"policy {where}: the ONNX file is larger than the limit of {MAX_ONNX_BYTES:,} bytes")
+        refuse_unsafe(content, where)
+        self._manifest, self._model, self._where = manifest, model, where
+        self._session = _open(content, where)
+        self._width = _input_width(manifest, model)
+        self._dtype, fixed = _check_input(self._session, manifest, self._width, where)
+        _check_output(self._session, manifest, model, where)
+        self.batch = 1 if fixed else max(1, min(_BATCH, _BATCH_NUMBERS // (self._width or 1)))
+
+    def choose(self, states: Ints) -> Ints | Floats:
+        """Actions [n] of a greedy policy, probabilities [n, A] of a stochastic one. Raises PolicyError."""
+        available: Bools = self._model.availability[states]
+        try:
+            raw = self._raw(states)
+            if self._manifest.mode == "greedy":
+                return chosen_actions(raw, self._manifest, available, states)
+            return chosen_probabilities(raw, self._manifest, available, states)
+        except PolicyError as error:
+            raise PolicyError(f"policy {self._where}: {error}") from error
+
+    def _raw(self, states: Ints) -> npt.NDArray[Any]:
+        given: npt.NDArray[Any] = _encoded(self._manifest, self._model, states).astype(self._dtype, copy=False)
+        name = self._manifest.output.name
+        try:
+            raw: npt.NDArray[Any] = self._session.run([name], {self._manifest.input.name: given})[0]
+        except Exception as error:  # onnxruntime raises a class of its own for each kind of failure
+            raise PolicyError(f"onnxruntime cannot evaluate it ({_first_line(error)})") from error
+        action = self._manifest.output.kind == "action"
+        shape = (len(states),) if action else (len(states), self._model.actions)
+        if action and isinstance(raw, np.ndarray) and raw.shape == (len(states), 1):
+            raw = raw[:, 0]
+        if not isinstance(raw, np.ndarray) or raw.shape != shape:
+            got = getattr(raw, "shape", type(raw).__name__)
+            raise PolicyError(f"output {name!r} has shape {got} for {len(states)} states, not {shape}")
+        return raw
+
+
+def _open(content: bytes, where: str) -> Any:  # noqa: ANN401 - onnxruntime ships no types
+    import onnxruntime  # noqa: PLC0415 - slow to import; tables given as arrays do without
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    options.execution_mode = onnxruntime.ExecutionMode.ORT_SEQUENTIAL
+    options.use_deterministic_compute = True
+    options.log_severity_level = 4  # what goes wrong is told by our error, not on stderr as well
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    try:
+        return onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
+    except Exception as error:  # onnxruntime raises a class of its own for each kind of failure
+        raise PolicyError(f"policy {where}: onnxruntime cannot open it ({_first_line(error)})") from error
+
+
+def _check_input(session: Any, manifest: Manifest, width: int | None, where: str) -> tuple[type, bool]:  # noqa: ANN401
+    """The element type of the input, and whether its batch is fixed to one state."""
+    inputs = session.get_inputs()
+    names = [i.name for i in inputs]
+    if names != [manifest.input.name]:
+        raise PolicyError(
+            f"policy {where}: the network's inputs are {names}, the manifest says {manifest.input.name!r}"
+        )
+    types, shape = (_INTS if width is None else _FLOATS), list(inputs[0].shape)
+    wanted = ["batch"] if width is None else ["batch", width]
+    fits = len(shape) == len(wanted) and (not isinstance(shape[0], int) or shape[0] == 1)
+    if not fits or (width is not None and isinstance(shape[1], int) and shape[1] != width):
+        raise PolicyError(
+            f"policy {where}: input {names[0]!r} has shape {shape}, but kind {manifest.input.kind} of this model needs "
+            f"{wanted}"
+        )
+    if inputs[0].type not in types:
+        raise PolicyError(f"policy {where}: input {names[0]!r} is {inputs[0].type}, not one of {', '.join(types)}")
+    return types[inputs[0].type], isinstance(shape[0], int)
+
+
+def _check_output(session: Any, manifest: Manifest, model: MDP, where: str) -> None:  # noqa: ANN401
+    outputs = {o.name: o for o in session.get_outputs()}
+    output = outputs.get(manifest.output.name)
+    if output is None:
+        raise PolicyError(
+            f"policy {where}: the network's outputs are {list(outputs)}, the manifest says {manifest.output.name!r}"
+        )
+    action = manifest.output.kind == "action"
+    types = _INTS if action else _FLOATS
+    if output.type not in types:
+        raise PolicyError(f"policy {where}: output {output.name!r} is {output.type}, not one of {', '.join(types)}")
+    shape = list(output.shape or [])
+    if not action and len(shape) == 2 and isinstance(shape[1], int) and shape[1] != model.actions:
+        raise PolicyError(f"policy {where}: output {output.name!r} has {shape[1]} columns for {model.actions} actions")
+
+
+def _input_width(manifest: Manifest, model: MDP) -> int | None:
+    """D of the [batch, D] input; None for a flat [batch] of state numbers."""
+    match manifest.input.kind:
+        case "index":
+            return None
+        case "observation" if model.observations is not None:
+            return int(model.observations.shape[1])
+        case _:
+            return model.states
+
+
+def _encoded(manifest: Manifest, model: MDP, states: Ints) -> npt.NDArray[Any]:
+    match manifest.input.kind:
+        case "index":
+            return states.astype(np.int64)
+        case "observation" if model.observations is not None:
+            return model.observations[states]
+        case _:
+            one_hot = np.zeros((len(states), model.states), dtype=np.float32)
+            one_hot[np.arange(len(states)), states] = 1.0
+            return one_hot
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0][:300]

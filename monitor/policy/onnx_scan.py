@@ -1,0 +1,118 @@
+"""What an ONNX file must not hold, found by walking its protobuf bytes before anything executes them.
+
+A policy is pinned by the SHA-256 of one file, so nothing may come from another one: onnxruntime reads external tensor
+data from beside the file, or from the working directory when it is given bytes, and does not say that it did. Nor may
+it need code that is not here (operators outside the standard), or roll its own dice (a table could not describe it).
+
+The walk knows from onnx.proto only where messages nest and the few fields it asks about; everything else is skipped by
+its length. It visits a superset of what a protobuf parser keeps: repeated occurrences of a single field as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from monitor.errors import PolicyError
+
+__all__ = ["refuse_unsafe"]
+
+# Message -> field number -> message in that field (onnx.proto, IR version 13).
+_NESTED: dict[str, dict[int, str]] = {
+    "Model": {7: "Graph", 8: "OperatorSet", 20: "Training", 25: "Function"},
+    "Training": {1: "Graph", 2: "Graph"},
+    "Graph": {1: "Node", 5: "Tensor", 15: "SparseTensor"},
+    "Node": {5: "Attribute"},
+    "Attribute": {5: "Tensor", 6: "Graph", 10: "Tensor", 11: "Graph", 22: "SparseTensor", 23: "SparseTensor"},
+    "SparseTensor": {1: "Tensor", 2: "Tensor"},
+    "Function": {7: "Node", 9: "OperatorSet", 11: "Attribute"},
+    "Tensor": {},
+    "OperatorSet": {},
+}
+_DOMAIN_FIELD = {"Node": 7, "OperatorSet": 1, "Function": 10}
+_OP_TYPE = 4
+_EXTERNAL_DATA, _DATA_LOCATION = 13, 14
+
+_DOMAINS = frozenset({"", "ai.onnx", "ai.onnx.ml"})
+_RANDOM = frozenset(
+    {"RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Multinomial", "Bernoulli"}
+)
+_DEEPEST = 64
+"""Nesting beyond this is no policy; it also keeps the walk's own recursion bounded. Protobuf itself stops at 100."""
+
+_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
+
+
+def refuse_unsafe(content: bytes, where: str) -> None:
+    """Return if the ONNX bytes are whole in themselves; `where` names them in messages.
+
+    Raises:
+        PolicyError: a tensor with external data, an operator outside the standard domains, an operator that draws
+            random numbers, or bytes that are no protobuf message.
+    """
+    try:
+        _walk(memoryview(content), "Model", 0)
+    except PolicyError as error:
+        raise PolicyError(f"policy {where}: {error}") from error
+    except (ValueError, IndexError) as error:
+        raise PolicyError(f"policy {where}: not an ONNX file") from error
+
+
+def _walk(message: memoryview, kind: str, depth: int) -> None:
+    if depth > _DEEPEST:
+        raise PolicyError(f"its graphs nest deeper than {_DEEPEST} messages")
+    for field, value in _fields(message):
+        if isinstance(value, int):
+            if kind == "Tensor" and field == _DATA_LOCATION and value != 0:
+                raise PolicyError(_EXTERNAL)
+        elif field in _NESTED[kind]:
+            _walk(value, _NESTED[kind][field], depth + 1)
+        elif kind == "Tensor" and field == _EXTERNAL_DATA:
+            raise PolicyError(_EXTERNAL)
+        elif field == _DOMAIN_FIELD.get(kind):
+            domain = bytes(value).decode()
+            if domain not in _DOMAINS:
+                raise PolicyError(f"it needs operators of the domain {domain!r}; only standard ONNX ones are run")
+        elif kind == "Node" and field == _OP_TYPE and bytes(value).decode() in _RANDOM:
+            raise PolicyError(
+                f"its operator {bytes(value).decode()} draws random numbers; give the probabilities as output and "
+                "mode: stochastic instead"
+            )
+
+
+_EXTERNAL = "it keeps tensors in another file; save it again with all data inside (external data is never read)"
+
+
+def _fields(message: memoryview) -> Iterator[tuple[int, int | memoryview]]:
+    """The fields of one message: number, and the integer or the bytes in it; fixed-width ones are passed over."""
+    at = 0
+    while at < len(message):
+        tag, at = _varint(message, at)
+        field, wire = tag >> 3, tag & 7
+        if field == 0 or tag >= 2**32:
+            raise ValueError("not a field")
+        if wire == _VARINT:
+            value, at = _varint(message, at)
+            yield field, value
+        elif wire == _BYTES:
+            length, at = _varint(message, at)
+            if at + length > len(message):
+                raise ValueError("cut off")
+            yield field, message[at : at + length]
+            at += length
+        elif wire in (_FIXED32, _FIXED64):
+            at += 4 if wire == _FIXED32 else 8
+        else:  # groups: ONNX has none
+            raise ValueError("not a field")
+    if at != len(message):
+        raise ValueError("cut off")
+
+
+def _varint(message: memoryview, at: int) -> tuple[int, int]:
+    value = 0
+    for shift in range(0, 70, 7):
+        byte = message[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, at
+    raise ValueError("not a number")

@@ -1,0 +1,128 @@
+"""Policies in ONNX files: the impure door of this room. Opens manifests and files, evaluates them by onnxruntime.
+
+A policy becomes one table over all states at start; whatever is wrong with it is a `PolicyError` then, not later.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from monitor.errors import PolicyError
+from monitor.model.mdp import MDP
+from monitor.policy.decision import Ints
+from monitor.policy.manifest import MAX_MANIFEST_BYTES, Manifest, read_manifest
+from monitor.policy.network import MAX_ONNX_BYTES, Network
+from monitor.policy.table import PolicyTable, as_table
+
+__all__ = ["Actor", "Manifest", "Policy", "load_policy", "table_from_onnx"]
+
+
+@dataclass(frozen=True, eq=False)
+class Policy:
+    """A policy, checked against a model. `sha256`: of the ONNX file, whose bytes are `content`."""
+
+    name: str
+    table: PolicyTable
+    sha256: str
+    manifest: Manifest
+    content: bytes
+
+
+def load_policy(manifest_path: str | Path, model: MDP) -> Policy:
+    """The policy a manifest describes, evaluated in every state of `model`.
+
+    Raises:
+        PolicyError: a file is missing, altered or too large, holds what `onnx_scan` refuses, or does not fit the
+            manifest or the model; the output is NaN, infinite, or no distribution; or an action is unavailable.
+    """
+    manifest, content = _read(Path(manifest_path))
+    table = table_from_onnx(content, manifest, model, str(manifest_path))
+    return Policy(
+        name=manifest.name or Path(manifest_path).stem,
+        table=table,
+        sha256=manifest.sha256,
+        manifest=manifest,
+        content=content,
+    )
+
+
+def table_from_onnx(content: bytes, manifest: Manifest, model: MDP, where: str) -> PolicyTable:
+    """The table of the policy in the bytes of an ONNX file; `where` names it in messages. Raises PolicyError."""
+    network = Network(content, manifest, model, where)
+    parts = [network.choose(states) for states in _batches(model.states, network.batch)]
+    try:
+        return as_table(np.concatenate(parts), model)
+    except PolicyError as error:
+        hint = "" if manifest.mask else "; with mask: true in the manifest, unavailable actions are ruled out"
+        raise PolicyError(f"policy {where}: {error}{hint if 'unavailable' in str(error) else ''}") from error
+
+
+class Actor:
+    """The policy in an agent's own process: it evaluates the network for the state at hand and picks an action."""
+
+    def __init__(self, content: bytes, manifest: Manifest, model: MDP, where: str) -> None:
+        self.manifest = manifest
+        self._network = Network(content, manifest, model, where)
+        self._model = model
+
+    @classmethod
+    def load(cls, manifest_path: str | Path, model: MDP) -> Actor:
+        """The actor of a manifest. Raises PolicyError."""
+        manifest, content = _read(Path(manifest_path))
+        return cls(content, manifest, model, str(manifest_path))
+
+    def decide(self, state: int, rng: np.random.Generator) -> int:
+        """The action taken in `state`; `rng` draws it if the policy is stochastic, and is left alone if not."""
+        return int(self.decide_all(np.array([state]), rng)[0])
+
+    def decide_all(self, states: Ints, rng: np.random.Generator) -> Ints:
+        """The actions taken in `states` [n], one network call for as many as its batch takes. Raises PolicyError."""
+        step = self._network.batch
+        chosen = np.concatenate([self._network.choose(states[i : i + step]) for i in range(0, len(states), step)])
+        if chosen.ndim == 1:
+            return chosen.astype(np.int64)
+        # Inverse transform: the first action whose cumulated probability exceeds the draw. The last one that has any is
+        # raised to 1, so that rounding cannot leave a draw without an action.
+        cumulated = chosen.cumsum(axis=1)
+        last = chosen.shape[1] - 1 - np.argmax(chosen[:, ::-1] > 0, axis=1)
+        cumulated[np.arange(len(chosen)), last] = 1.0
+        drawn: Ints = np.argmax(rng.random(len(chosen))[:, np.newaxis] < cumulated, axis=1)
+        return drawn
+
+
+def _read(path: Path) -> tuple[Manifest, bytes]:
+    manifest = read_manifest(_bytes(path, f"policy {path}", MAX_MANIFEST_BYTES), str(path))
+    file = path.parent / manifest.file
+    try:
+        inside = file.resolve().is_relative_to(path.parent.resolve())
+    except (OSError, RuntimeError) as error:  # a loop of links
+        raise PolicyError(f"policy {path}: cannot resolve {manifest.file} ({error})") from error
+    if not inside:
+        raise PolicyError(f"policy {path}: {manifest.file} is a link out of the manifest's folder")
+    content = _bytes(file, f"policy {path}: its ONNX file", MAX_ONNX_BYTES)
+    found = hashlib.sha256(content).hexdigest()
+    if found != manifest.sha256:
+        raise PolicyError(
+            f"policy {path}: {manifest.file} was altered: its SHA-256 is {found}, the manifest says {manifest.sha256}; "
+            "restore the file, or update the manifest if the change is meant"
+        )
+    return manifest, content
+
+
+def _bytes(path: Path, what: str, limit: int) -> bytes:
+    try:
+        if path.stat().st_size > limit:
+            raise PolicyError(f"{what} {path} is larger than the limit of {limit:,} bytes")
+        return path.read_bytes()
+    except FileNotFoundError as error:
+        raise PolicyError(f"{what} is missing: there is no {path}") from error
+    except (OSError, ValueError) as error:
+        raise PolicyError(f"{what} cannot be read ({error})") from error
+
+
+def _batches(states: int, size: int) -> list[Ints]:
+    return [np.arange(i, min(i + size, states)) for i in range(0, states, size)]
