@@ -27,6 +27,7 @@ MAX_EVENT_BYTES: Final = 32 << 20
 """More than the largest payload a configuration allows (16 MiB)."""
 
 _READ_BYTES: Final = 1 << 16
+_END: Final = object()
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +96,11 @@ class Recording:
             raise RecordingError(f"{path}: cannot be read: {error.strerror}") from error
         self._unpacker = msgpack.Unpacker(max_buffer_size=MAX_EVENT_BYTES, strict_map_key=True, raw=False)
         self._count = 0
-        self.header = self._read_header()
+        try:
+            self.header = self._read_header()
+        except BaseException:
+            self._file.close()
+            raise
 
     def __enter__(self) -> Self:
         return self
@@ -106,7 +111,7 @@ class Recording:
         self._file.close()
 
     def __iter__(self) -> Iterator[Event]:
-        while (fields := self._next()) is not None:
+        while (fields := self._next()) is not _END:
             self._count += 1
             try:
                 yield _event(fields)
@@ -128,14 +133,15 @@ class Recording:
         return header
 
     def _next(self) -> Any:  # noqa: ANN401 - whatever the bytes hold; checked by the caller
-        """The next value, None at a clean end."""
+        """The next value, `_END` at a clean end."""
         while True:
             at = self._unpacker.tell()
             try:
                 return self._unpacker.unpack()
             except msgpack.OutOfData:
                 if not (content := self._file.read(_READ_BYTES)):
-                    return self._end(at)
+                    self._check_end(at)
+                    return _END
                 self._feed(content)
             except (ValueError, msgpack.UnpackException) as error:  # whatever was wrong with the bytes
                 raise RecordingError(f"{self.path}: damaged after event {self._count}, at byte {at}: {error}") from None
@@ -148,7 +154,7 @@ class Recording:
                 f"{self.path}: event {self._count + 1} is larger than {MAX_EVENT_BYTES} bytes"
             ) from None
 
-    def _end(self, at: int) -> None:
+    def _check_end(self, at: int) -> None:
         size = self._file.tell()
         if size != at:
             raise RecordingError(
