@@ -4,10 +4,16 @@ import re
 import shutil
 import subprocess
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import yaml
+from prometheus_client import CollectorRegistry
+from prometheus_client.metrics import MetricWrapperBase
+
+from monitor.sidecar.instruments import Instruments
+from monitor.stream.decode import REASONS
+from monitor.types import AlarmState, BlindReason, MessageResult
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 PROMETHEUS = DEPLOY / "prometheus"
@@ -82,5 +88,50 @@ def test_links_between_runbooks_lead_somewhere() -> None:
             assert (page.parent / target).is_file(), f"{page.name} links to {target}"
 
 
-def metrics_named_in(text: str) -> set[str]:
-    return set(re.findall(r"\bcfmon_[a-z_]+\b", text))
+# ---- what the rules name exists ----
+
+INSTRUMENTS = Instruments(CollectorRegistry())
+METRICS = INSTRUMENTS._registry._names_to_collectors
+VALUES: dict[tuple[str, str], frozenset[str]] = {
+    ("cfmon_alarm_state", "state"): frozenset(get_args(AlarmState)),
+    ("cfmon_blind", "reason"): frozenset(get_args(BlindReason)),
+    ("cfmon_messages_total", "result"): frozenset(get_args(MessageResult)),
+    ("cfmon_rejected_total", "reason"): REASONS | {"too_many_agents"},
+}
+
+
+def labels_of(metric: str) -> set[str]:
+    collector = METRICS[metric]
+    assert isinstance(collector, MetricWrapperBase)
+    return set(collector._labelnames)
+
+
+def metrics_named_in(text: str) -> list[str]:
+    return re.findall(r"\bcfmon_[a-z_]+\b", text)
+
+
+def test_every_metric_named_in_rules_tests_and_runbooks_exists() -> None:
+    pages = [*PROMETHEUS.glob("cfmon.*.yml"), *(DEPLOY / "runbooks").glob("*.md")]
+    named = {metric for page in pages for metric in metrics_named_in(page.read_text())}
+    assert len(named) > len(VALUES)
+    assert named <= set(METRICS)
+
+
+@pytest.mark.parametrize("rule", rules(), ids=ALERTS)
+def test_every_label_and_every_value_named_in_a_rule_exists(rule: dict[str, Any]) -> None:
+    kept = {"job", "instance"}
+    for metric, matchers in re.findall(r"\b(cfmon_[a-z_]+)\{([^}]*)\}", rule["expr"]):
+        for label, _, values in re.findall(r'(\w+)(=~|!~|!=|=)"([^"]*)"', matchers):
+            assert label in labels_of(metric)
+            assert set(values.split("|")) <= VALUES.get((metric, label), {values})
+    known = kept.union(*(labels_of(metric) for metric in metrics_named_in(rule["expr"])))
+    grouped = {name for group in re.findall(r"\b(?:by|on) \(([^)]*)\)", rule["expr"]) for name in group.split(", ")}
+    assert grouped <= known
+    told = {name for text in rule["annotations"].values() for name in re.findall(r"\$labels\.(\w+)", text)}
+    assert told <= (grouped | kept)
+
+
+def test_every_reason_for_blindness_has_a_row_in_the_runbook() -> None:
+    runbook = (DEPLOY / "runbooks" / "CfmonFormulaBlind.md").read_text()
+    rows = set(re.findall(r"(?m)^\| `(\w+)` \|", runbook))
+    assert rows | {"stale", "disconnected"} == set(get_args(BlindReason))
