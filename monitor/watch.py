@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 from monitor.alarm.machine import Alarm, Change, advance, close, judge, see
 from monitor.alarm.message import Identity, alert_id
 from monitor.alarm.summary import summary
-from monitor.check import Checker
-from monitor.check.names import largest_offset
+from monitor.check import Checker, answer, largest_offset
 from monitor.errors import MonitorError
 from monitor.logic import Formula
 from monitor.logic.syntax import Regret
@@ -47,6 +46,15 @@ class Question:
         return largest_offset(self.formula)
 
 
+@dataclass(frozen=True, slots=True)
+class _JudgedPath:
+    """The path a verdict was given on; it may have moved on by the time an alert is told."""
+
+    pairs: tuple[tuple[int, int | None], ...]
+    start_observed: bool
+    terminated: bool
+
+
 @dataclass
 class _State:
     """What one formula has come to for one agent: plain data, all that its next answer depends on."""
@@ -57,6 +65,7 @@ class _State:
     asked: float | None = None
     """ticks of the last answer, for formulas that are due by time"""
     last: Judged | None = None
+    path: _JudgedPath | None = None
 
 
 class Watch:
@@ -144,7 +153,9 @@ class Watch:
         return state.asked is None or now.ticks - state.asked >= every
 
     def _judge(self, question: Question, state: _State, step: Step) -> Iterator[Notice]:
-        verdict = self._verdict(question)
+        path = self.session.path
+        state.path = _JudgedPath(path.pairs, path.start_observed, path.terminated)
+        verdict = self._verdict(question, state.path)
         state.last = Judged(
             self.session.agent, question.spec.name, verdict, step.episode, step.seq, step.time, step.late
         )
@@ -153,11 +164,11 @@ class Watch:
         state.alarm, change = advance(state.alarm, judgement, question.spec.alarm, seq=step.seq, time=step.time)
         yield from self._tell(question, state, change, step.time)
 
-    def _verdict(self, question: Question) -> Verdict:
-        path = self.session.path
+    def _verdict(self, question: Question, path: _JudgedPath) -> Verdict:
         spec = question.spec
         try:
-            return self._checker.check(
+            return answer(
+                self._checker,
                 question.formula,
                 path.pairs,
                 causal_model=spec.causal_model,
@@ -203,9 +214,9 @@ class Watch:
         yield AlarmMoved(agent, spec.name, state.alarm.state)
         if not change.is_alert:
             return
-        judged = state.last
+        judged, path = state.last, state.path
         assert judged is not None, "an alarm moves only after a verdict"
-        path = self.session.path
+        assert path is not None
         yield Alert(
             id=alert_id(agent, judged.episode, spec, self._identity, change.first_seq),
             revision=change.revision,
@@ -228,7 +239,7 @@ class Watch:
                 state=change.state,
                 blind=state.alarm.blind,
                 verdict=judged.verdict,
-                path_length=len(path),
+                path_length=len(path.pairs),
             ),
             runbook=spec.alarm.runbook,
             path=path.pairs,

@@ -37,20 +37,31 @@ class Law:
     """Policies in phases, over one model.
 
     `phases`: (first offset after the phase, table) in ascending order; the last phase has no end (None).
+    `dynamics`: the rows before offset `until`, `future`: those from it on. They differ only where an episode has
+    terminated in the state `end`, which is absorbing from then on.
     `default_from`: the offset from which the law it was made from is back in force (0: never left, None: never back).
-    `dynamics`: the rows while a past is replayed; `future`: the rows after it (they differ where an episode has ended
-    in a state, which is then absorbing).
     """
 
     phases: tuple[tuple[int | None, PolicyTable], ...]
     dynamics: MDP
     future: MDP
+    until: int = 0
+    end: int | None = None
     default_from: int | None = 0
 
     @classmethod
-    def stationary(cls, table: PolicyTable, dynamics: MDP, future: MDP | None = None) -> Law:
-        """One policy for good."""
-        return cls(((None, table),), dynamics, future or dynamics)
+    def stationary(cls, table: PolicyTable, dynamics: MDP) -> Law:
+        """One policy for good, in a model that stays as it is."""
+        return cls(((None, table),), dynamics, dynamics)
+
+    @classmethod
+    def ending(cls, table: PolicyTable, dynamics: MDP, future: MDP, until: int, end: int) -> Law:
+        """One policy, in a model whose state `end` is absorbing from offset `until` on (as `future` says)."""
+        return cls(((None, table),), dynamics, future, until, end)
+
+    def model_at(self, offset: int) -> MDP:
+        """The model whose rows an offset's move follows."""
+        return self.dynamics if offset < self.until else self.future
 
     def table(self, offset: int) -> PolicyTable:
         """The policy in force at an offset."""
@@ -58,14 +69,14 @@ class Law:
 
     def settled(self) -> int:
         """The first offset from which nothing changes any more."""
-        return max((end for end, _ in self.phases if end is not None), default=0)
+        return max(self.until, *(end or 0 for end, _ in self.phases))
 
     def after(self, offset: int) -> Law:
         """The same law seen from a later offset, which becomes offset 0 and the new default."""
         phases = tuple(
             (None if end is None else end - offset, t) for end, t in self.phases if end is None or end > offset
         )
-        return replace(self, phases=phases, default_from=0)
+        return replace(self, phases=phases, until=max(self.until - offset, 0), default_from=0)
 
     def under(self, change: Intervention) -> Law:
         """This law with an intervention at offset 0."""

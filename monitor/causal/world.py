@@ -75,18 +75,19 @@ class World:
     def row(self, offset: int, state: int, action: int) -> Row:
         """Successors and their probabilities at an offset, for (state, action): counterfactual, then plain."""
         if offset >= self.observed:
-            return self.law.future.row(state, action)
+            return self.law.model_at(offset).row(state, action)
         seen, taken = self.path[offset]
         outcome = self.path[offset + 1][0]
         if self._replayed(offset, state, action):
             return np.array([outcome]), np.ones(1)
         assert taken is not None
-        key = (id(self.law.dynamics), seen, taken, outcome, state, action)
+        before, now = self.nominal.model_at(offset), self.law.model_at(offset)
+        key = (id(before), id(now), seen, taken, outcome, state, action)
         if key not in self.memo:
             if len(self.memo) >= MAX_ROWS:
                 self.memo.clear()  # rarer and simpler than keeping an order
-            asked = self.law.dynamics.row(state, action)
-            self.memo[key] = asked[0], counterfactual_row(self.nominal.dynamics.row(seen, taken), outcome, asked)
+            asked = now.row(state, action)
+            self.memo[key] = asked[0], counterfactual_row(before.row(seen, taken), outcome, asked)
         return self.memo[key]
 
     def row_bounds(self, offset: int, state: int, action: int, causal_model: Literal["any", "stable"]) -> Bounds:
@@ -96,11 +97,11 @@ class World:
             return states, weights, weights
         seen, taken = self.path[offset]
         assert taken is not None
-        asked = self.law.dynamics.row(state, action)
-        observed = self.nominal.dynamics.row(seen, taken)
+        asked = self.law.model_at(offset).row(state, action)
+        observed = self.nominal.model_at(offset).row(seen, taken)
         return asked[0], *row_bounds(observed, self.path[offset + 1][0], asked, causal_model)
 
     def _replayed(self, offset: int, state: int, action: int) -> bool:
         """The very same state, action and model as observed: the same outcome, under every causal model."""
-        same = self.law.dynamics is self.nominal.dynamics
+        same = self.law.model_at(offset) is self.nominal.model_at(offset)
         return same and (state, action) == self.path[offset]

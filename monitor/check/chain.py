@@ -39,7 +39,7 @@ def value(world: World, tail: Tail) -> float:
 
 def _advance(world: World, tail: Tail, offset: int, spread: Spread) -> tuple[float, Spread]:
     """One observed step: what it yields for good, and where the rest is owed."""
-    program, rewards = tail.program, world.law.dynamics.rewards
+    program, rewards = tail.program, world.law.model_at(offset).rewards
     gained = 0.0
     parts: dict[int, list[tuple[Ints, Floats]]] = defaultdict(list)
     moves: dict[int, list[tuple[int, float, int, tuple[Ints, Floats]]]] = {}
@@ -140,7 +140,7 @@ def _solve(
             for action, share in world.choices(offset, state):
                 rest = tail.program.step(obligation, tail.letters.one(offset, state, action))
                 if tail.program.pays(obligation):
-                    total += share * float(world.law.dynamics.rewards[state, action])
+                    total += share * float(world.law.model_at(offset).rewards[state, action])
                 if rest == TRUE:
                     total += share
                 elif rest != FALSE:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from difflib import get_close_matches
 from typing import assert_never
 
@@ -11,6 +11,7 @@ import numpy as np
 from monitor.errors import FormulaError, InputError
 from monitor.logic.parser import error_at
 from monitor.logic.syntax import (
+    NOMINAL,
     And,
     Change,
     Const,
@@ -21,12 +22,13 @@ from monitor.logic.syntax import (
     Or,
     Probability,
     Regret,
+    Reward,
     Until,
     WorldRef,
 )
 from monitor.model import MDP, encode_action
 
-__all__ = ["largest_offset", "validate"]
+__all__ = ["goals", "largest_offset", "looks_back", "nested_goals", "validate"]
 
 
 def validate(
@@ -37,7 +39,7 @@ def validate(
     models: Mapping[str, MDP] | None = None,
 ) -> None:
     """Raise `FormulaError` at the first name the model and policies do not have."""
-    _Names(model, policies, models or {}, text).visit(formula, inside=False)
+    _Names(model, policies, models or {}, text).visit(formula)
 
 
 def largest_offset(formula: Formula) -> int:
@@ -55,38 +57,76 @@ def largest_offset(formula: Formula) -> int:
             assert_never(formula)
 
 
+def goals(formula: Formula) -> Iterator[tuple[Goal, tuple[Change, ...]]]:
+    """Every quantity outside brackets, with the changes it is asked under."""
+    match formula:
+        case Goal(WorldRef(change, baseline, _), _, _):
+            yield formula, (change,) if baseline is None else (change, baseline)
+        case Regret(WorldRef(change, _, _), goal):
+            yield goal, (NOMINAL, change)
+        case Not(arg):
+            yield from goals(arg)
+        case And(left, right) | Or(left, right):
+            yield from goals(left)
+            yield from goals(right)
+        case _:
+            return
+
+
+def looks_back(goal: Goal) -> bool:
+    """Whether a nested goal depends on more than the state and action just taken: it, or one nested in it, is at @t."""
+    match goal.measure:
+        case Probability(path):
+            return goal.world.offset != 0 or any(looks_back(inner) for inner in nested_goals(path))
+        case Reward():
+            return goal.world.offset != 0
+        case _:
+            assert_never(goal.measure)
+
+
+def nested_goals(path: Formula) -> Iterator[Goal]:
+    """The goals nested directly in a path formula."""
+    match path:
+        case Goal():
+            yield path
+        case Not(arg):
+            yield from nested_goals(arg)
+        case And(left, right) | Or(left, right) | Until(_, _, left, right):
+            yield from nested_goals(left)
+            yield from nested_goals(right)
+        case _:
+            return
+
+
 class _Names:
     def __init__(self, model: MDP, policies: Collection[str], models: Mapping[str, MDP], text: str) -> None:
         self.model, self.policies, self.models, self.text = model, policies, models, text
 
-    def visit(self, formula: Formula, *, inside: bool) -> None:
+    def visit(self, formula: Formula) -> None:
         match formula:
             case Const():
                 pass
             case Label(name, at):
                 self._known(name, self.model.labels, "label", at)
             case Not(arg):
-                self.visit(arg, inside=inside)
+                self.visit(arg)
             case And(left, right) | Or(left, right) | Until(_, _, left, right):
-                self.visit(left, inside=inside)
-                self.visit(right, inside=inside)
+                self.visit(left)
+                self.visit(right)
             case Goal(world, measure, _):
-                self._world(world, inside=inside)
+                self._world(world)
                 if isinstance(measure, Probability):
-                    self.visit(measure.path, inside=True)
+                    self.visit(measure.path)
             case Regret(world, goal):
-                self._world(world, inside=inside)
-                self.visit(goal, inside=inside)
+                self._world(world)
+                self.visit(goal)
             case _:
                 assert_never(formula)
 
-    def _world(self, world: WorldRef, *, inside: bool) -> None:
+    def _world(self, world: WorldRef) -> None:
         for change in (world.change, world.baseline):
             if change is not None:
                 self._change(change)
-        if inside and world.offset != 0:
-            problem = f"a nested quantity at @{world.offset} would need the history of the path; only @0 can be nested"
-            raise self._error(problem, world.change.at)
 
     def _change(self, change: Change) -> None:
         match change.kind:

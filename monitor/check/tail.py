@@ -114,10 +114,11 @@ class Tail:
 
     def __init__(self, law: Law, program: Program, letters: Letters) -> None:
         self.law, self.program, self.letters = law, program, letters
-        self._model = law.future
-        self._matrix = transition_matrix(law.future)
         self._settled = law.settled()
-        self._constant = {FALSE: np.zeros(law.future.states), TRUE: np.ones(law.future.states)}
+        self._states, self._actions = law.future.states, law.future.actions
+        self._constant = {FALSE: np.zeros(self._states), TRUE: np.ones(self._states)}
+        self._future = transition_matrix(law.future)
+        self._past = self._future if law.dynamics is law.future else transition_matrix(law.dynamics)
         self._cells: dict[tuple[int, int], Floats] = {}
         self._rows: dict[int, list[csr_array]] = {}
 
@@ -125,8 +126,8 @@ class Tail:
         """Values [n] of `obligation`, to be read at `offset`, in n states where `actions` are taken."""
         if obligation in self._constant:
             return self._constant[obligation][states]
-        rows = states * self._model.actions + actions
-        return self._read(offset, obligation, states, actions, self._matrix[rows])
+        rows = states * self._actions + actions
+        return self._read(offset, obligation, states, actions, self._matrix(offset)[rows])
 
     def value(self, offset: int, obligation: int) -> Floats:
         """Values [S] of `obligation` at `offset`, the law choosing the action."""
@@ -147,10 +148,10 @@ class Tail:
         return self._cells[root]
 
     def _claim_room(self) -> None:
-        if (len(self._cells) + 1) * self._model.states > MAX_CELLS:
+        if (len(self._cells) + 1) * self._states > MAX_CELLS:
             msg = (
                 f"the table of what lies ahead outgrows {MAX_CELLS} numbers (limit MAX_CELLS): {len(self._cells)} "
-                f"obligations for {self._model.states} states; shorten the formula's intervals"
+                f"obligations for {self._states} states; shorten the formula's intervals"
             )
             raise LimitError(msg)
 
@@ -165,7 +166,7 @@ class Tail:
 
     def _compute(self, cell: tuple[int, int]) -> Floats:
         offset, obligation = cell
-        total = np.zeros(self._model.states)
+        total = np.zeros(self._states)
         for (states, actions, weights), matrix in zip(self._layers(offset), self._matrices(offset), strict=True):
             total[states] += weights * self._read(offset, obligation, states, actions, matrix)
         return total
@@ -183,24 +184,27 @@ class Tail:
             # A kept obligation is worth 1 whatever the row; this also spares a product.
             values[here] = 1.0 if rest == TRUE else (matrix @ self.value(offset + 1, rest))[here]
         if self.program.pays(obligation):
-            values += self._model.rewards[states, actions]
+            values += self.law.model_at(offset).rewards[states, actions]
         return values
 
     def _layers(self, offset: int) -> Iterator[tuple[Ints, Ints, Floats]]:
         """The pairs the law can choose, as layers of at most one action a state: states, actions, weights."""
         table = self.law.table(offset)
         if table.actions is not None:
-            yield np.arange(self._model.states), table.actions, np.ones(self._model.states)
+            yield np.arange(self._states), table.actions, np.ones(self._states)
             return
         assert table.probabilities is not None
-        for action in range(self._model.actions):
+        for action in range(self._actions):
             states = np.flatnonzero(table.probabilities[:, action])
             if len(states):
                 yield states, np.full(len(states), action), table.probabilities[states, action]
 
+    def _matrix(self, offset: int) -> csr_array:
+        return self._past if offset < self.law.until else self._future
+
     def _matrices(self, offset: int) -> list[csr_array]:
         offset = min(offset, self._settled)
         if offset not in self._rows:
-            rows = (states * self._model.actions + actions for states, actions, _ in self._layers(offset))
-            self._rows[offset] = [self._matrix[r] for r in rows]
+            rows = (states * self._actions + actions for states, actions, _ in self._layers(offset))
+            self._rows[offset] = [self._matrix(offset)[r] for r in rows]
         return self._rows[offset]

@@ -1,0 +1,104 @@
+"""`monitor.check`: one question on one recorded path, everything checked first."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path as FilePath
+from typing import Literal
+
+from monitor.check.checker import Checker
+from monitor.check.names import validate
+from monitor.check.question import Path, answer
+from monitor.errors import ConfigError, PathError
+from monitor.logic import Formula, parse, print_formula
+from monitor.model import MDP
+from monitor.policy import PolicyTable, as_table
+from monitor.types import CausalModel, Verdict
+
+__all__ = ["check", "tables"]
+
+
+def check(
+    query: str | Formula,
+    *,
+    model: MDP,
+    path: Path,
+    policies: Mapping[str, object],
+    engine: Literal["auto", "exact"] = "auto",
+    causal_model: CausalModel = "gumbel",
+    terminated: bool = False,
+    start_observed: bool = True,
+    models: Mapping[str, MDP] | None = None,
+) -> Verdict:
+    """Answer one formula on one observed path.
+
+    Args:
+        query: a formula, or its text.
+        model: the world.
+        path: pairs (state, action), oldest first; the last action may be None (not yet taken).
+        policies: name -> S actions, an S x A matrix, or the path of a manifest; `nominal` is the deployed one.
+        engine: `exact`, or `auto` for the same.
+        causal_model: `any` or `stable` also bound the answer over that class of causal models.
+        terminated: the episode has ended in the last state, which is absorbing from then on.
+        start_observed: whether the first pair is the episode's first step (else `@-k` verdicts say so).
+        models: name -> other dynamics, for `model:name`.
+
+    Raises:
+        FormulaError, PathError, PolicyError, ConfigError, LimitError: each says what, where and how to mend it.
+
+    >>> model = MDP.from_transitions(
+    ...     states=2, actions=2, labels={"goal": [1]},
+    ...     transitions=[(0, 0, 0, 1.0), (0, 1, 0, 0.5), (0, 1, 1, 0.5), (1, 0, 1, 1), (1, 1, 1, 1)])
+    >>> policies = {"nominal": [0, 0], "bold": [1, 1]}
+    >>> check('bold@1.P=? [ F<=2 "goal" ]', model=model, path=[(0, 0), (0, 0)], policies=policies).value
+    0.75
+    """
+    if engine not in ("auto", "exact"):
+        raise ConfigError(f"engine {engine!r} does not exist; use 'exact' or 'auto'")
+    formula = parse(query) if isinstance(query, str) else query
+    text = query if isinstance(query, str) else print_formula(query)
+    checker = Checker(model, tables(policies, model), models)
+    validate(formula, model, policies, text, checker.models)
+    _check_path(model, path)
+    return answer(
+        checker,
+        formula,
+        path,
+        causal_model=causal_model,
+        terminated=terminated,
+        start_observed=start_observed,
+        text=text,
+    )
+
+
+def tables(policies: Mapping[str, object], model: MDP) -> dict[str, PolicyTable]:
+    """Policies in any form a user may give them: name -> S actions, an S x A matrix, a table, a manifest's path."""
+    return {name: _table(value, model) for name, value in policies.items()}
+
+
+def _table(value: object, model: MDP) -> PolicyTable:
+    if isinstance(value, str | FilePath):
+        from monitor.policy.session import load_policy  # noqa: PLC0415 - onnxruntime only where a file is named
+
+        return load_policy(value, model).table
+    return as_table(value, model)
+
+
+def _check_path(model: MDP, path: Path) -> None:
+    if not path:
+        raise PathError("the path is empty; it needs at least one pair (state, action)")
+    for n, (state, action) in enumerate(path):
+        if not 0 <= state < model.states:
+            raise PathError(f"pair {n}: state {state} is outside 0..{model.states - 1}")
+        if action is None:
+            if n < len(path) - 1:
+                raise PathError(f"pair {n}: only the last pair may lack its action")
+            return
+        if not 0 <= action < model.actions or not model.available(state)[action]:
+            raise PathError(f"pair {n}: action {action} is unavailable in state {state}")
+        if n + 1 < len(path) and path[n + 1][0] not in model.row(state, action)[0]:
+            reached = path[n + 1][0]
+            raise PathError(
+                f"pair {n}: the model gives {reached} probability 0 after state {state}, action {action}; "
+                "the path or the model is wrong"
+            )

@@ -1,0 +1,243 @@
+"""One formula on one observed path, as a verdict whose numbers explain themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal, assert_never
+
+from monitor.causal import World
+from monitor.check.checker import Checker
+from monitor.logic import Formula, print_formula
+from monitor.logic.syntax import (
+    NOMINAL,
+    And,
+    Change,
+    Const,
+    Goal,
+    Label,
+    Not,
+    Or,
+    Probability,
+    Regret,
+    Reward,
+    Until,
+    WorldRef,
+)
+from monitor.types import CausalModel, Quantity, Verdict
+
+__all__ = ["Path", "answer"]
+
+Path = Sequence[tuple[int, int | None]]
+
+
+def answer(
+    checker: Checker,
+    formula: Formula,
+    path: Path,
+    *,
+    causal_model: CausalModel = "gumbel",
+    terminated: bool = False,
+    start_observed: bool = True,
+    text: str | None = None,
+) -> Verdict:
+    """Answer a validated formula on a possible path (oldest pair first); see `check` for the arguments."""
+    question = _Question(checker, tuple(path), causal_model, terminated=terminated)
+    text = text or print_formula(formula)
+    verdict = question.regret(formula, text) if isinstance(formula, Regret) else question.plain(formula, text)
+    return replace(verdict, start_dropped=not start_observed and _asks_from_start(formula))
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """A quantity of one world: its value, its bounds where asked for, and the offset really used."""
+
+    value: float
+    bounds: tuple[float, float] | None
+    offset: int
+    clipped: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Truth:
+    """A truth value, and the values it could have under the causal models of the class asked for."""
+
+    holds: bool
+    possible: frozenset[bool]
+
+
+class _Question:
+    """One path, one class of causal models: evaluates quantities on it."""
+
+    def __init__(self, checker: Checker, path: Path, causal_model: CausalModel, *, terminated: bool) -> None:
+        self.checker, self.path, self.causal_model = checker, path, causal_model
+        self.end = path[-1][0] if terminated else None
+        self.quantities: list[Quantity] = []
+
+    def plain(self, formula: Formula, text: str) -> Verdict:
+        """A formula that is not `regret`."""
+        if isinstance(formula, Goal) and formula.test is None:
+            answer = self._measure(formula)
+            quantity = Quantity(text, answer.value, answer.offset, answer.clipped, answer.bounds)
+            return self._verdict(text, (quantity,), value=answer.value, bounds=answer.bounds)
+        truth = self._truth(formula)
+        bounds = self.quantities[0].bounds if len(self.quantities) == 1 else None
+        robust = None if self.causal_model == "gumbel" else len(truth.possible) == 1
+        return self._verdict(text, tuple(self.quantities), holds=truth.holds, bounds=bounds, robust=robust)
+
+    def regret(self, formula: Regret, text: str) -> Verdict:
+        """Antecedent: the goal is missed under nominal; consequent: the alternative meets it (semantics, section 8)."""
+        goal, world = formula.goal, formula.world
+        assert goal.test is not None
+        used, position, clipped = _resolve(world.offset, len(self.path))
+        profile: dict[int, tuple[float, float]] = {}
+        for offset in range(len(self.path) - position):
+            start = len(self.path) - 1 - offset
+            arms = (self._value(NOMINAL, start, goal.measure), self._value(world.change, start, goal.measure))
+            profile[offset] = arms
+        outcomes = {offset: _outcome(goal, *arms) for offset, arms in profile.items()}
+        offset = len(self.path) - 1 - position
+        nominal, alternative = profile[offset]
+        bounds = self._bounds(world.change, position, goal.measure, alternative)
+        robust: bool | None = None
+        if bounds is not None:
+            robust = outcomes[offset] == "safe" or goal.test.holds(bounds[0]) == goal.test.holds(bounds[1])
+        quantities = tuple(
+            Quantity(
+                text=print_formula(Goal(WorldRef(change, None, world.offset), goal.measure, goal.test)),
+                value=value,
+                offset=used,
+                clipped=clipped,
+                bounds=interval,
+                threshold=goal.test.bound,
+                holds=goal.test.holds(value),
+                robust=None if interval is None else goal.test.holds(interval[0]) == goal.test.holds(interval[1]),
+            )
+            for change, value, interval in (
+                (NOMINAL, nominal, None if bounds is None else (nominal, nominal)),
+                (world.change, alternative, bounds),
+            )
+        )
+        useful = [o for o, outcome in outcomes.items() if outcome == "regret"]
+        return self._verdict(
+            text,
+            quantities,
+            outcome=outcomes[offset],
+            bounds=bounds,
+            robust=robust,
+            effect=alternative - nominal,
+            effect_bounds=None if bounds is None else (bounds[0] - nominal, bounds[1] - nominal),
+            profile=profile,
+            latest_useful=min(useful) if useful else None,
+        )
+
+    def _verdict(self, text: str, quantities: tuple[Quantity, ...], **fields: object) -> Verdict:
+        main = quantities[-1] if quantities else None
+        return Verdict(
+            formula=text,
+            method="exact",
+            causal_model=self.causal_model,
+            quantities=quantities,
+            offset=main.offset if main else 0,
+            clipped=any(q.clipped for q in quantities),
+            **fields,  # type: ignore[arg-type] # named at each call, a few lines above
+        )
+
+    def _truth(self, formula: Formula) -> _Truth:
+        match formula:
+            case Const(value):
+                return _Truth(value, frozenset([value]))
+            case Label(name):
+                here = bool(self.checker.model.labels[name][self.path[-1][0]])
+                return _Truth(here, frozenset([here]))
+            case Not(arg):
+                truth = self._truth(arg)
+                return _Truth(not truth.holds, frozenset(not p for p in truth.possible))
+            case And(left, right):
+                one, other = self._truth(left), self._truth(right)
+                possible = frozenset(p and q for p in one.possible for q in other.possible)
+                return _Truth(one.holds and other.holds, possible)
+            case Or(left, right):
+                one, other = self._truth(left), self._truth(right)
+                possible = frozenset(p or q for p in one.possible for q in other.possible)
+                return _Truth(one.holds or other.holds, possible)
+            case Goal():
+                return self._goal(formula)
+            case Until() | Regret():
+                raise AssertionError("the parser keeps these out of Boolean combinations")
+            case _:
+                assert_never(formula)
+
+    def _goal(self, goal: Goal) -> _Truth:
+        assert goal.test is not None
+        answer = self._measure(goal)
+        holds = goal.test.holds(answer.value)
+        possible = frozenset([holds, *(goal.test.holds(b) for b in answer.bounds or ())])
+        quantity = Quantity(
+            text=print_formula(goal),
+            value=answer.value,
+            offset=answer.offset,
+            clipped=answer.clipped,
+            bounds=answer.bounds,
+            threshold=goal.test.bound,
+            holds=holds,
+            robust=None if answer.bounds is None else len(possible) == 1,
+        )
+        self.quantities.append(quantity)
+        return _Truth(holds, possible)
+
+    def _measure(self, goal: Goal) -> _Answer:
+        world = goal.world
+        used, position, clipped = _resolve(world.offset, len(self.path))
+        value = self._value(world.change, position, goal.measure)
+        bounds = self._bounds(world.change, position, goal.measure, value)
+        if world.baseline is not None:
+            base = self._value(world.baseline, position, goal.measure)
+            under = self._bounds(world.baseline, position, goal.measure, base)
+            value -= base
+            if bounds is not None and under is not None:
+                bounds = (bounds[0] - under[1], bounds[1] - under[0])
+        return _Answer(value, bounds, used, clipped)
+
+    def _world(self, change: Change, position: int) -> World:
+        nominal = self.checker.nominal(self.end, until=len(self.path) - 1 - position)
+        intervention = self.checker.intervention(change, self.end)
+        return World.at(self.path, position, nominal, intervention, self.checker.rows)
+
+    def _value(self, change: Change, position: int, measure: Probability | Reward) -> float:
+        return self.checker.value(self._world(change, position), measure)
+
+    def _bounds(
+        self, change: Change, position: int, measure: Probability | Reward, value: float
+    ) -> tuple[float, float] | None:
+        if self.causal_model == "gumbel":
+            return None
+        if change.kind == "nominal":
+            return value, value  # what happened is no matter of causal models
+        return self.checker.interval(self._world(change, position), measure, self.causal_model)
+
+
+def _outcome(goal: Goal, nominal: float, alternative: float) -> Literal["safe", "regret", "unavoidable"]:
+    assert goal.test is not None
+    if goal.test.holds(nominal):
+        return "safe"
+    return "regret" if goal.test.holds(alternative) else "unavoidable"
+
+
+def _resolve(offset: int, length: int) -> tuple[int, int, bool]:
+    """The offset used on a path of `length` pairs, its position from 0, and whether it was clipped (semantics, 1)."""
+    used = max(-(length - 1), min(offset, length - 1))
+    position = length - 1 - used if used >= 0 else -used - 1
+    return used, position, used != offset
+
+
+def _asks_from_start(formula: Formula) -> bool:
+    match formula:
+        case Goal(world, _, _) | Regret(world, _):
+            return world.offset < 0
+        case Not(arg):
+            return _asks_from_start(arg)
+        case And(left, right) | Or(left, right):
+            return _asks_from_start(left) or _asks_from_start(right)
+        case _:
+            return False
