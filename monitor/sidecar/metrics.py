@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final, assert_never
 
-from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client import CollectorRegistry, disable_created_metrics, generate_latest
 
 from monitor.alarm.message import Identity
 from monitor.sidecar.instruments import Instruments
@@ -56,6 +56,7 @@ class Metrics:
         agents: int,
         queue_length: Callable[[], float] = lambda: 0.0,
     ) -> None:
+        disable_created_metrics()  # a second series for each counter that nobody asks for; a switch of the process
         self.registry = CollectorRegistry(auto_describe=False)
         self._severity = {formula.name: formula.alarm.severity for formula in formulas}
         self._limit = agents

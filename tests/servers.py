@@ -1,0 +1,203 @@
+"""Real servers on loopback for tests: mosquitto and Prometheus, each a process of ours, ended by its own pid.
+
+Readiness is polled with a deadline, never slept for. Where a program is missing, the test is skipped and says so.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+import socket
+import subprocess
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+
+__all__ = ["Mosquitto", "Prometheus", "free_port", "mosquitto", "prometheus", "wait_until"]
+
+T = TypeVar("T")
+PATIENCE = 20.0
+"""Seconds a server may take for anything before the test fails: generous, since machines can be busy."""
+
+
+def wait_until(happened: Callable[[], T], what: str, *, patience: float = PATIENCE) -> T:
+    """Poll until `happened` returns something true, and return it; fail with `what` when patience ends."""
+    deadline = time.monotonic() + patience
+    while True:
+        if result := happened():
+            return result
+        if time.monotonic() > deadline:
+            pytest.fail(f"waited {patience:g} s in vain: {what}")
+        time.sleep(0.02)
+
+
+def free_port() -> int:
+    """A port of loopback that is free now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def need(program: str, package: str) -> str:
+    """Where a program is; skips the test if it is not installed."""
+    found = shutil.which(program) or shutil.which(program, path="/usr/sbin:/usr/local/sbin")
+    if found is None:
+        pytest.skip(f"{program} is missing (Debian: apt-get install {package})")
+    return found
+
+
+def end(process: subprocess.Popen[Any], *, with_signal: int = signal.SIGTERM) -> int:
+    """End a process we started and wait for it; a stubborn one is killed."""
+    if process.poll() is None:
+        process.send_signal(with_signal)
+    try:
+        return process.wait(timeout=PATIENCE)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        return process.wait()
+
+
+def listens(port: int) -> bool:
+    try:
+        with socket.create_connection(("127.0.0.1", port), timeout=1.0):
+            return True
+    except OSError:
+        return False
+
+
+# ---- mosquitto ----
+
+
+@dataclass
+class Mosquitto:
+    """A broker on `port`; `start` and `kill` it as often as a test wants."""
+
+    folder: Path
+    port: int
+    lines: Sequence[str] = ()
+    process: subprocess.Popen[bytes] | None = field(default=None, repr=False)
+
+    @property
+    def url(self) -> str:
+        return f"mqtt://127.0.0.1:{self.port}"
+
+    @property
+    def log(self) -> str:
+        return (self.folder / "mosquitto.log").read_text(errors="replace")
+
+    def start(self) -> None:
+        config = self.folder / "mosquitto.conf"
+        settings = [f"listener {self.port} 127.0.0.1", "max_queued_messages 65000", "log_type all"]
+        if not any(line.startswith("allow_anonymous") for line in self.lines):
+            settings.append("allow_anonymous true")
+        config.write_text("\n".join([*settings, *self.lines]) + "\n")
+        with (self.folder / "mosquitto.log").open("ab") as log:
+            command = [need("mosquitto", "mosquitto"), "-c", str(config)]
+            self.process = process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
+        wait_until(lambda: process.poll() is not None or listens(self.port), "mosquitto listens")
+        assert process.poll() is None, self.log
+
+    def stop(self) -> None:
+        if self.process is not None:
+            end(self.process)
+
+    def kill(self) -> None:
+        """As a power cut would."""
+        assert self.process is not None
+        end(self.process, with_signal=signal.SIGKILL)
+
+
+@contextmanager
+def mosquitto(folder: Path, *lines: str, port: int | None = None) -> Iterator[Mosquitto]:
+    """A broker with these further lines of configuration, running until the block ends."""
+    folder.mkdir(parents=True, exist_ok=True)
+    broker = Mosquitto(folder, port or free_port(), lines)
+    broker.start()
+    try:
+        yield broker
+    finally:
+        broker.stop()
+
+
+# ---- Prometheus ----
+
+
+@dataclass
+class Prometheus:
+    """A Prometheus on `port`, scraping and evaluating every `interval`."""
+
+    port: int
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def get(self, path: str, **parameters: str) -> Any:  # noqa: ANN401 - whatever JSON comes
+        """`data` of an API call such as `query` or `targets`."""
+        query = urllib.parse.urlencode(parameters)
+        with urllib.request.urlopen(f"{self.url}/api/v1/{path}?{query}", timeout=10) as answer:
+            return json.load(answer)["data"]
+
+    def query(self, expression: str) -> list[dict[str, Any]]:
+        """The series an expression gives now."""
+        result: list[dict[str, Any]] = self.get("query", query=expression)["result"]
+        return result
+
+    def targets(self) -> list[dict[str, Any]]:
+        """What is scraped, with its health and last error."""
+        active: list[dict[str, Any]] = self.get("targets")["activeTargets"]
+        return active
+
+    def alerts(self) -> dict[str, set[str]]:
+        """Alert name -> the states (`pending`, `firing`) its instances are in now."""
+        states: dict[str, set[str]] = {}
+        for alert in self.get("alerts")["alerts"]:
+            states.setdefault(alert["labels"]["alertname"], set()).add(alert["state"])
+        return states
+
+
+@contextmanager
+def prometheus(
+    folder: Path, targets: Sequence[str], *, rules: Sequence[Path] = (), job: str = "cfmon", interval: str = "1s"
+) -> Iterator[Prometheus]:
+    """A Prometheus that scrapes `targets` (host:port), ready to be asked, running until the block ends."""
+    folder.mkdir(parents=True, exist_ok=True)
+    config = {
+        "global": {"scrape_interval": interval, "scrape_timeout": interval, "evaluation_interval": interval},
+        "rule_files": [str(rule.resolve()) for rule in rules],
+        "scrape_configs": [{"job_name": job, "static_configs": [{"targets": list(targets)}]}],
+    }
+    (folder / "prometheus.yml").write_text(json.dumps(config))  # JSON is YAML
+    server = Prometheus(free_port())
+    command = [
+        need("prometheus", "prometheus"),
+        f"--config.file={folder / 'prometheus.yml'}",
+        f"--storage.tsdb.path={folder / 'data'}",
+        f"--web.listen-address=127.0.0.1:{server.port}",
+    ]
+    log = folder / "prometheus.log"
+    with log.open("wb") as output:
+        process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT)
+    try:
+        wait_until(lambda: process.poll() is not None or _answers(f"{server.url}/-/ready"), "Prometheus is ready")
+        assert process.poll() is None, log.read_text()
+        yield server
+    finally:
+        end(process)
+
+
+def _answers(url: str) -> bool:
+    try:
+        with urllib.request.urlopen(url, timeout=2) as answer:
+            return bool(answer.status == 200)
+    except (urllib.error.URLError, OSError):
+        return False

@@ -1,0 +1,86 @@
+"""The door: first in, first out, bounded, and every hole told where it is."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from monitor.sidecar.door import MAX_HOLES, Arrived, Door, Dropped, Receipt
+from monitor.types import Instant
+
+NOW = Instant(1.0, 1.0)
+
+
+def message(number: int, topic: str = "a") -> Arrived:
+    return Arrived(NOW, topic, str(number).encode(), Receipt(1, number, 1))
+
+
+def drain(door: Door) -> list[Arrived | Dropped]:
+    entries = []
+    while (entry := door.take()) is not None:
+        entries.append(entry)
+    return entries
+
+
+def test_messages_come_out_in_order() -> None:
+    door = Door(10)
+    assert all(door.enter(message(n)) for n in range(10))
+    assert len(door) == 10
+    assert [entry.payload for entry in drain(door) if isinstance(entry, Arrived)] == [b"%d" % n for n in range(10)]
+    assert len(door) == 0
+
+
+def test_a_drop_stands_where_the_hole_is() -> None:
+    door = Door(2)
+    assert [door.enter(message(n)) for n in range(4)] == [True, True, False, False]
+    first = door.take()
+    assert door.enter(message(4))
+    assert not door.enter(message(5))
+    entries = [first, *drain(door)]
+    shown = [entry.count if isinstance(entry, Dropped) else entry.payload for entry in entries if entry is not None]
+    assert shown == [b"0", b"1", 2, b"4", 1]
+    hole = entries[2]
+    assert isinstance(hole, Dropped)
+    assert [receipt.message_id for receipt in hole.receipts] == [2, 3]
+
+
+@given(
+    limit=st.integers(1, 5),
+    moves=st.lists(st.one_of(st.none(), st.sampled_from("abc")), max_size=60),
+)
+def test_nothing_is_lost_without_being_counted(limit: int, moves: list[str | None]) -> None:
+    """`None` takes one out, a letter enters a message of that topic: what went in comes out or is counted."""
+    door = Door(limit)
+    entered: Counter[str] = Counter()
+    out: list[Arrived | Dropped] = []
+    for number, move in enumerate(moves):
+        if move is None:
+            if (entry := door.take()) is not None:
+                out.append(entry)
+        else:
+            door.enter(message(number, move))
+            entered[move] += 1
+        assert len(door) <= limit
+    out += drain(door)
+    counted: Counter[str] = Counter()
+    numbers: dict[str, list[int]] = {}
+    for entry in out:
+        counted[entry.topic] += entry.count if isinstance(entry, Dropped) else 1
+        receipts = entry.receipts if isinstance(entry, Dropped) else [entry.receipt]
+        numbers.setdefault(entry.topic, []).extend(receipt.message_id for receipt in receipts if receipt is not None)
+    assert counted == entered
+    assert all(of_topic == sorted(of_topic) for of_topic in numbers.values())
+
+
+def test_a_flood_of_topics_takes_no_more_room_than_its_messages() -> None:
+    door = Door(1)
+    door.enter(message(0))
+    for number in range(3 * MAX_HOLES):
+        door.enter(message(number, f"topic{number}"))
+    entries = drain(door)
+    assert len(entries) == 1 + MAX_HOLES + 1
+    last = entries[-1]
+    assert isinstance(last, Dropped)
+    assert (last.topic, last.count) == ("", 2 * MAX_HOLES)

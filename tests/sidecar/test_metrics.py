@@ -1,0 +1,267 @@
+"""The metrics as Prometheus sees them: names, labels, what starts at 0, what is NaN, and what goes away."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from monitor.alarm.message import Identity
+from monitor.sidecar.metrics import Metrics, outcome_of, shown
+from monitor.types import (
+    AlarmMoved,
+    Alert,
+    Blind,
+    Ended,
+    Forgotten,
+    FormulaSpec,
+    Instant,
+    Judged,
+    MessageResult,
+    OffPolicy,
+    Quantity,
+    Received,
+    Skipped,
+    Verdict,
+)
+
+NOW = Instant(1000.0, 1.0)
+PAIR = {"agent": "ada", "formula": "watch"}
+REGRET = Verdict(
+    "regret",
+    "exact",
+    "any",
+    (
+        Quantity("P", 0.25, 2, clipped=False, threshold=0.8, holds=False),
+        Quantity("P", 0.75, 2, clipped=False, threshold=0.8, holds=True, bounds=(0.5, 0.875)),
+    ),
+    outcome="regret",
+    effect=0.5,
+)
+
+
+@pytest.fixture
+def metrics(formulas: Sequence[FormulaSpec], identity: Identity) -> Metrics:
+    return Metrics(formulas, identity, agents=2, queue_length=lambda: 7.0)
+
+
+def value(metrics: Metrics, sample_name: str, /, **labels: str) -> float | None:
+    """One sample of the exposition, None if it is not there."""
+    found = [
+        sample.value
+        for family in text_string_to_metric_families(metrics.exposition().decode())
+        for sample in family.samples
+        if sample.name == sample_name and sample.labels == labels
+    ]
+    assert len(found) <= 1
+    return found[0] if found else None
+
+
+def judged(verdict: Verdict = REGRET, agent: str = "ada") -> Judged:
+    return Judged(agent, "watch", verdict, 0, 3, 999.0)
+
+
+def alert(state: str, revision: int, *, blind: str | None = None, name: str = "x") -> Alert:
+    return Alert(
+        id=name,
+        revision=revision,
+        agent="ada",
+        formula="watch",
+        text="",
+        state=state,  # type: ignore[arg-type] # parametrised
+        blind=blind,  # type: ignore[arg-type] # likewise
+        severity="critical",
+        verdict=REGRET,
+        episode=0,
+        seq=3,
+        first_seq=3,
+        time=999.0,
+        since=999.0,
+        late=False,
+        summary="",
+        runbook=None,
+        path=((0, 0),),
+        start_observed=True,
+        terminated=False,
+    )
+
+
+def test_every_promised_name_is_there(metrics: Metrics) -> None:
+    metrics.take([Received("ada", "accepted"), Blind("ada", "watch", "gap"), alert("firing", 1)], NOW)
+    kinds = {family.name: family.type for family in text_string_to_metric_families(metrics.exposition().decode())}
+    promised = {
+        "cfmon_formula_value": "gauge",
+        "cfmon_formula_lower": "gauge",
+        "cfmon_formula_upper": "gauge",
+        "cfmon_effect": "gauge",
+        "cfmon_alarm_state": "gauge",
+        "cfmon_blind": "gauge",
+        "cfmon_last_alarm_timestamp_seconds": "gauge",
+        "cfmon_alarms": "counter",
+        "cfmon_verdicts": "counter",
+        "cfmon_verdict_seconds": "histogram",
+        "cfmon_message_lag_seconds": "histogram",
+        "cfmon_messages": "counter",
+        "cfmon_rejected": "counter",
+        "cfmon_off_policy": "counter",
+        "cfmon_evaluations_skipped": "counter",
+        "cfmon_last_message_timestamp_seconds": "gauge",
+        "cfmon_last_evaluation_timestamp_seconds": "gauge",
+        "cfmon_mqtt_connected": "gauge",
+        "cfmon_queue_length": "gauge",
+        "cfmon_model_doubt": "gauge",
+        "cfmon_config_reload_success": "gauge",
+        "cfmon_model_info": "gauge",
+        "cfmon_policy_info": "gauge",
+        "cfmon_build_info": "gauge",
+    }
+    assert {name: kinds.get(name) for name in promised} == promised
+
+
+def test_nothing_else_is_there(metrics: Metrics) -> None:
+    assert b"_created" not in metrics.exposition()
+
+
+def test_counters_start_at_zero(metrics: Metrics) -> None:
+    for result in ("accepted", "duplicate", "stale", "conflict", "gap", "rejected", "dropped"):
+        assert value(metrics, "cfmon_messages_total", result=result) == 0
+    for state in ("firing", "resolved", "ended", "removed"):
+        assert value(metrics, "cfmon_alarms_total", formula="watch", severity="critical", state=state) == 0
+    for outcome in ("safe", "regret", "unavoidable", "holds", "fails", "undecided"):
+        assert value(metrics, "cfmon_verdicts_total", formula="watch", outcome=outcome, method="exact") == 0
+    for reason in ("malformed", "unknown_key", "too_many_agents"):
+        assert value(metrics, "cfmon_rejected_total", reason=reason) == 0
+    assert value(metrics, "cfmon_evaluations_skipped_total", formula="watch") == 0
+    assert value(metrics, "cfmon_verdict_seconds_count", formula="watch") == 0
+
+
+def test_what_stands_from_the_start(metrics: Metrics, identity: Identity) -> None:
+    assert value(metrics, "cfmon_model_info", name="corridor", sha256=identity.model_sha256) == 1
+    assert value(metrics, "cfmon_policy_info", name="careful", sha256="b" * 64) == 1
+    assert value(metrics, "cfmon_queue_length") == 7
+    assert value(metrics, "cfmon_mqtt_connected") == 0
+    assert value(metrics, "cfmon_config_reload_success") == 1
+    assert math.isnan(value(metrics, "cfmon_model_doubt") or 0.0)
+    metrics.connected(up=True)
+    assert value(metrics, "cfmon_mqtt_connected") == 1
+
+
+def test_a_message_is_counted_and_its_agent_shown(metrics: Metrics) -> None:
+    metrics.take([Received("ada", "accepted", lag=0.25), Received("ada", "accepted", lag=-1.0)], NOW)
+    metrics.take([Received("ada", "duplicate"), OffPolicy("ada"), Skipped("ada", "watch", 3)], NOW)
+    assert value(metrics, "cfmon_messages_total", result="accepted") == 2
+    assert value(metrics, "cfmon_messages_total", result="duplicate") == 1
+    assert value(metrics, "cfmon_message_lag_seconds_count") == 1
+    assert value(metrics, "cfmon_message_lag_seconds_sum") == 0.25
+    assert value(metrics, "cfmon_negative_lags_total") == 1
+    assert value(metrics, "cfmon_last_message_timestamp_seconds", agent="ada") == 1000
+    assert value(metrics, "cfmon_off_policy_total", agent="ada") == 1
+    assert value(metrics, "cfmon_evaluations_skipped_total", formula="watch") == 3
+    assert value(metrics, "cfmon_alarm_state", **PAIR, severity="critical", state="clear") == 1
+    assert value(metrics, "cfmon_alarm_state", **PAIR, severity="critical", state="firing") == 0
+
+
+def test_a_rejected_message_makes_no_agent(metrics: Metrics) -> None:
+    metrics.take([Received("eve", "rejected", "too_many_agents"), Received("", "dropped")], NOW)
+    assert value(metrics, "cfmon_rejected_total", reason="too_many_agents") == 1
+    assert b'"eve"' not in metrics.exposition()
+
+
+@pytest.mark.parametrize("result", ["accepted", "duplicate", "stale", "conflict", "gap", "dropped"])
+def test_the_number_of_agents_is_limited(metrics: Metrics, result: MessageResult) -> None:
+    for agent in ("ada", "ida", "eve"):
+        metrics.take([Received(agent, result), judged(agent=agent), Blind(agent, "watch", "gap")], NOW)
+    assert b'"ida"' in metrics.exposition()
+    assert b'"eve"' not in metrics.exposition()
+    assert value(metrics, "cfmon_messages_total", result=result) == 3
+
+
+def test_values_are_shown_while_seeing_and_nan_otherwise(metrics: Metrics) -> None:
+    def figures() -> list[float | None]:
+        names = ("cfmon_formula_value", "cfmon_formula_lower", "cfmon_formula_upper", "cfmon_effect")
+        return [value(metrics, name, **PAIR) for name in names]
+
+    metrics.take([Received("ada", "accepted")], NOW)
+    assert all(math.isnan(figure or 0.0) for figure in figures())
+    metrics.take([judged()], NOW)
+    assert figures() == [0.75, 0.5, 0.875, 0.5]
+    assert value(metrics, "cfmon_verdicts_total", formula="watch", outcome="regret", method="exact") == 1
+    metrics.take([Blind("ada", "watch", "stale")], NOW)
+    assert all(math.isnan(figure or 0.0) for figure in figures())
+    metrics.take([Blind("ada", "watch", None), judged()], NOW)
+    assert figures() == [0.75, 0.5, 0.875, 0.5]
+    metrics.take([Ended("ada", 0)], NOW)
+    assert all(math.isnan(figure or 0.0) for figure in figures())
+
+
+def test_blindness_has_one_reason_at_a_time(metrics: Metrics) -> None:
+    metrics.take([Blind("ada", "watch", "gap"), Blind("ada", "watch", "stale")], NOW)
+    assert value(metrics, "cfmon_blind", **PAIR, reason="gap") == 0
+    assert value(metrics, "cfmon_blind", **PAIR, reason="stale") == 1
+    metrics.take([Blind("ada", "watch", None)], NOW)
+    assert value(metrics, "cfmon_blind", **PAIR, reason="stale") == 0
+
+
+def test_an_alarm_is_counted_once_for_each_change_of_its_state(metrics: Metrics) -> None:
+    def counts() -> list[float | None]:
+        names = ("firing", "resolved", "ended", "removed")
+        return [value(metrics, "cfmon_alarms_total", formula="watch", severity="critical", state=n) for n in names]
+
+    def firing() -> float | None:
+        return value(metrics, "cfmon_alarm_state", **PAIR, severity="critical", state="firing")
+
+    metrics.take([AlarmMoved("ada", "watch", "firing"), alert("firing", 1)], NOW)
+    assert (counts(), firing()) == ([1, 0, 0, 0], 1)
+    assert value(metrics, "cfmon_last_alarm_timestamp_seconds", **PAIR) == 1000
+    metrics.take([alert("firing", 2, blind="gap"), alert("firing", 3)], replace(NOW, wall=2000.0))
+    assert (counts(), firing()) == ([1, 0, 0, 0], 1)
+    assert value(metrics, "cfmon_last_alarm_timestamp_seconds", **PAIR) == 1000
+    metrics.take([AlarmMoved("ada", "watch", "clear"), alert("resolved", 4)], NOW)
+    assert (counts(), firing()) == ([1, 1, 0, 0], 0)
+    metrics.take([alert("firing", 5), alert("ended", 6), alert("firing", 1, name="y"), alert("removed", 2)], NOW)
+    assert (counts(), firing()) == ([3, 1, 1, 1], 0)
+
+
+def test_a_forgotten_agent_leaves_nothing_and_makes_room(metrics: Metrics) -> None:
+    metrics.take([Received("ada", "accepted"), judged(), Blind("ada", "watch", "gap"), alert("firing", 1)], NOW)
+    metrics.take([OffPolicy("ada"), Received("ida", "accepted"), Forgotten("ada"), Forgotten("nobody")], NOW)
+    assert b'"ada"' not in metrics.exposition()
+    metrics.take([Received("eve", "accepted")], NOW)
+    assert b'"eve"' in metrics.exposition()
+
+
+def test_an_evaluation_is_timed_for_each_verdict(metrics: Metrics) -> None:
+    metrics.evaluated(0.5, [judged(), judged(), Received("ada", "accepted")], NOW)
+    metrics.evaluated(0.1, [], NOW)
+    assert value(metrics, "cfmon_verdict_seconds_count", formula="watch") == 2
+    assert value(metrics, "cfmon_verdict_seconds_sum", formula="watch") == 0.5
+    assert value(metrics, "cfmon_last_evaluation_timestamp_seconds") == 1000
+
+
+def test_evidence_that_could_not_be_kept_is_counted(metrics: Metrics) -> None:
+    metrics.store_failed()
+    assert value(metrics, "cfmon_store_errors_total") == 1
+
+
+@pytest.mark.parametrize(
+    ("verdict", "word"),
+    [
+        (REGRET, "regret"),
+        (replace(REGRET, outcome=None, value=0.5), "value"),
+        (replace(REGRET, outcome=None, holds=True), "holds"),
+        (replace(REGRET, outcome=None, holds=False), "fails"),
+        (replace(REGRET, outcome=None), "undecided"),
+    ],
+)
+def test_every_verdict_has_a_word(verdict: Verdict, word: str) -> None:
+    assert outcome_of(verdict) == word
+
+
+def test_a_formula_of_several_quantities_has_no_single_value() -> None:
+    assert shown(replace(REGRET, outcome=None, value=0.5, bounds=(0.25, 1.0))) == (0.5, (0.25, 1.0))
+    many, bounds = shown(replace(REGRET, outcome=None, holds=True))
+    assert math.isnan(many)
+    assert bounds is None
