@@ -37,6 +37,7 @@ import numpy.typing as npt
 
 from monitor.errors import ModelError
 from monitor.model.mdp import MDP
+from monitor.model.rows import checked_size
 
 __all__ = ["MAX_UNPACKED_BYTES", "canonical_bytes", "model_sha256", "pack", "read_model"]
 
@@ -193,6 +194,10 @@ def _array(content: bytes, key: str) -> Array:
     if len(content) - start != math.prod(shape) * dtype.itemsize:
         raise ModelError(f"key {key!r}: {len(content) - start} bytes do not fit shape {shape} of {dtype}")
     flat = np.frombuffer(content, dtype, offset=start)
+    if dtype.kind == "U":
+        points = np.frombuffer(content, dtype.byteorder + "u4", offset=start)
+        if bool(((points > 0x10FFFF) | ((points >= 0xD800) & (points <= 0xDFFF))).any()):
+            raise ModelError(f"key {key!r} holds what is no Unicode text")
     return flat.reshape(shape[::-1]).T if header[2] == "True" else flat.reshape(shape)
 
 
@@ -200,6 +205,7 @@ def _model(arrays: dict[str, Array], source: str) -> MDP:
     if (version := _scalar(arrays, "format")) != FORMAT:
         raise ModelError(f"it is of format {version}; this version reads format {FORMAT}")
     states, actions = _scalar(arrays, "states"), _scalar(arrays, "actions")
+    checked_size(states, actions)
     return MDP.from_rows(
         states=states,
         actions=actions,

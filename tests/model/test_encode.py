@@ -1,0 +1,114 @@
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from monitor.errors import InputError
+from monitor.model import MDP, encode_action, encode_state
+from monitor.model.encode import StateEncoder
+from monitor.types import RawState
+
+MODEL = MDP.from_transitions(
+    states=6,
+    actions=2,
+    transitions=[(s, a, s, 1.0) for s in range(6) for a in range(2)],
+    state_names=["a", "b", "c", "d", "e", "f"],
+    action_names=["stay", "go"],
+    bin_edges=[[0.0, 1.0, 2.0], [-math.inf, 0.0, math.inf]],
+    valuations=[(0, "x"), (1, "x"), (2, "x"), (0, "y"), (1.5, "y"), (True, "z")],
+)
+BARE = MDP.from_transitions(states=1, actions=1, transitions=[(0, 0, 0, 1.0)])
+
+
+@pytest.mark.parametrize(
+    ("encoder", "raw", "state"),
+    [
+        ("index", 0, 0),
+        ("index", 5, 5),
+        ("name", "c", 2),
+        ("valuation", (1, "x"), 1),
+        ("valuation", (1.0, "x"), 1),
+        ("valuation", (1.5, "y"), 4),
+        ("bins", (0.0, -5.0), 0),
+        ("bins", (0.999, 0.0), 1),
+        ("bins", (1.0, -1), 2),
+        ("bins", (2.0, 1e308), 3),
+    ],
+)
+def test_a_state_is_found(encoder: StateEncoder, raw: RawState, state: int) -> None:
+    assert encode_state(MODEL, encoder, raw) == state
+
+
+@pytest.mark.parametrize(
+    ("encoder", "raw"),
+    [
+        ("index", 6),
+        ("index", -1),
+        ("index", True),
+        ("index", "0"),
+        ("index", (0,)),
+        ("index", 1.0),
+        ("name", "g"),
+        ("name", 0),
+        ("valuation", (3, "x")),
+        ("valuation", "x"),
+        ("valuation", (0,)),
+        ("bins", (2.1, 0.0)),
+        ("bins", (-0.1, 0.0)),
+        ("bins", (float("nan"), 0.0)),
+        ("bins", (0.5,)),
+        ("bins", (True, 0.0)),
+        ("bins", ("0.5", 0.0)),
+        ("bins", 0),
+    ],
+)
+def test_an_unknown_state_is_an_input_error(encoder: StateEncoder, raw: RawState) -> None:
+    with pytest.raises(InputError) as caught:
+        encode_state(MODEL, encoder, raw)
+    assert caught.value.reason == "unknown_state"
+    assert len(caught.value.detail) < 300
+
+
+@pytest.mark.parametrize("encoder", ["name", "valuation", "bins"])
+def test_a_model_without_the_encoder_says_so(encoder: StateEncoder) -> None:
+    with pytest.raises(InputError, match="it has no"):
+        encode_state(BARE, encoder, "x" * 100_000)
+
+
+def test_huge_numbers_are_compared_not_converted() -> None:
+    huge = 10**5000
+    assert encode_state(MODEL, "bins", (1, huge)) == 3
+    unknown: list[tuple[StateEncoder, RawState]] = [("index", huge), ("valuation", (huge, "x")), ("bins", (huge, 0))]
+    for encoder, raw in unknown:
+        with pytest.raises(InputError, match="a huge number"):
+            encode_state(MODEL, encoder, raw)
+
+
+def test_actions_by_number_and_by_name() -> None:
+    assert encode_action(MODEL, 1) == 1
+    assert encode_action(MODEL, "go") == 1
+    assert encode_action(BARE, 0) == 0
+
+
+@pytest.mark.parametrize("raw", [2, -1, True, "jump", "0", 1.0, None])
+def test_an_unknown_action_is_an_input_error(raw: int | str) -> None:
+    with pytest.raises(InputError) as caught:
+        encode_action(MODEL, raw)
+    assert caught.value.reason == "unknown_action"
+
+
+RAW = st.one_of(
+    st.integers(), st.text(max_size=5), st.lists(st.one_of(st.floats(), st.text(max_size=3), st.booleans())).map(tuple)
+)
+
+
+@given(st.sampled_from(["index", "name", "valuation", "bins"]), RAW)
+def test_encoding_returns_a_state_or_raises_input_error(encoder: StateEncoder, raw: RawState) -> None:
+    try:
+        state = encode_state(MODEL, encoder, raw)
+    except InputError:
+        return
+    assert 0 <= state < MODEL.states
