@@ -29,7 +29,7 @@ app.add_typer(configs.app, name="config")
 
 
 @app.callback(invoke_without_command=True)
-def top(version: Annotated[bool, typer.Option("--version", help="print the version and stop")] = False) -> None:  # noqa: FBT002 - a flag
+def top(*, version: Annotated[bool, typer.Option("--version", help="print the version and stop")] = False) -> None:
     """Watch a deployed agent: would the fallback policy have kept us safe?"""
     if version:
         typer.echo(f"cfmon {__version__}")

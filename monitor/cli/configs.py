@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Annotated
 
@@ -18,7 +17,8 @@ app = typer.Typer(help="Check a configuration; print its JSON Schema.", no_args_
 @app.command()
 def check(
     config: Annotated[Path, typer.Argument(help="the YAML file")],
-    as_json: Annotated[bool, typer.Option("--json", help="one JSON document on stdout")] = False,  # noqa: FBT002 - a flag
+    *,
+    as_json: Annotated[bool, typer.Option("--json", help="one JSON document on stdout")] = False,
 ) -> None:
     """Read a configuration and everything it names, as `run` would, and stop before connecting.
 
@@ -27,7 +27,7 @@ def check(
     from monitor.sidecar.load import load  # noqa: PLC0415 - keep `cfmon --help` light
 
     with progress("reading the configuration, the model and the policies"):
-        loaded = load(config, os.environ)
+        loaded = load(config)
     summary = {
         "config": str(config),
         "model": {"name": loaded.identity.model_name, "sha256": loaded.identity.model_sha256},

@@ -16,9 +16,6 @@ from monitor.cli.output import ExitCode, finish, say
 
 __all__ = ["demo"]
 
-STEP_INTERVAL = 0.1
-"""Seconds between two steps: slow enough to watch, fast enough to end soon."""
-
 FOREVER = 0
 
 
@@ -30,10 +27,11 @@ class Scenario(StrEnum):
 
 
 def demo(
+    *,
     scenario: Annotated[Scenario, typer.Option(help="which agent in which world")] = Scenario.icu_sepsis,
     steps: Annotated[int, typer.Option(min=1, help="stop at the end of the episode in which this step comes")] = 300,
     seed: Annotated[int, typer.Option(min=0, help="of the world and of the agent's chance")] = 0,
-    forever: Annotated[bool, typer.Option("--forever", help="until interrupted")] = False,  # noqa: FBT002 - a flag
+    forever: Annotated[bool, typer.Option("--forever", help="until interrupted")] = False,
     output: Annotated[Path, typer.Option(help="folder for the store and the evidence")] = Path("var/demo"),
 ) -> None:
     """Run the monitor beside a live agent on an embedded broker, and verify an alarm's evidence.

@@ -9,10 +9,8 @@ from io import StringIO
 from pathlib import Path
 
 from monitor.errors import InputError, PathError, PolicyError
-from monitor.model.encode import encode_action, encode_state
-from monitor.model.mdp import MDP
-from monitor.policy.session import load_policy
-from monitor.policy.table import PolicyTable, as_table
+from monitor.model import MDP, encode_action, encode_state
+from monitor.policy import PolicyTable, as_table
 
 __all__ = ["data_file", "read_formulas", "read_path", "read_policy"]
 
@@ -65,8 +63,10 @@ def read_formulas(file: Path) -> list[str]:
 
 
 def read_policy(file: Path, model: MDP) -> PolicyTable:
-    """A manifest of an ONNX policy, or a `.json` file: one action per state, or one list of A probabilities per state."""
+    """A manifest of an ONNX policy, or a `.json` file: an action, or a list of A probabilities, for each state."""
     if file.suffix.lower() != ".json":
+        from monitor.policy.session import load_policy  # noqa: PLC0415 - onnxruntime only where a network is named
+
         return load_policy(file, model).table
     try:
         value = json.loads(_read(file, "policy"))
@@ -132,12 +132,14 @@ def _json_lines(text: str, file: Path) -> Iterator[tuple[str, object]]:
 
 def _pair(raw: object, model: MDP, where: str) -> Pair:
     match raw:
-        case [state]:
-            action: object = None
         case [state, action]:
             pass
+        case [state]:
+            action = None
+        case {"state": state, "action": action}:
+            pass
         case {"state": state}:
-            action = raw.get("action")
+            action = None
         case _:
             raise PathError(f"{where}: expected [state, action], found {json.dumps(raw)}")
     try:

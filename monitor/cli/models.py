@@ -23,7 +23,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="one JSON document on stdou
 
 
 @model_app.command("info")
-def model_info(model: Source, as_json: AsJson = False) -> None:  # noqa: FBT002 - a flag
+def model_info(model: Source, *, as_json: AsJson = False) -> None:
     """Show a model: sizes, rows, labels, what it carries, and the digest that evidence refers to."""
     from monitor.model.io import load_model, model_sha256  # noqa: PLC0415 - keep `cfmon --help` light
 
@@ -50,7 +50,8 @@ def model_convert(
 def policy_info(
     manifest: Annotated[Path, typer.Argument(help="the policy's manifest")],
     model: Annotated[str, typer.Option(help="check it against this model")],
-    as_json: AsJson = False,  # noqa: FBT002 - a flag
+    *,
+    as_json: AsJson = False,
 ) -> None:
     """Show a policy and check it against a model: digest, shapes, numbers, and that it takes no unavailable action."""
     from monitor.model.io import load_model  # noqa: PLC0415 - keep `cfmon --help` light

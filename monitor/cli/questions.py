@@ -24,7 +24,6 @@ class Engine(StrEnum):
 
     auto = "auto"
     exact = "exact"
-    sampled = "sampled"
 
 
 class CausalModelName(StrEnum):
@@ -36,22 +35,27 @@ class CausalModelName(StrEnum):
 
 
 def check(
+    *,
     model: Annotated[str, typer.Option(help="model file, or gymnasium:ID?argument=value")],
     path: Annotated[Path, typer.Option(help="pairs [state, action]: JSON, JSON lines or CSV")],
     policy: Annotated[list[str], typer.Option(metavar="NAME=FILE", help="manifest, or JSON table; may be repeated")],
     nominal: Annotated[str, typer.Option(metavar="NAME", help="the policy the agent runs")] = "nominal",
     formula: Annotated[str | None, typer.Option(help="one formula")] = None,
-    formulas: Annotated[Path | None, typer.Option(help="a file: one a line, indented lines continue, // comments")] = None,
+    formulas: Annotated[
+        Path | None, typer.Option(help="a file: one a line, indented lines continue, // comments")
+    ] = None,
     engine: Annotated[Engine, typer.Option(help="how to decide")] = Engine.auto,
-    causal_model: Annotated[CausalModelName, typer.Option(help="report bounds over this class")] = CausalModelName.gumbel,
-    terminated: Annotated[bool, typer.Option("--terminated", help="the episode ended in the last state")] = False,  # noqa: FBT002 - a flag
-    as_json: Annotated[bool, typer.Option("--json", help="one JSON document on stdout")] = False,  # noqa: FBT002 - a flag
+    causal_model: Annotated[
+        CausalModelName, typer.Option(help="report bounds over this class")
+    ] = CausalModelName.gumbel,
+    terminated: Annotated[bool, typer.Option("--terminated", help="the episode ended in the last state")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="one JSON document on stdout")] = False,
 ) -> None:
     """Ask counterfactual questions of a recorded path.
 
     Exit code: 0 holds, safe, or a number; 1 fails, regret or unavoidable; 3 undecided. Of several, the worst.
     """
-    from monitor.check import Checker  # noqa: PLC0415 - keep `cfmon --help` light
+    from monitor.check import check as answer  # noqa: PLC0415 - keep `cfmon --help` light
     from monitor.cli.files import read_formulas, read_path, read_policy  # noqa: PLC0415 - likewise
     from monitor.cli.report import exit_code, verdict_data  # noqa: PLC0415 - likewise
     from monitor.model.io import load_model  # noqa: PLC0415 - likewise
@@ -62,10 +66,17 @@ def check(
         tables = {name: read_policy(file, mdp) for name, file in map(_named, policy)}
         tables["nominal"] = _nominal(tables, nominal)
         pairs = read_path(path, mdp)
-    checker = Checker(mdp, tables)
     with progress("deciding"):
         verdicts = [
-            checker.check(text, pairs, engine=engine.value, causal_model=causal_model.value, terminated=terminated)
+            answer(
+                text,
+                model=mdp,
+                path=pairs,
+                policies=tables,
+                engine=engine.value,
+                causal_model=causal_model.value,
+                terminated=terminated,
+            )
             for text in texts
         ]
     if as_json:

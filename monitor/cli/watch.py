@@ -59,6 +59,11 @@ class Watcher:
         self._told: set[tuple[object, object]] = set()
         self._live: Live | None = None
 
+    @property
+    def settled(self) -> bool:
+        """True while no alarm fires."""
+        return not self._firing
+
     @contextmanager
     def shown(self) -> Iterator[None]:
         """Show while the block lasts."""

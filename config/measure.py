@@ -1,0 +1,100 @@
+"""How a scenario's formulas behave over seeds, without broker and clock: `python config/measure.py icu-sepsis`.
+
+The thresholds, horizons, `for` and `keep` of the configurations here were chosen by what this prints: of the answers,
+how many are safe, regret, unavoidable; of the alarms, how many resolve within their episode; for how many of the seeds
+one does within the demo's number of steps. `--formula` tries another text; `--for`, `--keep` another alarm.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+
+from monitor.cli.agent import Life
+from monitor.cli.simulator import Simulator
+from monitor.flow import Monitor
+from monitor.policy.session import Actor
+from monitor.sidecar.load import Loaded, load
+from monitor.types import Alert, FormulaSpec, Instant, Judged, Observation
+
+HERE = Path(__file__).resolve().parent
+
+
+@dataclass
+class Tally:
+    """What one seed gave. `first`: the step by which the first alarm had resolved within its episode."""
+
+    answers: Counter[str] = field(default_factory=Counter)
+    alerts: Counter[str] = field(default_factory=Counter)
+    first: int | None = None
+    slowest: float = 0.0
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("scenario", help="a configuration in this folder, without .yaml")
+    parser.add_argument("--seeds", type=int, default=20)
+    parser.add_argument("--steps", type=int, default=300, help="of each seed")
+    parser.add_argument("--formula", help="instead of the configuration's first")
+    parser.add_argument("--for", type=int, dest="for_")
+    parser.add_argument("--keep", type=int)
+    arguments = parser.parse_args()
+    loaded = load(HERE / f"{arguments.scenario}.yaml")
+    spec = _spec(loaded.formulas[0], arguments)
+    print(spec.text, f"for {spec.alarm.for_} keep {spec.alarm.keep}")
+    tallies = [_run(loaded, spec, seed, arguments.steps) for seed in range(arguments.seeds)]
+    for name, counters in (("answers", [t.answers for t in tallies]), ("alarms", [t.alerts for t in tallies])):
+        total = sum(counters, Counter[str]())
+        print(f"{name:8}", ", ".join(f"{word} {count / arguments.seeds:.1f}" for word, count in total.most_common()))
+    firsts = sorted(t.first for t in tallies if t.first is not None)
+    print(f"an alarm resolves within its episode for {len(firsts)} of {len(tallies)} seeds, first at steps {firsts}")
+    print(f"slowest step {max(t.slowest for t in tallies):.3f} s")
+
+
+def _spec(spec: FormulaSpec, arguments: argparse.Namespace) -> FormulaSpec:
+    alarm = replace(
+        spec.alarm, for_=arguments.for_ or spec.alarm.for_, keep=arguments.keep or spec.alarm.keep
+    )
+    return replace(spec, text=arguments.formula or spec.text, alarm=alarm)
+
+
+def _run(loaded: Loaded, spec: FormulaSpec, seed: int, steps: int) -> Tally:
+    tally = Tally()
+    monitor = Monitor(loaded.model, loaded.tables, [spec], loaded.settings, loaded.identity)
+    for number, observation in enumerate(_observations(loaded, seed, steps), start=1):
+        now = Instant(float(number), float(number))
+        started = time.perf_counter()
+        notices = [*monitor.observe(observation, now), *monitor.evaluate(now)]
+        tally.slowest = max(tally.slowest, time.perf_counter() - started)
+        for notice in notices:
+            match notice:
+                case Judged(verdict=verdict):
+                    tally.answers[verdict.outcome or str(verdict.holds)] += 1
+                case Alert(state=state):
+                    tally.alerts[state] += 1
+                    tally.first = tally.first or (number if state == "resolved" else None)
+    return tally
+
+
+def _observations(loaded: Loaded, seed: int, steps: int) -> Iterator[Observation]:
+    """The demo's agent's messages: same seed, same steps."""
+    world, own = np.random.default_rng(seed).spawn(2)
+    actor = Actor.load(loaded.config.policies["nominal"], loaded.model)
+    life = Life(Simulator(loaded.model, world), actor, own, f"seed{seed}")
+    sent = number = 0
+    while sent < steps:
+        for message in life.episode(number):
+            fields = {key: value for key, value in message.items() if key != "v"}
+            yield Observation(agent="demo", **fields)  # type: ignore[arg-type] # the keys are the fields' names
+            sent += 1
+        number += 1
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,178 @@
+"""The demo's stage: broker, sidecar, agent process and watcher, for the length of one run."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import sys
+from asyncio.subprocess import Process
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import aiomqtt
+from rich.console import Console
+
+from monitor.cli.embedded import embedded_broker, free_port
+from monitor.cli.files import data_file
+from monitor.cli.output import progress, say
+from monitor.cli.watch import Watcher
+from monitor.sidecar.broker import parse_broker
+from monitor.sidecar.config import load_config
+from monitor.sidecar.load import Loaded, load
+from monitor.sidecar.service import Service
+
+__all__ = ["Show"]
+
+AGENT = "demo"
+STEP_INTERVAL = 0.1
+"""Seconds between two steps: slow enough to watch, fast enough to end soon."""
+
+PREFERRED_PORT = 9108
+PATIENCE = 20.0
+"""Seconds that start and end may take, beyond the agent's own pace, before the demo says that it is stuck."""
+
+
+@dataclass(frozen=True)
+class Show:
+    """One run.
+
+    `steps`: the agent stops at the end of the episode in which this one comes; 0: never. `output`: where the store and
+    the evidence go.
+    """
+
+    scenario: str
+    steps: int
+    seed: int
+    output: Path
+
+    async def play(self) -> list[str]:
+        """Run it; returns what should have happened and did not, one sentence each.
+
+        Raises:
+            ConfigError, ModelError, PolicyError: something it needs is missing or wrong; nothing was started.
+        """
+        port = free_port(PREFERRED_PORT)
+        async with embedded_broker() as url:
+            with progress("reading the model and running the policies on every state of it"):
+                loaded = load(load_config(data_file(f"config/{self.scenario}.yaml"), self._settings(url, port)))
+            service = Service(loaded)
+            watcher = Watcher(loaded.model, self._header(loaded, service.start()), Console())
+            async with _running(service), _watching(loaded, url, watcher) as ready:
+                await asyncio.wait_for(ready.wait(), PATIENCE)
+                with watcher.shown():
+                    trouble = await self._act(loaded, url, watcher)
+        return [trouble] if trouble else await self._epilogue(watcher)
+
+    def _settings(self, url: str, port: int) -> dict[str, str]:
+        """What the demo sets otherwise than the configuration file, as the environment would."""
+        store = self.output.absolute() / self.scenario / "cfmon.sqlite"
+        return {"CFMON_MQTT__URL": url, "CFMON_HTTP__LISTEN": f"127.0.0.1:{port}", "CFMON_STORE__PATH": str(store)}
+
+    def _header(self, loaded: Loaded, address: str) -> str:
+        formulas = "\n".join(f"  watches for    {spec.name}: {spec.text}" for spec in loaded.formulas)
+        stops = f"after {self.steps} steps" if self.steps else "at Ctrl-C"
+        return (
+            f"cfmon demo, scenario {self.scenario}, seed {self.seed}; stops by itself {stops}\n"
+            f"  broker         {loaded.config.mqtt.url}, steps on agents/{AGENT}/steps, alerts on"
+            f" {loaded.config.mqtt.alerts}/#\n{formulas}\n"
+            f"  while it runs  curl {address}/metrics\n"
+            f"                 or open {address} in a browser"
+        )
+
+    async def _act(self, loaded: Loaded, url: str, watcher: Watcher) -> str:
+        """Let the agent live its episodes, and the monitor answer the last of them; returns what went wrong."""
+        process = await self._spawn(loaded, url)
+        try:
+            code = await process.wait()
+        finally:
+            if process.returncode is None:
+                process.terminate()
+                await process.wait()
+        if code != 0:
+            return f"the agent ended with exit code {code}; what it said stands above"
+        if not await _eventually(lambda: watcher.settled):
+            return "the monitor did not close an alarm although its episode is over"
+        return ""
+
+    async def _spawn(self, loaded: Loaded, url: str) -> Process:
+        config = loaded.config
+        arguments = {
+            "--model": config.model,
+            "--policy": str(config.policies["nominal"]),
+            "--url": url,
+            "--topic": config.mqtt.steps.replace("+", AGENT),
+            "--steps": str(self.steps),
+            "--seed": str(self.seed),
+            "--interval": str(STEP_INTERVAL),
+        }
+        flat = [part for pair in arguments.items() for part in pair]
+        return await asyncio.create_subprocess_exec(sys.executable, "-m", "monitor.cli.agent", *flat)
+
+    async def _epilogue(self, watcher: Watcher) -> list[str]:
+        """Count the alarms, and have the evidence of one that resolved derived again in a fresh process."""
+        seen = watcher.seen
+        fired, resolved, ended = (seen.alarms(state) for state in ("firing", "resolved", "ended"))
+        say(
+            f"\n{seen.steps} steps over MQTT in {seen.episodes} episodes; alarms: {len(fired)} fired, "
+            f"{len(resolved)} resolved within their episode, {len(ended)} ended with it"
+        )
+        proven = [alert for alert in resolved if alert["evidence"]]
+        if not fired or not proven:
+            missing = "no alarm fired" if not fired else "no alarm resolved within its episode"
+            return [f"{missing}; let it run longer (--steps) or try another --seed"]
+        evidence = self.output / self.scenario / "evidence" / str(proven[0]["evidence"])
+        say(f"the evidence of one that resolved, derived again in a fresh process:\n$ cfmon verify {evidence}")
+        process = await asyncio.create_subprocess_exec(sys.executable, "-m", "monitor", "verify", str(evidence))
+        return [] if await process.wait() == 0 else ["the evidence did not verify"]
+
+
+@asynccontextmanager
+async def _running(service: Service) -> AsyncIterator[None]:
+    """The sidecar, from here to a clean end; whatever stops it early is raised."""
+    stop = asyncio.Event()
+    task = asyncio.create_task(service.run(stop))
+    try:
+        yield
+    finally:
+        stop.set()
+        await task
+
+
+@asynccontextmanager
+async def _watching(loaded: Loaded, url: str, watcher: Watcher) -> AsyncIterator[asyncio.Event]:
+    """A subscriber of its own, handing on what it hears; the event is set once the sidecar has said `online`."""
+    broker, mqtt = parse_broker(url), loaded.config.mqtt
+    online = asyncio.Event()
+
+    async def listen(client: aiomqtt.Client) -> None:
+        async for message in client.messages:
+            assert isinstance(message.payload, bytes)
+            if message.topic.matches(mqtt.steps):
+                watcher.take_step(message.payload)
+            elif message.topic.matches(f"{mqtt.alerts}/#"):
+                watcher.take_alert(message.payload)
+            elif json.loads(message.payload)["state"] == "online":
+                online.set()
+
+    async with aiomqtt.Client(broker.host, broker.port, identifier="cfmon-demo-watcher") as client:
+        for topic in (mqtt.steps, f"{mqtt.alerts}/#", f"{mqtt.status}/+"):
+            await client.subscribe(topic, qos=1)
+        task = asyncio.create_task(listen(client))
+        try:
+            yield online
+        finally:
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+
+
+async def _eventually(condition: Callable[[], bool]) -> bool:
+    """Whether it comes true while there is patience."""
+    for _ in range(int(PATIENCE / 0.05)):
+        if condition():
+            return True
+        await asyncio.sleep(0.05)
+    return False

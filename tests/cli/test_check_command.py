@@ -1,0 +1,121 @@
+"""`cfmon check`: answers, exit codes, and errors that say where."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+Run = Callable[..., tuple[int, str, str]]
+ARGUMENTS = (
+    "--model",
+    "model.npz",
+    "--path",
+    "path.json",
+    "--policy",
+    "nominal=wait.json",
+    "--policy",
+    "bold=bold.json",
+)
+
+
+def ask(cfmon: Run, formula: str, *more: str) -> tuple[int, str, str]:
+    return cfmon("check", *ARGUMENTS, "--formula", formula, *more)
+
+
+@pytest.mark.usefixtures("workdir")
+@pytest.mark.parametrize(
+    ("formula", "code", "answer"),
+    [
+        ('@0.P=? [ F<=3 "unsafe" ]', 0, "value"),
+        ('@1.P<=0.5 [ G<=3 !"unsafe" ]', 0, "holds"),
+        ('@1.P>=0.5 [ G<=3 !"unsafe" ]', 1, "fails"),
+        ('regret(bold@1, P>=0.5 [ G<=3 !"unsafe" ])', 1, "regret"),
+        ('regret(bold@0, P>=0.5 [ G<=3 !"unsafe" ])', 1, "unavoidable"),
+        ('regret(bold@1, P>=0.5 [ F<=3 "unsafe" ])', 0, "safe"),
+    ],
+)
+def test_the_exit_code_is_the_answer(cfmon: Run, formula: str, code: int, answer: str) -> None:
+    got, out, err = ask(cfmon, formula, "--json")
+    (verdict,) = json.loads(out)["verdicts"]
+    assert (got, verdict["answer"], err) == (code, answer, "")
+
+
+@pytest.mark.usefixtures("workdir")
+def test_the_table_explains_its_numbers(cfmon: Run) -> None:
+    code, out, _ = ask(cfmon, 'regret(bold@7, P>=0.5 [ G<=3 !"unsafe" ])', "--causal-model", "any")
+    assert code == 1
+    for word in ("regret", "exact", "every causal model", "clipped", "nominal", "0.5", "@2", "the latest that helps"):
+        assert word in out
+
+
+@pytest.mark.usefixtures("workdir")
+def test_of_several_answers_the_worst_counts(cfmon: Run, workdir: Path) -> None:
+    (workdir / "questions").write_text(
+        '// two questions\n@1.P<=0.5 [ G<=3\n   !"unsafe" ]\n\n@0.P<0.5 [ F<=3 "unsafe" ]\n'
+    )
+    code, out, _ = cfmon("check", *ARGUMENTS, "--formulas", "questions", "--json")
+    assert [v["answer"] for v in json.loads(out)["verdicts"]] == ["holds", "fails"]
+    assert code == 1
+
+
+@pytest.mark.usefixtures("workdir")
+def test_a_wrong_formula_shows_a_caret_at_the_line_of_its_file(cfmon: Run, workdir: Path) -> None:
+    (workdir / "questions").write_text('@0.P=? [ F<=3 "goal" ]\n\n@0.P=? [ F<=3 "gaol" ]\n')
+    code, out, err = cfmon("check", *ARGUMENTS, "--formulas", "questions")
+    assert (code, out) == (2, "")
+    assert "line 3, column 15" in err
+    assert '"gaol"' in err.splitlines()[1]
+    assert err.splitlines()[2].index("^") == err.splitlines()[1].index('"gaol"')
+    assert "goal" in err.splitlines()[0]
+
+
+@pytest.mark.usefixtures("workdir")
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (("--model", "none.npz"), "none.npz"),
+        (("--path", "none.json"), "cannot read the path file none.json"),
+        (("--policy", "bold"), "expected NAME=FILE"),
+        (("--nominal", "brave"), "--nominal which of"),
+        (("--formulas", "questions"), "either --formula TEXT or --formulas FILE"),
+    ],
+)
+def test_wrong_arguments_are_told_in_one_line(cfmon: Run, change: tuple[str, ...], message: str) -> None:
+    code, out, err = ask(cfmon, "@0.P=? [ true ]", *change)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert message in err
+
+
+@pytest.mark.usefixtures("workdir")
+def test_any_policy_can_be_the_nominal_one(cfmon: Run) -> None:
+    arguments = ("--model", "model.npz", "--path", "path.json", "--policy", "calm=wait.json", "--nominal", "calm")
+    code, out, _ = cfmon("check", *arguments, "--formula", '@2.P=? [ F<=3 "unsafe" ]', "--json")
+    assert code == 0
+    assert json.loads(out)["verdicts"][0]["value"] == 1.0
+
+
+@pytest.mark.usefixtures("workdir")
+def test_an_unexpected_exception_says_that_it_is_a_bug(cfmon: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise ZeroDivisionError("oh")
+
+    monkeypatch.setattr("monitor.cli.files.read_path", fail)
+    code, out, err = ask(cfmon, "@0.P=? [ true ]")
+    assert (code, out) == (70, "")
+    assert "this is a bug" in err
+    assert "ZeroDivisionError: oh" in err
+
+
+def test_usage_errors_are_the_users_too(cfmon: Run) -> None:
+    assert cfmon("check", "--no-such-option")[0] == 2
+    assert cfmon("demo", "--scenario", "chess")[0] == 2
+
+
+def test_help_names_every_command(cfmon: Run) -> None:
+    code, out, _ = cfmon("--help")
+    assert code == 0
+    for command in ("demo", "run", "check", "replay", "verify", "model", "policy", "config"):
+        assert f"\n  {command} " in out
