@@ -1,5 +1,6 @@
 """The compose file: valid against the compose specification, and it agrees with what it mounts and builds."""
 
+import re
 import runpy
 import subprocess
 import sys
@@ -8,6 +9,8 @@ from typing import Any
 
 import pytest
 import yaml
+
+from monitor.sidecar.config import load_config
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 VERSION: str = runpy.run_path(str(DEPLOY.parent / "monitor" / "_version.py"))["__version__"]
@@ -53,3 +56,42 @@ def test_prometheus_scrapes_the_service_under_its_name_and_port() -> None:
     (target,) = job["static_configs"][0]["targets"]
     name, port = target.split(":")
     assert SERVICES[name]["ports"] == [f"127.0.0.1:{port}:{port}"]
+
+
+def here(path: str, service: str) -> Path:
+    """The repository's file that the service finds at `path`."""
+    for volume in SERVICES[service]["volumes"]:
+        source, target, *_ = volume.split(":")
+        if path.startswith(f"{target}/"):
+            return DEPLOY.joinpath(source, path.removeprefix(f"{target}/"))
+    pytest.fail(f"{service} mounts nothing that holds {path}")
+
+
+@pytest.mark.parametrize("service", ["cfmon", "agent"])
+def test_every_file_a_command_names_is_mounted(service: str) -> None:
+    paths = re.findall(r"/etc/cfmon/\S+", " ".join(SERVICES[service]["command"]))
+    assert paths
+    for path in paths:
+        assert here(path, service).is_file(), path
+
+
+def test_the_mounted_config_is_valid_with_the_environment_it_gets() -> None:
+    command, path = SERVICES["cfmon"]["command"]
+    image = re.findall(r"(CFMON_\w+)=(\S+)", (DEPLOY / "Containerfile").read_text())
+    config = load_config(here(path, "cfmon"), {**dict(image), **SERVICES["cfmon"]["environment"]})
+    assert command == "run"
+    assert config.mqtt.url == "mqtt://mosquitto:1883"
+    assert config.http.listen == "0.0.0.0:9108"
+    assert any(volume.endswith(f":{config.store.path.parent}") for volume in SERVICES["cfmon"]["volumes"])
+    for manifest in config.policies.values():  # relative to the config: the two folders stay side by side
+        assert manifest.is_file()
+
+
+def test_the_agent_publishes_where_the_monitor_listens() -> None:
+    (script,) = SERVICES["agent"]["command"]
+    options = re.findall(r"--[a-z]+", script)
+    command = [sys.executable, "-m", "monitor.cli.agent", "--help"]
+    known = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert all(option in known for option in options)
+    assert re.search(r"--topic agents/[\w.-]+/steps ", script)
+    assert SERVICES["cfmon"]["environment"]["CFMON_MQTT__URL"] in script

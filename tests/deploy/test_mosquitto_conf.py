@@ -1,34 +1,22 @@
 """The broker's configuration, in a real mosquitto: a queued burst survives kill -9 whole."""
 
-import contextlib
 import os
 import pwd
 import re
-import shutil
-import socket
+import signal
 import subprocess
 import threading
-import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import paho.mqtt.client as mqtt
-import pytest
 from paho.mqtt.enums import CallbackAPIVersion
 
+from tests.servers import PATIENCE, end, free_port, listens, need, wait_until
+
 SHIPPED = Path(__file__).parents[2] / "deploy" / "mosquitto" / "mosquitto.conf"
-MOSQUITTO = shutil.which("mosquitto", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
 BURST = 3000  # three times mosquitto's default limit
-PATIENCE = 20.0
-
-pytestmark = pytest.mark.skipif(MOSQUITTO is None, reason="mosquitto is missing (Debian: mosquitto)")
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def written_for(port: int, directory: Path) -> Path:
@@ -42,23 +30,19 @@ def written_for(port: int, directory: Path) -> Path:
     return path
 
 
-@contextlib.contextmanager
-def broker(conf: Path, port: int) -> Iterator[subprocess.Popen[bytes]]:
-    assert MOSQUITTO
-    with (
-        (conf.parent / "log").open("ab") as log,
-        subprocess.Popen([MOSQUITTO, "-c", conf], stdout=log, stderr=log) as it,
-    ):
-        try:
-            deadline = time.monotonic() + PATIENCE
-            while True:
-                with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
-                    break
-                assert it.poll() is None, (conf.parent / "log").read_text()
-                assert time.monotonic() < deadline, "mosquitto does not listen"
-            yield it
-        finally:
-            it.kill()
+@contextmanager
+def broker(conf: Path, port: int) -> Iterator[None]:
+    """Ends as in a power cut."""
+    log = conf.parent / "log"
+    with log.open("ab") as output:
+        command = [need("mosquitto", "mosquitto"), "-c", str(conf)]
+        process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT)
+    try:
+        wait_until(lambda: process.poll() is not None or listens(port), "mosquitto listens")
+        assert process.poll() is None, log.read_text()
+        yield
+    finally:
+        end(process, with_signal=signal.SIGKILL)
 
 
 def client(name: str) -> mqtt.Client:

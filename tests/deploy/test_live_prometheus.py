@@ -1,0 +1,250 @@
+"""The shipped rules in Debian's Prometheus, scraping `cfmon run`: each is seen silent, firing, and silent again.
+
+Every condition is brought about for real: by steps and faults published to mosquitto, by killing the broker, by ending
+the monitor. One is not, since the running monitor cannot be made to hang: for CfmonEvaluationStalled a second target
+serves the sidecar's own metrics, whose last evaluation is let go old. Watchdog is never silent; that is its purpose.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgpack
+import paho.mqtt.client as mqtt
+import pytest
+import yaml
+from paho.mqtt.enums import CallbackAPIVersion
+from prometheus_client import start_http_server
+
+from monitor.alarm.message import Identity
+from monitor.sidecar.clock import read_clock
+from monitor.sidecar.metrics import Metrics
+from monitor.types import FormulaSpec, Instant
+from tests.deploy.small_world import DRIFT, EDGE, PARK, ROAD, STAY, write_world
+from tests.servers import Mosquitto, Prometheus, end, free_port, mosquitto, prometheus, wait_until
+
+RULES = Path(__file__).parents[2] / "deploy" / "prometheus" / "cfmon.rules.yml"
+ALERTS = {rule["alert"] for group in yaml.safe_load(RULES.read_text())["groups"] for rule in group["rules"]}
+NEVER_SILENT = {"Watchdog"}
+BY_STREAM = ALERTS - {"Watchdog", "CfmonBrokerDisconnected", "CfmonDown"}
+PATIENCE = 40.0
+
+
+def hastened(folder: Path) -> Path:
+    """The shipped rules with every time in them shortened, and nothing else changed."""
+    content = yaml.safe_load(RULES.read_text())
+    changes = 0
+    for rule in (rule for group in content["groups"] for rule in group["rules"]):
+        rule["expr"], ages = re.subn(r"(?<=[<>] )60\b", "4", rule["expr"])
+        rule["expr"], windows = re.subn(r"\[5m\]", "[4s]", rule["expr"])
+        changes += ages + windows + ("for" in rule)
+        if "for" in rule:
+            rule["for"] = "1s"
+    assert changes > len(ALERTS) / 2
+    path = folder / "rules.yml"
+    path.write_text(yaml.safe_dump(content))
+    return path
+
+
+@dataclass
+class Publisher:
+    """The agents: `w1` always has something to say, the others when a test lets them speak."""
+
+    client: mqtt.Client
+    seq: dict[str, int] = field(default_factory=dict)
+
+    def step(self, agent: str, state: int, action: int, **more: object) -> None:
+        seq = self.seq[agent] = self.seq.get(agent, -1) + 1
+        fields = {"v": 1, "episode": "e", "seq": seq, "state": state, "action": action, "time": time.time(), **more}
+        self.client.publish(f"agents/{agent}/steps", msgpack.packb(fields), qos=1)
+
+    def noise(self, agent: str) -> None:
+        self.client.publish(f"agents/{agent}/steps", b"\xc1 not msgpack", qos=1)
+
+
+@contextmanager
+def publisher(port: int) -> Iterator[Publisher]:
+    client = mqtt.Client(CallbackAPIVersion.VERSION2, client_id="agents")
+    client.reconnect_delay_set(1, 1)
+    client.connect("127.0.0.1", port)
+    client.loop_start()
+    try:
+        yield Publisher(client)
+    finally:
+        client.disconnect()
+        client.loop_stop()
+
+
+@contextmanager
+def cfmon(config: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """`cfmon run` in a process of its own, which ends cleanly when asked to."""
+    with (config.parent / "cfmon.log").open("ab") as log:
+        command = [sys.executable, "-m", "monitor", "run", str(config)]
+        process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
+    try:
+        yield process
+    finally:
+        assert end(process) == 0, (config.parent / "cfmon.log").read_text()
+
+
+@contextmanager
+def hanging_target() -> Iterator[tuple[Metrics, str]]:
+    """The sidecar's metrics without a sidecar, and where they are served."""
+    metrics = Metrics([FormulaSpec("any", "true")], Identity("none", "0" * 64, {}, {}), agents=1)
+    metrics.connected(up=True)
+    server, thread = start_http_server(0, "127.0.0.1", metrics.registry)
+    try:
+        yield metrics, f"127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+@dataclass
+class Watcher:
+    """Looks at Prometheus, lets something happen between two looks, and remembers what fired."""
+
+    prometheus: Prometheus
+    fired: set[str] = field(default_factory=set)
+    instances: list[dict[str, Any]] = field(default_factory=list)
+
+    def firing(self) -> set[str]:
+        alerts = [alert for alert in self.prometheus.get("alerts")["alerts"] if alert["state"] == "firing"]
+        self.instances += alerts
+        names = {alert["labels"]["alertname"] for alert in alerts}
+        self.fired |= names
+        return names
+
+    def until_fired(self, wanted: set[str], meanwhile: Callable[[], None]) -> None:
+        def look() -> bool:
+            meanwhile()
+            seen.update(self.firing())
+            return wanted <= seen
+
+        seen: set[str] = set()
+        wait_for(look, lambda: f"not seen firing: {sorted(wanted - seen)}")
+
+    def until_silent(self, meanwhile: Callable[[], None]) -> None:
+        """Silence counts only while the watchdog barks: else nothing is evaluated."""
+
+        def look() -> bool:
+            meanwhile()
+            left.clear()
+            left.update(self.firing() ^ NEVER_SILENT)
+            return not left
+
+        left: set[str] = set()
+        wait_for(look, lambda: f"still firing (or, of those that always fire, silent): {sorted(left)}")
+
+    def texts(self, alert: str) -> set[str]:
+        found = [one["annotations"] for one in self.instances if one["labels"]["alertname"] == alert]
+        return {text for annotations in found for text in annotations.values()}
+
+
+def wait_for(happened: Callable[[], bool], what: Callable[[], str]) -> None:
+    """`wait_until`, with words that are only known at the end."""
+    deadline = time.monotonic() + PATIENCE
+    while not happened():
+        assert time.monotonic() < deadline, what()
+        time.sleep(0.1)
+
+
+@dataclass
+class Scene:
+    """Everything that runs, and the two states it can be in."""
+
+    broker: Mosquitto
+    agents: Publisher
+    stalling: Metrics
+    watch: Watcher
+
+    def begin(self) -> None:
+        self.agents.step("w1", PARK, STAY)
+        self.agents.step("w2", PARK, STAY)
+
+    def well(self) -> None:
+        self.stalling.evaluated(0.0, [], read_clock())
+        if self.agents.client.is_connected():
+            self.agents.step("w1", PARK, STAY)
+
+    def spoil(self) -> None:
+        """A new episode of w1 goes astray; w2 loses steps and falls silent; w3 is one agent too many."""
+        for agent in ("w1", "w2"):
+            self.agents.step(agent, PARK, STAY, truncated=True)
+            self.agents.seq.pop(agent)
+        self.agents.step("w1", ROAD, DRIFT, episode="bad")
+        self.agents.step("w2", PARK, STAY, episode="bad")
+        self.agents.seq["w2"] += 4
+        self.agents.step("w2", PARK, STAY, episode="bad")
+
+    def ill(self) -> None:
+        self.stalling.evaluated(0.0, [], Instant(time.time() - 60.0, 0.0))
+        for _ in range(100):  # faster than one answer after the other
+            self.agents.step("w1", EDGE, DRIFT, episode="bad")
+        self.agents.noise("w1")
+        self.agents.step("w3", PARK, STAY)
+
+    def mend(self) -> None:
+        """Both episodes end: w1 steps back and is safe, w2 is allowed to be silent."""
+        self.agents.step("w1", EDGE, STAY, episode="bad")
+        self.agents.step("w1", PARK, STAY, episode="bad", truncated=True)
+        self.agents.seq["w1"] = -1
+        self.agents.step("w2", PARK, STAY, episode="bad", truncated=True)
+
+
+@pytest.fixture
+def scene(tmp_path: Path) -> Iterator[tuple[Scene, Path]]:
+    with (
+        mosquitto(tmp_path / "mosquitto") as broker,
+        publisher(broker.port) as agents,
+        hanging_target() as (stalling, stalling_at),
+    ):
+        listen = f"127.0.0.1:{free_port()}"
+        config = write_world(tmp_path, broker.url, listen)
+        with prometheus(
+            tmp_path / "prom", [listen, stalling_at], rules=[hastened(tmp_path)], interval="500ms"
+        ) as server:
+            yield Scene(broker, agents, stalling, Watcher(server)), config
+
+
+def test_every_rule_is_seen_silent_firing_and_silent(scene: tuple[Scene, Path]) -> None:
+    here, config = scene
+    watch = here.watch
+    with cfmon(config):
+        wait_until(lambda: len(watch.prometheus.query("cfmon_mqtt_connected == 1")) == 2, "both targets are scraped")
+        here.begin()
+        watch.until_silent(here.well)
+        here.spoil()
+        watch.until_fired(BY_STREAM, here.ill)
+        here.mend()
+        watch.until_silent(here.well)
+        here.broker.kill()
+        watch.until_fired({"CfmonBrokerDisconnected"}, here.well)
+        here.broker.start()
+        watch.until_silent(here.well)
+    watch.until_fired({"CfmonDown"}, here.well)
+    with cfmon(config):
+        watch.until_silent(here.well)
+    assert watch.fired == ALERTS
+    check_what_was_said(watch)
+
+
+def check_what_was_said(watch: Watcher) -> None:
+    assert "w1: the critical alarm careful_would_have fires" in watch.texts("CfmonAlarmCritical")
+    assert "w1: the alarm likely_safe fires" in watch.texts("CfmonAlarmWarning")
+    assert "w2: careful_would_have is blind (gap)" in watch.texts("CfmonFormulaBlind")
+    assert any("(malformed)" in text for text in watch.texts("CfmonMessagesRejected"))
+    assert {one["labels"].get("agent") for one in watch.instances} == {None, "w1", "w2"}
+    for text in set().union(*(watch.texts(alert) for alert in ALERTS)):
+        assert "<error" not in text
+        assert "<no value>" not in text
+        assert "  " not in text  # a label that is not there leaves a hole
