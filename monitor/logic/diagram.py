@@ -1,0 +1,56 @@
+"""Timing diagrams: a path formula drawn over a sequence of labels, for people who learn or teach the language."""
+
+from __future__ import annotations
+
+from monitor.errors import FormulaError
+from monitor.logic.automaton import FALSE, TRUE, Automaton
+from monitor.logic.parser import parse
+from monitor.logic.syntax import Goal, Label, Probability
+
+__all__ = ["timing"]
+
+
+def timing(path_formula: str, **labels: str) -> str:
+    """Where a path formula holds on a sequence of states, each label given as `#` (holds) and `.` (does not).
+
+    One line a label, one for the formula: at each offset, `#` if the path from there on satisfies it, `.` if not, `?`
+    if the states shown do not decide it. Raises FormulaError for a formula with other labels or nested quantities,
+    ValueError for sequences of unequal length.
+
+    >>> print(timing('"a" U[1,3] "b"', a="##.#", b="..#."))
+    offset         0 1 2 3
+    "a"            # # . #
+    "b"            . . # .
+    "a" U[1,3] "b" # # . ?
+    """
+    wrapper = parse(f"P=? [ {path_formula} ]")
+    assert isinstance(wrapper, Goal)
+    assert isinstance(wrapper.measure, Probability)
+    automaton = Automaton(wrapper.measure.path)
+    length = len(next(iter(labels.values()), ""))
+    if any(len(sequence) != length for sequence in labels.values()):
+        raise ValueError("every label needs the same number of states")
+    letters = [_letter(automaton, path_formula, labels, offset) for offset in range(length)]
+    rows = [("offset", "".join(str(offset % 10) for offset in range(length)))]
+    rows += [(f'"{name}"', sequence) for name, sequence in labels.items()]
+    rows.append((path_formula, "".join(_truth(automaton, letters[offset:]) for offset in range(length))))
+    width = max(len(name) for name, _ in rows)
+    return "\n".join(f"{name:<{width}} {' '.join(marks)}" for name, marks in rows)
+
+
+def _letter(automaton: Automaton, text: str, labels: dict[str, str], offset: int) -> int:
+    letter = 0
+    for bit, atom in enumerate(automaton.atoms):
+        if not isinstance(atom, Label) or atom.name not in labels:
+            raise FormulaError("a diagram needs a sequence for every label, and nothing nested", text, 1, 1)
+        letter |= (labels[atom.name][offset] == "#") << bit
+    return letter
+
+
+def _truth(automaton: Automaton, letters: list[int]) -> str:
+    owed = automaton.start
+    for letter in letters:
+        if owed in (FALSE, TRUE):
+            break
+        owed = automaton.step(owed, letter)
+    return {FALSE: ".", TRUE: "#"}.get(owed, "?")
