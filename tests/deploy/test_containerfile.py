@@ -58,6 +58,10 @@ def test_runs_unprivileged_and_asks_for_its_own_health() -> None:
     assert f"CFMON_HTTP__LISTEN=0.0.0.0:{port}" in arguments("ENV")[0]
 
 
+def test_nothing_is_reported_to_anybody() -> None:
+    assert "ORT_DISABLE_TELEMETRY=1" in arguments("ENV")[0]
+
+
 def test_what_it_copies_is_enough_to_build_the_wheel(tmp_path: Path) -> None:
     source = tmp_path / "src"
     source.mkdir()
