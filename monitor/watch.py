@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from monitor.alarm.machine import Alarm, Change, advance, close, judge, see
 from monitor.alarm.message import Identity, alert_id
 from monitor.alarm.summary import summary
-from monitor.check import Checker, answer, largest_offset
+from monitor.check import Checker, largest_offset
 from monitor.errors import MonitorError
 from monitor.logic import Formula
 from monitor.logic.syntax import Regret
@@ -167,8 +167,7 @@ class Watch:
     def _verdict(self, question: Question, path: _JudgedPath) -> Verdict:
         spec = question.spec
         try:
-            return answer(
-                self._checker,
+            return self._checker.check(
                 question.formula,
                 path.pairs,
                 causal_model=spec.causal_model,

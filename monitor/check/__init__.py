@@ -3,6 +3,5 @@
 from monitor.check.api import check, tables
 from monitor.check.checker import Checker
 from monitor.check.names import largest_offset, validate
-from monitor.check.question import answer
 
-__all__ = ["Checker", "answer", "check", "largest_offset", "tables", "validate"]
+__all__ = ["Checker", "check", "largest_offset", "tables", "validate"]

@@ -8,7 +8,7 @@ from typing import Literal
 
 from monitor.check.checker import Checker
 from monitor.check.names import validate
-from monitor.check.question import Path, answer
+from monitor.check.question import Path
 from monitor.errors import ConfigError, PathError
 from monitor.logic import Formula, parse, print_formula
 from monitor.model import MDP
@@ -60,8 +60,7 @@ def check(
     checker = Checker(model, tables(policies, model), models)
     validate(formula, model, policies, text, checker.models)
     _check_path(model, path)
-    return answer(
-        checker,
+    return checker.check(
         formula,
         path,
         causal_model=causal_model,

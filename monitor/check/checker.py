@@ -1,32 +1,20 @@
-"""What questions on a model share: laws, programs, tables of what lies ahead; and the value of a measure in a world.
-
-Kazemi & Paoletti, Section 3.2 (semantics of PCFTL); where the paper samples, this computes (semantics, section 6).
-"""
+"""Answers formulas over one model and its policies, on any number of paths."""
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Literal, assert_never
+from dataclasses import replace
 
-import numpy as np
-
-from monitor.causal import Intervention, Law, RowMemo, World
-from monitor.check import chain
-from monitor.check.history import History, HistoryChain, PastAtom
-from monitor.check.names import goals, looks_back
-from monitor.check.tail import Letters, NestedGoal, Tail
-from monitor.errors import ConfigError
-from monitor.logic import Automaton, Collector, Formula, Program
-from monitor.logic.syntax import Change, Goal, Probability, Reward
-from monitor.model import MDP, encode_action
+from monitor.check.names import goals
+from monitor.check.question import Path, Question
+from monitor.check.worlds import Worlds
+from monitor.logic import Formula, print_formula
+from monitor.logic.syntax import And, Goal, Not, Or, Regret
+from monitor.model import MDP
 from monitor.policy import PolicyTable
+from monitor.types import CausalModel, Verdict
 
 __all__ = ["Checker"]
-
-MAX_TAILS = 256
-"""Tables of what lies ahead kept at once; a table is wanted again as long as its formula is watched."""
 
 
 class Checker:
@@ -36,174 +24,56 @@ class Checker:
         model: the world.
         policies: name -> table; `nominal` is the deployed one.
         models: name -> other dynamics over the same states and actions, for `model:name`.
+
+    Raises:
+        ConfigError: no policy is called nominal, or another model has other states or actions.
     """
 
     def __init__(
         self, model: MDP, policies: Mapping[str, PolicyTable], models: Mapping[str, MDP] | None = None
     ) -> None:
-        if "nominal" not in policies:
-            raise ConfigError("no policy is called 'nominal'; it names the deployed one, so name it under policies")
         self.model = model
         self.policies = dict(policies)
-        self.models = {name: _same_space(model, other, name) for name, other in (models or {}).items()}
-        self.rows: RowMemo = {}
-        self._programs: dict[Probability | Reward, Program] = {}
-        self._tails: OrderedDict[tuple[Law, Probability | Reward], Tail] = OrderedDict()
-        self._ended: OrderedDict[tuple[str, int], MDP] = OrderedDict()
+        self._worlds = Worlds(model, policies, models)
 
-    def value(self, world: World, measure: Probability | Reward) -> float:
-        """The Gumbel-Max value of a measure in a world: a probability or an expected reward."""
-        past = self._past(measure, world.law, None)
-        tail = self.tail(world.law, measure)
-        return HistoryChain(world, tail.program, tail.letters, past).value() if past else chain.value(world, tail)
-
-    def interval(
-        self, world: World, measure: Probability | Reward, causal_model: Literal["any", "stable"]
-    ) -> tuple[float, float]:
-        """Its bounds over a class of causal models."""
-        past = self._past(measure, world.law, causal_model)
-        tail = self.tail(world.law, measure)
-        if past:
-            return HistoryChain(world, tail.program, tail.letters, past, causal_model).interval()
-        return chain.interval(world, tail, causal_model)
-
-    def tail(self, law: Law, measure: Probability | Reward) -> Tail:
-        """The table of what lies ahead, for a law and a measure; atoms that look back are not in its letters."""
-        key = (law, measure)
-        if key not in self._tails:
-            program = self._program(measure)
-            nested = {
-                bit: NestedGoal(atom, _Arm(self, law, atom))
-                for bit, atom in enumerate(program.atoms)
-                if isinstance(atom, Goal) and not looks_back(atom)
-            }
-            self._tails[key] = Tail(law, program, Letters(program, self.model, nested))
-            if len(self._tails) > MAX_TAILS:
-                self._tails.popitem(last=False)
-        self._tails.move_to_end(key)
-        return self._tails[key]
-
-    def _past(
-        self, measure: Probability | Reward, law: Law, causal_model: Literal["any", "stable"] | None
-    ) -> dict[int, PastAtom]:
-        """The atoms of a measure that look back, by bit, in the world of a law."""
-        return {
-            bit: PastAtom(atom.world.offset, _Past(self, law, atom, causal_model))
-            for bit, atom in enumerate(self._program(measure).atoms)
-            if isinstance(atom, Goal) and looks_back(atom)
-        }
+    @property
+    def models(self) -> Mapping[str, MDP]:
+        """The other dynamics, with the main model's labels and rewards."""
+        return self._worlds.models
 
     def prepare(self, formula: Formula) -> None:
         """Compute what a formula needs on any path, so that the first message meets warm tables.
 
         Raises LimitError where a table would be too large: at start, not on the stream.
         """
-        nominal = self.nominal(None, 0)
         for goal, changes in goals(formula):
             for change in changes:
-                tail = self.tail(nominal.under(self.intervention(change, None)), goal.measure)
-                if not self._past(goal.measure, nominal, None):
-                    tail.value(0, tail.program.start)
+                self._worlds.prepare(goal, change)
 
-    def nominal(self, end: int | None, until: int) -> Law:
-        """The deployed policy's law; `end`: the state an episode has terminated in, absorbing from `until` on."""
-        table = self.policies["nominal"]
-        if end is None or self.model.is_absorbing(end):
-            return Law.stationary(table, self.model)
-        return Law.ending(table, self.model, self._ending("", self.model, end), until, end)
-
-    def intervention(self, change: Change, end: int | None) -> Intervention:
-        """What a change in a formula stands for."""
-        match change.kind:
-            case "nominal":
-                return Intervention()
-            case "policy":
-                return Intervention(self.policies[change.name], change.steps)
-            case "action":
-                action = encode_action(self.model, int(change.name) if change.name.isdigit() else change.name)
-                return Intervention(self._held(action), change.steps)
-            case "model":
-                other = self.models[change.name]
-                return Intervention(dynamics=other, future=self._ending(change.name, other, end))
-            case _:
-                assert_never(change.kind)
-
-    def _held(self, action: int) -> PolicyTable:
-        key = f"do({action})"  # no policy can be called that: it is not a name
-        if key not in self.policies:
-            self.policies[key] = PolicyTable(actions=np.full(self.model.states, action, dtype=np.int64))
-        return self.policies[key]
-
-    def _ending(self, name: str, model: MDP, end: int | None) -> MDP:
-        if end is None or model.is_absorbing(end):
-            return model
-        key = (name, end)
-        if key not in self._ended:
-            self._ended[key] = model.with_absorbing(end)
-            if len(self._ended) > MAX_TAILS:
-                self._ended.popitem(last=False)
-        return self._ended[key]
-
-    def _program(self, measure: Probability | Reward) -> Program:
-        if measure not in self._programs:
-            match measure:
-                case Probability(path):
-                    self._programs[measure] = Automaton(path)
-                case Reward(low, high):
-                    self._programs[measure] = Collector(low, high)
-                case _:
-                    assert_never(measure)
-        return self._programs[measure]
+    def check(
+        self,
+        formula: Formula,
+        path: Path,
+        *,
+        causal_model: CausalModel = "gumbel",
+        terminated: bool = False,
+        start_observed: bool = True,
+        text: str | None = None,
+    ) -> Verdict:
+        """Answer a validated formula on a possible path (oldest pair first); see `monitor.check` for the arguments."""
+        question = Question(self._worlds, tuple(path), causal_model, terminated=terminated)
+        text = text or print_formula(formula)
+        verdict = question.regret(formula, text) if isinstance(formula, Regret) else question.plain(formula, text)
+        return replace(verdict, start_dropped=not start_observed and _asks_from_start(formula))
 
 
-@dataclass(frozen=True)
-class _Arm:
-    """For a nested goal: the law before and after an inner change at an outer offset, and the inner tail."""
-
-    checker: Checker
-    outer: Law
-    goal: Goal
-
-    def __call__(self, offset: int, change: Change) -> tuple[Law, Law, Tail]:
-        before = self.outer.after(min(offset, self.outer.settled()))
-        law = before.under(self.checker.intervention(change, self.outer.end))
-        return before, law, self.checker.tail(law, self.goal.measure)
-
-
-class _Past:
-    """For a nested goal that looks back: its truth on a counterfactual path, the outer law staying in force."""
-
-    def __init__(self, checker: Checker, outer: Law, goal: Goal, causal_model: Literal["any", "stable"] | None) -> None:
-        self._checker, self._outer, self._goal, self._class = checker, outer, goal, causal_model
-        self._known: dict[tuple[Law, History], frozenset[bool]] = {}
-
-    def __call__(self, position: int, pairs: History) -> frozenset[bool]:
-        law = self._outer.after(min(position, self._outer.settled()))
-        if (law, pairs) not in self._known:
-            test = self._goal.test
-            assert test is not None
-            self._known[law, pairs] = frozenset(test.holds(value) for value in self._values(law, pairs))
-        return self._known[law, pairs]
-
-    def _values(self, law: Law, pairs: History) -> tuple[float, ...]:
-        """The Gumbel-Max value, or the two ends of what it can be over the class."""
-        one = self._arm(law, pairs, self._goal.world.change)
-        if self._goal.world.baseline is None:
-            return one
-        other = self._arm(law, pairs, self._goal.world.baseline)
-        return tuple(x - y for x, y in zip(one, reversed(other), strict=True))
-
-    def _arm(self, law: Law, pairs: History, change: Change) -> tuple[float, ...]:
-        intervention = self._checker.intervention(change, law.end)
-        world = World.at(pairs, 0, law, intervention, self._checker.rows)
-        if self._class is None:
-            return (self._checker.value(world, self._goal.measure),)
-        return self._checker.interval(world, self._goal.measure, self._class)
-
-
-def _same_space(model: MDP, other: MDP, name: str) -> MDP:
-    """Another dynamics, with the labels and rewards of the first (they stay: semantics, section 5)."""
-    if (other.states, other.actions) != (model.states, model.actions):
-        problem = f"model {name!r} has {other.states} states and {other.actions} actions"
-        raise ConfigError(f"{problem}; it must have the {model.states} and {model.actions} of the main model")
-    return replace(other, rewards=model.rewards, labels=model.labels)
+def _asks_from_start(formula: Formula) -> bool:
+    match formula:
+        case Goal(world, _, _) | Regret(world, _):
+            return world.offset < 0
+        case Not(arg):
+            return _asks_from_start(arg)
+        case And(left, right) | Or(left, right):
+            return _asks_from_start(left) or _asks_from_start(right)
+        case _:
+            return False

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal, assert_never
 
 from monitor.causal import World
-from monitor.check.checker import Checker
+from monitor.check.worlds import Worlds
 from monitor.logic import Formula, print_formula
 from monitor.logic.syntax import (
     NOMINAL,
@@ -26,26 +26,9 @@ from monitor.logic.syntax import (
 )
 from monitor.types import CausalModel, Quantity, Verdict
 
-__all__ = ["Path", "answer"]
+__all__ = ["Path", "Question"]
 
 Path = Sequence[tuple[int, int | None]]
-
-
-def answer(
-    checker: Checker,
-    formula: Formula,
-    path: Path,
-    *,
-    causal_model: CausalModel = "gumbel",
-    terminated: bool = False,
-    start_observed: bool = True,
-    text: str | None = None,
-) -> Verdict:
-    """Answer a validated formula on a possible path (oldest pair first); see `check` for the arguments."""
-    question = _Question(checker, tuple(path), causal_model, terminated=terminated)
-    text = text or print_formula(formula)
-    verdict = question.regret(formula, text) if isinstance(formula, Regret) else question.plain(formula, text)
-    return replace(verdict, start_dropped=not start_observed and _asks_from_start(formula))
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,11 +49,11 @@ class _Truth:
     possible: frozenset[bool]
 
 
-class _Question:
+class Question:
     """One path, one class of causal models: evaluates quantities on it."""
 
-    def __init__(self, checker: Checker, path: Path, causal_model: CausalModel, *, terminated: bool) -> None:
-        self.checker, self.path, self.causal_model = checker, path, causal_model
+    def __init__(self, worlds: Worlds, path: Path, causal_model: CausalModel, *, terminated: bool) -> None:
+        self.worlds, self.path, self.causal_model = worlds, path, causal_model
         self.end = path[-1][0] if terminated else None
         self.quantities: list[Quantity] = []
 
@@ -148,7 +131,7 @@ class _Question:
             case Const(value):
                 return _Truth(value, frozenset([value]))
             case Label(name):
-                here = bool(self.checker.model.labels[name][self.path[-1][0]])
+                here = bool(self.worlds.model.labels[name][self.path[-1][0]])
                 return _Truth(here, frozenset([here]))
             case Not(arg):
                 truth = self._truth(arg)
@@ -200,12 +183,12 @@ class _Question:
         return _Answer(value, bounds, used, clipped)
 
     def _world(self, change: Change, position: int) -> World:
-        nominal = self.checker.nominal(self.end, until=len(self.path) - 1 - position)
-        intervention = self.checker.intervention(change, self.end)
-        return World.at(self.path, position, nominal, intervention, self.checker.rows)
+        nominal = self.worlds.nominal(self.end, until=len(self.path) - 1 - position)
+        intervention = self.worlds.intervention(change, self.end)
+        return World.at(self.path, position, nominal, intervention, self.worlds.rows)
 
     def _value(self, change: Change, position: int, measure: Probability | Reward) -> float:
-        return self.checker.value(self._world(change, position), measure)
+        return self.worlds.value(self._world(change, position), measure)
 
     def _bounds(
         self, change: Change, position: int, measure: Probability | Reward, value: float
@@ -214,7 +197,7 @@ class _Question:
             return None
         if change.kind == "nominal":
             return value, value  # what happened is no matter of causal models
-        return self.checker.interval(self._world(change, position), measure, self.causal_model)
+        return self.worlds.interval(self._world(change, position), measure, self.causal_model)
 
 
 def _outcome(goal: Goal, nominal: float, alternative: float) -> Literal["safe", "regret", "unavoidable"]:
@@ -229,15 +212,3 @@ def _resolve(offset: int, length: int) -> tuple[int, int, bool]:
     used = max(-(length - 1), min(offset, length - 1))
     position = length - 1 - used if used >= 0 else -used - 1
     return used, position, used != offset
-
-
-def _asks_from_start(formula: Formula) -> bool:
-    match formula:
-        case Goal(world, _, _) | Regret(world, _):
-            return world.offset < 0
-        case Not(arg):
-            return _asks_from_start(arg)
-        case And(left, right) | Or(left, right):
-            return _asks_from_start(left) or _asks_from_start(right)
-        case _:
-            return False
