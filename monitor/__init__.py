@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from monitor._version import __version__
 
 if TYPE_CHECKING:
-    from monitor.check import Checker as Checker
-    from monitor.check import check as check
+    from monitor.decide import Checker as Checker
+    from monitor.decide import check as check
     from monitor.errors import ConfigError as ConfigError
     from monitor.errors import EvidenceError as EvidenceError
     from monitor.errors import FormulaError as FormulaError
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from monitor.types import Verdict as Verdict
 
 _HOMES = {
-    "monitor.check": ("Checker", "check"),
+    "monitor.decide": ("Checker", "check"),
     "monitor.errors": (
         "ConfigError",
         "EvidenceError",

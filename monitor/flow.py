@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from monitor.alarm.message import Identity
-from monitor.check import Checker, tables, validate
+from monitor.decide import Checker, tables, validate
 from monitor.errors import ConfigError, InputError
 from monitor.logic import parse
 from monitor.model import MDP, model_sha256

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from monitor.alarm.machine import Alarm, Change, advance, close, judge, see
 from monitor.alarm.message import Identity, alert_id
 from monitor.alarm.summary import summary
-from monitor.check import Checker, largest_offset
+from monitor.decide import Checker, largest_offset
 from monitor.errors import MonitorError
 from monitor.logic import Formula
 from monitor.logic.syntax import Regret

@@ -5,6 +5,7 @@ Readiness is polled with a deadline, never slept for. Where a program is missing
 
 from __future__ import annotations
 
+import getpass
 import json
 import shutil
 import signal
@@ -97,6 +98,7 @@ class Mosquitto:
     def start(self) -> None:
         config = self.folder / "mosquitto.conf"
         settings = [f"listener {self.port} 127.0.0.1", "max_queued_messages 65000", "log_type all"]
+        settings.append(f"user {getpass.getuser()}")  # else root becomes another user, who may not read our files
         if not any(line.startswith("allow_anonymous") for line in self.lines):
             settings.append("allow_anonymous true")
         config.write_text("\n".join([*settings, *self.lines]) + "\n")

@@ -27,7 +27,7 @@ from monitor.alarm.document import (
     read_evidence,
 )
 from monitor.alarm.message import Identity, alert_id
-from monitor.check import check
+from monitor.decide import check
 from monitor.errors import MonitorError
 from monitor.model.mdp import MDP
 from monitor.model.npz import model_sha256

@@ -55,9 +55,9 @@ def check(
 
     Exit code: 0 holds, safe, or a number; 1 fails, regret or unavoidable; 3 undecided. Of several, the worst.
     """
-    from monitor.check import check as answer  # noqa: PLC0415 - keep `cfmon --help` light
     from monitor.cli.files import read_formulas, read_path, read_policy  # noqa: PLC0415 - likewise
     from monitor.cli.report import exit_code, verdict_data  # noqa: PLC0415 - likewise
+    from monitor.decide import check as answer  # noqa: PLC0415 - keep `cfmon --help` light
     from monitor.model.io import load_model  # noqa: PLC0415 - likewise
 
     texts = _questions(formula, formulas, read_formulas)

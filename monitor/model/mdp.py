@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from monitor.errors import ModelError
 from monitor.model.annotations import (
     Valuation,
     checked_bins,
@@ -32,8 +31,8 @@ from monitor.model.rows import (
     checked_rows,
     checked_size,
     frozen,
-    rows_from_triples,
 )
+from monitor.model.tuples import columns, reward_table, rows_from_triples, spread_out
 
 __all__ = ["MDP", "ROW_SUM_TOLERANCE"]
 
@@ -112,7 +111,7 @@ class MDP:
         (array([0, 1]), array([0.5, 0.5]))
         """
         checked_size(states, actions)
-        at, taken, successors, chances = _columns(transitions, 4, "transitions")
+        at, taken, successors, chances = columns(transitions, 4, "transitions")
         rows = as_indices(at, states, "transition: state") * actions + as_indices(taken, actions, "transition: action")
         targets, weights = as_indices(successors, states, "transition: successor"), as_floats(chances, "probability")
         indptr, targets, weights = rows_from_triples(states, actions, rows, targets, weights)
@@ -122,9 +121,9 @@ class MDP:
             indptr=indptr,
             successors=targets,
             probabilities=weights,
-            rewards=_reward_table(states, actions, rewards),
+            rewards=reward_table(states, actions, rewards),
             labels=labels,
-            initial=None if initial is None else _spread(initial, states),
+            initial=None if initial is None else spread_out(initial, states),
             **carried,
         )
 
@@ -246,31 +245,3 @@ class MDP:
             ),
             rewards=frozen(rewards),
         )
-
-
-def _columns(tuples: Iterable[Sequence[Any]], width: int, what: str) -> list[Sequence[Any]]:
-    rows = list(tuples)
-    try:
-        widths = {len(row) for row in rows}
-    except TypeError as error:
-        raise ModelError(f"{what}: a list of {width}-tuples is needed ({error})") from error
-    if widths - {width}:
-        raise ModelError(f"{what}: every entry needs {width} fields, one has {min(widths - {width})}")
-    return list(zip(*rows, strict=True)) if rows else [()] * width
-
-
-def _reward_table(states: int, actions: int, rewards: Iterable[tuple[int, int, float]]) -> Floats:
-    at, taken, values = _columns(rewards, 3, "rewards")
-    rows = as_indices(at, states, "reward: state") * actions + as_indices(taken, actions, "reward: action")
-    twice = np.flatnonzero(np.bincount(rows, minlength=1) > 1)
-    if twice.size:
-        raise ModelError(f"the reward of (state {twice[0] // actions}, action {twice[0] % actions}) is given twice")
-    table = np.zeros(states * actions)
-    table[rows] = as_floats(values, "reward")
-    return table.reshape(states, actions)
-
-
-def _spread(initial: Mapping[int, float], states: int) -> Floats:
-    weights = np.zeros(states)
-    weights[as_indices(list(initial), states, "initial: state")] = as_floats(list(initial.values()), "initial")
-    return weights

@@ -22,7 +22,6 @@ __all__ = [
     "checked_rows",
     "checked_size",
     "frozen",
-    "rows_from_triples",
 ]
 
 Floats = npt.NDArray[np.float64]
@@ -85,14 +84,6 @@ def checked_size(states: int, actions: int) -> None:
             raise ModelError(f"{name} must be a whole number of at least 1, got {count!r}")
     if states * actions >= 2**40:
         raise ModelError(f"{states} states x {actions} actions are more rows than can be held")
-
-
-def rows_from_triples(states: int, actions: int, rows: Ints, successors: Ints, probabilities: Floats) -> Rows:
-    """CSR rows of entries in any order: `rows` [N] holds s * A + a. Duplicates stay; `checked_rows` sums them."""
-    order = np.argsort(rows, kind="stable")
-    counts = np.bincount(rows, minlength=states * actions)
-    indptr = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(counts, dtype=np.int64)])
-    return indptr, successors[order], probabilities[order]
 
 
 def checked_rows(states: int, actions: int, rows: Rows) -> Rows:

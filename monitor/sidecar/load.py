@@ -12,8 +12,8 @@ from pathlib import Path
 from monitor._version import __version__
 from monitor.alarm.evidence import evidence_id, make_evidence
 from monitor.alarm.message import Identity
-from monitor.check import validate
-from monitor.check.names import largest_offset
+from monitor.decide import validate
+from monitor.decide.names import largest_offset
 from monitor.errors import ConfigError, FormulaError, ModelError, PolicyError
 from monitor.flow import Monitor
 from monitor.logic import parse

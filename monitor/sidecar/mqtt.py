@@ -18,6 +18,7 @@ import asyncio
 import contextlib
 import logging
 import random
+import socket
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -227,6 +228,7 @@ class Link:
             clean_session=False,
             keepalive=max(1, round(session.keepalive)),
             will=aiomqtt.Will(session.status_topic, OFFLINE, qos=1, retain=True),
+            socket_options=[(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)],  # acknowledgements are small and must not wait
             queue_type=cast("Any", _Inlet(self._arrived)),
             logger=LOG,
         )

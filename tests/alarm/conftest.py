@@ -11,7 +11,7 @@ import pytest
 from monitor.alarm.evidence import make_evidence
 from monitor.alarm.message import Identity, alert_id
 from monitor.alarm.summary import summary
-from monitor.check import check
+from monitor.decide import check
 from monitor.model.mdp import MDP
 from monitor.model.npz import model_sha256
 from monitor.policy.table import PolicyTable, as_table

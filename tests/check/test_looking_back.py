@@ -11,9 +11,9 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import pytest
 
-import monitor.check.history as history_module
+import monitor.decide.history as history_module
 from monitor.causal import counterfactual_row
-from monitor.check import check
+from monitor.decide import check
 from monitor.errors import LimitError
 from monitor.model import MDP
 

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 import pytest
 
-from monitor.check import check
+from monitor.decide import check
 from monitor.errors import ConfigError, FormulaError, PolicyError
 from monitor.flow import Monitor
 from monitor.model import MDP

@@ -93,6 +93,10 @@ def test_a_state_without_an_action_is_named() -> None:
     ("more", "message"),
     [
         ({"states": 0}, "states must be"),
+        ({"labels": {"ok": [[0], [0, 1]]}}, "not an array of numbers"),
+        ({"labels": {"ok": [[0, 1]]}}, "flat list"),
+        ({"labels": {"ok": [1e300]}}, "whole numbers"),
+        ({"observations": [[True], [False]]}, "numbers are needed"),
         ({"actions": True}, "actions must be"),
         ({"states": 2**30, "actions": 2**20}, "more rows than"),
         ({"rewards": [(0, 0, 1.0), (0, 0, 1.0)]}, "given twice"),

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import io
+import os
 import random
 import zipfile
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 
 from monitor.errors import ModelError
 from monitor.model import MDP, canonical_bytes, load_model, model_sha256, read_model, save_model
+from monitor.model.npz import MAX_UNPACKED_BYTES
 
 RICH = MDP.from_transitions(
     states=3,
@@ -190,6 +192,13 @@ def test_damaged_arrays_in_a_sound_archive_are_a_model_error_and_nothing_else() 
         except ModelError:
             refused += 1
     assert refused > 500
+
+
+def test_a_file_too_large_is_not_read(tmp_path: Path) -> None:
+    (tmp_path / "m.npz").touch()
+    os.truncate(tmp_path / "m.npz", MAX_UNPACKED_BYTES + 1)
+    with pytest.raises(ModelError, match="larger than the limit"):
+        load_model(tmp_path / "m.npz")
 
 
 def test_files_that_cannot_be_read_or_written(tmp_path: Path) -> None:

@@ -32,6 +32,11 @@ def test_a_matrix_is_a_stochastic_policy() -> None:
         table.probabilities[0, 0] = 1
 
 
+def test_a_choice_is_a_distribution_whatever_the_policy() -> None:
+    assert as_table([0, 1], MODEL).distribution(1, 2).tolist() == [0.0, 1.0]
+    assert as_table([[0.25, 0.75], [0.0, 1.0]], MODEL).distribution(0, 2).tolist() == [0.25, 0.75]
+
+
 def test_a_table_is_checked_again_and_stays_the_same_to_the_bit() -> None:
     third = as_table([[1 / 3, 2 / 3 + 5e-10], [0.0, 1.0]], MODEL)
     again = as_table(third, MODEL)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from monitor.check.names import goals
-from monitor.check.question import Path, Question
-from monitor.check.worlds import Worlds
+from monitor.decide.names import goals
+from monitor.decide.question import Path, Question
+from monitor.decide.worlds import Worlds
 from monitor.logic import Formula, print_formula
 from monitor.logic.syntax import And, Goal, Not, Or, Regret
 from monitor.model import MDP

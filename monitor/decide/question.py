@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal, assert_never
 
 from monitor.causal import World
-from monitor.check.worlds import Worlds
+from monitor.decide.worlds import Worlds
 from monitor.logic import Formula, print_formula
 from monitor.logic.syntax import (
     NOMINAL,

@@ -13,10 +13,10 @@ from typing import Literal, assert_never
 import numpy as np
 
 from monitor.causal import Intervention, Law, RowMemo, World
-from monitor.check import chain
-from monitor.check.history import History, HistoryChain, PastAtom
-from monitor.check.names import looks_back
-from monitor.check.tail import Letters, NestedGoal, Tail
+from monitor.decide import chain
+from monitor.decide.history import History, HistoryChain, PastAtom
+from monitor.decide.names import looks_back
+from monitor.decide.tail import Letters, NestedGoal, Tail
 from monitor.errors import ConfigError
 from monitor.logic import Automaton, Collector, Program
 from monitor.logic.syntax import Change, Goal, Probability, Reward

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from monitor.causal import World, extreme
-from monitor.check.tail import Letters
+from monitor.decide.tail import Letters
 from monitor.errors import LimitError
 from monitor.logic import FALSE, TRUE, Program
 

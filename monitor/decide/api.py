@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path as FilePath
 from typing import Literal
 
-from monitor.check.checker import Checker
-from monitor.check.names import validate
-from monitor.check.question import Path
+from monitor.decide.checker import Checker
+from monitor.decide.names import validate
+from monitor.decide.question import Path
 from monitor.errors import ConfigError, PathError
 from monitor.logic import Formula, parse, print_formula
 from monitor.model import MDP

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from monitor.causal import World, extreme
-from monitor.check.tail import Tail
+from monitor.decide.tail import Tail
 from monitor.logic import FALSE, TRUE
 
 __all__ = ["interval", "value"]
