@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from monitor.errors import ModelError
-from monitor.model.rows import as_floats, as_indices, frozen
+from monitor.model.rows import as_array, as_floats, as_indices, frozen
 
 __all__ = ["Valuation", "checked_bins", "checked_labels", "checked_names", "checked_observations", "checked_valuations"]
 
@@ -29,7 +29,7 @@ def checked_labels(labels: Mapping[str, Any] | None, states: int) -> Mapping[str
     for name in sorted(labels or {}, key=str):
         if not isinstance(name, str) or not _LABEL.match(name):
             raise ModelError(f"label {name!r}: a name has 1 to 64 of the characters A-Z a-z 0-9 _ . -")
-        given = np.asarray((labels or {})[name])
+        given = as_array((labels or {})[name], f"label {name!r}")
         if given.dtype == np.bool_ and given.shape == (states,):
             mask = given
         else:
@@ -43,7 +43,7 @@ def checked_observations(observations: object, states: int) -> npt.NDArray[np.fl
     """What a policy sees of each state, [S, D] float32, read-only; or None."""
     if observations is None:
         return None
-    given = observations if isinstance(observations, np.ndarray) else np.asarray(observations)
+    given = as_array(observations, "observations")
     as_floats(given, "observations")
     if given.ndim != 2 or given.shape[0] != states or given.shape[1] < 1:
         raise ModelError(f"observations have shape {given.shape}, not [{states}, D]")

@@ -15,6 +15,7 @@ from monitor.errors import ModelError
 
 __all__ = [
     "ROW_SUM_TOLERANCE",
+    "as_array",
     "as_floats",
     "as_indices",
     "checked_distribution",
@@ -45,9 +46,17 @@ def frozen(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return kept
 
 
+def as_array(values: object, what: str) -> npt.NDArray[Any]:
+    """Whatever NumPy makes of it, or ModelError."""
+    try:
+        return np.asarray(values)
+    except (ValueError, TypeError, OverflowError) as error:
+        raise ModelError(f"{what}: not an array of numbers ({error})") from error
+
+
 def as_indices(values: object, limit: int, what: str) -> Ints:
     """Whole numbers in `0..limit-1` as int64 [N], or ModelError naming the first one that is not."""
-    array = _array(values, what)
+    array = as_array(values, what)
     if array.size == 0:
         return np.zeros(0, dtype=np.int64)
     if array.ndim != 1:
@@ -64,7 +73,7 @@ def as_indices(values: object, limit: int, what: str) -> Ints:
 
 def as_floats(values: object, what: str) -> Floats:
     """Finite numbers as float64, or ModelError naming the first one that is not."""
-    array = _array(values, what)
+    array = as_array(values, what)
     if array.size == 0:
         return np.zeros(array.shape, dtype=np.float64)
     if array.dtype.kind not in "fiu":
@@ -133,13 +142,6 @@ def checked_distribution(values: object, states: int) -> Floats:
     if (weights < 0).any() or abs(total - 1) > ROW_SUM_TOLERANCE:
         raise ModelError(f"the initial distribution must hold no negative number and sum to 1; it sums to {total:.12g}")
     return frozen(weights / total if abs(total - 1) > states * np.finfo(np.float64).eps else weights + 0.0)
-
-
-def _array(values: object, what: str) -> npt.NDArray[Any]:
-    try:
-        return np.asarray(values)
-    except (ValueError, TypeError, OverflowError) as error:
-        raise ModelError(f"{what}: not an array of numbers ({error})") from error
 
 
 def _name(row: int, actions: int) -> str:

@@ -96,6 +96,7 @@ def test_a_state_without_an_action_is_named() -> None:
         ({"labels": {"ok": [[0], [0, 1]]}}, "not an array of numbers"),
         ({"labels": {"ok": [[0, 1]]}}, "flat list"),
         ({"labels": {"ok": [1e300]}}, "whole numbers"),
+        ({"observations": [[1.0], [1.0, 2.0]]}, "not an array of numbers"),
         ({"observations": [[True], [False]]}, "numbers are needed"),
         ({"actions": True}, "actions must be"),
         ({"states": 2**30, "actions": 2**20}, "more rows than"),

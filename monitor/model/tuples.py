@@ -1,0 +1,52 @@
+"""From the tuples a person writes to the arrays a model holds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from monitor.errors import ModelError
+from monitor.model.rows import Floats, Ints, Rows, as_floats, as_indices
+
+__all__ = ["columns", "reward_table", "rows_from_triples", "spread_out"]
+
+
+def rows_from_triples(states: int, actions: int, rows: Ints, successors: Ints, probabilities: Floats) -> Rows:
+    """CSR rows of entries in any order: `rows` [N] holds s * A + a. Duplicates stay; `checked_rows` sums them."""
+    order = np.argsort(rows, kind="stable")
+    counts = np.bincount(rows, minlength=states * actions)
+    indptr = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(counts, dtype=np.int64)])
+    return indptr, successors[order], probabilities[order]
+
+
+def columns(tuples: Iterable[Sequence[Any]], width: int, what: str) -> list[Sequence[Any]]:
+    """The fields of tuples of `width` fields, transposed; ModelError if one has another number of them."""
+    rows = list(tuples)
+    try:
+        widths = {len(row) for row in rows}
+    except TypeError as error:
+        raise ModelError(f"{what}: a list of {width}-tuples is needed ({error})") from error
+    if widths - {width}:
+        raise ModelError(f"{what}: every entry needs {width} fields, one has {min(widths - {width})}")
+    return list(zip(*rows, strict=True)) if rows else [()] * width
+
+
+def reward_table(states: int, actions: int, rewards: Iterable[tuple[int, int, float]]) -> Floats:
+    """(state, action, reward) tuples as R(s, a), [S, A]; 0 where none is given, ModelError where two are."""
+    at, taken, values = columns(rewards, 3, "rewards")
+    rows = as_indices(at, states, "reward: state") * actions + as_indices(taken, actions, "reward: action")
+    twice = np.flatnonzero(np.bincount(rows, minlength=1) > 1)
+    if twice.size:
+        raise ModelError(f"the reward of (state {twice[0] // actions}, action {twice[0] % actions}) is given twice")
+    table = np.zeros(states * actions)
+    table[rows] = as_floats(values, "reward")
+    return table.reshape(states, actions)
+
+
+def spread_out(initial: Mapping[int, float], states: int) -> Floats:
+    """State -> weight as [S]; 0 where none is given."""
+    weights = np.zeros(states)
+    weights[as_indices(list(initial), states, "initial: state")] = as_floats(list(initial.values()), "initial")
+    return weights
