@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import numpy as np
@@ -67,6 +68,9 @@ class Network:
 
 
 def _open(content: bytes, where: str) -> Any:  # noqa: ANN401 - onnxruntime ships no types
+    # Recent releases report model names and hashes to their maker unless told not to before they are loaded; what an
+    # agent runs is nobody else's business.
+    os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
     import onnxruntime  # noqa: PLC0415 - slow to import; tables given as arrays do without
 
     options = onnxruntime.SessionOptions()
