@@ -46,9 +46,10 @@ def counterfactual_row(observed: Row, outcome: int, asked: Row) -> Floats:
 def conditional_choices(observed: Floats, action: int, asked: Floats) -> Floats:
     """The same for a stochastic policy's choice: p, q are distributions [A] over actions, `action` the one taken.
 
-    An action of probability 0 under `observed` says nothing about the noise: then `asked` itself (semantics, 7).
+    An action of probability 0 under `observed` says nothing about the noise: then `asked` itself (semantics, 7). Nor
+    does a certain one, whatever the noise was.
     """
-    if observed[action] <= 0.0:
+    if observed[action] <= 0.0 or observed[action] >= 1.0:
         return asked
     support = np.flatnonzero(asked)
     at = int(np.searchsorted(support, action))

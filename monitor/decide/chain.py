@@ -7,6 +7,7 @@ bounds over a class of causal models backward, choosing a row for each (offset, 
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -70,12 +71,15 @@ def _merge(pieces: list[tuple[Ints, Floats]]) -> tuple[Ints, Floats]:
 
 
 def _close(world: World, tail: Tail, spread: Spread) -> float:
-    """From the last observed pair on nothing more is known; only its action may be."""
-    total = 0.0
-    for obligation, (states, weights) in spread.items():
-        places, actions, shares = _last_choices(world, states)
-        total += float((weights[places] * shares) @ tail.after(world.observed, obligation, states[places], actions))
-    return total
+    """The value of what is still owed at the last observed pair."""
+    return sum(float(weights @ _last(world, tail, owed, states)) for owed, (states, weights) in spread.items())
+
+
+def _last(world: World, tail: Tail, owed: int, states: Ints) -> Floats:
+    """Values [n] at the last observed pair: from there on nothing more is known; only its action may be."""
+    places, actions, shares = _last_choices(world, states)
+    values = shares * tail.after(world.observed, owed, states[places], actions)
+    return np.bincount(places, values, len(states)).astype(np.float64)
 
 
 def _last_choices(world: World, states: Ints) -> tuple[Ints, Ints, Floats]:
@@ -98,54 +102,103 @@ def interval(world: World, tail: Tail, causal_model: Literal["any", "stable"]) -
     start = tail.program.start
     if start in (FALSE, TRUE):
         return float(start == TRUE), float(start == TRUE)
-    origin = (world.path[0][0], start)
-    levels = _reachable(world, tail, origin, causal_model)
-    low = _solve(world, tail, levels, causal_model, largest=False)
-    high = _solve(world, tail, levels, causal_model, largest=True)
-    return low[origin], high[origin]
+    moves = _Moves(world, tail, causal_model)
+    levels = _reachable(moves, world.path[0][0], start, world.observed)
+    worth = {owed: _settled(world, tail, owed, states) for owed, states in levels[-1].items()}
+    for offset in range(world.observed - 1, -1, -1):
+        worth = {owed: moves.worth(offset, owed, states, worth) for owed, states in levels[offset].items()}
+    origin = worth[start]
+    return float(origin.low[0]), float(origin.high[0])
 
 
-Cell = tuple[int, int]
+@dataclass(frozen=True)
+class _Worth:
+    """Lowest and highest value [n] of an obligation in n states (ascending)."""
+
+    states: Ints
+    low: Floats
+    high: Floats
 
 
-def _reachable(world: World, tail: Tail, origin: Cell, causal_model: Literal["any", "stable"]) -> list[set[Cell]]:
-    """The (state, obligation) pairs some causal model of the class reaches, offset by offset."""
-    levels = [{origin}]
-    for offset in range(world.observed):
-        level: set[Cell] = set()
-        for state, obligation in levels[-1]:
-            for action, _ in world.choices(offset, state):
-                rest = tail.program.step(obligation, tail.letters.one(offset, state, action))
+def _settled(world: World, tail: Tail, owed: int, states: Ints) -> _Worth:
+    """Where nothing is observed any more causal models have no say."""
+    values = _last(world, tail, owed, states)
+    return _Worth(states, values, values)
+
+
+@dataclass(frozen=True)
+class _Move:
+    """An action taken in a state: its share, letter and reward, and the bounds of the row it leads along."""
+
+    share: float
+    letter: int
+    reward: float
+    successors: Ints
+    lower: Floats
+    upper: Floats
+
+
+class _Moves:
+    """What can be done at each offset in each state; each row is bounded once, whatever is asked of it."""
+
+    def __init__(self, world: World, tail: Tail, causal_model: Literal["any", "stable"]) -> None:
+        self._world, self._tail, self._class = world, tail, causal_model
+        self._known: dict[tuple[int, int], list[_Move]] = {}
+
+    def at(self, offset: int, state: int) -> list[_Move]:
+        """The moves from a state at an observed offset."""
+        if (offset, state) not in self._known:
+            self._known[offset, state] = [
+                _Move(
+                    share,
+                    self._tail.letters.one(offset, state, action),
+                    float(self._world.law.model_at(offset).rewards[state, action]),
+                    *self._world.row_bounds(offset, state, action, self._class),
+                )
+                for action, share in self._world.choices(offset, state)
+            ]
+        return self._known[offset, state]
+
+    def rest(self, owed: int, move: _Move) -> int:
+        """What is still owed after the letter of a move."""
+        return self._tail.program.step(owed, move.letter)
+
+    def worth(self, offset: int, owed: int, states: Ints, ahead: dict[int, _Worth]) -> _Worth:
+        """Lowest and highest values of an obligation in `states`, given those one offset ahead."""
+        pays = self._tail.program.pays(owed)
+        ends = [[0.0, 0.0] for _ in states]
+        for end, state in zip(ends, states.tolist(), strict=True):
+            for move in self.at(offset, state):
+                gain = move.reward if pays else 0.0
+                rest = self.rest(owed, move)
+                low, high = (1.0, 1.0) if rest == TRUE else (0.0, 0.0)
                 if rest not in (FALSE, TRUE):
-                    successors, _, upper = world.row_bounds(offset, state, action, causal_model)
-                    level.update((int(s), rest) for s in successors[upper > 0.0])
-        levels.append(level)
+                    low, high = _extremes(move, ahead[rest])
+                end[0] += move.share * (gain + low)
+                end[1] += move.share * (gain + high)
+        lows, highs = np.array(ends).T
+        return _Worth(states, lows, highs)
+
+
+def _extremes(move: _Move, ahead: _Worth) -> tuple[float, float]:
+    """The worst and best mean value over the rows within a move's bounds."""
+    possible = move.upper > 0.0
+    at = np.searchsorted(ahead.states, move.successors[possible])
+    lower, upper = move.lower[possible], move.upper[possible]
+    low = extreme(lower, upper, ahead.low[at], largest=False)
+    return low, extreme(lower, upper, ahead.high[at], largest=True)
+
+
+def _reachable(moves: _Moves, state: int, start: int, observed: int) -> list[dict[int, Ints]]:
+    """Offset by offset, the states some causal model of the class reaches with each obligation; ascending."""
+    levels = [{start: np.array([state])}]
+    for offset in range(observed):
+        parts: dict[int, list[Ints]] = defaultdict(list)
+        for owed, states in levels[-1].items():
+            for here in states.tolist():
+                for move in moves.at(offset, here):
+                    rest = moves.rest(owed, move)
+                    if rest not in (FALSE, TRUE):
+                        parts[rest].append(move.successors[move.upper > 0.0])
+        levels.append({rest: np.unique(np.concatenate(pieces)) for rest, pieces in parts.items()})
     return levels
-
-
-def _solve(
-    world: World, tail: Tail, levels: list[set[Cell]], causal_model: Literal["any", "stable"], *, largest: bool
-) -> dict[Cell, float]:
-    """Backward over the reachable pairs; returns the values at offset 0."""
-    last = world.observed
-    values = {
-        (state, obligation): _close(world, tail, {obligation: (np.array([state]), np.ones(1))})
-        for state, obligation in levels[last]
-    }
-    for offset in range(last - 1, -1, -1):
-        ahead = values
-        values = {}
-        for state, obligation in levels[offset]:
-            total = 0.0
-            for action, share in world.choices(offset, state):
-                rest = tail.program.step(obligation, tail.letters.one(offset, state, action))
-                if tail.program.pays(obligation):
-                    total += share * float(world.law.model_at(offset).rewards[state, action])
-                if rest == TRUE:
-                    total += share
-                elif rest != FALSE:
-                    successors, lower, upper = world.row_bounds(offset, state, action, causal_model)
-                    worth = np.array([ahead.get((int(s), rest), 0.0) for s in successors])
-                    total += share * extreme(lower, upper, worth, largest=largest)
-            values[state, obligation] = total
-    return values
