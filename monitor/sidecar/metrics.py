@@ -56,7 +56,8 @@ class Metrics:
         agents: int,
         queue_length: Callable[[], float] = lambda: 0.0,
     ) -> None:
-        disable_created_metrics()  # a second series for each counter that nobody asks for; a switch of the process
+        # A second series for each counter that nobody asks for; prometheus_client has one switch for the whole process.
+        disable_created_metrics()  # type: ignore[no-untyped-call] # it has no annotations
         self.registry = CollectorRegistry(auto_describe=False)
         self._severity = {formula.name: formula.alarm.severity for formula in formulas}
         self._limit = agents

@@ -30,6 +30,7 @@ from monitor.sidecar.broker import Broker
 from monitor.sidecar.clock import read_clock
 from monitor.sidecar.door import Arrived, Door, Receipt
 from monitor.sidecar.pipeline import OFFLINE, Publication
+from monitor.sidecar.tasks import end_tasks
 
 __all__ = ["Link", "Outbox"]
 
@@ -189,19 +190,18 @@ class Link:
         sending = asyncio.create_task(self._send(client))
         losing = asyncio.create_task(_until_lost(client))
         stopping = asyncio.create_task(stop.wait())
-        emptied = asyncio.create_task(self._outbox.emptied())
+        tasks: set[asyncio.Task[Any]] = {sending, losing, stopping}
         try:
-            await asyncio.wait({sending, losing, stopping}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             if stop.is_set():
+                emptied = asyncio.create_task(self._outbox.emptied())
+                tasks.add(emptied)
                 await asyncio.wait({sending, losing, emptied}, timeout=GOODBYE, return_when=asyncio.FIRST_COMPLETED)
             for ended in (sending, losing):
                 if ended.done():
                     ended.result()
         finally:
-            tasks: tuple[asyncio.Task[Any], ...] = (sending, losing, stopping, emptied)
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await end_tasks(tasks)
 
     async def _send(self, client: aiomqtt.Client) -> None:
         while True:
@@ -228,7 +228,9 @@ class Link:
             clean_session=False,
             keepalive=max(1, round(session.keepalive)),
             will=aiomqtt.Will(session.status_topic, OFFLINE, qos=1, retain=True),
-            socket_options=[(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)],  # acknowledgements are small and must not wait
+            socket_options=[
+                (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            ],  # acknowledgements are small and must not wait
             queue_type=cast("Any", _Inlet(self._arrived)),
             logger=LOG,
         )

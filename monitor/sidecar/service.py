@@ -30,6 +30,7 @@ from monitor.sidecar.mqtt import Link, Outbox, Session
 from monitor.sidecar.pipeline import Effects
 from monitor.sidecar.recording import Header, Recorder
 from monitor.sidecar.store import Store
+from monitor.sidecar.tasks import end_tasks
 from monitor.types import Received
 
 __all__ = ["Service", "make_client_id", "run", "serve"]
@@ -83,12 +84,16 @@ class Service:
 
     def start(self) -> str:
         """Open the store, the recording and the port; returns the URL served. ConfigError or RecordingError if not."""
-        self._store = Store(self.config.store.path)
-        self._store.keep_objects(self._loaded.objects())
-        if self._record is not None:
-            self._recorder = Recorder(self._record, self._header())
-        self._http = HttpServer(make_app(self._sources(self._store)), self.config.http.listen)
-        self._http.start()
+        try:
+            self._store = Store(self.config.store.path)
+            self._store.keep_objects(self._loaded.objects())
+            self._http = HttpServer(make_app(self._sources(self._store)), self.config.http.listen)
+            if self._record is not None:
+                self._recorder = Recorder(self._record, self._header())
+            self._http.start()
+        except BaseException:
+            self._close()
+            raise
         self._tell(f"metrics, health and status page at {self._http.url}")
         return self._http.url
 
@@ -105,9 +110,7 @@ class Service:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(linking, timeout=5.0)
         finally:
-            for task in tasks:
-                task.cancel()
-            results = await asyncio.gather(*tasks, return_exceptions=True)
+            results = await end_tasks(tasks)
             self._close()
         for result in results:
             if isinstance(result, Exception):
@@ -119,8 +122,9 @@ class Service:
         """Take over what comes through the door; answer formulas after each batch, and at least every tick."""
         tick = self._tick()
         while True:
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._door.wait(), timeout=tick)
+            if not len(self._door):
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self._door.wait(), timeout=tick)
             for _ in range(BATCH):
                 if (entry := self._door.take()) is None:
                     break

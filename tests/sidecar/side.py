@@ -1,0 +1,50 @@
+"""One link to a broker with its door and outbox, as tests drive it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from monitor.sidecar.broker import parse_broker
+from monitor.sidecar.door import Arrived, Door
+from monitor.sidecar.mqtt import Link, Outbox, Session
+from tests.servers import PATIENCE
+
+__all__ = ["STATUS", "Side"]
+
+STATUS = "cfmon/status/test"
+
+
+class Side:
+    """One link with its door and outbox, running until `stop`."""
+
+    def __init__(self, url: str, *, limit: int = 1000) -> None:
+        self.door = Door(limit)
+        self.outbox = Outbox()
+        self.changes: list[bool] = []
+        session = Session(parse_broker(url), "test", "agents/+/steps", STATUS, 5.0)
+        self.link = Link(session, self.door, self.outbox, self.changes.append)
+        self.stopping = asyncio.Event()
+        self.task = asyncio.create_task(self.link.run(self.stopping))
+
+    async def until(self, happened: Callable[[], bool]) -> None:
+        async with asyncio.timeout(PATIENCE):
+            while not happened():  # noqa: ASYNC110 - what is waited for comes from outside this loop
+                await asyncio.sleep(0.005)
+
+    async def take(self, count: int, *, acknowledge: bool) -> list[bytes]:
+        """The next `count` messages."""
+        payloads: list[bytes] = []
+        async with asyncio.timeout(PATIENCE):
+            while len(payloads) < count:
+                await self.door.wait()
+                entry = self.door.take()
+                if isinstance(entry, Arrived):
+                    payloads.append(entry.payload)
+                    if acknowledge and entry.receipt is not None:
+                        self.link.acknowledge(entry.receipt)
+        return payloads
+
+    async def stop(self) -> None:
+        self.stopping.set()
+        await asyncio.wait_for(self.task, PATIENCE)

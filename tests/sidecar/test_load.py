@@ -1,0 +1,89 @@
+"""From a configuration to a monitor: what is loaded, and that whatever does not fit is refused with its place."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from monitor.errors import ConfigError, ModelError, MonitorError, PolicyError
+from monitor.model import MDP
+from monitor.model.npz import read_model
+from monitor.sidecar.config import load_config
+from monitor.sidecar.load import load
+from tests.sidecar.project import CONFIG, write_project
+
+
+@pytest.fixture
+def config(tmp_path: Path, corridor: MDP) -> Path:
+    return write_project(tmp_path, corridor)
+
+
+def test_everything_the_configuration_names_is_loaded(config: Path) -> None:
+    loaded = load(config)
+    assert loaded.model.states == 6
+    assert sorted(loaded.policies) == ["careful", "nominal"]
+    assert [formula.name for formula in loaded.formulas] == ["watch", "chance"]
+    assert loaded.formulas[0].alarm.runbook == "https://example.org/watch"
+    assert loaded.settings.window == 16
+    assert loaded.settings.nominal_sha256 == hashlib.sha256((config.parent / "rash.onnx").read_bytes()).hexdigest()
+    assert loaded.identity.model_name == "model.npz"
+    assert loaded.identity.policies["nominal"] == loaded.settings.nominal_sha256
+    assert loaded.monitor.agents() == ()
+
+
+def test_a_config_already_read_is_taken_as_it_is(config: Path) -> None:
+    assert load(load_config(config)).config == load(config, {}).config
+
+
+def test_the_environment_is_given_or_the_process_s(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CFMON_HEARTBEAT", "3s")
+    assert load(config).config.heartbeat == 3.0
+    assert load(config, {"CFMON_HEARTBEAT": "4s"}).config.heartbeat == 4.0
+
+
+def test_objects_are_named_by_what_they_hold(config: Path) -> None:
+    loaded = load(config)
+    objects = loaded.objects()
+    assert len(objects) == 3
+    assert all(hashlib.sha256(content).hexdigest() == name for name, content in objects.items())
+    again = read_model(objects[loaded.identity.model_sha256], "object")
+    assert np.array_equal(again.probabilities, loaded.model.probabilities)
+
+
+@pytest.mark.parametrize(
+    ("change", "kind", "expected"),
+    [
+        (("model.npz", "absent.npz"), ModelError, "config.yaml, line 2, model: "),
+        (("rash.yaml", "absent.yaml"), PolicyError, "config.yaml, line 3, policies.nominal: "),
+        (('"lost"', '"lots"'), ConfigError, "config.yaml, line 7, formulas[0].formula: formula, line 1, column 34"),
+        (("careful@2", "carefull@2"), ConfigError, "did you mean 'careful'?"),
+        (("G<=3", "G"), ConfigError, "needs an interval"),
+        (("careful@2", "careful@16"), ConfigError, "offset 16 does not fit the path.window of 16"),
+        (
+            ("careful: careful.yaml", "do: careful.yaml"),
+            ConfigError,
+            "line 3, policies.do: 'do' is a word of the formula",
+        ),
+        (("severity: critical", "when: fails"), ConfigError, "formulas[0].alarm.when: 'fails' never happens"),
+        (("causal_model: any", "alarm: {for: 2}"), ConfigError, "formulas[1].alarm: a formula with =? gives a number"),
+    ],
+)
+def test_what_does_not_fit_is_refused(
+    tmp_path: Path, corridor: MDP, change: tuple[str, str], kind: type[MonitorError], expected: str
+) -> None:
+    path = write_project(tmp_path, corridor, CONFIG.replace(*change))
+    with pytest.raises(kind) as raised:
+        load(path)
+    assert expected in str(raised.value)
+
+
+def test_an_altered_policy_is_refused(config: Path) -> None:
+    file = config.parent / "careful.onnx"
+    content = bytearray(file.read_bytes())
+    content[-1] ^= 1
+    file.write_bytes(content)
+    with pytest.raises(PolicyError, match=r"config\.yaml, line 3, policies\.careful: .*sha256|SHA-256"):
+        load(config)

@@ -1,0 +1,237 @@
+"""The link against a real mosquitto: acknowledged only after the fact, back after every loss, dead by the last will."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+
+import aiomqtt
+import pytest
+
+from monitor.sidecar.broker import parse_broker
+from monitor.sidecar.door import Arrived, Dropped
+from monitor.sidecar.mqtt import Outbox
+from monitor.sidecar.pipeline import OFFLINE, Publication
+from tests.servers import PATIENCE, Mosquitto, end, mosquitto, wait_until
+from tests.sidecar.side import STATUS, Side
+
+
+async def publish(url: str, *payloads: bytes, qos: int = 1) -> None:
+    broker = parse_broker(url)
+    async with aiomqtt.Client(broker.host, broker.port) as client:
+        for payload in payloads:
+            await client.publish("agents/ada/steps", payload, qos=qos)
+
+
+@contextlib.asynccontextmanager
+async def subscribed(url: str, topic: str) -> AsyncIterator[Callable[[], Awaitable[bytes]]]:
+    """The payloads under a topic, one at a call."""
+    broker = parse_broker(url)
+    async with aiomqtt.Client(broker.host, broker.port) as client:
+        await client.subscribe(topic, qos=1)
+
+        async def following() -> bytes:
+            async with asyncio.timeout(PATIENCE):
+                return bytes((await anext(client.messages)).payload)
+
+        yield following
+
+
+def numbered(start: int, end: int) -> list[bytes]:
+    return [b"%d" % n for n in range(start, end)]
+
+
+def taker(url: str, acknowledged: int, further: int) -> subprocess.Popen[str]:
+    """Another process with our link (see `tests.sidecar.taker`)."""
+    command = [sys.executable, "-m", "tests.sidecar.taker", url, str(acknowledged), str(further)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+
+
+def test_what_was_not_taken_over_comes_again(broker: Mosquitto) -> None:
+    async def scenario() -> None:
+        first = Side(broker.url)
+        await first.until(lambda: first.changes == [True])
+        await first.stop()
+        await publish(broker.url, *numbered(0, 50))
+
+    async def aftermath() -> None:
+        second = Side(broker.url)
+        assert await second.take(30, acknowledge=True) == numbered(20, 50)
+        await second.stop()
+        third = Side(broker.url)
+        await third.until(lambda: third.changes == [True])
+        await publish(broker.url, b"last")
+        assert await third.take(1, acknowledge=True) == [b"last"]
+        await third.stop()
+
+    asyncio.run(scenario())
+    with taker(broker.url, 20, 5) as process:
+        assert process.stdout is not None
+        assert [line.strip() for line in iter(process.stdout.readline, "waiting\n")] == [str(n) for n in range(25)]
+        wait_until(
+            lambda: broker.log.count("Received PUBACK from test") == 20, "the broker reads what was acknowledged"
+        )
+        end(process, with_signal=signal.SIGKILL)
+    asyncio.run(aftermath())
+
+
+def test_a_receipt_of_an_older_connection_acknowledges_nothing(broker: Mosquitto) -> None:
+    async def scenario() -> None:
+        side = Side(broker.url)
+        await side.until(lambda: side.changes == [True])
+        await publish(broker.url, b"one")
+        await side.until(lambda: len(side.door) == 1)
+        broker.kill()
+        await side.until(lambda: side.changes == [True, False])
+        entry = side.door.take()
+        assert isinstance(entry, Arrived)
+        assert entry.receipt is not None
+        side.link.acknowledge(entry.receipt)  # nobody there to hear it, and nothing breaks
+        broker.start()
+        await side.until(lambda: side.changes == [True, False, True])
+        side.link.acknowledge(entry.receipt)
+        await publish(broker.url, b"two")
+        assert (await side.take(1, acknowledge=True)) in ([b"one"], [b"two"])
+        await side.stop()
+
+    asyncio.run(scenario())
+
+
+def test_messages_published_while_away_come_after_the_reconnection(tmp_path: Path) -> None:
+    async def scenario(broker: Mosquitto) -> None:
+        first = Side(broker.url)
+        await first.until(lambda: first.changes == [True])
+        await first.stop()
+        await publish(broker.url, *numbered(0, 2000))
+        second = Side(broker.url)
+        assert await second.take(2000, acknowledge=True) == numbered(0, 2000)
+        await second.stop()
+
+    with mosquitto(tmp_path / "m") as broker:
+        asyncio.run(scenario(broker))
+
+
+def test_a_broker_that_comes_late_or_restarts_is_found_again(tmp_path: Path) -> None:
+    async def scenario(broker: Mosquitto) -> None:
+        broker.kill()
+        side = Side(broker.url)
+        side.outbox.put(Publication("cfmon/alerts/ada/watch", b"early"))
+        await asyncio.sleep(0)
+        broker.start()
+        await side.until(lambda: side.changes == [True])
+        await side.until(lambda: len(side.outbox) == 0)
+        broker.kill()
+        await side.until(lambda: side.changes == [True, False])
+        assert not side.link.up
+        side.outbox.put(Publication("cfmon/alerts/ada/watch", b"late"))
+        broker.start()
+        await side.until(lambda: side.changes == [True, False, True])
+        async with subscribed(broker.url, "cfmon/alerts/+/+") as following:
+            assert await following() == b"late"
+        await publish(broker.url, b"step")
+        assert await side.take(1, acknowledge=True) == [b"step"]
+        await side.stop()
+
+    with mosquitto(tmp_path / "m") as broker:
+        asyncio.run(scenario(broker))
+
+
+def test_both_ends_are_told_on_the_status_topic(broker: Mosquitto) -> None:
+    async def scenario() -> None:
+        async with subscribed(broker.url, STATUS) as following:
+            side = Side(broker.url)
+            side.outbox.put(Publication(STATUS, b"online"))
+            assert await following() == b"online"
+            side.outbox.put(Publication(STATUS, b"almost"))
+            await side.stop()
+            assert await following() == b"almost"
+            assert await following() == OFFLINE  # said goodbye
+            with taker(broker.url, 0, 0) as process:
+                assert process.stdout is not None
+                line = await asyncio.to_thread(process.stdout.readline)
+                assert line == "waiting\n"
+                await asyncio.to_thread(wait_until, lambda: broker.log.count("as test ") == 2, "connected")
+                end(process, with_signal=signal.SIGKILL)
+            assert await following() == OFFLINE  # the last will
+
+    asyncio.run(scenario())
+
+
+def test_what_does_not_fit_through_the_door_is_dropped_and_counted(broker: Mosquitto) -> None:
+    async def scenario() -> None:
+        side = Side(broker.url, limit=5)
+        await side.until(lambda: side.changes == [True])
+        await publish(broker.url, *numbered(0, 30), qos=0)
+        await publish(broker.url, b"end", qos=0)
+        entries: list[Arrived | Dropped] = []
+        async with asyncio.timeout(PATIENCE):
+            while sum(entry.count if isinstance(entry, Dropped) else 1 for entry in entries) < 31:
+                await side.door.wait()
+                if (entry := side.door.take()) is not None:
+                    entries.append(entry)
+        assert isinstance(entries[0], Arrived)
+        assert entries[0].receipt is None
+        await side.stop()
+
+    asyncio.run(scenario())
+
+
+async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """A broker that greets everyone and lets no one subscribe, in as much MQTT 3.1.1 as that takes."""
+    with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
+        while True:
+            kind, size = await reader.readexactly(2)
+            body = await reader.readexactly(size)
+            if kind == 0x10:
+                writer.write(b"\x20\x02\x00\x00")
+            elif kind == 0x82:
+                writer.write(b"\x90\x03" + body[:2] + b"\x80")
+            else:
+                break
+    writer.close()
+
+
+def test_a_refused_subscription_is_an_error_not_silence(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario() -> None:
+        server = await asyncio.start_server(refuse, "127.0.0.1", 0)
+        async with server:
+            side = Side(f"mqtt://127.0.0.1:{server.sockets[0].getsockname()[1]}")
+            await side.until(lambda: "refuses the subscription" in caplog.text)
+            assert side.changes == []
+            await side.stop()
+
+    asyncio.run(scenario())
+
+
+def test_wrong_credentials_are_told_without_the_password(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario(url: str) -> None:
+        side = Side(url)
+        await side.until(lambda: "cannot connect" in caplog.text)
+        await side.stop()
+
+    with mosquitto(tmp_path / "m", "allow_anonymous false") as broker:
+        asyncio.run(scenario(broker.url.replace("mqtt://", "mqtt://user:s3cret@")))
+    assert "s3cret" not in caplog.text
+
+
+def test_a_full_outbox_keeps_the_newest_of_each_topic() -> None:
+    async def scenario() -> None:
+        outbox = Outbox(limit=3)
+        for number in range(5):
+            outbox.put(Publication("a" if number % 2 else "b", b"%d" % number))
+        sent = []
+        while len(outbox):
+            number, publication = await outbox.first()
+            outbox.done(number)
+            sent.append(publication.payload)
+        assert sent == [b"2", b"3", b"4"]  # 0 and 1 had newer ones when the fourth came
+        for number in range(5):
+            outbox.put(Publication(f"topic{number}", b""))
+        assert len(outbox) == 3
+
+    asyncio.run(scenario())
