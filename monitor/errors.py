@@ -43,8 +43,13 @@ class FormulaError(MonitorError):
     """
 
     def __init__(self, problem: str, text: str, line: int, column: int) -> None:
-        shown = text.splitlines()[line - 1] if 0 < line <= len(text.splitlines()) else ""
-        caret = " " * (column - 1) + "^"
+        lines = text.split("\n")
+        shown = (
+            "".join(c if c.isprintable() or c == "\t" else " " for c in lines[line - 1]) if line <= len(lines) else ""
+        )
+        start = max(0, column - 81)  # a line too long for a terminal is shown around the caret
+        caret = "".join(c if c == "\t" else " " for c in shown[start : column - 1].ljust(column - 1 - start)) + "^"
+        shown = shown[start : start + 120]
         super().__init__(f"formula, line {line}, column {column}: {problem}\n  {shown}\n  {caret}")
         self.problem = problem
         self.text = text

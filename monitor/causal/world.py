@@ -15,11 +15,12 @@ import numpy.typing as npt
 
 from monitor.causal.law import Intervention, Law
 from monitor.causal.row import Row, conditional_choices, counterfactual_row, row_bounds
+from monitor.model import MDP
 
 __all__ = ["Bounds", "RowMemo", "World"]
 
 Bounds = tuple[npt.NDArray[np.int64], npt.NDArray[np.float64], npt.NDArray[np.float64]]
-RowMemo = dict[tuple[int, ...], Row]
+RowMemo = dict[tuple[MDP, MDP, int, int, int, int, int], Row]
 MAX_ROWS = 50_000
 """Counterfactual rows remembered between questions; consecutive messages share nearly all of them."""
 
@@ -82,7 +83,7 @@ class World:
             return np.array([outcome]), np.ones(1)
         assert taken is not None
         before, now = self.nominal.model_at(offset), self.law.model_at(offset)
-        key = (id(before), id(now), seen, taken, outcome, state, action)
+        key = (before, now, seen, taken, outcome, state, action)  # models compare by identity, and are kept alive
         if key not in self.memo:
             if len(self.memo) >= MAX_ROWS:
                 self.memo.clear()  # rarer and simpler than keeping an order

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from operator import index
 from pathlib import Path as FilePath
-from typing import Literal
+from typing import Literal, get_args
 
 from monitor.decide.checker import Checker
 from monitor.decide.names import validate
@@ -55,10 +56,13 @@ def check(
     """
     if engine not in ("auto", "exact"):
         raise ConfigError(f"engine {engine!r} does not exist; use 'exact' or 'auto'")
+    if causal_model not in get_args(CausalModel):
+        raise ConfigError(f"causal model {causal_model!r} does not exist; use {', '.join(get_args(CausalModel))}")
     formula = parse(query) if isinstance(query, str) else query
     text = query if isinstance(query, str) else print_formula(query)
     checker = Checker(model, tables(policies, model), models)
     validate(formula, model, policies, text, checker.models)
+    path = _pairs(path)
     _check_path(model, path)
     return checker.check(
         formula,
@@ -81,6 +85,19 @@ def _table(value: object, model: MDP) -> PolicyTable:
 
         return load_policy(value, model).table
     return as_table(value, model)
+
+
+def _pairs(path: object) -> list[tuple[int, int | None]]:
+    """The path as plain pairs of whole numbers, whatever sequence it was given as."""
+    pairs: list[tuple[int, int | None]] = []
+    try:
+        for pair in path:  # type: ignore[attr-defined] # what is no sequence is told as such
+            state, action = pair
+            pairs.append((index(state), None if action is None else index(action)))
+    except (TypeError, ValueError):
+        problem = f"pair {len(pairs)}: a pair (state, action) of whole numbers is needed"
+        raise PathError(f"{problem}, such as (0, 1), or (0, None) for an action not yet taken") from None
+    return pairs
 
 
 def _check_path(model: MDP, path: Path) -> None:

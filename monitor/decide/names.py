@@ -28,7 +28,7 @@ from monitor.logic.syntax import (
 )
 from monitor.model import MDP, encode_action
 
-__all__ = ["goals", "largest_offset", "looks_back", "nested_goals", "validate"]
+__all__ = ["asks_back", "goals", "largest_offset", "looks_back", "nested_goals", "validate"]
 
 
 def validate(
@@ -76,12 +76,17 @@ def goals(formula: Formula) -> Iterator[tuple[Goal, tuple[Change, ...]]]:
 def looks_back(goal: Goal) -> bool:
     """Whether a nested goal depends on more than the state and action just taken: it, or one nested in it, is at @t."""
     match goal.measure:
-        case Probability(path):
-            return goal.world.offset != 0 or any(looks_back(inner) for inner in nested_goals(path))
+        case Probability():
+            return goal.world.offset != 0 or asks_back(goal.measure)
         case Reward():
             return goal.world.offset != 0
         case _:
             assert_never(goal.measure)
+
+
+def asks_back(measure: Probability | Reward) -> bool:
+    """Whether a nested goal of a measure looks back."""
+    return isinstance(measure, Probability) and any(looks_back(goal) for goal in nested_goals(measure.path))
 
 
 def nested_goals(path: Formula) -> Iterator[Goal]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal, assert_never
 
 from monitor.causal import World
+from monitor.decide.names import asks_back
 from monitor.decide.worlds import Worlds
 from monitor.logic import Formula, print_formula
 from monitor.logic.syntax import (
@@ -81,10 +82,13 @@ class Question:
         outcomes = {offset: _outcome(goal, *arms) for offset, arms in profile.items()}
         offset = len(self.path) - 1 - position
         nominal, alternative = profile[offset]
+        under = self._bounds(NOMINAL, position, goal.measure, nominal)
         bounds = self._bounds(world.change, position, goal.measure, alternative)
         robust: bool | None = None
-        if bounds is not None:
-            robust = outcomes[offset] == "safe" or goal.test.holds(bounds[0]) == goal.test.holds(bounds[1])
+        effect_bounds: tuple[float, float] | None = None
+        if bounds is not None and under is not None:
+            robust = len({_outcome(goal, n, a) for n in under for a in bounds}) == 1
+            effect_bounds = (bounds[0] - under[1], bounds[1] - under[0])
         quantities = tuple(
             Quantity(
                 text=print_formula(Goal(WorldRef(change, None, world.offset), goal.measure, goal.test)),
@@ -97,7 +101,7 @@ class Question:
                 robust=None if interval is None else goal.test.holds(interval[0]) == goal.test.holds(interval[1]),
             )
             for change, value, interval in (
-                (NOMINAL, nominal, None if bounds is None else (nominal, nominal)),
+                (NOMINAL, nominal, under),
                 (world.change, alternative, bounds),
             )
         )
@@ -109,7 +113,7 @@ class Question:
             bounds=bounds,
             robust=robust,
             effect=alternative - nominal,
-            effect_bounds=None if bounds is None else (bounds[0] - nominal, bounds[1] - nominal),
+            effect_bounds=effect_bounds,
             profile=profile,
             latest_useful=min(useful) if useful else None,
         )
@@ -195,8 +199,8 @@ class Question:
     ) -> tuple[float, float] | None:
         if self.causal_model == "gumbel":
             return None
-        if change.kind == "nominal":
-            return value, value  # what happened is no matter of causal models
+        if change.kind == "nominal" and not asks_back(measure):
+            return value, value  # what happened is no matter of causal models; what is asked about it may be
         return self.worlds.interval(self._world(change, position), measure, self.causal_model)
 
 

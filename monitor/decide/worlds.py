@@ -201,4 +201,8 @@ def _same_space(model: MDP, other: MDP, name: str) -> MDP:
     if (other.states, other.actions) != (model.states, model.actions):
         problem = f"model {name!r} has {other.states} states and {other.actions} actions"
         raise ConfigError(f"{problem}; it must have the {model.states} and {model.actions} of the main model")
+    missing = np.argwhere(model.availability & ~other.availability)
+    if len(missing):
+        problem = f"model {name!r} lacks action {missing[0, 1]} in state {missing[0, 0]}, where the main model has it"
+        raise ConfigError(f"{problem}; give the action a row there")
     return replace(other, rewards=model.rewards, labels=model.labels)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cache
+from math import isfinite
 from typing import Any
 
 from lark import Lark, Token, Transformer, UnexpectedCharacters, UnexpectedInput, UnexpectedToken, v_args
@@ -56,13 +57,13 @@ regret: "regret" "(" world "," goal ")"
 ?disjunction: conjunction | disjunction "|" conjunction -> disjunction
 ?conjunction: binary | conjunction "&" binary       -> conjunction
 ?binary: unary
-       | unary "U" interval binary                  -> until
-       | unary "W" interval binary                  -> weak_until
-       | unary "R" interval binary                  -> release
+       | unary UNTIL interval binary                -> until
+       | unary WEAK interval binary                 -> weak_until
+       | unary RELEASE interval binary              -> release
 ?unary: "!" unary                                   -> negation
-      | "X" unary                                   -> next
-      | "F" interval unary                          -> eventually
-      | "G" interval unary                          -> always
+      | NEXT unary                                  -> next
+      | EVENTUALLY interval unary                   -> eventually
+      | ALWAYS interval unary                       -> always
       | atom
 ?atom: "true"                                       -> true
      | "false"                                      -> false
@@ -85,6 +86,12 @@ interval: "[" NATURAL "," NATURAL "]"               -> span
         | "<=" NATURAL                              -> within
         | "=" NATURAL                               -> exactly
 
+NEXT: "X"
+EVENTUALLY: "F"
+ALWAYS: "G"
+UNTIL: "U"
+WEAK: "W"
+RELEASE: "R"
 NAME: /[A-Za-z_][A-Za-z0-9_]*/
 LABEL: /"[A-Za-z0-9_.-]{1,64}"/
 NATURAL: /[0-9]+/
@@ -95,21 +102,6 @@ NUMBER: /-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?/
 """
 
 WORDS = {
-    "LSQB": "'['",
-    "RSQB": "']'",
-    "LPAR": "'('",
-    "RPAR": "')'",
-    "COMMA": "','",
-    "DOT": "'.'",
-    "BANG": "'!'",
-    "AT": "'@'",
-    "COLON": "':'",
-    "VBAR": "'|'",
-    "AMPERSAND": "'&'",
-    "LESSTHAN": "'<'",
-    "MORETHAN": "'>'",
-    "EQUAL": "'='",
-    "__ANON_0": "'=?'",
     "$END": "the end of the formula",
     "LABEL": 'a "label"',
     "NATURAL": "a whole number",
@@ -128,9 +120,15 @@ class _Problem(Exception):  # noqa: N818 - never leaves this module
         self.at = at
 
 
+def _bound(token: Token) -> float:
+    if not isfinite(float(token)):
+        raise _Problem(f"{token[:20]} is too large for a number", token)
+    return float(token)
+
+
 def _natural(token: Token) -> int:
     if len(token) > len(str(MAX_HORIZON)) or int(token) > MAX_HORIZON:
-        raise _Problem(f"{token} is larger than {MAX_HORIZON}", token)
+        raise _Problem(f"{token[:20]} is larger than {MAX_HORIZON}", token)
     return int(token)
 
 
@@ -145,10 +143,10 @@ class _Build(Transformer[Token, Any]):
         return Goal(world or WorldRef(), Reward(*interval))
 
     def test_probability(self, comparison: Any, number: Token, path: Formula) -> Goal:  # noqa: ANN401 - a Lark value
-        return Goal(WorldRef(), Probability(path), Test(comparison, float(number)))
+        return Goal(WorldRef(), Probability(path), Test(comparison, _bound(number), number.start_pos or 0))
 
     def test_reward(self, comparison: Any, number: Token, interval: tuple[int, int]) -> Goal:  # noqa: ANN401 - likewise
-        return Goal(WorldRef(), Reward(*interval), Test(comparison, float(number)))
+        return Goal(WorldRef(), Reward(*interval), Test(comparison, _bound(number), number.start_pos or 0))
 
     def goal_in(self, world: WorldRef, goal: Goal) -> Goal:
         return Goal(world, goal.measure, goal.test)
@@ -181,7 +179,7 @@ class _Build(Transformer[Token, Any]):
         if token is None:
             return 0
         if len(token) > len(str(MAX_HORIZON)) + 1 or abs(int(token)) > MAX_HORIZON:
-            raise _Problem(f"offset {token} is larger than {MAX_HORIZON}", token)
+            raise _Problem(f"offset {token[:20]} is larger than {MAX_HORIZON}", token)
         return int(token)
 
     def nominal(self, steps: Token | None) -> Change:
@@ -193,6 +191,8 @@ class _Build(Transformer[Token, Any]):
         return Change("policy", str(name), None if steps is None else _natural(steps), name.start_pos or 0)
 
     def action(self, name: Token, steps: Token | None) -> Change:
+        if name.type == "NATURAL":
+            _natural(name)
         return Change("action", str(name), None if steps is None else _natural(steps), name.start_pos or 0)
 
     def model(self, name: Token) -> Change:
@@ -233,23 +233,23 @@ class _Build(Transformer[Token, Any]):
     def iff(self, left: Formula, right: Formula) -> Formula:
         return iff(left, right)
 
-    def next(self, arg: Formula) -> Formula:
-        return eventually(1, 1, arg)
+    def next(self, token: Token, arg: Formula) -> Formula:
+        return eventually(1, 1, arg, token.start_pos or 0)
 
-    def eventually(self, interval: tuple[int, int], arg: Formula) -> Formula:
-        return eventually(*interval, arg)
+    def eventually(self, token: Token, interval: tuple[int, int], arg: Formula) -> Formula:
+        return eventually(*interval, arg, token.start_pos or 0)
 
-    def always(self, interval: tuple[int, int], arg: Formula) -> Formula:
-        return always(*interval, arg)
+    def always(self, token: Token, interval: tuple[int, int], arg: Formula) -> Formula:
+        return always(*interval, arg, token.start_pos or 0)
 
-    def until(self, left: Formula, interval: tuple[int, int], right: Formula) -> Formula:
-        return Until(*interval, left, right)
+    def until(self, left: Formula, token: Token, interval: tuple[int, int], right: Formula) -> Formula:
+        return Until(*interval, left, right, token.start_pos or 0)
 
-    def weak_until(self, left: Formula, interval: tuple[int, int], right: Formula) -> Formula:
-        return weak_until(*interval, left, right)
+    def weak_until(self, left: Formula, token: Token, interval: tuple[int, int], right: Formula) -> Formula:
+        return weak_until(*interval, left, right, token.start_pos or 0)
 
-    def release(self, left: Formula, interval: tuple[int, int], right: Formula) -> Formula:
-        return release(*interval, left, right)
+    def release(self, left: Formula, token: Token, interval: tuple[int, int], right: Formula) -> Formula:
+        return release(*interval, left, right, token.start_pos or 0)
 
 
 @cache
@@ -306,7 +306,7 @@ def _unexpected(error: UnexpectedInput, text: str) -> FormulaError:
 
 
 def _in_words(terminal: str) -> str:
-    return WORDS.get(terminal, f"'{terminal if len(terminal) == 1 else terminal.lower()}'")
+    return WORDS.get(terminal) or f"'{_parser().get_terminal(terminal).pattern.value}'"
 
 
 def _children(formula: Formula) -> Iterator[Formula]:
@@ -345,23 +345,22 @@ def _check_shape(formula: Formula, text: str) -> None:
 
 def _check_node(node: Formula, text: str, *, inside: bool) -> None:
     match node:
-        case Until() if not inside:
-            raise error_at("a temporal operator outside the brackets of P; write P=? [ ... ] around it", text, 0)
-        case Goal(WorldRef(_, None, _), Probability(), Test(_, bound)) if not 0.0 <= bound <= 1.0:
-            raise error_at(f"{bound:g} is not a probability: it must lie in [0, 1]", text, _find(text, bound))
-        case Goal(WorldRef(), Probability(), Test(_, bound)) if not -1.0 <= bound <= 1.0:
-            raise error_at(
-                f"{bound:g} is not an effect on a probability: it must lie in [-1, 1]", text, _find(text, bound)
-            )
+        case Until(at=at) if not inside:
+            raise error_at("a temporal operator outside the brackets of P; write P=? [ ... ] around it", text, at)
+        case Goal(WorldRef(_, None, _), Probability(), Test(_, bound, at)) if not 0.0 <= bound <= 1.0:
+            raise error_at(f"{bound:g} is not a probability: it must lie in [0, 1]", text, at)
+        case Goal(WorldRef(), Probability(), Test(_, bound, at)) if not -1.0 <= bound <= 1.0:
+            raise error_at(f"{bound:g} is not an effect on a probability: it must lie in [-1, 1]", text, at)
         case Regret(WorldRef(change, baseline, _), goal):
             if baseline is not None or change.kind == "nominal":
-                raise error_at("regret compares nominal with one alternative, such as fallback@5", text, 0)
+                raise error_at(
+                    "regret compares nominal with one alternative, such as fallback@5", text, text.find("regret")
+                )
             if goal.world != WorldRef():
-                raise error_at("the goal of regret has no world of its own: regret asks it in both worlds", text, 0)
+                raise error_at(
+                    "the goal of regret has no world of its own: regret asks it in both worlds",
+                    text,
+                    text.find("regret"),
+                )
         case _:
             pass
-
-
-def _find(text: str, bound: float) -> int:
-    """Where a number stands in the text; the start if it is written in a way not found."""
-    return max(text.find(f"{bound:g}"), 0)

@@ -76,12 +76,16 @@ class Or:
 
 @dataclass(frozen=True, slots=True)
 class Until:
-    """Bounded until: `right` at some offset j in [low, high] and `left` at every offset 0 <= i < j."""
+    """Bounded until: `right` at some offset j in [low, high] and `left` at every offset 0 <= i < j.
+
+    `at`: where the operator stands in the text (from 0), for error messages.
+    """
 
     low: int
     high: int
     left: Formula
     right: Formula
+    at: int = field(default=0, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,10 +127,11 @@ class Reward:
 
 @dataclass(frozen=True, slots=True)
 class Test:
-    """A comparison with a bound."""
+    """A comparison with a bound. `at`: where the bound stands in the text (from 0), for error messages."""
 
     comparison: Comparison
     bound: float
+    at: int = field(default=0, compare=False, repr=False)
 
     __test__ = False  # not a test case, whatever its name tells pytest
 
@@ -157,24 +162,24 @@ class Regret:
 Formula = Const | Label | Not | And | Or | Until | Goal | Regret
 
 
-def eventually(low: int, high: int, arg: Formula) -> Formula:
+def eventually(low: int, high: int, arg: Formula, at: int = 0) -> Formula:
     """`F[low,high] arg`."""
-    return Until(low, high, Const(value=True), arg)
+    return Until(low, high, Const(value=True), arg, at)
 
 
-def always(low: int, high: int, arg: Formula) -> Formula:
+def always(low: int, high: int, arg: Formula, at: int = 0) -> Formula:
     """`G[low,high] arg`."""
-    return Not(eventually(low, high, Not(arg)))
+    return Not(eventually(low, high, Not(arg), at))
 
 
-def weak_until(low: int, high: int, left: Formula, right: Formula) -> Formula:
+def weak_until(low: int, high: int, left: Formula, right: Formula, at: int = 0) -> Formula:
     """`left W[low,high] right`: until, or `left` at every offset 0..high."""
-    return Or(Until(low, high, left, right), always(0, high, left))
+    return Or(Until(low, high, left, right, at), always(0, high, left, at))
 
 
-def release(low: int, high: int, left: Formula, right: Formula) -> Formula:
+def release(low: int, high: int, left: Formula, right: Formula, at: int = 0) -> Formula:
     """`left R[low,high] right`: the dual of until."""
-    return Not(Until(low, high, Not(left), Not(right)))
+    return Not(Until(low, high, Not(left), Not(right), at))
 
 
 def implies(left: Formula, right: Formula) -> Formula:
