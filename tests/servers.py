@@ -1,4 +1,4 @@
-"""Real servers on loopback for tests: mosquitto and Prometheus, each a process of ours, ended by its own pid.
+"""Real servers on loopback for tests: mosquitto, Prometheus and our own; each a process, ended by its own pid.
 
 Readiness is polled with a deadline, never slept for. Where a program is missing, the test is skipped and says so.
 """
@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import getpass
 import json
+import re
 import shutil
 import signal
 import socket
 import subprocess
+import sys
 import time
 import urllib.error
 import urllib.parse
@@ -23,7 +25,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-__all__ = ["Mosquitto", "Prometheus", "free_port", "mosquitto", "prometheus", "wait_until"]
+__all__ = ["Mosquitto", "Prometheus", "Sidecar", "end", "free_port", "mosquitto", "prometheus", "sidecar", "wait_until"]
 
 T = TypeVar("T")
 PATIENCE = 20.0
@@ -193,6 +195,66 @@ def prometheus(
         wait_until(lambda: process.poll() is not None or _answers(f"{server.url}/-/ready"), "Prometheus is ready")
         assert process.poll() is None, log.read_text()
         yield server
+    finally:
+        end(process)
+
+
+# ---- the monitor itself ----
+
+
+@dataclass
+class Sidecar:
+    """`cfmon run` as a process of its own."""
+
+    process: subprocess.Popen[bytes]
+    log_file: Path
+
+    @property
+    def log(self) -> str:
+        return self.log_file.read_text(errors="replace")
+
+    @property
+    def url(self) -> str:
+        """Where its metrics and status page are, as it says itself."""
+        found = re.search(r"status page at (http://\S+)", self.log)
+        assert found, self.log
+        return found[1]
+
+    def get(self, path: str) -> bytes:
+        """What it serves under a path."""
+        with urllib.request.urlopen(self.url + path, timeout=10) as answer:
+            content: bytes = answer.read()
+            return content
+
+    def metric(self, series: str) -> float | None:
+        """The value of a series as it stands in the exposition, such as `cfmon_mqtt_connected`."""
+        for line in self.get("/metrics").decode().splitlines():
+            if line.startswith(f"{series} "):
+                return float(line.rpartition(" ")[2])
+        return None
+
+    def ready(self) -> bool:
+        """Connected to the broker and seeing."""
+        return _answers(f"{self.url}/readyz")
+
+    def stop(self) -> int:
+        """As systemd or Kubernetes would; returns the exit code."""
+        return end(self.process)
+
+
+@contextmanager
+def sidecar(config: Path, *arguments: str) -> Iterator[Sidecar]:
+    """`cfmon run` on a configuration, serving and connected, running until the block ends."""
+    log_file = config.parent / "sidecar.log"
+    with log_file.open("wb") as log:
+        command = [sys.executable, "-m", "monitor", "run", str(config), *arguments]
+        process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
+    running = Sidecar(process, log_file)
+    try:
+        wait_until(lambda: process.poll() is not None or "status page at" in running.log, "the sidecar serves")
+        assert process.poll() is None, running.log
+        wait_until(running.ready, "the sidecar is ready")
+        yield running
     finally:
         end(process)
 

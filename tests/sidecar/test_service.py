@@ -1,0 +1,234 @@
+"""The whole sidecar against real servers: `cfmon run`, mosquitto, a publisher, a subscriber, Prometheus."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from monitor.alarm.evidence import read_evidence
+from monitor.errors import ConfigError, RecordingError
+from monitor.model import MDP
+from monitor.sidecar.load import load
+from monitor.sidecar.recording import Recording
+from monitor.sidecar.service import Service, make_client_id
+from tests.servers import PATIENCE, Mosquitto, end, free_port, need, prometheus, sidecar, wait_until
+from tests.sidecar.project import CONFIG, write_project
+
+RASH, CAREFUL, HOME = 0, 1, 5
+RISE_AND_FALL = [(0, RASH), (1, CAREFUL), (1, CAREFUL), (HOME, RASH), (HOME, RASH), (HOME, RASH)]
+
+
+@pytest.fixture
+def config(tmp_path: Path, corridor: MDP, broker: Mosquitto) -> Path:
+    return write_project(tmp_path / "project", corridor, CONFIG.replace("mqtt://127.0.0.1:1", broker.url))
+
+
+def steps(path: Sequence[tuple[int, int]], *, episode: str = "one") -> list[str]:
+    return [
+        json.dumps({"v": 1, "episode": episode, "seq": seq, "state": state, "action": action})
+        for seq, (state, action) in enumerate(path)
+    ]
+
+
+def publish(broker: Mosquitto, lines: Sequence[str], *, agent: str = "ada") -> None:
+    """Each line a message, from a process of its own."""
+    command = [need("mosquitto_pub", "mosquitto-clients"), "-p", str(broker.port), "-h", "127.0.0.1", "-q", "1"]
+    command += ["-t", f"agents/{agent}/steps", "-l"]
+    subprocess.run(command, input="\n".join(lines) + "\n", text=True, check=True, timeout=PATIENCE)
+
+
+class Subscriber:
+    """What another process receives under `cfmon/#`: (topic, payload), in order."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self.received: list[tuple[str, bytes]] = []
+        self._process = process
+        self._thread = threading.Thread(target=self._read)
+        self._thread.start()
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            topic, _, payload = line.strip().partition(" ")
+            self.received.append((topic, bytes.fromhex(payload)))
+
+    def alerts(self) -> list[dict[str, Any]]:
+        return [json.loads(payload) for topic, payload in self.received if "/alerts/" in topic and payload]
+
+    def close(self) -> None:
+        end(self._process)
+        self._thread.join(timeout=PATIENCE)
+
+
+@contextmanager
+def subscriber(broker: Mosquitto) -> Iterator[Subscriber]:
+    command = [need("mosquitto_sub", "mosquitto-clients"), "-p", str(broker.port), "-h", "127.0.0.1", "-q", "1"]
+    with subprocess.Popen([*command, "-t", "cfmon/#", "-F", "%t %x"], stdout=subprocess.PIPE, text=True) as process:
+        running = Subscriber(process)
+        try:
+            wait_until(lambda: "Received SUBSCRIBE" in broker.log, "the subscriber subscribes")
+            yield running
+        finally:
+            running.close()
+
+
+def test_steps_in_alerts_out_and_the_recording_gives_the_same_bytes(
+    tmp_path: Path, config: Path, broker: Mosquitto
+) -> None:
+    recording = tmp_path / "recording"
+    with subscriber(broker) as listening:
+        with sidecar(config, "--record", str(recording)) as running:
+            wait_until(lambda: any("/status/" in topic for topic, _ in listening.received), "the sidecar says hello")
+            publish(broker, ["nonsense", *steps(RISE_AND_FALL), '{"v": 1}'])
+            states = [alert["state"] for alert in wait_until(lambda: closed(listening), "the alarm resolves")]
+            assert states == ["firing", "resolved"]
+            seen = len(listening.received)
+            wait_until(lambda: len(listening.received) > seen, "a heartbeat")
+            assert running.metric('cfmon_messages_total{result="accepted"}') == 6
+            assert running.metric('cfmon_messages_total{result="rejected"}') == 2
+            assert running.metric('cfmon_rejected_total{reason="missing_key"}') == 1
+            assert running.metric('cfmon_alarms_total{formula="watch",severity="critical",state="firing"}') == 1
+            evidence = running.get(f"/evidence/{listening.alerts()[0]['evidence']}")
+            assert read_evidence(evidence).agent == "ada"
+            assert running.stop() == 0
+        wait_until(lambda: listening.received[-1][1] == b'{"state":"offline"}', "the sidecar says goodbye")
+    # What was said while the sidecar was ending may not have been sent; everything before is there, byte for byte.
+    said = replayed(config, recording)
+    assert replayed(config, recording) == said
+    assert listening.received[:-1] == said[: len(listening.received) - 1]
+    assert [topic.split("/")[1] for topic, _ in listening.received[:4]] == ["status", "alerts", "alerts", "status"]
+    objects = {path.name for path in (config.parent / "var" / "objects").iterdir()}
+    assert objects == set(load(config).objects())
+
+
+def closed(listening: Subscriber) -> list[dict[str, Any]]:
+    """All alerts, once the last one closes an alarm."""
+    alerts = listening.alerts()
+    return alerts if alerts and alerts[-1]["state"] == "resolved" else []
+
+
+def replayed(config: Path, recording: Path) -> list[tuple[str, bytes]]:
+    with Recording(recording) as events:
+        pipeline = load(config).pipeline(events.header.client_id)
+        return [(p.topic, p.payload) for event in events for p in pipeline.step(event).publications]
+
+
+def test_prometheus_scrapes_the_running_monitor(tmp_path: Path, config: Path, broker: Mosquitto) -> None:
+    rules = Path(__file__).parents[2] / "deploy" / "prometheus" / "cfmon.rules.yml"
+    with (
+        sidecar(config) as running,
+        prometheus(tmp_path / "prometheus", [running.url.removeprefix("http://")], rules=[rules]) as server,
+    ):
+        publish(broker, steps(RISE_AND_FALL[:1]))
+        firing = 'cfmon_alarm_state{agent="ada",formula="watch",severity="critical",state="firing"} == 1'
+        wait_until(lambda: server.query(firing), "Prometheus sees the alarm")
+        [target] = server.targets()
+        assert (target["health"], target["lastError"]) == ("up", "")
+        assert server.query("cfmon_mqtt_connected")[0]["value"][1] == "1"
+        groups = server.get("rules")["groups"]
+        assert {rule["health"] for group in groups for rule in group["rules"]} <= {"ok", "unknown"}
+
+
+def test_a_config_with_a_mistake_stops_before_connecting(config: Path, broker: Mosquitto) -> None:
+    config.write_text(config.read_text().replace("heartbeat", "hartbeat"))
+    command = [sys.executable, "-m", "monitor", "run", str(config)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
+    assert done.returncode == 2
+    assert "config.yaml, line 12, hartbeat: unknown key; did you mean 'heartbeat'?" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert "as " + make_client_id(load(write_fixed(config))) not in broker.log
+
+
+def write_fixed(config: Path) -> Path:
+    config.write_text(config.read_text().replace("hartbeat", "heartbeat"))
+    return config
+
+
+# ---- in this process, where a test can look inside ----
+
+
+class Inside:
+    """A service running in a thread with a loop of its own."""
+
+    def __init__(self, config: Path, **more: Any) -> None:  # noqa: ANN401 - passed on
+        self.lines: list[str] = []
+        self.service = Service(load(config), tell=self.lines.append, **more)
+        self.url = self.service.start()
+        self._loop = asyncio.new_event_loop()
+        self._stop = asyncio.Event()
+        self._thread = threading.Thread(target=self._loop.run_until_complete, args=(self.service.run(self._stop),))
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._loop.call_soon_threadsafe(self._stop.set)
+        self._thread.join(timeout=PATIENCE)
+        assert not self._thread.is_alive()
+        self._loop.close()
+
+
+@contextmanager
+def inside(config: Path, **more: Any) -> Iterator[Inside]:  # noqa: ANN401 - passed on
+    running = Inside(config, **more)
+    try:
+        yield running
+    finally:
+        running.stop()
+
+
+def test_without_a_broker_it_serves_is_not_ready_and_ends_when_told(tmp_path: Path, corridor: MDP) -> None:
+    config = write_project(tmp_path, corridor, CONFIG.replace("127.0.0.1:1", f"127.0.0.1:{free_port()}"))
+    with inside(config) as running:
+        assert running.lines == [f"metrics, health and status page at {running.url}"]
+        assert httpx.get(f"{running.url}/healthz").status_code == 200
+        ready = httpx.get(f"{running.url}/readyz")
+        assert (ready.status_code, ready.text) == (503, "not connected to the broker")
+        status = httpx.get(f"{running.url}/api/status").json()
+        assert (status["connected"], status["client_id"]) == (False, running.service.client_id)
+
+
+def test_an_alarm_goes_out_even_if_its_evidence_cannot_be_kept(config: Path, broker: Mosquitto) -> None:
+    with inside(config) as running, subscriber(broker) as listening:
+        evidence = config.parent / "var" / "evidence"
+        evidence.rmdir()
+        evidence.write_text("in the way")
+        publish(broker, steps(RISE_AND_FALL[:1]))
+        wait_until(listening.alerts, "the alert")
+        wait_until(
+            lambda: "cfmon_store_errors_total 1.0" in httpx.get(f"{running.url}/metrics").text, "the error is counted"
+        )
+
+
+def test_a_stuck_evaluation_shows_in_healthz(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with inside(config) as running:
+        monkeypatch.setattr(running.service, "_evaluate", lambda: None)
+        wait_until(lambda: httpx.get(f"{running.url}/healthz").status_code == 503, "healthz fails")
+        assert "no evaluation for" in httpx.get(f"{running.url}/healthz").text
+
+
+def test_what_cannot_be_opened_at_start_leaves_nothing_open(config: Path, tmp_path: Path) -> None:
+    (tmp_path / "there").write_text("")
+    service = Service(load(config), record=tmp_path / "there")
+    with pytest.raises(RecordingError, match="is there already"):
+        service.start()
+    config.write_text(config.read_text().replace("127.0.0.1:0", "203.0.113.1:9108"))
+    with pytest.raises(ConfigError, match=r"http\.listen: cannot listen on 203\.0\.113\.1:9108"):
+        Service(load(config), record=tmp_path / "new").start()
+    assert not (tmp_path / "new").exists()
+
+
+def test_the_client_id_is_configured_or_of_this_host_and_configuration(config: Path) -> None:
+    first = make_client_id(load(config))
+    assert first == make_client_id(load(config))
+    config.write_text(config.read_text().replace("heartbeat: 1s", "heartbeat: 2s"))
+    assert make_client_id(load(config)) != first
+    assert make_client_id(load(config, {"CFMON_MQTT__CLIENT_ID": "mine"})) == "mine"
