@@ -51,8 +51,8 @@ def race(p: Dist, winner: int, q: Dist) -> dict[int, Fraction]:
     Scaled by its p, clock j rings at E_j / p_j for a standard exponential E_j. The winner rang at T ~ Exp(1), any other
     j with p_j > 0 at T plus a fresh Exp(p_j), any j with p_j = 0 has told nothing. Under q the ring of j is scaled by
     p_j / q_j: the winner's is at T p_i/q_i for sure; j with p_j > 0 has hazard q_j from T p_j/q_j on; j with p_j = 0
-    has hazard q_j from 0 on. Between two such instants T u and T v the total hazard h is constant, the survivor function is
-    exp(-T c) with c growing by h (v - u), and averaging exp(-T c) over T gives 1 / (1 + c).
+    has hazard q_j from 0 on. Between two such instants T u and T v the total hazard h is constant, the survivor
+    function is exp(-T c) with c growing by h (v - u), and averaging exp(-T c) over T gives 1 / (1 + c).
     """
     starts = {j: p.get(j, ZERO) / q[j] for j in q}
     sure = starts.get(winner)  # None: the winner cannot win again, its ring is never

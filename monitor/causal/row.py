@@ -77,8 +77,7 @@ def _reweigh(p: Floats, q: Floats, p_outcome: float, at: int | None, unmatched: 
     """The closed form. `unmatched`: p's mass where q is 0; `at`: where the outcome stands in q, or None if q_i = 0."""
     if not p.any():
         return q  # disjoint supports: the observation says nothing here (locality)
-    ratio = p / q
-    limit = p_outcome / q[at] if at is not None else np.inf
+    ratio, limit = _ratios(p, q, p_outcome, at)
     result = np.zeros(len(q))
     order = np.argsort(ratio, kind="stable")
     order = order[ratio[order] < limit]
@@ -93,13 +92,19 @@ def _reweigh(p: Floats, q: Floats, p_outcome: float, at: int | None, unmatched: 
     ends = np.append(breaks[1:], limit)
     if np.isinf(limit):
         high = kept[:-1] + overtaken[:-1] * ends[:-1]
-        pieces = np.append((ends[:-1] - breaks[:-1]) / (low[:-1] * high), 1.0 / (overtaken[-1] * low[-1]))
+        pieces = np.append((ends[:-1] - breaks[:-1]) / high / low[:-1], 1.0 / overtaken[-1] / low[-1])
     else:
         high = kept + overtaken * ends
-        pieces = (ends - breaks) / (low * high)
+        pieces = (ends - breaks) / high / low  # not by their product, which may overflow
         result[at] = 1.0 / high[-1]
     result[order] = q[order] * np.cumsum(pieces[::-1])[::-1]
     return result
+
+
+def _ratios(p: Floats, q: Floats, p_outcome: float, at: int | None) -> tuple[Floats, float]:
+    """p_k/q_k [K] and p_i/q_i; infinite where q is 0, or so small that the ratio is beyond all numbers."""
+    with np.errstate(over="ignore"):
+        return p / q, float(p_outcome / q[at]) if at is not None else np.inf
 
 
 def row_bounds(
@@ -113,16 +118,16 @@ def row_bounds(
     """
     p, p_outcome, at = _aligned(observed, outcome, asked)
     q = asked[1]
-    upper = np.minimum(1.0, q / p_outcome)
-    lower = np.maximum(0.0, (q - (1.0 - p_outcome)) / p_outcome)
-    if causal_model == "any" or not p.any():
-        return lower, upper
-    q_outcome = float(q[at]) if at is not None else 0.0
-    barred = (p > 0.0) & (q_outcome * p >= q * p_outcome * (1.0 - STABILITY_TOLERANCE))
-    if at is not None:
-        barred[at] = False
-    upper = np.where(barred, 0.0, upper)
-    lower = np.where(barred, 0.0, np.maximum(0.0, 1.0 - (upper.sum() - upper)))
+    with np.errstate(over="ignore"):
+        upper = np.minimum(1.0, q / p_outcome)
+    if causal_model == "stable" and p.any():
+        ratio, limit = _ratios(p, q, p_outcome, at)
+        barred = (p > 0.0) & (ratio >= limit * (1.0 - STABILITY_TOLERANCE))
+        if at is not None:
+            barred[at] = False
+        upper = np.where(barred, 0.0, upper)
+    # What the others cannot take. For `any` this is (q_k - (1 - p_i)) / p_i, without its cancellation at small p_i.
+    lower = np.clip(1.0 - (upper.sum() - upper), 0.0, upper)
     return lower, upper
 
 
