@@ -153,6 +153,7 @@ def test_the_papers_door_key_formula_over_fifty_steps() -> None:
     text = 'F<=20 ("key" & F<=20 ("door" & F<=10 "goal"))'
 
     plain = check(f"alt@0.P=? [ {text} ]", model=model, path=[(0, wander[0])], policies=policies).value
+    assert plain is not None
     dense = np.zeros((SIZE * SIZE, SIZE * SIZE))
     for cell in range(SIZE * SIZE):
         successors, row = model.row(cell, seek[cell])
@@ -165,7 +166,7 @@ def test_the_papers_door_key_formula_over_fifty_steps() -> None:
 
     @cache
     def row_of(k: int, cell: int) -> npt.NDArray[np.float64]:
-        row = dense[cell]
+        row: npt.NDArray[np.float64] = dense[cell]
         if k >= len(path) - 1:
             return row
         before = np.zeros(SIZE * SIZE)
