@@ -35,6 +35,7 @@ class Monitor:
         formulas: what to watch; a bare text gets the name `formula_<n>`.
         settings: limits and waits of the stream.
         identity: names and digests for alerts; made from the contents where not given.
+        models: name -> other dynamics, for formulas that ask about `model:name`.
 
     Raises:
         FormulaError, ConfigError, PolicyError, LimitError: before the first message, never after it.
@@ -46,12 +47,14 @@ class Monitor:
         policies: Mapping[str, object],
         formulas: Sequence[FormulaSpec | str],
         settings: StreamSettings | None = None,
+        *,
         identity: Identity | None = None,
+        models: Mapping[str, MDP] | None = None,
     ) -> None:
         self.settings = settings or StreamSettings()
-        self._checker = Checker(model, tables(policies, model))
+        self._checker = Checker(model, tables(policies, model), models)
         self._questions = [self._question(spec, n) for n, spec in enumerate(formulas)]
-        self._identity = identity or _identity(model, self._checker.policies)
+        self._identity = identity or _identity(model, self._checker.policies, models or {})
         self._watches: dict[str, Watch] = {}
         self._ready: dict[str, None] = {}  # agents with something to advance over, in order of arrival
         self._connected = True
@@ -127,7 +130,7 @@ class Monitor:
         if isinstance(spec, str):
             spec = FormulaSpec(f"formula_{n}", spec)
         formula = parse(spec.text)
-        validate(formula, self._checker.model, self._checker.policies, spec.text)
+        validate(formula, self._checker.model, self._checker.policies, spec.text, self._checker.models)
         question = Question(spec, formula)
         if question.reach >= self.settings.window:
             problem = f"formula {spec.name!r} looks {question.reach} steps back, the path holds {self.settings.window}"
@@ -136,10 +139,11 @@ class Monitor:
         return question
 
 
-def _identity(model: MDP, policies: Mapping[str, PolicyTable]) -> Identity:
+def _identity(model: MDP, policies: Mapping[str, PolicyTable], models: Mapping[str, MDP]) -> Identity:
     digests = {name: hashlib.sha256(_bytes(table)).hexdigest() for name, table in policies.items()}
     name = Path(model.source).name if model.source.endswith(".npz") else model.source
-    return Identity(model_name=name, model_sha256=model_sha256(model), policies=digests, versions={})
+    others = {name: model_sha256(other) for name, other in models.items()}
+    return Identity(model_name=name, model_sha256=model_sha256(model), policies=digests, versions={}, models=others)
 
 
 def _bytes(table: PolicyTable) -> bytes:

@@ -57,7 +57,7 @@ class Evidence:
     """The document. Names are those of `Alert` and `Verdict`; `alert` is the alarm's id, `text` the formula's.
 
     `seq` is that of the path's last pair, `first_seq` that of the step at which the breach began. `digest` is the
-    SHA-256, in hexadecimal, of the document without it.
+    SHA-256, in hexadecimal, of the document without it. `models`: name -> sha256 of the other dynamics.
     """
 
     v: Literal[1]
@@ -77,6 +77,7 @@ class Evidence:
     terminated: bool
     model: str
     model_sha256: str
+    models: Mapping[str, str]
     policies: Mapping[str, PolicyEvidence]
     verdict: Verdict
     versions: Mapping[str, str]

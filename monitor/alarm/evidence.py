@@ -71,6 +71,7 @@ def make_evidence(
         terminated=alert.terminated,
         model=identity.model_name,
         model_sha256=identity.model_sha256,
+        models=identity.models,
         policies={name: _policy(alert, identity, name, table, manifests) for name, table in tables.items()},
         verdict=verdict,
         versions=identity.versions,
@@ -78,13 +79,18 @@ def make_evidence(
     return pack_evidence(evidence)
 
 
-def rederive(evidence: Evidence, model: MDP, tables: Mapping[str, PolicyTable]) -> list[str]:
+def rederive(
+    evidence: Evidence,
+    model: MDP,
+    tables: Mapping[str, PolicyTable],
+    models: Mapping[str, MDP] | None = None,
+) -> list[str]:
     """Everything in the evidence that does not follow from its path, this model and these policies; empty if all does.
 
     Numbers may differ by `TOLERANCE`; everything else must be equal. Each entry is a sentence: what is recorded, and
     what follows instead.
     """
-    problems = [*_of_identity(evidence), *_of_model(evidence, model)]
+    problems = [*_of_identity(evidence), *_of_models(evidence, model, models or {})]
     if problems:
         return problems  # another alarm or another model: what follows from them says nothing about this one
     problems = list(_of_policies(evidence, model, tables))
@@ -98,6 +104,7 @@ def rederive(evidence: Evidence, model: MDP, tables: Mapping[str, PolicyTable]) 
             causal_model=evidence.causal_model,
             terminated=evidence.terminated,
             start_observed=evidence.start_observed,
+            models=models,
         )
     except MonitorError as error:
         return [*problems, f"no verdict follows: {error}"]
@@ -123,7 +130,7 @@ def _of_identity(evidence: Evidence) -> Iterator[str]:
     """The alarm's id, and where the path lies in the episode."""
     formula = FormulaSpec(evidence.formula, evidence.text, causal_model=evidence.causal_model)
     policies = {name: policy.sha256 for name, policy in evidence.policies.items()}
-    identity = Identity(evidence.model, evidence.model_sha256, policies, evidence.versions)
+    identity = Identity(evidence.model, evidence.model_sha256, policies, evidence.versions, evidence.models)
     expected = alert_id(evidence.agent, evidence.episode, formula, identity, evidence.first_seq)
     if evidence.alert != expected:
         yield f"alert: {evidence.alert} is recorded, {expected} follows from what it identifies"
@@ -135,10 +142,12 @@ def _of_identity(evidence: Evidence) -> Iterator[str]:
         yield f"first_seq: the breach began at {evidence.first_seq}, which is not within 0..{evidence.seq}"
 
 
-def _of_model(evidence: Evidence, model: MDP) -> Iterator[str]:
+def _of_models(evidence: Evidence, model: MDP, models: Mapping[str, MDP]) -> Iterator[str]:
     given = model_sha256(model)
     if given != evidence.model_sha256:
         yield f"model: {evidence.model_sha256} is recorded, the model given has {given}"
+    others = {name: model_sha256(other) for name, other in models.items()}
+    yield from _differences("models", plain(evidence.models), plain(others))
     if evidence.causal_model != evidence.verdict.causal_model:
         yield f"causal_model: {evidence.causal_model} is recorded, the verdict was for {evidence.verdict.causal_model}"
 

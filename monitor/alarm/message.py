@@ -6,7 +6,7 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from monitor.types import Alert, Episode, FormulaSpec, Verdict
 
@@ -20,25 +20,26 @@ class Identity:
     """Who judges: which model, which policies, which software.
 
     `policies`: name -> sha256 of its file, hexadecimal. `versions`: of the software, name -> version; they go into the
-    evidence, but neither into an alert nor into its id.
+    evidence, but neither into an alert nor into its id. `models`: name -> sha256 of the other dynamics formulas ask of.
     """
 
     model_name: str
     model_sha256: str
     policies: Mapping[str, str]
     versions: Mapping[str, str]
+    models: Mapping[str, str] = field(default_factory=dict)
 
 
 def alert_id(agent: str, episode: Episode, formula: FormulaSpec, identity: Identity, first_seq: int) -> str:
     """The name of one alarm, 32 hexadecimal digits: the same wherever and whenever the same alarm is raised.
 
-    A hash of agent, episode, formula (name, text, causal model), model, policies and the step at which the breach
+    A hash of agent, episode, formula (name, text, causal model), models, policies and the step at which the breach
     began. An episode `1` is not an episode `"1"`.
     """
     parts = [
         [agent, episode, first_seq],
         [formula.name, formula.text, formula.causal_model],
-        [identity.model_sha256, sorted(identity.policies.items())],
+        [identity.model_sha256, sorted(identity.policies.items()), sorted(identity.models.items())],
     ]
     return hashlib.sha256(json.dumps(parts, separators=(",", ":")).encode("ascii")).hexdigest()[:32]
 

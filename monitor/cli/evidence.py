@@ -66,6 +66,9 @@ def _rederive(document: Evidence, folder: Path) -> Iterator[str]:
 
     try:
         model = read_model(_object(folder, document.model_sha256, "the model"), document.model)
+        models = {
+            name: read_model(_object(folder, sha256, f"model {name}"), name) for name, sha256 in document.models.items()
+        }
         tables = {name: _table(document, name, folder, model) for name in document.policies}
     except (
         ModelError,
@@ -73,7 +76,7 @@ def _rederive(document: Evidence, folder: Path) -> Iterator[str]:
         ValueError,
     ) as error:  # what lies there has the right digest and still is no model or policy
         raise EvidenceError(f"what the evidence names does not load: {error}") from error
-    yield from rederive(document, model, tables)
+    yield from rederive(document, model, tables, models)
 
 
 def _table(document: Evidence, name: str, folder: Path, model: MDP) -> PolicyTable:

@@ -39,6 +39,9 @@ def check(
     model: Annotated[str, typer.Option(help="model file, or gymnasium:ID?argument=value")],
     path: Annotated[Path, typer.Option(help="pairs [state, action]: JSON, JSON lines or CSV")],
     policy: Annotated[list[str], typer.Option(metavar="NAME=FILE", help="manifest, or JSON table; may be repeated")],
+    other_model: Annotated[
+        list[str] | None, typer.Option(metavar="NAME=MODEL", help="other dynamics, for model:NAME; may be repeated")
+    ] = None,
     nominal: Annotated[str, typer.Option(metavar="NAME", help="the policy the agent runs")] = "nominal",
     formula: Annotated[str | None, typer.Option(help="one formula")] = None,
     formulas: Annotated[
@@ -57,28 +60,27 @@ def check(
     """
     from monitor.cli.files import read_formulas, read_path, read_policy  # noqa: PLC0415 - likewise
     from monitor.cli.report import exit_code, verdict_data  # noqa: PLC0415 - likewise
-    from monitor.decide import check as answer  # noqa: PLC0415 - keep `cfmon --help` light
+    from monitor.decide import check_many  # noqa: PLC0415 - keep `cfmon --help` light
     from monitor.model.io import load_model  # noqa: PLC0415 - likewise
 
     texts = _questions(formula, formulas, read_formulas)
     with progress("reading the model and the policies"):
         mdp = load_model(model)
-        tables = {name: read_policy(file, mdp) for name, file in map(_named, policy)}
+        models = {name: load_model(source) for name, source in (_named("--other-model", o) for o in other_model or ())}
+        tables = {name: read_policy(Path(file), mdp) for name, file in (_named("--policy", p) for p in policy)}
         tables["nominal"] = _nominal(tables, nominal)
         pairs = read_path(path, mdp)
     with progress("deciding"):
-        verdicts = [
-            answer(
-                text,
-                model=mdp,
-                path=pairs,
-                policies=tables,
-                engine=engine.value,
-                causal_model=causal_model.value,
-                terminated=terminated,
-            )
-            for text in texts
-        ]
+        verdicts = check_many(
+            texts,
+            model=mdp,
+            path=pairs,
+            policies=tables,
+            engine=engine.value,
+            causal_model=causal_model.value,
+            terminated=terminated,
+            models=models,
+        )
     if as_json:
         print_json({"model": mdp.source, "path": pairs, "verdicts": [verdict_data(verdict) for verdict in verdicts]})
     else:
@@ -96,11 +98,11 @@ def _questions(formula: str | None, formulas: Path | None, read: Callable[[Path]
             raise ConfigError("cfmon check: give either --formula TEXT or --formulas FILE")
 
 
-def _named(argument: str) -> tuple[str, Path]:
+def _named(option: str, argument: str) -> tuple[str, str]:
     name, equals, file = argument.partition("=")
     if not (name and equals and file):
-        raise ConfigError(f"--policy {argument}: expected NAME=FILE, such as --policy fallback=policies/fallback.yaml")
-    return name, Path(file)
+        raise ConfigError(f"{option} {argument}: expected NAME=FILE, such as --policy fallback=policies/fallback.yaml")
+    return name, file
 
 
 def _nominal(tables: Mapping[str, PolicyTable], name: str) -> PolicyTable:

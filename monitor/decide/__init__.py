@@ -1,7 +1,7 @@
 """Decide formulas: exact answers, bounds over causal models, verdicts."""
 
-from monitor.decide.api import check, tables
+from monitor.decide.api import check, check_many, tables
 from monitor.decide.checker import Checker
 from monitor.decide.names import largest_offset, validate
 
-__all__ = ["Checker", "check", "largest_offset", "tables", "validate"]
+__all__ = ["Checker", "check", "check_many", "largest_offset", "tables", "validate"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from operator import index
 from pathlib import Path as FilePath
 from typing import Literal, get_args
@@ -16,7 +16,7 @@ from monitor.model import MDP
 from monitor.policy import PolicyTable, as_table
 from monitor.types import CausalModel, Verdict
 
-__all__ = ["check", "tables"]
+__all__ = ["check", "check_many", "tables"]
 
 
 def check(
@@ -54,24 +54,56 @@ def check(
     >>> check('bold@1.P=? [ F<=2 "goal" ]', model=model, path=[(0, 0), (0, 0)], policies=policies).value
     0.75
     """
+    return check_many(
+        [query],
+        model=model,
+        path=path,
+        policies=policies,
+        engine=engine,
+        causal_model=causal_model,
+        terminated=terminated,
+        start_observed=start_observed,
+        models=models,
+    )[0]
+
+
+def check_many(
+    queries: Sequence[str | Formula],
+    *,
+    model: MDP,
+    path: Path,
+    policies: Mapping[str, object],
+    engine: Literal["auto", "exact"] = "auto",
+    causal_model: CausalModel = "gumbel",
+    terminated: bool = False,
+    start_observed: bool = True,
+    models: Mapping[str, MDP] | None = None,
+) -> list[Verdict]:
+    """Several formulas on one path, sharing what they have in common; all are read before any is answered.
+
+    Arguments and errors are those of `check`.
+    """
     if engine not in ("auto", "exact"):
         raise ConfigError(f"engine {engine!r} does not exist; use 'exact' or 'auto'")
     if causal_model not in get_args(CausalModel):
         raise ConfigError(f"causal model {causal_model!r} does not exist; use {', '.join(get_args(CausalModel))}")
-    formula = parse(query) if isinstance(query, str) else query
-    text = query if isinstance(query, str) else print_formula(query)
     checker = Checker(model, tables(policies, model), models)
-    validate(formula, model, policies, text, checker.models)
-    path = _pairs(path)
-    _check_path(model, path)
-    return checker.check(
-        formula,
-        path,
-        causal_model=causal_model,
-        terminated=terminated,
-        start_observed=start_observed,
-        text=text,
-    )
+    read = [(parse(q), q) if isinstance(q, str) else (q, print_formula(q)) for q in queries]
+    for formula, text in read:
+        validate(formula, model, policies, text, checker.models)
+    pairs = _pairs(path)
+    _check_path(model, pairs)
+    return [
+        checker.check(
+            formula,
+            pairs,
+            causal_model=causal_model,
+            terminated=terminated,
+            start_observed=start_observed,
+            text=text,
+        )
+        for formula, text in read
+    ]
 
 
 def tables(policies: Mapping[str, object], model: MDP) -> dict[str, PolicyTable]:

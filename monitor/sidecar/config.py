@@ -58,10 +58,15 @@ def _merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
 
 def _resolve(config: Config, directory: Path) -> Config:
     """Paths in the file are relative to the file, not to where the process happens to run."""
-    model = config.model if config.model.startswith("gymnasium:") else str(_absolute(directory, config.model))
+    model = _source(directory, config.model)
+    models = {name: _source(directory, other) for name, other in config.models.items()}
     policies = {name: _absolute(directory, manifest) for name, manifest in config.policies.items()}
     store = config.store.model_copy(update={"path": _absolute(directory, config.store.path)})
-    return config.model_copy(update={"model": model, "policies": policies, "store": store})
+    return config.model_copy(update={"model": model, "models": models, "policies": policies, "store": store})
+
+
+def _source(directory: Path, model: str) -> str:
+    return model if model.startswith("gymnasium:") else str(_absolute(directory, model))
 
 
 def _absolute(directory: Path, path: str | Path) -> Path:

@@ -42,6 +42,7 @@ class Loaded:
     settings: StreamSettings
     identity: Identity
     monitor: Monitor
+    models: Mapping[str, MDP]
 
     @property
     def tables(self) -> dict[str, PolicyTable]:
@@ -51,7 +52,8 @@ class Loaded:
     def objects(self) -> dict[str, bytes]:
         """What evidence refers to by sha256: the model and the policies, each in the one form that is hashed."""
         files = {policy.sha256: policy.content for policy in self.policies.values()}
-        return {self.identity.model_sha256: canonical_bytes(self.model), **files}
+        models = {self.identity.models[name]: canonical_bytes(other) for name, other in self.models.items()}
+        return {self.identity.model_sha256: canonical_bytes(self.model), **models, **files}
 
     def evidence_of(self, alert: Alert) -> EvidenceFile:
         """The proof of an alarm."""
@@ -86,12 +88,13 @@ def load(source: Config | str | Path, environment: Mapping[str, str] | None = No
         if isinstance(source, Config)
         else load_config(source, os.environ if environment is None else environment)
     )
-    model = _read_model(config)
+    model = _read_model(config, "model")
+    models = {name: _read_model(config, "models", name) for name in config.models}
     policies = {name: _read_policy(config, name, model) for name in config.policies}
     tables = {name: policy.table for name, policy in policies.items()}
-    formulas = tuple(_formula(config, index, model, tables) for index in range(len(config.formulas)))
+    formulas = tuple(_formula(config, index, model, tables, models) for index in range(len(config.formulas)))
     settings = _stream_settings(config, policies["nominal"])
-    identity = _identity(config, model, policies)
+    identity = _identity(config, model, policies, models)
     return Loaded(
         config=config,
         model=model,
@@ -99,15 +102,17 @@ def load(source: Config | str | Path, environment: Mapping[str, str] | None = No
         formulas=formulas,
         settings=settings,
         identity=identity,
-        monitor=Monitor(model, tables, formulas, settings, identity),
+        monitor=Monitor(model, tables, formulas, settings, identity=identity, models=models),
+        models=models,
     )
 
 
-def _read_model(config: Config) -> MDP:
+def _read_model(config: Config, key: str, name: str | None = None) -> MDP:
+    where, source = ((key,), config.model) if name is None else ((key, name), config.models[name])
     try:
-        return load_model(config.model)
+        return load_model(source)
     except ModelError as error:
-        raise ModelError(f"{config.where('model')}: {error}") from error
+        raise ModelError(f"{config.where(*where)}: {error}") from error
 
 
 def _read_policy(config: Config, name: str, model: MDP) -> Policy:
@@ -130,11 +135,13 @@ def _check_policy_name(config: Config, name: str) -> None:
         raise ConfigError(f"{config.where('policies', name)}: {name!r} is a word of the formula language; rename it")
 
 
-def _formula(config: Config, index: int, model: MDP, tables: Mapping[str, PolicyTable]) -> FormulaSpec:
+def _formula(
+    config: Config, index: int, model: MDP, tables: Mapping[str, PolicyTable], models: Mapping[str, MDP]
+) -> FormulaSpec:
     entry = config.formulas[index]
     try:
         formula = parse(entry.formula)
-        validate(formula, model=model, policies=tables, text=entry.formula)
+        validate(formula, model, tables, entry.formula, models)
     except FormulaError as error:
         raise ConfigError(f"{config.where('formulas', index, 'formula')}: {error}") from error
     _check_offsets(config, index, formula)
@@ -191,7 +198,7 @@ def _stream_settings(config: Config, nominal: Policy) -> StreamSettings:
     )
 
 
-def _identity(config: Config, model: MDP, policies: Mapping[str, Policy]) -> Identity:
+def _identity(config: Config, model: MDP, policies: Mapping[str, Policy], models: Mapping[str, MDP]) -> Identity:
     name = config.model if config.model.startswith("gymnasium:") else Path(config.model).name
     return Identity(
         model_name=name,
@@ -203,6 +210,7 @@ def _identity(config: Config, model: MDP, policies: Mapping[str, Policy]) -> Ide
             "numpy": _version_of("numpy"),
             "onnxruntime": _version_of("onnxruntime"),
         },
+        models={other: model_sha256(dynamics) for other, dynamics in models.items()},
     )
 
 

@@ -223,6 +223,7 @@ class Config(BaseSettings):
     model: Annotated[str, Field(min_length=1)]
     state_encoder: Literal["index", "name", "valuation", "bins"] = "index"
     policies: dict[Identifier, Path]
+    models: dict[Identifier, str] = {}
     path: PathConfig = PathConfig()
     formulas: Annotated[tuple[FormulaConfig, ...], Field(min_length=1, max_length=1000)]
     stream: StreamConfig = StreamConfig()
