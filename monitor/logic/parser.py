@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from functools import cache
 from math import isfinite
@@ -103,6 +104,7 @@ NUMBER: /-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?/
 
 WORDS = {
     "$END": "the end of the formula",
+    "<END-OF-FILE>": "the end of the formula",
     "LABEL": 'a "label"',
     "NATURAL": "a whole number",
     "OFFSET": "an offset",
@@ -298,9 +300,9 @@ def _unexpected(error: UnexpectedInput, text: str) -> FormulaError:
         found, expected = f"unexpected {text[at]!r}", error.allowed
     if text[at:].startswith(("=?", "= ?")):
         return error_at("'=?' may only stand as the whole formula; inside, compare with a bound", text, at)
-    before = text[:at].rstrip()
-    if before and before[-1] in "FGUWR" and ("[" not in text[at : at + 1]):
-        return error_at(f"{before[-1]} needs an interval such as <=10 or [2,5]: every formula is bounded", text, at)
+    operator = re.search(r"\b([FGUWR])\s*\Z", text[:at])
+    if operator and text[at : at + 1] != "[":
+        return error_at(f"{operator[1]} needs an interval such as <=10 or [2,5]: every formula is bounded", text, at)
     wanted = ", ".join(sorted(_in_words(word) for word in expected or ())[:8])
     return error_at(f"{found}; expected {wanted}" if wanted else found, text, at)
 
