@@ -93,7 +93,7 @@ ALWAYS: "G"
 UNTIL: "U"
 WEAK: "W"
 RELEASE: "R"
-NAME: /[A-Za-z_][A-Za-z0-9_]*/
+NAME: /(?!(P|R|C|F|G|X|U|W|true|false|nominal|do|model|delta|regret)\b)[A-Za-z_][A-Za-z0-9_]*/
 LABEL: /"[A-Za-z0-9_.-]{1,64}"/
 NATURAL: /[0-9]+/
 OFFSET: /-?[0-9]+/

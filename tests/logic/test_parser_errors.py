@@ -72,9 +72,9 @@ WRONG = [
     ("¦regret(delta(alt,nominal), P>0.5 [ true ])", "regret compares nominal with one alternative"),
     ("¦regret(@2, P>0.5 [ true ])", "regret compares nominal with one alternative"),
     ("regret(alt, ¦alt.P>0.5 [ true ])", "unexpected 'alt'; expected 'P', 'R'"),
-    ("P>0.5 [ regret¦(alt, P>0.5 [ true ]) ]", "unexpected '('"),
+    ("P>0.5 [ ¦regret(alt, P>0.5 [ true ]) ]", "unexpected 'regret'"),
     ('R=? [ ¦F<=3 "a" ]', "unexpected 'F'; expected 'C'"),
-    ("P=? [ C¦<=3 ]", "unexpected '<='"),
+    ("P=? [ ¦C<=3 ]", "unexpected 'C'"),
     # unknown words, stray characters, what is missing
     ("P=? [ unsafe ¦]", "unexpected ']'"),
     ('P=? [ XX ¦"a" ]', "unexpected '\"a\"'; expected ')', ',', '.', '@', '['"),
@@ -93,6 +93,8 @@ WRONG = [
     ("delta(alt¦).P>0 [ true ]", "unexpected ')'; expected ','"),
     ("do(¦).P>0 [ true ]", "unexpected ')'; expected a name, a whole number"),
     ("nominal¦", "the formula ends here"),
+    ("¦U@1.P>0.5 [ true ]", "unexpected 'U'; expected"),
+    ("do(¦F).P>0.5 [ true ]", "unexpected 'F'; expected a name, a whole number"),
     ("P>0.5 [ true ] ¦P", "unexpected 'P'"),
     # several lines, comments, tabs, Windows line ends
     ('// first\n"a" &\n  P>=¦2 [ true ] // last', "2 is not a probability"),
