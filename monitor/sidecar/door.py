@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -49,10 +50,17 @@ class Dropped:
 
 
 class Door:
-    """First in, first out, `limit` messages at most. Used from one thread (the loop's)."""
+    """First in, first out. Used from one thread (the loop's).
 
-    def __init__(self, limit: int) -> None:
+    With `limit` messages it is `full`; `slack` more find room, for a read that was under way then; after that they are
+    dropped. `on_room` is called when a full door is half empty again.
+    """
+
+    def __init__(self, limit: int, *, slack: int = 0) -> None:
         self._limit = limit
+        self._slack = slack
+        self._was_full = False
+        self.on_room: Callable[[], None] = lambda: None
         self._entries: deque[Arrived | Dropped] = deque()
         self._messages = 0
         self._holes: dict[str, Dropped] = {}
@@ -62,12 +70,18 @@ class Door:
         """Messages waiting."""
         return self._messages
 
+    @property
+    def full(self) -> bool:
+        """Whether no more messages should come for now."""
+        return self._messages >= self._limit
+
     def enter(self, message: Arrived) -> bool:
         """Take a message in; False if it had to be dropped."""
         self._something.set()
-        if self._messages < self._limit:
+        if self._messages < self._limit + self._slack:
             self._entries.append(message)
             self._messages += 1
+            self._was_full = self._was_full or self.full
             self._holes = {}
             return True
         self._drop(message)
@@ -81,6 +95,7 @@ class Door:
         entry = self._entries.popleft()
         if isinstance(entry, Arrived):
             self._messages -= 1
+            self._tell_room()
         else:
             self._holes.pop(entry.topic, None)
         return entry
@@ -95,6 +110,11 @@ class Door:
         hole.count += 1
         if message.receipt is not None:
             hole.receipts.append(message.receipt)
+
+    def _tell_room(self) -> None:
+        if self._was_full and self._messages <= self._limit // 2:
+            self._was_full = False
+            self.on_room()
 
     async def wait(self) -> None:
         """Until there may be something to take."""

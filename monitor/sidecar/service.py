@@ -20,13 +20,15 @@ from monitor._version import __version__
 from monitor.sidecar.board import Board
 from monitor.sidecar.broker import parse_broker
 from monitor.sidecar.clock import read_clock
+from monitor.sidecar.connection import BURST, Session
 from monitor.sidecar.door import Arrived, Door, Dropped
 from monitor.sidecar.events import Connected, Evaluate, Event, Heartbeat, Lost, Message
 from monitor.sidecar.http import HttpServer, Sources, make_app
 from monitor.sidecar.load import Loaded, load
 from monitor.sidecar.log import set_up_logging
 from monitor.sidecar.metrics import Metrics
-from monitor.sidecar.mqtt import Link, Outbox, Session
+from monitor.sidecar.mqtt import Link
+from monitor.sidecar.outbox import Outbox
 from monitor.sidecar.pipeline import Effects
 from monitor.sidecar.recording import Header, Recorder
 from monitor.sidecar.store import Store
@@ -65,7 +67,7 @@ class Service:
         self._loaded = loaded
         self._record = record
         self._tell = tell or LOG.info
-        self._door = Door(self.config.limits.queue)
+        self._door = Door(self.config.limits.queue, slack=BURST)
         self._outbox = Outbox()
         self._pipeline = loaded.pipeline(self.client_id)
         self._board = Board(loaded.formulas, self.config.mqtt.alerts)

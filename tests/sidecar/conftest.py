@@ -86,7 +86,7 @@ def make_pipeline(
 
     def make() -> Pipeline:
         return Pipeline(
-            Monitor(corridor, tables, formulas, StreamSettings(forget_after=60.0), identity),
+            Monitor(corridor, tables, formulas, StreamSettings(forget_after=60.0), identity=identity),
             identity,
             topics=Topics("agents/+/steps", "cfmon/alerts", "cfmon/status"),
             client_id="test",

@@ -6,8 +6,10 @@ import asyncio
 from collections.abc import Callable
 
 from monitor.sidecar.broker import parse_broker
+from monitor.sidecar.connection import Session
 from monitor.sidecar.door import Arrived, Door
-from monitor.sidecar.mqtt import Link, Outbox, Session
+from monitor.sidecar.mqtt import Link
+from monitor.sidecar.outbox import Outbox
 from tests.servers import PATIENCE
 
 __all__ = ["STATUS", "Side"]
@@ -18,11 +20,11 @@ STATUS = "cfmon/status/test"
 class Side:
     """One link with its door and outbox, running until `stop`."""
 
-    def __init__(self, url: str, *, limit: int = 1000) -> None:
+    def __init__(self, url: str, *, limit: int = 1000, keepalive: float = 5.0) -> None:
         self.door = Door(limit)
         self.outbox = Outbox()
         self.changes: list[bool] = []
-        session = Session(parse_broker(url), "test", "agents/+/steps", STATUS, 5.0)
+        session = Session(parse_broker(url), "test", "agents/+/steps", STATUS, keepalive)
         self.link = Link(session, self.door, self.outbox, self.changes.append)
         self.stopping = asyncio.Event()
         self.task = asyncio.create_task(self.link.run(self.stopping))

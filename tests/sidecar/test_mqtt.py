@@ -15,17 +15,16 @@ import pytest
 
 from monitor.sidecar.broker import parse_broker
 from monitor.sidecar.door import Arrived, Dropped
-from monitor.sidecar.mqtt import Outbox
 from monitor.sidecar.pipeline import OFFLINE, Publication
 from tests.servers import PATIENCE, Mosquitto, end, mosquitto, wait_until
 from tests.sidecar.side import STATUS, Side
 
 
-async def publish(url: str, *payloads: bytes, qos: int = 1) -> None:
+async def publish(url: str, *payloads: bytes) -> None:
     broker = parse_broker(url)
     async with aiomqtt.Client(broker.host, broker.port) as client:
         for payload in payloads:
-            await client.publish("agents/ada/steps", payload, qos=qos)
+            await client.publish("agents/ada/steps", payload, qos=1)
 
 
 @contextlib.asynccontextmanager
@@ -162,23 +161,45 @@ def test_both_ends_are_told_on_the_status_topic(broker: Mosquitto) -> None:
     asyncio.run(scenario())
 
 
-def test_what_does_not_fit_through_the_door_is_dropped_and_counted(broker: Mosquitto) -> None:
+def test_a_full_door_makes_the_broker_wait(broker: Mosquitto) -> None:
     async def scenario() -> None:
         side = Side(broker.url, limit=5)
         await side.until(lambda: side.changes == [True])
-        await publish(broker.url, *numbered(0, 30), qos=0)
-        await publish(broker.url, b"end", qos=0)
-        entries: list[Arrived | Dropped] = []
-        async with asyncio.timeout(PATIENCE):
-            while sum(entry.count if isinstance(entry, Dropped) else 1 for entry in entries) < 31:
-                await side.door.wait()
-                if (entry := side.door.take()) is not None:
-                    entries.append(entry)
-        assert isinstance(entries[0], Arrived)
-        assert entries[0].receipt is None
+        await publish(broker.url, *numbered(0, 30))
+        await side.until(lambda: len(side.door) == 5)
+        await publish(broker.url, *numbered(30, 40))
+        assert len(side.door) == 5
+        assert await side.take(40, acknowledge=True) == numbered(0, 40)
         await side.stop()
 
     asyncio.run(scenario())
+
+
+def test_what_cannot_be_held_back_any_longer_is_dropped_and_told(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario(broker: Mosquitto) -> None:
+        side = Side(broker.url, limit=5, keepalive=1.0)
+        await side.until(lambda: side.changes == [True])
+        await publish(broker.url, *numbered(0, 30))
+        await side.until(lambda: sum(map(weight, side.door._entries)) == 30)
+        assert "steps are dropped" in caplog.text
+        entries = [side.door.take() for _ in range(6)]
+        payloads = [entry.payload for entry in entries if isinstance(entry, Arrived)]
+        assert payloads == numbered(0, 5)
+        last = entries[-1]
+        assert isinstance(last, Dropped)
+        assert (last.topic, last.count, len(last.receipts)) == ("agents/ada/steps", 25, 25)
+        await publish(broker.url, b"later")
+        assert await side.take(1, acknowledge=True) == [b"later"]
+        await side.stop()
+
+    with mosquitto(tmp_path / "m", "max_inflight_messages 100") as broker:
+        asyncio.run(scenario(broker))
+
+
+def weight(entry: Arrived | Dropped) -> int:
+    return entry.count if isinstance(entry, Dropped) else 1
 
 
 async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -217,21 +238,3 @@ def test_wrong_credentials_are_told_without_the_password(tmp_path: Path, caplog:
     with mosquitto(tmp_path / "m", "allow_anonymous false") as broker:
         asyncio.run(scenario(broker.url.replace("mqtt://", "mqtt://user:s3cret@")))
     assert "s3cret" not in caplog.text
-
-
-def test_a_full_outbox_keeps_the_newest_of_each_topic() -> None:
-    async def scenario() -> None:
-        outbox = Outbox(limit=3)
-        for number in range(5):
-            outbox.put(Publication("a" if number % 2 else "b", b"%d" % number))
-        sent = []
-        while len(outbox):
-            number, publication = await outbox.first()
-            outbox.done(number)
-            sent.append(publication.payload)
-        assert sent == [b"2", b"3", b"4"]  # 0 and 1 had newer ones when the fourth came
-        for number in range(5):
-            outbox.put(Publication(f"topic{number}", b""))
-        assert len(outbox) == 3
-
-    asyncio.run(scenario())

@@ -1,0 +1,250 @@
+"""One connection to an MQTT broker: paho-mqtt on an asyncio loop, through nothing but its public interface.
+
+Why not aiomqtt: it acknowledges a message before the application has seen it, reads one packet each turn of the loop
+(under load the backlog then hides in the sockets, where neither the queue's length nor the load shedding sees it), and
+gives up a connection when an acknowledgement of ours waits behind such a backlog. paho with `manual_ack` leaves all
+three to us.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from paho.mqtt.client import Client, ConnectFlags, DisconnectFlags, MQTTMessage
+from paho.mqtt.enums import CallbackAPIVersion, MQTTErrorCode, MQTTProtocolVersion
+from paho.mqtt.properties import Properties
+from paho.mqtt.reasoncodes import ReasonCode
+
+from monitor.sidecar.broker import Broker
+from monitor.sidecar.clock import read_clock
+from monitor.sidecar.door import Arrived, Receipt
+from monitor.sidecar.pipeline import OFFLINE, Publication
+
+if TYPE_CHECKING:
+    from paho.mqtt.client import SocketLike  # paho defines it for type checkers only
+
+__all__ = ["BURST", "WINDOW", "BrokerError", "Connection", "Session"]
+
+BURST: Final = 64
+"""Reads in one turn of the loop: enough to see a backlog, few enough to let everyone else have their turn."""
+
+WINDOW: Final = 20
+"""Messages of ours that may wait for the broker's acknowledgement at once."""
+
+CONNECT_PATIENCE: Final = 4.0
+"""Seconds for TCP to connect, and for each answer of the broker after that."""
+
+
+class BrokerError(Exception):
+    """The broker cannot be reached, refuses us, or is gone. Never leaves the link, which tries again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """Who we are to the broker, and what we want from it. `keepalive`: seconds."""
+
+    broker: Broker
+    client_id: str
+    steps: str
+    status_topic: str
+    keepalive: float
+
+
+class Connection:
+    """One connection, from greeting to goodbye; a new one is made for each attempt.
+
+    `number` goes into receipts. `arrived` gets each message, `published` the id of each message of ours that the broker
+    has taken over. `lost` is done, with the reason, when the connection is over.
+    """
+
+    def __init__(
+        self, session: Session, number: int, arrived: Callable[[Arrived], None], published: Callable[[int], None]
+    ) -> None:
+        self._session = session
+        self._number = number
+        self._arrived = arrived
+        self._published = published
+        self._loop = asyncio.get_running_loop()
+        self._greeted: asyncio.Future[None] = self._loop.create_future()
+        self._subscribed: asyncio.Future[None] = self._loop.create_future()
+        self.lost: asyncio.Future[str] = self._loop.create_future()
+        self._reading = False
+        self._messages = 0
+        self._alive: asyncio.Task[None] | None = None
+        self._client = self._make_client()
+
+    async def open(self) -> None:
+        """Connect and subscribe; BrokerError if either fails. What was not acknowledged before comes right behind."""
+        broker, keepalive = self._session.broker, max(1, round(self._session.keepalive))
+        try:
+            await self._loop.run_in_executor(None, self._client.connect, broker.host, broker.port, keepalive)
+            self._attach()
+            await self._answer(self._greeted, "no greeting")
+            self._client.subscribe(self._session.steps, qos=1)
+            await self._answer(self._subscribed, "no answer to the subscription")
+        except OSError as error:
+            self.abort()
+            raise BrokerError(error.strerror or str(error)) from error
+        except BaseException:
+            self.abort()
+            raise
+
+    def publish(self, publication: Publication) -> int:
+        """Send a message; returns the id under which it will be `published`."""
+        return self._client.publish(
+            publication.topic, publication.payload, qos=publication.qos, retain=publication.retain
+        ).mid
+
+    def acknowledge(self, receipt: Receipt) -> None:
+        """Tell the broker that a message was taken over."""
+        self._client.ack(receipt.message_id, receipt.qos)
+
+    def pause(self) -> None:
+        """Read nothing more for now; the broker has to wait."""
+        if self._reading and (sock := self._client.socket()) is not None:
+            self._loop.remove_reader(sock)
+        self._reading = False
+
+    def resume(self) -> None:
+        """Read again."""
+        if not self._reading and (sock := self._client.socket()) is not None:
+            self._loop.add_reader(sock, self._read)
+            self._reading = True
+
+    async def close(self, patience: float) -> None:
+        """Say goodbye, so that the last will is not sent, and end."""
+        self._client.disconnect()
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(asyncio.shield(self.lost), patience)
+        self.abort()
+
+    def abort(self) -> None:
+        """End at once; harmless if it is over already."""
+        if self._alive is not None:
+            self._alive.cancel()
+        if (sock := self._client.socket()) is not None:
+            self._loop.remove_reader(sock)
+            self._loop.remove_writer(sock)
+            sock.close()
+        self._reading = False
+        self._end("ended here")
+
+    # ---- paho on the loop ----
+
+    def _make_client(self) -> Client:
+        session = self._session
+        client = Client(
+            CallbackAPIVersion.VERSION2,
+            client_id=session.client_id,
+            clean_session=False,
+            protocol=MQTTProtocolVersion.MQTTv311,
+            reconnect_on_failure=False,
+            manual_ack=True,
+        )
+        client.connect_timeout = CONNECT_PATIENCE
+        client.max_inflight_messages_set(WINDOW)
+        client.will_set(session.status_topic, OFFLINE, qos=1, retain=True)
+        if session.broker.username is not None:
+            client.username_pw_set(session.broker.username, session.broker.password)
+        client.on_connect = self._on_connect
+        client.on_subscribe = self._on_subscribe
+        client.on_disconnect = self._on_disconnect
+        client.on_message = self._on_message
+        client.on_publish = self._on_publish
+        return client
+
+    def _attach(self) -> None:
+        """Hand the socket to the loop. Only now, since `connect` runs in another thread."""
+        client, sock = self._client, self._client.socket()
+        if sock is None:
+            raise BrokerError("the connection was closed at once")
+        if isinstance(sock, socket.socket):
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # acknowledgements are small and must not wait
+        client.on_socket_register_write = self._on_something_to_write
+        client.on_socket_unregister_write = self._on_nothing_to_write
+        client.on_socket_close = self._on_socket_close
+        if client.want_write():
+            self._on_something_to_write(client, None, sock)
+        self.resume()
+        self._alive = self._loop.create_task(self._keep_alive())
+
+    def _read(self) -> None:
+        """Take what has come, as long as messages come and nobody says `pause`."""
+        for _ in range(BURST):
+            before = self._messages
+            if self._client.loop_read() != MQTTErrorCode.MQTT_ERR_SUCCESS:
+                return  # `_on_disconnect` has been told
+            if self._messages == before or not self._reading:
+                return
+
+    async def _keep_alive(self) -> None:
+        while self._client.loop_misc() == MQTTErrorCode.MQTT_ERR_SUCCESS:  # noqa: ASYNC110 - paho wants to be asked
+            await asyncio.sleep(1.0)
+
+    async def _answer(self, answer: asyncio.Future[None], otherwise: str) -> None:
+        either: set[asyncio.Future[Any]] = {answer, self.lost}
+        await asyncio.wait(either, timeout=CONNECT_PATIENCE, return_when=asyncio.FIRST_COMPLETED)
+        if answer.done():
+            answer.result()
+        else:
+            raise BrokerError(self.lost.result() if self.lost.done() else otherwise)
+
+    def _end(self, reason: str) -> None:
+        if not self.lost.done():
+            self.lost.set_result(reason)
+
+    # ---- what paho tells ----
+
+    def _on_connect(
+        self, _client: Client, _data: object, _flags: ConnectFlags, code: ReasonCode, _more: Properties | None
+    ) -> None:
+        if self._greeted.done():
+            return
+        if code.is_failure:
+            self._greeted.set_exception(BrokerError(f"the broker refuses the connection: {code}"))
+        else:
+            self._greeted.set_result(None)
+
+    def _on_subscribe(
+        self, _client: Client, _data: object, _id: int, codes: list[ReasonCode], _more: Properties | None
+    ) -> None:
+        if any(code.is_failure for code in codes):
+            problem = f"the broker refuses the subscription to {self._session.steps}: check its access rules"
+            self._subscribed.set_exception(BrokerError(problem))
+        else:
+            self._subscribed.set_result(None)
+
+    def _on_disconnect(
+        self, _client: Client, _data: object, _flags: DisconnectFlags, code: ReasonCode, _more: Properties | None
+    ) -> None:
+        self._reading = False
+        self._end(str(code))
+
+    def _on_publish(
+        self, _client: Client, _data: object, message_id: int, _code: ReasonCode, _more: Properties
+    ) -> None:
+        self._published(message_id)
+
+    def _on_something_to_write(self, client: Client, _data: object, sock: SocketLike) -> None:
+        self._loop.add_writer(sock, client.loop_write)
+
+    def _on_nothing_to_write(self, _client: Client, _data: object, sock: SocketLike) -> None:
+        self._loop.remove_writer(sock)
+
+    def _on_socket_close(self, _client: Client, _data: object, sock: SocketLike) -> None:
+        self._loop.remove_reader(sock)
+        self._reading = False
+
+    def _on_message(self, _client: Client, _data: object, message: MQTTMessage) -> None:
+        try:
+            topic = message.topic
+        except UnicodeDecodeError:  # no broker should let it through; the pipeline rejects it as `bad_topic`
+            topic = ""
+        receipt = Receipt(self._number, message.mid, message.qos) if message.qos else None
+        self._messages += 1
+        self._arrived(Arrived(read_clock(), topic, bytes(message.payload), receipt))

@@ -1,0 +1,79 @@
+"""The outbox: in order, kept until acknowledged, bounded."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from monitor.sidecar.outbox import Outbox
+from monitor.sidecar.pipeline import Publication
+
+
+def message(topic: str, payload: str) -> Publication:
+    return Publication(topic, payload.encode())
+
+
+async def take_all(outbox: Outbox) -> list[tuple[int, str]]:
+    taken: list[tuple[int, str]] = []
+    while True:
+        try:
+            number, publication = await asyncio.wait_for(outbox.take(), 0.01)
+        except TimeoutError:
+            return taken
+        taken.append((number, publication.payload.decode()))
+
+
+def test_what_is_not_acknowledged_is_sent_again_on_the_next_connection() -> None:
+    async def scenario() -> None:
+        outbox = Outbox()
+        for word in ("one", "two", "three"):
+            outbox.put(message("topic", word))
+        assert await take_all(outbox) == [(0, "one"), (1, "two"), (2, "three")]
+        outbox.done(1)
+        outbox.done(1)
+        assert await take_all(outbox) == []
+        outbox.rewind()
+        outbox.put(message("topic", "four"))
+        assert await take_all(outbox) == [(0, "one"), (2, "three"), (3, "four")]
+
+    asyncio.run(scenario())
+
+
+def test_it_is_empty_once_the_broker_has_everything() -> None:
+    async def scenario() -> None:
+        outbox = Outbox()
+        await asyncio.wait_for(outbox.emptied(), 1.0)
+        outbox.put(message("topic", "one"))
+        emptied = asyncio.create_task(outbox.emptied())
+        await asyncio.sleep(0)
+        assert not emptied.done()
+        outbox.done(0)
+        await asyncio.wait_for(emptied, 1.0)
+
+    asyncio.run(scenario())
+
+
+def test_nothing_follows_the_last_word() -> None:
+    async def scenario() -> None:
+        outbox = Outbox()
+        outbox.put(message("status", "online"))
+        outbox.finish(message("status", "offline"))
+        outbox.put(message("status", "online"))
+        assert [word for _, word in await take_all(outbox)] == ["online", "offline"]
+
+    asyncio.run(scenario())
+
+
+def test_a_full_outbox_keeps_the_newest_of_each_topic(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario() -> None:
+        outbox = Outbox(limit=3)
+        for number in range(5):
+            outbox.put(message("a" if number % 2 else "b", str(number)))
+        assert [word for _, word in await take_all(outbox)] == ["2", "3", "4"]  # thinned out when the fourth came
+        for number in range(5):
+            outbox.put(message(f"topic{number}", "x"))
+        assert len(outbox) == 3
+        assert "a message for topic1 is given up" in caplog.text
+
+    asyncio.run(scenario())
