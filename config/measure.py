@@ -37,6 +37,7 @@ class Tally:
 
 
 def main() -> None:
+    """Run the seeds, print what they gave."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("scenario", help="a configuration in this folder, without .yaml")
     parser.add_argument("--seeds", type=int, default=20)
@@ -59,9 +60,7 @@ def main() -> None:
 
 
 def _spec(spec: FormulaSpec, arguments: argparse.Namespace) -> FormulaSpec:
-    alarm = replace(
-        spec.alarm, for_=arguments.for_ or spec.alarm.for_, keep=arguments.keep or spec.alarm.keep
-    )
+    alarm = replace(spec.alarm, for_=arguments.for_ or spec.alarm.for_, keep=arguments.keep or spec.alarm.keep)
     return replace(spec, text=arguments.formula or spec.text, alarm=alarm)
 
 

@@ -31,6 +31,7 @@ def demo(
     scenario: Annotated[Scenario, typer.Option(help="which agent in which world")] = Scenario.icu_sepsis,
     steps: Annotated[int, typer.Option(min=1, help="stop at the end of the episode in which this step comes")] = 300,
     seed: Annotated[int, typer.Option(min=0, help="of the world and of the agent's chance")] = 0,
+    interval: Annotated[float, typer.Option(min=0.0, help="seconds between two steps")] = 0.1,
     forever: Annotated[bool, typer.Option("--forever", help="until interrupted")] = False,
     output: Annotated[Path, typer.Option(help="folder for the store and the evidence")] = Path("var/demo"),
 ) -> None:
@@ -42,7 +43,7 @@ def demo(
 
     from monitor.cli.show import Show  # noqa: PLC0415 - likewise
 
-    show = Show(scenario.value, FOREVER if forever else steps, seed, output)
+    show = Show(scenario.value, FOREVER if forever else steps, seed, interval, output)
     problems = asyncio.run(show.play())
     for problem in problems:
         say(f"demo: {problem}")

@@ -1,4 +1,4 @@
-"""An MQTT broker inside the demo's process, on a free loopback port. For the demo and nothing else."""
+"""An MQTT broker inside the demo's process, on a loopback port. For the demo and nothing else."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def free_port(preferred: int = 0) -> int:
 
 
 @asynccontextmanager
-async def embedded_broker() -> AsyncIterator[str]:
-    """Run a broker for as long as the block lasts; yields its URL.
+async def embedded_broker(port: int) -> AsyncIterator[None]:
+    """Run a broker on a loopback port for as long as the block lasts.
 
     Raises:
         ConfigError: the extra that holds the broker is not installed.
@@ -40,7 +40,6 @@ async def embedded_broker() -> AsyncIterator[str]:
         ) from error
     logging.getLogger("amqtt").setLevel(logging.CRITICAL)  # it warns of every client that hangs up
     logging.getLogger("transitions").setLevel(logging.CRITICAL)
-    port = free_port()
     broker = Broker(
         {
             "listeners": {"default": {"type": "tcp", "bind": f"127.0.0.1:{port}"}},
@@ -49,6 +48,6 @@ async def embedded_broker() -> AsyncIterator[str]:
     )
     await broker.start()
     try:
-        yield f"mqtt://127.0.0.1:{port}"
+        yield
     finally:
         await broker.shutdown()

@@ -27,9 +27,6 @@ from monitor.sidecar.service import Service
 __all__ = ["Show"]
 
 AGENT = "demo"
-STEP_INTERVAL = 0.1
-"""Seconds between two steps: slow enough to watch, fast enough to end soon."""
-
 PREFERRED_PORT = 9108
 PATIENCE = 20.0
 """Seconds that start and end may take, beyond the agent's own pace, before the demo says that it is stuck."""
@@ -39,13 +36,14 @@ PATIENCE = 20.0
 class Show:
     """One run.
 
-    `steps`: the agent stops at the end of the episode in which this one comes; 0: never. `output`: where the store and
-    the evidence go.
+    `steps`: the agent stops at the end of the episode in which this one comes; 0: never. `interval`: seconds between
+    two steps. `output`: where the store and the evidence go.
     """
 
     scenario: str
     steps: int
     seed: int
+    interval: float
     output: Path
 
     async def play(self) -> list[str]:
@@ -54,16 +52,17 @@ class Show:
         Raises:
             ConfigError, ModelError, PolicyError: something it needs is missing or wrong; nothing was started.
         """
-        port = free_port(PREFERRED_PORT)
-        async with embedded_broker() as url:
-            with progress("reading the model and running the policies on every state of it"):
-                loaded = load(load_config(data_file(f"config/{self.scenario}.yaml"), self._settings(url, port)))
-            service = Service(loaded)
-            watcher = Watcher(loaded.model, self._header(loaded, service.start()), Console())
-            async with _running(service), _watching(loaded, url, watcher) as ready:
-                await asyncio.wait_for(ready.wait(), PATIENCE)
-                with watcher.shown():
-                    trouble = await self._act(loaded, url, watcher)
+        broker_port, http_port = free_port(), free_port(PREFERRED_PORT)
+        url = f"mqtt://127.0.0.1:{broker_port}"
+        with progress("reading the model and running the policies on every state of it"):
+            loaded = load(load_config(data_file(f"config/{self.scenario}.yaml"), self._settings(url, http_port)))
+        service = Service(loaded)
+        watcher = Watcher(loaded.model, self._header(loaded, service.start()), Console())
+        async with embedded_broker(broker_port), _running(service), _watching(loaded, url, watcher) as online:
+            if not await _eventually(online.is_set):
+                return ["the monitor did not come online"]
+            with watcher.shown():
+                trouble = await self._act(loaded, url, watcher)
         return [trouble] if trouble else await self._epilogue(watcher)
 
     def _settings(self, url: str, port: int) -> dict[str, str]:
@@ -106,7 +105,7 @@ class Show:
             "--topic": config.mqtt.steps.replace("+", AGENT),
             "--steps": str(self.steps),
             "--seed": str(self.seed),
-            "--interval": str(STEP_INTERVAL),
+            "--interval": str(self.interval),
         }
         flat = [part for pair in arguments.items() for part in pair]
         return await asyncio.create_subprocess_exec(sys.executable, "-m", "monitor.cli.agent", *flat)

@@ -1,0 +1,131 @@
+"""The demo, whole and real: broker, agent process, monitor, evidence and its verification, as a person runs it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import msgpack
+import pytest
+
+from monitor.alarm import document
+from monitor.cli.files import data_file
+
+Stage = tuple[Path, subprocess.CompletedProcess[str]]
+FROZEN_LAKE = ("demo", "--scenario", "frozen-lake", "--steps", "120", "--interval", "0.01", "--seed")
+
+
+def started(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "monitor", *arguments]
+    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=120, check=False)
+
+
+@pytest.fixture(scope="module")
+def stage(tmp_path_factory: pytest.TempPathFactory) -> Stage:
+    """One run of the smaller scenario, and the folder it ran in."""
+    folder = tmp_path_factory.mktemp("demo")
+    return folder, started(*FROZEN_LAKE, "1", cwd=folder)
+
+
+def evidence_files(folder: Path) -> list[Path]:
+    return sorted((folder / "var/demo/frozen-lake/evidence").iterdir())
+
+
+def test_an_alarm_fires_resolves_and_verifies(stage: Stage) -> None:
+    folder, run = stage
+    assert (run.returncode, run.stderr) == (0, "")
+    assert "ALARM firing" in run.stdout
+    assert "ALARM resolved" in run.stdout
+    assert "curl http://127.0.0.1:" in run.stdout
+    assert run.stdout.rstrip().endswith("all agree")
+    assert evidence_files(folder)
+
+
+@pytest.mark.parametrize(("scenario", "seed"), [("icu-sepsis", "0"), ("frozen-lake", "2"), ("frozen-lake", "3")])
+def test_other_seeds_and_the_main_scenario_do_it_too(tmp_path: Path, scenario: str, seed: str) -> None:
+    steps = ("--scenario", scenario, "--steps", "120", "--interval", "0.02", "--seed", seed)
+    run = started("demo", *steps, cwd=tmp_path)
+    assert run.returncode == 0, run.stdout + run.stderr
+
+
+def test_too_short_a_run_says_what_did_not_happen(tmp_path: Path) -> None:
+    run = started("demo", "--scenario", "frozen-lake", "--steps", "1", "--interval", "0.0", "--seed", "0", cwd=tmp_path)
+    # Which of the two is missing depends on the one episode that is lived; that the run fails and says so does not.
+    assert run.returncode == 1
+    assert "demo: no alarm" in run.stdout
+
+
+def places(value: object, where: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Where in plain data numbers stand."""
+    match value:
+        case dict():
+            for key, item in value.items():
+                yield from places(item, (*where, key))
+        case list():
+            for index, item in enumerate(value):
+                yield from places(item, (*where, index))
+        case float():
+            yield where
+
+
+def altered(content: bytes, place: tuple[Any, ...], *, digest_too: bool) -> bytes:
+    altered_document = msgpack.unpackb(content)
+    holder = altered_document
+    for key in place[:-1]:
+        holder = holder[key]
+    holder[place[-1]] += 1e-3
+    if digest_too:
+        altered_document["digest"] = document._digest(altered_document)
+    return document._pack(altered_document)
+
+
+@pytest.mark.parametrize("digest_too", [False, True])
+def test_altering_any_number_of_the_verdict_fails(
+    stage: Stage, tmp_path: Path, cfmon: Callable[..., tuple[int, str, str]], *, digest_too: bool
+) -> None:
+    folder, _ = stage
+    content = evidence_files(folder)[0].read_bytes()
+    found = list(places(msgpack.unpackb(content)["verdict"], ("verdict",)))
+    assert len(found) > 10
+    for place in found:
+        (tmp_path / "altered").write_bytes(altered(content, place, digest_too=digest_too))
+        objects = str(folder / "var/demo/frozen-lake/objects")
+        code, out, _ = cfmon("verify", str(tmp_path / "altered"), "--objects", objects)
+        assert code == 1, place
+        assert "NOT VERIFIED: " + ("verdict" if digest_too else "evidence: its digest") in out
+
+
+def test_verification_needs_the_true_objects(
+    stage: Stage, tmp_path: Path, cfmon: Callable[..., tuple[int, str, str]]
+) -> None:
+    folder, _ = stage
+    evidence = evidence_files(folder)[0]
+    code, out, _ = cfmon("verify", str(evidence), "--json")
+    assert (code, json.loads(out)["verified"]) == (0, True)
+    code, out, err = cfmon("verify", str(evidence), "--objects", str(tmp_path))
+    assert (code, out) == (2, "")
+    assert "--objects" in err
+    shutil.copytree(evidence.parent.parent / "objects", tmp_path / "objects")
+    for file in (tmp_path / "objects").iterdir():
+        file.write_bytes(file.read_bytes() + b"0")
+    code, out, _ = cfmon("verify", str(evidence), "--objects", str(tmp_path / "objects"))
+    assert code == 1
+    assert "altered" in out
+
+
+def test_a_missing_fallback_stops_it_at_once(tmp_path: Path) -> None:
+    for name in ("monitor", "policies", "config"):
+        shutil.copytree(
+            data_file("config").parent / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__")
+        )
+    (tmp_path / "policies/icu-sepsis/clinicians.onnx").unlink()
+    run = started("demo", cwd=tmp_path)
+    assert run.returncode == 2
+    assert "icu-sepsis.yaml" in run.stderr
+    assert "clinicians.onnx" in run.stderr
+    assert "Traceback" not in run.stderr
