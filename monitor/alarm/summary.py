@@ -11,7 +11,21 @@ from collections.abc import Mapping
 from typing import Final
 
 from monitor.logic.parser import parse
-from monitor.logic.syntax import Change, Comparison, Goal, Probability, Regret, Reward, Test, WorldRef
+from monitor.logic.syntax import (
+    Change,
+    Comparison,
+    Const,
+    Formula,
+    Goal,
+    Label,
+    Not,
+    Probability,
+    Regret,
+    Reward,
+    Test,
+    Until,
+    WorldRef,
+)
 from monitor.types import AlarmState, BlindReason, FormulaSpec, Verdict
 
 __all__ = ["BLIND_WORDS", "summary"]
@@ -153,8 +167,30 @@ def _combination(formula: FormulaSpec, verdict: Verdict) -> str:
 
 
 def _subject(measure: Probability | Reward, formula: FormulaSpec) -> str:
+    spoken = _spoken(measure.path) if isinstance(measure, Probability) else None
+    if spoken is not None:
+        return f"the chance of {spoken}"
     quote = _quote(_inside(formula.text), f"the goal of '{formula.name}'")
     return f"the chance of {quote}" if isinstance(measure, Probability) else f"the expected reward over {quote}"
+
+
+def _spoken(path: Formula) -> str | None:
+    """The commonest goals as one says them; None for any other, which is quoted."""
+    match path:
+        case Not(Until(0, high, Const(True), Not(Not(Label(bad))))):
+            return f"no {bad} within {_steps(high)}"
+        case Not(Until(0, high, Const(True), Not(Label(good)))):
+            return f"{good} throughout {_steps(high)}"
+        case Until(0, high, Const(True), Label(good)):
+            return f"{good} within {_steps(high)}"
+        case Until(0, high, Not(Label(bad)), Label(good)):
+            return f"{good} within {_steps(high)}, and no {bad} before it,"
+        case _:
+            return None
+
+
+def _steps(count: int) -> str:
+    return f"{count} step{'' if count == 1 else 's'}"
 
 
 def _inside(text: str) -> str:

@@ -10,7 +10,7 @@ from monitor.alarm.summary import BLIND_WORDS, summary
 from monitor.types import AlarmSpec, AlarmState, Alert, BlindReason, FormulaSpec, Outcome, Quantity, Verdict
 
 GOAL = 'P>=0.8 [ G<=20 !"death" ]'
-CHANCE = 'the chance of G<=20 !"death"'
+CHANCE = "the chance of no death within 20 steps"
 NEED = "(at least 0.80 is needed)"
 
 
@@ -147,11 +147,11 @@ def test_a_plain_formula(text: str, offset: int, told: str) -> None:
 
 def test_an_alarm_on_what_holds_says_what_it_is_for() -> None:
     told = say('P>=0.3 [ F<=4 "death" ]', plain(0.31, holds=True), alarm=AlarmSpec(when="holds"))
-    assert told == 'the chance of F<=4 "death" is 0.31 (this alarm is for at least 0.30)'
+    assert told == "the chance of death within 4 steps is 0.31 (this alarm is for at least 0.30)"
 
 
 def test_a_question_has_a_value_and_no_need() -> None:
-    assert say('P=? [ F<=4 "death" ]', plain(0.31)) == 'the chance of F<=4 "death" is 0.31'
+    assert say('P=? [ F<=4 "death" ]', plain(0.31)) == "the chance of death within 4 steps is 0.31"
 
 
 @pytest.mark.parametrize(
@@ -200,8 +200,23 @@ def test_a_combination_tells_its_quantities() -> None:
     assert say("!" * 101 + '"death"', verdict()) == "formula 'watch' fails"
 
 
+@pytest.mark.parametrize(
+    ("path", "spoken"),
+    [
+        ('G<=1 !"crash"', "no crash within 1 step"),
+        ('G<=4 "safe"', "safe throughout 4 steps"),
+        ('F<=4 "home"', "home within 4 steps"),
+        ('!"crash" U<=4 "home"', "home within 4 steps, and no crash before it,"),
+        ('G[1,4] !"crash"', 'G[1,4] !"crash"'),
+        ('F<=4 !"crash"', 'F<=4 !"crash"'),
+    ],
+)
+def test_common_goals_are_said_in_words_and_others_quoted(path: str, spoken: str) -> None:
+    assert say(f"P=? [ {path} ]", plain(0.31)) == f"the chance of {spoken} is 0.31"
+
+
 def test_a_real_regret_reads_as_it_should(regret: Alert) -> None:
     assert regret.summary == (
-        "robot-7: had 'careful' been in charge from 2 steps ago on, the chance of G<=4 !\"crash\" from there would be "
-        "0.94 instead of 0.59 (at least 0.80 is needed); switching now still helps."
+        "robot-7: had 'careful' been in charge from 2 steps ago on, the chance of no crash within 4 steps from there "
+        "would be 0.94 instead of 0.59 (at least 0.80 is needed); switching now still helps."
     )
