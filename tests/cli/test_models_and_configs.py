@@ -1,0 +1,69 @@
+"""`cfmon model`, `policy` and `config`: what they show, and what they refuse."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from monitor.cli.files import data_file
+
+Run = Callable[..., tuple[int, str, str]]
+ICU = data_file("policies/icu-sepsis")
+
+
+def test_model_info_counts_what_is_there(workdir: Path, cfmon: Run) -> None:
+    code, out, _ = cfmon("model", "info", str(workdir / "model.npz"), "--json")
+    facts = json.loads(out)
+    assert code == 0
+    assert (facts["states"], facts["actions"]) == (3, 2)
+    assert facts["available (state, action) rows"] == 6
+    assert facts["labels"] == {"goal": 1, "unsafe": 1}
+    assert cfmon("model", "info", str(workdir / "model.npz"))[1].count("\n") == len(facts)
+
+
+@pytest.mark.usefixtures("workdir")
+def test_converting_keeps_the_model(cfmon: Run) -> None:
+    code, out, _ = cfmon("model", "convert", "model.npz", "copy.npz")
+    assert code == 0
+    digest = json.loads(cfmon("model", "info", "model.npz", "--json")[1])["sha256"]
+    assert digest in out
+    assert json.loads(cfmon("model", "info", "copy.npz", "--json")[1])["sha256"] == digest
+
+
+def test_policy_info_checks_against_the_model(cfmon: Run, workdir: Path) -> None:
+    code, out, _ = cfmon("policy", "info", str(ICU / "clinicians.yaml"), "--model", str(ICU / "model.npz"), "--json")
+    facts = json.loads(out)
+    assert (code, facts["kind"]) == (0, "stochastic")
+    assert facts["states with several actions"] == 476  # of 716: elsewhere one action is admissible
+    code, out, err = cfmon("policy", "info", str(ICU / "clinicians.yaml"), "--model", str(workdir / "model.npz"))
+    assert (code, out) == (2, "")
+    assert "clinicians" in err
+
+
+@pytest.mark.parametrize("scenario", ["icu-sepsis", "frozen-lake"])
+def test_the_shipped_configurations_are_right(cfmon: Run, scenario: str) -> None:
+    code, out, err = cfmon("config", "check", str(data_file(f"config/{scenario}.yaml")), "--json")
+    assert (code, err) == (0, "")
+    assert list(json.loads(out)["formulas"]) == ["regret_fallback"]
+    code, out, _ = cfmon("config", "check", str(data_file(f"config/{scenario}.yaml")))
+    assert code == 0
+    assert ": right\n" in out
+
+
+def test_a_typo_in_a_configuration_is_told_with_its_line(cfmon: Run, tmp_path: Path) -> None:
+    text = data_file("config/icu-sepsis.yaml").read_text().replace("heartbeat:", "heartbeet:")
+    (tmp_path / "config.yaml").write_text(text)
+    line = text[: text.index("heartbeet")].count("\n") + 1
+    code, out, err = cfmon("config", "check", str(tmp_path / "config.yaml"))
+    assert (code, out) == (2, "")
+    assert f"line {line}" in err
+    assert "heartbeat" in err
+
+
+def test_the_schema_is_one_json_document(cfmon: Run) -> None:
+    code, out, _ = cfmon("config", "schema")
+    assert code == 0
+    assert "formulas" in json.loads(out)["properties"]
