@@ -6,6 +6,7 @@ One array for each event: `[kind, wall, ticks, ...]` with kind `m` (topic, paylo
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
@@ -83,6 +84,11 @@ class Recorder:
     def close(self) -> None:
         """Finish the file."""
         self._file.close()
+
+    def abandon(self) -> None:
+        """Close a file that cannot be written to, as far as that goes."""
+        with contextlib.suppress(OSError):
+            self._file.close()
 
 
 class Recording:

@@ -164,8 +164,7 @@ class Service:
 
     def _apply(self, event: Event) -> Effects:
         """Let one event happen: note it, take it over, keep evidence, then publish and show."""
-        if self._recorder is not None:
-            self._recorder.write(event)
+        self._note(event)
         effects = self._pipeline.step(event)
         self._keep_evidence(effects)
         for publication in effects.publications:
@@ -177,6 +176,18 @@ class Service:
             if isinstance(notice, Received) and notice.detail:
                 LOG.debug("message of %s %s: %s %s", notice.agent or "?", notice.result, notice.reason, notice.detail)
         return effects
+
+    def _note(self, event: Event) -> None:
+        if self._recorder is None:
+            return
+        try:
+            self._recorder.write(event)
+            if isinstance(event, Heartbeat):
+                self._recorder.flush()
+        except OSError as error:  # watching matters more than recording
+            LOG.error("the recording ends here: %s", error)  # noqa: TRY400 - no bug, no traceback
+            self._recorder.abandon()
+            self._recorder = None
 
     def _keep_evidence(self, effects: Effects) -> None:
         for file in effects.evidence:
@@ -257,10 +268,11 @@ async def _run_until_signalled(service: Service) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
+    loop.add_signal_handler(signal.SIGHUP, LOG.warning, "SIGHUP is ignored: restart to read the configuration again")
     try:
         await service.run(stop)
     finally:
-        for number in (signal.SIGTERM, signal.SIGINT):
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             loop.remove_signal_handler(number)
 
 

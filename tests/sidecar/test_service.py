@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -206,6 +208,31 @@ def test_an_alarm_goes_out_even_if_its_evidence_cannot_be_kept(config: Path, bro
         wait_until(
             lambda: "cfmon_store_errors_total 1.0" in httpx.get(f"{running.url}/metrics").text, "the error is counted"
         )
+
+
+def test_a_recording_that_cannot_go_on_does_not_stop_the_watching(config: Path, broker: Mosquitto) -> None:
+    with inside(config, record=config.parent / "recording") as running:
+        assert running.service._recorder is not None
+        running.service._recorder._file.close()
+        running.service._recorder._file = Path("/dev/full").open("wb")  # noqa: SIM115 - the recorder closes it
+        wait_until(lambda: running.service._recorder is None, "the recording ends")
+        publish(broker, steps(RISE_AND_FALL[:1]))
+        accepted = 'cfmon_messages_total{result="accepted"} 1.0'
+        wait_until(lambda: accepted in httpx.get(f"{running.url}/metrics").text, "the step is taken over")
+
+
+def test_it_ends_in_time_whatever_the_broker_does_and_ignores_hangups(config: Path, broker: Mosquitto) -> None:
+    with sidecar(config) as running:
+        running.process.send_signal(signal.SIGHUP)
+        wait_until(lambda: "SIGHUP is ignored" in running.log, "the signal is heard")
+        assert broker.process is not None
+        broker.process.send_signal(signal.SIGSTOP)
+        try:
+            before = time.monotonic()
+            assert running.stop() == 0
+            assert time.monotonic() - before < 5.0
+        finally:
+            broker.process.send_signal(signal.SIGCONT)
 
 
 def test_a_stuck_evaluation_shows_in_healthz(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
