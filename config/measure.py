@@ -87,13 +87,9 @@ def _observations(loaded: Loaded, seed: int, steps: int) -> Iterator[Observation
     world, own = np.random.default_rng(seed).spawn(2)
     actor = Actor.load(loaded.config.policies["nominal"], loaded.model)
     life = Life(Simulator(loaded.model, world), actor, own, f"seed{seed}")
-    sent = number = 0
-    while sent < steps:
-        for message in life.episode(number):
-            fields = {key: value for key, value in message.items() if key != "v"}
-            yield Observation(agent="demo", **fields)  # type: ignore[arg-type] # the keys are the fields' names
-            sent += 1
-        number += 1
+    for message in life.messages(steps):
+        fields = {key: value for key, value in message.items() if key != "v"}
+        yield Observation(agent="demo", **fields)  # type: ignore[arg-type] # the keys are the fields' names
 
 
 if __name__ == "__main__":

@@ -6,7 +6,6 @@ after `--steps` steps at the end of the episode it is in.
 
 from __future__ import annotations
 
-import asyncio
 import sys
 import time
 from argparse import ArgumentParser, Namespace
@@ -14,9 +13,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import aiomqtt
 import msgpack
 import numpy as np
+from paho.mqtt.client import Client
+from paho.mqtt.enums import CallbackAPIVersion
 
 from monitor.cli.simulator import Simulator
 from monitor.errors import MonitorError
@@ -28,6 +28,9 @@ __all__ = ["Life", "main", "publish"]
 
 MAX_EPISODE_STEPS = 200
 """An episode that has not ended by then is truncated, as simulators do."""
+
+PATIENCE = 20.0
+"""Seconds for the broker to acknowledge one step."""
 
 
 @dataclass(frozen=True)
@@ -52,18 +55,38 @@ class Life:
             yield {**message, "action": action, "policy": self.actor.manifest.sha256, **cut_off}
             state = self.simulator.step(action)
 
-
-async def publish(life: Life, arguments: Namespace) -> None:
-    """Live episode after episode, each step at QoS 1, until `steps` are sent and the episode is over; 0: for ever."""
-    broker = parse_broker(arguments.url)
-    sent = number = 0
-    async with aiomqtt.Client(broker.host, broker.port, identifier="cfmon-demo-agent") as client:
-        while arguments.steps == 0 or sent < arguments.steps:
-            for message in life.episode(number):
-                await client.publish(arguments.topic, msgpack.packb({**message, "time": time.time()}), qos=1)
+    def messages(self, steps: int) -> Iterator[dict[str, object]]:
+        """Whole episodes, one after the other, until there are `steps` messages or more; 0: no end."""
+        sent = number = 0
+        while steps == 0 or sent < steps:
+            for message in self.episode(number):
+                yield message
                 sent += 1
-                await asyncio.sleep(arguments.interval)
             number += 1
+
+
+def publish(life: Life, arguments: Namespace) -> None:
+    """Live episode after episode, each step at QoS 1, until `steps` are sent and the episode is over; 0: for ever.
+
+    Raises OSError if the broker cannot be reached, or does not take a step over in time.
+    """
+    broker = parse_broker(arguments.url)
+    client = Client(CallbackAPIVersion.VERSION2, client_id="cfmon-demo-agent")
+    client.username_pw_set(broker.username, broker.password)
+    client.connect(broker.host, broker.port)
+    client.loop_start()
+    try:
+        for message in life.messages(arguments.steps):
+            sent = client.publish(arguments.topic, msgpack.packb({**message, "time": time.time()}), qos=1)
+            sent.wait_for_publish(PATIENCE)
+            if not sent.is_published():
+                raise TimeoutError(f"{broker.address} did not take a step over within {PATIENCE:.0f} s")
+            time.sleep(arguments.interval)
+    except RuntimeError as error:  # what paho says of a connection that is gone
+        raise ConnectionError(f"{broker.address} is gone: {error}") from error
+    finally:
+        client.disconnect()
+        client.loop_stop()
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -78,8 +101,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--interval", type=float, default=0.1, help="seconds between two steps")
     arguments = parser.parse_args(argv)
     try:
-        asyncio.run(publish(_born(arguments), arguments))
-    except (MonitorError, aiomqtt.MqttError) as error:
+        publish(_born(arguments), arguments)
+    except (MonitorError, OSError) as error:
         sys.stderr.write(f"agent: {error}\n")
         return 2
     except KeyboardInterrupt:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import sys
 from asyncio.subprocess import Process
@@ -12,7 +11,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-import aiomqtt
+from paho.mqtt.client import Client, MQTTMessage, topic_matches_sub
+from paho.mqtt.enums import CallbackAPIVersion
 from rich.console import Console
 
 from monitor.cli.embedded import embedded_broker, free_port
@@ -144,28 +144,29 @@ async def _running(service: Service) -> AsyncIterator[None]:
 async def _watching(loaded: Loaded, url: str, watcher: Watcher) -> AsyncIterator[asyncio.Event]:
     """A subscriber of its own, handing on what it hears; the event is set once the sidecar has said `online`."""
     broker, mqtt = parse_broker(url), loaded.config.mqtt
-    online = asyncio.Event()
+    loop, online = asyncio.get_running_loop(), asyncio.Event()
 
-    async def listen(client: aiomqtt.Client) -> None:
-        async for message in client.messages:
-            assert isinstance(message.payload, bytes)
-            if message.topic.matches(mqtt.steps):
-                watcher.take_step(message.payload)
-            elif message.topic.matches(f"{mqtt.alerts}/#"):
-                watcher.take_alert(message.payload)
-            elif json.loads(message.payload)["state"] == "online":
-                online.set()
+    def heard(message: MQTTMessage) -> None:
+        if topic_matches_sub(mqtt.steps, message.topic):
+            watcher.take_step(bytes(message.payload))
+        elif topic_matches_sub(f"{mqtt.alerts}/#", message.topic):
+            watcher.take_alert(bytes(message.payload))
+        elif json.loads(message.payload)["state"] == "online":
+            online.set()
 
-    async with aiomqtt.Client(broker.host, broker.port, identifier="cfmon-demo-watcher") as client:
-        for topic in (mqtt.steps, f"{mqtt.alerts}/#", f"{mqtt.status}/+"):
-            await client.subscribe(topic, qos=1)
-        task = asyncio.create_task(listen(client))
-        try:
-            yield online
-        finally:
-            task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
+    def on_message(_client: Client, _data: object, message: MQTTMessage) -> None:
+        loop.call_soon_threadsafe(heard, message)  # this is paho's thread
+
+    client = Client(CallbackAPIVersion.VERSION2, client_id="cfmon-demo-watcher")
+    client.on_message = on_message
+    await asyncio.to_thread(client.connect, broker.host, broker.port)
+    client.subscribe([(topic, 1) for topic in (mqtt.steps, f"{mqtt.alerts}/#", f"{mqtt.status}/+")])
+    client.loop_start()
+    try:
+        yield online
+    finally:
+        client.disconnect()
+        await asyncio.to_thread(client.loop_stop)
 
 
 async def _eventually(condition: Callable[[], bool]) -> bool:
