@@ -138,15 +138,19 @@ def _check_path(model: MDP, path: Path) -> None:
     for n, (state, action) in enumerate(path):
         if not 0 <= state < model.states:
             raise PathError(f"pair {n}: state {state} is outside 0..{model.states - 1}")
-        if action is None:
-            if n < len(path) - 1:
-                raise PathError(f"pair {n}: only the last pair may lack its action")
-            return
-        if not 0 <= action < model.actions or not model.available(state)[action]:
+        if n:
+            _check_move(model, n - 1, path[n - 1], state)
+        if action is None and n < len(path) - 1:
+            raise PathError(f"pair {n}: only the last pair may lack its action")
+        if action is not None and not (0 <= action < model.actions and model.available(state)[action]):
             raise PathError(f"pair {n}: action {action} is unavailable in state {state}")
-        if n + 1 < len(path) and path[n + 1][0] not in model.row(state, action)[0]:
-            reached = path[n + 1][0]
-            raise PathError(
-                f"pair {n}: the model gives {reached} probability 0 after state {state}, action {action}; "
-                "the path or the model is wrong"
-            )
+
+
+def _check_move(model: MDP, n: int, pair: tuple[int, int | None], reached: int) -> None:
+    state, action = pair
+    assert action is not None
+    if reached not in model.row(state, action)[0]:
+        raise PathError(
+            f"pair {n}: the model gives {reached} probability 0 after state {state}, action {action}; "
+            "the path or the model is wrong"
+        )
