@@ -1,0 +1,113 @@
+"""The README's examples are what really goes in and comes out: each is made again and compared."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import msgpack
+import numpy as np
+import pytest
+import yaml
+
+from monitor.cli.agent import Life
+from monitor.cli.files import data_file
+from monitor.cli.simulator import Simulator
+from monitor.policy.session import Actor
+from monitor.sidecar.events import Connected, Evaluate, Message
+from monitor.sidecar.load import assemble
+from monitor.stream import decode
+from monitor.types import Instant
+
+ROOT = Path(__file__).resolve().parents[2]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+CONFIG = data_file("config/icu-sepsis.yaml")
+
+
+def example(name: str) -> str:
+    """The first block under the heading of this name."""
+    section = README.split(f"### {name}\n", 1)[1]
+    found = re.search(r"^```\w+\n(.*?)^```", section, flags=re.MULTILINE | re.DOTALL)
+    assert found is not None
+    return found[1]
+
+
+@pytest.fixture(scope="module")
+def told() -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """The demo's first steps (seed 0), and all that the monitor publishes on them."""
+    loaded = assemble(CONFIG)
+    world, own = np.random.default_rng(0).spawn(2)
+    actor = Actor.assemble(loaded.config.policies["nominal"], loaded.model)
+    steps = list(Life(Simulator(loaded.model, world), actor, own, "seed0").messages(20))
+    pipeline = loaded.pipeline("sidecar-1")
+    effects = [pipeline.step(Connected(Instant(0.0, 0.0), up=True))]
+    for tick, step in enumerate(steps, start=1):
+        now = Instant(float(tick), float(tick))
+        payload = msgpack.packb({**step, "time": now.wall})
+        effects += [pipeline.step(Message(now, "agents/demo/steps", payload)), pipeline.step(Evaluate(now))]
+    return steps, [json.loads(publication.payload) for effect in effects for publication in effect.publications]
+
+
+def without(document: dict[str, Any], *keys: str) -> dict[str, Any]:
+    """What does not depend on when or where it was run."""
+    assert set(keys) <= document.keys()
+    return {key: value for key, value in document.items() if key not in keys}
+
+
+def test_the_step_is_one_the_agent_sends(told: tuple[list[dict[str, Any]], list[dict[str, Any]]]) -> None:
+    step = json.loads(example("A step"))
+    assert without(step, "time") == told[0][1]
+    observation = decode("demo", json.dumps(step).encode())
+    assert (observation.agent, observation.seq, observation.time) == ("demo", step["seq"], step["time"])
+
+
+def test_the_alert_is_the_one_published(told: tuple[list[dict[str, Any]], list[dict[str, Any]]]) -> None:
+    alert = json.loads(example("An alert"))
+    published = next(message for message in told[1] if message.get("state") == "firing")
+    assert list(alert) == list(published)
+    numbers = ("value", "effect", "bounds", "profile")  # the last digit may be the machine's
+    moments = ("time", "since", "sent", "evidence")  # the evidence holds the time, so its id does too
+    assert without(alert, *moments, *numbers) == without(published, *moments, *numbers)
+    for key in numbers:
+        assert figures(alert[key]) == pytest.approx(figures(published[key]), abs=1e-9)
+
+
+def figures(value: object) -> list[float]:
+    match value:
+        case dict():
+            return [number for item in value.values() for number in figures(item)]
+        case list():
+            return [number for item in value for number in figures(item)]
+        case int() | float():
+            return [float(value)]
+    raise AssertionError(value)
+
+
+def test_the_status_is_the_one_published(told: tuple[list[dict[str, Any]], list[dict[str, Any]]]) -> None:
+    status = json.loads(example("A status"))
+    published = next(message for message in told[1] if message.get("state") == "online")
+    assert without(status, "client_id", "sent") == without(published, "client_id", "sent")
+
+
+def test_manifest_and_configuration_are_the_shipped_ones() -> None:
+    shipped = data_file("policies/icu-sepsis/deployed.yaml").read_text(encoding="utf-8")
+    assert yaml.safe_load(example("A policy's manifest")) == yaml.safe_load(shipped)
+    assert yaml.safe_load(example("A configuration")) == yaml.safe_load(CONFIG.read_text(encoding="utf-8"))
+
+
+def test_the_python_example_runs(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    block = example("From Python")
+    expected = [line.removeprefix("# ") for line in block.splitlines() if line.startswith("# ")]
+    exec(compile(block, "README.md", "exec"), {})  # our own text
+    assert capsys.readouterr().out.splitlines() == expected
+
+
+def test_every_command_is_named(cfmon: Any) -> None:  # noqa: ANN401 - a fixture that is a function
+    _, out, _ = cfmon("--help")
+    commands = re.findall(r"^  (\w+)  ", out.split("Commands:")[1], flags=re.MULTILINE)
+    assert commands
+    for command in commands:
+        assert f"`cfmon {command}" in README
