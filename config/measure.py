@@ -20,7 +20,7 @@ from monitor.cli.agent import Life
 from monitor.cli.simulator import Simulator
 from monitor.flow import Monitor
 from monitor.policy.session import Actor
-from monitor.sidecar.load import Loaded, load
+from monitor.sidecar.load import Loaded, assemble
 from monitor.types import Alert, FormulaSpec, Instant, Judged, Observation
 
 HERE = Path(__file__).resolve().parent
@@ -46,7 +46,7 @@ def main() -> None:
     parser.add_argument("--for", type=int, dest="for_")
     parser.add_argument("--keep", type=int)
     arguments = parser.parse_args()
-    loaded = load(HERE / f"{arguments.scenario}.yaml")
+    loaded = assemble(HERE / f"{arguments.scenario}.yaml")
     spec = _spec(loaded.formulas[0], arguments)
     print(spec.text, f"for {spec.alarm.for_} keep {spec.alarm.keep}")
     tallies = [_run(loaded, spec, seed, arguments.steps) for seed in range(arguments.seeds)]

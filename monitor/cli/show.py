@@ -21,7 +21,7 @@ from monitor.cli.output import progress, say
 from monitor.cli.watch import Watcher
 from monitor.sidecar.broker import parse_broker
 from monitor.sidecar.config import load_config
-from monitor.sidecar.load import Loaded, load
+from monitor.sidecar.load import Loaded, assemble
 from monitor.sidecar.service import Service
 
 __all__ = ["Show"]
@@ -55,7 +55,7 @@ class Show:
         broker_port, http_port = free_port(), free_port(PREFERRED_PORT)
         url = f"mqtt://127.0.0.1:{broker_port}"
         with progress("reading the model and running the policies on every state of it"):
-            loaded = load(load_config(data_file(f"config/{self.scenario}.yaml"), self._settings(url, http_port)))
+            loaded = assemble(load_config(data_file(f"config/{self.scenario}.yaml"), self._settings(url, http_port)))
         service = Service(loaded)
         watcher = Watcher(loaded.model, self._header(loaded, service.start()), Console())
         async with embedded_broker(broker_port), _running(service), _watching(loaded, url, watcher) as online:

@@ -24,10 +24,10 @@ def run(
     record: Annotated[Path | None, typer.Option(help="keep everything that happens, for `cfmon replay`")] = None,
 ) -> None:
     """Run the sidecar: steps in from MQTT, verdicts and alarms out, until SIGTERM or interrupt."""
-    from monitor.sidecar.load import load  # noqa: PLC0415 - keep `cfmon --help` light
+    from monitor.sidecar.load import assemble  # noqa: PLC0415 - keep `cfmon --help` light
     from monitor.sidecar.service import serve  # noqa: PLC0415 - likewise
 
-    serve(load(config), record=record)
+    serve(assemble(config), record=record)
 
 
 def replay(
@@ -39,12 +39,12 @@ def replay(
 
     The same recording and configuration give the same bytes, and the same as were published live.
     """
-    from monitor.sidecar.load import load  # noqa: PLC0415 - keep `cfmon --help` light
+    from monitor.sidecar.load import assemble  # noqa: PLC0415 - keep `cfmon --help` light
     from monitor.sidecar.recording import Recording  # noqa: PLC0415 - likewise
 
     with Recording(recording) as events:
         with progress("reading the configuration, the model and the policies"):
-            loaded = load(config)
+            loaded = assemble(config)
         if loaded.config.digest != events.header.config_sha256:
             sys.stderr.write(f"cfmon: {recording} was recorded with another configuration than {config}\n")
         pipeline = loaded.pipeline(events.header.client_id)

@@ -28,7 +28,7 @@ from monitor.sidecar.pipeline import EvidenceFile, Pipeline, Topics
 from monitor.sidecar.settings import Config, FormulaConfig
 from monitor.types import AlarmSpec, Alert, FormulaSpec, StreamSettings
 
-__all__ = ["Loaded", "load"]
+__all__ = ["Loaded", "assemble", "load"]
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,12 @@ class Loaded:
         )
 
 
-def load(source: Config | str | Path, environment: Mapping[str, str] | None = None) -> Loaded:
+def load(source: str | Path) -> Monitor:
+    """The monitor a configuration file describes, for use as a library; errors are those of `assemble`."""
+    return assemble(source).monitor
+
+
+def assemble(source: Config | str | Path, environment: Mapping[str, str] | None = None) -> Loaded:
     """Read everything a configuration names and build the monitor.
 
     `environment` overrides what stands in the file; by default that of the process.

@@ -24,7 +24,7 @@ from monitor.sidecar.connection import BURST, Session
 from monitor.sidecar.door import Arrived, Door, Dropped
 from monitor.sidecar.events import Connected, Evaluate, Event, Heartbeat, Lost, Message
 from monitor.sidecar.http import HttpServer, Sources, make_app
-from monitor.sidecar.load import Loaded, load
+from monitor.sidecar.load import Loaded, assemble
 from monitor.sidecar.log import set_up_logging
 from monitor.sidecar.metrics import Metrics
 from monitor.sidecar.mqtt import Link
@@ -287,4 +287,4 @@ def serve(loaded: Loaded, *, record: Path | None = None, tell: Callable[[str], N
 
 def run(config: str | Path, *, record: Path | None = None, tell: Callable[[str], None] | None = None) -> int:
     """Read a configuration and run the sidecar it describes; returns the exit code. Errors of the user are raised."""
-    return serve(load(config), record=record, tell=tell)
+    return serve(assemble(config), record=record, tell=tell)

@@ -12,7 +12,7 @@ from monitor.errors import ConfigError, ModelError, MonitorError, PolicyError
 from monitor.model import MDP
 from monitor.model.npz import read_model
 from monitor.sidecar.config import load_config
-from monitor.sidecar.load import load
+from monitor.sidecar.load import assemble
 from tests.sidecar.project import CONFIG, write_project
 
 
@@ -22,7 +22,7 @@ def config(tmp_path: Path, corridor: MDP) -> Path:
 
 
 def test_everything_the_configuration_names_is_loaded(config: Path) -> None:
-    loaded = load(config)
+    loaded = assemble(config)
     assert loaded.model.states == 6
     assert sorted(loaded.policies) == ["careful", "nominal"]
     assert [formula.name for formula in loaded.formulas] == ["watch", "chance"]
@@ -35,17 +35,17 @@ def test_everything_the_configuration_names_is_loaded(config: Path) -> None:
 
 
 def test_a_config_already_read_is_taken_as_it_is(config: Path) -> None:
-    assert load(load_config(config)).config == load(config, {}).config
+    assert assemble(load_config(config)).config == assemble(config, {}).config
 
 
 def test_the_environment_is_given_or_the_process_s(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CFMON_HEARTBEAT", "3s")
-    assert load(config).config.heartbeat == 3.0
-    assert load(config, {"CFMON_HEARTBEAT": "4s"}).config.heartbeat == 4.0
+    assert assemble(config).config.heartbeat == 3.0
+    assert assemble(config, {"CFMON_HEARTBEAT": "4s"}).config.heartbeat == 4.0
 
 
 def test_objects_are_named_by_what_they_hold(config: Path) -> None:
-    loaded = load(config)
+    loaded = assemble(config)
     objects = loaded.objects()
     assert len(objects) == 3
     assert all(hashlib.sha256(content).hexdigest() == name for name, content in objects.items())
@@ -76,7 +76,7 @@ def test_what_does_not_fit_is_refused(
 ) -> None:
     path = write_project(tmp_path, corridor, CONFIG.replace(*change))
     with pytest.raises(kind) as raised:
-        load(path)
+        assemble(path)
     assert expected in str(raised.value)
 
 
@@ -86,4 +86,4 @@ def test_an_altered_policy_is_refused(config: Path) -> None:
     content[-1] ^= 1
     file.write_bytes(content)
     with pytest.raises(PolicyError, match=r"config\.yaml, line 3, policies\.careful: .*sha256|SHA-256"):
-        load(config)
+        assemble(config)

@@ -20,7 +20,7 @@ import pytest
 from monitor.alarm.evidence import read_evidence
 from monitor.errors import ConfigError, RecordingError
 from monitor.model import MDP
-from monitor.sidecar.load import load
+from monitor.sidecar.load import assemble
 from monitor.sidecar.recording import Recording
 from monitor.sidecar.service import Service, make_client_id
 from tests.servers import PATIENCE, Mosquitto, end, free_port, need, prometheus, sidecar, wait_until
@@ -110,7 +110,7 @@ def test_steps_in_alerts_out_and_the_recording_gives_the_same_bytes(
     assert listening.received[:-1] == said[: len(listening.received) - 1]
     assert [topic.split("/")[1] for topic, _ in listening.received[:4]] == ["status", "alerts", "alerts", "status"]
     objects = {path.name for path in (config.parent / "var" / "objects").iterdir()}
-    assert objects == set(load(config).objects())
+    assert objects == set(assemble(config).objects())
 
 
 def closed(listening: Subscriber) -> list[dict[str, Any]]:
@@ -121,7 +121,7 @@ def closed(listening: Subscriber) -> list[dict[str, Any]]:
 
 def replayed(config: Path, recording: Path) -> list[tuple[str, bytes]]:
     with Recording(recording) as events:
-        pipeline = load(config).pipeline(events.header.client_id)
+        pipeline = assemble(config).pipeline(events.header.client_id)
         return [(p.topic, p.payload) for event in events for p in pipeline.step(event).publications]
 
 
@@ -148,7 +148,7 @@ def test_a_config_with_a_mistake_stops_before_connecting(config: Path, broker: M
     assert done.returncode == 2
     assert "config.yaml, line 12, hartbeat: unknown key; did you mean 'heartbeat'?" in done.stderr
     assert "Traceback" not in done.stderr
-    assert "as " + make_client_id(load(write_fixed(config))) not in broker.log
+    assert "as " + make_client_id(assemble(write_fixed(config))) not in broker.log
 
 
 def write_fixed(config: Path) -> Path:
@@ -164,7 +164,7 @@ class Inside:
 
     def __init__(self, config: Path, **more: Any) -> None:  # noqa: ANN401 - passed on
         self.lines: list[str] = []
-        self.service = Service(load(config), tell=self.lines.append, **more)
+        self.service = Service(assemble(config), tell=self.lines.append, **more)
         self.url = self.service.start()
         self._loop = asyncio.new_event_loop()
         self._stop = asyncio.Event()
@@ -244,18 +244,18 @@ def test_a_stuck_evaluation_shows_in_healthz(config: Path, monkeypatch: pytest.M
 
 def test_what_cannot_be_opened_at_start_leaves_nothing_open(config: Path, tmp_path: Path) -> None:
     (tmp_path / "there").write_text("")
-    service = Service(load(config), record=tmp_path / "there")
+    service = Service(assemble(config), record=tmp_path / "there")
     with pytest.raises(RecordingError, match="is there already"):
         service.start()
     config.write_text(config.read_text().replace("127.0.0.1:0", "203.0.113.1:9108"))
     with pytest.raises(ConfigError, match=r"http\.listen: cannot listen on 203\.0\.113\.1:9108"):
-        Service(load(config), record=tmp_path / "new").start()
+        Service(assemble(config), record=tmp_path / "new").start()
     assert not (tmp_path / "new").exists()
 
 
 def test_the_client_id_is_configured_or_of_this_host_and_configuration(config: Path) -> None:
-    first = make_client_id(load(config))
-    assert first == make_client_id(load(config))
+    first = make_client_id(assemble(config))
+    assert first == make_client_id(assemble(config))
     config.write_text(config.read_text().replace("heartbeat: 1s", "heartbeat: 2s"))
-    assert make_client_id(load(config)) != first
-    assert make_client_id(load(config, {"CFMON_MQTT__CLIENT_ID": "mine"})) == "mine"
+    assert make_client_id(assemble(config)) != first
+    assert make_client_id(assemble(config, {"CFMON_MQTT__CLIENT_ID": "mine"})) == "mine"
