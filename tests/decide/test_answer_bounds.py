@@ -175,13 +175,13 @@ def test_bounds_of_an_effect(chance: Random) -> None:
     """Nominal has no freedom; for two interventions the difference of bounds contains the effect."""
     small = small_world(chance)
     text = question(chance, "W@2")
-    nominal = small.number(text.replace("W", "nominal"))
-    assert bounded(small, text.replace("W", "nominal"), "any") == (nominal, nominal)
-    low, high = bounded(small, text.replace("W", "alt"), "any")
-    effect = bounded(small, text.replace("W", "delta(alt,nominal)"), "any")
+    nominal = small.number(text.replace("W@", "nominal@"))
+    assert bounded(small, text.replace("W@", "nominal@"), "any") == (nominal, nominal)
+    low, high = bounded(small, text.replace("W@", "alt@"), "any")
+    effect = bounded(small, text.replace("W@", "delta(alt,nominal)@"), "any")
     assert effect == pytest.approx((low - nominal, high - nominal))
-    other_low, other_high = bounded(small, text.replace("W", "third"), "any")
-    between = bounded(small, text.replace("W", "delta(alt,third)"), "any")
+    other_low, other_high = bounded(small, text.replace("W@", "third@"), "any")
+    between = bounded(small, text.replace("W@", "delta(alt,third)@"), "any")
     assert between == pytest.approx((low - other_high, high - other_low))
 
 

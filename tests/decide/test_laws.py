@@ -156,7 +156,7 @@ def test_delta_is_the_difference(chance: Random) -> None:
     one, other = chance.sample(["alt", "nominal", "third", "alt[1]", "do(0)", "model:icy"], 2)
     text = question(chance, "W@2")
     effect = small.number(text.replace("W@2", f"delta({one},{other})@2"))
-    difference = small.number(text.replace("W", one)) - small.number(text.replace("W", other))
+    difference = small.number(text.replace("W@", f"{one}@")) - small.number(text.replace("W@", f"{other}@"))
     assert effect == difference
     assert small.number(text.replace("W@2", f"delta({one},{one})@2")) == 0.0
 
