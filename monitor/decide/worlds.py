@@ -16,6 +16,7 @@ from monitor.causal import Intervention, Law, RowMemo, World
 from monitor.decide import chain
 from monitor.decide.history import History, HistoryChain, PastAtom
 from monitor.decide.names import looks_back
+from monitor.decide.spreads import Spreads
 from monitor.decide.tail import Letters, NestedGoal, Tail
 from monitor.errors import ConfigError
 from monitor.logic import Automaton, Collector, Program
@@ -27,6 +28,9 @@ __all__ = ["Worlds"]
 
 MAX_TAILS = 256
 """Tables of what lies ahead kept at once; a table is wanted again as long as its formula is watched."""
+
+MAX_ENDED = 16
+"""Models with one more absorbing state kept at once. Each is as large as the model, and wanted when an episode ends."""
 
 
 class Worlds:
@@ -47,6 +51,7 @@ class Worlds:
         self.policies = dict(policies)
         self.models = {name: _same_space(model, other, name) for name, other in (models or {}).items()}
         self.rows: RowMemo = {}
+        self._spreads = Spreads()
         self._programs: dict[Probability | Reward, Program] = {}
         self._tails: OrderedDict[tuple[Law, Probability | Reward], Tail] = OrderedDict()
         self._ended: OrderedDict[tuple[str, int], MDP] = OrderedDict()
@@ -55,7 +60,11 @@ class Worlds:
         """The Gumbel-Max value of a measure in a world: a probability or an expected reward."""
         past = self._past(measure, world.law, None)
         tail = self.tail(world.law, measure)
-        return HistoryChain(world, tail.program, tail.letters, past).value() if past else chain.value(world, tail)
+        return (
+            HistoryChain(world, tail.program, tail.letters, past).value()
+            if past
+            else chain.value(world, tail, self._spreads)
+        )
 
     def interval(
         self, world: World, measure: Probability | Reward, causal_model: Literal["any", "stable"]
@@ -135,9 +144,15 @@ class Worlds:
         key = (name, end)
         if key not in self._ended:
             self._ended[key] = model.with_absorbing(end)
-            if len(self._ended) > MAX_TAILS:
-                self._ended.popitem(last=False)
+            if len(self._ended) > MAX_ENDED:
+                self._let_go(self._ended.popitem(last=False)[0][1])
+        self._ended.move_to_end(key)
         return self._ended[key]
+
+    def _let_go(self, end: int) -> None:
+        """Drop the tables of worlds that end in a state: they would keep its models alive."""
+        for key in [key for key in self._tails if key[0].end == end]:
+            del self._tails[key]
 
     def _program(self, measure: Probability | Reward) -> Program:
         if measure not in self._programs:
