@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from monitor.sidecar.metrics import outcome_of, shown
+from monitor.sidecar.metrics import UNREAD, outcome_of, shown
 from monitor.sidecar.pipeline import Effects
 from monitor.types import (
     AlarmMoved,
@@ -118,7 +118,7 @@ class Board:
     def _take(self, notice: Notice, now: Instant) -> None:
         match notice:
             case Received():
-                if notice.agent and notice.result not in ("rejected", "dropped"):
+                if notice.agent and notice.result not in UNREAD:
                     self._agents.setdefault(notice.agent, _Agent(now.wall)).last_message = now.wall
             case Judged():
                 self._row(notice.agent, notice.formula, now).judged = notice

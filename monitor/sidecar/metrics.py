@@ -30,10 +30,12 @@ from monitor.types import (
     Verdict,
 )
 
-__all__ = ["CONTENT_TYPE", "Metrics", "outcome_of"]
+__all__ = ["CONTENT_TYPE", "UNREAD", "Metrics", "outcome_of", "shown"]
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 PLACES: Final = ("clear", "pending", "firing")
+UNREAD: Final = ("rejected", "dropped", "gap")
+"""Results by which nothing was heard of an agent; one known by them alone is not watched, so never forgotten."""
 
 
 def outcome_of(verdict: Verdict) -> str:
@@ -121,6 +123,7 @@ class Metrics:
         self._on.messages.labels(notice.result).inc()
         if notice.result == "rejected":
             self._on.rejected.labels(notice.reason).inc()
+        if notice.result in UNREAD:
             return
         if not self._admit(notice.agent):
             return

@@ -167,6 +167,7 @@ def test_a_message_is_counted_and_its_agent_shown(metrics: Metrics) -> None:
 def test_a_rejected_message_makes_no_agent(metrics: Metrics) -> None:
     metrics.take([Received("eve", "rejected", "too_many_agents"), Received("", "dropped")], NOW)
     assert value(metrics, "cfmon_rejected_total", reason="too_many_agents") == 1
+    metrics.take([Received("eve", "dropped")], NOW)  # not watched, so never forgotten
     assert b'"eve"' not in metrics.exposition()
 
 
@@ -177,6 +178,13 @@ def test_the_number_of_agents_is_limited(metrics: Metrics, result: MessageResult
     assert b'"ida"' in metrics.exposition()
     assert b'"eve"' not in metrics.exposition()
     assert value(metrics, "cfmon_messages_total", result=result) == 3
+
+
+@pytest.mark.parametrize("result", ["gap", "dropped", "rejected"])
+def test_what_did_not_come_is_not_heard(metrics: Metrics, result: MessageResult) -> None:
+    metrics.take([Received("ada", "accepted")], NOW)
+    metrics.take([Received("ada", result, "version")], replace(NOW, wall=NOW.wall + 9.0))
+    assert value(metrics, "cfmon_last_message_timestamp_seconds", agent="ada") == NOW.wall
 
 
 def test_values_are_shown_while_seeing_and_nan_otherwise(metrics: Metrics) -> None:
