@@ -20,6 +20,7 @@ from monitor.logic import parse
 from monitor.model import MDP, model_sha256
 from monitor.policy import PolicyTable
 from monitor.stream import Session
+from monitor.stream.decode import validate as validate_observation
 from monitor.types import Forgotten, FormulaSpec, Instant, Notice, Observation, Received, StreamSettings
 from monitor.watch import Question, Watch
 
@@ -54,6 +55,7 @@ class Monitor:
         self.settings = settings or StreamSettings()
         self._checker = Checker(model, tables(policies, model), models)
         self._questions = [self._question(spec, n) for n, spec in enumerate(formulas)]
+        _check_names([question.spec.name for question in self._questions])
         self._identity = identity or _identity(model, self._checker.policies, models or {})
         self._watches: dict[str, Watch] = {}
         self._ready: dict[str, None] = {}  # agents with something to advance over, in order of arrival
@@ -68,12 +70,10 @@ class Monitor:
         """Take a step over. Never skipped and never raises for what the observation holds: the answer is a notice."""
         watch = self._watches.get(observation.agent)
         if watch is None:
-            if len(self._watches) >= self.settings.agents:
-                detail = (
-                    f"{self.settings.agents} agents are watched already (limits.agents); {observation.agent} is not"
-                )
-                return [Received(observation.agent, "rejected", "too_many_agents", detail)]
-            watch = self._watches[observation.agent] = self._watch(observation.agent)
+            try:
+                watch = self._admit(observation)
+            except InputError as error:
+                return self.reject(observation.agent, error)
         self._ready[observation.agent] = None
         return watch.session.arrive(observation, now)
 
@@ -121,10 +121,17 @@ class Monitor:
             else:
                 yield from watch.look(now, connected=self._connected)
 
-    def _watch(self, agent: str) -> Watch:
+    def _admit(self, observation: Observation) -> Watch:
+        """A new agent's watch. InputError if there is no room, or if what it says is no observation."""
+        validate_observation(observation)
+        agent = observation.agent
+        if len(self._watches) >= self.settings.agents:
+            detail = f"{self.settings.agents} agents are watched already (limits.agents); {agent} is not"
+            raise InputError("too_many_agents", detail)
         nominal = self._checker.policies["nominal"]
         session = Session(agent, self._checker.model, self.settings, nominal=nominal)
-        return Watch(session, self._questions, self._checker, self._identity)
+        watch = self._watches[agent] = Watch(session, self._questions, self._checker, self._identity)
+        return watch
 
     def _question(self, spec: FormulaSpec | str, n: int) -> Question:
         if isinstance(spec, str):
@@ -137,6 +144,13 @@ class Monitor:
             raise ConfigError(f"{problem}; raise path.window or lower the offset")
         self._checker.prepare(formula)
         return question
+
+
+def _check_names(names: Sequence[str]) -> None:
+    """Answers and alarms are kept by name: under a common one they would mix."""
+    for name in names:
+        if names.count(name) > 1:
+            raise ConfigError(f"two formulas are called {name!r}; give each a name of its own")
 
 
 def _identity(model: MDP, policies: Mapping[str, PolicyTable], models: Mapping[str, MDP]) -> Identity:

@@ -141,7 +141,10 @@ class Observation:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One step of the path, in order, in the model's indices. `late`: older than `max_lag` when it arrived."""
+    """One step of the path, in order, in the model's indices.
+
+    `late`: older than `max_lag` when it arrived. `foreign`: the agent then ran another policy than the nominal one.
+    """
 
     episode: Episode
     seq: int
@@ -149,6 +152,7 @@ class Step:
     action: int | None
     time: float
     late: bool = False
+    foreign: bool = False
 
 
 @dataclass(frozen=True, slots=True)

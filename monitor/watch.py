@@ -77,7 +77,6 @@ class Watch:
         self._checker = checker
         self._identity = identity
         self._states = {question.spec.name: _State() for question in questions}
-        self._answered: Step | None = None
         self._open = False
 
     def evaluate(self, now: Instant, *, connected: bool, latest_only: bool) -> Iterator[Notice]:
@@ -129,10 +128,10 @@ class Watch:
         return reason
 
     def _answer(self, step: Step, now: Instant, *, connected: bool, final: bool) -> Iterator[Notice]:
-        self._answered = step
         for question in self._questions:
             state = self._states[question.spec.name]
-            if final or self._due(question, state, now):
+            # Once more at the end, unless this very step has been answered already.
+            if state.steps > 0 if final else self._due(question, state, now):
                 state.steps, state.asked = 0, now.ticks
                 blind = self._blindness(question, now, connected=connected)
                 yield from self._see(question, blind, now)
@@ -190,14 +189,13 @@ class Watch:
 
     def _end(self, end: End, now: Instant, *, connected: bool) -> Iterator[Notice]:
         step = self.session.path.last
-        if step is not None and step is not self._answered:
+        if step is not None:
             yield from self._answer(step, now, connected=connected, final=True)
         self._open = False
         for question in self._questions:
             yield from self._close(question)
             state = self._states[question.spec.name]
             state.steps, state.asked, state.last = 0, None, None
-        self._answered = None
         yield Ended(self.session.agent, end.episode)
 
     def _close(self, question: Question) -> Iterator[Notice]:

@@ -72,8 +72,7 @@ def agent_of(topic: str, pattern: str) -> str:
     if not fits:
         raise InputError("bad_topic", f"the topic {_show(topic)} does not fit {pattern}; publish under that pattern")
     name = topic[len(before) : len(topic) - len(after)]
-    if not _AGENT.fullmatch(name):
-        raise InputError("bad_agent", f"the agent name {_show(name)} does not match [A-Za-z0-9_.-]{{1,64}}; rename it")
+    _check_agent(name)
     return name
 
 
@@ -116,6 +115,7 @@ def validate(observation: Observation) -> None:
     Raises:
         InputError: with one of `REASONS`.
     """
+    _check_agent(observation.agent)
     _episode(observation.episode)
     _seq(observation.seq)
     _state(observation.state)
@@ -128,6 +128,11 @@ def validate(observation: Observation) -> None:
 
 
 # ---- one function per key ----
+
+
+def _check_agent(name: str) -> None:
+    if not _AGENT.fullmatch(name):
+        raise InputError("bad_agent", f"the agent name {_show(name)} does not match [A-Za-z0-9_.-]{{1,64}}; rename it")
 
 
 def _episode(value: object) -> Episode:

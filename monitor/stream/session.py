@@ -31,7 +31,10 @@ from monitor.types import (
     Wait,
 )
 
-__all__ = ["Session"]
+__all__ = ["BURST", "Session"]
+
+BURST = 128
+"""Events that may wait whatever the settings: a caller may bring many messages before it takes their events."""
 
 
 class Session:
@@ -50,11 +53,12 @@ class Session:
         pending: events not yet on the path, oldest first. Bounded: if nobody takes them, they are dropped together,
             and a `Break("dropped")` says so.
         path: the path up to the last event taken by `advance`.
-        mismatch: the last step that named a policy named another one than the nominal. The path is true all the same
-            (the world does not depend on it), nominal's future is not. Kept until a step names the nominal one.
+        mismatch: at the newest step of the path, the last one to name a policy named another than the nominal. The path
+            is true all the same (the world does not depend on it), nominal's future is not.
         last_heard: ticks of the last message that was new, None before the first.
-        order, previous, dropped, ticks: the ordering; the newest pair, None after a break; `lost` was told and no gap
-            yet explained by it; the last clock reading.
+        order, previous, foreign, dropped, ticks: the ordering; the newest pair, None after a break; whether the policy
+            last named, by what is pending too, is not the nominal one; `lost` was told and no gap yet explained by it;
+            the last clock reading.
     """
 
     def __init__(self, agent: str, model: MDP, settings: StreamSettings, *, nominal: PolicyTable | None = None) -> None:
@@ -68,6 +72,7 @@ class Session:
         self.last_heard: float | None = None
         self.order = Ordering(settings.reorder_steps, settings.reorder_wait)
         self.previous: tuple[int, int] | None = None
+        self.foreign = False
         self.dropped = False
         self.ticks = 0.0
 
@@ -113,6 +118,8 @@ class Session:
             return None
         event = self.pending.popleft()
         self.path.apply(event)
+        if isinstance(event, Step):
+            self.mismatch = event.foreign
         return event
 
     def drain(self) -> Iterator[Step | Break | End]:
@@ -131,6 +138,7 @@ class Session:
                 "order": self.order.dump(),
                 "previous": self.previous,
                 "mismatch": self.mismatch,
+                "foreign": self.foreign,
                 "dropped": self.dropped,
                 "last_heard": self.last_heard,
                 "ticks": self.ticks,
@@ -164,7 +172,7 @@ class Session:
         session.path = SlidingPath.load(settings.window, body["path"])
         session.order = Ordering.load(settings.reorder_steps, settings.reorder_wait, body["order"], shift)
         session.previous = None if body["previous"] is None else (body["previous"][0], body["previous"][1])
-        session.mismatch, session.dropped = body["mismatch"], body["dropped"]
+        session.mismatch, session.foreign, session.dropped = body["mismatch"], body["foreign"], body["dropped"]
         session.last_heard = None if body["last_heard"] is None else body["last_heard"] + shift
         session.ticks = body["ticks"] + shift
         return session
@@ -219,7 +227,7 @@ class Session:
         if entry.seq == 0:
             self.dropped = False
         if entry.foreign is not None:
-            self.mismatch = entry.foreign
+            self.foreign = entry.foreign
         if entry.problem is not None:
             self._break(entry.problem)
         if entry.state is None:
@@ -227,7 +235,7 @@ class Session:
         if self.previous is not None and not possible(self.model, *self.previous, entry.state):
             s, a = self.previous
             self._break(Break("impossible_step", f"the model has no transition ({s}, {a}) -> {entry.state}"))
-        self._emit(Step(entry.episode, entry.seq, entry.state, entry.action, entry.time, entry.late))
+        self._emit(Step(entry.episode, entry.seq, entry.state, entry.action, entry.time, entry.late, self.foreign))
         self.previous = None if entry.action is None else (entry.state, entry.action)
         return (OffPolicy(self.agent),) if self._off_policy(entry.state, entry.action) else ()
 
@@ -251,7 +259,7 @@ class Session:
         self.previous = None
 
     def _emit(self, event: Step | Break | End) -> None:
-        if len(self.pending) >= 4 * (self.settings.window + self.settings.reorder_steps):
+        if len(self.pending) >= 4 * (self.settings.window + self.settings.reorder_steps) + BURST:
             self._overflow()
         self.pending.append(event)
 

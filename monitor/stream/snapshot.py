@@ -47,8 +47,8 @@ def unseal(data: bytes) -> dict[str, Any]:
 def pack_event(event: Step | Break | End) -> list[object]:
     """An event as plain data."""
     match event:
-        case Step(episode, seq, state, action, time, late):
-            return ["step", episode, seq, state, action, time, late]
+        case Step(episode, seq, state, action, time, late, foreign):
+            return ["step", episode, seq, state, action, time, late, foreign]
         case Break(reason, detail):
             return ["break", reason, detail]
         case End(episode, terminated):

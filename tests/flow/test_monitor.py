@@ -195,6 +195,26 @@ def test_another_policy_than_the_nominal_blinds(corridor: MDP) -> None:
     assert [blind.reason for blind in of(Blind, stream.send(foreign))] == ["policy_mismatch"]
 
 
+def test_each_step_is_judged_by_the_policy_of_its_own_time(corridor: MDP) -> None:
+    stream = Stream(corridor, [spec()], StreamSettings(nominal_sha256="a" * 64))
+    now = Instant(0.0, 0.0)
+    for seq, policy in enumerate("abba"):
+        stream.monitor.observe(Observation("ada", 0, seq, 0, CAREFUL, policy=policy * 64), now)
+    notices = stream.monitor.evaluate(now)
+    assert [judged.seq for judged in of(Judged, notices)] == [0, 3]
+    assert [blind.reason for blind in of(Blind, notices)] == ["policy_mismatch", None]
+
+
+def test_a_burst_is_not_lost_however_small_the_window(corridor: MDP) -> None:
+    stream = Stream(corridor, [spec()], StreamSettings(window=3, reorder_steps=1, max_lag=1e9))
+    now = Instant(0.0, 0.0)
+    for seq in range(32):  # as many as the sidecar takes over before it answers
+        stream.monitor.observe(step(seq, 0, CAREFUL), now)
+    notices = stream.monitor.evaluate(now)
+    assert [judged.seq for judged in of(Judged, notices)] == list(range(32))
+    assert of(Blind, notices) == []
+
+
 def test_under_load_questions_are_skipped_and_counted_never_steps(corridor: MDP) -> None:
     every = Stream(corridor, [spec()])
     path = [(0, CAREFUL), (0, RASH), (1, CAREFUL), (1, RASH)]
@@ -218,6 +238,22 @@ def test_the_end_of_an_episode_answers_what_was_not_due(corridor: MDP) -> None:
     stream = Stream(corridor, [spec(every=5)])
     notices = stream.send(step(0, 0, CAREFUL), step(1, 0, CAREFUL, truncated=True))
     assert [judged.seq for judged in of(Judged, notices)] == [1]
+
+
+def test_an_episode_cut_off_by_the_next_one_answers_what_was_not_due_too(corridor: MDP) -> None:
+    stream = Stream(corridor, [spec(every=3), FormulaSpec("each", REGRET)])
+    stream.send(step(0, 0), step(1, 1), step(0, 0, episode=1))
+    judged = of(Judged, stream.wait(1.0) + stream.notices)
+    ended = [(j.formula, j.seq) for j in judged if j.episode == 0]
+    assert sorted(ended) == [("each", 0), ("each", 1), ("watch", 1)]
+
+
+def test_what_is_no_observation_makes_no_agent(corridor: MDP) -> None:
+    stream = Stream(corridor, [spec()], StreamSettings(agents=1, max_lag=1e9))
+    bad = [Observation("ada", "", 0, 0), Observation("bob", 0, -1, 0), Observation("a/b", 0, 0, 0, RASH)]
+    assert [r.reason for r in of(Received, stream.send(*bad))] == ["out_of_range", "out_of_range", "bad_agent"]
+    assert stream.monitor.agents() == ()
+    assert [r.result for r in of(Received, stream.send(step(0, 0)))] == ["accepted"]
 
 
 def test_agents_beyond_the_limit_are_refused_and_counted(corridor: MDP) -> None:
@@ -252,10 +288,11 @@ def test_two_agents_do_not_mix(corridor: MDP) -> None:
         (POLICIES, ['P=? [ F<=1 "lots" ]'], FormulaError, "did you mean 'lost'"),
         (POLICIES, ["regret(carefull@2, P>=0.8 [ true ])"], FormulaError, "did you mean 'careful'"),
         (POLICIES, ["careful@64.P=? [ true ]"], ConfigError, "window"),
+        (POLICIES, ["P=? [ true ]", FormulaSpec("formula_0", "true")], ConfigError, "two formulas are called"),
     ],
 )
 def test_mistakes_are_told_before_the_first_message(
-    corridor: MDP, policies: dict[str, object], formulas: list[str], error: type[Exception], says: str
+    corridor: MDP, policies: dict[str, object], formulas: list[str | FormulaSpec], error: type[Exception], says: str
 ) -> None:
     with pytest.raises(error, match=says):
         Monitor(corridor, policies, formulas)
