@@ -189,10 +189,6 @@ def _spoken(path: Formula) -> str | None:
             return None
 
 
-def _steps(count: int) -> str:
-    return f"{count} step{'' if count == 1 else 's'}"
-
-
 def _inside(text: str) -> str:
     """What stands in the last outermost brackets: of a goal or a regret formula, what it is about."""
     text = re.sub(r"//[^\n]*", "", text)
