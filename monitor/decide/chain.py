@@ -7,6 +7,7 @@ bounds over a class of causal models backward, choosing a row for each (offset, 
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -14,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from monitor.causal import World, extreme
+from monitor.decide.spreads import Spread, Spreads, Standing
 from monitor.decide.tail import Tail
 from monitor.logic import FALSE, TRUE
 
@@ -21,21 +23,36 @@ __all__ = ["interval", "value"]
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
-Spread = dict[int, tuple[Ints, Floats]]
-"""Obligation -> the states (ascending) it is owed in, and the probability of each."""
 
 
-def value(world: World, tail: Tail) -> float:
-    """The Gumbel-Max value of the tail's program from the world's intervention state: probability or reward."""
+def value(world: World, tail: Tail, known: Spreads) -> float:
+    """The Gumbel-Max value of the tail's program from the world's intervention state: probability or reward.
+
+    `known`: standings of this world's path when it was shorter; the walk begins at the last one held, and adds to them.
+    """
     start = tail.program.start
     if start in (FALSE, TRUE):
         return float(start == TRUE)
-    spread: Spread = {start: (np.array([world.path[0][0]]), np.ones(1))}
-    total = 0.0
-    for offset in range(world.observed):
-        gained, spread = _advance(world, tail, offset, spread)
-        total += gained
-    return total + _close(world, tail, spread)
+    offset, standing = _last_known(world, tail, known)
+    while offset < world.observed:
+        gained, spread = _advance(world, tail, offset, standing.spread)
+        offset, standing = offset + 1, Standing(standing.gained + gained, spread)
+        known.put(_key(world, tail, offset), standing)
+    return standing.gained + _close(world, tail, standing.spread)
+
+
+def _key(world: World, tail: Tail, offset: int) -> Hashable:
+    """What a standing at an offset depends on: the laws, the program, and the path before it."""
+    return tail.law, tail.program, world.nominal, world.path[:offset], world.path[offset][0]
+
+
+def _last_known(world: World, tail: Tail, known: Spreads) -> tuple[int, Standing]:
+    """The latest offset at which the standing is held, and that; a stream needs at most two look-ups for it."""
+    for offset in range(world.observed, 0, -1):
+        standing = known.get(_key(world, tail, offset))
+        if standing is not None:
+            return offset, standing
+    return 0, Standing(0.0, {tail.program.start: (np.array([world.path[0][0]]), np.ones(1))})
 
 
 def _advance(world: World, tail: Tail, offset: int, spread: Spread) -> tuple[float, Spread]:
