@@ -99,13 +99,15 @@ class HistoryChain:
     def _levels(self, origin: _Cell) -> list[set[_Cell]]:
         """The reachable cells, offset by offset, until nothing is owed any more."""
         levels = [{origin}]
-        count = 0
+        count = 1
         while levels[-1]:
-            count += len(levels[-1])
-            if count > MAX_CELLS:
-                raise LimitError(self._refusal())
-            offset = len(levels) - 1
-            levels.append({ahead for cell in levels[-1] for ahead in self._successors(cell, offset)})
+            ahead: set[_Cell] = set()
+            for cell in levels[-1]:
+                ahead |= self._successors(cell, len(levels) - 1)
+                if count + len(ahead) > MAX_CELLS:  # at once: the whole level may be many times as large
+                    raise LimitError(self._refusal())
+            count += len(ahead)
+            levels.append(ahead)
         return levels[:-1]
 
     def _refusal(self) -> str:
