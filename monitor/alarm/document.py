@@ -33,8 +33,8 @@ __all__ = [
 EVIDENCE_VERSION: Literal[1] = 1
 MAX_EVIDENCE_BYTES = 16 << 20
 """A larger document is not read. One of 64 steps, three policies and 25 actions has about 60 KB."""
-MAX_ITEMS = 20_000
-"""Most entries of a list or map: msgpack allocates a list before it reads it."""
+MAX_ITEMS = 65_536
+"""Most entries of a list or map: the longest path a configuration allows. msgpack allocates before it reads."""
 MAX_DEPTH = 12
 """Nesting a document may have; its deepest part of its own is a policy's choice, at 6."""
 

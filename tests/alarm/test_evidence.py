@@ -309,6 +309,11 @@ def test_what_is_no_evidence_is_told_so(bad: bytes, told: str) -> None:
         read_evidence(bad)
 
 
+def test_the_longest_path_there_can_be_is_read_back(regret: Alert, identity: Identity, tables: Tables) -> None:
+    path = regret.path[:1] * 65_536
+    assert read_evidence(make_evidence(replace(regret, path=path), identity, tables, {})).path == path
+
+
 def test_the_same_numbers_written_another_way_are_not_the_evidence(content: bytes) -> None:
     document = msgpack.unpackb(content)
     shuffled = msgpack.packb(dict(reversed(list(document.items()))))
