@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from monitor.errors import FormulaError
 from monitor.logic import parse
-from monitor.logic.parser import MAX_DEPTH, MAX_HORIZON, MAX_LENGTH, MAX_NODES
+from monitor.logic.grammar import MAX_HORIZON
+from monitor.logic.parser import MAX_DEPTH, MAX_LENGTH, MAX_NODES
 
 LAW = settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
