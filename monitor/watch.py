@@ -130,11 +130,13 @@ class Watch:
     def _answer(self, step: Step, now: Instant, *, connected: bool, final: bool) -> Iterator[Notice]:
         for question in self._questions:
             state = self._states[question.spec.name]
+            blind = self._blindness(question, now, connected=connected)
+            yield from self._see(
+                question, blind, now
+            )  # also where nothing is due: an old value must not look like sight
             # Once more at the end, unless this very step has been answered already.
             if state.steps > 0 if final else self._due(question, state, now):
                 state.steps, state.asked = 0, now.ticks
-                blind = self._blindness(question, now, connected=connected)
-                yield from self._see(question, blind, now)
                 if blind is None:
                     yield from self._judge(question, state, step)
 

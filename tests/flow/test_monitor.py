@@ -215,6 +215,16 @@ def test_a_burst_is_not_lost_however_small_the_window(corridor: MDP) -> None:
     assert of(Blind, notices) == []
 
 
+def test_a_formula_that_is_not_due_goes_blind_and_sees_again_all_the_same(corridor: MDP) -> None:
+    stream = Stream(corridor, [spec(every=9)], StreamSettings(nominal_sha256="a" * 64, max_lag=1e9))
+    now = Instant(0.0, 0.0)
+    told = []
+    for seq, policy in enumerate("aba"):  # at one instant, so that it is not the look every second that tells
+        stream.monitor.observe(Observation("ada", 0, seq, 0, CAREFUL, policy=policy * 64), now)
+        told.append([blind.reason for blind in of(Blind, stream.monitor.evaluate(now))])
+    assert told == [[], ["policy_mismatch"], [None]]
+
+
 def test_under_load_questions_are_skipped_and_counted_never_steps(corridor: MDP) -> None:
     every = Stream(corridor, [spec()])
     path = [(0, CAREFUL), (0, RASH), (1, CAREFUL), (1, RASH)]
