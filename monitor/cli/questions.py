@@ -84,7 +84,7 @@ def check(
     if as_json:
         print_json({"model": mdp.source, "path": pairs, "verdicts": [verdict_data(verdict) for verdict in verdicts]})
     else:
-        _show(verdicts)
+        _show(verdicts, pairs)
     finish(exit_code(verdicts))
 
 
@@ -114,11 +114,11 @@ def _nominal(tables: Mapping[str, PolicyTable], name: str) -> PolicyTable:
     return tables[name]
 
 
-def _show(verdicts: Sequence[Verdict]) -> None:
+def _show(verdicts: Sequence[Verdict], path: Sequence[tuple[int, int | None]]) -> None:
     from rich.console import Console  # noqa: PLC0415 - only the table needs it
 
     from monitor.cli.report import verdict_table  # noqa: PLC0415 - likewise
 
     console = Console(highlight=False)
     for verdict in verdicts:
-        console.print(verdict_table(verdict))
+        console.print(verdict_table(verdict, path))

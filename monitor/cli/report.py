@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
 
 from rich.console import Group, RenderableType
@@ -13,12 +14,15 @@ from monitor.types import Quantity, Verdict
 
 __all__ = ["exit_code", "verdict_data", "verdict_table"]
 
+Path = Sequence[tuple[int, int | None]]
+
 OUTCOMES = {
     "safe": "safe: the nominal policy meets the goal",
     "regret": "regret: the nominal policy misses the goal, the alternative would meet it",
     "unavoidable": "unavoidable: the nominal policy misses the goal, and so would the alternative",
     "undecided": "undecided",
 }
+CLASSES = {"gumbel": "Gumbel-Max", "any": "every causal model", "stable": "every stable causal model"}
 STYLES = {"safe": "green", "holds": "green", "regret": "bold red", "unavoidable": "bold yellow", "fails": "bold red"}
 
 
@@ -35,14 +39,14 @@ def verdict_data(verdict: Verdict) -> dict[str, object]:
     return {"answer": _answer(verdict), **asdict(verdict), "formula": verdict.formula.strip()}
 
 
-def verdict_table(verdict: Verdict) -> RenderableType:
-    """The formula, the answer in a sentence, each quantity on a row, and for regret the profile over offsets."""
+def verdict_table(verdict: Verdict, path: Path) -> RenderableType:
+    """The formula, the answer in a sentence, what each quantity came to and in which world, and regret's profile."""
     parts: list[RenderableType] = [Text(verdict.formula.strip(), style="bold"), _headline(verdict)]
-    parts.append(_quantities(verdict))
+    parts += [_quantity(quantity, verdict, path) for quantity in verdict.quantities]
     if verdict.profile:
         parts.append(_profile(verdict))
     if verdict.start_dropped:
-        parts.append(Text("the episode's start is no longer held: @-k counts from the oldest pair of this path"))
+        parts.append(Text("  the episode's start is no longer held: @-k counts from the oldest pair of this path"))
     return Group(*parts, Text(""))
 
 
@@ -62,47 +66,49 @@ def _headline(verdict: Verdict) -> Text:
     answer = _answer(verdict)
     words = f"{_number(verdict.value)}" if answer == "value" else OUTCOMES.get(answer, answer)
     line = Text("  ").append(words, style=STYLES.get(answer, ""))
-    if verdict.bounds is not None:
-        line.append(f", in {_interval(verdict.bounds)} under {_models(verdict)}")
-    if verdict.effect is not None:
-        line.append(f"; effect {verdict.effect:+.6g}")
-        if verdict.effect_bounds is not None:
-            line.append(f" in {_interval(verdict.effect_bounds)}")
     if verdict.robust is not None:
         agrees = "no causal model changes this" if verdict.robust else "another causal model could change this"
         line.append(f"; {agrees}")
+    if verdict.effect is not None:
+        line.append(f"; effect {verdict.effect:+.6g}")
+        if verdict.effect_bounds is not None:
+            line.append(f", {_bounds(verdict.effect_bounds, verdict)}")
     return line
 
 
-def _quantities(verdict: Verdict) -> Table:
-    columns = ["quantity", "value", "obtained", "threshold", "holds", "offset"]
-    if any(quantity.bounds is not None for quantity in verdict.quantities):
-        columns.insert(3, f"under {_models(verdict)}")
-    table = Table(*columns, box=None, pad_edge=True, header_style="dim")
-    for quantity in verdict.quantities:
-        cells = _cells(quantity, verdict)
-        table.add_row(*cells if len(columns) > len(cells) - 1 else [*cells[:3], *cells[4:]])
-    return table
+def _quantity(quantity: Quantity, verdict: Verdict, path: Path) -> RenderableType:
+    """What was asked, and below it the number with how it was obtained, the comparison, and the world."""
+    table = Table.grid(padding=(0, 2))
+    obtained = f"{_number(quantity.value)}  {verdict.method}"
+    if quantity.bounds is not None:
+        obtained += f", {_bounds(quantity.bounds, verdict)}"
+    table.add_row("    value", obtained)
+    if quantity.threshold is not None:
+        table.add_row("    bound", f"{_number(quantity.threshold)}: {'met' if quantity.holds else 'missed'}")
+    table.add_row("    world", _world(quantity, path))
+    asked = " ".join(quantity.text.split())
+    same = asked == " ".join(verdict.formula.split())
+    return table if same else Group(Text(f"  {asked}"), table)
 
 
-def _cells(quantity: Quantity, verdict: Verdict) -> list[str]:
-    return [
-        quantity.text,
-        _number(quantity.value),
-        verdict.method,
-        _interval(quantity.bounds) if quantity.bounds is not None else "-",
-        _number(quantity.threshold),
-        {True: "yes", False: "no", None: "-"}[quantity.holds],
-        f"@{quantity.offset}" + (" (clipped to the path)" if quantity.clipped else ""),
-    ]
+def _world(quantity: Quantity, path: Path) -> str:
+    """Where the world asked about begins, and what is known of its chance."""
+    back = quantity.offset if quantity.offset >= 0 else len(path) + quantity.offset
+    used = f"@{quantity.offset}" + (", clipped to the path" if quantity.clipped else "")
+    state = path[len(path) - 1 - back][0]
+    if back == 0:
+        return f"begins in the last state, {state} ({used}); nothing of what follows is known"
+    steps = "step" if back == 1 else "steps"
+    known = f"the chance of the {back} {steps} since is what they showed, that of later ones is open"
+    return f"begins in state {state}, {back} {steps} before the last ({used}); {known}"
 
 
 def _profile(verdict: Verdict) -> Table:
-    table = Table("intervened at", "nominal", "alternative", "effect", box=None, pad_edge=True, header_style="dim")
+    table = Table("  intervened at", "nominal", "alternative", "effect", box=None, pad_edge=True, header_style="dim")
     for offset, (nominal, alternative) in sorted(verdict.profile.items(), reverse=True):
         latest = "  <- the latest that helps" if offset == verdict.latest_useful else ""
         effect = f"{alternative - nominal:+.6g}{latest}"
-        table.add_row(f"@{offset}", _number(nominal), _number(alternative), effect)
+        table.add_row(f"  @{offset}", _number(nominal), _number(alternative), effect)
     return table
 
 
@@ -110,11 +116,5 @@ def _number(value: float | None) -> str:
     return "-" if value is None else f"{value:.10g}"
 
 
-def _interval(bounds: tuple[float, float]) -> str:
-    return f"[{bounds[0]:.6g}, {bounds[1]:.6g}]"
-
-
-def _models(verdict: Verdict) -> str:
-    return {"gumbel": "Gumbel-Max", "any": "every causal model", "stable": "every stable causal model"}[
-        verdict.causal_model
-    ]
+def _bounds(bounds: tuple[float, float], verdict: Verdict) -> str:
+    return f"in [{bounds[0]:.6g}, {bounds[1]:.6g}] under {CLASSES[verdict.causal_model]}"
