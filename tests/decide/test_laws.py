@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from random import Random
 
@@ -61,10 +62,12 @@ def test_answers_are_what_enumeration_gives(chance: Random) -> None:
 
 
 @pytest.mark.parametrize("nested", [*NESTED, *LOOKING_BACK])
-@settings(LAW, max_examples=12)
+@settings(LAW, max_examples=30)
 @given(chances)
 def test_nested_quantities_are_what_enumeration_gives(nested: str, chance: Random) -> None:
+    """With every bound drawn anew: a truth shows a wrong number only if the bound lies between it and the right one."""
     small = any_world(chance, length=chance.randint(1, 3), support=2)
+    nested = re.sub(r"(?<=[<>=])0(\.\d)?", lambda _: str(chance.randint(0, 8) / 8), nested)
     text = f"{chance.choice(WORLDS)}.P=? [ {chance.choice(AROUND).format(nested)} ]"
     assert small.number(text) == pytest.approx(float(exact(small, text)), abs=1e-10)
 
