@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import get_args
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
@@ -13,7 +13,10 @@ from monitor.alarm.message import Identity
 from monitor.stream.decode import REASONS
 from monitor.types import FormulaSpec, MessageResult
 
-__all__ = ["Instruments"]
+__all__ = ["PLACES", "Instruments"]
+
+PLACES = ("clear", "pending", "firing")
+"""Where an alarm can be: label values of `cfmon_alarm_state`."""
 
 _VERDICT_BUCKETS = (1e-4, 2.5e-4, 5e-4, 1e-3, 2.5e-3, 5e-3, 1e-2, 2.5e-2, 5e-2, 0.1, 0.25, 1.0, 5.0)
 _LAG_BUCKETS = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 60.0)
@@ -73,17 +76,20 @@ class Instruments:
             self.policy_info.labels(name, sha256).set(1)
         self.build_info.labels(__version__).set(1)
 
-    def remove(self, agent: str) -> None:
-        """Take back every series of an agent."""
-        for metric in (
-            *self.figures,
-            self.alarm_state,
-            self.blind,
-            self.last_alarm,
-            self.last_message,
-            self.off_policy,
-        ):
-            metric.remove_by_labels({"agent": agent})
+    def remove(self, agent: str, severity: Mapping[str, str], reasons: Mapping[str, Iterable[str]]) -> None:
+        """Take back every series of an agent: for each formula its severity, and the reasons it was ever blind for.
+
+        Each is named: to look for an agent's among all series takes seconds where many agents are forgotten at once.
+        """
+        for formula, level in severity.items():
+            for metric in (*self.figures, self.last_alarm):
+                metric.remove(agent, formula)
+            for place in PLACES:
+                self.alarm_state.remove(agent, formula, level, place)
+            for reason in reasons[formula]:
+                self.blind.remove(agent, formula, reason)
+        self.last_message.remove(agent)
+        self.off_policy.remove(agent)
 
     def _start_formula(self, formula: FormulaSpec) -> None:
         for state in _COUNTED_STATES:

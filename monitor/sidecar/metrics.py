@@ -13,7 +13,7 @@ from typing import Final, assert_never
 from prometheus_client import CollectorRegistry, disable_created_metrics, generate_latest
 
 from monitor.alarm.message import Identity
-from monitor.sidecar.instruments import Instruments
+from monitor.sidecar.instruments import PLACES, Instruments
 from monitor.types import (
     AlarmMoved,
     Alert,
@@ -33,7 +33,6 @@ from monitor.types import (
 __all__ = ["CONTENT_TYPE", "UNREAD", "Metrics", "outcome_of", "shown"]
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
-PLACES: Final = ("clear", "pending", "firing")
 UNREAD: Final = ("rejected", "dropped", "gap")
 """Results by which nothing was heard of an agent; one known by them alone is not watched, so never forgotten."""
 
@@ -197,9 +196,10 @@ class Metrics:
         if agent not in self._agents:
             return
         self._agents.discard(agent)
-        self._on.remove(agent)
-        self._reasons = {key: value for key, value in self._reasons.items() if key[0] != agent}
-        self._told = {key: value for key, value in self._told.items() if key[0] != agent}
+        reasons = {formula: self._reasons.pop((agent, formula), set()) for formula in self._severity}
+        self._on.remove(agent, self._severity, reasons)
+        for formula in self._severity:
+            self._told.pop((agent, formula), None)
 
 
 def shown(verdict: Verdict) -> tuple[float, tuple[float, float] | None]:
