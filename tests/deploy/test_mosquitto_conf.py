@@ -17,6 +17,8 @@ from tests.servers import PATIENCE, end, free_port, listens, need, wait_until
 
 SHIPPED = Path(__file__).parents[2] / "deploy" / "mosquitto" / "mosquitto.conf"
 BURST = 3000  # three times mosquitto's default limit
+LONG = 4 * PATIENCE
+"""Seconds for the burst: the broker writes its whole store after each change, on a disk that others use too."""
 
 
 def written_for(port: int, directory: Path) -> Path:
@@ -72,7 +74,7 @@ def publish_burst(port: int) -> None:
     publisher.loop_start()
     for number in range(BURST):
         sent = publisher.publish("agents/w1/steps", str(number), qos=1)
-    sent.wait_for_publish(PATIENCE)
+    sent.wait_for_publish(LONG)
     assert sent.is_published()
     publisher.disconnect()
     publisher.loop_stop()
@@ -91,7 +93,7 @@ def receive(port: int) -> list[int]:
     back.on_message = take
     back.connect("127.0.0.1", port)
     back.loop_start()
-    everything.wait(PATIENCE)
+    everything.wait(LONG)
     back.disconnect()
     back.loop_stop()
     return numbers
