@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
+import monitor.causal.world as world_module
 import monitor.decide.tail as tail_module
+import monitor.decide.worlds as worlds_module
 from monitor.decide import Checker, check, tables
 from monitor.errors import ConfigError, FormulaError, LimitError, PathError, PolicyError
 from monitor.logic import parse
@@ -148,3 +150,20 @@ def test_sharing_between_questions_changes_nothing(chance: Random) -> None:
             checker.prepare(parse(text))
         verdict = checker.check(parse(text), path, terminated=ended, causal_model="any", text=text)
         assert verdict == small.ask(text, path=path, terminated=ended, causal_model="any")
+
+
+@settings(LAW, max_examples=20)
+@given(chances)
+def test_forgetting_changes_nothing(chance: Random) -> None:
+    """With room for one row, one table and one ended model, answers are computed again, and are the same."""
+    small = small_world(chance, length=4)
+    texts = [question(chance, world, reach=3) for world in ("alt@2", "do(0)@3", "model:icy@1")]
+    with pytest.MonkeyPatch.context() as room:
+        room.setattr(worlds_module, "MAX_TAILS", 1)
+        room.setattr(world_module, "MAX_ROWS", 1)
+        checker = Checker(small.model, tables(small.policies, small.model), small.models)
+        for n in (4, 3, 4):
+            for text in texts:
+                path = list(small.setting.path[:n])
+                verdict = checker.check(parse(text), path, terminated=True, text=text)
+                assert verdict == small.ask(text, path=path, terminated=True)
