@@ -19,8 +19,10 @@ from monitor.model.mdp import MDP
 
 __all__ = ["Seen", "Watcher"]
 
-SHOWN_STEPS = 10
-SHOWN_ALERTS = 8
+MOST_STEPS, FEWEST_STEPS, OTHER_LINES = 10, 3, 20
+"""Steps shown, as many as fit a terminal beside everything else on it."""
+
+SHOWN_ALERTS = 4
 STYLES = {"firing": "bold red", "resolved": "bold green", "ended": "yellow"}
 
 Message = dict[str, Any]
@@ -54,7 +56,7 @@ class Watcher:
         self._model = model
         self._header = header
         self._console = console
-        self._steps: deque[Message] = deque(maxlen=SHOWN_STEPS)
+        self._steps: deque[Message] = deque(maxlen=max(FEWEST_STEPS, min(MOST_STEPS, console.height - OTHER_LINES)))
         self._firing: set[object] = set()
         self._told: set[tuple[object, object]] = set()
         self._live: Live | None = None
@@ -116,10 +118,18 @@ class Watcher:
         steps = Table("episode", "seq", "state", "action", box=None, header_style="dim", min_width=60)
         for step in self._steps:
             steps.add_row(str(step["episode"]), str(step["seq"]), self._where(step), str(step.get("action", "-")))
-        state = Text("ALARM FIRING", style="bold red") if self._firing else Text("clear", style="green")
-        tally = Text(f"{self.seen.steps} steps over MQTT, {self.seen.episodes} episodes; alarm: ").append_text(state)
-        recent = [Text(_alert_line(alert), style=STYLES.get(alert["state"], "")) for alert in self.seen.alerts]
-        return Group(Text(self._header), Text(""), tally, steps, Text(""), *recent[-SHOWN_ALERTS:])
+        place = Text("ALARM FIRING", style="bold red") if self._firing else Text("clear", style="green")
+        tally = Text(f"{self.seen.steps} steps over MQTT, {self.seen.episodes} episodes; alarm: ").append_text(place)
+        alerts = Table("alarm", "episode", "seq", "outcome", "effect", box=None, header_style="dim", min_width=60)
+        for alert in self.seen.alerts[-SHOWN_ALERTS:]:
+            state, outcome = Text(alert["state"], style=STYLES.get(alert["state"], "")), str(alert["outcome"])
+            alerts.add_row(state, str(alert["episode"]), str(alert["seq"]), outcome, _signed(alert["effect"]))
+        latest = Text(self.seen.alerts[-1]["summary"] if self.seen.alerts else "no alarm so far")
+        return Group(Text(self._header), Text(""), tally, steps, Text(""), alerts, latest)
+
+
+def _signed(effect: float | None) -> str:
+    return "-" if effect is None else f"{effect:+.3f}"
 
 
 def _alert_line(alert: Message) -> str:
