@@ -10,21 +10,26 @@ due, on the path so far, and feeds the verdicts to the alarms.
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Final, get_args
 
 from monitor.alarm.message import Identity
 from monitor.decide import Checker, tables, validate
 from monitor.errors import ConfigError, InputError
-from monitor.logic import parse
+from monitor.logic import Formula, parse
+from monitor.logic.syntax import Regret
 from monitor.model import MDP, model_sha256
 from monitor.policy import PolicyTable
 from monitor.stream import Session
 from monitor.stream.decode import validate as validate_observation
-from monitor.types import Forgotten, FormulaSpec, Instant, Notice, Observation, Received, StreamSettings
+from monitor.types import CausalModel, Forgotten, FormulaSpec, Instant, Notice, Observation, Received, StreamSettings
 from monitor.watch import Question, Watch
 
 __all__ = ["Monitor"]
+
+NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 
 
 class Monitor:
@@ -137,6 +142,7 @@ class Monitor:
         if isinstance(spec, str):
             spec = FormulaSpec(f"formula_{n}", spec)
         formula = parse(spec.text)
+        _check_spec(spec, formula)
         validate(formula, self._checker.model, self._checker.policies, spec.text, self._checker.models)
         question = Question(spec, formula)
         if question.reach >= self.settings.window:
@@ -151,6 +157,22 @@ def _check_names(names: Sequence[str]) -> None:
     for name in names:
         if names.count(name) > 1:
             raise ConfigError(f"two formulas are called {name!r}; give each a name of its own")
+
+
+def _check_spec(spec: FormulaSpec, formula: Formula) -> None:
+    """What a formula to watch must be like, beside its text; a configuration file is held to the same."""
+    alarm, where = spec.alarm, f"formula {spec.name!r}"
+    if not NAME.fullmatch(spec.name):
+        raise ConfigError(f"{where}: a name is 1 to 64 of the characters A-Z a-z 0-9 _ . -, for it becomes a topic")
+    if spec.every <= 0:
+        raise ConfigError(f"{where}: every is {spec.every}; it counts steps (a whole number) or seconds, above 0")
+    if alarm.for_ < 1 or alarm.keep < 1:
+        raise ConfigError(f"{where}: for and keep count verdicts, from 1 on")
+    if spec.causal_model not in get_args(CausalModel):
+        raise ConfigError(f"{where}: causal model {spec.causal_model!r}; use {', '.join(get_args(CausalModel))}")
+    fitting = ("regret", "unavoidable") if isinstance(formula, Regret) else ("fails", "holds")
+    if alarm.when is not None and alarm.when not in fitting:
+        raise ConfigError(f"{where}: alarm when {alarm.when!r} never happens to it; use {' or '.join(fitting)}")
 
 
 def _identity(model: MDP, policies: Mapping[str, PolicyTable], models: Mapping[str, MDP]) -> Identity:

@@ -203,9 +203,10 @@ class Verdict:
     """The answer to one formula on one path.
 
     Exactly one of `value` (for `=?`), `holds` (for a truth) and `outcome` (for `regret`) is set; a truth that could
-    not be decided has none of them. `value` is always the Gumbel-Max answer. `effect`: delta(W, nominal) of a regret
-    formula, `effect_bounds` its bounds; `profile`: offset -> (value under nominal, value under the alternative), each
-    measured from its own start; `latest_useful`: the smallest offset at which the alternative still turns the outcome.
+    not be decided has none of them, and `reason` says why. `value` is always the Gumbel-Max answer. `effect`:
+    delta(W, nominal) of a regret formula, `effect_bounds` its bounds; `profile`: offset -> (value under nominal, value
+    under the alternative), each measured from its own start; `latest_useful`: the smallest offset at which the
+    alternative still turns the outcome.
     """
 
     formula: str
@@ -224,6 +225,7 @@ class Verdict:
     offset: int = 0
     clipped: bool = False
     start_dropped: bool = False
+    reason: str = ""
 
 
 # ---- notices: what the monitor tells the world; each sink takes what concerns it ----

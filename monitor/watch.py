@@ -131,9 +131,8 @@ class Watch:
         for question in self._questions:
             state = self._states[question.spec.name]
             blind = self._blindness(question, now, connected=connected)
-            yield from self._see(
-                question, blind, now
-            )  # also where nothing is due: an old value must not look like sight
+            # Also where nothing is due: an old value must not look like sight.
+            yield from self._see(question, blind, now)
             # Once more at the end, unless this very step has been answered already.
             if state.steps > 0 if final else self._due(question, state, now):
                 state.steps, state.asked = 0, now.ticks
@@ -176,9 +175,9 @@ class Watch:
                 start_observed=path.start_observed,
                 text=spec.text,
             )
-        except MonitorError:  # too large to answer exactly here: no verdict, and no alarm moves by it
+        except MonitorError as error:  # too large to answer exactly here: no alarm moves by it, and it is told
             outcome: Outcome | None = "undecided" if isinstance(question.formula, Regret) else None
-            return Verdict(spec.text, "exact", spec.causal_model, (), outcome=outcome)
+            return Verdict(spec.text, "exact", spec.causal_model, (), outcome=outcome, reason=str(error))
 
     def _see(self, question: Question, blind: BlindReason | None, now: Instant) -> Iterator[Notice]:
         state = self._states[question.spec.name]

@@ -87,6 +87,11 @@ class Door:
         self._drop(message)
         return False
 
+    @property
+    def waiting_since(self) -> float | None:
+        """Ticks at which the oldest entry came, None if there is none."""
+        return self._entries[0].now.ticks if self._entries else None
+
     def take(self) -> Arrived | Dropped | None:
         """The oldest entry, None if there is none."""
         if not self._entries:

@@ -33,7 +33,7 @@ from monitor.sidecar.pipeline import Effects
 from monitor.sidecar.recording import Header, Recorder
 from monitor.sidecar.store import Store
 from monitor.sidecar.tasks import end_tasks
-from monitor.types import Received
+from monitor.types import Instant, Judged, Received
 
 __all__ = ["Service", "make_client_id", "run", "serve"]
 
@@ -79,6 +79,7 @@ class Service:
         )
         self._link = self._make_link()
         self._late = False
+        self._undecided: set[str] = set()
         self._evaluated = read_clock()
         self._recorder: Recorder | None = None
         self._store: Store | None = None
@@ -151,10 +152,13 @@ class Service:
             self._link.acknowledge(receipt)
 
     def _evaluate(self) -> None:
-        event = Evaluate(read_clock(), latest_only=self._late or len(self._door) > CROWDED)
-        effects = self._apply(event)
+        began = read_clock()
+        # A step that is awaited may be waiting at our own door: no more time has passed for it than until it came.
+        ticks = self._door.waiting_since
+        now = began if ticks is None else Instant(began.wall, min(began.ticks, ticks))
+        effects = self._apply(Evaluate(now, latest_only=self._late or len(self._door) > CROWDED))
         self._evaluated = read_clock()
-        seconds = self._evaluated.ticks - event.now.ticks
+        seconds = self._evaluated.ticks - began.ticks
         self._late = seconds > self.config.limits.deadline
         self._metrics.evaluated(seconds, effects.notices, self._evaluated)
 
@@ -175,6 +179,9 @@ class Service:
         for notice in effects.notices:
             if isinstance(notice, Received) and notice.detail:
                 LOG.debug("message of %s %s: %s %s", notice.agent or "?", notice.result, notice.reason, notice.detail)
+            if isinstance(notice, Judged) and notice.verdict.reason and notice.formula not in self._undecided:
+                self._undecided.add(notice.formula)
+                LOG.warning("formula %s is undecided: %s", notice.formula, notice.verdict.reason)
         return effects
 
     def _note(self, event: Event) -> None:

@@ -1,8 +1,9 @@
 """The shipped rules in Debian's Prometheus, scraping `cfmon run`: each is seen silent, firing, and silent again.
 
 Every condition is brought about for real: by steps and faults published to mosquitto, by killing the broker, by ending
-the monitor. One is not, since the running monitor cannot be made to hang: for CfmonEvaluationStalled a second target
-serves the sidecar's own metrics, whose last evaluation is let go old. Watchdog is never silent; that is its purpose.
+the monitor. Two are not, since the running monitor cannot be made to hang and a question too large takes minutes: for
+CfmonEvaluationStalled and CfmonUndecided a second target serves the sidecar's own metrics, fed by hand. Watchdog is
+never silent; that is its purpose.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from prometheus_client import start_http_server
 from monitor.alarm.message import Identity
 from monitor.sidecar.clock import read_clock
 from monitor.sidecar.metrics import Metrics
-from monitor.types import FormulaSpec, Instant
+from monitor.types import FormulaSpec, Instant, Judged, Verdict
 from tests.deploy.small_world import DRIFT, EDGE, PARK, ROAD, STAY, write_world
 from tests.servers import Mosquitto, Prometheus, end, free_port, mosquitto, prometheus, wait_until
 
@@ -36,6 +37,7 @@ ALERTS = {rule["alert"] for group in yaml.safe_load(RULES.read_text())["groups"]
 NEVER_SILENT = {"Watchdog"}
 BY_STREAM = ALERTS - {"Watchdog", "CfmonBrokerDisconnected", "CfmonDown"}
 PATIENCE = 40.0
+UNDECIDED = Judged("w9", "any", Verdict("true", "exact", "gumbel", ()), episode=0, seq=0, time=0.0)
 
 
 def hastened(folder: Path) -> Path:
@@ -60,10 +62,19 @@ class Publisher:
 
     client: mqtt.Client
     seq: dict[str, int] = field(default_factory=dict)
+    episode: str = "first"
 
     def step(self, agent: str, state: int, action: int, **more: object) -> None:
         seq = self.seq[agent] = self.seq.get(agent, -1) + 1
-        fields = {"v": 1, "episode": "e", "seq": seq, "state": state, "action": action, "time": time.time(), **more}
+        fields = {
+            "v": 1,
+            "episode": self.episode,
+            "seq": seq,
+            "state": state,
+            "action": action,
+            "time": time.time(),
+            **more,
+        }
         self.client.publish(f"agents/{agent}/steps", msgpack.packb(fields), qos=1)
 
     def noise(self, agent: str) -> None:
@@ -188,6 +199,7 @@ class Scene:
 
     def ill(self) -> None:
         self.stalling.evaluated(0.0, [], Instant(time.time() - 60.0, 0.0))
+        self.stalling.take([UNDECIDED], read_clock())
         for _ in range(100):  # faster than one answer after the other
             self.agents.step("w1", EDGE, DRIFT, episode="bad")
         self.agents.noise("w1")
@@ -198,6 +210,7 @@ class Scene:
         self.agents.step("w1", EDGE, STAY, episode="bad")
         self.agents.step("w1", PARK, STAY, episode="bad", truncated=True)
         self.agents.seq["w1"] = -1
+        self.agents.episode = "second"  # under the first one, long over, its steps would be stale
         self.agents.step("w2", PARK, STAY, episode="bad", truncated=True)
 
 

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 import pytest
 
-from monitor.decide import check
+from monitor.decide import check, history
 from monitor.errors import ConfigError, FormulaError, PolicyError
 from monitor.flow import Monitor
 from monitor.model import MDP
@@ -306,3 +306,33 @@ def test_mistakes_are_told_before_the_first_message(
 ) -> None:
     with pytest.raises(error, match=says):
         Monitor(corridor, policies, formulas)
+
+
+@pytest.mark.parametrize(
+    ("spec_", "says"),
+    [
+        (FormulaSpec("a/b", REGRET), "name"),
+        (FormulaSpec("watch", REGRET, every=0), "every"),
+        (FormulaSpec("watch", REGRET, alarm=AlarmSpec(for_=0)), "for and keep"),
+        (FormulaSpec("watch", REGRET, causal_model="zzz"), "causal model"),  # type: ignore[arg-type] # that is the test
+        (FormulaSpec("watch", REGRET, alarm=AlarmSpec(when="fails")), "never happens"),
+        (FormulaSpec("watch", 'P>=0.5 [ F<=1 "home" ]', alarm=AlarmSpec(when="regret")), "never happens"),
+    ],
+)
+def test_a_formula_built_in_python_is_held_to_the_rules_of_the_config(
+    corridor: MDP, spec_: FormulaSpec, says: str
+) -> None:
+    with pytest.raises(ConfigError, match=says):
+        Monitor(corridor, POLICIES, [spec_])
+
+
+def test_a_question_too_large_is_undecided_with_a_reason_and_moves_no_alarm(
+    corridor: MDP, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(history, "MAX_CELLS", 0)
+    stream = Stream(corridor, [FormulaSpec("deep", 'careful@0.P>=0.5 [ F<=3 nominal@1.P>0.5 [ X "home" ] ]')])
+    notices = stream.send(step(0, 0), step(1, 1))
+    verdicts = [judged.verdict for judged in of(Judged, notices)]
+    assert [(v.holds, v.outcome) for v in verdicts] == [(None, None)] * 2
+    assert all("MAX_CELLS" in v.reason for v in verdicts)
+    assert of(AlarmMoved, notices) == []
