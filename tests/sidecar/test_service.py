@@ -20,9 +20,11 @@ import pytest
 from monitor.alarm.evidence import read_evidence
 from monitor.errors import ConfigError, RecordingError
 from monitor.model import MDP
+from monitor.sidecar.door import Arrived
 from monitor.sidecar.load import assemble
 from monitor.sidecar.recording import Recording
 from monitor.sidecar.service import Service, make_client_id
+from monitor.types import Instant
 from tests.servers import PATIENCE, Mosquitto, end, free_port, need, prometheus, sidecar, wait_until
 from tests.sidecar.project import CONFIG, write_project
 
@@ -240,6 +242,28 @@ def test_a_stuck_evaluation_shows_in_healthz(config: Path, monkeypatch: pytest.M
         monkeypatch.setattr(running.service, "_evaluate", lambda: None)
         wait_until(lambda: httpx.get(f"{running.url}/healthz").status_code == 503, "healthz fails")
         assert "no evaluation for" in httpx.get(f"{running.url}/healthz").text
+
+
+def test_a_step_that_waits_at_our_own_door_is_no_gap(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Evaluation is late, the step is not: it came within the 200 ms for which a missing one is awaited."""
+    service = Service(assemble(config))
+    service.start()
+    try:
+        for seq, came in ((0, 0.0), (2, 0.1), (1, 0.2)):
+            content = {"v": 1, "episode": 0, "seq": seq, "state": 0, "action": 1}
+            service._door.enter(Arrived(Instant(came, came), "agents/ada/steps", json.dumps(content).encode(), None))
+        monkeypatch.setattr("monitor.sidecar.service.read_clock", lambda: Instant(0.7, 0.7))
+        for taken in (2, 1):
+            for _ in range(taken):
+                entry = service._door.take()
+                assert entry is not None
+                service._take_over(entry)
+            service._evaluate()
+        shown = service._metrics.exposition().decode()
+        assert 'cfmon_messages_total{result="accepted"} 3.0' in shown
+        assert 'cfmon_messages_total{result="gap"} 0.0' in shown
+    finally:
+        service._close()
 
 
 def test_what_cannot_be_opened_at_start_leaves_nothing_open(config: Path, tmp_path: Path) -> None:
