@@ -88,7 +88,8 @@ def check_many(
     if causal_model not in get_args(CausalModel):
         raise ConfigError(f"causal model {causal_model!r} does not exist; use {', '.join(get_args(CausalModel))}")
     checker = Checker(model, tables(policies, model), models)
-    read = [(parse(q), q) if isinstance(q, str) else (q, print_formula(q)) for q in queries]
+    texts = [query if isinstance(query, str) else print_formula(query) for query in queries]
+    read = [(parse(text), text) for text in texts]  # also what was built by hand, so that it is held to the grammar
     for formula, text in read:
         validate(formula, model, policies, text, checker.models)
     pairs = _pairs(path)

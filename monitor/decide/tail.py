@@ -50,11 +50,6 @@ class Letters:
         self._nested = nested
         self._known: dict[tuple[int, int, int], int] = {}
 
-    @property
-    def by_state(self) -> bool:
-        """No letter depends on the action or the offset."""
-        return not self._nested
-
     def many(self, offset: int, states: Ints, actions: Ints) -> Ints:
         """The letters [n] of n (state, action) pairs at an offset."""
         letters = self._static[states]

@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterator
 
 from lark import UnexpectedCharacters, UnexpectedInput, UnexpectedToken
-from lark.exceptions import VisitError
 
 from monitor.errors import FormulaError
 from monitor.logic.grammar import Problem, grammar
@@ -59,10 +58,6 @@ def parse(text: str) -> Formula:
         formula: Formula = grammar().parse(text)  # type: ignore[assignment] # the transformer makes the tree a Formula
     except UnexpectedInput as error:
         raise _unexpected(error, text) from None
-    except VisitError as error:
-        if isinstance(error.orig_exc, Problem):
-            raise error_at(error.orig_exc.problem, text, error.orig_exc.at.start_pos or 0) from None
-        raise
     except Problem as error:
         raise error_at(error.problem, text, error.at.start_pos or 0) from None
     _check_shape(formula, text)
@@ -139,16 +134,8 @@ def _check_node(node: Formula, text: str, *, inside: bool) -> None:
             raise error_at(f"{bound:g} is not a probability: it must lie in [0, 1]", text, at)
         case Goal(WorldRef(), Probability(), Test(_, bound, at)) if not -1.0 <= bound <= 1.0:
             raise error_at(f"{bound:g} is not an effect on a probability: it must lie in [-1, 1]", text, at)
-        case Regret(WorldRef(change, baseline, _), goal):
-            if baseline is not None or change.kind == "nominal":
-                raise error_at(
-                    "regret compares nominal with one alternative, such as fallback@5", text, text.find("regret")
-                )
-            if goal.world != WorldRef():
-                raise error_at(
-                    "the goal of regret has no world of its own: regret asks it in both worlds",
-                    text,
-                    text.find("regret"),
-                )
+        case Regret(WorldRef(change, baseline, _), _) if baseline is not None or change.kind == "nominal":
+            problem = "regret compares nominal with one alternative, such as fallback@5"
+            raise error_at(problem, text, text.find("regret"))
         case _:
             pass

@@ -15,6 +15,7 @@ import monitor.decide.worlds as worlds_module
 from monitor.decide import Checker, check, tables
 from monitor.errors import ConfigError, FormulaError, LimitError, PathError, PolicyError
 from monitor.logic import parse
+from monitor.logic.syntax import Goal, Label, Probability, WorldRef, eventually
 from monitor.model import MDP
 from tests.decide.small import LAW, chances, question, small_world
 
@@ -167,3 +168,12 @@ def test_forgetting_changes_nothing(chance: Random) -> None:
                 path = list(small.setting.path[:n])
                 verdict = checker.check(parse(text), path, terminated=True, text=text)
                 assert verdict == small.ask(text, path=path, terminated=True)
+
+
+def test_a_formula_built_by_hand_is_held_to_the_grammar() -> None:
+    asked: dict[str, Any] = {"model": MODEL, "path": PATH, "policies": POLICIES}
+    with pytest.raises(FormulaError, match="reversed interval"):
+        check(Goal(WorldRef(), Probability(eventually(3, 1, Label("a")))), **asked)
+    with pytest.raises(FormulaError, match="outside the brackets"):
+        check(eventually(0, 1, Label("a")), **asked)
+    assert check(parse(QUERY), **asked).value == check(QUERY, **asked).value
