@@ -88,13 +88,13 @@ def test_what_was_let_go_for_want_of_room_is_computed_again_to_the_same_bit(monk
     model, policies = world()
     roomy = Checker(model, policies)
     expected = [[roomy.check(parse(t), p) for t in FORMULAS] for p in growing_paths(model, 8, 12)]
-    monkeypatch.setattr(spreads, "MAX_NUMBERS", 100)
+    monkeypatch.setattr(spreads, "MAX_NUMBERS", 3 * spreads.OVERHEAD)
     tight = Checker(model, policies)
     assert [[tight.check(parse(t), p) for t in FORMULAS] for p in growing_paths(model, 8, 12)] == expected
 
 
 def test_room_is_bounded_and_the_longest_unwanted_goes_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(spreads, "MAX_NUMBERS", 60)
+    monkeypatch.setattr(spreads, "MAX_NUMBERS", 3 * (spreads.OVERHEAD + 4))
     held = spreads.Spreads()
     standing = spreads.Standing(0.0, {2: (np.arange(4), np.full(4, 0.25))})
     for key in "abc":
