@@ -26,11 +26,6 @@ class Intervention:
     dynamics: MDP | None = None
     future: MDP | None = None
 
-    @property
-    def empty(self) -> bool:
-        """The empty intervention: `nominal`."""
-        return self.table is None and self.dynamics is None
-
 
 @dataclass(frozen=True)
 class Law:

@@ -35,21 +35,19 @@ class World:
         path: the observed pairs (state, action) from the intervention state on, d + 1 of them; the last action may be
             None (not yet taken).
         nominal: the law in force without the intervention, from the intervention state on.
-        change: the intervention.
-        law: `nominal` under `change`.
+        law: `nominal` under the intervention.
         memo: counterfactual rows known already; shared between worlds over the same models.
     """
 
     path: Path
     nominal: Law
-    change: Intervention
     law: Law
     memo: RowMemo
 
     @classmethod
     def at(cls, path: Path, position: int, nominal: Law, change: Intervention, memo: RowMemo | None = None) -> World:
         """The world after `change` at `path[position]`; `nominal` counts its offsets from there."""
-        return cls(tuple(path[position:]), nominal, change, nominal.under(change), {} if memo is None else memo)
+        return cls(tuple(path[position:]), nominal, nominal.under(change), {} if memo is None else memo)
 
     @property
     def observed(self) -> int:

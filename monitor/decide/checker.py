@@ -9,7 +9,7 @@ from monitor.decide.names import goals
 from monitor.decide.question import Path, Question
 from monitor.decide.worlds import Worlds
 from monitor.logic import Formula, print_formula
-from monitor.logic.syntax import And, Goal, Not, Or, Regret
+from monitor.logic.syntax import Regret
 from monitor.model import MDP
 from monitor.policy import PolicyTable
 from monitor.types import CausalModel, Verdict
@@ -46,7 +46,7 @@ class Checker:
 
         Raises LimitError where a table would be too large: at start, not on the stream.
         """
-        for goal, changes in goals(formula):
+        for goal, changes, _ in goals(formula):
             for change in changes:
                 self._worlds.prepare(goal, change)
 
@@ -64,16 +64,5 @@ class Checker:
         question = Question(self._worlds, tuple(path), causal_model, terminated=terminated)
         text = text or print_formula(formula)
         verdict = question.regret(formula, text) if isinstance(formula, Regret) else question.plain(formula, text)
-        return replace(verdict, start_dropped=not start_observed and _asks_from_start(formula))
-
-
-def _asks_from_start(formula: Formula) -> bool:
-    match formula:
-        case Goal(world, _, _) | Regret(world, _):
-            return world.offset < 0
-        case Not(arg):
-            return _asks_from_start(arg)
-        case And(left, right) | Or(left, right):
-            return _asks_from_start(left) or _asks_from_start(right)
-        case _:
-            return False
+        from_start = any(offset < 0 for _, _, offset in goals(formula))
+        return replace(verdict, start_dropped=not start_observed and from_start)

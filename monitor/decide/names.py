@@ -44,26 +44,16 @@ def validate(
 
 def largest_offset(formula: Formula) -> int:
     """The largest |t| of the worlds a formula asks about, outside all brackets; 0 if it asks about none."""
-    match formula:
-        case Const() | Label():
-            return 0
-        case Not(arg):
-            return largest_offset(arg)
-        case And(left, right) | Or(left, right) | Until(_, _, left, right):
-            return max(largest_offset(left), largest_offset(right))
-        case Goal(world, _, _) | Regret(world, _):
-            return abs(world.offset)
-        case _:
-            assert_never(formula)
+    return max((abs(offset) for _, _, offset in goals(formula)), default=0)
 
 
-def goals(formula: Formula) -> Iterator[tuple[Goal, tuple[Change, ...]]]:
-    """Every quantity outside brackets, with the changes it is asked under."""
+def goals(formula: Formula) -> Iterator[tuple[Goal, tuple[Change, ...], int]]:
+    """Every quantity outside brackets, with the changes it is asked under, and at which offset."""
     match formula:
-        case Goal(WorldRef(change, baseline, _), _, _):
-            yield formula, (change,) if baseline is None else (change, baseline)
-        case Regret(WorldRef(change, _, _), goal):
-            yield goal, (NOMINAL, change)
+        case Goal(WorldRef(change, baseline, offset), _, _):
+            yield formula, (change,) if baseline is None else (change, baseline), offset
+        case Regret(WorldRef(change, _, offset), goal):
+            yield goal, (NOMINAL, change), offset
         case Not(arg):
             yield from goals(arg)
         case And(left, right) | Or(left, right):

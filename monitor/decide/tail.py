@@ -38,16 +38,18 @@ class Letters:
     """Which atoms of a program hold, for states at an offset: labels, and nested quantities.
 
     `nested`: bit of the atom -> its evaluator. A nested quantity depends on the offset (through the law), the state and
-    the action just taken (semantics, section 5); a label on the state alone.
+    the action just taken (semantics, section 5); a label on the state alone. `settled`: the offset from which the law,
+    and with it every letter, stays as it is.
     """
 
-    def __init__(self, program: Program, model: MDP, nested: dict[int, NestedGoal]) -> None:
+    def __init__(self, program: Program, model: MDP, nested: dict[int, NestedGoal], settled: int) -> None:
         static = np.zeros(model.states, dtype=np.int64)
         for bit, atom in enumerate(program.atoms):
             if isinstance(atom, Label):
                 static |= model.labels[atom.name].astype(np.int64) << bit
         self._static = static
         self._nested = nested
+        self._settled = settled
         self._known: dict[tuple[int, int, int], int] = {}
 
     def many(self, offset: int, states: Ints, actions: Ints) -> Ints:
@@ -61,7 +63,7 @@ class Letters:
         """The letter of one pair."""
         if not self._nested:
             return int(self._static[state])
-        key = (offset, state, action)
+        key = (min(offset, self._settled), state, action)
         if key not in self._known:
             self._known[key] = int(self.many(offset, np.array([state]), np.array([action]))[0])
         return self._known[key]

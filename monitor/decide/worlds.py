@@ -86,7 +86,7 @@ class Worlds:
                 for bit, atom in enumerate(program.atoms)
                 if isinstance(atom, Goal) and not looks_back(atom)
             }
-            self._tails[key] = Tail(law, program, Letters(program, self.model, nested))
+            self._tails[key] = Tail(law, program, Letters(program, self.model, nested, law.settled()))
             if len(self._tails) > MAX_TAILS:
                 self._tails.popitem(last=False)
         self._tails.move_to_end(key)

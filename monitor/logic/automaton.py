@@ -21,6 +21,9 @@ __all__ = ["FALSE", "TRUE", "Automaton", "Collector", "Program"]
 FALSE, TRUE = 0, 1
 """The two obligations that need no further letter: broken, kept."""
 
+MAX_ATOMS = 62
+"""Different labels and nested quantities one path may have: a letter is a 64-bit mask, with sign."""
+
 MAX_OBLIGATIONS = 200_000
 """Obligations one formula may unfold to; beyond it an exact answer is refused instead of exhausting memory."""
 
@@ -104,6 +107,9 @@ class Automaton:
 
     def __init__(self, formula: Formula) -> None:
         self.atoms: tuple[Label | Goal, ...] = tuple(dict.fromkeys(_atoms(formula)))
+        if len(self.atoms) > MAX_ATOMS:
+            problem = f"a path formula has {len(self.atoms)} different labels and nested quantities"
+            raise LimitError(f"{problem}; at most {MAX_ATOMS} (limit MAX_ATOMS) can be told apart: give unions a label")
         self._index = {atom: n for n, atom in enumerate(self.atoms)}
         self._sums: list[_Sum] = [_NEVER, _ALWAYS]
         self._numbers: dict[_Sum, int] = {_NEVER: FALSE, _ALWAYS: TRUE}

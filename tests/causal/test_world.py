@@ -231,5 +231,3 @@ def test_laws_forget_the_phases_they_have_left() -> None:
     assert law.settled() == 3
     assert [law.after(2).table(k) for k in range(2)] == [OTHER, NOMINAL]
     assert law.after(3) == Law.stationary(NOMINAL, MODEL)
-    assert not Intervention(OTHER).empty
-    assert Intervention().empty

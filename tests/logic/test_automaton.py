@@ -20,6 +20,7 @@ import pytest
 from monitor.errors import LimitError
 from monitor.logic import FALSE, TRUE, Automaton, Collector, Formula, parse
 from monitor.logic import automaton as automaton_module
+from monitor.logic.automaton import MAX_ATOMS
 from monitor.logic.syntax import (
     And,
     Const,
@@ -210,3 +211,18 @@ def test_collector_pays_on_both_ends(low: int, high: int) -> None:
         assert program.horizon(obligation) == before - 1
     assert paid == list(range(low, high + 1))
     assert read == high + 1
+
+
+def test_more_atoms_than_a_letter_has_bits_are_refused_not_mixed_up() -> None:
+    """A bit beyond the mask would silently be another label's, or none's."""
+    most = " | ".join(f'"label{n}"' for n in range(MAX_ATOMS))
+    assert len(Automaton(_path_of(most)).atoms) == MAX_ATOMS
+    with pytest.raises(LimitError, match=r"63 different labels.*MAX_ATOMS"):
+        Automaton(_path_of(most + ' | "one_more"'))
+
+
+def _path_of(text: str) -> Formula:
+    goal = parse(f"P=? [ X ({text}) ]")
+    assert isinstance(goal, Goal)
+    assert isinstance(goal.measure, Probability)
+    return goal.measure.path
