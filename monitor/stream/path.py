@@ -24,6 +24,9 @@ class SlidingPath:
         terminated: it ended by termination: the last state is absorbing for the rest of every horizon.
         broken: what the path began after, None if it began with the observed start of the episode.
         detail: a sentence about `broken`.
+        begun: grows by one whenever the held pairs are let go, and the path begins anew.
+        pushed: pairs pushed since then, those included that fell out of the window. Who has seen the path at the same
+            `begun` has missed only the newest pairs, and `pushed` tells how many.
 
     >>> path = SlidingPath(2)
     >>> for seq, state in enumerate([4, 5, 6]):
@@ -40,6 +43,8 @@ class SlidingPath:
         self.terminated = False
         self.broken: BlindReason | None = "warming_up"
         self.detail = "no step seen yet"
+        self.begun = 0
+        self.pushed = 0
         self._pairs: deque[tuple[int, int | None]] = deque(maxlen=window)
 
     def __len__(self) -> int:
@@ -96,6 +101,7 @@ class SlidingPath:
             self._begin(step)
         self.start_dropped |= len(self._pairs) == self.window
         self._pairs.append((step.state, step.action))
+        self.pushed += 1
         self.last = step
 
     def restart(self, reason: BlindReason, detail: str = "") -> None:
@@ -114,6 +120,7 @@ class SlidingPath:
             "last": None if self.last is None else pack_event(self.last),
             "flags": [self.start_dropped, self.ended, self.terminated],
             "broken": [self.broken, self.detail],
+            "counts": [self.begun, self.pushed],
         }
 
     @classmethod
@@ -126,6 +133,7 @@ class SlidingPath:
         path.start_dropped, path.ended, path.terminated = plain["flags"]
         path.start_dropped |= len(plain["pairs"]) > window
         path.broken, path.detail = plain["broken"]
+        path.begun, path.pushed = plain["counts"]
         return path
 
     def _begin(self, step: Step) -> None:
@@ -137,6 +145,8 @@ class SlidingPath:
 
     def _clear(self, broken: BlindReason | None, detail: str) -> None:
         self._pairs.clear()
+        self.begun += 1
+        self.pushed = 0
         self.last = None
         self.start_dropped = self.ended = self.terminated = False
         self.broken, self.detail = broken, detail

@@ -16,7 +16,7 @@ from monitor.types import Break, End, Step
 
 __all__ = ["VERSION", "pack_event", "seal", "unpack_event", "unseal"]
 
-VERSION = 1
+VERSION = 2
 _MAGIC = b"cfms"
 _HEAD = len(_MAGIC) + 1
 

@@ -92,6 +92,21 @@ def test_steps_that_do_not_continue_it_are_never_glued_on() -> None:
     assert (len(path), path.start_observed) == (1, True)
 
 
+@given(st.integers(1, 4), st.lists(st.sampled_from(["next", "jump", "break", "end"]), max_size=20))
+def test_who_has_seen_it_knows_what_is_new(window: int, moves: list[str]) -> None:
+    path = SlidingPath(window)
+    seq, begun, pushed = 0, path.begun, path.pushed
+    seen: list[tuple[int, int | None]] = []
+    others: dict[str, Break | End] = {"break": Break("gap", ""), "end": End("e", terminated=False)}
+    for move in moves:
+        seq += 2 if move == "jump" else 1
+        path.apply(others.get(move) or step(seq))
+        new = path.pushed - pushed if path.begun == begun else path.pushed
+        seen = [*(seen if path.begun == begun else []), *path.pairs[len(path.pairs) - min(new, window) :]][-window:]
+        begun, pushed = path.begun, path.pushed
+        assert tuple(seen) == path.pairs
+
+
 def test_dump_and_load_in_every_state() -> None:
     histories: list[list[Step | Break | End]] = [
         [],
