@@ -4,6 +4,8 @@ In the Gumbel-Max causal model (Kazemi & Paoletti, Section 2.3) the next state i
 `E_j = exp(-(G_j + log p_j))` that is a race of exponential clocks: the winner's time is Exp(1), every other clock with
 `p_j > 0` is the winner's time plus a fresh Exp(p_j), and a clock with `p_j = 0` keeps its prior. The paper samples this
 posterior; here its image under another row is written down in closed form (design page "semantics", section 3).
+
+The formulas stand here once, compiled (`reweigh`, `bound`, `greedy`); the other functions take and give plain arrays.
 """
 
 from __future__ import annotations
@@ -13,7 +15,19 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Row", "conditional_choices", "counterfactual_row", "extreme", "row_bounds"]
+from monitor.causal.compiled import compiled
+
+__all__ = [
+    "Row",
+    "align",
+    "bound",
+    "conditional_choices",
+    "counterfactual_row",
+    "extreme",
+    "greedy",
+    "reweigh",
+    "row_bounds",
+]
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -22,6 +36,9 @@ Row = tuple[Ints, Floats]
 
 STABILITY_TOLERANCE = 1e-12
 """Relative slack in the premise of counterfactual stability, so that rows equal up to rounding count as equal."""
+
+FEW = 24
+"""Up to so many numbers sorting by insertion is the fastest."""
 
 
 def counterfactual_row(observed: Row, outcome: int, asked: Row) -> Floats:
@@ -38,9 +55,11 @@ def counterfactual_row(observed: Row, outcome: int, asked: Row) -> Floats:
     With D(u) = sum_j max(p_j, u q_j):  P(i) = 1 / D(p_i/q_i)  and  P(k) = q_k * integral of du / D(u)^2 from p_k/q_k to
     p_i/q_i. D is piecewise linear, so the integral over a piece [a, b] is (b - a) / (D(a) D(b)). O(K log K).
     """
-    p, p_outcome, at = _aligned(observed, outcome, asked)
-    q = asked[1]
-    return _reweigh(p, q, p_outcome, at, 1.0 - float(p.sum()))
+    p = np.empty(len(asked[0]))
+    p_outcome, at = align(*observed, outcome, asked[0], p)
+    result = np.empty(len(p))
+    reweigh(p, asked[1], p_outcome, at, result)
+    return result
 
 
 def conditional_choices(observed: Floats, action: int, asked: Floats) -> Floats:
@@ -49,62 +68,9 @@ def conditional_choices(observed: Floats, action: int, asked: Floats) -> Floats:
     An action of probability 0 under `observed` says nothing about the noise: then `asked` itself (semantics, 7). Nor
     does a certain one, whatever the noise was.
     """
-    if observed[action] <= 0.0 or observed[action] >= 1.0:
-        return asked
-    support = np.flatnonzero(asked)
-    at = int(np.searchsorted(support, action))
-    where = at if at < len(support) and support[at] == action else None
-    p = observed[support]
-    result = np.zeros_like(asked)
-    result[support] = _reweigh(p, asked[support], float(observed[action]), where, 1.0 - float(p.sum()))
+    result = np.empty(len(asked))
+    choose(observed, action, asked, result)
     return result
-
-
-def _aligned(observed: Row, outcome: int, asked: Row) -> tuple[Floats, float, int | None]:
-    """`observed`'s probabilities at `asked`'s successors [K], that of the outcome, and the outcome's place there."""
-    states, p = observed
-    at = np.searchsorted(states, asked[0])
-    found = at < len(states)
-    found[found] = states[at[found]] == asked[0][found]
-    aligned = np.zeros(len(asked[0]))
-    aligned[found] = p[at[found]]
-    p_outcome = float(p[np.searchsorted(states, outcome)])
-    place = int(np.searchsorted(asked[0], outcome))
-    return aligned, p_outcome, place if place < len(asked[0]) and asked[0][place] == outcome else None
-
-
-def _reweigh(p: Floats, q: Floats, p_outcome: float, at: int | None, unmatched: float) -> Floats:
-    """The closed form. `unmatched`: p's mass where q is 0; `at`: where the outcome stands in q, or None if q_i = 0."""
-    if not p.any():
-        return q  # disjoint supports: the observation says nothing here (locality)
-    ratio, limit = _ratios(p, q, p_outcome, at)
-    result = np.zeros(len(q))
-    order = np.argsort(ratio, kind="stable")
-    order = order[ratio[order] < limit]
-    if len(order) == 0:
-        result[at] = 1.0  # nothing became likelier relative to the outcome
-        return result
-    breaks = ratio[order]
-    # On the piece that begins at breaks[n]: D(u) = (p mass not yet overtaken) + u * (q mass that has overtaken).
-    overtaken = np.cumsum(q[order])
-    kept = (float(p.sum()) + max(unmatched, 0.0)) - np.cumsum(p[order])
-    low = kept + overtaken * breaks
-    ends = np.append(breaks[1:], limit)
-    if np.isinf(limit):
-        high = kept[:-1] + overtaken[:-1] * ends[:-1]
-        pieces = np.append((ends[:-1] - breaks[:-1]) / high / low[:-1], 1.0 / overtaken[-1] / low[-1])
-    else:
-        high = kept + overtaken * ends
-        pieces = (ends - breaks) / high / low  # not by their product, which may overflow
-        result[at] = 1.0 / high[-1]
-    result[order] = q[order] * np.cumsum(pieces[::-1])[::-1]
-    return result
-
-
-def _ratios(p: Floats, q: Floats, p_outcome: float, at: int | None) -> tuple[Floats, float]:
-    """p_k/q_k [K] and p_i/q_i; infinite where q is 0, or so small that the ratio is beyond all numbers."""
-    with np.errstate(over="ignore"):
-        return p / q, float(p_outcome / q[at]) if at is not None else np.inf
 
 
 def row_bounds(
@@ -116,18 +82,10 @@ def row_bounds(
     another became relatively likelier; the extra zeros then raise the other lower bounds. Not for the very same state,
     action and model as observed: there the outcome is certain under every causal model.
     """
-    p, p_outcome, at = _aligned(observed, outcome, asked)
-    q = asked[1]
-    with np.errstate(over="ignore"):
-        upper = np.minimum(1.0, q / p_outcome)
-    if causal_model == "stable" and p.any():
-        ratio, limit = _ratios(p, q, p_outcome, at)
-        barred = (p > 0.0) & (ratio >= limit * (1.0 - STABILITY_TOLERANCE))
-        if at is not None:
-            barred[at] = False
-        upper = np.where(barred, 0.0, upper)
-    # What the others cannot take. For `any` this is (q_k - (1 - p_i)) / p_i, without its cancellation at small p_i.
-    lower = np.clip(1.0 - (upper.sum() - upper), 0.0, upper)
+    p = np.empty(len(asked[0]))
+    p_outcome, at = align(*observed, outcome, asked[0], p)
+    lower, upper = np.empty(len(p)), np.empty(len(p))
+    bound(p, asked[1], p_outcome, at, causal_model == "stable", lower, upper)
     return lower, upper
 
 
@@ -136,9 +94,135 @@ def extreme(lower: Floats, upper: Floats, values: Floats, *, largest: bool) -> f
 
     Greedy: everyone gets the lower bound, the rest goes to the best values first.
     """
-    order = np.argsort(-values if largest else values, kind="stable")
-    room = (upper - lower)[order]
-    rest = 1.0 - float(lower.sum())
-    before = np.cumsum(room) - room
-    given = np.clip(rest - before, 0.0, room)
-    return float(lower @ values + given @ values[order])
+    return float(greedy(lower, upper, values, largest))
+
+
+# ---- compiled ----
+
+
+@compiled
+def align(states: Ints, p: Floats, outcome: int, asked: Ints, aligned: Floats) -> tuple[float, int]:
+    """Fill `aligned` [K] with p at `asked`'s successors; p of the outcome, and its place there (-1: it has none)."""
+    at = np.searchsorted(asked, outcome)
+    place = at if at < len(asked) and asked[at] == outcome else -1
+    p_outcome, here = 0.0, 0
+    for n in range(len(states)):
+        if states[n] == outcome:
+            p_outcome = p[n]
+    for k in range(len(asked)):
+        while here < len(states) and states[here] < asked[k]:
+            here += 1
+        aligned[k] = p[here] if here < len(states) and states[here] == asked[k] else 0.0
+    return p_outcome, place
+
+
+@compiled
+def ascending(values: Floats) -> Ints:
+    """The order [K] that sorts `values`; equal ones stay in order."""
+    if len(values) > FEW:
+        return np.argsort(values, kind="mergesort")
+    order = np.arange(len(values))
+    for n in range(1, len(values)):
+        moved, m = order[n], n
+        while m > 0 and values[order[m - 1]] > values[moved]:
+            order[m] = order[m - 1]
+            m -= 1
+        order[m] = moved
+    return order
+
+
+@compiled
+def reweigh(p: Floats, q: Floats, p_outcome: float, at: int, result: Floats) -> None:
+    """The closed form, into `result` [K]. `at`: where the outcome stands in q, or -1 if q_i = 0."""
+    mass = p.sum()
+    if mass <= 0.0:
+        result[:] = q  # disjoint supports: the observation says nothing here (locality)
+        return
+    result[:] = 0.0
+    limit = p_outcome / q[at] if at >= 0 else np.inf  # infinite also where q_i is too small for a ratio
+    passed = np.flatnonzero(p / q < limit)
+    if len(passed) == 0:
+        result[at] = 1.0  # nothing became likelier relative to the outcome
+        return
+    breaks = (p / q)[passed]
+    order = ascending(breaks)
+    # On the piece that begins at a break: D(u) = (p mass not yet overtaken) + u * (q mass that has overtaken).
+    kept, overtaken = max(mass, 1.0), 0.0
+    pieces = np.empty(len(order))
+    high = 0.0
+    for n in range(len(order)):
+        k, begin = passed[order[n]], breaks[order[n]]
+        kept -= p[k]
+        overtaken += q[k]
+        end = breaks[order[n + 1]] if n + 1 < len(order) else limit
+        low = kept + overtaken * begin
+        if np.isinf(end):
+            pieces[n] = 1.0 / overtaken / low
+        else:
+            high = kept + overtaken * end
+            pieces[n] = (end - begin) / high / low  # not by their product, which may overflow
+    if not np.isinf(limit):
+        result[at] = 1.0 / high
+    share = 0.0
+    for n in range(len(order) - 1, -1, -1):
+        share += pieces[n]
+        k = passed[order[n]]
+        result[k] = q[k] * share
+
+
+@compiled
+def choose(observed: Floats, action: int, asked: Floats, result: Floats) -> None:
+    """`conditional_choices`, into `result` [A]."""
+    result[:] = asked
+    if observed[action] <= 0.0 or observed[action] >= 1.0:
+        return
+    support = np.flatnonzero(asked)
+    at = -1
+    for n in range(len(support)):
+        if support[n] == action:
+            at = n
+    after = np.empty(len(support))
+    reweigh(observed[support], asked[support], observed[action], at, after)
+    result[support] = after
+
+
+@compiled
+def bound(
+    p: Floats,
+    q: Floats,
+    p_outcome: float,
+    at: int,
+    stable: bool,  # noqa: FBT001 - compiled functions take no keywords
+    lower: Floats,
+    upper: Floats,
+) -> None:
+    """The bounds of `row_bounds`, into `lower` and `upper` [K]."""
+    limit = p_outcome / q[at] if at >= 0 else np.inf
+    overlap = p.sum() > 0.0
+    total = 0.0
+    for k in range(len(q)):
+        upper[k] = min(1.0, q[k] / p_outcome)
+        if stable and overlap and k != at and p[k] > 0.0 and p[k] / q[k] >= limit * (1.0 - STABILITY_TOLERANCE):
+            upper[k] = 0.0
+        total += upper[k]
+    for k in range(len(q)):
+        # What the others cannot take. For `any` this is (q_k - (1 - p_i)) / p_i, without its cancellation.
+        lower[k] = min(max(1.0 - (total - upper[k]), 0.0), upper[k])
+
+
+@compiled
+def greedy(lower: Floats, upper: Floats, values: Floats, largest: bool) -> float:  # noqa: FBT001 - likewise
+    """`extreme`, compiled."""
+    order = ascending(-values if largest else values)
+    rest, total = 1.0, 0.0
+    for k in range(len(lower)):
+        rest -= lower[k]
+        total += lower[k] * values[k]
+    for n in range(len(order)):
+        if rest <= 0.0:
+            break
+        k = order[n]
+        given = min(rest, upper[k] - lower[k])
+        total += given * values[k]
+        rest -= given
+    return total
