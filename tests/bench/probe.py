@@ -1,0 +1,75 @@
+"""The whole sidecar as `cfmon run` runs it, with a clock at its very end: when did each step have its answer?
+
+`python -m tests.bench.probe CONFIG COUNT [CORE]`: after COUNT messages prints what it measured, as JSON, and goes on until
+SIGTERM; prints again what came since at SIGTERM. CORE is the one core it may use.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+import time
+from collections.abc import Iterable
+
+from monitor.sidecar import service as sidecar
+from monitor.sidecar.load import assemble
+from monitor.sidecar.log import set_up_logging
+from monitor.types import Instant, Judged, Notice, Received, Skipped
+
+__all__ = ["Probe"]
+
+
+class Probe:
+    """Stands behind the metrics and sees every notice after them."""
+
+    def __init__(self, service: sidecar.Service, count: int) -> None:
+        self._behind = service._metrics.take
+        self._count = count
+        service._metrics.take = self.take  # type: ignore[method-assign] # that is what a probe is
+        self._begin()
+
+    def _begin(self) -> None:
+        self._lags: list[float] = []
+        self._accepted = self._other = self._skipped = 0
+        self._begun = self._ended = 0.0
+
+    def take(self, notices: Iterable[Notice], now: Instant) -> None:
+        self._behind(notices, now)
+        at = time.time()
+        for notice in notices:
+            if type(notice) is Judged:
+                self._lags.append(at - notice.time)
+            elif type(notice) is Received:
+                self._begun = self._begun or now.wall
+                self._accepted += notice.result == "accepted"
+                self._other += notice.result != "accepted"
+            elif type(notice) is Skipped:
+                self._skipped += notice.count
+        if self._ended == 0.0 and len(self._lags) + self._skipped >= self._count:
+            self._ended = at
+            self.tell()
+
+    def tell(self) -> None:
+        rate = (self._count - 1) / (self._ended - self._begun) if self._ended else 0.0
+        counts = {"accepted": self._accepted, "other": self._other, "skipped": self._skipped}
+        sys.stdout.write(json.dumps({"rate": rate, "lags": self._lags, "answered": len(self._lags), **counts}) + "\n")
+        sys.stdout.flush()
+        self._begin()
+
+
+def main(config: str, count: int, core: int | None = None) -> None:
+    """Run until told to stop."""
+    if core is not None:
+        os.sched_setaffinity(0, {core})
+    loaded = assemble(config)
+    set_up_logging(loaded.config.logging)
+    service = sidecar.Service(loaded)
+    service.start()
+    Probe(service, count)
+    asyncio.run(sidecar._run_until_signalled(service))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], int(sys.argv[2]), *map(int, sys.argv[3:]))
