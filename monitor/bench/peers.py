@@ -37,6 +37,16 @@ class Peers:
                 found: Callable[..., Any] | None = getattr(module, name, None)
                 return found if found is not None else Missing(f"{self.folder}/{file}.py has no {name}")
 
+    def make(self, file: str, name: str, *arguments: object) -> Any | Missing:  # noqa: ANN401 - whatever the peer is
+        """What `name` of that file makes of the arguments, or why it cannot: a package it needs is not installed."""
+        maker = self.get(file, name)
+        if isinstance(maker, Missing):
+            return maker
+        try:
+            return maker(*arguments)
+        except ImportError as error:
+            return _without(error)
+
     def _load(self, file: str) -> ModuleType | Missing:
         if self.folder is None:
             return Missing("no folder of peers: run in a checkout, or name one with --peers")
@@ -50,5 +60,9 @@ class Peers:
         try:
             spec.loader.exec_module(module)
         except ImportError as error:
-            return Missing(f"{error.name or file} is not installed: pip install 'counterfactual-monitor[bench]'")
+            return _without(error)
         return module
+
+
+def _without(error: ImportError) -> Missing:
+    return Missing(f"{error.name or error} is not installed: pip install 'counterfactual-monitor[bench]'")

@@ -165,14 +165,18 @@ def compare(
     peer: str,
     at_least: float | None = None,
     at_most: float | None = None,
+    aim: bool = False,
     unit: str = "s",
     note: str = "",
 ) -> Row:
-    """A row with a peer. `at_least`: how many times faster than the peer; `at_most`: how many times its cost."""
+    """A row with a peer. `at_least`: how many times faster than the peer; `at_most`: how many times its cost.
+
+    `aim`: worth reaching, but no target.
+    """
     assert (at_least is None) != (at_most is None)
     better: Literal["at_least", "at_most"] = "at_most" if at_least is None else "at_least"
     limit = at_most if at_least is None else at_least
-    target = f"{'>=' if better == 'at_least' else '<='} {limit:,g}x"
+    target = f"{'aim: ' if aim else ''}{'>=' if better == 'at_least' else '<='} {limit:,g}x"
     row = Row(key, title, target, limit, better, unit, ours, peer=peer, note=note)
     if isinstance(theirs, Missing):
         return replace(row, note="; ".join(filter(None, [note, theirs.reason])))
