@@ -1,15 +1,16 @@
 """Every value that crosses a border between rooms, on one screen.
 
-All are frozen. Times are seconds: `wall` since the epoch, `ticks` on a monotonic clock. Probabilities lie in [0, 1].
-The order below is the order of the route: a message becomes an `Observation`, that a `Step`, that (on the held
-path) a `Verdict`, that an `Alert`.
+All are frozen, and cheap to make, for several are made at each message. Times are seconds: `wall` since the epoch,
+`ticks` on a monotonic clock. Probabilities lie in [0, 1]. The order below is the order of the route: a message becomes
+an `Observation`, that a `Step`, that (on the held path) a `Verdict`, that an `Alert`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Literal
+
+import msgspec
 
 __all__ = [
     "AlarmMoved",
@@ -67,16 +68,14 @@ CausalModel = Literal["gumbel", "any", "stable"]
 MessageResult = Literal["accepted", "duplicate", "stale", "conflict", "gap", "rejected", "dropped"]
 
 
-@dataclass(frozen=True, slots=True)
-class Instant:
+class Instant(msgspec.Struct, frozen=True):
     """One reading of both clocks. `wall`: seconds since the epoch. `ticks`: seconds, monotonic, arbitrary zero."""
 
     wall: float
     ticks: float
 
 
-@dataclass(frozen=True, slots=True)
-class AlarmSpec:
+class AlarmSpec(msgspec.Struct, frozen=True):
     """How verdicts become an alarm. `for_`, `keep`: verdicts in a row before firing, before resolving (>= 1).
 
     `when`: for a plain formula `fails` or `holds`; for `regret(...)` `regret`, or `unavoidable` to fire on that too.
@@ -89,19 +88,17 @@ class AlarmSpec:
     when: Literal["fails", "holds", "regret", "unavoidable"] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class FormulaSpec:
+class FormulaSpec(msgspec.Struct, frozen=True):
     """One formula to watch. `every`: an int counts steps, a float is a duration in seconds on the monotonic clock."""
 
     name: str
     text: str
     every: int | float = 1
     causal_model: CausalModel = "gumbel"
-    alarm: AlarmSpec = field(default_factory=AlarmSpec)
+    alarm: AlarmSpec = msgspec.field(default_factory=AlarmSpec)
 
 
-@dataclass(frozen=True, slots=True)
-class StreamSettings:
+class StreamSettings(msgspec.Struct, frozen=True):
     """What the stream may hold and how long it waits. Durations in seconds, counts in steps or agents.
 
     `nominal_sha256`: of the configured nominal policy's ONNX file, compared with what an agent says it runs.
@@ -118,8 +115,7 @@ class StreamSettings:
     nominal_sha256: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Observation:
+class Observation(msgspec.Struct, frozen=True):
     """One decoded message, not yet ordered or matched with the model.
 
     `agent` comes from the topic, never from the payload. `action` is None only where the agent sent none, which is
@@ -139,8 +135,7 @@ class Observation:
     policy: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(msgspec.Struct, frozen=True):
     """One step of the path, in order, in the model's indices.
 
     `late`: older than `max_lag` when it arrived. `foreign`: the agent then ran another policy than the nominal one.
@@ -155,32 +150,28 @@ class Step:
     foreign: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Break:
+class Break(msgspec.Struct, frozen=True):
     """The path is interrupted before the next step: what lies between is unknown, for this reason."""
 
     reason: BlindReason
     detail: str
 
 
-@dataclass(frozen=True, slots=True)
-class End:
+class End(msgspec.Struct, frozen=True):
     """The episode is over. `terminated`: the last state is absorbing for the rest of every horizon."""
 
     episode: Episode
     terminated: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Wait:
+class Wait(msgspec.Struct, frozen=True):
     """Not yet: a step is missing and may still come. `missing` is its seq, `held` how many later ones wait for it."""
 
     missing: int
     held: int
 
 
-@dataclass(frozen=True, slots=True)
-class Quantity:
+class Quantity(msgspec.Struct, frozen=True):
     """One probability or reward a formula asks for (outside all brackets), with how it was obtained.
 
     `bounds`: over every causal model of the class asked for, else None. `threshold` and `holds`: None for `=?`.
@@ -198,8 +189,7 @@ class Quantity:
     robust: bool | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(msgspec.Struct, frozen=True):
     """The answer to one formula on one path.
 
     Exactly one of `value` (for `=?`), `holds` (for a truth) and `outcome` (for `regret`) is set; a truth that could
@@ -220,7 +210,7 @@ class Verdict:
     robust: bool | None = None
     effect: float | None = None
     effect_bounds: tuple[float, float] | None = None
-    profile: Mapping[int, tuple[float, float]] = field(default_factory=dict)
+    profile: Mapping[int, tuple[float, float]] = msgspec.field(default_factory=dict)
     latest_useful: int | None = None
     offset: int = 0
     clipped: bool = False
@@ -231,8 +221,7 @@ class Verdict:
 # ---- notices: what the monitor tells the world; each sink takes what concerns it ----
 
 
-@dataclass(frozen=True, slots=True)
-class Received:
+class Received(msgspec.Struct, frozen=True):
     """What became of one message. `lag`: seconds between the agent's clock and ours; None if the agent sent none."""
 
     agent: str
@@ -242,8 +231,7 @@ class Received:
     lag: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Judged:
+class Judged(msgspec.Struct, frozen=True):
     """A formula was answered for an agent at a step. `time`: the step's time, seconds since the epoch."""
 
     agent: str
@@ -255,8 +243,7 @@ class Judged:
     late: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Blind:
+class Blind(msgspec.Struct, frozen=True):
     """A formula went blind for an agent (`reason`), or sees again (`reason` None). Sent on change only."""
 
     agent: str
@@ -265,8 +252,7 @@ class Blind:
     detail: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class AlarmMoved:
+class AlarmMoved(msgspec.Struct, frozen=True):
     """The alarm of a formula is now `clear`, `pending` or `firing`; sent on change only."""
 
     agent: str
@@ -274,8 +260,7 @@ class AlarmMoved:
     state: AlarmState
 
 
-@dataclass(frozen=True, slots=True)
-class Alert:
+class Alert(msgspec.Struct, frozen=True):
     """A published change of an alarm; the fields are those of `cfmon/alerts/<agent>/<formula>` in the docs.
 
     `evidence_path`: the held path the verdict was given on, for the evidence file; not published.
@@ -303,15 +288,13 @@ class Alert:
     terminated: bool
 
 
-@dataclass(frozen=True, slots=True)
-class OffPolicy:
+class OffPolicy(msgspec.Struct, frozen=True):
     """A deterministic nominal policy would have taken another action than the agent took."""
 
     agent: str
 
 
-@dataclass(frozen=True, slots=True)
-class Skipped:
+class Skipped(msgspec.Struct, frozen=True):
     """`count` due answers of a formula were passed over; the path they were about is complete all the same."""
 
     agent: str
@@ -319,16 +302,14 @@ class Skipped:
     count: int
 
 
-@dataclass(frozen=True, slots=True)
-class Ended:
+class Ended(msgspec.Struct, frozen=True):
     """An agent's episode is over; its values mean nothing until the next one begins."""
 
     agent: str
     episode: Episode
 
 
-@dataclass(frozen=True, slots=True)
-class Forgotten:
+class Forgotten(msgspec.Struct, frozen=True):
     """An agent has been silent for `forget_after`; whatever is kept or shown under its name can go."""
 
     agent: str

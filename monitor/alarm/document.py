@@ -9,12 +9,11 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, Literal
 
 import msgpack
+import msgspec
 import numpy as np
-from pydantic import TypeAdapter
 
 from monitor.errors import EvidenceError
 from monitor.types import CausalModel, Episode, Verdict
@@ -39,8 +38,7 @@ MAX_DEPTH = 12
 """Nesting a document may have; its deepest part of its own is a policy's choice, at 6."""
 
 
-@dataclass(frozen=True, slots=True)
-class PolicyEvidence:
+class PolicyEvidence(msgspec.Struct, frozen=True):
     """A policy as the verdict used it.
 
     `sha256`: of its file, kept under `objects/`. `manifest`: how to run that file. `choices`: for each state of the
@@ -52,8 +50,7 @@ class PolicyEvidence:
     choices: tuple[tuple[int, tuple[tuple[int, float], ...]], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Evidence:
+class Evidence(msgspec.Struct, frozen=True):
     """The document. Names are those of `Alert` and `Verdict`; `alert` is the alarm's id, `text` the formula's.
 
     `seq` is that of the path's last pair, `first_seq` that of the step at which the breach began. `digest` is the
@@ -88,9 +85,6 @@ class Evidence:
         return self.digest[:32]
 
 
-_READER = TypeAdapter(Evidence)
-
-
 def pack_evidence(evidence: Evidence) -> bytes:
     """The document's bytes, with its digest put in; raises EvidenceError if a number in it is not finite."""
     document = plain(evidence)
@@ -113,7 +107,7 @@ def read_evidence(content: bytes) -> Evidence:
     try:
         verdict = dict(document["verdict"])
         verdict["profile"] = {offset: (nominal, other) for offset, nominal, other in verdict["profile"]}
-        evidence = _READER.validate_python({**document, "verdict": verdict})
+        evidence = msgspec.convert({**document, "verdict": verdict}, Evidence)
         written = _pack(plain(evidence))
     except (ValueError, TypeError, LookupError, OverflowError) as error:
         raise EvidenceError(f"evidence: not an evidence document of version {EVIDENCE_VERSION} ({error})") from error
@@ -139,8 +133,8 @@ def plain(value: object) -> Any:  # noqa: ANN401 - whatever shape the value has,
             return [plain(item) for item in value]
         case np.generic():
             return value.item()
-        case _ if is_dataclass(value):
-            members = {field.name: getattr(value, field.name) for field in fields(value)}
+        case msgspec.Struct():
+            members = msgspec.structs.asdict(value)
             if isinstance(value, Verdict):
                 members["profile"] = [[offset, *value.profile[offset]] for offset in sorted(value.profile)]
             return plain(members)

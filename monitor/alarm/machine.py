@@ -16,9 +16,11 @@ blind formula has no verdicts, so its alarm stays where it is and only says so (
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Final, Literal, assert_never
+
+import msgspec
+from msgspec.structs import replace
 
 from monitor.types import AlarmSpec, AlarmState, BlindReason, Verdict
 
@@ -29,8 +31,7 @@ Judgement = Literal["good", "bad", "breach", "neutral"]
 Event = Literal["good", "bad", "breach", "neutral", "ended", "removed"]
 
 
-@dataclass(frozen=True, slots=True)
-class Alarm:
+class Alarm(msgspec.Struct, frozen=True):
     """One formula's alarm for one agent. Plain data: it is part of a session's snapshot.
 
     `run`: bad verdicts so far while pending, good ones in a row while firing, else 0. `first_seq`, `since`: step and
@@ -47,8 +48,7 @@ class Alarm:
     blind: BlindReason | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(msgspec.Struct, frozen=True):
     """What an alarm has to tell: its new state, and whose alarm it is (as in `Alarm`, before it was reset).
 
     `state` `clear` and `pending` are told to metrics only; `firing`, `resolved`, `ended` and `removed` are alerts.
@@ -66,8 +66,7 @@ class Change:
         return self.state not in ("clear", "pending")
 
 
-@dataclass(frozen=True, slots=True)
-class Transition:
+class Transition(msgspec.Struct, frozen=True):
     """One row of the table. `run`: what becomes of the count. `tells`: the state told, None where nothing changes."""
 
     to: Place

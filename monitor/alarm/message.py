@@ -6,7 +6,8 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+
+import msgspec
 
 from monitor.types import Alert, Episode, FormulaSpec, Verdict
 
@@ -15,8 +16,7 @@ __all__ = ["Identity", "alert_id", "alert_payload"]
 ALERT_VERSION = 1
 
 
-@dataclass(frozen=True, slots=True)
-class Identity:
+class Identity(msgspec.Struct, frozen=True):
     """Who judges: which model, which policies, which software.
 
     `policies`: name -> sha256 of its file, hexadecimal. `versions`: of the software, name -> version; they go into the
@@ -27,7 +27,7 @@ class Identity:
     model_sha256: str
     policies: Mapping[str, str]
     versions: Mapping[str, str]
-    models: Mapping[str, str] = field(default_factory=dict)
+    models: Mapping[str, str] = msgspec.field(default_factory=dict)
 
 
 def alert_id(agent: str, episode: Episode, formula: FormulaSpec, identity: Identity, first_seq: int) -> str:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
 
+from msgspec.structs import asdict
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
@@ -36,7 +36,13 @@ def exit_code(verdicts: list[Verdict]) -> ExitCode:
 
 def verdict_data(verdict: Verdict) -> dict[str, object]:
     """Every field of the verdict under its own name; `answer` says in a word which one carries the answer."""
-    return {"answer": _answer(verdict), **asdict(verdict), "formula": verdict.formula.strip()}
+    quantities = [asdict(quantity) for quantity in verdict.quantities]
+    return {
+        "answer": _answer(verdict),
+        **asdict(verdict),
+        "formula": verdict.formula.strip(),
+        "quantities": quantities,
+    }
 
 
 def verdict_table(verdict: Verdict, path: Path) -> RenderableType:

@@ -11,8 +11,10 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
+
+import msgspec
+from msgspec.structs import asdict, replace
 
 from monitor.stream.digests import Digests
 from monitor.types import Break, Episode, Wait
@@ -23,8 +25,7 @@ ENDED_REMEMBERED = 64
 """Ended episodes whose late messages are told from those of a new episode."""
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(msgspec.Struct, frozen=True):
     """A message on its way through the ordering, already in the model's indices.
 
     `arrived`: ticks. `problem`: the break to put before it; with `state` None it is no step at all. `ends`: it is the
@@ -45,8 +46,7 @@ class Entry:
     problem: Break | None
 
 
-@dataclass(frozen=True, slots=True)
-class Missing:
+class Missing(msgspec.Struct, frozen=True):
     """Seqs `first` up to `last` of the episode were given up. `joined`: the agent was never heard before them."""
 
     episode: Episode
@@ -55,16 +55,14 @@ class Missing:
     joined: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Closed:
+class Closed(msgspec.Struct, frozen=True):
     """The episode is over: by its last message, or without one (`terminated` False) because another began."""
 
     episode: Episode
     terminated: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Discarded:
+class Discarded(msgspec.Struct, frozen=True):
     """A held message whose seq lies after the end of its episode."""
 
     entry: Entry

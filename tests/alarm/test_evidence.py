@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from monitor.alarm.document import MAX_EVIDENCE_BYTES, MAX_ITEMS, plain
 from monitor.alarm.evidence import Evidence, evidence_id, make_evidence, read_evidence, rederive
@@ -205,7 +206,7 @@ def test_rounding_is_no_disagreement(content: bytes, road: MDP, tables: Tables) 
 
 def test_another_model_or_other_policies_are_named(content: bytes, road: MDP, tables: Tables) -> None:
     evidence = read_evidence(content)
-    other_model = replace(road, rewards=road.rewards + 1)
+    other_model = dataclasses.replace(road, rewards=road.rewards + 1)
     (told,) = rederive(evidence, other_model, tables)
     assert told.startswith(f"model: {evidence.model_sha256} is recorded")
     swapped = {"nominal": tables["careful"], "careful": tables["careful"]}
@@ -338,5 +339,5 @@ def test_numpy_numbers_are_written_as_plain_ones(
     path = tuple((np.int64(state), None if action is None else np.int64(action)) for state, action in regret.path)
     assert regret.verdict.effect is not None
     verdict = replace(regret.verdict, effect=np.float64(regret.verdict.effect))
-    alert = replace(regret, path=path, seq=np.int64(regret.seq), verdict=verdict)  # type: ignore[arg-type] # the point
+    alert = replace(regret, path=path, seq=np.int64(regret.seq), verdict=verdict)
     assert make_evidence(alert, identity, tables, manifests) == content

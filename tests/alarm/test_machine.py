@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from itertools import product
 from typing import Literal, get_args
 
 import pytest
+from msgspec.structs import replace
 
 from monitor.alarm.machine import (
     TABLE,

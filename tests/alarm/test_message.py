@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import replace
 from itertools import combinations
 
 import pytest
+from msgspec.structs import replace
 
 from monitor.alarm.message import Identity, alert_id, alert_payload
 from monitor.types import Alert, Episode, FormulaSpec, Verdict

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from monitor.model.mdp import MDP
 from monitor.policy.table import PolicyTable
@@ -41,7 +41,7 @@ def at(ticks: float) -> Instant:
 
 def message(number: int, run_of: Episode = "e", /, **changes: object) -> Observation:
     base = Observation(agent="a", episode=run_of, seq=number, state=number % 4, action=0)
-    return replace(base, **changes)  # type: ignore[arg-type] # the fields are given by name
+    return replace(base, **changes)
 
 
 class Told:
