@@ -13,7 +13,7 @@ ARGS ?=
 PURE := monitor/types.py,monitor/errors.py,monitor/flow.py,monitor/watch.py,monitor/model/*,monitor/policy/*,monitor/causal/*,monitor/logic/*,monitor/decide/*,monitor/stream/*,monitor/alarm/*
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format clean
+.PHONY: help demo test bench lint format clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' Makefile
@@ -27,6 +27,11 @@ test: $(VENV)/.dev ## Check everything: lint, types, import contracts, all tests
 	@$(BIN)/pytest --cov --cov-report=term:skip-covered $(ARGS)
 	@[ -n "$(ARGS)" ] || $(BIN)/coverage report --include='$(PURE)' --fail-under=99 --format=total >/dev/null \
 		|| { echo "make: branch coverage of the pure rooms fell below 99 %" >&2; exit 1; }
+
+bench: $(VENV)/.dev ## Measure every row beside its peers (minutes): table, var/bench.json, var/bench.svg (ARGS=--quick)
+	@$(PYTHON) .ci/setup.py system
+	@mkdir -p var
+	@$(BIN)/cfmon bench --json var/bench.json --plot var/bench.svg $(ARGS)
 
 lint: $(VENV)/.dev ## ruff, ruff format, mypy, import-linter
 	@$(BIN)/ruff check --quiet

@@ -87,13 +87,13 @@ class Row:
     Attributes:
         key: names the row on the command line and in the JSON.
         title: what is measured.
-        target: the target in words.
-        limit: the target as a number; `better` says on which side of it the ratio (or the median) must lie.
+        target: the target in words; "-" without.
+        limit: the target as a number, or None; `better` says on which side of it the ratio (or the median) must lie.
         unit: of the timings; "s" is shown as us, ms or s, anything else as it is.
         peer: against whom; "" for an absolute target.
         ratio: for at_least: theirs / ours, so how many times faster we are; for at_most: ours / theirs. None without a
             peer's timing.
-        met: None if it could not be told, for want of the peer.
+        met: None if it could not be told, for want of the peer, or if there is no target.
         note: what the reader must know, such as why the peer is missing.
     """
 
@@ -171,20 +171,18 @@ def compare(
 ) -> Row:
     """A row with a peer. `at_least`: how many times faster than the peer; `at_most`: how many times its cost.
 
-    `aim`: worth reaching, but no target.
+    `aim`: worth reaching, but no target. Neither: a comparison without a target.
     """
-    assert (at_least is None) != (at_most is None)
-    better: Literal["at_least", "at_most"] = "at_most" if at_least is None else "at_least"
+    assert at_least is None or at_most is None
+    better: Literal["at_least", "at_most"] = "at_least" if at_most is None else "at_most"
     limit = at_most if at_least is None else at_least
-    target = f"{'aim: ' if aim else ''}{'>=' if better == 'at_least' else '<='} {limit:,g}x"
+    target = "-" if limit is None else f"{'aim: ' if aim else ''}{'>=' if better == 'at_least' else '<='} {limit:,g}x"
     row = Row(key, title, target, limit, better, unit, ours, peer=peer, note=note)
     if isinstance(theirs, Missing):
         return replace(row, note="; ".join(filter(None, [note, theirs.reason])))
-    if better == "at_least":
-        ratio = theirs.median / ours.median
-        return replace(row, theirs=theirs, ratio=ratio, met=ratio >= (limit or 0.0))
-    ratio = ours.median / theirs.median
-    return replace(row, theirs=theirs, ratio=ratio, met=ratio <= (limit or 0.0))
+    ratio = theirs.median / ours.median if better == "at_least" else ours.median / theirs.median
+    met = None if limit is None else ratio >= limit if better == "at_least" else ratio <= limit
+    return replace(row, theirs=theirs, ratio=ratio, met=met)
 
 
 def absolute(

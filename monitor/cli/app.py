@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from monitor._version import __version__
-from monitor.cli import configs, demo, evidence, models, questions, streaming
+from monitor.cli import bench, configs, demo, evidence, models, questions, streaming
 
 __all__ = ["app"]
 
@@ -23,6 +23,7 @@ app.command()(streaming.run)
 app.command()(questions.check)
 app.command()(streaming.replay)
 app.command()(evidence.verify)
+app.command()(bench.bench)
 app.add_typer(models.model_app, name="model")
 app.add_typer(models.policy_app, name="policy")
 app.add_typer(configs.app, name="config")

@@ -1,0 +1,80 @@
+"""`cfmon bench`: the benchmark table, beside the peers where they are at hand."""
+
+from __future__ import annotations
+
+import json
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from monitor.cli.output import progress
+
+if TYPE_CHECKING:
+    from monitor.bench.rows import Bench, Row
+
+__all__ = ["bench"]
+
+PEERS = Path("tests/bench")
+
+
+def bench(
+    row: Annotated[
+        list[str] | None, typer.Option("--row", metavar="KEY", help="this row alone; may be repeated")
+    ] = None,
+    *,
+    quick: Annotated[bool, typer.Option("--quick", help="seconds instead of minutes; rough numbers")] = False,
+    json_file: Annotated[Path | None, typer.Option("--json", metavar="FILE", help="write the table as JSON")] = None,
+    plot_file: Annotated[
+        Path | None, typer.Option("--plot", metavar="FILE.svg|.png", help="plot cost against size")
+    ] = None,
+    peers: Annotated[
+        Path | None, typer.Option(metavar="DIR", help=f"where the peers are  [default: {PEERS}, if it is there]")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="of all that is drawn")] = 0,
+    now: Annotated[str | None, typer.Option(metavar="TIME", help="the time to write down  [default: now]")] = None,
+) -> None:
+    """Measure what steps and questions cost, beside other tools in the same run, against the targets."""
+    from rich.console import Console  # noqa: PLC0415 - keep `cfmon --help` light
+
+    from monitor.bench.peers import Peers  # noqa: PLC0415 - likewise
+    from monitor.bench.rows import Bench  # noqa: PLC0415 - likewise
+    from monitor.bench.table import document, plot, table  # noqa: PLC0415 - likewise
+
+    folder = peers if peers is not None else PEERS if PEERS.is_dir() else None
+    rows = measured(Bench(Peers(folder), quick=quick, seed=seed, tell=_tell), row or [])
+    Console().print(table(rows))
+    if json_file is not None:
+        when = now or datetime.now(UTC).isoformat(timespec="seconds")
+        text = json.dumps(document(rows, now=when, quick=quick, seed=seed), indent=2, ensure_ascii=False)
+        json_file.write_text(text + "\n", encoding="utf-8")
+    if plot_file is not None:
+        plot(rows, plot_file)
+
+
+def measured(bench: Bench, keys: list[str]) -> list[Row]:
+    """The rows of these keys, or all.
+
+    Raises:
+        ConfigError: there is no such row.
+    """
+    from monitor.bench.rows import load  # noqa: PLC0415 - keep `cfmon --help` light
+    from monitor.errors import ConfigError  # noqa: PLC0415 - likewise
+
+    known = load()
+    for key in keys:
+        if key not in known:
+            raise ConfigError(f"--row {key}: no such row; there are {', '.join(known)}")
+    rows: list[Row] = []
+    for key in keys or known:
+        with progress(f"measuring {key}"):
+            rows += known[key](bench)
+        bench.tell(f"{key}: measured")
+    return rows
+
+
+def _tell(line: str) -> None:
+    if sys.stderr.isatty():
+        sys.stderr.write(line + "\n")
