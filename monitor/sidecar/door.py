@@ -12,6 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
+import msgspec
+
 from monitor.types import Instant
 
 __all__ = ["Arrived", "Door", "Dropped", "Receipt"]
@@ -20,8 +22,7 @@ MAX_HOLES: Final = 1000
 """Topics told apart while the door is full; the steps of further agents are still missed by their sequence numbers."""
 
 
-@dataclass(frozen=True, slots=True)
-class Receipt:
+class Receipt(msgspec.Struct, frozen=True, gc=False):
     """What acknowledges a message, on the connection it came by; on a later one its number means another message."""
 
     connection: int
@@ -29,8 +30,7 @@ class Receipt:
     qos: int
 
 
-@dataclass(slots=True)
-class Arrived:
+class Arrived(msgspec.Struct, frozen=True):
     """A message as it came; no `receipt` where it needs no acknowledgement (QoS 0)."""
 
     now: Instant

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from monitor.types import Instant
 
 __all__ = ["Connected", "Evaluate", "Event", "Heartbeat", "Lost", "Message"]
 
 
-@dataclass(frozen=True, slots=True)
-class Message:
+class Message(msgspec.Struct, frozen=True):
     """A message arrived on a topic; `now` is when it came through the door."""
 
     now: Instant
@@ -18,31 +17,27 @@ class Message:
     payload: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Evaluate:
+class Evaluate(msgspec.Struct, frozen=True):
     """Time to answer what is due. `latest_only`: there is more to do than time, so only the newest step is answered."""
 
     now: Instant
     latest_only: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Heartbeat:
+class Heartbeat(msgspec.Struct, frozen=True):
     """Time to say that we are alive, and which alarms stand."""
 
     now: Instant
 
 
-@dataclass(frozen=True, slots=True)
-class Connected:
+class Connected(msgspec.Struct, frozen=True):
     """The broker was reached (`up`) or lost."""
 
     now: Instant
     up: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Lost:
+class Lost(msgspec.Struct, frozen=True):
     """`count` messages of this topic were dropped at the door: there was no room."""
 
     now: Instant

@@ -6,10 +6,11 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import get_args
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client import CollectorRegistry, Counter, Gauge
 
 from monitor._version import __version__
 from monitor.alarm.message import Identity
+from monitor.sidecar.tally import Buckets
 from monitor.stream.decode import REASONS
 from monitor.types import FormulaSpec, MessageResult
 
@@ -97,7 +98,7 @@ class Instruments:
         for outcome in _OUTCOMES:
             self.verdicts.labels(formula.name, outcome, "exact")
         self.skipped.labels(formula.name)
-        self.verdict_seconds.labels(formula.name)
+        self.verdict_seconds.start(formula.name)
 
     def _gauge(self, name: str, about: str, *labels: str) -> Gauge:
         return Gauge(f"cfmon_{name}", about, labels, registry=self._registry)
@@ -105,5 +106,7 @@ class Instruments:
     def _counter(self, name: str, about: str, *labels: str) -> Counter:
         return Counter(f"cfmon_{name}", about, labels, registry=self._registry)
 
-    def _histogram(self, name: str, about: str, buckets: Sequence[float], *labels: str) -> Histogram:
-        return Histogram(f"cfmon_{name}", about, labels, registry=self._registry, buckets=buckets)
+    def _histogram(self, name: str, about: str, bounds: Sequence[float], *labels: str) -> Buckets:
+        buckets = Buckets(f"cfmon_{name}", about, bounds, *labels)
+        self._registry.register(buckets)
+        return buckets

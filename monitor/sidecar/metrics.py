@@ -7,6 +7,8 @@ to the configured limit, and the series of a forgotten agent are removed.
 from __future__ import annotations
 
 import math
+import threading
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final, assert_never
 
@@ -14,6 +16,7 @@ from prometheus_client import CollectorRegistry, disable_created_metrics, genera
 
 from monitor.alarm.message import Identity
 from monitor.sidecar.instruments import PLACES, Instruments
+from monitor.sidecar.tally import Latest, Settle, Tally
 from monitor.types import (
     AlarmMoved,
     Alert,
@@ -47,7 +50,7 @@ def outcome_of(verdict: Verdict) -> str:
 
 
 class Metrics:
-    """A sink for notices. `take` runs on the loop's thread, `exposition` on the server's; prometheus_client locks."""
+    """A sink for notices. `take` runs on the loop's thread, `exposition` on the server's; a lock stands between."""
 
     def __init__(
         self,
@@ -65,9 +68,21 @@ class Metrics:
         self._agents: set[str] = set()
         self._reasons: dict[tuple[str, str], set[str]] = {}
         self._told: dict[tuple[str, str], tuple[str, str]] = {}
+        self._lock = threading.Lock()
+        parts: list[Callable[[], bool]] = []
+        self.registry.register(Settle(self._lock, parts))
         self._on = Instruments(self.registry)
         self._on.queue_length.set_function(queue_length)
+        self._on.last_evaluation.set_function(lambda: self._evaluated)
         self._on.start(formulas, identity)
+        self._evaluated = 0.0
+        self._messages = Tally(self._on.messages)
+        self._verdicts = Tally(self._on.verdicts)
+        self._off_policy = Tally(self._on.off_policy)
+        self._heard = Latest([self._on.last_message])
+        self._figures = Latest(self._on.figures)
+        told = (self._messages, self._verdicts, self._off_policy, self._heard, self._figures)
+        parts += [part.settle for part in told]
 
     def exposition(self) -> bytes:
         """What a scrape gets."""
@@ -79,10 +94,12 @@ class Metrics:
 
     def evaluated(self, seconds: float, notices: Iterable[Notice], now: Instant) -> None:
         """An evaluation took `seconds` and gave these notices; each verdict is charged an equal part of the time."""
-        judged = [notice for notice in notices if isinstance(notice, Judged)]
-        for notice in judged:
-            self._on.verdict_seconds.labels(notice.formula).observe(seconds / len(judged))
-        self._on.last_evaluation.set(now.wall)
+        judged = Counter(notice.formula for notice in notices if type(notice) is Judged)
+        if judged:
+            share = seconds / judged.total()
+            for formula, count in judged.items():
+                self._on.verdict_seconds.observe(share, formula, count=count)
+        self._evaluated = now.wall
 
     def store_failed(self) -> None:
         """Evidence could not be kept."""
@@ -90,8 +107,9 @@ class Metrics:
 
     def take(self, notices: Iterable[Notice], now: Instant) -> None:
         """Count and show what happened."""
-        for notice in notices:
-            self._take(notice, now)
+        with self._lock:
+            for notice in notices:
+                self._take(notice, now)
 
     def _take(self, notice: Notice, now: Instant) -> None:
         match notice:
@@ -106,7 +124,7 @@ class Metrics:
             case Alert():
                 self._count_alert(notice, now)
             case OffPolicy():
-                self._on.off_policy.labels(notice.agent).inc()
+                self._off_policy.inc(notice.agent)
             case Skipped():
                 self._on.skipped.labels(notice.formula).inc(notice.count)
             case Ended():
@@ -119,14 +137,14 @@ class Metrics:
     # ---- one method a notice ----
 
     def _received(self, notice: Received, now: Instant) -> None:
-        self._on.messages.labels(notice.result).inc()
+        self._messages.inc(notice.result)
         if notice.result == "rejected":
             self._on.rejected.labels(notice.reason).inc()
         if notice.result in UNREAD:
             return
         if not self._admit(notice.agent):
             return
-        self._on.last_message.labels(notice.agent).set(now.wall)
+        self._heard.set((notice.agent,), (now.wall,))
         if notice.lag is not None:
             if notice.lag < 0:
                 self._on.negative_lags.inc()
@@ -148,22 +166,20 @@ class Metrics:
 
     def _judged(self, notice: Judged) -> None:
         verdict = notice.verdict
-        self._on.verdicts.labels(notice.formula, outcome_of(verdict), verdict.method).inc()
+        self._verdicts.inc(notice.formula, outcome_of(verdict), verdict.method)
         if not self._admit(notice.agent):
             return
         value, bounds = shown(verdict)
         lower, upper = bounds if bounds is not None else (math.nan, math.nan)
-        figures = (value, lower, upper, math.nan if verdict.effect is None else verdict.effect)
-        for gauge, figure in zip(self._on.figures, figures, strict=True):
-            gauge.labels(notice.agent, notice.formula).set(figure)
+        effect = math.nan if verdict.effect is None else verdict.effect
+        self._figures.set((notice.agent, notice.formula), (value, lower, upper, effect))
 
     def _blank(self, agent: str, formulas: Iterable[str]) -> None:
         """No value is better than an old one: it would read as if we still saw."""
         if agent not in self._agents:
             return
-        for gauge in self._on.figures:
-            for formula in formulas:
-                gauge.labels(agent, formula).set(math.nan)
+        for formula in formulas:
+            self._figures.set((agent, formula), (math.nan,) * len(self._on.figures))
 
     def _show_blind(self, notice: Blind) -> None:
         if not self._admit(notice.agent):
@@ -196,9 +212,12 @@ class Metrics:
         if agent not in self._agents:
             return
         self._agents.discard(agent)
+        self._heard.drop(agent)
+        self._off_policy.drop(agent)
         reasons = {formula: self._reasons.pop((agent, formula), set()) for formula in self._severity}
         self._on.remove(agent, self._severity, reasons)
         for formula in self._severity:
+            self._figures.drop(agent, formula)
             self._told.pop((agent, formula), None)
 
 

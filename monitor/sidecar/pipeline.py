@@ -8,8 +8,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import lru_cache, partial
 from typing import Any, Final, assert_never
+
+import msgspec
+from msgspec.structs import replace
 
 from monitor._version import __version__
 from monitor.alarm.message import Identity, alert_payload
@@ -21,12 +25,14 @@ from monitor.types import Alert, Blind, Forgotten, Instant, Notice, Received
 
 __all__ = ["OFFLINE", "Effects", "EvidenceFile", "Pipeline", "Publication", "Topics"]
 
+TOPICS: Final = 4096
+"""Topics whose agent is remembered; of a topic that names none nothing is."""
+
 OFFLINE: Final = b'{"state":"offline"}'
 """The last will, and the last word of a clean end."""
 
 
-@dataclass(frozen=True, slots=True)
-class Publication:
+class Publication(msgspec.Struct, frozen=True):
     """A message to send. An empty retained payload takes back what was retained on the topic.
 
     `repeats`: it says nothing new, so there is no use in sending it late.
@@ -39,16 +45,14 @@ class Publication:
     repeats: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class EvidenceFile:
+class EvidenceFile(msgspec.Struct, frozen=True):
     """The evidence of one alarm, to be kept before the alarm is published. `id` is also its name on disk."""
 
     id: str
     content: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Effects:
+class Effects(msgspec.Struct, frozen=True):
     """What one event caused: evidence to keep first, then what to publish, and notices for metrics and status page."""
 
     publications: tuple[Publication, ...] = ()
@@ -98,6 +102,9 @@ class Pipeline:
         self._standing: dict[tuple[str, str], _Standing] = {}
         self._retained: dict[str, dict[str, bytes]] = {}
         self._blind: set[tuple[str, str]] = set()
+        self._told: dict[str, set[str]] = {}
+        """agent -> formulas that ever fired or were blind for it"""
+        self._agent_of = lru_cache(TOPICS)(partial(agent_of, pattern=topics.steps))
 
     @property
     def status_topic(self) -> str:
@@ -124,7 +131,7 @@ class Pipeline:
 
     def _observe(self, event: Message) -> list[Notice]:
         try:
-            agent = agent_of(event.topic, self._topics.steps)
+            agent = self._agent_of(event.topic)
         except InputError as error:  # a name we do not repeat, so nobody's
             return [Received("", "rejected", error.reason, error.detail)]
         try:
@@ -135,7 +142,7 @@ class Pipeline:
 
     def _lost(self, event: Lost) -> list[Notice]:
         try:
-            agent = agent_of(event.topic, self._topics.steps)
+            agent = self._agent_of(event.topic)
         except InputError:
             return [Received("", "dropped")] * event.count
         notices = list(self._monitor.lost(agent, event.now))
@@ -167,6 +174,7 @@ class Pipeline:
                 case Forgotten():
                     publications += self._forget(notice.agent)
                 case Blind():
+                    self._told.setdefault(notice.agent, set()).add(notice.formula)
                     (self._blind.discard if notice.reason is None else self._blind.add)((notice.agent, notice.formula))
                 case _:
                     pass
@@ -179,6 +187,7 @@ class Pipeline:
             before = self._standing.get(key)
             proof = before.evidence if before is not None else self._prove(alert, evidence)
             self._standing[key] = _Standing(alert, proof)
+            self._told.setdefault(alert.agent, set()).add(alert.formula)
         else:
             closed = self._standing.pop(key, None)
             proof = closed.evidence if closed is not None else None
@@ -203,8 +212,9 @@ class Pipeline:
         return Publication(topic, payload)
 
     def _forget(self, agent: str) -> list[Publication]:
-        self._standing = {key: value for key, value in self._standing.items() if key[0] != agent}
-        self._blind = {key for key in self._blind if key[0] != agent}
+        for formula in self._told.pop(agent, ()):
+            self._standing.pop((agent, formula), None)
+            self._blind.discard((agent, formula))
         return [Publication(topic, b"") for topic in self._retained.pop(agent, {})]
 
     def _status(self, now: Instant) -> Publication:
