@@ -1,207 +1,217 @@
-"""What lies beyond the observed path: values of obligations, for all states at once.
+"""What lies beyond the observed path: values of obligations, where nothing is observed any more.
 
-Where nothing is observed any more, rows are plain and only the law, the program and the remaining horizon matter.
-Each table is therefore computed once per law and formula and shared by every path, agent and offset.
+There rows are plain and only the law, the program and the remaining horizon matter, so values are computed once per law
+and formula and shared by every path, agent and offset. Two ways, with the same numbers: a table over all states, for a
+small model or a formula that is watched; and around the states that are asked for, where a table would be too large
+or would serve one question.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy.sparse import csr_array
 
-from monitor.causal import Law, conditional_choices
+from monitor.causal import Law
+from monitor.decide.letters import Letters, NestedGoal, Static
+from monitor.decide.moves import Entries, Layer, layers, means_over_rows
+from monitor.decide.reach import Cell, Reach
 from monitor.errors import LimitError
 from monitor.logic import FALSE, TRUE, Program
-from monitor.logic.syntax import Change, Goal, Label
 from monitor.model import MDP
-from monitor.policy import PolicyTable
 
-__all__ = ["Letters", "NestedGoal", "Tail", "transition_matrix"]
+__all__ = ["Letters", "NestedGoal", "Static", "Tail", "numbers"]
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
 MAX_CELLS = 20_000_000
-"""Numbers (obligations x states) a table may hold: 160 MB."""
+"""Numbers (obligations x states) a table may hold, 160 MB; or twice the numbers of the model, if these are more."""
+SMALL = 4_096
+"""Up to so many states a table costs less than finding out which part of it is needed."""
+MAX_GATHERED = 1_000_000
+"""Entries of rows that are laid out next to each other while a table is made; beyond it they are read in place."""
 
 
-def transition_matrix(model: MDP) -> csr_array:
-    """All rows of the model, [S*A, S]; shares the model's arrays."""
-    shape = (model.states * model.actions, model.states)
-    return csr_array((model.probabilities, model.successors, model.indptr), shape=shape, copy=False)
+def numbers(model: MDP) -> int:
+    """The numbers a model holds."""
+    return int(model.indptr.size + model.successors.size + model.probabilities.size + model.rewards.size)
 
 
-class Letters:
-    """Which atoms of a program hold, for states at an offset: labels, and nested quantities.
+@dataclass(frozen=True)
+class _Read:
+    """A layer over all states while tables are made, with the letters of its pairs and their rows, if these are few."""
 
-    `nested`: bit of the atom -> its evaluator. A nested quantity depends on the offset (through the law), the state and
-    the action just taken (semantics, section 5); a label on the state alone. `settled`: the offset from which the law,
-    and with it every letter, stays as it is.
-    """
-
-    def __init__(self, program: Program, model: MDP, nested: dict[int, NestedGoal], settled: int) -> None:
-        static = np.zeros(model.states, dtype=np.int64)
-        for bit, atom in enumerate(program.atoms):
-            if isinstance(atom, Label):
-                static |= model.labels[atom.name].astype(np.int64) << bit
-        self._static = static
-        self._nested = nested
-        self._settled = settled
-        self._known: dict[tuple[int, int, int], int] = {}
-
-    def many(self, offset: int, states: Ints, actions: Ints) -> Ints:
-        """The letters [n] of n (state, action) pairs at an offset."""
-        letters = self._static[states]
-        for bit, goal in self._nested.items():
-            letters = letters | (goal.holds(offset, states, actions).astype(np.int64) << bit)
-        return letters
-
-    def one(self, offset: int, state: int, action: int) -> int:
-        """The letter of one pair."""
-        if not self._nested:
-            return int(self._static[state])
-        key = (min(offset, self._settled), state, action)
-        if key not in self._known:
-            self._known[key] = int(self.many(offset, np.array([state]), np.array([action]))[0])
-        return self._known[key]
-
-
-class NestedGoal:
-    """Whether a quantity nested in a path holds, where the outer law stays in force and noise is fresh.
-
-    Inner `nominal` is "carry on as now": the action just taken, then the outer law (semantics, section 5).
-    """
-
-    def __init__(self, goal: Goal, arm: Callable[[int, Change], tuple[Law, Law, Tail]]) -> None:
-        assert goal.test is not None
-        self._world, self._test = goal.world, goal.test
-        self._arm = arm
-
-    def holds(self, offset: int, states: Ints, actions: Ints) -> npt.NDArray[np.bool_]:
-        """For n states at `offset` in which `actions` were just taken: [n]."""
-        values = self._values(offset, self._world.change, states, actions)
-        if self._world.baseline is not None:
-            values = values - self._values(offset, self._world.baseline, states, actions)
-        return np.fromiter((self._test.holds(float(v)) for v in values), dtype=np.bool_, count=len(values))
-
-    def _values(self, offset: int, change: Change, states: Ints, actions: Ints) -> Floats:
-        before, law, tail = self._arm(offset, change)
-        table = law.table(0)
-        if law.default_from == 0:
-            return tail.after(0, tail.program.start, states, actions)
-        if table.actions is not None:
-            return tail.after(0, tail.program.start, states, table.actions[states])
-        return np.array([self._mean(before, table, tail, int(s), int(a)) for s, a in zip(states, actions, strict=True)])
-
-    @staticmethod
-    def _mean(before: Law, table: PolicyTable, tail: Tail, state: int, action: int) -> float:
-        """One state, the action just taken having told something about the action noise (semantics, section 7)."""
-        count = before.future.actions
-        prior = before.table(0).distribution(state, count)
-        weights = conditional_choices(prior, action, table.distribution(state, count))
-        chosen = np.flatnonzero(weights)
-        return float(weights[chosen] @ tail.after(0, tail.program.start, np.full(len(chosen), state), chosen))
+    layer: Layer
+    letters: npt.NDArray[np.generic]
+    kinds: tuple[int, ...]
+    entries: Entries | None
 
 
 class Tail:
-    """Values of a program's obligations from an offset on, under a law, nothing observed."""
+    """Values of a program's obligations from an offset on, under a law, nothing observed.
+
+    `table` [n, S], read-only: what is tabled so far; `rows`: (offset, obligation) -> row of the table, where offsets
+    beyond the law's last change are that.
+    """
 
     def __init__(self, law: Law, program: Program, letters: Letters) -> None:
         self.law, self.program, self.letters = law, program, letters
         self._settled = law.settled()
         self._states, self._actions = law.future.states, law.future.actions
-        self._constant = {FALSE: np.zeros(self._states), TRUE: np.ones(self._states)}
-        self._future = transition_matrix(law.future)
-        self._past = self._future if law.dynamics is law.future else transition_matrix(law.dynamics)
-        self._cells: dict[tuple[int, int], Floats] = {}
-        self._rows: dict[int, list[csr_array]] = {}
+        self._room = max(MAX_CELLS, 2 * numbers(law.future))
+        self.table: Floats = np.zeros((0, self._states))
+        self.rows: dict[Cell, int] = {}
+        self._reach = Reach(law, program, letters)
+        self._layers: dict[int, list[_Read]] = {}
+
+    def tabled(self, offset: int, obligation: int) -> bool:
+        """Whether `value` is there already; else `at` may cost less."""
+        return obligation in (FALSE, TRUE) or (min(offset, self._settled), obligation) in self.rows
+
+    def prepare(self) -> bool:
+        """Make the table of all that can be owed, if it has room; whether it is made.
+
+        Raises LimitError where it has none although the model is small: then what is reached would hardly fit either.
+        """
+        try:
+            self.value(0, self.program.start)
+        except LimitError:
+            if self._states <= SMALL:
+                raise
+            return False
+        return True
 
     def after(self, offset: int, obligation: int, states: Ints, actions: Ints) -> Floats:
         """Values [n] of `obligation`, to be read at `offset`, in n states where `actions` are taken."""
-        if obligation in self._constant:
-            return self._constant[obligation][states]
-        rows = states * self._actions + actions
-        return self._read(offset, obligation, states, actions, self._matrix(offset)[rows])
-
-    def value(self, offset: int, obligation: int) -> Floats:
-        """Values [S] of `obligation` at `offset`, the law choosing the action."""
-        if obligation in self._constant:
-            return self._constant[obligation]
-        root = (min(offset, self._settled), obligation)
-        waiting = [root]
-        while waiting:
-            cell = waiting[-1]
-            missing = [] if cell in self._cells else [c for c in self._needs(cell) if c not in self._cells]
-            if missing:
-                waiting += missing
-                continue
-            waiting.pop()
-            if cell not in self._cells:
-                self._claim_room()
-                self._cells[cell] = self._compute(cell)
-        return self._cells[root]
-
-    def _claim_room(self) -> None:
-        if (len(self._cells) + 1) * self._states > MAX_CELLS:
-            msg = (
-                f"the table of what lies ahead outgrows {MAX_CELLS} numbers (limit MAX_CELLS): {len(self._cells)} "
-                f"obligations for {self._states} states; shorten the formula's intervals"
-            )
-            raise LimitError(msg)
-
-    def _needs(self, cell: tuple[int, int]) -> list[tuple[int, int]]:
-        offset, obligation = cell
-        needs: set[tuple[int, int]] = set()
-        for states, actions, _ in self._layers(offset):
-            letters = np.unique(self.letters.many(offset, states, actions))
-            rests = {self.program.step(obligation, int(letter)) for letter in letters} - self._constant.keys()
-            needs |= {(min(offset + 1, self._settled), rest) for rest in rests}
-        return sorted(needs)
-
-    def _compute(self, cell: tuple[int, int]) -> Floats:
-        offset, obligation = cell
-        total = np.zeros(self._states)
-        for (states, actions, weights), matrix in zip(self._layers(offset), self._matrices(offset), strict=True):
-            total[states] += weights * self._read(offset, obligation, states, actions, matrix)
-        return total
-
-    def _read(self, offset: int, obligation: int, states: Ints, actions: Ints, matrix: csr_array) -> Floats:
-        """One letter read, one move made: `matrix` holds the rows [n, S] of the n pairs."""
+        if obligation in (FALSE, TRUE):
+            return np.full(len(states), float(obligation == TRUE))
+        model = self.law.model_at(offset)
         letters = self.letters.many(offset, states, actions)
-        kinds = np.unique(letters)
         values = np.zeros(len(states))
-        for letter in kinds:
+        for letter in np.unique(letters):
             rest = self.program.step(obligation, int(letter))
-            if rest == FALSE:
+            here = np.flatnonzero(letters == letter)
+            if rest in (FALSE, TRUE):
+                values[here] = float(rest == TRUE)
                 continue
-            here = letters == letter
-            # A kept obligation is worth 1 whatever the row; this also spares a product.
-            values[here] = 1.0 if rest == TRUE else (matrix @ self.value(offset + 1, rest))[here]
+            entries = Entries.gather(model, states[here] * self._actions + actions[here])
+            values[here] = entries.means(self.at(offset + 1, rest, entries.successors))
         if self.program.pays(obligation):
-            values += self.law.model_at(offset).rewards[states, actions]
+            values += model.rewards[states, actions]
         return values
 
-    def _layers(self, offset: int) -> Iterator[tuple[Ints, Ints, Floats]]:
-        """The pairs the law can choose, as layers of at most one action a state: states, actions, weights."""
-        table = self.law.table(offset)
-        if table.actions is not None:
-            yield np.arange(self._states), table.actions, np.ones(self._states)
-            return
-        assert table.probabilities is not None
-        for action in range(self._actions):
-            states = np.flatnonzero(table.probabilities[:, action])
-            if len(states):
-                yield states, np.full(len(states), action), table.probabilities[states, action]
+    def at(self, offset: int, obligation: int, states: Ints) -> Floats:
+        """Values [n] of `obligation` at `offset` in n states, the law choosing the action."""
+        if obligation in (FALSE, TRUE):
+            return np.full(len(states), float(obligation == TRUE))
+        if self._states <= SMALL or self.tabled(offset, obligation):
+            return self.value(offset, obligation)[states]
+        return self._reach.at(offset, obligation, states)
 
-    def _matrix(self, offset: int) -> csr_array:
-        return self._past if offset < self.law.until else self._future
+    def value(self, offset: int, obligation: int) -> Floats:
+        """Values [S] of `obligation` at `offset`, the law choosing the action: a row of the table, read-only.
 
-    def _matrices(self, offset: int) -> list[csr_array]:
+        Raises LimitError where the table has no room.
+        """
+        if obligation in (FALSE, TRUE):
+            constant: Floats = np.broadcast_to(np.float64(obligation == TRUE), (self._states,))
+            return constant
+        root = (min(offset, self._settled), obligation)
+        if root not in self.rows:
+            try:
+                self._fill(self._plan(root))
+            finally:
+                self._layers.clear()
+        row: Floats = self.table[self.rows[root]]
+        return row
+
+    def _plan(self, root: Cell) -> list[Cell]:
+        """What is missing for a cell, each after all that it needs; refused where there is no room for it."""
+        plan: dict[Cell, None] = {}
+        open_cells = {root: iter(self._needs(root))}
+        while open_cells:
+            cell, needs = next(reversed(open_cells.items()))
+            need = next((c for c in needs if c not in plan and c not in self.rows), None)
+            if need is None:
+                plan[cell] = None
+                del open_cells[cell]
+                continue
+            open_cells[need] = iter(self._needs(need))
+            count = len(self.rows) + len(plan) + len(open_cells)
+            if count * self._states > self._room:
+                raise LimitError(self._refusal(count))
+        return list(plan)
+
+    def _refusal(self, cells: int) -> str:
+        return (
+            f"the table of what lies ahead outgrows {self._room} numbers (limit MAX_CELLS): at least {cells} "
+            f"obligations for {self._states} states; shorten the formula's intervals"
+        )
+
+    def _fill(self, plan: list[Cell]) -> None:
+        """Compute cells in this order, into one block with those that are there."""
+        held = len(self.rows)
+        block = np.zeros((held + len(plan), self._states))
+        block[:held] = self.table
+        rows = dict(self.rows)
+        for row, cell in enumerate(plan, held):
+            rows[cell] = row
+            self._compute(cell, block, rows)
+        block.flags.writeable = False
+        self.table, self.rows = block, rows
+
+    def _needs(self, cell: Cell) -> list[Cell]:
+        offset, obligation = cell
+        rests = {self.program.step(obligation, kind) for read in self._reads(offset) for kind in read.kinds}
+        return sorted((min(offset + 1, self._settled), rest) for rest in rests - {FALSE, TRUE})
+
+    def _compute(self, cell: Cell, block: Floats, rows: dict[Cell, int]) -> None:
+        offset, obligation = cell
+        step = {kind: self.program.step(obligation, kind) for read in self._reads(offset) for kind in read.kinds}
+        ahead = {rest: block[rows[min(offset + 1, self._settled), rest]] for rest in {*step.values()} - {FALSE, TRUE}}
+        for read in self._reads(offset):
+            values = self._values(offset, read, step, ahead)
+            if self.program.pays(obligation):
+                values += self.law.model_at(offset).rewards[read.layer.states, read.layer.actions]
+            read.layer.add(block[rows[cell]], values)
+
+    def _values(self, offset: int, read: _Read, step: dict[int, int], ahead: dict[int, Floats]) -> Floats:
+        """One letter read, one move made, by each pair [n] of a layer; without what the pair itself pays."""
+        values = np.zeros(len(read.layer.states))
+        kinds: dict[int, list[int]] = {}
+        for kind in read.kinds:
+            kinds.setdefault(step[kind], []).append(kind)
+        for rest, letters in kinds.items():
+            if rest == FALSE:
+                continue
+            here = read.letters == letters[0]
+            for letter in letters[1:]:
+                here |= read.letters == letter
+            if rest == TRUE:
+                values[here] = 1.0
+                continue
+            if read.entries is None:
+                means_over_rows(self.law.model_at(offset), read.layer, here, ahead[rest], values)
+            else:
+                values[here] = read.entries.means(ahead[rest][read.entries.successors])[here]
+        return values
+
+    def _reads(self, offset: int) -> list[_Read]:
+        """The law's layers over all states at an offset; kept only while tables are made."""
         offset = min(offset, self._settled)
-        if offset not in self._rows:
-            rows = (states * self._actions + actions for states, actions, _ in self._layers(offset))
-            self._rows[offset] = [self._matrix(offset)[r] for r in rows]
-        return self._rows[offset]
+        if offset not in self._layers:
+            model = self.law.model_at(offset)
+            chosen = layers(self.law, offset, np.arange(self._states))
+            self._layers[offset] = [self._read(offset, model, layer) for layer in chosen]
+        return self._layers[offset]
+
+    def _read(self, offset: int, model: MDP, layer: Layer) -> _Read:
+        letters = self.letters.all(offset, layer.states, layer.actions)
+        few = letters.dtype.itemsize <= 2
+        kinds = np.flatnonzero(np.bincount(letters)) if few else np.unique(letters)
+        entries = None
+        if model.successors.size <= MAX_GATHERED:
+            entries = Entries.gather(model, layer.states * model.actions + layer.actions)
+        return _Read(layer, letters, tuple(kinds.tolist()), entries)

@@ -17,7 +17,7 @@ from monitor.decide import chain
 from monitor.decide.history import History, HistoryChain, PastAtom
 from monitor.decide.names import looks_back
 from monitor.decide.spreads import Spreads
-from monitor.decide.tail import Letters, NestedGoal, Tail
+from monitor.decide.tail import Letters, NestedGoal, Static, Tail
 from monitor.errors import ConfigError
 from monitor.logic import Automaton, Collector, Program
 from monitor.logic.syntax import Change, Goal, Probability, Reward
@@ -53,6 +53,7 @@ class Worlds:
         self.rows: RowMemo = {}
         self._spreads = Spreads()
         self._programs: dict[Probability | Reward, Program] = {}
+        self._statics: dict[Probability | Reward, Static] = {}
         self._tails: OrderedDict[tuple[Law, Probability | Reward], Tail] = OrderedDict()
         self._ended: OrderedDict[tuple[str, int], MDP] = OrderedDict()
 
@@ -86,18 +87,22 @@ class Worlds:
                 for bit, atom in enumerate(program.atoms)
                 if isinstance(atom, Goal) and not looks_back(atom)
             }
-            self._tails[key] = Tail(law, program, Letters(program, self.model, nested, law.settled()))
+            static = self._statics.setdefault(measure, Static(program, self.model))
+            self._tails[key] = Tail(law, program, Letters(static, nested, law.settled()))
             if len(self._tails) > MAX_TAILS:
                 self._tails.popitem(last=False)
         self._tails.move_to_end(key)
         return self._tails[key]
 
     def prepare(self, goal: Goal, change: Change) -> None:
-        """Fill the table a goal needs under a change, whatever the path; LimitError if it would be too large."""
+        """Make the table a goal needs under a change, whatever the path, unless the model is too large for it.
+
+        Raises LimitError for a small model whose table would be too large (see `Tail.prepare`).
+        """
         nominal = self.nominal(None, 0)
         tail = self.tail(nominal.under(self.intervention(change, None)), goal.measure)
         if not self._past(goal.measure, nominal, None):
-            tail.value(0, tail.program.start)
+            tail.prepare()
 
     def _past(
         self, measure: Probability | Reward, law: Law, causal_model: Literal["any", "stable"] | None
