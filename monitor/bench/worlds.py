@@ -16,7 +16,7 @@ __all__ = ["GRID_GOAL", "descent", "grid", "patrol", "safest", "walk"]
 UP, RIGHT, DOWN, LEFT = range(4)
 MOVES = np.array([(-1, 0), (0, 1), (1, 0), (0, -1)])
 SLIP = 0.1
-GRID_GOAL = 'fallback@10.P>=.9 [ G<=20 !"unsafe" ]'
+GRID_GOAL = 'fallback@10.P>=0.9 [ G<=20 !"unsafe" ]'
 """What is asked in the 4x4 grid, at all ten offsets."""
 
 

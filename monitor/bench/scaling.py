@@ -1,0 +1,58 @@
+"""How the cost of a step grows with the number of states, the offset and the horizon, all else as in the kernel row."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from time import perf_counter
+
+import numpy as np
+
+from monitor.bench.rows import Axis, Bench, Point, Row, benchmark, compare
+from monitor.bench.stepping import Walk, goal_of, grid_walk
+from monitor.bench.timing import Timing
+from monitor.bench.worlds import descent, grid, safest, walk
+
+__all__ = ["scaling"]
+
+STEPS = 400
+SIDES, OFFSETS, HORIZONS = (4, 10, 32, 100, 316), (1, 2, 5, 10, 20, 40), (5, 10, 20, 50, 100)
+
+
+@benchmark("scaling")
+def scaling(bench: Bench) -> list[Row]:
+    """Steps of the same walk at each size; the points of the plot."""
+    few = 2 if bench.quick else None
+    about = grid_walk(bench, STEPS)
+    points = [point("states", side * side, large_walk(bench, side), 10, 20) for side in SIDES[:few]]
+    points += [point("offset", offset, about, offset, 20) for offset in OFFSETS[:few]]
+    points += [point("horizon", horizon, about, 10, horizon) for horizon in HORIZONS[:few]]
+    base = stepped(about, 10, 20)
+    row = compare("scaling", "a step as in kernel; its cost by size is in the plot", base, base, peer="itself")
+    return [replace(row, points=tuple(points), peer="", theirs=None, ratio=None)]
+
+
+def large_walk(bench: Bench, side: int) -> Walk:
+    """Down and right through a grid of any size."""
+    model = grid(side)
+    policies = {"nominal": descent(side), "fallback": safest(model)}
+    return Walk(model, policies, walk(model, policies["nominal"], STEPS, bench.rng()))
+
+
+def point(axis: Axis, size: int, about: Walk, offset: int, horizon: int) -> Point:
+    """The median step at this size."""
+    series = {"states": f"offset {offset}, horizon {horizon}", "offset": f"|S| 16, horizon {horizon}"}
+    median = stepped(about, offset, horizon).median
+    return Point(axis, size, median, series.get(axis, f"|S| 16, offset {offset}"))
+
+
+def stepped(about: Walk, offset: int, horizon: int) -> Timing:
+    """Seconds of each step, once all start points are there; the walk is gone once before."""
+    goal = goal_of(f'fallback@{offset}.P>=0.9 [ G<={horizon} !"unsafe" ]')
+    costs: list[float] = []
+    for _ in range(2):
+        push, costs = about.checker.stepper(goal).push, []
+        for state, action in about.pairs:
+            begun = perf_counter()
+            push(state, action)
+            costs.append(perf_counter() - begun)
+    return Timing.of(np.array(costs[offset:]))
