@@ -13,6 +13,7 @@ from monitor._version import __version__
 if TYPE_CHECKING:
     from monitor.decide import Checker as Checker
     from monitor.decide import check as check
+    from monitor.decide import values as values
     from monitor.errors import ConfigError as ConfigError
     from monitor.errors import EvidenceError as EvidenceError
     from monitor.errors import FormulaError as FormulaError
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     from monitor.types import Verdict as Verdict
 
 _HOMES = {
-    "monitor.decide": ("Checker", "check"),
+    "monitor.decide": ("Checker", "check", "values"),
     "monitor.errors": (
         "ConfigError",
         "EvidenceError",

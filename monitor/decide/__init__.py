@@ -2,6 +2,7 @@
 
 from monitor.decide.api import check, check_many, tables
 from monitor.decide.checker import Checker
+from monitor.decide.everywhere import values
 from monitor.decide.names import largest_offset, validate
 
-__all__ = ["Checker", "check", "check_many", "largest_offset", "tables", "validate"]
+__all__ = ["Checker", "check", "check_many", "largest_offset", "tables", "validate", "values"]
