@@ -13,7 +13,7 @@ from monitor.errors import ConfigError, InputError
 from monitor.stream.wire import MAX_BYTES, unpack
 from monitor.types import Episode, Observation, RawState
 
-__all__ = ["MAX_DIMENSIONS", "MAX_TEXT", "REASONS", "agent_of", "decode", "validate"]
+__all__ = ["MAX_DIMENSIONS", "MAX_TEXT", "REASONS", "agent_of", "decode", "is_plain", "validate"]
 
 MAX_TEXT = 256
 """Longest episode, state or action name, in characters."""
@@ -125,6 +125,27 @@ def validate(observation: Observation) -> None:
     _flag("terminated", observation.terminated)
     _flag("truncated", observation.truncated)
     _policy(observation.policy)
+
+
+def is_plain(observation: Observation) -> bool:
+    """Whether `validate` is sure to pass it, its agent and episode aside: seen at a glance for the commonest kind.
+
+    That is one in the midst of an episode whose state and action are numbers and which names no policy.
+    """
+    o = observation
+    return (
+        type(o.seq) is int
+        and 0 <= o.seq <= _MAX_INT
+        and type(o.state) is int
+        and 0 <= o.state <= _MAX_INT
+        and type(o.action) is int
+        and 0 <= o.action <= _MAX_INT
+        and (o.time is None or (type(o.time) is float and 0 <= o.time < _MAX_TIME))
+        and (o.reward is None or (type(o.reward) is float and math.isfinite(o.reward)))
+        and o.terminated is False
+        and o.truncated is False
+        and o.policy is None
+    )
 
 
 # ---- one function per key ----

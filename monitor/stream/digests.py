@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import hashlib
 
+import msgspec
+
 from monitor.types import Observation
 
 __all__ = ["REMEMBERED", "Digests", "digest"]
@@ -16,6 +18,8 @@ REMEMBERED = 512
 
 _SIZE = 8
 _NOTHING = bytes(_SIZE)
+_written = msgspec.msgpack.Encoder().encode
+_HASH = hashlib.blake2b(digest_size=_SIZE, usedforsecurity=False)
 
 
 def digest(observation: Observation) -> bytes:
@@ -25,7 +29,9 @@ def digest(observation: Observation) -> bytes:
     """
     o = observation
     content = (o.state, o.action, o.time, o.reward, o.terminated, o.truncated, o.policy)
-    found = hashlib.blake2b(repr(content).encode(), digest_size=_SIZE, usedforsecurity=False).digest()
+    hashed = _HASH.copy()
+    hashed.update(_written(content))  # msgpack tells 1, 1.0, true and "1" apart
+    found = hashed.digest()
     return found if found != _NOTHING else b"\x01" * _SIZE
 
 
@@ -42,9 +48,10 @@ class Digests:
 
     def put(self, seq: int, found: bytes) -> None:
         """Remember `seq`, which is beyond all remembered ones; those passed over are remembered as never taken."""
-        passed = min(seq - self._end, REMEMBERED)
-        for missing in range(seq - passed, seq):
-            self._write(missing, _NOTHING)
+        if seq != self._end:
+            passed = min(seq - self._end, REMEMBERED)
+            for missing in range(seq - passed, seq):
+                self._write(missing, _NOTHING)
         self._write(seq, found)
         self._end = seq + 1
         if seq == 0:

@@ -94,6 +94,18 @@ class Ordering:
         self.heard = False
         self.progress = -math.inf
 
+    def follow(self, entry: Entry) -> bool:
+        """Take the entry if it is the very next step of the open episode and nothing is held: most are.
+
+        The same as `sort` and `release`, which then would find it new and give it back alone.
+        """
+        if self.held or entry.seq != self.next_seq or entry.ends or entry.episode != self.episode:
+            return False
+        self.digests.put(entry.seq, entry.digest)
+        self.next_seq = entry.seq + 1
+        self.progress = max(self.progress, entry.arrived)
+        return True
+
     def sort(self, entry: Entry) -> Literal["accepted", "duplicate", "stale", "conflict"]:
         """Say what a message is, and hold it unless it is old. Call `release` afterwards."""
         if entry.episode in self.ended:
@@ -125,6 +137,8 @@ class Ordering:
     @property
     def deadline(self) -> float | None:
         """Ticks at which waiting will be over, None if nothing is held."""
+        if not self.held:
+            return None
         own, other = self._oldest()
         ends = [own.arrived + self.wait] if own else []
         if other:  # as long as the open episode goes on, it is not the other one's turn

@@ -13,8 +13,8 @@ from typing import Literal, assert_never
 from monitor.errors import InputError
 from monitor.model.mdp import MDP
 from monitor.policy.table import PolicyTable
-from monitor.stream.decode import validate
-from monitor.stream.match import match_model, possible
+from monitor.stream.decode import is_plain, validate
+from monitor.stream.match import Matching
 from monitor.stream.order import Closed, Discarded, Entry, Missing, Ordering
 from monitor.stream.path import SlidingPath
 from monitor.stream.snapshot import pack_event, seal, unpack_event, unseal
@@ -75,6 +75,8 @@ class Session:
         self.foreign = False
         self.dropped = False
         self.ticks = 0.0
+        self._matching = Matching(model, settings, nominal)
+        self._room = 4 * (settings.window + settings.reorder_steps) + BURST
 
     @property
     def waiting(self) -> Wait | None:
@@ -88,12 +90,16 @@ class Session:
 
     def arrive(self, observation: Observation, now: Instant) -> list[Notice]:
         """Take one message. Returns what became of it first, then what it set free."""
-        try:
-            validate(observation)
-        except InputError as error:
-            return [Received(self.agent, "rejected", error.reason, error.detail)]
+        if not (self._is_known(observation) and is_plain(observation)):
+            try:
+                validate(observation)
+            except InputError as error:
+                return [Received(self.agent, "rejected", error.reason, error.detail)]
         lag = None if observation.time is None else now.wall - observation.time
-        entry, refused = match_model(observation, now, self.model, self.settings)
+        entry, refused = self._matching.entry(observation, now)
+        if refused is None and self.order.follow(entry):
+            self.last_heard = self.ticks = now.ticks
+            return [Received(self.agent, "accepted", "", "", lag), *self._step(entry)]
         result = self.order.sort(entry)
         if result in ("accepted", "conflict"):
             self.last_heard = now.ticks
@@ -117,9 +123,11 @@ class Session:
         if not self.pending:
             return None
         event = self.pending.popleft()
-        self.path.apply(event)
         if isinstance(event, Step):
+            self.path.push(event)
             self.mismatch = event.foreign
+        else:
+            self.path.apply(event)
         return event
 
     def drain(self) -> Iterator[Step | Break | End]:
@@ -179,6 +187,15 @@ class Session:
 
     # ---- what became of a message ----
 
+    def _is_known(self, observation: Observation) -> bool:
+        """Its agent and episode are those of the open episode, whose messages were valid."""
+        episode = self.order.episode
+        return (
+            observation.agent == self.agent
+            and observation.episode == episode
+            and type(observation.episode) is type(episode)
+        )
+
     def _received(
         self,
         result: Literal["accepted", "duplicate", "stale", "conflict"],
@@ -205,6 +222,8 @@ class Session:
 
     def _settle(self, ticks: float) -> list[Notice]:
         self.ticks = ticks
+        if not self.order.held:
+            return []
         return [notice for released in self.order.release(ticks) for notice in self._tell(released)]
 
     def _tell(self, released: Entry | Missing | Closed | Discarded) -> Iterable[Notice]:
@@ -232,12 +251,12 @@ class Session:
             self._break(entry.problem)
         if entry.state is None:
             return ()
-        if self.previous is not None and not possible(self.model, *self.previous, entry.state):
+        if self.previous is not None and not self._matching.possible(self.previous, entry.state):
             s, a = self.previous
             self._break(Break("impossible_step", f"the model has no transition ({s}, {a}) -> {entry.state}"))
         self._emit(Step(entry.episode, entry.seq, entry.state, entry.action, entry.time, entry.late, self.foreign))
         self.previous = None if entry.action is None else (entry.state, entry.action)
-        return (OffPolicy(self.agent),) if self._off_policy(entry.state, entry.action) else ()
+        return (OffPolicy(self.agent),) if self._matching.off_policy(entry.state, entry.action) else ()
 
     def _missing(self, missing: Missing) -> Iterable[Notice]:
         where = f"seq {missing.first} to {missing.last} of episode {missing.episode!r}"
@@ -248,18 +267,12 @@ class Session:
         self.dropped = False
         return (Received(self.agent, "gap", "", f"{where} did not come"),)
 
-    def _off_policy(self, state: int, action: int | None) -> bool:
-        """Only a deterministic nominal can be contradicted by one action."""
-        if self.nominal is None or self.nominal.actions is None or action is None:
-            return False
-        return int(self.nominal.actions[state]) != action
-
     def _break(self, event: Break) -> None:
         self._emit(event)
         self.previous = None
 
     def _emit(self, event: Step | Break | End) -> None:
-        if len(self.pending) >= 4 * (self.settings.window + self.settings.reorder_steps) + BURST:
+        if len(self.pending) >= self._room:
             self._overflow()
         self.pending.append(event)
 

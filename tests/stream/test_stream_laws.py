@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import Literal
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -13,7 +14,9 @@ from msgspec.structs import replace
 
 from monitor.errors import InputError
 from monitor.model.mdp import MDP
+from monitor.stream.decode import is_plain, validate
 from monitor.stream.digests import REMEMBERED
+from monitor.stream.order import Entry, Ordering
 from monitor.stream.session import Session
 from monitor.types import Break, End, Episode, Instant, Notice, Observation, Received, Step, StreamSettings
 
@@ -228,3 +231,68 @@ def test_other_bytes_are_no_snapshot() -> None:
     smaller = MDP.from_transitions(states=1, actions=1, transitions=[(0, 0, 0, 1.0)])
     with pytest.raises(InputError, match="another size"):
         Session.restore(good, smaller, SETTINGS)
+
+
+# ---- the short cut of a step that comes in order ----
+
+
+class NoShortCut(Ordering):
+    """Sorts and releases every entry."""
+
+    def follow(self, entry: Entry) -> bool:
+        """Never."""
+        del entry
+        return False
+
+
+class Thorough(Session):
+    """Validates every observation, and sorts it."""
+
+    def __init__(self) -> None:
+        super().__init__("a", MODEL, SETTINGS)
+        self.order = NoShortCut(SETTINGS.reorder_steps, SETTINGS.reorder_wait)
+
+    def _is_known(self, observation: Observation) -> bool:
+        del observation
+        return False
+
+
+@LAW
+@given(DEEDS, st.lists(st.integers(1, 9), min_size=1, max_size=4), st.integers(0, 4), st.randoms(use_true_random=False))
+def test_the_short_cut_of_the_next_step_changes_nothing(
+    chaos: list[Deed], lengths: list[int], reach: int, rng: random.Random
+) -> None:
+    orderly: list[Deed] = [("arrive", message, 0.0) for message in disturbed(episodes(lengths), reach, 2, rng)]
+    short, thorough = Session("a", MODEL, SETTINGS), Thorough()
+    for deed in [*orderly, *chaos, *orderly]:
+        assert do(short, [deed], 0.0) == do(thorough, [deed], 0.0)
+        assert short.deadline == thorough.deadline
+    assert short.snapshot() == thorough.snapshot()
+
+
+class Counting(Ordering):
+    """Counts the entries that had to be sorted."""
+
+    count = 0
+
+    def sort(self, entry: Entry) -> Literal["accepted", "duplicate", "stale", "conflict"]:
+        """As ever."""
+        self.count += 1
+        return super().sort(entry)
+
+
+@LAW
+@given(st.lists(st.integers(1, 9), max_size=4))
+def test_in_order_only_the_ends_of_an_episode_are_sorted(lengths: list[int]) -> None:
+    session = Session("a", MODEL, SETTINGS)
+    session.order = counting = Counting(SETTINGS.reorder_steps, SETTINGS.reorder_wait)
+    for message in episodes(lengths):
+        session.arrive(message, NOON)
+    assert counting.count == sum(min(length, 2) for length in lengths)
+
+
+@LAW
+@given(OBSERVATIONS)
+def test_what_looks_plain_is_valid(observation: Observation) -> None:
+    if is_plain(observation) and observation.episode:
+        validate(observation)
