@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from importlib.util import module_from_spec, spec_from_file_location
@@ -50,13 +51,16 @@ class Peers:
     def _load(self, file: str) -> ModuleType | Missing:
         if self.folder is None:
             return Missing("no folder of peers: run in a checkout, or name one with --peers")
+        root = str(self.folder.resolve().parent.parent)
+        if root not in sys.path:
+            sys.path.append(root)  # in a checkout the peers are tests.bench, and may import what stands beside them
         path = self.folder / f"{file}.py"
         if not path.is_file():
             return Missing(f"no peer {path}")
         spec = spec_from_file_location(f"cfmon_bench_peer_{file}", path)
         assert spec is not None
         assert spec.loader is not None
-        module = module_from_spec(spec)
+        module = sys.modules[spec.name] = module_from_spec(spec)  # dataclasses look their module up there
         try:
             spec.loader.exec_module(module)
         except ImportError as error:

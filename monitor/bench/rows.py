@@ -43,6 +43,7 @@ __all__ = [
     "benchmark",
     "compare",
     "load",
+    "unmeasured",
 ]
 
 ORDER = (
@@ -90,6 +91,7 @@ class Row:
         target: the target in words; "-" without.
         limit: the target as a number, or None; `better` says on which side of it the ratio (or the median) must lie.
         unit: of the timings; "s" is shown as us, ms or s, anything else as it is.
+        ours: None if it could not be measured here; the note says why.
         peer: against whom; "" for an absolute target.
         ratio: for at_least: theirs / ours, so how many times faster we are; for at_most: ours / theirs. None without a
             peer's timing.
@@ -103,7 +105,7 @@ class Row:
     limit: float | None
     better: Literal["at_least", "at_most"]
     unit: str
-    ours: Timing
+    ours: Timing | None
     peer: str = ""
     theirs: Timing | None = None
     ratio: float | None = None
@@ -190,6 +192,11 @@ def absolute(
 ) -> Row:
     """A row without a peer: the median must not exceed `at_most`, in `unit`."""
     return Row(key, title, target, at_most, "at_most", unit, ours, met=ours.median <= at_most, note=note)
+
+
+def unmeasured(key: str, title: str, target: str, why: Missing) -> Row:
+    """A row whose own measurement needs what is missing here."""
+    return Row(key, title, target, None, "at_most", "s", None, note=why.reason)
 
 
 def agree(what: str, ours: float, theirs: float, tolerance: float) -> None:

@@ -19,14 +19,14 @@ from monitor.errors import ConfigError
 if TYPE_CHECKING:
     from rich.table import Table
 
-__all__ = ["document", "machine", "plot", "shown", "table"]
+__all__ = ["document", "machine", "notes", "plot", "shown", "table"]
 
 SCHEMA = 1
 AXES = {"states": "|S|", "offset": "offset", "horizon": "horizon", "agents": "agents"}
 
 
 def table(rows: Sequence[Row]) -> Table:
-    """For people."""
+    """For people. What a row has to say beside its numbers stands below the table: `notes`."""
     from rich.table import Table  # noqa: PLC0415 - keep `cfmon --help` light
 
     made = Table(title="median (99th percentile)", show_lines=True)
@@ -36,9 +36,14 @@ def table(rows: Sequence[Row]) -> Table:
         peer = "\n".join(filter(None, [row.peer, "" if row.theirs is None else shown(row.theirs, row.unit)]))
         ratio = "-" if row.ratio is None else f"{row.ratio:,.3g}x" if row.ratio < 100 else f"{row.ratio:,.0f}x"
         met = "-" if row.met is None else "met" if row.met else "missed"
-        what = "\n".join(filter(None, [row.title, row.note]))
-        made.add_row(row.key, what, shown(row.ours, row.unit), peer or "-", ratio, row.target, met)
+        ours = "-" if row.ours is None else shown(row.ours, row.unit)
+        made.add_row(row.key, row.title, ours, peer or "-", ratio, row.target, met)
     return made
+
+
+def notes(rows: Sequence[Row]) -> list[str]:
+    """One line a row that has something to say."""
+    return [f"{row.key}: {row.note}" for row in rows if row.note]
 
 
 def shown(timing: Timing, unit: str) -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from monitor.cli.output import progress
+from monitor.cli.output import progress, say
 
 if TYPE_CHECKING:
     from monitor.bench.rows import Bench, Row
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 __all__ = ["bench"]
 
 PEERS = Path("tests/bench")
+WIDTH = 160
+"""Of the table in a file, in characters."""
 
 
 def bench(
@@ -41,11 +43,13 @@ def bench(
 
     from monitor.bench.peers import Peers  # noqa: PLC0415 - likewise
     from monitor.bench.rows import Bench  # noqa: PLC0415 - likewise
-    from monitor.bench.table import document, plot, table  # noqa: PLC0415 - likewise
+    from monitor.bench.table import document, notes, plot, table  # noqa: PLC0415 - likewise
 
     folder = peers if peers is not None else PEERS if PEERS.is_dir() else None
     rows = measured(Bench(Peers(folder), quick=quick, seed=seed, tell=_tell), row or [])
-    Console().print(table(rows))
+    Console(width=None if sys.stdout.isatty() else WIDTH).print(table(rows))
+    for line in notes(rows):
+        say(line)
     if json_file is not None:
         when = now or datetime.now(UTC).isoformat(timespec="seconds")
         text = json.dumps(document(rows, now=when, quick=quick, seed=seed), indent=2, ensure_ascii=False)

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from monitor.bench.peers import Missing, Peers
 from monitor.bench.rows import Bench, DisagreementError, Row, absolute, agree, compare, load
-from monitor.bench.table import table
+from monitor.bench.table import notes, table
 from monitor.bench.timing import Timing, Work, in_turns, one_by_one
 from monitor.cli.app import app
 from monitor.errors import ConfigError
@@ -34,9 +34,9 @@ OURS = {
 
 def whole(row: Row) -> bool:
     """Timings are numbers, and what is told fits together."""
-    timings = [row.ours, *([row.theirs] if row.theirs else [])]
+    timings = [timing for timing in (row.ours, row.theirs) if timing is not None]
     numbers = all(math.isfinite(t.median) and t.median > 0 and t.p99 > 0 and t.n > 0 for t in timings)
-    return numbers and (row.theirs is None) == (row.ratio is None)
+    return bool(timings) and numbers and (row.theirs is None) == (row.ratio is None)
 
 
 @pytest.mark.parametrize("key", OURS)
@@ -62,7 +62,14 @@ def test_rows_run_without_peers(key: str) -> None:
 
 
 def test_every_row_of_the_table_is_there() -> None:
-    assert set(OURS) <= set(load())
+    assert {*OURS, "process", "agents", "start"} <= set(load())
+
+
+@pytest.mark.parametrize("key", ["process", "agents", "start"])
+def test_what_needs_a_broker_and_its_harness_says_so(key: str) -> None:
+    rows = load()[key](Bench(Peers(None), quick=True))
+    assert rows
+    assert all(row.ours is None and "no folder of peers" in row.note for row in rows)
 
 
 def test_a_missing_peer_is_told_in_words(tmp_path: Path) -> None:
@@ -150,4 +157,5 @@ def test_the_plot(tmp_path: Path, name: str) -> None:
 def test_the_table_says_what_is_missing() -> None:
     rows = [compare("a", "t", Timing(1.0, 1.5, 9), Missing("no such peer"), peer="peer", at_least=3.0)]
     (cells,) = zip(*(column.cells for column in table(rows).columns), strict=True)
-    assert cells == ("a", "t\nno such peer", "1 s (1.5 s)", "peer", "-", ">= 3x", "-")
+    assert notes(rows) == ["a: no such peer"]
+    assert cells == ("a", "t", "1 s (1.5 s)", "peer", "-", ">= 3x", "-")
