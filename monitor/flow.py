@@ -66,6 +66,8 @@ class Monitor:
         self._ready: dict[str, None] = {}  # agents with something to advance over, in order of arrival
         self._connected = True
         self._swept: float | None = None
+        # Silence is looked for once in a quarter of the shortest time that matters, since that visits every agent.
+        self._pause = min(self.settings.stale_after, self.settings.forget_after) / 4
 
     def agents(self) -> tuple[str, ...]:
         """The agents known now."""
@@ -96,7 +98,9 @@ class Monitor:
             notices += watch.evaluate(now, connected=self._connected, latest_only=latest_only)
             if watch.session.deadline is not None:
                 self._ready[agent] = None  # a missing step is awaited: look again
-        return notices + list(self._sweep(now))
+        if self._swept is None or now.ticks - self._swept >= self._pause:
+            notices += self._sweep(now)
+        return notices
 
     def lost(self, agent: str, now: Instant) -> list[Notice]:
         """The transport dropped messages of this agent; nobody knows which."""
@@ -112,10 +116,7 @@ class Monitor:
         return [notice for watch in self._watches.values() for notice in watch.look(now, connected=up)]
 
     def _sweep(self, now: Instant) -> Iterator[Notice]:
-        """Notice silence. Once in a quarter of the shortest time that matters, since it visits every agent."""
-        pause = min(self.settings.stale_after, self.settings.forget_after) / 4
-        if self._swept is not None and now.ticks - self._swept < pause:
-            return
+        """Notice silence."""
         self._swept = now.ticks
         for agent, watch in list(self._watches.items()):
             if watch.silent(now) > self.settings.forget_after:

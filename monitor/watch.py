@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
+
+import msgspec
 
 from monitor.alarm.machine import Alarm, Change, advance, close, judge, see
 from monitor.alarm.message import Identity, alert_id
@@ -35,19 +38,18 @@ __all__ = ["Question", "Watch"]
 
 @dataclass(frozen=True)
 class Question:
-    """A formula to watch, parsed and checked. `reach`: the largest |offset| it asks about."""
+    """A formula to watch, parsed and checked."""
 
     spec: FormulaSpec
     formula: Formula
 
-    @property
+    @cached_property
     def reach(self) -> int:
-        """How many steps back it looks."""
+        """How many steps back it looks: the largest |offset| it asks about."""
         return largest_offset(self.formula)
 
 
-@dataclass(frozen=True, slots=True)
-class _JudgedPath:
+class _JudgedPath(msgspec.Struct, frozen=True):
     """The path a verdict was given on; it may have moved on by the time an alert is told."""
 
     pairs: tuple[tuple[int, int | None], ...]
@@ -55,7 +57,7 @@ class _JudgedPath:
     terminated: bool
 
 
-@dataclass
+@dataclass(slots=True)
 class _State:
     """What one formula has come to for one agent: plain data, all that its next answer depends on."""
 
@@ -73,35 +75,37 @@ class Watch:
 
     def __init__(self, session: Session, questions: Sequence[Question], checker: Checker, identity: Identity) -> None:
         self.session = session
-        self._questions = questions
         self._checker = checker
         self._identity = identity
-        self._states = {question.spec.name: _State() for question in questions}
+        self._asked = [(question, _State()) for question in questions]
         self._open = False
 
-    def evaluate(self, now: Instant, *, connected: bool, latest_only: bool) -> Iterator[Notice]:
+    def evaluate(self, now: Instant, *, connected: bool, latest_only: bool) -> list[Notice]:
         """Advance over what is pending and answer what is due; with `latest_only`, only at the newest step."""
-        while (event := self.session.advance()) is not None:
+        told: list[Notice] = []
+        session = self.session
+        while (event := session.advance()) is not None:
             match event:
                 case Step():
                     self._open = True
-                    for state in self._states.values():
+                    for _, state in self._asked:
                         state.steps += 1
-                    ending = bool(self.session.pending) and isinstance(self.session.pending[0], End)
-                    # With its last step an episode ends: that answer is given once, knowing how it ended.
-                    if not ending and not (latest_only and self._more_steps()):
-                        yield from self._answer(event, now, connected=connected, final=False)
-                    elif not ending:
-                        yield from self._skip(now)
+                    if session.pending and isinstance(session.pending[0], End):
+                        continue  # With its last step an episode ends: that answer is given once, knowing how it ended.
+                    if latest_only and self._more_steps():
+                        told += self._skip(now)
+                    else:
+                        self._answer(event, now, told, connected=connected, final=False)
                 case End():
-                    yield from self._end(event, now, connected=connected)
+                    self._end(event, now, told, connected=connected)
                 case _:
-                    yield from self.look(now, connected=connected)
+                    told += self.look(now, connected=connected)
+        return told
 
     def look(self, now: Instant, *, connected: bool) -> Iterator[Notice]:
         """Tell which formulas went blind or see again; asks nothing."""
-        for question in self._questions:
-            yield from self._see(question, self._blindness(question, now, connected=connected), now)
+        for question, state in self._asked:
+            yield from self._see(question, state, self._blindness(question, now, connected=connected), now)
 
     def silent(self, now: Instant) -> float:
         """Seconds since the agent was last heard."""
@@ -109,8 +113,8 @@ class Watch:
 
     def close(self) -> Iterator[Notice]:
         """The agent is forgotten: what fires ends."""
-        for question in self._questions:
-            yield from self._close(question)
+        for question, state in self._asked:
+            yield from self._close(question, state)
 
     def _more_steps(self) -> bool:
         return any(isinstance(event, Step) for event in self.session.pending)
@@ -127,21 +131,19 @@ class Watch:
             reason = "stale"
         return reason
 
-    def _answer(self, step: Step, now: Instant, *, connected: bool, final: bool) -> Iterator[Notice]:
-        for question in self._questions:
-            state = self._states[question.spec.name]
+    def _answer(self, step: Step, now: Instant, told: list[Notice], *, connected: bool, final: bool) -> None:
+        for question, state in self._asked:
             blind = self._blindness(question, now, connected=connected)
-            # Also where nothing is due: an old value must not look like sight.
-            yield from self._see(question, blind, now)
+            if blind != state.alarm.blind:  # Also where nothing is due: an old value must not look like sight.
+                told += self._see(question, state, blind, now)
             # Once more at the end, unless this very step has been answered already.
             if state.steps > 0 if final else self._due(question, state, now):
                 state.steps, state.asked = 0, now.ticks
                 if blind is None:
-                    yield from self._judge(question, state, step)
+                    self._judge(question, state, step, told)
 
     def _skip(self, now: Instant) -> Iterator[Notice]:
-        for question in self._questions:
-            state = self._states[question.spec.name]
+        for question, state in self._asked:
             if self._due(question, state, now):
                 state.steps, state.asked = 0, now.ticks
                 yield Skipped(self.session.agent, question.spec.name, 1)
@@ -152,17 +154,16 @@ class Watch:
             return state.steps >= every
         return state.asked is None or now.ticks - state.asked >= every
 
-    def _judge(self, question: Question, state: _State, step: Step) -> Iterator[Notice]:
-        path = self.session.path
+    def _judge(self, question: Question, state: _State, step: Step, told: list[Notice]) -> None:
+        path, spec = self.session.path, question.spec
         state.path = _JudgedPath(path.pairs, path.start_observed, path.terminated)
         verdict = self._verdict(question, state.path)
-        state.last = Judged(
-            self.session.agent, question.spec.name, verdict, step.episode, step.seq, step.time, step.late
-        )
-        yield state.last
-        judgement = judge(verdict, question.spec.alarm)
-        state.alarm, change = advance(state.alarm, judgement, question.spec.alarm, seq=step.seq, time=step.time)
-        yield from self._tell(question, state, change, step.time)
+        state.last = Judged(self.session.agent, spec.name, verdict, step.episode, step.seq, step.time, step.late)
+        told.append(state.last)
+        judgement = judge(verdict, spec.alarm)
+        state.alarm, change = advance(state.alarm, judgement, spec.alarm, seq=step.seq, time=step.time)
+        if change is not None:
+            told += self._tell(question, state, change, step.time)
 
     def _verdict(self, question: Question, path: _JudgedPath) -> Verdict:
         spec = question.spec
@@ -179,35 +180,31 @@ class Watch:
             outcome: Outcome | None = "undecided" if isinstance(question.formula, Regret) else None
             return Verdict(spec.text, "exact", spec.causal_model, (), outcome=outcome, reason=str(error))
 
-    def _see(self, question: Question, blind: BlindReason | None, now: Instant) -> Iterator[Notice]:
-        state = self._states[question.spec.name]
+    def _see(self, question: Question, state: _State, blind: BlindReason | None, now: Instant) -> Iterator[Notice]:
         if state.alarm.blind == blind:
             return
         detail = self.session.path.detail if blind == self.session.path.broken else ""
         yield Blind(self.session.agent, question.spec.name, blind, detail)
         state.alarm, change = see(state.alarm, blind)
-        yield from self._tell(question, state, change, now.wall)
+        if change is not None:
+            yield from self._tell(question, state, change, now.wall)
 
-    def _end(self, end: End, now: Instant, *, connected: bool) -> Iterator[Notice]:
+    def _end(self, end: End, now: Instant, told: list[Notice], *, connected: bool) -> None:
         step = self.session.path.last
         if step is not None:
-            yield from self._answer(step, now, connected=connected, final=True)
+            self._answer(step, now, told, connected=connected, final=True)
         self._open = False
-        for question in self._questions:
-            yield from self._close(question)
-            state = self._states[question.spec.name]
+        for question, state in self._asked:
+            told += self._close(question, state)
             state.steps, state.asked, state.last = 0, None, None
-        yield Ended(self.session.agent, end.episode)
+        told.append(Ended(self.session.agent, end.episode))
 
-    def _close(self, question: Question) -> Iterator[Notice]:
-        state = self._states[question.spec.name]
+    def _close(self, question: Question, state: _State) -> Iterator[Notice]:
         state.alarm, change = close(state.alarm, "ended")
-        if state.last is not None:
+        if state.last is not None and change is not None:
             yield from self._tell(question, state, change, state.last.time)
 
-    def _tell(self, question: Question, state: _State, change: Change | None, time: float) -> Iterator[Notice]:
-        if change is None:
-            return
+    def _tell(self, question: Question, state: _State, change: Change, time: float) -> Iterator[Notice]:
         agent, spec = self.session.agent, question.spec
         yield AlarmMoved(agent, spec.name, state.alarm.state)
         if not change.is_alert:
