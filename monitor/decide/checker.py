@@ -42,6 +42,11 @@ class Checker:
         """The other dynamics, with the main model's labels and rewards."""
         return self._worlds.models
 
+    @property
+    def table_bytes(self) -> int:
+        """What the tables of what lies ahead take up: obligations times states, for each law and formula."""
+        return self._worlds.table_bytes
+
     def prepare(self, formula: Formula) -> None:
         """Compute what a formula needs on any path, so that the first message meets warm tables.
 

@@ -188,8 +188,10 @@ class MDP:
         return table
 
     def available(self, state: int) -> Bools:
-        """[A] bool, read-only: the actions available in `state`; at least one is."""
-        mask: Bools = self.availability[state]
+        """[A] bool: the actions available in `state`; at least one is. Local: makes no table of all states."""
+        first = state * self.actions
+        begins = self.indptr[first : first + self.actions + 1]
+        mask: Bools = begins[1:] > begins[:-1]
         return mask
 
     @cached_property

@@ -78,7 +78,8 @@ def _deterministic(given: npt.NDArray[Any], model: MDP) -> PolicyTable:
     if bad.size:
         raise PolicyError(f"state {bad[0]}: action {given[bad[0]]} is outside 0..{model.actions - 1}")
     actions = given.astype(np.int64)
-    wrong = np.flatnonzero(~model.availability[np.arange(model.states), actions])
+    rows = np.arange(model.states) * model.actions + actions
+    wrong = np.flatnonzero(model.indptr[rows + 1] == model.indptr[rows])
     if wrong.size:
         raise PolicyError(_unavailable(model, int(wrong[0]), int(actions[wrong[0]])))
     actions.flags.writeable = False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from random import Random
+from typing import Any
 
 import numpy as np
 import pytest
@@ -60,7 +61,7 @@ def test_around_the_states_asked_for_as_in_a_table(chance: Random) -> None:
 def test_rows_read_in_place_as_rows_laid_out(chance: Random) -> None:
     small = small_world(chance, stochastic=chance.random() < 0.5)
     text = question(chance, chance.choice(WORLDS))
-    asked = {"model": small.model, "policies": small.policies, "models": small.models}
+    asked: dict[str, Any] = {"model": small.model, "policies": small.policies, "models": small.models}
     laid_out = values(text, **asked)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(tail_module, "MAX_GATHERED", 0)
