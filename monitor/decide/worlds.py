@@ -6,26 +6,25 @@ Kazemi & Paoletti, Section 3.2 (semantics of PCFTL); where the paper samples, th
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Literal, assert_never
 
 import numpy as np
-import numpy.typing as npt
 
 from monitor.causal import Intervention, Law, RowMemo, World
-from monitor.causal.moves import ANY, STABLE, Dynamics, Memo
-from monitor.decide.arm import Arm, Progress, Workspace, ahead, dynamics
+from monitor.decide import chain
 from monitor.decide.history import History, HistoryChain, PastAtom
 from monitor.decide.names import looks_back
+from monitor.decide.spreads import Spreads
 from monitor.decide.tail import Letters, NestedGoal, Static, Tail
 from monitor.errors import ConfigError
-from monitor.logic import FALSE, TRUE, Automaton, Collector, Program
+from monitor.logic import Automaton, Collector, Program
 from monitor.logic.syntax import Change, Goal, Probability, Reward
 from monitor.model import MDP, encode_action
 from monitor.policy import PolicyTable
 
-__all__ = ["Worlds", "pair_arrays"]
+__all__ = ["Worlds"]
 
 MAX_TAILS = 256
 """Tables of what lies ahead kept at once; a table is wanted again as long as its formula is watched."""
@@ -52,9 +51,7 @@ class Worlds:
         self.policies = dict(policies)
         self.models = {name: _same_space(model, other, name) for name, other in (models or {}).items()}
         self.rows: RowMemo = {}
-        self._arms: OrderedDict[tuple[Law, Law, Probability | Reward], Arm] = OrderedDict()
-        self._dynamics: dict[tuple[Law, Law, bool], tuple[Dynamics, dict[int, Memo]]] = {}
-        self._work: Workspace | None = None
+        self._spreads = Spreads()
         self._programs: dict[Probability | Reward, Program] = {}
         self._statics: dict[Probability | Reward, Static] = {}
         self._tails: OrderedDict[tuple[Law, Probability | Reward], Tail] = OrderedDict()
@@ -62,53 +59,23 @@ class Worlds:
 
     def value(self, world: World, measure: Probability | Reward) -> float:
         """The Gumbel-Max value of a measure in a world: a probability or an expected reward."""
-        tail = self.tail(world.law, measure)
-        start = tail.program.start
-        if start in (FALSE, TRUE):
-            return float(start == TRUE)
         past = self._past(measure, world.law, None)
-        if past or _ends_within(world):
-            return HistoryChain(world, tail.program, tail.letters, past).value()
-        states, actions = pair_arrays(world.path)
-        if world.observed == 0:
-            return float(ahead(world.nominal, tail, 0, start, states, (int(states[0]), int(actions[0])))[0])
-        values = np.zeros((len(states), 1))
-        self.arm(world.nominal, world.law, measure).follow(Progress(), (states, actions), 0, 0, values)
-        return float(values[-1, 0])
+        tail = self.tail(world.law, measure)
+        return (
+            HistoryChain(world, tail.program, tail.letters, past).value()
+            if past
+            else chain.value(world, tail, self._spreads)
+        )
 
     def interval(
         self, world: World, measure: Probability | Reward, causal_model: Literal["any", "stable"]
     ) -> tuple[float, float]:
         """Its bounds over a class of causal models."""
-        tail = self.tail(world.law, measure)
-        if tail.program.start in (FALSE, TRUE):
-            return float(tail.program.start == TRUE), float(tail.program.start == TRUE)
         past = self._past(measure, world.law, causal_model)
-        if past or _ends_within(world):
+        tail = self.tail(world.law, measure)
+        if past:
             return HistoryChain(world, tail.program, tail.letters, past, causal_model).interval()
-        arm = self.arm(world.nominal, world.law, measure)
-        return arm.interval(pair_arrays(world.path), STABLE if causal_model == "stable" else ANY)
-
-    def arm(self, nominal: Law, law: Law, measure: Probability | Reward) -> Arm:
-        """A law and a measure for the kernel; the rows it computes are shared with other measures."""
-        key = (nominal, law, measure)
-        if key not in self._arms:
-            tail = self.tail(law, measure)
-            merged = not tail.letters.by_action
-            # Where an episode has ended matters to what lies ahead alone: rows before that are everyone's.
-            plain = (_plain(nominal), _plain(law), merged)
-            if plain not in self._dynamics:
-                self._dynamics[plain] = dynamics(*plain[:2], merged=merged), {}
-            self._arms[key] = Arm(nominal, tail, *self._dynamics[plain], self._workspace())
-            if len(self._arms) > MAX_TAILS:
-                self._arms.popitem(last=False)
-        self._arms.move_to_end(key)
-        return self._arms[key]
-
-    def _workspace(self) -> Workspace:
-        if self._work is None:
-            self._work = Workspace(self.model.states)
-        return self._work
+        return chain.interval(world, tail, causal_model)
 
     def tail(self, law: Law, measure: Probability | Reward) -> Tail:
         """The table of what lies ahead, for a law and a measure; atoms that look back are not in its letters."""
@@ -252,23 +219,6 @@ class _Past:
         if self._class is None:
             return (self._worlds.value(world, self._goal.measure),)
         return self._worlds.interval(world, self._goal.measure, self._class)
-
-
-def _plain(law: Law) -> Law:
-    """The law as it is up to the last observed pair."""
-    here = law.model_at(0)
-    return replace(law, dynamics=here, future=here, until=0, end=None)
-
-
-def _ends_within(world: World) -> bool:
-    """Whether the rows change before the last observed pair: a path that goes on where its episode had ended."""
-    return any(0 < law.until < world.observed and law.future is not law.dynamics for law in (world.nominal, world.law))
-
-
-def pair_arrays(path: Sequence[tuple[int, int | None]]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """States and actions [n] of a path; -1 for an action not yet taken."""
-    pairs = np.array([(state, -1 if action is None else action) for state, action in path], dtype=np.int64)
-    return np.ascontiguousarray(pairs[:, 0]), np.ascontiguousarray(pairs[:, 1])
 
 
 def _same_space(model: MDP, other: MDP, name: str) -> MDP:
