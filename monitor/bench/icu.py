@@ -132,7 +132,7 @@ def verdicts(checker: Checker, text: str, paths: list[Pairs]) -> tuple[Timing, T
     kinds: tuple[CausalModel, CausalModel] = ("gumbel", "any")
     costs: dict[CausalModel, list[float]] = {kind: [] for kind in kinds}
     for number, pairs in enumerate([paths[0][:20], *paths]):
-        tracks = {kind: checker.track(formula, kind, text) for kind in kinds}
+        tracks = {kind: checker.track(formula, kind, text, window=WINDOW) for kind in kinds}
         for now in range(len(pairs)):
             held = tuple(pairs[max(0, now + 1 - WINDOW) : now + 1])
             for kind in kinds if now % 2 else reversed(kinds):
