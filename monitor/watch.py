@@ -11,7 +11,7 @@ import msgspec
 from monitor.alarm.machine import Alarm, Change, advance, close, judge, see
 from monitor.alarm.message import Identity, alert_id
 from monitor.alarm.summary import summary
-from monitor.decide import Checker, largest_offset
+from monitor.decide import Checker, Track, largest_offset
 from monitor.errors import MonitorError
 from monitor.logic import Formula
 from monitor.logic.syntax import Regret
@@ -59,7 +59,10 @@ class _JudgedPath(msgspec.Struct, frozen=True):
 
 @dataclass(slots=True)
 class _State:
-    """What one formula has come to for one agent: plain data, all that its next answer depends on."""
+    """What one formula has come to for one agent: plain data, all that its next answer depends on.
+
+    `track` is no more than a short cut: it can be made anew from the held path, with the same answers to the bit.
+    """
 
     alarm: Alarm = field(default_factory=Alarm)
     steps: int = 0
@@ -68,6 +71,10 @@ class _State:
     """ticks of the last answer, for formulas that are due by time"""
     last: Judged | None = None
     path: _JudgedPath | None = None
+    track: Track | None = None
+    begun: int = -1
+    """the path's `begun` and `pushed` when the track last moved"""
+    pushed: int = 0
 
 
 class Watch:
@@ -157,7 +164,7 @@ class Watch:
     def _judge(self, question: Question, state: _State, step: Step, told: list[Notice]) -> None:
         path, spec = self.session.path, question.spec
         state.path = _JudgedPath(path.pairs, path.start_observed, path.terminated)
-        verdict = self._verdict(question, state.path)
+        verdict = self._verdict(question, state, state.path)
         state.last = Judged(self.session.agent, spec.name, verdict, step.episode, step.seq, step.time, step.late)
         told.append(state.last)
         judgement = judge(verdict, spec.alarm)
@@ -165,18 +172,20 @@ class Watch:
         if change is not None:
             told += self._tell(question, state, change, step.time)
 
-    def _verdict(self, question: Question, path: _JudgedPath) -> Verdict:
-        spec = question.spec
+    def _verdict(self, question: Question, state: _State, path: _JudgedPath) -> Verdict:
+        spec, held = question.spec, self.session.path
+        moved = held.pushed - state.pushed if held.begun == state.begun else None
+        state.begun, state.pushed = held.begun, held.pushed
         try:
-            return self._checker.check(
-                question.formula,
-                path.pairs,
-                causal_model=spec.causal_model,
-                terminated=path.terminated,
-                start_observed=path.start_observed,
-                text=spec.text,
+            if state.track is None:
+                window = self.session.settings.window
+                state.track = self._checker.track(question.formula, spec.causal_model, spec.text, window=window)
+            return state.track.verdict(
+                path.pairs, moved, terminated=path.terminated, start_observed=path.start_observed
             )
         except MonitorError as error:  # too large to answer exactly here: no alarm moves by it, and it is told
+            state.track = None  # where it stands is not known
+            state.begun = -1
             outcome: Outcome | None = "undecided" if isinstance(question.formula, Regret) else None
             return Verdict(spec.text, "exact", spec.causal_model, (), outcome=outcome, reason=str(error))
 

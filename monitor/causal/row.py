@@ -103,8 +103,7 @@ def extreme(lower: Floats, upper: Floats, values: Floats, *, largest: bool) -> f
 @compiled
 def align(states: Ints, p: Floats, outcome: int, asked: Ints, aligned: Floats) -> tuple[float, int]:
     """Fill `aligned` [K] with p at `asked`'s successors; p of the outcome, and its place there (-1: it has none)."""
-    at = np.searchsorted(asked, outcome)
-    place = at if at < len(asked) and asked[at] == outcome else -1
+    place = -1
     p_outcome, here = 0.0, 0
     for n in range(len(states)):
         if states[n] == outcome:
@@ -112,6 +111,8 @@ def align(states: Ints, p: Floats, outcome: int, asked: Ints, aligned: Floats) -
     for k in range(len(asked)):
         while here < len(states) and states[here] < asked[k]:
             here += 1
+        if asked[k] == outcome:
+            place = k
         aligned[k] = p[here] if here < len(states) and states[here] == asked[k] else 0.0
     return p_outcome, place
 
@@ -192,7 +193,7 @@ def bound(
     q: Floats,
     p_outcome: float,
     at: int,
-    stable: bool,  # noqa: FBT001 - compiled functions take no keywords
+    stable: bool,
     lower: Floats,
     upper: Floats,
 ) -> None:
@@ -211,7 +212,7 @@ def bound(
 
 
 @compiled
-def greedy(lower: Floats, upper: Floats, values: Floats, largest: bool) -> float:  # noqa: FBT001 - likewise
+def greedy(lower: Floats, upper: Floats, values: Floats, largest: bool) -> float:
     """`extreme`, compiled."""
     order = ascending(-values if largest else values)
     rest, total = 1.0, 0.0

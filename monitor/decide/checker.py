@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from msgspec.structs import replace
+import numpy as np
+import numpy.typing as npt
 
 from monitor.decide.names import goals
 from monitor.decide.question import Path, Question
+from monitor.decide.track import Stepper
 from monitor.decide.worlds import Worlds
 from monitor.logic import Formula, print_formula
-from monitor.logic.syntax import Regret
+from monitor.logic.syntax import Goal
 from monitor.model import MDP
 from monitor.policy import PolicyTable
 from monitor.types import CausalModel, Verdict
@@ -67,8 +69,23 @@ class Checker:
         text: str | None = None,
     ) -> Verdict:
         """Answer a validated formula on a possible path (oldest pair first); see `monitor.check` for the arguments."""
-        question = Question(self._worlds, tuple(path), causal_model, terminated=terminated)
-        text = text or print_formula(formula)
-        verdict = question.regret(formula, text) if isinstance(formula, Regret) else question.plain(formula, text)
-        from_start = any(offset < 0 for _, _, offset in goals(formula))
-        return replace(verdict, start_dropped=not start_observed and from_start)
+        question = Question(self._worlds, formula, causal_model, text or print_formula(formula), len(path))
+        return question.verdict(tuple(path), terminated=terminated, start_observed=start_observed)
+
+    def track(
+        self, formula: Formula, causal_model: CausalModel = "gumbel", text: str | None = None, *, window: int
+    ) -> Question:
+        """A validated formula to be followed along one path of at most `window` pairs: see `Question.verdict`."""
+        return Question(self._worlds, formula, causal_model, text or print_formula(formula), window)
+
+    def stepper(self, goal: Goal) -> Stepper:
+        """One quantity followed pair by pair, answered at every offset up to its own (@t, t >= 0)."""
+        return Stepper(self._worlds, goal)
+
+    def along(self, goal: Goal, pairs: Path) -> npt.NDArray[np.float64]:
+        """A whole recording in one call.
+
+        Returns:
+            [n, t + 1]: after each of the n pairs, the value at every offset up to the goal's; NaN before there is one.
+        """
+        return Stepper(self._worlds, goal).push_all(pairs)

@@ -140,7 +140,7 @@ class HistoryChain:
     def _kept(self, cell: _Cell, offset: int, action: int) -> History:
         """The part of the path that some later question may still be about."""
         history = (*cell.history, (cell.state, action))
-        keep = offset + 1 - min(atom.earliest(offset + 1) for atom in self._past.values())
+        keep = offset + 1 - min((atom.earliest(offset + 1) for atom in self._past.values()), default=offset + 1)
         return history[len(history) - keep :] if keep else ()
 
     def _row(

@@ -68,6 +68,11 @@ class Letters:
         self._settled = settled
         self._known: dict[tuple[int, int, int], int] = {}
 
+    @property
+    def by_action(self) -> bool:
+        """Whether letters depend on the action just taken."""
+        return bool(self._nested)
+
     def many(self, offset: int, states: Ints, actions: Ints) -> Ints:
         """The letters [n] of n (state, action) pairs at an offset."""
         letters = self._static.many(states)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, assert_never
 
-from monitor.causal import World
-from monitor.decide.names import asks_back
+from monitor.decide.names import asks_back, goals
+from monitor.decide.track import Lines, Path
 from monitor.decide.worlds import Worlds
 from monitor.logic import Formula, print_formula
 from monitor.logic.syntax import (
@@ -29,8 +28,6 @@ from monitor.types import CausalModel, Quantity, Verdict
 
 __all__ = ["Path", "Question"]
 
-Path = Sequence[tuple[int, int | None]]
-
 
 @dataclass(frozen=True, slots=True)
 class _Answer:
@@ -51,34 +48,64 @@ class _Truth:
 
 
 class Question:
-    """One path, one class of causal models: evaluates quantities on it."""
+    """A formula with a class of causal models, asked again and again as a path grows.
 
-    def __init__(self, worlds: Worlds, path: Path, causal_model: CausalModel, *, terminated: bool) -> None:
-        self.worlds, self.path, self.causal_model = worlds, path, causal_model
-        self.end = path[-1][0] if terminated else None
+    Args:
+        worlds: what can be asked about.
+        formula: validated.
+        causal_model: the class for bounds; `gumbel`: none.
+        text: the formula as its user wrote it.
+        window: pairs a path can have.
+    """
+
+    def __init__(self, worlds: Worlds, formula: Formula, causal_model: CausalModel, text: str, window: int) -> None:
+        self.worlds, self.formula, self.causal_model, self.text = worlds, formula, causal_model, text
+        self.lines = Lines(worlds, formula, window)
+        self.path: Path = ()
         self.quantities: list[Quantity] = []
+        self._from_start = any(offset < 0 for _, _, offset in goals(formula))
+        self._texts = {id(goal): print_formula(goal) for goal, _, _ in goals(formula)}
+        if isinstance(formula, Regret):
+            goal, world = formula.goal, formula.world
+            asked = [Goal(WorldRef(change, None, world.offset), goal.measure, goal.test) for change in _arms(formula)]
+            self._arm_texts = [print_formula(goal) for goal in asked]
 
-    def plain(self, formula: Formula, text: str) -> Verdict:
+    def verdict(
+        self, path: Path, moved: int | None = None, *, terminated: bool = False, start_observed: bool = True
+    ) -> Verdict:
+        """The answer on a path (oldest pair first).
+
+        Args:
+            path: pairs (state, action); the last action may be None, not yet taken.
+            moved: pairs the path has at its end that it had not at the last call; None: it is another path.
+            terminated: the episode has ended in the last state, which is absorbing from then on.
+            start_observed: whether the first pair is the episode's first step.
+        """
+        self.path, self.quantities = path, []
+        self.start_dropped = self._from_start and not start_observed
+        self.lines.move(path, len(path) if moved is None else moved, path[-1][0] if terminated else None)
+        if isinstance(self.formula, Regret):
+            return self.regret(self.formula)
+        return self.plain(self.formula)
+
+    def plain(self, formula: Formula) -> Verdict:
         """A formula that is not `regret`."""
         if isinstance(formula, Goal) and formula.test is None:
             answer = self._measure(formula)
-            quantity = Quantity(text, answer.value, answer.offset, answer.clipped, answer.bounds)
-            return self._verdict(text, (quantity,), value=answer.value, bounds=answer.bounds)
+            quantity = Quantity(self.text, answer.value, answer.offset, answer.clipped, answer.bounds)
+            return self._verdict((quantity,), value=answer.value, bounds=answer.bounds)
         truth = self._truth(formula)
         bounds = self.quantities[0].bounds if len(self.quantities) == 1 else None
         robust = None if self.causal_model == "gumbel" else len(truth.possible) == 1
-        return self._verdict(text, tuple(self.quantities), holds=truth.holds, bounds=bounds, robust=robust)
+        return self._verdict(tuple(self.quantities), holds=truth.holds, bounds=bounds, robust=robust)
 
-    def regret(self, formula: Regret, text: str) -> Verdict:
+    def regret(self, formula: Regret) -> Verdict:
         """Antecedent: the goal is missed under nominal; consequent: the alternative meets it (semantics, section 8)."""
         goal, world = formula.goal, formula.world
         assert goal.test is not None
         used, position, clipped = _resolve(world.offset, len(self.path))
-        profile: dict[int, tuple[float, float]] = {}
-        for offset in range(len(self.path) - position):
-            start = len(self.path) - 1 - offset
-            arms = (self._value(NOMINAL, start, goal.measure), self._value(world.change, start, goal.measure))
-            profile[offset] = arms
+        arms = [self.lines.profile(change, goal.measure) for change in _arms(formula)]
+        profile = dict(enumerate(list(zip(*arms, strict=True))[: len(self.path) - position]))
         outcomes = {offset: _outcome(goal, *arms) for offset, arms in profile.items()}
         offset = len(self.path) - 1 - position
         nominal, alternative = profile[offset]
@@ -91,7 +118,7 @@ class Question:
             effect_bounds = (bounds[0] - under[1], bounds[1] - under[0])
         quantities = tuple(
             Quantity(
-                text=print_formula(Goal(WorldRef(change, None, world.offset), goal.measure, goal.test)),
+                text=text,
                 value=value,
                 offset=used,
                 clipped=clipped,
@@ -100,14 +127,10 @@ class Question:
                 holds=goal.test.holds(value),
                 robust=None if interval is None else goal.test.holds(interval[0]) == goal.test.holds(interval[1]),
             )
-            for change, value, interval in (
-                (NOMINAL, nominal, under),
-                (world.change, alternative, bounds),
-            )
+            for text, value, interval in zip(self._arm_texts, (nominal, alternative), (under, bounds), strict=True)
         )
         useful = [o for o, outcome in outcomes.items() if outcome == "regret"]
         return self._verdict(
-            text,
             quantities,
             outcome=outcomes[offset],
             bounds=bounds,
@@ -118,15 +141,16 @@ class Question:
             latest_useful=min(useful) if useful else None,
         )
 
-    def _verdict(self, text: str, quantities: tuple[Quantity, ...], **fields: object) -> Verdict:
+    def _verdict(self, quantities: tuple[Quantity, ...], **fields: object) -> Verdict:
         main = quantities[-1] if quantities else None
         return Verdict(
-            formula=text,
+            formula=self.text,
             method="exact",
             causal_model=self.causal_model,
             quantities=quantities,
             offset=main.offset if main else 0,
             clipped=any(q.clipped for q in quantities),
+            start_dropped=self.start_dropped,
             **fields,  # type: ignore[arg-type] # named at each call, a few lines above
         )
 
@@ -161,7 +185,7 @@ class Question:
         holds = goal.test.holds(answer.value)
         possible = frozenset([holds, *(goal.test.holds(b) for b in answer.bounds or ())])
         quantity = Quantity(
-            text=print_formula(goal),
+            text=self._texts[id(goal)],
             value=answer.value,
             offset=answer.offset,
             clipped=answer.clipped,
@@ -186,13 +210,8 @@ class Question:
                 bounds = (bounds[0] - under[1], bounds[1] - under[0])
         return _Answer(value, bounds, used, clipped)
 
-    def _world(self, change: Change, position: int) -> World:
-        nominal = self.worlds.nominal(self.end, until=len(self.path) - 1 - position)
-        intervention = self.worlds.intervention(change, self.end)
-        return World.at(self.path, position, nominal, intervention, self.worlds.rows)
-
     def _value(self, change: Change, position: int, measure: Probability | Reward) -> float:
-        return self.worlds.value(self._world(change, position), measure)
+        return self.lines.value(change, measure, position)
 
     def _bounds(
         self, change: Change, position: int, measure: Probability | Reward, value: float
@@ -201,7 +220,11 @@ class Question:
             return None
         if change.kind == "nominal" and not asks_back(measure):
             return value, value  # what happened is no matter of causal models; what is asked about it may be
-        return self.worlds.interval(self._world(change, position), measure, self.causal_model)
+        return self.lines.bounds(change, measure, position, self.causal_model)
+
+
+def _arms(formula: Regret) -> tuple[Change, Change]:
+    return NOMINAL, formula.world.change
 
 
 def _outcome(goal: Goal, nominal: float, alternative: float) -> Literal["safe", "regret", "unavoidable"]:

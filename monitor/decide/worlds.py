@@ -6,25 +6,26 @@ Kazemi & Paoletti, Section 3.2 (semantics of PCFTL); where the paper samples, th
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, assert_never
 
 import numpy as np
+import numpy.typing as npt
 
 from monitor.causal import Intervention, Law, RowMemo, World
-from monitor.decide import chain
+from monitor.causal.moves import ANY, STABLE, Dynamics, Memo
+from monitor.decide.arm import Arm, Progress, Workspace, ahead, dynamics
 from monitor.decide.history import History, HistoryChain, PastAtom
 from monitor.decide.names import looks_back
-from monitor.decide.spreads import Spreads
 from monitor.decide.tail import Letters, NestedGoal, Static, Tail
 from monitor.errors import ConfigError
-from monitor.logic import Automaton, Collector, Program
+from monitor.logic import FALSE, TRUE, Automaton, Collector, Program
 from monitor.logic.syntax import Change, Goal, Probability, Reward
 from monitor.model import MDP, encode_action
 from monitor.policy import PolicyTable
 
-__all__ = ["Worlds"]
+__all__ = ["Worlds", "pair_arrays"]
 
 MAX_TAILS = 256
 """Tables of what lies ahead kept at once; a table is wanted again as long as its formula is watched."""
@@ -51,7 +52,9 @@ class Worlds:
         self.policies = dict(policies)
         self.models = {name: _same_space(model, other, name) for name, other in (models or {}).items()}
         self.rows: RowMemo = {}
-        self._spreads = Spreads()
+        self._arms: OrderedDict[tuple[Law, Law, Probability | Reward], Arm] = OrderedDict()
+        self._dynamics: OrderedDict[tuple[Law, Law, bool], tuple[Dynamics, dict[int, Memo]]] = OrderedDict()
+        self._work: Workspace | None = None
         self._programs: dict[Probability | Reward, Program] = {}
         self._statics: dict[Probability | Reward, Static] = {}
         self._tails: OrderedDict[tuple[Law, Probability | Reward], Tail] = OrderedDict()
@@ -59,23 +62,68 @@ class Worlds:
 
     def value(self, world: World, measure: Probability | Reward) -> float:
         """The Gumbel-Max value of a measure in a world: a probability or an expected reward."""
-        past = self._past(measure, world.law, None)
+        constant = self.constant(measure)
+        if constant is not None:
+            return constant
         tail = self.tail(world.law, measure)
-        return (
-            HistoryChain(world, tail.program, tail.letters, past).value()
-            if past
-            else chain.value(world, tail, self._spreads)
-        )
+        past = self._past(measure, world.law, None)
+        if past or _ends_within(world):
+            return HistoryChain(world, tail.program, tail.letters, past).value()
+        states, actions = pair_arrays(world.path)
+        if world.observed == 0:
+            last = int(states[0]), int(actions[0])
+            return float(ahead(world.nominal, tail, 0, tail.program.start, states, last)[0])
+        values = np.zeros((len(states), 1))
+        self.arm(world.nominal, world.law, measure).follow(Progress(), (states, actions), 0, 0, values)
+        return float(values[-1, 0])
 
     def interval(
         self, world: World, measure: Probability | Reward, causal_model: Literal["any", "stable"]
     ) -> tuple[float, float]:
         """Its bounds over a class of causal models."""
-        past = self._past(measure, world.law, causal_model)
+        constant = self.constant(measure)
+        if constant is not None:
+            return constant, constant
         tail = self.tail(world.law, measure)
-        if past:
+        past = self._past(measure, world.law, causal_model)
+        if past or _ends_within(world):
             return HistoryChain(world, tail.program, tail.letters, past, causal_model).interval()
-        return chain.interval(world, tail, causal_model)
+        arm = self.arm(world.nominal, world.law, measure)
+        return arm.interval(pair_arrays(world.path), STABLE if causal_model == "stable" else ANY)
+
+    def constant(self, measure: Probability | Reward) -> float | None:
+        """The value of a measure that no path can change, else None."""
+        start = self._program(measure).start
+        return float(start == TRUE) if start in (FALSE, TRUE) else None
+
+    def stays(self, state: int) -> bool:
+        """Whether a state is absorbing whatever is asked, so that an episode's end there changes nothing."""
+        return all(model.is_absorbing(state) for model in (self.model, *self.models.values()))
+
+    def arm(self, nominal: Law, law: Law, measure: Probability | Reward, past: tuple[Law, Law] | None = None) -> Arm:
+        """A law and a measure for the kernel; the rows it computes are shared with other measures.
+
+        `past`: nominal and law up to the last observed pair, where an episode's end has changed them since.
+        """
+        key = (nominal, law, measure)
+        if key not in self._arms:
+            tail = self.tail(law, measure)
+            seen, asked = past or (nominal, law)
+            before = _past_of(seen), _past_of(asked), not tail.letters.by_action
+            if before not in self._dynamics:
+                self._dynamics[before] = dynamics(before[0], before[1], merged=before[2]), {}
+                if len(self._dynamics) > MAX_TAILS:
+                    self._dynamics.popitem(last=False)
+            self._arms[key] = Arm(nominal, tail, *self._dynamics[before], self._workspace())
+            if len(self._arms) > MAX_TAILS:
+                self._arms.popitem(last=False)
+        self._arms.move_to_end(key)
+        return self._arms[key]
+
+    def _workspace(self) -> Workspace:
+        if self._work is None:
+            self._work = Workspace(self.model.states)
+        return self._work
 
     def tail(self, law: Law, measure: Probability | Reward) -> Tail:
         """The table of what lies ahead, for a law and a measure; atoms that look back are not in its letters."""
@@ -163,6 +211,10 @@ class Worlds:
         """Drop the tables of worlds that end in a state: they would keep its models alive."""
         for key in [key for key in self._tails if key[0].end == end]:
             del self._tails[key]
+        for arm in [key for key in self._arms if end in (key[0].end, key[1].end)]:
+            del self._arms[arm]
+        for before in [key for key in self._dynamics if end in (key[0].end, key[1].end)]:
+            del self._dynamics[before]
 
     def _program(self, measure: Probability | Reward) -> Program:
         if measure not in self._programs:
@@ -219,6 +271,23 @@ class _Past:
         if self._class is None:
             return (self._worlds.value(world, self._goal.measure),)
         return self._worlds.interval(world, self._goal.measure, self._class)
+
+
+def _past_of(law: Law) -> Law:
+    """The law as it is up to the last observed pair."""
+    here = law.model_at(0)
+    return replace(law, dynamics=here, future=here, until=0)
+
+
+def _ends_within(world: World) -> bool:
+    """Whether the rows change before the last observed pair: a path that goes on where its episode had ended."""
+    return any(0 < law.until < world.observed and law.future is not law.dynamics for law in (world.nominal, world.law))
+
+
+def pair_arrays(path: Sequence[tuple[int, int | None]]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """States and actions [n] of a path; -1 for an action not yet taken."""
+    pairs = np.array([(state, -1 if action is None else action) for state, action in path], dtype=np.int64)
+    return np.ascontiguousarray(pairs[:, 0]), np.ascontiguousarray(pairs[:, 1])
 
 
 def _same_space(model: MDP, other: MDP, name: str) -> MDP:
