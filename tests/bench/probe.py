@@ -1,7 +1,7 @@
 """The whole sidecar as `cfmon run` runs it, with a clock at its very end: when did each step have its answer?
 
-`python -m tests.bench.probe CONFIG COUNT [CORE]`: after COUNT messages, or at the end if there were fewer, prints what
-it measured, as JSON. CORE is the one core it may use.
+`python -m tests.bench.probe CONFIG COUNT [CORE]`: after COUNT messages, or at the end if there were fewer, prints what it
+measured, as JSON. CORE is the one core it may use.
 """
 
 from __future__ import annotations
