@@ -127,8 +127,7 @@ class Service:
         while True:
             if not len(self._door):
                 with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(tick):
-                        await self._door.wait()
+                    await asyncio.wait_for(self._door.wait(), timeout=tick)
             for _ in range(BATCH):
                 if (entry := self._door.take()) is None:
                     break
@@ -145,12 +144,12 @@ class Service:
         match entry:
             case Arrived():
                 self._apply(Message(entry.now, entry.topic, entry.payload))
-                if entry.receipt is not None:
-                    self._link.acknowledge(entry.receipt)
+                receipts = [] if entry.receipt is None else [entry.receipt]
             case Dropped():
                 self._apply(Lost(entry.now, entry.topic, entry.count))
-                for receipt in entry.receipts:
-                    self._link.acknowledge(receipt)
+                receipts = entry.receipts
+        for receipt in receipts:
+            self._link.acknowledge(receipt)
 
     def _evaluate(self) -> None:
         began = read_clock()
@@ -178,11 +177,9 @@ class Service:
         self._metrics.take(effects.notices, event.now)
         self._board.take(effects, event.now)
         for notice in effects.notices:
-            if type(notice) is Received:
-                if notice.detail:
-                    who = notice.agent or "?"
-                    LOG.debug("message of %s %s: %s %s", who, notice.result, notice.reason, notice.detail)
-            elif type(notice) is Judged and notice.verdict.reason and notice.formula not in self._undecided:
+            if isinstance(notice, Received) and notice.detail:
+                LOG.debug("message of %s %s: %s %s", notice.agent or "?", notice.result, notice.reason, notice.detail)
+            if isinstance(notice, Judged) and notice.verdict.reason and notice.formula not in self._undecided:
                 self._undecided.add(notice.formula)
                 LOG.warning("formula %s is undecided: %s", notice.formula, notice.verdict.reason)
         return effects

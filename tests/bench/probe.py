@@ -1,7 +1,7 @@
 """The whole sidecar as `cfmon run` runs it, with a clock at its very end: when did each step have its answer?
 
-`python -m tests.bench.probe CONFIG COUNT [CORE]`: after COUNT messages, or at the end if there were fewer, prints what it
-measured, as JSON. CORE is the one core it may use.
+`python -m tests.bench.probe CONFIG COUNT [CORE]`: after COUNT messages prints what it measured, as JSON, and goes on until
+SIGTERM; prints again what came since at SIGTERM. CORE is the one core it may use.
 """
 
 from __future__ import annotations
@@ -28,6 +28,9 @@ class Probe:
         self._behind = service._metrics.take
         self._count = count
         service._metrics.take = self.take  # type: ignore[method-assign] # that is what a probe is
+        self._begin()
+
+    def _begin(self) -> None:
         self._lags: list[float] = []
         self._accepted = self._other = self._skipped = 0
         self._begun = self._ended = 0.0
@@ -53,11 +56,7 @@ class Probe:
         counts = {"accepted": self._accepted, "other": self._other, "skipped": self._skipped}
         sys.stdout.write(json.dumps({"rate": rate, "lags": self._lags, "answered": len(self._lags), **counts}) + "\n")
         sys.stdout.flush()
-
-    def finish(self) -> None:
-        """It is over, whether all came or not."""
-        if self._ended == 0.0:
-            self.tell()
+        self._begin()
 
 
 def main(config: str, count: int, core: int | None = None) -> None:
@@ -68,9 +67,8 @@ def main(config: str, count: int, core: int | None = None) -> None:
     set_up_logging(loaded.config.logging)
     service = sidecar.Service(loaded)
     service.start()
-    probe = Probe(service, count)
+    Probe(service, count)
     asyncio.run(sidecar._run_until_signalled(service))
-    probe.finish()
 
 
 if __name__ == "__main__":

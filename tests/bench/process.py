@@ -31,8 +31,6 @@ SETTINGS = ("max_inflight_messages 1000",)
 """Of the broker, for both sides alike; `tests.servers` already raises max_queued_messages to 65000."""
 
 PATIENCE = 120.0
-DRAIN = 5.0
-"""Seconds after the last message until everything must be answered."""
 
 
 @dataclass(frozen=True)
@@ -112,16 +110,6 @@ def told(process: subprocess.Popen[str]) -> dict[str, Any]:
     assert line.startswith("{"), line
     measured: dict[str, Any] = json.loads(line)
     return measured
-
-
-def told_in_time(process: subprocess.Popen[str]) -> dict[str, Any]:
-    """What a probe measured; if it is not through in time, what it has: it tells when it ends, too."""
-    timer = threading.Timer(DRAIN, process.terminate)
-    timer.start()
-    try:
-        return told(process)
-    finally:
-        timer.cancel()
 
 
 def quantile(values: Sequence[float], part: float) -> float:
@@ -219,21 +207,18 @@ def many_agents(seconds: float = 10.0, *, agents: int = 1000, each: float = 10.0
     """`agents` agents at `each` messages a second, the sidecar on one core, scraped every second."""
     pace = agents * each
     count = round(pace * seconds)
-    with (
-        tempfile.TemporaryDirectory() as name,
-        mosquitto(Path(name) / "broker", *SETTINGS) as broker,
-        probed(Path(name), broker, count, agents, 0) as (process, url),
-    ):
-        _get(url + "/metrics")
-        before, scraper = memory(process.pid), Scraper(url)
-        begun, cpu = time.monotonic(), cpu_seconds(process.pid)
-        try:
-            publish(broker.port, agents, pace, seconds)
+    with tempfile.TemporaryDirectory() as name, mosquitto(Path(name) / "broker", *SETTINGS) as broker:
+        with probed(Path(name), broker, count, agents, 0) as (process, url):
+            _get(url + "/metrics")
+            before, scraper = memory(process.pid), Scraper(url)
+            begun, cpu = time.monotonic(), cpu_seconds(process.pid)
+            try:
+                publish(broker.port, agents, pace, seconds)
+                measured = told(process)
+            finally:
+                scraper.stop()
             busy = (cpu_seconds(process.pid) - cpu) / (time.monotonic() - begun)
             grown = memory(process.pid) - before
-        finally:
-            scraper.stop()
-        measured = told_in_time(process)
     lags = measured["lags"]
     return Fleet(
         agents=agents,
