@@ -15,7 +15,7 @@ import numpy.typing as npt
 from monitor.causal.compiled import compiled
 from monitor.causal.row import align, bound, choose, reweigh
 
-__all__ = ["ANY", "EXACT", "NO_ROOM", "STABLE", "Dynamics", "Memo", "Memory", "moves", "regime", "seen_before"]
+__all__ = ["ANY", "EXACT", "NO_ROOM", "STABLE", "Dynamics", "Memo", "Memory", "moves", "place", "regime", "seen_before"]
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]

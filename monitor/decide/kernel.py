@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from monitor.causal.compiled import compiled
-from monitor.causal.moves import NO_ROOM, Dynamics, Memory, moves, regime, seen_before
+from monitor.causal.moves import NO_ROOM, Dynamics, Memory, moves, place, regime, seen_before
 from monitor.causal.row import choose, greedy
 
 __all__ = [
@@ -161,44 +161,59 @@ def collect(
     Returns the number of different obligations owed next (`scratch.target_owed`), or -1 with `status` set.
     """
     seen, taken, outcome = pair
-    actions = dynamics.rewards.shape[1]
-    r = regime(dynamics, offset)
-    scratch.clock[0] += 1
+    actions, r = dynamics.rewards.shape[1], regime(dynamics, offset)
+    letters = machine.letters[min(offset, len(machine.letters) - 1)]
+    step, pays, by_action = machine.step, machine.pays, machine.by_action
+    # Locals, for reading a field of a tuple inside a loop costs as much as the rest of the loop.
+    keys, entries, entry_begin = memory.entry_keys, memory.entry_values, memory.entry_begin
+    move_action, share, gain = memory.action, memory.share, memory.gain
+    target_mark, target_of, head, tail = scratch.target_mark, scratch.target_of, scratch.head, scratch.tail
+    item_node, item_move, item_next, certain = (
+        scratch.item_node,
+        scratch.item_move,
+        scratch.item_next,
+        scratch.certain,
+    )
+    clock = scratch.clock[0] = scratch.clock[0] + 1
     items, targets, base = 0, 0, begin[segments[0]]
     for g in range(segments[0], segments[1]):
+        owes = owed[g]
         for node in range(begin[g], begin[g + 1]):
-            entry = moves(dynamics, memory, kind, r, transition, seen, taken, outcome, states[node])
-            if entry == NO_ROOM:
-                status[0] = FULL_MEMO
-                return -1
-            first, last = memory.entry_begin[entry], memory.entry_begin[entry + 1]
-            if node - base >= len(scratch.certain) or items + last - first > len(scratch.item_node):
+            state = states[node]
+            key = transition * dynamics.rewards.shape[0] + state
+            at = place(keys, key)
+            entry = entries[at]
+            if keys[at] != key:
+                entry = moves(dynamics, memory, kind, r, transition, seen, taken, outcome, state)
+                if entry == NO_ROOM:
+                    status[0] = FULL_MEMO
+                    return -1
+            first, last = entry_begin[entry], entry_begin[entry + 1]
+            if node - base >= len(certain) or items + last - first > len(item_node):
                 status[0] = FULL_SCRATCH
                 return -1
-            certain = 0.0
+            yielded = 0.0
             for move in range(first, last):
-                letter = letter_of(machine, offset, states[node], memory.action[move], actions)
-                rest = machine.step[owed[g], letter]
+                letter = letters[state * actions + move_action[move] if by_action else state]
+                rest = step[owes, letter]
                 if rest == UNKNOWN:
-                    status[0], status[1], status[2] = NO_STEP, owed[g], letter
+                    status[0], status[1], status[2] = NO_STEP, owes, letter
                     return -1
-                if machine.pays[owed[g]]:
-                    certain += memory.gain[move]
+                if pays[owes]:
+                    yielded += gain[move]
                 if rest == TRUE:
-                    certain += memory.share[move]
+                    yielded += share[move]
                 elif rest != FALSE:
-                    if scratch.target_mark[rest] != scratch.clock[0]:
-                        scratch.target_mark[rest] = scratch.clock[0]
-                        scratch.target_of[rest] = targets
-                        scratch.target_owed[targets] = rest
-                        scratch.head[targets] = items
+                    if target_mark[rest] != clock:
+                        target_mark[rest], target_of[rest], scratch.target_owed[targets] = clock, targets, rest
+                        head[targets] = items
                         targets += 1
                     else:
-                        scratch.item_next[scratch.tail[scratch.target_of[rest]]] = items
-                    scratch.tail[scratch.target_of[rest]] = items
-                    scratch.item_node[items], scratch.item_move[items], scratch.item_next[items] = node, move, -1
+                        item_next[tail[target_of[rest]]] = items
+                    tail[target_of[rest]] = items
+                    item_node[items], item_move[items], item_next[items] = node, move, -1
                     items += 1
-            scratch.certain[node - base] = certain
+            certain[node - base] = yielded
     return targets
 
 
@@ -289,19 +304,22 @@ def advance(
 @compiled
 def add_up(memory: Memory, scratch: Scratch, weights: Floats, target: int) -> int:
     """The weights that one obligation has in each state, into `total`; returns how many of `touched` there are."""
-    scratch.clock[1] += 1
-    clock, reached, item = scratch.clock[1], 0, scratch.head[target]
+    clock = scratch.clock[1] = scratch.clock[1] + 1
+    mark, total, touched = scratch.mark, scratch.total, scratch.touched
+    item_node, item_move, item_next = scratch.item_node, scratch.item_move, scratch.item_next
+    row_begin, states, low = memory.row_begin, memory.states, memory.low
+    reached, item = 0, scratch.head[target]
     while item >= 0:
-        weight, move = weights[scratch.item_node[item]], scratch.item_move[item]
-        for k in range(memory.row_begin[move], memory.row_begin[move + 1]):
-            state = memory.states[k]
-            if scratch.mark[state] == clock:
-                scratch.total[state] += weight * memory.low[k]
+        weight, move = weights[item_node[item]], item_move[item]
+        for k in range(row_begin[move], row_begin[move + 1]):
+            state = states[k]
+            if mark[state] == clock:
+                total[state] += weight * low[k]
             else:
-                scratch.mark[state], scratch.total[state] = clock, weight * memory.low[k]
-                scratch.touched[reached] = state
+                mark[state], total[state] = clock, weight * low[k]
+                touched[reached] = state
                 reached += 1
-        item = scratch.item_next[item]
+        item = item_next[item]
     return reached
 
 
@@ -367,14 +385,23 @@ def close(
 ) -> bool:
     """The value from each start point (`values` [starts], newest first), or from the `only`-th oldest alone."""
     starts, seen, taken = walk.now[STARTS], walk.now[SEEN], walk.now[TAKEN]
+    table, row = future.values, future.row
     for i in range(starts) if only < 0 else range(min(only, starts - 1), min(only, starts - 1) + 1):
         offset = walk.now[AGE] + starts - 1 - i
+        r = regime(dynamics, offset)
+        default = taken >= 0 and dynamics.default[r]
+        told = taken >= 0 and dynamics.stochastic[r] and len(dynamics.nominal_probabilities) > 0
         total = walk.gained[i]
         for g in range(walk.first[i], walk.first[i + 1]):
+            owed = walk.owed[g]
+            at = row[min(offset, len(row) - 1), owed]
             for node in range(walk.begin[g], walk.begin[g + 1]):
-                total += walk.weights[node] * ahead(
-                    dynamics, machine, future, offset, walk.owed[g], walk.states[node], seen, taken, status
-                )
+                state = walk.states[node]
+                if told or at == UNKNOWN or (default and state == seen):
+                    value = ahead(dynamics, machine, future, offset, owed, state, seen, taken, status)
+                else:
+                    value = table[at, state]  # most of them: what `ahead` comes to, without asking it
+                total += walk.weights[node] * value
         if status[0] != DONE:
             return False
         values[starts - 1 - i if only < 0 else 0] = total
