@@ -1,6 +1,6 @@
 """The whole sidecar as `cfmon run` runs it, with a clock at its very end: when did each step have its answer?
 
-`python -m tests.bench.probe CONFIG COUNT [CORE]`: after COUNT messages prints what it measured, as JSON, and goes on until
+`python -m tests.bench.probe CONFIG COUNT [CORE]`: after COUNT messages prints what it measured, as JSON, and goes on till
 SIGTERM; prints again what came since at SIGTERM. CORE is the one core it may use.
 """
 

@@ -207,18 +207,21 @@ def many_agents(seconds: float = 10.0, *, agents: int = 1000, each: float = 10.0
     """`agents` agents at `each` messages a second, the sidecar on one core, scraped every second."""
     pace = agents * each
     count = round(pace * seconds)
-    with tempfile.TemporaryDirectory() as name, mosquitto(Path(name) / "broker", *SETTINGS) as broker:
-        with probed(Path(name), broker, count, agents, 0) as (process, url):
-            _get(url + "/metrics")
-            before, scraper = memory(process.pid), Scraper(url)
-            begun, cpu = time.monotonic(), cpu_seconds(process.pid)
-            try:
-                publish(broker.port, agents, pace, seconds)
-                measured = told(process)
-            finally:
-                scraper.stop()
-            busy = (cpu_seconds(process.pid) - cpu) / (time.monotonic() - begun)
-            grown = memory(process.pid) - before
+    with (
+        tempfile.TemporaryDirectory() as name,
+        mosquitto(Path(name) / "broker", *SETTINGS) as broker,
+        probed(Path(name), broker, count, agents, 0) as (process, url),
+    ):
+        _get(url + "/metrics")
+        before, scraper = memory(process.pid), Scraper(url)
+        begun, cpu = time.monotonic(), cpu_seconds(process.pid)
+        try:
+            publish(broker.port, agents, pace, seconds)
+            measured = told(process)
+        finally:
+            scraper.stop()
+        busy = (cpu_seconds(process.pid) - cpu) / (time.monotonic() - begun)
+        grown = memory(process.pid) - before
     lags = measured["lags"]
     return Fleet(
         agents=agents,

@@ -1,7 +1,7 @@
 """Agents that walk a 4x4 grid and tell every step over MQTT, QoS 1; a process of its own, alike for all who listen.
 
 `python -m tests.bench.publisher PORT AGENTS RATE SECONDS [FIRST]`: RATE messages a second in all; 0 sends what SECONDS
-at 10,000 would be, as fast as the broker takes it. FIRST is the first seq, to go on where another run ended. Packets are
+at 10,000 would be, as fast as the broker takes it. FIRST is the first seq, to go on where a run ended. Packets are
 made beforehand; only the time is written at the last moment.
 """
 
@@ -62,7 +62,7 @@ class Broker:
     def __init__(self, sock: socket.socket) -> None:
         self._sock = sock
         self._acknowledged = 0
-        sock.setblocking(False)
+        sock.settimeout(0)
 
     def send(self, content: bytes) -> None:
         view = memoryview(content)
