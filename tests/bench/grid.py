@@ -1,4 +1,4 @@
-"""A 4x4 grid on slightly slippery ground with one unsafe cell; the agent runs around the rim, and slips in now and then."""
+"""A 4x4 grid on slippery ground with one unsafe cell; the agent runs around the rim, and slips in now and then."""
 
 from __future__ import annotations
 

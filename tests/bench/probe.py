@@ -1,7 +1,7 @@
 """The whole sidecar as `cfmon run` runs it, with a clock at its very end: when did each step have its answer?
 
-`python -m tests.bench.probe CONFIG COUNT [CORE]`: after COUNT messages prints what it measured, as JSON, and goes on till
-SIGTERM; prints again what came since at SIGTERM. CORE is the one core it may use.
+`python -m tests.bench.probe CONFIG COUNT [CORE]`: after COUNT messages prints what it measured, as JSON, and goes on;
+at SIGTERM it prints what came since and ends. CORE is the one core it may use.
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ def world() -> tuple[MDP, dict[str, Any], dict[str, MDP]]:
             MDP.from_transitions(
                 states=STATES,
                 actions=2,
-                transitions=[(*map(int, cell), float(rows[tuple(cell)])) for cell in np.argwhere(rows)],
+                transitions=[(s, a, t, float(rows[s, a, t])) for s, a, t in np.argwhere(rows).tolist()],
                 rewards=[(s, a, float(s - a)) for s in range(STATES) for a in range(2)],
                 labels={"good": [1, 2], "bad": [3]},
             )
