@@ -149,7 +149,7 @@ class Monitor:
         if question.reach >= self.settings.window:
             problem = f"formula {spec.name!r} looks {question.reach} steps back, the path holds {self.settings.window}"
             raise ConfigError(f"{problem}; raise path.window or lower the offset")
-        self._checker.prepare(formula)
+        self._checker.prepare(formula, spec.causal_model)
         return question
 
 

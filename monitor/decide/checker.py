@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from monitor.decide.names import goals
 from monitor.decide.question import Path, Question
-from monitor.decide.track import Stepper
+from monitor.decide.track import Lines, Stepper
 from monitor.decide.worlds import Worlds
 from monitor.logic import Formula, print_formula
 from monitor.logic.syntax import Goal
@@ -18,6 +18,9 @@ from monitor.policy import PolicyTable
 from monitor.types import CausalModel, Verdict
 
 __all__ = ["Checker"]
+
+WARM_UP = range(3)
+"""Pairs of a rehearsal: enough for every loop of the kernel to be entered."""
 
 
 class Checker:
@@ -49,14 +52,24 @@ class Checker:
         """What the tables of what lies ahead take up: obligations times states, for each law and formula."""
         return self._worlds.table_bytes
 
-    def prepare(self, formula: Formula) -> None:
-        """Compute what a formula needs on any path, so that the first message meets warm tables.
+    def prepare(self, formula: Formula, causal_model: CausalModel = "gumbel") -> None:
+        """Compute and compile what a formula needs on any path, so that the first message meets nothing cold.
 
         Raises LimitError where a table would be too large: at start, not on the stream.
         """
         for goal, changes, _ in goals(formula):
             for change in changes:
                 self._worlds.prepare(goal, change)
+        Lines(self._worlds, formula, len(WARM_UP)).rehearse(self._some_path(), causal_model)
+
+    def _some_path(self) -> Path:
+        """A possible path, for a rehearsal."""
+        pairs, state = [], 0
+        for _ in WARM_UP:
+            action = int(np.argmax(self.model.available(state)))
+            pairs.append((state, action))
+            state = int(self.model.row(state, action)[0][0])
+        return pairs
 
     def check(
         self,

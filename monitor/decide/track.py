@@ -99,6 +99,15 @@ class Lines:
         if not fresh:
             self._close()
 
+    def rehearse(self, path: Path, causal_model: CausalModel) -> None:
+        """Go through what a stream will ask, once, so that all of it is compiled; what comes out is forgotten."""
+        self.move(path[:1], 1, None)
+        self.move(path, len(path) - 1, None)
+        self.move(path, 0, None)
+        for line in self._lines.values():
+            if causal_model != "gumbel":
+                self.bounds(line.change, line.measure, 0, causal_model)
+
     def value(self, change: Change, measure: Measure, position: int) -> float:
         """The Gumbel-Max value under a change at `path[position]`."""
         line = self._lines.get((id(change), id(measure)))
