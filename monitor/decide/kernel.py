@@ -97,7 +97,10 @@ class Walk(NamedTuple):
 
 
 class Scratch(NamedTuple):
-    """Room to work in, shared. Sizes: `mark`, `total`, `other`, `touched` [S]; `target_*` [O]; the rest grow."""
+    """Room to work in, shared.
+
+    Sizes: `mark`, `total`, `other`, `touched` [S]; `target_mark`, `target_of` [O]; the rest grow.
+    """
 
     mark: Ints
     total: Floats
@@ -106,6 +109,7 @@ class Scratch(NamedTuple):
     target_mark: Ints
     target_of: Ints
     target_owed: Ints
+    target_first: Ints
     head: Ints
     tail: Ints
     item_node: Ints
@@ -113,7 +117,6 @@ class Scratch(NamedTuple):
     item_next: Ints
     certain: Floats
     first: Ints
-    gained: Floats
     owed: Ints
     begin: Ints
     states: Shorts
@@ -147,73 +150,83 @@ def collect(
     kind: int,
     machine: Machine,
     scratch: Scratch,
-    offset: int,
-    transition: int,
     pair: tuple[int, int, int],
-    segments: tuple[int, int],
+    starts: tuple[int, int],
+    newest: int,
+    first: Ints,
     owed: Ints,
     begin: Ints,
     states: Shorts,
     status: Ints,
 ) -> int:
-    """Read one letter everywhere: lists of (node, move) by what is owed next, and what each node yields for good.
+    """Read one letter everywhere: lists of (node, move) by start point and by what is owed next.
 
-    Returns the number of different obligations owed next (`scratch.target_owed`), or -1 with `status` set.
+    Start points `starts[0]:starts[1]`, the last of them at offset `newest`, the others one further each. Fills
+    `certain`: what each node yields for good; `target_first` [starts + 1] and `target_owed`: what is owed next.
+    Returns the number of nodes, or -1 with `status` set. One call for all start points, for handing tuples of arrays
+    over costs as much as the work on a start point.
     """
     seen, taken, outcome = pair
-    actions, r = dynamics.rewards.shape[1], regime(dynamics, offset)
-    letters = machine.letters[min(offset, len(machine.letters) - 1)]
+    size, actions = dynamics.rewards.shape
     step, pays, by_action = machine.step, machine.pays, machine.by_action
-    # Locals, for reading a field of a tuple inside a loop costs as much as the rest of the loop.
     keys, entries, entry_begin = memory.entry_keys, memory.entry_values, memory.entry_begin
     move_action, share, gain = memory.action, memory.share, memory.gain
-    target_mark, target_of, head, tail = scratch.target_mark, scratch.target_of, scratch.head, scratch.tail
-    item_node, item_move, item_next, certain = (
-        scratch.item_node,
-        scratch.item_move,
-        scratch.item_next,
-        scratch.certain,
-    )
-    clock = scratch.clock[0] = scratch.clock[0] + 1
-    items, targets, base = 0, 0, begin[segments[0]]
-    for g in range(segments[0], segments[1]):
-        owes = owed[g]
-        for node in range(begin[g], begin[g + 1]):
-            state = states[node]
-            key = transition * dynamics.rewards.shape[0] + state
-            at = place(keys, key)
-            entry = entries[at]
-            if keys[at] != key:
-                entry = moves(dynamics, memory, kind, r, transition, seen, taken, outcome, state)
-                if entry == NO_ROOM:
-                    status[0] = FULL_MEMO
-                    return -1
-            first, last = entry_begin[entry], entry_begin[entry + 1]
-            if node - base >= len(certain) or items + last - first > len(item_node):
-                status[0] = FULL_SCRATCH
+    mark, number, head, tail = scratch.target_mark, scratch.target_of, scratch.head, scratch.tail
+    item_node, item_move, item_next = scratch.item_node, scratch.item_move, scratch.item_next
+    certain, target_first, target_owed = scratch.certain, scratch.target_first, scratch.target_owed
+    clock = scratch.clock[0]
+    scratch.clock[0] += starts[1] - starts[0]  # at once: marks made before a stop must not be met again
+    items, targets, base, r, transition = 0, 0, begin[first[starts[0]]], -1, -1
+    room = len(item_node)
+    for i in range(starts[0], starts[1]):
+        offset = newest + starts[1] - 1 - i
+        letters = machine.letters[min(offset, len(machine.letters) - 1)]
+        if regime(dynamics, offset) != r:
+            r = regime(dynamics, offset)
+            transition = seen_before(dynamics, memory, r, seen, taken, outcome)
+            if transition == NO_ROOM:
+                status[0] = FULL_MEMO
                 return -1
-            yielded = 0.0
-            for move in range(first, last):
-                letter = letters[state * actions + move_action[move] if by_action else state]
-                rest = step[owes, letter]
-                if rest == UNKNOWN:
-                    status[0], status[1], status[2] = NO_STEP, owes, letter
+        clock += 1
+        target_first[i - starts[0]] = targets
+        for g in range(first[i], first[i + 1]):
+            owes = owed[g]
+            for node in range(begin[g], begin[g + 1]):
+                state = states[node]
+                key = transition * size + state
+                at = place(keys, key)
+                entry = entries[at]
+                if keys[at] != key:
+                    entry = moves(dynamics, memory, kind, r, transition, seen, taken, outcome, state)
+                    if entry == NO_ROOM:
+                        status[0] = FULL_MEMO
+                        return -1
+                if node - base >= room or items + entry_begin[entry + 1] - entry_begin[entry] > room:
+                    status[0] = FULL_SCRATCH
                     return -1
-                if pays[owes]:
-                    yielded += gain[move]
-                if rest == TRUE:
-                    yielded += share[move]
-                elif rest != FALSE:
-                    if target_mark[rest] != clock:
-                        target_mark[rest], target_of[rest], scratch.target_owed[targets] = clock, targets, rest
-                        head[targets] = items
-                        targets += 1
-                    else:
-                        item_next[tail[target_of[rest]]] = items
-                    tail[target_of[rest]] = items
-                    item_node[items], item_move[items], item_next[items] = node, move, -1
-                    items += 1
-            certain[node - base] = yielded
+                yielded = 0.0
+                for move in range(entry_begin[entry], entry_begin[entry + 1]):
+                    letter = letters[state * actions + move_action[move] if by_action else state]
+                    rest = step[owes, letter]
+                    if rest == UNKNOWN:
+                        status[0], status[1], status[2] = NO_STEP, owes, letter
+                        return -1
+                    if pays[owes]:
+                        yielded += gain[move]
+                    if rest == TRUE:
+                        yielded += share[move]
+                    elif rest != FALSE:
+                        if mark[rest] != clock:
+                            mark[rest], number[rest] = clock, targets
+                            target_owed[targets], head[targets] = rest, items
+                            targets += 1
+                        else:
+                            item_next[tail[number[rest]]] = items
+                        tail[number[rest]] = items
+                        item_node[items], item_move[items], item_next[items] = node, move, -1
+                        items += 1
+                certain[node - base] = yielded
+    target_first[starts[1] - starts[0]] = targets
     return targets
 
 
@@ -229,64 +242,45 @@ def advance(
     status: Ints,
 ) -> bool:
     """Advance every start point by the observed transition to `outcome`, and begin one there; False: see `status`."""
-    starts = walk.now[STARTS]
-    drop = 1 if starts == keep and keep else 0
-    pair = walk.now[SEEN], walk.now[TAKEN], outcome
-    segments, nodes, kept, known, transition = 0, 0, 0, -1, -1
-    scratch.begin[0] = 0
-    for i in range(drop, starts):
-        offset = walk.now[AGE] + starts - 1 - i
-        r = regime(dynamics, offset)
-        if r != known:
-            known, transition = r, seen_before(dynamics, memory, r, pair[0], pair[1], outcome)
-            if transition == NO_ROOM:
-                status[0] = FULL_MEMO
-                return False
-        span = walk.first[i], walk.first[i + 1]
-        targets = collect(
+    drop = 1 if walk.now[STARTS] == keep and keep else 0
+    kept = walk.now[STARTS] - drop
+    segments, nodes = 0, 0
+    if kept:
+        if kept + 2 > len(scratch.first):
+            status[0] = FULL_SCRATCH
+            return False
+        segments = collect(
             dynamics,
             memory,
             0,
             machine,
             scratch,
-            offset,
-            transition,
-            pair,
-            span,
+            (walk.now[SEEN], walk.now[TAKEN], outcome),
+            (drop, drop + kept),
+            walk.now[AGE],
+            walk.first,
             walk.owed,
             walk.begin,
             walk.states,
             status,
         )
-        if targets < 0:
+        if segments < 0:
             return False
-        if kept + 2 >= len(scratch.first) or segments + targets + 2 >= len(scratch.begin):
+        nodes = add_up(memory, scratch, walk.weights, segments)
+        if nodes < 0:
             status[0] = FULL_SCRATCH
             return False
-        gained, base = walk.gained[i], walk.begin[span[0]]
-        for node in range(base, walk.begin[span[1]]):
-            gained += walk.weights[node] * scratch.certain[node - base]
-        scratch.gained[kept], scratch.first[kept] = gained, segments
-        kept += 1
-        for t in range(targets):
-            reached = add_up(memory, scratch, walk.weights, t)
-            if nodes + reached + 1 > len(scratch.states):
-                status[0] = FULL_SCRATCH
-                return False
-            for n in range(reached):
-                state = scratch.touched[n]
-                if scratch.total[state] > 0.0:
-                    scratch.states[nodes], scratch.weights[nodes] = state, scratch.total[state]
-                    nodes += 1
-            scratch.owed[segments] = scratch.target_owed[t]
-            segments += 1
-            scratch.begin[segments] = nodes
     if kept + 2 > len(walk.first) or segments + 2 > len(walk.begin) or nodes + 1 > len(walk.states):
         status[0], status[1], status[2], status[3] = FULL_WALK, kept + 2, segments + 2, nodes + 1
         return False
-    walk.first[:kept] = scratch.first[:kept]
-    walk.gained[:kept] = scratch.gained[:kept]
-    walk.owed[:segments] = scratch.owed[:segments]
+    gained, certain, base = walk.gained, scratch.certain, walk.begin[walk.first[drop]]
+    for i in range(kept):
+        total = gained[drop + i]
+        for node in range(walk.begin[walk.first[drop + i]], walk.begin[walk.first[drop + i + 1]]):
+            total += walk.weights[node] * certain[node - base]
+        gained[i] = total
+    walk.first[:kept] = scratch.target_first[:kept]
+    walk.owed[:segments] = scratch.target_owed[:segments]
     walk.begin[: segments + 1] = scratch.begin[: segments + 1]
     walk.states[:nodes] = scratch.states[:nodes]
     walk.weights[:nodes] = scratch.weights[:nodes]
@@ -302,25 +296,40 @@ def advance(
 
 
 @compiled
-def add_up(memory: Memory, scratch: Scratch, weights: Floats, target: int) -> int:
-    """The weights that one obligation has in each state, into `total`; returns how many of `touched` there are."""
-    clock = scratch.clock[1] = scratch.clock[1] + 1
-    mark, total, touched = scratch.mark, scratch.total, scratch.touched
-    item_node, item_move, item_next = scratch.item_node, scratch.item_move, scratch.item_next
-    row_begin, states, low = memory.row_begin, memory.states, memory.low
-    reached, item = 0, scratch.head[target]
-    while item >= 0:
-        weight, move = weights[item_node[item]], item_move[item]
-        for k in range(row_begin[move], row_begin[move + 1]):
-            state = states[k]
-            if mark[state] == clock:
-                total[state] += weight * low[k]
-            else:
-                mark[state], total[state] = clock, weight * low[k]
-                touched[reached] = state
-                reached += 1
-        item = item_next[item]
-    return reached
+def add_up(memory: Memory, scratch: Scratch, weights: Floats, targets: int) -> int:
+    """The weights of what is owed next, into `begin`, `states`, `weights`; returns their number, -1: no room."""
+    mark, total, touched, clock = scratch.mark, scratch.total, scratch.touched, scratch.clock[1]
+    head, item_node, item_move, item_next = scratch.head, scratch.item_node, scratch.item_move, scratch.item_next
+    row_begin, successors, row = memory.row_begin, memory.states, memory.low
+    begin, states, sums = scratch.begin, scratch.states, scratch.weights
+    nodes, room = 0, len(scratch.states)
+    scratch.clock[1] += targets
+    if targets + 2 > len(begin):
+        return -1
+    begin[0] = 0
+    for target in range(targets):
+        clock += 1
+        reached, item = 0, head[target]
+        while item >= 0:
+            weight, move = weights[item_node[item]], item_move[item]
+            for k in range(row_begin[move], row_begin[move + 1]):
+                state = successors[k]
+                if mark[state] == clock:
+                    total[state] += weight * row[k]
+                else:
+                    mark[state], total[state] = clock, weight * row[k]
+                    touched[reached] = state
+                    reached += 1
+            item = item_next[item]
+        if nodes + reached + 1 > room:
+            return -1
+        for n in range(reached):
+            state = touched[n]
+            if total[state] > 0.0:
+                states[nodes], sums[nodes] = state, total[state]
+                nodes += 1
+        begin[target + 1] = nodes
+    return nodes
 
 
 @compiled
@@ -509,21 +518,16 @@ def level(value: Any, kind: int, states: Ints, actions: Ints, offset: int, statu
     """`collect` for one offset of `interval`: what is owed next from the nodes reached there."""
     dynamics, memory, machine, _, scratch = value
     pair = states[offset], actions[offset], states[offset + 1]
-    transition = seen_before(dynamics, memory, regime(dynamics, offset), pair[0], pair[1], pair[2])
-    if transition == NO_ROOM:
-        status[0] = FULL_MEMO
-        return -1
-    span = scratch.first[offset], scratch.first[offset + 1]
     return collect(
         dynamics,
         memory,
         kind,
         machine,
         scratch,
-        offset,
-        transition,
         pair,
-        span,
+        (offset, offset + 1),
+        offset,
+        scratch.first,
         scratch.owed,
         scratch.begin,
         scratch.states,
