@@ -240,6 +240,7 @@ class Watch:
             summary=summary(
                 agent=agent,
                 formula=spec,
+                parsed=question.formula,
                 state=change.state,
                 blind=state.alarm.blind,
                 verdict=judged.verdict,

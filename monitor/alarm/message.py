@@ -15,6 +15,8 @@ __all__ = ["Identity", "alert_id", "alert_payload"]
 
 ALERT_VERSION = 1
 
+_compact = json.JSONEncoder(separators=(",", ":")).encode
+
 
 class Identity(msgspec.Struct, frozen=True):
     """Who judges: which model, which policies, which software.
@@ -41,7 +43,7 @@ def alert_id(agent: str, episode: Episode, formula: FormulaSpec, identity: Ident
         [formula.name, formula.text, formula.causal_model],
         [identity.model_sha256, sorted(identity.policies.items()), sorted(identity.models.items())],
     ]
-    return hashlib.sha256(json.dumps(parts, separators=(",", ":")).encode("ascii")).hexdigest()[:32]
+    return hashlib.sha256(_compact(parts).encode("ascii")).hexdigest()[:32]
 
 
 def alert_payload(alert: Alert, identity: Identity, *, sent: float, evidence: str | None) -> dict[str, object]:

@@ -10,7 +10,6 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from monitor.logic.parser import parse
 from monitor.logic.syntax import (
     Change,
     Comparison,
@@ -63,19 +62,18 @@ def summary(
     *,
     agent: str,
     formula: FormulaSpec,
+    parsed: Formula,
     state: AlarmState,
     blind: BlindReason | None,
     verdict: Verdict,
     path_length: int,
 ) -> str:
-    """The sentence for an alert in `state`, after `verdict`.
+    """The sentence for an alert in `state`, after `verdict`. `parsed`: the formula's text, read.
 
     `path_length`: pairs of the path the verdict was given on; 0 if that is not known any more, and then it is not told
     how long ago an `@-k` was.
-
-    Raises FormulaError if the formula's text is none, which a monitor that has judged it rules out.
     """
-    body = _body(formula, verdict, path_length)
+    body = _body(formula, parsed, verdict, path_length)
     match state:
         case "resolved":
             told = f"resolved: {body}"
@@ -90,9 +88,9 @@ def summary(
     return f"{agent}: {told}."
 
 
-def _body(formula: FormulaSpec, verdict: Verdict, path_length: int) -> str:
+def _body(formula: FormulaSpec, parsed: Formula, verdict: Verdict, path_length: int) -> str:
     since = _since(verdict, path_length)
-    match parse(formula.text):
+    match parsed:
         case Regret(world, Goal(_, measure, Test() as test)) if len(verdict.quantities) == 2:
             return _regret(world.change, _subject(measure, formula), test, verdict, since)
         case Goal(world, measure, test) if len(verdict.quantities) == 1:

@@ -12,6 +12,7 @@ from monitor.alarm.evidence import make_evidence
 from monitor.alarm.message import Identity, alert_id
 from monitor.alarm.summary import summary
 from monitor.decide import check
+from monitor.logic import parse
 from monitor.model.mdp import MDP
 from monitor.model.npz import model_sha256
 from monitor.policy.table import PolicyTable, as_table
@@ -89,7 +90,13 @@ def raise_alert(road: MDP, tables: dict[str, PolicyTable], identity: Identity) -
         formula = FormulaSpec("watch", text, causal_model=causal_model)
         seq = first + len(path) - 1
         told = summary(
-            agent="robot-7", formula=formula, state="firing", blind=None, verdict=verdict, path_length=len(path)
+            agent="robot-7",
+            formula=formula,
+            parsed=parse(text),
+            state="firing",
+            blind=None,
+            verdict=verdict,
+            path_length=len(path),
         )
         return Alert(
             id=alert_id("robot-7", "monday", formula, identity, seq),

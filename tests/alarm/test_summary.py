@@ -7,6 +7,7 @@ from typing import Any, get_args
 import pytest
 
 from monitor.alarm.summary import BLIND_WORDS, summary
+from monitor.logic import parse
 from monitor.types import AlarmSpec, AlarmState, Alert, BlindReason, FormulaSpec, Outcome, Quantity, Verdict
 
 GOAL = 'P>=0.8 [ G<=20 !"death" ]'
@@ -24,7 +25,15 @@ def say(
     alarm: AlarmSpec | None = None,
 ) -> str:
     formula = FormulaSpec("watch", text, alarm=alarm or AlarmSpec())
-    told = summary(agent="ward-7", formula=formula, state=state, blind=blind, verdict=verdict, path_length=pairs)
+    told = summary(
+        agent="ward-7",
+        formula=formula,
+        parsed=parse(text),
+        state=state,
+        blind=blind,
+        verdict=verdict,
+        path_length=pairs,
+    )
     assert told.startswith("ward-7: ")
     assert told.endswith(".")
     assert "\n" not in told
