@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal, assert_never
+
+import msgspec
 
 from monitor.decide.names import asks_back, goals
 from monitor.decide.track import Lines, Path
@@ -21,6 +22,7 @@ from monitor.logic.syntax import (
     Probability,
     Regret,
     Reward,
+    Test,
     Until,
     WorldRef,
 )
@@ -29,8 +31,7 @@ from monitor.types import CausalModel, Quantity, Verdict
 __all__ = ["Path", "Question"]
 
 
-@dataclass(frozen=True, slots=True)
-class _Answer:
+class _Answer(msgspec.Struct, frozen=True):
     """A quantity of one world: its value, its bounds where asked for, and the offset really used."""
 
     value: float
@@ -39,12 +40,12 @@ class _Answer:
     clipped: bool
 
 
-@dataclass(frozen=True, slots=True)
-class _Truth:
-    """A truth value, and the values it could have under the causal models of the class asked for."""
+class _Truth(msgspec.Struct, frozen=True):
+    """A truth value, and the least and greatest it has under the causal models of the class asked for."""
 
     holds: bool
-    possible: frozenset[bool]
+    least: bool
+    greatest: bool
 
 
 class Question:
@@ -89,129 +90,122 @@ class Question:
         return self.plain(self.formula)
 
     def plain(self, formula: Formula) -> Verdict:
-        """A formula that is not `regret`."""
+        """A formula that is not `regret`; of quantities at several offsets, the last one's is told."""
         if isinstance(formula, Goal) and formula.test is None:
-            answer = self._measure(formula)
-            quantity = Quantity(self.text, answer.value, answer.offset, answer.clipped, answer.bounds)
-            return self._verdict((quantity,), value=answer.value, bounds=answer.bounds)
+            return self._figure(formula)
         truth = self._truth(formula)
-        bounds = self.quantities[0].bounds if len(self.quantities) == 1 else None
-        robust = None if self.causal_model == "gumbel" else len(truth.possible) == 1
-        return self._verdict(tuple(self.quantities), holds=truth.holds, bounds=bounds, robust=robust)
+        told = tuple(self.quantities)
+        return Verdict(
+            self.text,
+            "exact",
+            self.causal_model,
+            told,
+            holds=truth.holds,
+            bounds=told[0].bounds if len(told) == 1 else None,
+            robust=None if self.causal_model == "gumbel" else truth.least == truth.greatest,
+            offset=told[-1].offset if told else 0,
+            clipped=any(quantity.clipped for quantity in told),
+            start_dropped=self.start_dropped,
+        )
 
     def regret(self, formula: Regret) -> Verdict:
         """Antecedent: the goal is missed under nominal; consequent: the alternative meets it (semantics, section 8)."""
-        goal, world = formula.goal, formula.world
-        assert goal.test is not None
-        used, position, clipped = _resolve(world.offset, len(self.path))
-        arms = [self.lines.profile(change, goal.measure) for change in _arms(formula)]
-        profile = dict(enumerate(list(zip(*arms, strict=True))[: len(self.path) - position]))
-        outcomes = {offset: _outcome(goal, *arms) for offset, arms in profile.items()}
+        measure, test, change = formula.goal.measure, formula.goal.test, formula.world.change
+        assert test is not None
+        used, position, clipped = _resolve(formula.world.offset, len(self.path))
         offset = len(self.path) - 1 - position
-        nominal, alternative = profile[offset]
-        under = self._bounds(NOMINAL, position, goal.measure, nominal)
-        bounds = self._bounds(world.change, position, goal.measure, alternative)
+        nominals = self.lines.profile(NOMINAL, measure)[: offset + 1]
+        alternatives = self.lines.profile(change, measure)[: offset + 1]
+        nominal, alternative = nominals[offset], alternatives[offset]
+        under = self._bounds(NOMINAL, position, measure, nominal)
+        bounds = self._bounds(change, position, measure, alternative)
+        for text, value, interval in zip(self._arm_texts, (nominal, alternative), (under, bounds), strict=True):
+            self._judge(text, test, _Answer(value, interval, used, clipped))
         robust: bool | None = None
         effect_bounds: tuple[float, float] | None = None
         if bounds is not None and under is not None:
-            robust = len({_outcome(goal, n, a) for n in under for a in bounds}) == 1
+            robust = len({_outcome(test, n, a) for n in under for a in bounds}) == 1
             effect_bounds = (bounds[0] - under[1], bounds[1] - under[0])
-        quantities = tuple(
-            Quantity(
-                text=text,
-                value=value,
-                offset=used,
-                clipped=clipped,
-                bounds=interval,
-                threshold=goal.test.bound,
-                holds=goal.test.holds(value),
-                robust=None if interval is None else goal.test.holds(interval[0]) == goal.test.holds(interval[1]),
-            )
-            for text, value, interval in zip(self._arm_texts, (nominal, alternative), (under, bounds), strict=True)
-        )
-        useful = [o for o, outcome in outcomes.items() if outcome == "regret"]
-        return self._verdict(
-            quantities,
-            outcome=outcomes[offset],
+        return Verdict(
+            self.text,
+            "exact",
+            self.causal_model,
+            tuple(self.quantities),
+            outcome=_outcome(test, nominal, alternative),
             bounds=bounds,
             robust=robust,
             effect=alternative - nominal,
             effect_bounds=effect_bounds,
-            profile=profile,
-            latest_useful=min(useful) if useful else None,
+            profile=dict(enumerate(zip(nominals, alternatives, strict=True))),
+            latest_useful=_latest_useful(test, nominals, alternatives),
+            offset=used,
+            clipped=clipped,
+            start_dropped=self.start_dropped,
         )
 
-    def _verdict(self, quantities: tuple[Quantity, ...], **fields: object) -> Verdict:
-        main = quantities[-1] if quantities else None
+    def _figure(self, goal: Goal) -> Verdict:
+        """A `=?`: its number is all there is to tell."""
+        found = self._measure(goal)
         return Verdict(
-            formula=self.text,
-            method="exact",
-            causal_model=self.causal_model,
-            quantities=quantities,
-            offset=main.offset if main else 0,
-            clipped=any(q.clipped for q in quantities),
+            self.text,
+            "exact",
+            self.causal_model,
+            (Quantity(self.text, found.value, found.offset, found.clipped, found.bounds),),
+            value=found.value,
+            bounds=found.bounds,
+            offset=found.offset,
+            clipped=found.clipped,
             start_dropped=self.start_dropped,
-            **fields,  # type: ignore[arg-type] # named at each call, a few lines above
         )
 
     def _truth(self, formula: Formula) -> _Truth:
         match formula:
+            case Goal():
+                assert formula.test is not None
+                return self._judge(self._texts[id(formula)], formula.test, self._measure(formula))
             case Const(value):
-                return _Truth(value, frozenset([value]))
+                return _Truth(value, value, value)
             case Label(name):
                 here = bool(self.worlds.model.labels[name][self.path[-1][0]])
-                return _Truth(here, frozenset([here]))
+                return _Truth(here, here, here)
             case Not(arg):
                 truth = self._truth(arg)
-                return _Truth(not truth.holds, frozenset(not p for p in truth.possible))
+                return _Truth(not truth.holds, not truth.greatest, not truth.least)
             case And(left, right):
                 one, other = self._truth(left), self._truth(right)
-                possible = frozenset(p and q for p in one.possible for q in other.possible)
-                return _Truth(one.holds and other.holds, possible)
+                return _Truth(one.holds and other.holds, one.least and other.least, one.greatest and other.greatest)
             case Or(left, right):
                 one, other = self._truth(left), self._truth(right)
-                possible = frozenset(p or q for p in one.possible for q in other.possible)
-                return _Truth(one.holds or other.holds, possible)
-            case Goal():
-                return self._goal(formula)
+                return _Truth(one.holds or other.holds, one.least or other.least, one.greatest or other.greatest)
             case Until() | Regret():
                 raise AssertionError("the parser keeps these out of Boolean combinations")
             case _:
                 assert_never(formula)
 
-    def _goal(self, goal: Goal) -> _Truth:
-        assert goal.test is not None
-        answer = self._measure(goal)
-        holds = goal.test.holds(answer.value)
-        possible = frozenset([holds, *(goal.test.holds(b) for b in answer.bounds or ())])
-        quantity = Quantity(
-            text=self._texts[id(goal)],
-            value=answer.value,
-            offset=answer.offset,
-            clipped=answer.clipped,
-            bounds=answer.bounds,
-            threshold=goal.test.bound,
-            holds=holds,
-            robust=None if answer.bounds is None else len(possible) == 1,
-        )
-        self.quantities.append(quantity)
-        return _Truth(holds, possible)
+    def _judge(self, text: str, test: Test, answer: _Answer) -> _Truth:
+        """Hold an answer against its threshold, and keep it among the quantities."""
+        value, bounds = answer.value, answer.bounds
+        holds = least = greatest = test.holds(value)
+        robust: bool | None = None
+        if bounds is not None:
+            ends = test.holds(bounds[0]), test.holds(bounds[1])
+            least, greatest = holds and all(ends), holds or any(ends)
+            robust = least == greatest
+        self.quantities.append(Quantity(text, value, answer.offset, answer.clipped, bounds, test.bound, holds, robust))
+        return _Truth(holds, least, greatest)
 
     def _measure(self, goal: Goal) -> _Answer:
         world = goal.world
         used, position, clipped = _resolve(world.offset, len(self.path))
-        value = self._value(world.change, position, goal.measure)
+        value = self.lines.value(world.change, goal.measure, position)
         bounds = self._bounds(world.change, position, goal.measure, value)
         if world.baseline is not None:
-            base = self._value(world.baseline, position, goal.measure)
+            base = self.lines.value(world.baseline, goal.measure, position)
             under = self._bounds(world.baseline, position, goal.measure, base)
             value -= base
             if bounds is not None and under is not None:
                 bounds = (bounds[0] - under[1], bounds[1] - under[0])
         return _Answer(value, bounds, used, clipped)
-
-    def _value(self, change: Change, position: int, measure: Probability | Reward) -> float:
-        return self.lines.value(change, measure, position)
 
     def _bounds(
         self, change: Change, position: int, measure: Probability | Reward, value: float
@@ -227,11 +221,21 @@ def _arms(formula: Regret) -> tuple[Change, Change]:
     return NOMINAL, formula.world.change
 
 
-def _outcome(goal: Goal, nominal: float, alternative: float) -> Literal["safe", "regret", "unavoidable"]:
-    assert goal.test is not None
-    if goal.test.holds(nominal):
+def _outcome(test: Test, nominal: float, alternative: float) -> Literal["safe", "regret", "unavoidable"]:
+    if test.holds(nominal):
         return "safe"
-    return "regret" if goal.test.holds(alternative) else "unavoidable"
+    return "regret" if test.holds(alternative) else "unavoidable"
+
+
+def _latest_useful(test: Test, nominals: list[float], alternatives: list[float]) -> int | None:
+    """The smallest offset at which the alternative turns the outcome; lists nearest offset first."""
+    worst = min if test.comparison in (">=", ">") else max
+    if test.holds(worst(nominals)):
+        return None  # as nearly always: where the worst value passes, all do
+    for offset, arms in enumerate(zip(nominals, alternatives, strict=True)):
+        if _outcome(test, *arms) == "regret":
+            return offset
+    return None
 
 
 def _resolve(offset: int, length: int) -> tuple[int, int, bool]:
