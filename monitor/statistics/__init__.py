@@ -1,0 +1,54 @@
+"""Decisions from samples: sequential tests, sizes, intervals, and what keeps them true on a stream.
+
+The samples are arguments and so is everything else; nothing here draws a number, reads a clock or knows a formula. A
+decision is True, False or None: undecided within the samples there were is an answer.
+
+Which one: `Sprt` for a probability against a threshold, `TSprt` with `EqualOutcome` for a reward or an effect,
+`combine` for Boolean combinations, `sample_size` and the intervals for `=?`; on a stream `ConfidenceSequence` or
+`ThresholdBets` within a verdict and `StreamRule` across verdicts.
+"""
+
+from monitor.statistics.anytime import ConfidenceSequence, Pot
+from monitor.statistics.combine import And, Leaf, Not, Or, Tree, evaluate, iff, implies, strengths
+from monitor.statistics.equal import EqualOutcome
+from monitor.statistics.intervals import clopper_pearson, normal, normal_applies, student
+from monitor.statistics.sizes import error_bound, reward_width, sample_size
+from monitor.statistics.sprt import Sprt, Walk
+from monitor.statistics.stream import StreamRule, share
+from monitor.statistics.strength import Strength
+from monitor.statistics.threshold import BetWalk, ThresholdBets
+from monitor.statistics.tsprt import TSprt, TWalk
+from monitor.statistics.wald import acceptance, expected_samples
+
+__all__ = [
+    "And",
+    "BetWalk",
+    "ConfidenceSequence",
+    "EqualOutcome",
+    "Leaf",
+    "Not",
+    "Or",
+    "Pot",
+    "Sprt",
+    "StreamRule",
+    "Strength",
+    "TSprt",
+    "TWalk",
+    "ThresholdBets",
+    "Tree",
+    "Walk",
+    "acceptance",
+    "clopper_pearson",
+    "error_bound",
+    "evaluate",
+    "expected_samples",
+    "iff",
+    "implies",
+    "normal",
+    "normal_applies",
+    "reward_width",
+    "sample_size",
+    "share",
+    "strengths",
+    "student",
+]

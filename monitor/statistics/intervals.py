@@ -1,0 +1,76 @@
+"""Confidence intervals for a number of samples fixed in advance: level 1 - alpha for that one look, not for many.
+
+Source: Kazemi & Paoletti (arXiv 2212.08712), Appendix "Decision procedures", "Quantitative Properties"; C. Clopper and
+E. Pearson (1934). Where one looks again and again, see `monitor.statistics.anytime`.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from monitor.errors import ConfigError
+from monitor.statistics.strength import in_open_unit
+from monitor.statistics.tsprt import sample_array
+
+__all__ = ["clopper_pearson", "normal", "normal_applies", "student"]
+
+
+def normal_applies(successes: int, samples: int) -> bool:
+    """The paper's condition for the normal approximation: at least 10 successes and 10 failures (expected ones)."""
+    _counts(successes, samples)
+    return successes >= 10 and samples - successes >= 10
+
+
+def normal(successes: int, samples: int, alpha: float) -> tuple[float, float]:
+    """The normal-approximation (Wald) interval of a probability, cut to [0, 1]. Says nothing at 0 or all successes.
+
+    >>> tuple(round(end, 4) for end in normal(90, 100, 0.05))
+    (0.8412, 0.9588)
+    """
+    in_open_unit(alpha, "alpha")
+    _counts(successes, samples)
+    from scipy.special import ndtri  # noqa: PLC0415  (a heavy import, needed here only)
+
+    rate = successes / samples
+    half = -float(ndtri(alpha / 2.0)) * math.sqrt(rate * (1.0 - rate) / samples)
+    return max(rate - half, 0.0), min(rate + half, 1.0)
+
+
+def clopper_pearson(successes: int, samples: int, alpha: float) -> tuple[float, float]:
+    """The interval of a probability that inverts the binomial test: never covers less than it says, often more.
+
+    >>> tuple(round(end, 4) for end in clopper_pearson(0, 10, 0.05))
+    (0.0, 0.3085)
+    """
+    in_open_unit(alpha, "alpha")
+    _counts(successes, samples)
+    from scipy.special import betaincinv  # noqa: PLC0415  (likewise)
+
+    failures = samples - successes
+    low = float(betaincinv(successes, failures + 1.0, alpha / 2.0)) if successes else 0.0
+    high = float(betaincinv(successes + 1.0, failures, 1.0 - alpha / 2.0)) if failures else 1.0
+    return low, high
+
+
+def student(values: ArrayLike, alpha: float) -> tuple[float, float]:
+    """The t interval of a mean, from values [N], N >= 2: exact for normal ones, in the limit for others.
+
+    Values that are all equal give an interval of no width, which is no evidence of anything: see `EqualOutcome`.
+    """
+    in_open_unit(alpha, "alpha")
+    seen = sample_array(values)
+    if seen.ndim != 1 or seen.size < 2:
+        raise ConfigError(f"a t interval needs at least two values in one row, not shape {seen.shape}")
+    from scipy.special import stdtrit  # noqa: PLC0415  (likewise)
+
+    mean = float(seen.mean())
+    half = -float(stdtrit(seen.size - 1, alpha / 2.0)) * float(np.std(seen, ddof=1)) / math.sqrt(seen.size)
+    return mean - half, mean + half
+
+
+def _counts(successes: int, samples: int) -> None:
+    if not 0 <= successes <= samples or samples < 1:
+        raise ConfigError(f"{successes} successes among {samples} samples: counts must be in order, and one at least")

@@ -1,0 +1,116 @@
+"""Wald's sequential test of `P >= theta`, on outcomes that are true or false.
+
+Source: Kazemi & Paoletti (arXiv 2212.08712), Appendix "Decision procedures", "Qualitative Properties"; H. Younes and
+R. Simmons, *Statistical probabilistic model checking* (2006). `P < theta` is the negation of `P >= theta`, tested at
+`strength.negated`.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from monitor.errors import ConfigError, InputError
+from monitor.statistics.strength import Floats, Strength, first_crossing, in_open_unit, truth
+
+__all__ = ["Sprt", "Walk"]
+
+
+@dataclass(frozen=True)
+class Walk:
+    """What a test has seen: `successes` among `samples` outcomes. `holds`: its decision, None while there is none.
+
+    A walk that has decided counts the samples up to that decision and takes no more. One that has not when the
+    samples run out is undecided, which is a verdict too.
+    """
+
+    samples: int = 0
+    successes: int = 0
+    holds: bool | None = None
+
+
+@dataclass(frozen=True)
+class Sprt:
+    """H0: p >= theta + delta against H1: p <= theta - delta; what lies between is indifferent.
+
+    `theta` in [0, 1], `delta` in (0, 1), else ConfigError.
+
+    A side of the indifference region that would leave (0, 1) goes half the way from theta to the border instead. The
+    region is then narrower than asked for, so the strength holds wherever it was asked for; the price is samples. (At
+    the border itself a single failure among thousands would refute `P >= 0.95` with delta .05.) For theta = 1 and
+    theta = 0 no room is left and the side *is* the border: one failure refutes `P >= 1`, one success proves `P > 0`.
+    `P >= 0` and `P <= 1` are true without a test, and it is for the caller to see that.
+
+    >>> Sprt(0.95, 0.05, Strength(0.05, 0.05)).sides
+    (0.8999999999999999, 0.975)
+    >>> test = Sprt(0.8, 0.05, Strength(0.05, 0.05))
+    >>> test.update(Walk(), [1] * 100)
+    Walk(samples=24, successes=24, holds=True)
+    """
+
+    theta: float
+    delta: float
+    strength: Strength
+
+    def __post_init__(self) -> None:
+        in_open_unit(self.delta, "delta")
+        if not 0.0 <= self.theta <= 1.0:
+            raise ConfigError(f"theta must lie in [0, 1], not {self.theta}")
+
+    @property
+    def sides(self) -> tuple[float, float]:
+        """The ends (theta1, theta0) of the indifference region, as they are used."""
+        below, above = self.theta - self.delta, self.theta + self.delta
+        return below if below > 0.0 else self.theta / 2, above if above < 1.0 else (1.0 + self.theta) / 2
+
+    @property
+    def steps(self) -> tuple[float, float]:
+        """What a success (negative, may be -inf) and a failure (positive, may be inf) add to the log ratio."""
+        below, above = self.sides
+        success = math.log(below / above) if below > 0.0 else -math.inf
+        failure = math.log1p(-below) - math.log1p(-above) if above < 1.0 else math.inf
+        return success, failure
+
+    def log_ratio(self, samples: ArrayLike, successes: ArrayLike) -> Floats:
+        """Log f(x|H1)/f(x|H0) after so many samples, from the counts: no sum of rounding errors. Shapes broadcast."""
+        success, failure = self.steps
+        good = np.asarray(successes, dtype=np.float64)
+        bad = np.asarray(samples, dtype=np.float64) - good
+        with np.errstate(invalid="ignore"):  # zero times an infinite step is no step
+            return np.where(bad > 0.0, bad * failure, 0.0) + np.where(good > 0.0, good * success, 0.0)
+
+    def update(self, walk: Walk, outcomes: ArrayLike) -> Walk:
+        """The walk after outcomes [N] of 0 and 1, or after the first of them that decides it."""
+        seen = outcome_array(outcomes)
+        if walk.holds is not None or not seen.size:
+            return walk
+        index, side, good = self._follow(walk, seen)
+        at = min(int(index), seen.shape[-1] - 1)
+        return Walk(walk.samples + at + 1, int(good[at]), truth(side))
+
+    def decide(self, outcomes: ArrayLike) -> tuple[NDArray[np.int64], NDArray[np.int8]]:
+        """Many tests at once, each from its start: outcomes [..., N] of 0 and 1.
+
+        Returns the samples each took [...] (N if undecided) and its side [...]: 1 holds, -1 does not, 0 undecided.
+        """
+        seen = outcome_array(outcomes)
+        index, side, _ = self._follow(Walk(), seen)
+        return np.minimum(index + 1, seen.shape[-1]), side
+
+    def _follow(
+        self, walk: Walk, seen: NDArray[np.int64]
+    ) -> tuple[NDArray[np.int64], NDArray[np.int8], NDArray[np.int64]]:
+        good = walk.successes + np.cumsum(seen, axis=-1)
+        ratio = self.log_ratio(walk.samples + np.arange(1, seen.shape[-1] + 1), good)
+        return *first_crossing(ratio, self.strength), good
+
+
+def outcome_array(outcomes: ArrayLike) -> NDArray[np.int64]:
+    """Outcomes as integers, if each is 0 or 1; else InputError."""
+    values = np.asarray(outcomes)
+    if not (values.dtype == np.bool_ or bool(np.isin(values, (0, 1)).all())):
+        raise InputError("bad_sample", "outcomes must be 0 or 1 (false or true)")
+    return values.astype(np.int64)

@@ -1,0 +1,79 @@
+"""How often a test may err, and the two lines at which a sequential test stops.
+
+Source: Kazemi & Paoletti (arXiv 2212.08712), Appendix "Decision procedures"; A. Wald, *Sequential Analysis* (1947).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from monitor.errors import ConfigError
+
+__all__ = ["Floats", "Strength", "first_crossing", "in_open_unit", "truth"]
+
+Floats = NDArray[np.float64]
+
+
+def in_open_unit(value: float, name: str) -> None:
+    """Refuse a number outside (0, 1), NaN included: ConfigError, naming it."""
+    if not 0.0 < value < 1.0:
+        raise ConfigError(f"{name} must lie strictly between 0 and 1, not {value}")
+
+
+@dataclass(frozen=True)
+class Strength:
+    """The strength <alpha, beta> of a test. alpha: P(say false | true); beta: P(say true | false).
+
+    Both in (0, 1) with a sum below 1, else ConfigError: beyond it a coin would do.
+
+    Wald's lines A = (1 - beta)/alpha and B = beta/(1 - alpha) promise less than their names. The rates alpha', beta'
+    that result obey alpha' <= alpha/(1 - beta), beta' <= beta/(1 - alpha) and alpha' + beta' <= alpha + beta: at most
+    one of them exceeds what was asked for, by at most that factor. Usually the walk oversteps a line and both are less.
+    """
+
+    alpha: float
+    beta: float
+
+    def __post_init__(self) -> None:
+        in_open_unit(self.alpha, "alpha")
+        in_open_unit(self.beta, "beta")
+        if self.alpha + self.beta >= 1.0:
+            raise ConfigError(f"alpha + beta must be below 1, not {self.alpha} + {self.beta}")
+
+    @property
+    def negated(self) -> Strength:
+        """What a formula needs so that its negation has this strength."""
+        return Strength(self.beta, self.alpha)
+
+    @property
+    def lower(self) -> float:
+        """Log B: at or below it the hypothesis H0 (the formula is true) is accepted."""
+        return math.log(self.beta) - math.log1p(-self.alpha)
+
+    @property
+    def upper(self) -> float:
+        """Log A: at or above it H1 (the formula is false) is accepted."""
+        return math.log1p(-self.beta) - math.log(self.alpha)
+
+
+def first_crossing(log_ratio: Floats, strength: Strength) -> tuple[NDArray[np.int64], NDArray[np.int8]]:
+    """Where walks of log f(x|H1)/f(x|H0), shape [..., N], first touch a line; NaN where there is no ratio yet.
+
+    Returns the index of that sample [...] (N where there is none) and the side [...]: 1 H0, -1 H1, 0 undecided.
+    """
+    crossed = (log_ratio <= strength.lower) | (log_ratio >= strength.upper)
+    found = crossed.any(axis=-1)
+    index = np.where(found, crossed.argmax(axis=-1), log_ratio.shape[-1]).astype(np.int64)
+    last = np.minimum(index, log_ratio.shape[-1] - 1)
+    there = np.take_along_axis(log_ratio, last[..., None], axis=-1)[..., 0]
+    return index, np.where(found, np.where(there < 0.0, 1, -1), 0).astype(np.int8)
+
+
+def truth(side: Any) -> bool | None:  # noqa: ANN401  (one number of an array, whatever NumPy calls it)
+    """A side as the truth of the formula; None: undecided."""
+    return None if side == 0 else bool(side > 0)

@@ -1,0 +1,99 @@
+"""The betting test of `mean >= theta`: right at its strength whatever the samples' law, however often one looks.
+
+Source: I. Waudby-Smith and A. Ramdas, *Estimating means of bounded random variables by betting* (JRSS B 2024); see
+`monitor.statistics.anytime`, of whose grid this is one point.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from monitor.errors import ConfigError
+from monitor.statistics.anytime import Bets, bet_sizes, check_range, log_capital, unit_values
+from monitor.statistics.strength import Floats, Strength, truth
+
+__all__ = ["BetWalk", "ThresholdBets"]
+
+
+@dataclass(frozen=True)
+class BetWalk:
+    """What a test has seen. `up`, `down`: log capital of the bets that the mean is above theta, and below it.
+
+    `holds`: its decision, None while there is none; after it no more samples are taken.
+    """
+
+    bets: Bets
+    up: float = 0.0
+    down: float = 0.0
+    holds: bool | None = None
+
+    @property
+    def samples(self) -> int:
+        """How many were seen."""
+        return self.bets.samples
+
+
+@dataclass(frozen=True)
+class ThresholdBets:
+    """Decides mean >= theta for samples in [lo, hi] with neither an indifference region nor a law of the samples.
+
+    P(ever says false | mean >= theta) <= alpha and P(ever says true | mean <= theta) <= beta, whenever one stops. The
+    nearer the mean to theta the longer it takes; at theta it stays undecided with probability 1 - alpha - beta or more.
+    theta in [lo, hi], else ConfigError.
+
+    >>> test = ThresholdBets(0.8, Strength(0.05, 0.05))
+    >>> test.update(test.start(), [1] * 100).samples
+    26
+    """
+
+    theta: float
+    strength: Strength
+    lo: float = 0.0
+    hi: float = 1.0
+
+    def __post_init__(self) -> None:
+        check_range(self.lo, self.hi)
+        if not self.lo <= self.theta <= self.hi:
+            raise ConfigError(f"theta must lie in [{self.lo}, {self.hi}], not {self.theta}")
+
+    def start(self) -> BetWalk:
+        """No sample yet."""
+        return BetWalk(Bets(min(self.strength.alpha, self.strength.beta)))
+
+    def update(self, walk: BetWalk, values: ArrayLike) -> BetWalk:
+        """The walk after values [N] in [lo, hi], or after the first of them that decides it; else InputError."""
+        seen = unit_values(values, self.lo, self.hi)
+        if walk.holds is not None or not seen.size:
+            return walk
+        up, down, index, side = self._follow(walk, seen)
+        at = min(int(index), seen.shape[-1] - 1)
+        _, bets = bet_sizes(walk.bets, seen[: at + 1])
+        return BetWalk(bets, float(up[at]), float(down[at]), truth(side))
+
+    def decide(self, values: ArrayLike) -> tuple[NDArray[np.int64], NDArray[np.int8]]:
+        """Many tests at once, each from its start: values [..., N] in [lo, hi], else InputError.
+
+        Returns the samples each took [...] (N if undecided) and its side [...]: 1 holds, -1 does not, 0 undecided.
+        """
+        seen = unit_values(values, self.lo, self.hi)
+        *_, index, side = self._follow(self.start(), seen)
+        return np.minimum(index + 1, seen.shape[-1]), side
+
+    def _follow(self, walk: BetWalk, seen: Floats) -> tuple[Floats, Floats, NDArray[np.int64], NDArray[np.int8]]:
+        """The log capitals after each sample, the index of the first that decides (N: none does), and the side."""
+        sizes, _ = bet_sizes(walk.bets, seen)
+        gains = log_capital(seen, sizes, (self.theta - self.lo) / (self.hi - self.lo))
+        gains[0][..., 0] += walk.up
+        gains[1][..., 0] += walk.down
+        up, down = (np.add.accumulate(gain, axis=-1) for gain in gains)
+        true, false = up >= -math.log(self.strength.beta), down >= -math.log(self.strength.alpha)
+        decided = true | false
+        found = decided.any(axis=-1)
+        at = decided.argmax(axis=-1)
+        holds = np.take_along_axis(true, at[..., None], axis=-1)[..., 0]
+        index = np.where(found, at, seen.shape[-1]).astype(np.int64)
+        return up, down, index, np.where(found, np.where(holds, 1, -1), 0).astype(np.int8)

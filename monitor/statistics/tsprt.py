@@ -1,0 +1,152 @@
+"""The sequential t-test of `mean >= theta`, on real-valued samples of unknown spread: rewards, and causal effects.
+
+Source: Kazemi & Paoletti (arXiv 2212.08712), Appendix "Decision procedures", "R >= theta formulas", after M. Schnuerch
+and E. Erdfelder, *Controlling decision errors with minimal costs* (2020).
+
+The paper's ratio of two noncentral t densities, f_T(-t | m-1, delta sqrt m) / f_T(t | m-1, delta sqrt m), overflows in
+the libraries that have them (m = 500, t = 60). With a = delta sqrt(m) t / sqrt(t^2 + m - 1) it equals J(-a) / J(a),
+where J(a) is the integral of y^(m-1) exp(-(y-a)^2 / 2) over y > 0, and a = delta sum(x - theta) / root(sum((x - theta)^2)):
+nothing is divided by a vanishing standard error, and nothing cancels.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from monitor.errors import ConfigError, InputError
+from monitor.statistics.equal import TIE, EqualOutcome, meets
+from monitor.statistics.strength import Floats, Strength, first_crossing, truth
+
+__all__ = ["TSprt", "TWalk", "log_moment"]
+
+NODES = np.arange(-50.0, 9.0, 0.35)
+"""Where `log_moment` reads its integrand, in widths from the peak. To the left it falls like exp(m u), slowest for
+m = 2, to the right faster than a Gaussian. It is analytic in a strip, so the sum converges exponentially."""
+ROWS = 1 << 12
+"""As many integrals are taken at once: 6 MB each for a handful of temporaries."""
+
+
+@dataclass(frozen=True)
+class TWalk:
+    """What a test has seen. `total`, `squares`: sums of x - theta and of its square; `low`, `high`: extremes of x.
+
+    `holds`: its decision, None while there is none; after it no more samples are taken.
+    """
+
+    samples: int = 0
+    total: float = 0.0
+    squares: float = 0.0
+    low: float = np.inf
+    high: float = -np.inf
+    holds: bool | None = None
+
+
+@dataclass(frozen=True)
+class TSprt:
+    """H0: mean >= theta + delta sigma against H1: mean <= theta - delta sigma, sigma the samples' unknown deviation.
+
+    `delta` > 0 in standard deviations, `theta` finite, else ConfigError. A ratio exists from the second sample on and
+    only once two differ; until then `equal` (if given) is what may decide: when its `needed` samples are all some c,
+    c is compared with theta, where `strict` (mean > theta) matters. The two tests run beside each other, each at its
+    strength, so where samples are nearly constant their error probabilities add.
+
+    The strength is proven for normal samples, where J(-a)/J(a) is the likelihood ratio of all t statistics so far. For
+    others, such as the differences -1, 0, 1 of two outcomes, it is nominal.
+    """
+
+    theta: float
+    delta: float
+    strength: Strength
+    equal: EqualOutcome | None = None
+    strict: bool = False
+
+    def __post_init__(self) -> None:
+        if not (0.0 < self.delta < np.inf and np.isfinite(self.theta)):
+            raise ConfigError(f"delta must be positive and theta finite, not {self.delta} and {self.theta}")
+
+    def log_ratio(self, samples: ArrayLike, total: ArrayLike, squares: ArrayLike) -> Floats:
+        """Log f(t|H1)/f(t|H0) after `samples` (2 or more), from the sums of x - theta and its square. Shapes broadcast.
+
+        `squares` > 0: at 0 all samples are theta, and there is nothing to tell.
+        """
+        m, a = np.broadcast_arrays(
+            np.asarray(samples, dtype=np.float64), self.delta * np.asarray(total) / np.sqrt(np.asarray(squares))
+        )
+        return log_moment(m, -a) - log_moment(m, a)
+
+    def update(self, walk: TWalk, values: ArrayLike) -> TWalk:
+        """The walk after values [N], or after the first of them that decides it. Not finite: InputError."""
+        seen = sample_array(values)
+        if walk.holds is not None or not seen.size:
+            return walk
+        states, index, side = self._follow(walk, seen)
+        at = min(int(index), seen.shape[-1] - 1)
+        total, squares, low, high = (float(state[at]) for state in states)
+        return replace(
+            walk, samples=walk.samples + at + 1, total=total, squares=squares, low=low, high=high, holds=truth(side)
+        )
+
+    def decide(self, values: ArrayLike) -> tuple[NDArray[np.int64], NDArray[np.int8]]:
+        """Many tests at once, each from its start: values [..., N], finite.
+
+        Returns the samples each took [...] (N if undecided) and its side [...]: 1 holds, -1 does not, 0 undecided.
+        """
+        seen = sample_array(values)
+        _, index, side = self._follow(TWalk(), seen)
+        return np.minimum(index + 1, seen.shape[-1]), side
+
+    def _follow(self, walk: TWalk, seen: Floats) -> tuple[tuple[Floats, ...], NDArray[np.int64], NDArray[np.int8]]:
+        """All intermediate states, one sample after the other as if each came alone; where they decide, and how."""
+        count = walk.samples + np.arange(1, seen.shape[-1] + 1)
+        off = seen - self.theta
+        total, squares = _running(np.add, walk.total, off), _running(np.add, walk.squares, off * off)
+        low, high = _running(np.minimum, walk.low, seen), _running(np.maximum, walk.high, seen)
+        varied = high - low > TIE * np.maximum(1.0, np.abs(high))
+        ratio = np.full(seen.shape, np.nan)
+        counts = np.broadcast_to(count, seen.shape)[varied]
+        ratio[varied] = self.log_ratio(counts, total[varied], squares[varied])
+        if self.equal is not None:  # a constant that has lasted decides as a likelihood ratio beyond either line would
+            lasted = ~varied & (count >= self.equal.needed)
+            good = np.vectorize(lambda c: meets(c, self.theta, strict=self.strict), otypes=[bool])(high[lasted])
+            ratio[lasted] = np.where(good, -np.inf, np.inf)
+        return (total, squares, low, high), *first_crossing(ratio, self.strength)
+
+
+def log_moment(m: ArrayLike, a: ArrayLike) -> Floats:
+    """Log J(a), J(a) = integral of y^(m-1) exp(-(y-a)^2 / 2) over y > 0, m >= 2. Relative error of J below 1e-10.
+
+    In u = log y the integrand has one peak, at y^2 - a y = m, of width 1/sqrt(y^2 + m); the trapezoidal rule there.
+    """
+    power, centre = np.broadcast_arrays(np.asarray(m, dtype=np.float64), np.asarray(a, dtype=np.float64))
+    flat = [_log_moment(power.flat[i : i + ROWS], centre.flat[i : i + ROWS]) for i in range(0, power.size, ROWS)]
+    return np.concatenate(flat).reshape(power.shape) if flat else np.empty(power.shape)
+
+
+def _log_moment(m: Floats, a: Floats) -> Floats:
+    """`log_moment` of two vectors of one length."""
+    root = np.sqrt(a * a + 4.0 * m)
+    peak = np.where(a > 0.0, a + root, 4.0 * m / (root - a)) / 2.0  # the second form does not cancel for a < 0
+    width = 1.0 / np.sqrt(peak * peak + m)
+    u = width[:, None] * NODES
+    # Differences to the peak's exponent: m u - ((y-a)^2 - (peak-a)^2)/2 with y = peak e^u, and y - peak by expm1.
+    rise = peak[:, None] * np.expm1(u)
+    exponent = m[:, None] * u - rise * (rise / 2.0 + (peak - a)[:, None])
+    tail = np.log(np.exp(exponent).sum(axis=-1) * width * (NODES[1] - NODES[0]))
+    return np.asarray(m * np.log(peak) - (peak - a) ** 2 / 2.0 + tail)
+
+
+def _running(operation: np.ufunc, start: float, values: Floats) -> Floats:
+    """The running sum, minimum or maximum of values [..., N], begun at `start`."""
+    first = np.full((*values.shape[:-1], 1), start)
+    return np.asarray(operation.accumulate(np.concatenate([first, values], axis=-1), axis=-1)[..., 1:])
+
+
+def sample_array(values: ArrayLike) -> Floats:
+    """Samples as numbers, if all are finite; else InputError."""
+    seen = np.asarray(values, dtype=np.float64)
+    if not np.isfinite(seen).all():
+        raise InputError("bad_sample", "samples must be finite numbers")
+    return seen
