@@ -8,6 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+import numpy as np
+import numpy.typing as npt
+
 from monitor.model import MDP
 from monitor.policy import PolicyTable
 
@@ -33,7 +36,8 @@ class Law:
 
     `phases`: (first offset after the phase, table) in ascending order; the last phase has no end (None).
     `dynamics`: the rows before offset `until`, `future`: those from it on. They differ only where an episode has
-    terminated in the state `end`, which is absorbing from then on.
+    terminated in the state `end`, which is absorbing from then on. The rows of `future` need not say so themselves (a
+    large model is not copied for it): read them through `row` and `gains`.
     `default_from`: the offset from which the law it was made from is back in force (0: never left, None: never back).
     """
 
@@ -57,6 +61,29 @@ class Law:
     def model_at(self, offset: int) -> MDP:
         """The model whose rows an offset's move follows."""
         return self.dynamics if offset < self.until else self.future
+
+    def ended(self, offset: int) -> int | None:
+        """The state that is absorbing at an offset because the episode has ended in it."""
+        return self.end if self.end is not None and offset >= self.until else None
+
+    @property
+    def written(self) -> bool:
+        """Whether the rows of `future` are right as they stand, also in the state an episode has ended in."""
+        return self.end is None or self.future.is_absorbing(self.end)
+
+    def row(self, offset: int, state: int, action: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
+        """Successors and probabilities at an offset, nothing observed."""
+        if state == self.ended(offset):
+            return np.array([state]), np.ones(1)
+        return self.model_at(offset).row(state, action)
+
+    def gains(
+        self, offset: int, states: npt.NDArray[np.int64], actions: npt.NDArray[np.int64]
+    ) -> npt.NDArray[np.float64]:
+        """The rewards [n] of n pairs at an offset."""
+        gains: npt.NDArray[np.float64] = self.model_at(offset).rewards[states, actions]
+        gains[states == self.ended(offset)] = 0.0
+        return gains
 
     def table(self, offset: int) -> PolicyTable:
         """The policy in force at an offset."""

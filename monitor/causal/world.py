@@ -20,7 +20,7 @@ from monitor.model import MDP
 __all__ = ["Bounds", "RowMemo", "World"]
 
 Bounds = tuple[npt.NDArray[np.int64], npt.NDArray[np.float64], npt.NDArray[np.float64]]
-RowMemo = dict[tuple[MDP, MDP, int, int, int, int, int], Row]
+RowMemo = dict[tuple[MDP, MDP, int | None, int, int, int, int, int], Row]
 MAX_ROWS = 50_000
 """Counterfactual rows remembered between questions; consecutive messages share nearly all of them."""
 
@@ -74,19 +74,20 @@ class World:
     def row(self, offset: int, state: int, action: int) -> Row:
         """Successors and their probabilities at an offset, for (state, action): counterfactual, then plain."""
         if offset >= self.observed:
-            return self.law.model_at(offset).row(state, action)
+            return self.law.row(offset, state, action)
         seen, taken = self.path[offset]
         outcome = self.path[offset + 1][0]
         if self._replayed(offset, state, action):
             return np.array([outcome]), np.ones(1)
         assert taken is not None
         before, now = self.nominal.model_at(offset), self.law.model_at(offset)
-        key = (before, now, seen, taken, outcome, state, action)  # models compare by identity, and are kept alive
+        ended = self.law.ended(offset)  # the same for both laws
+        key = (before, now, ended, seen, taken, outcome, state, action)  # models compare by identity, and stay alive
         if key not in self.memo:
             if len(self.memo) >= MAX_ROWS:
                 self.memo.clear()  # rarer and simpler than keeping an order
-            asked = now.row(state, action)
-            self.memo[key] = asked[0], counterfactual_row(before.row(seen, taken), outcome, asked)
+            asked = self.law.row(offset, state, action)
+            self.memo[key] = asked[0], counterfactual_row(self.nominal.row(offset, seen, taken), outcome, asked)
         return self.memo[key]
 
     def row_bounds(self, offset: int, state: int, action: int, causal_model: Literal["any", "stable"]) -> Bounds:
@@ -96,8 +97,8 @@ class World:
             return states, weights, weights
         seen, taken = self.path[offset]
         assert taken is not None
-        asked = self.law.model_at(offset).row(state, action)
-        observed = self.nominal.model_at(offset).row(seen, taken)
+        asked = self.law.row(offset, state, action)
+        observed = self.nominal.row(offset, seen, taken)
         return asked[0], *row_bounds(observed, self.path[offset + 1][0], asked, causal_model)
 
     def _replayed(self, offset: int, state: int, action: int) -> bool:

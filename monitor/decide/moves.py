@@ -14,7 +14,6 @@ import numpy.typing as npt
 
 from monitor.causal import Law
 from monitor.causal.compiled import compiled
-from monitor.model import MDP
 
 __all__ = ["Entries", "Layer", "layers", "means_over_rows"]
 
@@ -68,25 +67,38 @@ class Entries:
     probabilities: Floats
 
     @classmethod
-    def gather(cls, model: MDP, rows: Ints) -> Entries:
-        """Of n rows, given by their numbers."""
+    def gather(cls, law: Law, offset: int, states: Ints, actions: Ints) -> Entries:
+        """Of the rows of n pairs at an offset."""
+        model, end = law.model_at(offset), law.ended(offset)
+        rows = states * model.actions + actions
         begins = model.indptr[rows]
         lengths = model.indptr[rows + 1] - begins
+        stays = states == end
+        begins[stays], lengths[stays] = 0, 1  # an entry to write over, whatever the model has there
         ends = np.cumsum(lengths)
         of = np.repeat(np.arange(len(rows)), lengths)
         at = np.arange(int(ends[-1]) if len(ends) else 0) + (begins - ends + lengths)[of]
-        return cls(len(rows), of, model.successors[at], model.probabilities[at])
+        successors, probabilities = model.successors[at], model.probabilities[at]
+        if end is not None:
+            loops = stays[of]
+            successors[loops], probabilities[loops] = end, 1.0
+        return cls(len(rows), of, successors, probabilities)
 
     def means(self, values: Floats) -> Floats:
         """The mean [n] over each row of the values [m] at its successors."""
         return np.bincount(self.of, self.probabilities * values, self.count).astype(np.float64, copy=False)
 
 
-def means_over_rows(model: MDP, layer: Layer, chosen: npt.NDArray[np.bool_], ahead: Floats, out: Floats) -> None:
+def means_over_rows(  # noqa: PLR0917 - the rows, by law and offset; which of them; what to average, and where to
+    law: Law, offset: int, layer: Layer, chosen: npt.NDArray[np.bool_], ahead: Floats, out: Floats
+) -> None:
     """Write the means of `ahead` [S] over the rows of those pairs of a layer that are `chosen` [n] to `out` [n]."""
+    model, end = law.model_at(offset), law.ended(offset)
     rows = _read_only(model.indptr), _read_only(model.successors), _read_only(model.probabilities)
     pairs = _read_only(layer.states), _read_only(layer.actions), _read_only(chosen)
     _means_over_rows(rows, pairs, model.actions, _read_only(ahead), out)
+    if end is not None:
+        out[chosen & (layer.states == end)] = ahead[end]
 
 
 def _read_only(array: Array) -> Array:

@@ -131,15 +131,17 @@ class Reach:
         return _Step(states, chosen)
 
     def _parts(self, offset: int, owed: int, layer: Layer) -> Iterator[_Part]:
-        model = self._law.model_at(offset)
         letters = self._letters.many(offset, layer.states, layer.actions)
         pairs: dict[int, list[Ints]] = defaultdict(list)
         for letter in np.unique(letters):
             pairs[self._program.step(owed, int(letter))].append(np.flatnonzero(letters == letter))
         for rest, pieces in pairs.items():
             which = np.concatenate(pieces)
-            rows = layer.states[which] * model.actions + layer.actions[which]
-            yield _Part(rest, which, None if rest in (FALSE, TRUE) else Entries.gather(model, rows))
+            if rest in (FALSE, TRUE):
+                yield _Part(rest, which, None)
+            else:
+                entries = Entries.gather(self._law, offset, layer.states[which], layer.actions[which])
+                yield _Part(rest, which, entries)
 
     def _evaluate(self, cell: Cell, step: _Step) -> Floats:
         offset, owed = cell
@@ -153,7 +155,7 @@ class Reach:
                     ahead = self._known[min(offset + 1, self._settled), part.rest].read(part.entries.successors)
                     values[part.pairs] = part.entries.means(ahead)
             if self._program.pays(owed):
-                values += self._law.model_at(offset).rewards[layer.states, layer.actions]
+                values += self._law.gains(offset, layer.states, layer.actions)
             layer.add(total, values)
         return total
 

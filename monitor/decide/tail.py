@@ -21,7 +21,7 @@ from monitor.errors import LimitError
 from monitor.logic import FALSE, TRUE, Program
 from monitor.model import MDP
 
-__all__ = ["Letters", "NestedGoal", "Static", "Tail", "numbers"]
+__all__ = ["Letters", "NestedGoal", "Static", "Tail", "is_large", "numbers"]
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -32,6 +32,11 @@ SMALL = 4_096
 """Up to so many states a table costs less than finding out which part of it is needed."""
 MAX_GATHERED = 1_000_000
 """Entries of rows that are laid out next to each other while a table is made; beyond it they are read in place."""
+
+
+def is_large(model: MDP) -> bool:
+    """Whether values are computed around the states that are reached rather than for all of them."""
+    return model.states > SMALL
 
 
 def numbers(model: MDP) -> int:
@@ -59,7 +64,7 @@ class Tail:
     def __init__(self, law: Law, program: Program, letters: Letters) -> None:
         self.law, self.program, self.letters = law, program, letters
         self._settled = law.settled()
-        self._states, self._actions = law.future.states, law.future.actions
+        self._states = law.future.states
         self._room = max(MAX_CELLS, 2 * numbers(law.future))
         self.table: Floats = np.zeros((0, self._states))
         self.rows: dict[Cell, int] = {}
@@ -87,7 +92,6 @@ class Tail:
         """Values [n] of `obligation`, to be read at `offset`, in n states where `actions` are taken."""
         if obligation in (FALSE, TRUE):
             return np.full(len(states), float(obligation == TRUE))
-        model = self.law.model_at(offset)
         letters = self.letters.many(offset, states, actions)
         values = np.zeros(len(states))
         for letter in np.unique(letters):
@@ -96,10 +100,10 @@ class Tail:
             if rest in (FALSE, TRUE):
                 values[here] = float(rest == TRUE)
                 continue
-            entries = Entries.gather(model, states[here] * self._actions + actions[here])
+            entries = Entries.gather(self.law, offset, states[here], actions[here])
             values[here] = entries.means(self.at(offset + 1, rest, entries.successors))
         if self.program.pays(obligation):
-            values += model.rewards[states, actions]
+            values += self.law.gains(offset, states, actions)
         return values
 
     def at(self, offset: int, obligation: int, states: Ints) -> Floats:
@@ -174,7 +178,7 @@ class Tail:
         for read in self._reads(offset):
             values = self._values(offset, read, step, ahead)
             if self.program.pays(obligation):
-                values += self.law.model_at(offset).rewards[read.layer.states, read.layer.actions]
+                values += self.law.gains(offset, read.layer.states, read.layer.actions)
             read.layer.add(block[rows[cell]], values)
 
     def _values(self, offset: int, read: _Read, step: dict[int, int], ahead: dict[int, Floats]) -> Floats:
@@ -193,7 +197,7 @@ class Tail:
                 values[here] = 1.0
                 continue
             if read.entries is None:
-                means_over_rows(self.law.model_at(offset), read.layer, here, ahead[rest], values)
+                means_over_rows(self.law, offset, read.layer, here, ahead[rest], values)
             else:
                 values[here] = read.entries.means(ahead[rest][read.entries.successors])[here]
         return values
@@ -213,5 +217,5 @@ class Tail:
         kinds = np.flatnonzero(np.bincount(letters)) if few else np.unique(letters)
         entries = None
         if model.successors.size <= MAX_GATHERED:
-            entries = Entries.gather(model, layer.states * model.actions + layer.actions)
+            entries = Entries.gather(self.law, offset, layer.states, layer.actions)
         return _Read(layer, letters, tuple(kinds.tolist()), entries)
