@@ -18,7 +18,7 @@ from monitor.causal.moves import ANY, STABLE, Dynamics, Memo
 from monitor.decide.arm import Arm, Progress, Workspace, ahead, dynamics
 from monitor.decide.history import History, HistoryChain, PastAtom
 from monitor.decide.names import looks_back
-from monitor.decide.tail import Letters, NestedGoal, Static, Tail
+from monitor.decide.tail import Letters, NestedGoal, Static, Tail, is_large
 from monitor.errors import ConfigError
 from monitor.logic import FALSE, TRUE, Automaton, Collector, Program
 from monitor.logic.syntax import Change, Goal, Probability, Reward
@@ -31,7 +31,7 @@ MAX_TAILS = 256
 """Tables of what lies ahead kept at once; a table is wanted again as long as its formula is watched."""
 
 MAX_ENDED = 16
-"""Models with one more absorbing state kept at once. Each is as large as the model, and wanted when an episode ends."""
+"""Worlds in which an episode has ended kept at once; each is wanted when an episode ends in that very state."""
 
 
 class Worlds:
@@ -114,7 +114,8 @@ class Worlds:
                 self._dynamics[before] = dynamics(before[0], before[1], merged=before[2]), {}
                 if len(self._dynamics) > MAX_TAILS:
                     self._dynamics.popitem(last=False)
-            self._arms[key] = Arm(nominal, tail, *self._dynamics[before], self._workspace())
+            arm = self._arms[key] = Arm(nominal, tail, *self._dynamics[before], self._workspace())
+            arm.lazy = not law.written  # the kernel reads rows as they stand
             if len(self._arms) > MAX_TAILS:
                 self._arms.popitem(last=False)
         self._arms.move_to_end(key)
@@ -170,7 +171,7 @@ class Worlds:
     def nominal(self, end: int | None, until: int) -> Law:
         """The deployed policy's law; `end`: the state an episode has terminated in, absorbing from `until` on."""
         table = self.policies["nominal"]
-        if end is None or self.model.is_absorbing(end):
+        if end is None or self.stays(end):
             return Law.stationary(table, self.model)
         return Law.ending(table, self.model, self._ending("", self.model, end), until, end)
 
@@ -197,18 +198,19 @@ class Worlds:
         return self.policies[key]
 
     def _ending(self, name: str, model: MDP, end: int | None) -> MDP:
+        """The rows after an end. Those of a large model stay as they are: the law says where nothing moves any more."""
         if end is None or model.is_absorbing(end):
             return model
         key = (name, end)
         if key not in self._ended:
-            self._ended[key] = model.with_absorbing(end)
+            self._ended[key] = model if is_large(model) else model.with_absorbing(end)
             if len(self._ended) > MAX_ENDED:
                 self._let_go(self._ended.popitem(last=False)[0][1])
         self._ended.move_to_end(key)
         return self._ended[key]
 
     def _let_go(self, end: int) -> None:
-        """Drop the tables of worlds that end in a state: they would keep its models alive."""
+        """Drop the values of worlds that end in a state, and what keeps its models alive."""
         for key in [key for key in self._tails if key[0].end == end]:
             del self._tails[key]
         for arm in [key for key in self._arms if end in (key[0].end, key[1].end)]:
@@ -281,7 +283,10 @@ def _past_of(law: Law) -> Law:
 
 def _ends_within(world: World) -> bool:
     """Whether the rows change before the last observed pair: a path that goes on where its episode had ended."""
-    return any(0 < law.until < world.observed and law.future is not law.dynamics for law in (world.nominal, world.law))
+    return any(
+        law.until < world.observed and ((law.until > 0 and law.future is not law.dynamics) or not law.written)
+        for law in (world.nominal, world.law)
+    )
 
 
 def pair_arrays(path: Sequence[tuple[int, int | None]]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
