@@ -130,13 +130,15 @@ class Watch:
         if not connected:
             return "disconnected"
         path = self.session.path
-        between = not self._open and (path.ended or path.broken == "warming_up")
-        reason = None if between else path.blind(question.reach)  # between episodes there is nothing to see
-        if reason is None and self.session.mismatch:
-            reason = "policy_mismatch"
-        if reason is None and self._open and self.silent(now) > self.session.settings.stale_after:
-            reason = "stale"
-        return reason
+        if self._open or not (path.ended or path.broken == "warming_up"):  # between episodes there is nothing to see
+            reason = path.blind(question.reach)
+            if reason is not None:
+                return reason
+        if self.session.mismatch:
+            return "policy_mismatch"
+        if self._open and self.silent(now) > self.session.settings.stale_after:
+            return "stale"
+        return None
 
     def _answer(self, step: Step, now: Instant, told: list[Notice], *, connected: bool, final: bool) -> None:
         for question, state in self._asked:
@@ -163,26 +165,25 @@ class Watch:
 
     def _judge(self, question: Question, state: _State, step: Step, told: list[Notice]) -> None:
         path, spec = self.session.path, question.spec
-        state.path = _JudgedPath(path.pairs, path.start_observed, path.terminated)
-        verdict = self._verdict(question, state, state.path)
+        verdict = self._verdict(question, state)
         state.last = Judged(self.session.agent, spec.name, verdict, step.episode, step.seq, step.time, step.late)
         told.append(state.last)
         judgement = judge(verdict, spec.alarm)
         state.alarm, change = advance(state.alarm, judgement, spec.alarm, seq=step.seq, time=step.time)
+        if change is not None or state.alarm.state == "firing":  # only then is there, or will there be, an alert on it
+            state.path = _JudgedPath(path.pairs, path.start_observed, path.terminated)
         if change is not None:
             told += self._tell(question, state, change, step.time)
 
-    def _verdict(self, question: Question, state: _State, path: _JudgedPath) -> Verdict:
-        spec, held = question.spec, self.session.path
-        moved = held.pushed - state.pushed if held.begun == state.begun else None
-        state.begun, state.pushed = held.begun, held.pushed
+    def _verdict(self, question: Question, state: _State) -> Verdict:
+        spec, path = question.spec, self.session.path
+        moved = path.pushed - state.pushed if path.begun == state.begun else None
+        state.begun, state.pushed = path.begun, path.pushed
         try:
             if state.track is None:
                 window = self.session.settings.window
                 state.track = self._checker.track(question.formula, spec.causal_model, spec.text, window=window)
-            return state.track.verdict(
-                path.pairs, moved, terminated=path.terminated, start_observed=path.start_observed
-            )
+            return state.track.verdict(path.held, moved, terminated=path.terminated, start_observed=path.start_observed)
         except MonitorError as error:  # too large to answer exactly here: no alarm moves by it, and it is told
             state.track = None  # where it stands is not known
             state.begun = -1

@@ -190,9 +190,9 @@ def _enough(alarm: Alarm, judgement: Judgement, spec: AlarmSpec) -> bool:
 
 def _follow(alarm: Alarm, event: Event, enough: bool) -> tuple[Alarm, Change | None]:  # noqa: FBT001 - a table key
     row = TABLE[alarm.state, event, enough]
-    run = {"keep": alarm.run, "grow": alarm.run + 1, "reset": 0}[row.run]
-    if row.tells is None and row.to == alarm.state and run == alarm.run:
+    if row is NOTHING:
         return alarm, None  # as after most verdicts
+    run = {"keep": alarm.run, "grow": alarm.run + 1, "reset": 0}[row.run]
     moved = replace(alarm, state=row.to, run=run)
     if row.tells is None:
         return moved, None

@@ -5,7 +5,6 @@ Semantics: the design's "Model, path, offset"; a path of n pairs has n - 1 obser
 
 from __future__ import annotations
 
-from collections import deque
 from typing import Any, assert_never
 
 from monitor.stream.snapshot import pack_event, unpack_event
@@ -18,6 +17,8 @@ class SlidingPath:
     """The newest `window` (>= 1) pairs of the current episode, oldest first; a path never spans a break.
 
     Attributes:
+        held: (state, action) pairs, oldest first; the newest action is None if the episode's last message had none. The
+            list is the path's own and slides with it: read it now, or keep `pairs`.
         last: the newest step held, None if none.
         start_dropped: pairs older than the oldest held one fell out of the window.
         ended: the episode is over; the pairs stay for the last answers, until the next step or break.
@@ -45,15 +46,15 @@ class SlidingPath:
         self.detail = "no step seen yet"
         self.begun = 0
         self.pushed = 0
-        self._pairs: deque[tuple[int, int | None]] = deque(maxlen=window)
+        self.held: list[tuple[int, int | None]] = []
 
     def __len__(self) -> int:
-        return len(self._pairs)
+        return len(self.held)
 
     @property
     def pairs(self) -> tuple[tuple[int, int | None], ...]:
-        """(state, action) pairs, oldest first; the newest action is None if the episode's last message had none."""
-        return tuple(self._pairs)
+        """What is held now, to keep."""
+        return tuple(self.held)
 
     @property
     def episode(self) -> Episode | None:
@@ -63,7 +64,7 @@ class SlidingPath:
     @property
     def first_seq(self) -> int | None:
         """The seq of the oldest pair held, None if there is none."""
-        return self.last.seq - len(self._pairs) + 1 if self.last else None
+        return self.last.seq - len(self.held) + 1 if self.last else None
 
     @property
     def start_observed(self) -> bool:
@@ -75,7 +76,7 @@ class SlidingPath:
 
         From an observed start offsets are clipped, not blind.
         """
-        if self.start_observed or len(self._pairs) > reach:
+        if self.start_observed or len(self.held) > reach:
             return None
         return self.broken or "warming_up"
 
@@ -99,8 +100,10 @@ class SlidingPath:
             self._clear("gap", f"seq {self.last.seq} is followed by {step.seq}")
         if self.last is None:
             self._begin(step)
-        self.start_dropped |= len(self._pairs) == self.window
-        self._pairs.append((step.state, step.action))
+        self.held.append((step.state, step.action))
+        if len(self.held) > self.window:
+            del self.held[0]
+            self.start_dropped = True
         self.pushed += 1
         self.last = step
 
@@ -116,7 +119,7 @@ class SlidingPath:
     def dump(self) -> dict[str, object]:
         """Plain data for a snapshot."""
         return {
-            "pairs": list(self._pairs),
+            "pairs": list(self.held),
             "last": None if self.last is None else pack_event(self.last),
             "flags": [self.start_dropped, self.ended, self.terminated],
             "broken": [self.broken, self.detail],
@@ -127,7 +130,7 @@ class SlidingPath:
     def load(cls, window: int, plain: dict[str, Any]) -> SlidingPath:
         """The inverse of `dump`; a window smaller than before keeps the newest pairs."""
         path = cls(window)
-        path._pairs.extend((state, action) for state, action in plain["pairs"])
+        path.held = [(state, action) for state, action in plain["pairs"][-window:]]
         last = None if plain["last"] is None else unpack_event(plain["last"])
         path.last = last if isinstance(last, Step) else None
         path.start_dropped, path.ended, path.terminated = plain["flags"]
@@ -144,7 +147,7 @@ class SlidingPath:
             self.broken, self.detail = "warming_up", f"joined episode {step.episode!r} at seq {step.seq}"
 
     def _clear(self, broken: BlindReason | None, detail: str) -> None:
-        self._pairs.clear()
+        self.held.clear()
         self.begun += 1
         self.pushed = 0
         self.last = None
