@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Set as AbstractSet
 from typing import Literal
 
 from monitor.errors import ConfigError, InputError
@@ -87,26 +88,24 @@ def decode(agent: str, payload: bytes, *, max_bytes: int = MAX_BYTES) -> Observa
     """
     fields = unpack(payload, max_bytes)
     if not fields.keys() <= _KEYS:
-        unknown = sorted(_show(key) for key in fields.keys() - _KEYS)
-        raise InputError(
-            "unknown_key", f"unknown keys {', '.join(unknown)[:120]}; send only {', '.join(sorted(_KEYS))}"
-        )
+        raise _unknown(fields.keys() - _KEYS)
     if not fields.keys() >= _REQUIRED:
         raise InputError("missing_key", f"no {', '.join(sorted(_REQUIRED - fields.keys()))}; every message needs it")
     if fields["v"] != 1 or isinstance(fields["v"], bool | float):
         raise InputError("version", f'"v" is {_show(fields["v"])}; this monitor reads version 1')
-    return Observation(
-        agent=agent,
-        episode=_episode(fields["episode"]),
-        seq=_seq(fields["seq"]),
-        state=_state(fields["state"]),
-        action=_action(fields.get("action")),
-        time=_time(fields.get("time")),
-        reward=_reward(fields.get("reward")),
-        terminated=_flag("terminated", fields.get("terminated")),
-        truncated=_flag("truncated", fields.get("truncated")),
-        policy=_policy(fields.get("policy")),
+    sent = Observation(
+        agent,
+        _episode(fields["episode"]),
+        fields["seq"],
+        fields["state"],
+        fields.get("action"),
+        fields.get("time"),
+        fields.get("reward"),
+        fields.get("terminated", False),
+        fields.get("truncated", False),
+        fields.get("policy"),
     )
+    return sent if is_plain(sent) else _checked(sent)
 
 
 def validate(observation: Observation) -> None:
@@ -116,15 +115,7 @@ def validate(observation: Observation) -> None:
         InputError: with one of `REASONS`.
     """
     _check_agent(observation.agent)
-    _episode(observation.episode)
-    _seq(observation.seq)
-    _state(observation.state)
-    _action(observation.action)
-    _time(observation.time)
-    _reward(observation.reward)
-    _flag("terminated", observation.terminated)
-    _flag("truncated", observation.truncated)
-    _policy(observation.policy)
+    _checked(observation)
 
 
 def is_plain(observation: Observation) -> bool:
@@ -145,6 +136,23 @@ def is_plain(observation: Observation) -> bool:
         and o.terminated is False
         and o.truncated is False
         and o.policy is None
+    )
+
+
+def _checked(observation: Observation) -> Observation:
+    """The observation with every value as this monitor writes it. InputError for the first that breaks a rule."""
+    o = observation
+    return Observation(
+        agent=o.agent,
+        episode=_episode(o.episode),
+        seq=_seq(o.seq),
+        state=_state(o.state),
+        action=_action(o.action),
+        time=_time(o.time),
+        reward=_reward(o.reward),
+        terminated=_flag("terminated", o.terminated),
+        truncated=_flag("truncated", o.truncated),
+        policy=_policy(o.policy),
     )
 
 
@@ -264,6 +272,13 @@ def _text(key: str, value: str) -> str:
     except UnicodeEncodeError as error:  # JSON can spell half of a surrogate pair; nothing could be written from it
         raise InputError("bad_text", f'"{key}" is not valid Unicode; send UTF-8 text') from error
     return value
+
+
+def _unknown(keys: AbstractSet[object]) -> InputError:
+    only = f"send only {', '.join(sorted(_KEYS))}"
+    if not all(isinstance(key, str | bytes) for key in keys):
+        return InputError("malformed", f"a key of the map is no text; {only}")
+    return InputError("unknown_key", f"unknown keys {', '.join(sorted(map(_show, keys)))[:120]}; {only}")
 
 
 def _wrong(key: str, value: object, wanted: str) -> InputError:

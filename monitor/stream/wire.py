@@ -6,9 +6,9 @@ Which of the two it is shows in the first byte: a msgpack map starts at 0x80 or 
 from __future__ import annotations
 
 import json
-from typing import NoReturn
+from typing import Any, NoReturn
 
-import msgpack
+import msgspec
 
 from monitor.errors import InputError
 
@@ -17,18 +17,14 @@ __all__ = ["MAX_BYTES", "unpack"]
 MAX_BYTES = 65536
 """Largest payload taken, in bytes."""
 
-_MAX_LIST = 2048
-"""msgpack allocates a list before it reads it, so a few bytes could ask for gigabytes; decode's own limit is lower."""
+_read = msgspec.msgpack.Decoder().decode
 
-_MAX_MAP = 64
-"""Likewise for maps. More than the keys there are, so that a key too many is named instead of counted."""
-
-_MALFORMED = (ValueError, TypeError, OverflowError, RecursionError, msgpack.UnpackException)
+_MALFORMED = (ValueError, TypeError, OverflowError, RecursionError)
 """What the two parsers raise on bad bytes; the fuzz tests would show any other."""
 
 
-def unpack(payload: bytes, max_bytes: int = MAX_BYTES) -> dict[str, object]:
-    """The one map a payload holds, its values not yet checked.
+def unpack(payload: bytes, max_bytes: int = MAX_BYTES) -> dict[Any, Any]:
+    """The one map a payload holds, neither its keys nor its values checked.
 
     Raises:
         InputError: `too_large`, `malformed`, `not_a_map`, `duplicate_key`, or `not_finite` for JSON's NaN.
@@ -48,11 +44,23 @@ def unpack(payload: bytes, max_bytes: int = MAX_BYTES) -> dict[str, object]:
 
 def _read_msgpack(payload: bytes) -> object:
     try:
-        return msgpack.unpackb(
-            payload, max_map_len=_MAX_MAP, max_array_len=_MAX_LIST, object_pairs_hook=_without_duplicates
-        )
+        found = _read(payload)
     except _MALFORMED as error:
         raise InputError("malformed", f"the payload is not one whole msgpack map: {_brief(error)}") from error
+    if isinstance(found, dict) and len(found) < _keys_sent(payload):
+        raise _duplicate()
+    return found
+
+
+def _keys_sent(payload: bytes) -> int:
+    """How many keys a msgpack map says it has: in its first byte, or in the two or four bytes after it."""
+    match payload[0]:
+        case 0xDE:
+            return int.from_bytes(payload[1:3])
+        case 0xDF:
+            return int.from_bytes(payload[1:5])
+        case first:
+            return first & 0x0F
 
 
 def _read_json(payload: bytes) -> object:
@@ -66,8 +74,12 @@ def _read_json(payload: bytes) -> object:
 def _without_duplicates(pairs: list[tuple[str, object]]) -> dict[str, object]:
     found = dict(pairs)
     if len(found) < len(pairs):
-        raise InputError("duplicate_key", "a key stands twice in the payload; send each key once")
+        raise _duplicate()
     return found
+
+
+def _duplicate() -> InputError:
+    return InputError("duplicate_key", "a key stands twice in the payload; send each key once")
 
 
 def _refuse_constant(word: str) -> NoReturn:
