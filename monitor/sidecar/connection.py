@@ -1,4 +1,4 @@
-"""One connection to an MQTT broker: paho-mqtt on an asyncio loop, through nothing but its public interface.
+"""One connection to an MQTT broker: paho-mqtt on an asyncio loop, over a socket that reads and writes in batches.
 
 Why not aiomqtt: it acknowledges a message before the application has seen it, reads one packet each turn of the loop
 (under load the backlog then hides in the sockets, where neither the queue's length nor the load shedding sees it), and
@@ -24,6 +24,7 @@ from monitor.sidecar.broker import Broker
 from monitor.sidecar.clock import read_clock
 from monitor.sidecar.door import Arrived, Receipt
 from monitor.sidecar.pipeline import OFFLINE, Publication
+from monitor.sidecar.wire import Wire
 
 if TYPE_CHECKING:
     from paho.mqtt.client import SocketLike  # paho defines it for type checkers only
@@ -55,6 +56,17 @@ class Session:
     keepalive: float
 
 
+class _Client(Client):
+    """paho over our socket. Its own way of making one is the one private thing of it that is relied on."""
+
+    wire: Wire | None = None
+
+    def _create_socket_connection(self) -> socket.socket:
+        self.wire = Wire(super()._create_socket_connection())
+        self.wire.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # acknowledgements are small and must not wait
+        return self.wire
+
+
 class Connection:
     """One connection, from greeting to goodbye; a new one is made for each attempt.
 
@@ -76,6 +88,8 @@ class Connection:
         self._reading = False
         self._messages = 0
         self._alive: asyncio.Task[None] | None = None
+        self._now = read_clock()
+        self._wire: Wire | None = None
         self._client = self._make_client()
 
     async def open(self) -> None:
@@ -106,15 +120,16 @@ class Connection:
 
     def pause(self) -> None:
         """Read nothing more for now; the broker has to wait."""
-        if self._reading and (sock := self._client.socket()) is not None:
-            self._loop.remove_reader(sock)
+        if self._reading and self._wire is not None:
+            self._loop.remove_reader(self._wire)
         self._reading = False
 
     def resume(self) -> None:
         """Read again."""
-        if not self._reading and (sock := self._client.socket()) is not None:
-            self._loop.add_reader(sock, self._read)
+        if not self._reading and self._wire is not None:
+            self._loop.add_reader(self._wire, self._read)
             self._reading = True
+            self._read_on()
 
     async def close(self, patience: float) -> None:
         """Say goodbye, so that the last will is not sent, and end."""
@@ -127,18 +142,16 @@ class Connection:
         """End at once; harmless if it is over already."""
         if self._alive is not None:
             self._alive.cancel()
-        if (sock := self._client.socket()) is not None:
-            self._loop.remove_reader(sock)
-            self._loop.remove_writer(sock)
-            sock.close()
-        self._reading = False
+        if self._wire is not None:
+            self._let_go(self._wire)
+            self._wire.close()
         self._end("ended here")
 
     # ---- paho on the loop ----
 
-    def _make_client(self) -> Client:
+    def _make_client(self) -> _Client:
         session = self._session
-        client = Client(
+        client = _Client(
             CallbackAPIVersion.VERSION2,
             client_id=session.client_id,
             clean_session=False,
@@ -160,27 +173,51 @@ class Connection:
 
     def _attach(self) -> None:
         """Hand the socket to the loop. Only now, since `connect` runs in another thread."""
-        client, sock = self._client, self._client.socket()
-        if sock is None:
+        client, sock = self._client, self._client.wire
+        if sock is None or sock.fileno() < 0:
             raise BrokerError("the connection was closed at once")
-        if isinstance(sock, socket.socket):
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # acknowledgements are small and must not wait
+        self._wire = sock
         client.on_socket_register_write = self._on_something_to_write
-        client.on_socket_unregister_write = self._on_nothing_to_write
         client.on_socket_close = self._on_socket_close
-        if client.want_write():
-            self._on_something_to_write(client, None, sock)
+        self._loop.add_writer(sock, self._write)
         self.resume()
         self._alive = self._loop.create_task(self._keep_alive())
 
     def _read(self) -> None:
         """Take what has come, as long as messages come and nobody says `pause`."""
+        self._now = read_clock()
         for _ in range(BURST):
             before = self._messages
-            if self._client.loop_read() != MQTTErrorCode.MQTT_ERR_SUCCESS:
-                return  # `_on_disconnect` has been told
-            if self._messages == before or not self._reading:
-                return
+            if not self._reading or self._client.loop_read() != MQTTErrorCode.MQTT_ERR_SUCCESS:
+                return  # if it is lost, `_on_disconnect` has been told
+            if self._messages == before:
+                break
+        self._read_on()
+
+    def _read_on(self) -> None:
+        """What the wire holds already, no selector will tell of."""
+        if self._reading and self._wire is not None and self._wire.readable:
+            self._loop.call_soon(self._read)
+
+    def _write(self) -> None:
+        """All that paho has to say, in one go."""
+        wire = self._wire
+        if wire is None or self._client.loop_write() != MQTTErrorCode.MQTT_ERR_SUCCESS or wire.fileno() < 0:
+            return  # `_on_disconnect` has been told
+        try:
+            wire.flush()
+        except OSError as error:
+            self._end(error.strerror or str(error))
+            self._let_go(wire)
+        if not wire.unsent and not self._client.want_write():
+            self._loop.remove_writer(wire)
+
+    def _let_go(self, wire: Wire) -> None:
+        """The loop looks at this socket no more."""
+        if wire.fileno() >= 0:
+            self._loop.remove_reader(wire)
+            self._loop.remove_writer(wire)
+        self._reading = False
 
     async def _keep_alive(self) -> None:
         while self._client.loop_misc() == MQTTErrorCode.MQTT_ERR_SUCCESS:  # noqa: ASYNC110 - paho wants to be asked
@@ -230,15 +267,12 @@ class Connection:
     ) -> None:
         self._published(message_id)
 
-    def _on_something_to_write(self, client: Client, _data: object, sock: SocketLike) -> None:
-        self._loop.add_writer(sock, client.loop_write)
+    def _on_something_to_write(self, _client: Client, _data: object, sock: SocketLike) -> None:
+        self._loop.add_writer(sock, self._write)
 
-    def _on_nothing_to_write(self, _client: Client, _data: object, sock: SocketLike) -> None:
-        self._loop.remove_writer(sock)
-
-    def _on_socket_close(self, _client: Client, _data: object, sock: SocketLike) -> None:
-        self._loop.remove_reader(sock)
-        self._reading = False
+    def _on_socket_close(self, _client: Client, _data: object, _sock: SocketLike) -> None:
+        if self._wire is not None:
+            self._let_go(self._wire)
 
     def _on_message(self, _client: Client, _data: object, message: MQTTMessage) -> None:
         try:
@@ -247,4 +281,4 @@ class Connection:
             topic = ""
         receipt = Receipt(self._number, message.mid, message.qos) if message.qos else None
         self._messages += 1
-        self._arrived(Arrived(read_clock(), topic, bytes(message.payload), receipt))
+        self._arrived(Arrived(self._now, topic, bytes(message.payload), receipt))

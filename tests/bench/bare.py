@@ -19,7 +19,7 @@ __all__ = ["main"]
 async def main(port: int, count: int) -> None:
     """Take `count` messages; their rate, and the seconds from each agent's clock to here."""
     lags: list[float] = []
-    begun = 0.0
+    begun = busy = 0.0
     async with aiomqtt.Client("127.0.0.1", port, identifier="bare", clean_session=False) as client:
         await client.subscribe("agents/+/steps", qos=1)
         sys.stdout.write("ready\n")
@@ -28,12 +28,12 @@ async def main(port: int, count: int) -> None:
             now = time.time()
             fields = msgpack.unpackb(message.payload)
             if not lags:
-                begun = now
+                begun, busy = now, time.process_time()
             lags.append(now - fields["time"])
             if len(lags) == count:
                 break
-        ended = time.time()
-    measured = {"rate": (count - 1) / (ended - begun), "lags": lags, "accepted": count, "answered": count}
+        ended, busy = time.time(), (time.process_time() - busy) / count
+    measured = {"rate": (count - 1) / (ended - begun), "busy": busy, "lags": lags, "accepted": count, "answered": count}
     sys.stdout.write(json.dumps(measured) + "\n")
 
 

@@ -1,11 +1,12 @@
 """The whole sidecar as `cfmon run` runs it, with a clock at its very end: when did each step have its answer?
 
-`python -m tests.bench.probe CONFIG COUNT [CORE]`: after COUNT messages prints what it measured, as JSON, and goes on;
-at SIGTERM it prints what came since and ends. CORE is the one core it may use.
+`python -m tests.bench.probe CONFIG COUNT [--core N] [--every]`: after COUNT messages prints what it measured, as JSON,
+and goes on. N is the one core it may use. With `--every` questions are never coalesced: each step gets its answer.
 """
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import json
 import os
@@ -33,7 +34,7 @@ class Probe:
     def _begin(self) -> None:
         self._lags: list[float] = []
         self._accepted = self._other = self._skipped = 0
-        self._begun = self._ended = 0.0
+        self._begun = self._ended = self._busy = 0.0
 
     def take(self, notices: Iterable[Notice], now: Instant) -> None:
         self._behind(notices, now)
@@ -42,7 +43,8 @@ class Probe:
             if type(notice) is Judged:
                 self._lags.append(at - notice.time)
             elif type(notice) is Received:
-                self._begun = self._begun or now.wall
+                if self._begun == 0.0:
+                    self._begun, self._busy = now.wall, time.process_time()
                 self._accepted += notice.result == "accepted"
                 self._other += notice.result != "accepted"
             elif type(notice) is Skipped:
@@ -53,16 +55,20 @@ class Probe:
 
     def tell(self) -> None:
         rate = (self._count - 1) / (self._ended - self._begun) if self._ended else 0.0
+        busy = (time.process_time() - self._busy) / self._count
         counts = {"accepted": self._accepted, "other": self._other, "skipped": self._skipped}
-        sys.stdout.write(json.dumps({"rate": rate, "lags": self._lags, "answered": len(self._lags), **counts}) + "\n")
+        measured = {"rate": rate, "busy": busy, "lags": self._lags, "answered": len(self._lags), **counts}
+        sys.stdout.write(json.dumps(measured) + "\n")
         sys.stdout.flush()
         self._begin()
 
 
-def main(config: str, count: int, core: int | None = None) -> None:
+def main(config: str, count: int, core: int | None, *, every: bool) -> None:
     """Run until told to stop."""
     if core is not None:
         os.sched_setaffinity(0, {core})
+    if every:
+        sidecar.CROWDED = sys.maxsize  # type: ignore[misc] # a benchmark's own setting, and nobody else's
     loaded = assemble(config)
     set_up_logging(loaded.config.logging)
     service = sidecar.Service(loaded)
@@ -72,4 +78,10 @@ def main(config: str, count: int, core: int | None = None) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]), *map(int, sys.argv[3:]))
+    parser = argparse.ArgumentParser()
+    parser.add_argument("config")
+    parser.add_argument("count", type=int)
+    parser.add_argument("--core", type=int)
+    parser.add_argument("--every", action="store_true")
+    given = parser.parse_args()
+    main(given.config, given.count, given.core, every=given.every)

@@ -130,11 +130,11 @@ def measure_bare(folder: Path, agents: int, rate: float, seconds: float) -> dict
 
 
 @contextmanager
-def probed(folder: Path, broker: Mosquitto, count: int, agents: int, *core: int) -> Iterator[tuple[Any, str]]:
+def probed(folder: Path, broker: Mosquitto, count: int, agents: int, *options: object) -> Iterator[tuple[Any, str]]:
     """The sidecar with its probe, ready: the process and the URL it serves."""
     config = write_world(folder / "project", broker.url, agents=agents)
     log_file = folder / "sidecar.log"
-    with log_file.open("wb") as log, child("tests.bench.probe", config, count, *core, log=log) as process:
+    with log_file.open("wb") as log, child("tests.bench.probe", config, count, *options, log=log) as process:
         deadline = time.monotonic() + PATIENCE
         while "connected to" not in (text := log_file.read_text()):
             assert process.poll() is None, text
@@ -147,9 +147,12 @@ def probed(folder: Path, broker: Mosquitto, count: int, agents: int, *core: int)
         yield process, url
 
 
-def measure_ours(folder: Path, agents: int, rate: float, seconds: float) -> dict[str, Any]:
+def measure_ours(folder: Path, agents: int, rate: float, seconds: float, *options: str) -> dict[str, Any]:
     count = round((rate or FLOOD) * seconds)
-    with mosquitto(folder / "broker", *SETTINGS) as broker, probed(folder, broker, count, 1000) as (process, _):
+    with (
+        mosquitto(folder / "broker", *SETTINGS) as broker,
+        probed(folder, broker, count, 1000, *options) as (process, _),
+    ):
         publish(broker.port, agents, rate, seconds)
         return told(process)
 
@@ -210,7 +213,7 @@ def many_agents(seconds: float = 10.0, *, agents: int = 1000, each: float = 10.0
     with (
         tempfile.TemporaryDirectory() as name,
         mosquitto(Path(name) / "broker", *SETTINGS) as broker,
-        probed(Path(name), broker, count, agents, 0) as (process, url),
+        probed(Path(name), broker, count, agents, "--core", 0) as (process, url),
     ):
         _get(url + "/metrics")
         before, scraper = memory(process.pid), Scraper(url)
