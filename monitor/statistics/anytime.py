@@ -20,11 +20,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import ArrayLike
 
-from monitor.errors import ConfigError, InputError
+from monitor.errors import ConfigError
+from monitor.statistics.samples import unit_array
 from monitor.statistics.strength import Floats, in_open_unit
-from monitor.statistics.tsprt import sample_array
 
-__all__ = ["Bets", "ConfidenceSequence", "Pot", "bet_sizes", "check_range", "log_capital", "unit_values"]
+__all__ = ["Bets", "ConfidenceSequence", "Pot", "bet_sizes", "check_range", "log_capital"]
 
 CUT = 0.5
 """No bet stakes more than this part of the capital: the paper's c, of which it recommends 1/2 or 3/4."""
@@ -128,7 +128,7 @@ class ConfidenceSequence:
 
     def update(self, pot: Pot, values: ArrayLike) -> Pot:
         """The sequence after values [N] in [lo, hi] (else InputError), having looked after each of them."""
-        seen = unit_values(values, self.lo, self.hi)
+        seen = unit_array(values, self.lo, self.hi)
         sizes, bets = bet_sizes(pot.bets, seen)
         grid = np.linspace(0.0, 1.0, self.points)
         up, down, most_up, most_down = pot.up, pot.down, pot.up, pot.down
@@ -149,15 +149,6 @@ class ConfidenceSequence:
 
     def _scaled(self, point: float) -> float:
         return self.lo + float(point) * (self.hi - self.lo)
-
-
-def unit_values(values: ArrayLike, lo: float, hi: float) -> Floats:
-    """Samples moved from [lo, hi] to [0, 1]. One outside (but for rounding) is an InputError: nothing would hold."""
-    scaled = (sample_array(values) - lo) / (hi - lo)
-    slack = 1e-9
-    if scaled.size and not (scaled.min() >= -slack and scaled.max() <= 1.0 + slack):
-        raise InputError("bad_sample", f"samples must lie in [{lo}, {hi}]")
-    return np.asarray(np.clip(scaled, 0.0, 1.0))
 
 
 def check_range(lo: float, hi: float) -> None:

@@ -1,8 +1,8 @@
 """Boolean combinations of tested formulas: how strong each test must be, and what their answers come to.
 
 Source: Kazemi & Paoletti (arXiv 2212.08712), Appendix "Decision procedures", "Boolean combinations", after H. Younes
-and R. Simmons (2006). Not Phi at <alpha, beta>: Phi at <beta, alpha>. A conjunction of N at <alpha, beta>: each conjunct at
-<alpha/N, beta>, for it is wrongly false if any of N is, and wrongly true only if a false one is taken for true. A
+and R. Simmons (2006). Not Phi at <alpha, beta>: Phi at <beta, alpha>. A conjunction of N at <alpha, beta>: each of them
+at <alpha/N, beta>, for it is wrongly false if any of N is, and wrongly true only if a false one is taken for true. A
 disjunction by De Morgan: each at <alpha, beta/N>.
 """
 

@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from monitor.errors import ConfigError
+from monitor.statistics.samples import sample_array
 from monitor.statistics.strength import in_open_unit
-from monitor.statistics.tsprt import sample_array
 
 __all__ = ["clopper_pearson", "normal", "normal_applies", "student"]
 

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from monitor.errors import ConfigError, InputError
+from monitor.errors import ConfigError
+from monitor.statistics.samples import outcome_array
 from monitor.statistics.strength import Floats, Strength, first_crossing, in_open_unit, truth
 
 __all__ = ["Sprt", "Walk"]
@@ -106,11 +107,3 @@ class Sprt:
         good = walk.successes + np.cumsum(seen, axis=-1)
         ratio = self.log_ratio(walk.samples + np.arange(1, seen.shape[-1] + 1), good)
         return *first_crossing(ratio, self.strength), good
-
-
-def outcome_array(outcomes: ArrayLike) -> NDArray[np.int64]:
-    """Outcomes as integers, if each is 0 or 1; else InputError."""
-    values = np.asarray(outcomes)
-    if not (values.dtype == np.bool_ or bool(np.isin(values, (0, 1)).all())):
-        raise InputError("bad_sample", "outcomes must be 0 or 1 (false or true)")
-    return values.astype(np.int64)

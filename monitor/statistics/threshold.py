@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from monitor.errors import ConfigError
-from monitor.statistics.anytime import Bets, bet_sizes, check_range, log_capital, unit_values
+from monitor.statistics.anytime import Bets, bet_sizes, check_range, log_capital
+from monitor.statistics.samples import unit_array
 from monitor.statistics.strength import Floats, Strength, truth
 
 __all__ = ["BetWalk", "ThresholdBets"]
@@ -66,7 +67,7 @@ class ThresholdBets:
 
     def update(self, walk: BetWalk, values: ArrayLike) -> BetWalk:
         """The walk after values [N] in [lo, hi], or after the first of them that decides it; else InputError."""
-        seen = unit_values(values, self.lo, self.hi)
+        seen = unit_array(values, self.lo, self.hi)
         if walk.holds is not None or not seen.size:
             return walk
         up, down, index, side = self._follow(walk, seen)
@@ -79,7 +80,7 @@ class ThresholdBets:
 
         Returns the samples each took [...] (N if undecided) and its side [...]: 1 holds, -1 does not, 0 undecided.
         """
-        seen = unit_values(values, self.lo, self.hi)
+        seen = unit_array(values, self.lo, self.hi)
         *_, index, side = self._follow(self.start(), seen)
         return np.minimum(index + 1, seen.shape[-1]), side
 

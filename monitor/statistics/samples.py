@@ -1,0 +1,38 @@
+"""What a caller may hand in as samples. Anything else is an InputError: a number that is none must not decide."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from monitor.errors import InputError
+from monitor.statistics.strength import Floats
+
+__all__ = ["outcome_array", "sample_array", "unit_array"]
+
+SLACK = 1e-9
+"""By how much of the range a sample may leave it: the rounding of a long sum of rewards."""
+
+
+def outcome_array(outcomes: ArrayLike) -> NDArray[np.int64]:
+    """Outcomes as integers, each 0 or 1."""
+    values = np.asarray(outcomes)
+    if not (values.dtype == np.bool_ or bool(np.isin(values, (0, 1)).all())):
+        raise InputError("bad_sample", "outcomes must be 0 or 1 (false or true)")
+    return values.astype(np.int64)
+
+
+def sample_array(values: ArrayLike) -> Floats:
+    """Samples as numbers, all finite."""
+    seen = np.asarray(values, dtype=np.float64)
+    if not np.isfinite(seen).all():
+        raise InputError("bad_sample", "samples must be finite numbers")
+    return seen
+
+
+def unit_array(values: ArrayLike, lo: float, hi: float) -> Floats:
+    """Samples moved from [lo, hi] to [0, 1]."""
+    scaled = (sample_array(values) - lo) / (hi - lo)
+    if scaled.size and not (scaled.min() >= -SLACK and scaled.max() <= 1.0 + SLACK):
+        raise InputError("bad_sample", f"samples must lie in [{lo}, {hi}]")
+    return np.asarray(np.clip(scaled, 0.0, 1.0))

@@ -1,0 +1,62 @@
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import pytest
+
+from monitor.errors import ConfigError
+from monitor.statistics import Sprt, StreamRule, Strength, expected_samples, share
+from tests.statistics.walks import fate
+
+
+def test_the_shares_telescope() -> None:
+    total = 0.0
+    for n in range(1, 3001):
+        assert share(n) == pytest.approx(1 / math.log2(n + 1) - 1 / math.log2(n + 2), rel=1e-9)
+        total += share(n)
+        assert total == pytest.approx(1 - 1 / math.log2(n + 2), rel=1e-12)
+    assert 0 < share(10**15) < share(10**15 - 10**9)
+
+
+def test_a_rule_spends_what_it_says_and_never_more_than_its_alpha() -> None:
+    rule, spent = StreamRule(Strength(0.05, 0.1)), Fraction(0)
+    for n in range(1, 500):
+        rule, each = rule.next()
+        assert rule.tests == n
+        assert each.beta == 0.1
+        spent += Fraction(each.alpha / (1 - each.beta))
+        assert float(spent) == pytest.approx(rule.spent)
+        assert spent < Fraction(0.05)
+
+
+def test_the_exact_false_alarm_rate_of_a_stream_of_ten_thousand_messages_is_within_its_bound() -> None:
+    # Messages whose formula holds by as little as the test can tell. Between the messages computed here the rate of
+    # one message only falls, so each stands for all until the next: an upper bound, without any sampling.
+    marks = [1, 2, 3, 5, 10, 30, 100, 300, 1000, 3000, 10_000]
+    silence = 0.0
+    for n, following in zip(marks, [*marks[1:], 10_001], strict=True):
+        _, each = StreamRule(Strength(0.05, 0.05), tests=n - 1).next()
+        test = Sprt(0.9, 0.05, each)
+        alarm = fate(test, test.sides[1])
+        assert alarm.false + alarm.left <= 0.05 * share(n)
+        # of an SPRT at alpha_n: at most alpha_n, so the rest of the stretch is bounded by its shares
+        silence += alarm.false + 0.05 * sum(share(k) for k in range(n + 1, following))
+    assert silence < 0.05
+
+
+def test_the_price_is_paid_where_the_formula_fails() -> None:
+    _, late = StreamRule(Strength(0.05, 0.05), tests=9_999).next()
+    early, test = Sprt(0.9, 0.05, Strength(0.05, 0.05)), Sprt(0.9, 0.05, late)
+    true, false = early.sides[1], early.sides[0]
+    assert expected_samples(test, true) < 1.2 * expected_samples(early, true)
+    assert expected_samples(test, false) == pytest.approx(
+        expected_samples(early, false) + (math.log(0.05 / late.alpha) * 0.95) / 0.0703, rel=0.1
+    )
+
+
+def test_what_makes_no_sense_is_refused() -> None:
+    with pytest.raises(ConfigError, match="from 1"):
+        share(0)
+    with pytest.raises(ConfigError, match="negative"):
+        StreamRule(Strength(0.05, 0.05), tests=-1)
