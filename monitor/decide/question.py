@@ -119,19 +119,20 @@ class Question:
         nominal, alternative = nominals[offset], alternatives[offset]
         under = self._bounds(NOMINAL, position, measure, nominal)
         bounds = self._bounds(change, position, measure, alternative)
-        for text, value, interval in zip(self._arm_texts, (nominal, alternative), (under, bounds), strict=True):
-            self._judge(text, test, _Answer(value, interval, used, clipped))
+        met = self._judge(self._arm_texts[0], test, _Answer(nominal, under, used, clipped))
+        meets = self._judge(self._arm_texts[1], test, _Answer(alternative, bounds, used, clipped))
         robust: bool | None = None
         effect_bounds: tuple[float, float] | None = None
         if bounds is not None and under is not None:
-            robust = len({_outcome(test, n, a) for n in under for a in bounds}) == 1
+            possible = {_outcome(n, a) for n in (met.least, met.greatest) for a in (meets.least, meets.greatest)}
+            robust = len(possible) == 1
             effect_bounds = (bounds[0] - under[1], bounds[1] - under[0])
         return Verdict(
             self.text,
             "exact",
             self.causal_model,
             tuple(self.quantities),
-            outcome=_outcome(test, nominal, alternative),
+            outcome=_outcome(met.holds, meets.holds),
             bounds=bounds,
             robust=robust,
             effect=alternative - nominal,
@@ -221,10 +222,11 @@ def _arms(formula: Regret) -> tuple[Change, Change]:
     return NOMINAL, formula.world.change
 
 
-def _outcome(test: Test, nominal: float, alternative: float) -> Literal["safe", "regret", "unavoidable"]:
-    if test.holds(nominal):
+def _outcome(nominal: bool, alternative: bool) -> Literal["safe", "regret", "unavoidable"]:  # noqa: FBT001 - two truths
+    """What it means that the goal is met, or not, in each of the two worlds."""
+    if nominal:
         return "safe"
-    return "regret" if test.holds(alternative) else "unavoidable"
+    return "regret" if alternative else "unavoidable"
 
 
 def _latest_useful(test: Test, nominals: list[float], alternatives: list[float]) -> int | None:
@@ -232,8 +234,8 @@ def _latest_useful(test: Test, nominals: list[float], alternatives: list[float])
     worst = min if test.comparison in (">=", ">") else max
     if test.holds(worst(nominals)):
         return None  # as nearly always: where the worst value passes, all do
-    for offset, arms in enumerate(zip(nominals, alternatives, strict=True)):
-        if _outcome(test, *arms) == "regret":
+    for offset, (nominal, alternative) in enumerate(zip(nominals, alternatives, strict=True)):
+        if test.holds(alternative) and not test.holds(nominal):
             return offset
     return None
 
