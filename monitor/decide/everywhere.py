@@ -53,7 +53,7 @@ def values(
     found = _arm(worlds, goal, goal.world.change)
     if goal.world.baseline is not None:
         return found - _arm(worlds, goal, goal.world.baseline)
-    return found.copy()  # the caller's own
+    return found
 
 
 def _question(formula: Formula, text: str) -> Goal:
@@ -74,4 +74,4 @@ def _error(problem: str, text: str) -> FormulaError:
 
 def _arm(worlds: Worlds, goal: Goal, change: Change) -> Floats:
     tail = worlds.tail(worlds.nominal(None, 0).under(worlds.intervention(change, None)), goal.measure)
-    return tail.value(0, tail.program.start)
+    return tail.once(tail.program.start)

@@ -44,10 +44,11 @@ class Layer:
 
 
 def layers(law: Law, offset: int, states: Ints) -> Iterator[Layer]:
-    """The pairs a law can choose at an offset in `states`."""
+    """The pairs a law can choose at an offset in `states` (ascending, each once)."""
     table = law.table(offset)
     if table.actions is not None:
-        yield Layer(None, states, table.actions[states], None)
+        everywhere = len(states) == len(table.actions)
+        yield Layer(None, states, table.actions if everywhere else table.actions[states], None)
         return
     assert table.probabilities is not None
     shares = table.probabilities[states]

@@ -8,6 +8,8 @@ or would serve one question.
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -32,6 +34,10 @@ SMALL = 4_096
 """Up to so many states a table costs less than finding out which part of it is needed."""
 MAX_GATHERED = 1_000_000
 """Entries of rows that are laid out next to each other while a table is made; beyond it they are read in place."""
+MAX_PLANNED = 1_000_000
+"""Obligations, by offset, that one pass over all states may take in."""
+MANY = 100_000
+"""Pairs for which a table costs less than what they reach, and which are taken in blocks of so many."""
 
 
 def is_large(model: MDP) -> bool:
@@ -69,7 +75,7 @@ class Tail:
         self.table: Floats = np.zeros((0, self._states))
         self.rows: dict[Cell, int] = {}
         self._reach = Reach(law, program, letters)
-        self._layers: dict[int, list[_Read]] = {}
+        self._layers: dict[tuple[object, ...], list[_Read]] = {}
 
     def tabled(self, offset: int, obligation: int) -> bool:
         """Whether `value` is there already; else `at` may cost less."""
@@ -80,18 +86,19 @@ class Tail:
 
         Raises LimitError where it has none although the model is small: then what is reached would hardly fit either.
         """
-        try:
+        made = self._table_if_room(0, self.program.start)
+        if not made and self._states <= SMALL:
             self.value(0, self.program.start)
-        except LimitError:
-            if self._states <= SMALL:
-                raise
-            return False
-        return True
+        return made
 
     def after(self, offset: int, obligation: int, states: Ints, actions: Ints) -> Floats:
         """Values [n] of `obligation`, to be read at `offset`, in n states where `actions` are taken."""
         if obligation in (FALSE, TRUE):
             return np.full(len(states), float(obligation == TRUE))
+        if len(states) > MANY:
+            self._table_if_room(offset, obligation)
+            blocks = [slice(begin, begin + MANY) for begin in range(0, len(states), MANY)]
+            return np.concatenate([self.after(offset, obligation, states[b], actions[b]) for b in blocks])
         letters = self.letters.many(offset, states, actions)
         values = np.zeros(len(states))
         for letter in np.unique(letters):
@@ -125,14 +132,48 @@ class Tail:
         root = (min(offset, self._settled), obligation)
         if root not in self.rows:
             try:
-                self._fill(self._plan(root))
+                self._fill(self._plan(root, self._room // self._states, self._refusal))
             finally:
                 self._layers.clear()
         row: Floats = self.table[self.rows[root]]
         return row
 
-    def _plan(self, root: Cell) -> list[Cell]:
-        """What is missing for a cell, each after all that it needs; refused where there is no room for it."""
+    def once(self, obligation: int) -> Floats:
+        """Values [S] of `obligation` at offset 0, the caller's own: nothing is kept for the next question.
+
+        A value is let go once nothing needs it any more, so that a long horizon costs time and no memory. Raises
+        LimitError where those needed at once are too many.
+        """
+        if obligation in (FALSE, TRUE):
+            return np.full(self._states, float(obligation == TRUE))
+        if self.rows:
+            return self.value(0, obligation).copy()  # a table is there already
+        try:
+            plan = self._plan((0, obligation), MAX_PLANNED, _too_many)
+            needed = Counter(need for cell in plan for need in self._needs(cell))
+            held: dict[Cell, Floats] = {}
+            for cell in plan:
+                held[cell] = np.zeros(self._states)
+                if len(held) * self._states > self._room:
+                    raise LimitError(self._refusal(len(held)))
+                self._compute(cell, held[cell], held.__getitem__)
+                for need in self._needs(cell):
+                    needed[need] -= 1
+                    if not needed[need]:
+                        del held[need]
+            return held[0, obligation]
+        finally:
+            self._layers.clear()
+
+    def _table_if_room(self, offset: int, obligation: int) -> bool:
+        try:
+            self.value(offset, obligation)
+        except LimitError:
+            return False
+        return True
+
+    def _plan(self, root: Cell, most: int, refusal: Callable[[int], str]) -> list[Cell]:
+        """What is missing for a cell, each after all that it needs; refused where there are more than `most`."""
         plan: dict[Cell, None] = {}
         open_cells = {root: iter(self._needs(root))}
         while open_cells:
@@ -144,8 +185,8 @@ class Tail:
                 continue
             open_cells[need] = iter(self._needs(need))
             count = len(self.rows) + len(plan) + len(open_cells)
-            if count * self._states > self._room:
-                raise LimitError(self._refusal(count))
+            if count > most:
+                raise LimitError(refusal(count))
         return list(plan)
 
     def _refusal(self, cells: int) -> str:
@@ -162,7 +203,7 @@ class Tail:
         rows = dict(self.rows)
         for row, cell in enumerate(plan, held):
             rows[cell] = row
-            self._compute(cell, block, rows)
+            self._compute(cell, block[row], lambda ahead: block[rows[ahead]])
         block.flags.writeable = False
         self.table, self.rows = block, rows
 
@@ -171,15 +212,16 @@ class Tail:
         rests = {self.program.step(obligation, kind) for read in self._reads(offset) for kind in read.kinds}
         return sorted((min(offset + 1, self._settled), rest) for rest in rests - {FALSE, TRUE})
 
-    def _compute(self, cell: Cell, block: Floats, rows: dict[Cell, int]) -> None:
+    def _compute(self, cell: Cell, out: Floats, known: Callable[[Cell], Floats]) -> None:
+        """Add a cell's values to `out` [S]; `known`: those of the cells it needs."""
         offset, obligation = cell
         step = {kind: self.program.step(obligation, kind) for read in self._reads(offset) for kind in read.kinds}
-        ahead = {rest: block[rows[min(offset + 1, self._settled), rest]] for rest in {*step.values()} - {FALSE, TRUE}}
+        ahead = {rest: known((min(offset + 1, self._settled), rest)) for rest in {*step.values()} - {FALSE, TRUE}}
         for read in self._reads(offset):
             values = self._values(offset, read, step, ahead)
             if self.program.pays(obligation):
                 values += self.law.gains(offset, read.layer.states, read.layer.actions)
-            read.layer.add(block[rows[cell]], values)
+            read.layer.add(out, values)
 
     def _values(self, offset: int, read: _Read, step: dict[int, int], ahead: dict[int, Floats]) -> Floats:
         """One letter read, one move made, by each pair [n] of a layer; without what the pair itself pays."""
@@ -205,11 +247,12 @@ class Tail:
     def _reads(self, offset: int) -> list[_Read]:
         """The law's layers over all states at an offset; kept only while tables are made."""
         offset = min(offset, self._settled)
-        if offset not in self._layers:
-            model = self.law.model_at(offset)
+        model = self.law.model_at(offset)
+        alike = model, self.law.ended(offset), self.law.table(offset), offset if self.letters.by_action else 0
+        if alike not in self._layers:
             chosen = layers(self.law, offset, np.arange(self._states))
-            self._layers[offset] = [self._read(offset, model, layer) for layer in chosen]
-        return self._layers[offset]
+            self._layers[alike] = [self._read(offset, model, layer) for layer in chosen]
+        return self._layers[alike]
 
     def _read(self, offset: int, model: MDP, layer: Layer) -> _Read:
         letters = self.letters.all(offset, layer.states, layer.actions)
@@ -219,3 +262,7 @@ class Tail:
         if model.successors.size <= MAX_GATHERED:
             entries = Entries.gather(self.law, offset, layer.states, layer.actions)
         return _Read(layer, letters, tuple(kinds.tolist()), entries)
+
+
+def _too_many(cells: int) -> str:
+    return f"at least {cells} obligations lie ahead (limit MAX_PLANNED); shorten the formula's intervals"

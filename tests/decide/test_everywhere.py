@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from random import Random
 from typing import Any
 
@@ -13,8 +14,10 @@ import monitor
 import monitor.decide.reach as reach_module
 import monitor.decide.tail as tail_module
 from monitor.decide import Checker, check, tables, values
+from monitor.decide.worlds import Worlds
 from monitor.errors import FormulaError, LimitError
 from monitor.logic import parse
+from monitor.logic.syntax import Goal
 from monitor.model import MDP
 from tests.decide.small import LAW, chances, question, small_world
 
@@ -94,8 +97,7 @@ def test_a_watched_formula_has_a_table_where_it_fits_and_an_answer_where_not(mon
     (tail,) = checker._worlds._tails.values()
     assert not tail.rows
     assert checker.check(parse(text), path).value == expected
-    with pytest.raises(LimitError, match=r"MAX_CELLS.* 5000 states"):
-        values(text, model=model, policies=policies)
+    assert values(text, model=model, policies=policies)[4_990] == expected  # two rows at a time
     monkeypatch.setattr(reach_module, "MAX_REACHED", 50)
     with pytest.raises(LimitError, match=r"outgrows 50 numbers \(limit MAX_REACHED\); shorten"):
         check(text, model=model, path=path, policies=policies)
@@ -123,3 +125,54 @@ def test_values_are_the_callers_own() -> None:
     found = monitor.values('P=? [ X "end" ]', model=line(3), policies={"nominal": [0, 0, 0]})
     found[0] = 2.0
     assert found.tolist() == [2.0, 0.75, 0.75]
+
+
+@settings(LAW)
+@given(chances)
+def test_values_taken_once_are_those_of_the_table(chance: Random) -> None:
+    small = small_world(chance, stochastic=chance.random() < 0.5)
+    worlds = Worlds(small.model, tables(small.policies, small.model), small.models)
+    goal = parse(question(chance, "alt@0"))
+    assert isinstance(goal, Goal)
+    law = worlds.nominal(None, 0).under(worlds.intervention(goal.world.change, None))
+    tail = worlds.tail(law, goal.measure)
+    once = tail.once(tail.program.start)
+    assert not tail.rows
+    assert once.tobytes() == np.ascontiguousarray(tail.value(0, tail.program.start)).tobytes()
+    assert once.tobytes() == tail.once(tail.program.start).tobytes()  # the table is there now
+
+
+def test_a_long_horizon_needs_no_more_memory_than_a_short_one() -> None:
+    model = line(200_000)
+    asked: dict[str, Any] = {"model": model, "policies": {"nominal": np.zeros(model.states, dtype=int)}}
+    values('P=? [ F<=2 "end" ]', **asked)  # what is imported and compiled is not counted
+
+    def peak(steps: int) -> int:
+        tracemalloc.start()
+        try:
+            values(f'P=? [ F<={steps} "end" ]', **asked)
+            return tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+
+    assert peak(60) < peak(6) + 8 * model.states
+
+
+@pytest.mark.parametrize("limit", ["MAX_PLANNED", "MAX_CELLS"])
+def test_values_that_would_take_too_much_are_refused(limit: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tail_module, limit, 5)
+    monkeypatch.setattr(tail_module, "numbers", lambda _: 0)
+    with pytest.raises(LimitError, match=f"{limit}.*shorten"):
+        values('P=? [ F<=20 "end" ]', model=line(3), policies={"nominal": [0, 0, 0]})
+
+
+def test_many_pairs_are_taken_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A nested quantity is asked for in every pair of the model, with the same answer however they are taken."""
+    model = line(5_000)
+    asked: dict[str, Any] = {"model": model, "policies": {"nominal": np.zeros(5_000, dtype=int)}}
+    text = 'P=? [ F<=3 (P>0.5 [ F<=4 "end" ]) ]'
+    whole = values(text, **asked)
+    assert 0.0 < whole[4_994] < whole[4_995] < 1.0
+    monkeypatch.setattr(tail_module, "MANY", 700)
+    assert values(text, **asked).tobytes() == whole.tobytes()
+    assert check(text, path=[(4_994, 0)], **asked).value == whole[4_994]
