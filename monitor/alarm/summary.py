@@ -248,7 +248,7 @@ def _decimals(*values: float) -> list[str]:
     """The numbers with as many decimals as tell them apart, at least two."""
     shown: list[str] = []
     for decimals in range(2, MOST_DECIMALS + 1):
-        shown = [f"{round(value, decimals) + 0.0:.{decimals}f}" for value in values]  # adding 0.0 turns -0.0 into 0.0
+        shown = [f"{value:z.{decimals}f}" for value in values]  # z: what rounds to zero has no sign
         if len(set(shown)) == len(set(values)):
             break
     return shown
