@@ -10,14 +10,22 @@ from prometheus_client import CollectorRegistry, Counter, Gauge
 
 from monitor._version import __version__
 from monitor.alarm.message import Identity
-from monitor.sidecar.tally import Buckets
+from monitor.sidecar.tally import Buckets, Series
 from monitor.stream.decode import REASONS
 from monitor.types import FormulaSpec, MessageResult
 
-__all__ = ["PLACES", "Instruments"]
+__all__ = ["FIGURES", "PLACES", "Instruments"]
 
 PLACES = ("clear", "pending", "firing")
 """Where an alarm can be: label values of `cfmon_alarm_state`."""
+
+FIGURES = {
+    "formula_value": "The formula's value; NaN while blind or between episodes.",
+    "formula_lower": "Lower bound of the value over every causal model asked for.",
+    "formula_upper": "Upper bound of the value over every causal model asked for.",
+    "effect": "Value under the alternative minus value under nominal, of a regret formula.",
+}
+"""What a verdict shows, in this order."""
 
 _VERDICT_BUCKETS = (1e-4, 2.5e-4, 5e-4, 1e-3, 2.5e-3, 5e-3, 1e-2, 2.5e-2, 5e-2, 0.1, 0.25, 1.0, 5.0)
 _LAG_BUCKETS = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 60.0)
@@ -26,21 +34,17 @@ _OUTCOMES = ("safe", "regret", "unavoidable", "holds", "fails", "undecided", "va
 
 
 class Instruments:
-    """Every metric of the sidecar, on one registry."""
+    """Every metric of the sidecar: what each agent has of its own as `Series`, the rest on one registry."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._registry = registry
+        self._series: list[Series] = []
         pair = ("agent", "formula")
-        self.figures = (
-            self._gauge("formula_value", "The formula's value; NaN while blind or between episodes.", *pair),
-            self._gauge("formula_lower", "Lower bound of the value over every causal model asked for.", *pair),
-            self._gauge("formula_upper", "Upper bound of the value over every causal model asked for.", *pair),
-            self._gauge("effect", "Value under the alternative minus value under nominal, of a regret formula.", *pair),
-        )
-        self.alarm_state = self._gauge("alarm_state", "1 for the state the alarm is in.", *pair, "severity", "state")
-        self.blind = self._gauge("blind", "1 while the formula cannot be answered, for this reason.", *pair, "reason")
-        self.last_alarm = self._gauge("last_alarm_timestamp_seconds", "When the alarm last began to fire.", *pair)
-        self.last_message = self._gauge("last_message_timestamp_seconds", "When the agent was last heard.", "agent")
+        self.figures = self._many(FIGURES, *pair)
+        self.alarm_state = self._shown("alarm_state", "1 for the state the alarm is in.", *pair, "severity", "state")
+        self.blind = self._shown("blind", "1 while the formula cannot be answered, for this reason.", *pair, "reason")
+        self.last_alarm = self._shown("last_alarm_timestamp_seconds", "When the alarm last began to fire.", *pair)
+        self.last_message = self._shown("last_message_timestamp_seconds", "When the agent was last heard.", "agent")
         self.last_evaluation = self._gauge("last_evaluation_timestamp_seconds", "When formulas were last answered.")
         self.connected = self._gauge("mqtt_connected", "1 while the broker is reached.")
         self.queue_length = self._gauge("queue_length", "Messages received and not yet taken over.")
@@ -51,23 +55,23 @@ class Instruments:
         self.model_info = self._gauge("model_info", "The model in use.", "name", "sha256")
         self.policy_info = self._gauge("policy_info", "A policy in use.", "name", "sha256")
         self.build_info = self._gauge("build_info", "The software in use.", "version")
-        self.alarms = self._counter("alarms", "Changes of an alarm's state.", "formula", "severity", "state")
-        self.verdicts = self._counter("verdicts", "Answers given.", "formula", "outcome", "method")
-        self.messages = self._counter("messages", "What became of each message.", "result")
-        self.rejected = self._counter("rejected", "Messages rejected, by reason.", "reason")
-        self.off_policy = self._counter("off_policy", "Steps on which nominal would have acted otherwise.", "agent")
-        self.skipped = self._counter("evaluations_skipped", "Answers passed over under load.", "formula")
-        self.negative_lags = self._counter("negative_lags", "Messages from the future: some clock is wrong.")
-        self.store_errors = self._counter("store_errors", "Evidence that could not be kept.")
+        self.alarms = self._counted("alarms", "Changes of an alarm's state.", "formula", "severity", "state")
+        self.verdicts = self._counted("verdicts", "Answers given.", "formula", "outcome", "method")
+        self.messages = self._counted("messages", "What became of each message.", "result")
+        self.rejected = self._counted("rejected", "Messages rejected, by reason.", "reason")
+        self.off_policy = self._counted("off_policy", "Steps on which nominal would have acted otherwise.", "agent")
+        self.skipped = self._counted("evaluations_skipped", "Answers passed over under load.", "formula")
+        self.negative_lags = Counter("cfmon_negative_lags", "Messages from the future.", registry=registry)
+        self.store_errors = Counter("cfmon_store_errors", "Evidence that could not be kept.", registry=registry)
         self.verdict_seconds = self._histogram("verdict_seconds", "Time for one answer.", _VERDICT_BUCKETS, "formula")
         self.lag = self._histogram("message_lag_seconds", "Agent's clock to ours.", _LAG_BUCKETS)
 
     def start(self, formulas: Sequence[FormulaSpec], identity: Identity) -> None:
         """Put everything that is known beforehand in its place, so that an increase from nothing is one from 0."""
         for result in get_args(MessageResult):
-            self.messages.labels(result)
+            self.messages.inc((result,), 0)
         for reason in sorted(REASONS | {"too_many_agents"}):
-            self.rejected.labels(reason)
+            self.rejected.inc((reason,), 0)
         for formula in formulas:
             self._start_formula(formula)
         self.model_doubt.set(math.nan)
@@ -77,34 +81,47 @@ class Instruments:
             self.policy_info.labels(name, sha256).set(1)
         self.build_info.labels(__version__).set(1)
 
+    def text(self) -> str:
+        """What the registry does not hold, in the text format."""
+        return "".join([series.text() for series in self._series])
+
     def remove(self, agent: str, severity: Mapping[str, str], reasons: Mapping[str, Iterable[str]]) -> None:
         """Take back every series of an agent: for each formula its severity, and the reasons it was ever blind for.
 
         Each is named: to look for an agent's among all series takes seconds where many agents are forgotten at once.
         """
         for formula, level in severity.items():
-            for metric in (*self.figures, self.last_alarm):
-                metric.remove(agent, formula)
+            self.figures.remove((agent, formula))
+            self.last_alarm.remove((agent, formula))
             for place in PLACES:
-                self.alarm_state.remove(agent, formula, level, place)
+                self.alarm_state.remove((agent, formula, level, place))
             for reason in reasons[formula]:
-                self.blind.remove(agent, formula, reason)
-        self.last_message.remove(agent)
-        self.off_policy.remove(agent)
+                self.blind.remove((agent, formula, reason))
+        self.last_message.remove((agent,))
+        self.off_policy.remove((agent,))
 
     def _start_formula(self, formula: FormulaSpec) -> None:
         for state in _COUNTED_STATES:
-            self.alarms.labels(formula.name, formula.alarm.severity, state)
+            self.alarms.inc((formula.name, formula.alarm.severity, state), 0)
         for outcome in _OUTCOMES:
-            self.verdicts.labels(formula.name, outcome, "exact")
-        self.skipped.labels(formula.name)
+            self.verdicts.inc((formula.name, outcome, "exact"), 0)
+        self.skipped.inc((formula.name,), 0)
         self.verdict_seconds.start(formula.name)
 
     def _gauge(self, name: str, about: str, *labels: str) -> Gauge:
         return Gauge(f"cfmon_{name}", about, labels, registry=self._registry)
 
-    def _counter(self, name: str, about: str, *labels: str) -> Counter:
-        return Counter(f"cfmon_{name}", about, labels, registry=self._registry)
+    def _counted(self, name: str, about: str, *labels: str) -> Series:
+        self._series.append(series := Series("counter", {f"cfmon_{name}_total": about}, *labels))
+        return series
+
+    def _shown(self, name: str, about: str, *labels: str) -> Series:
+        return self._many({name: about}, *labels)
+
+    def _many(self, names: Mapping[str, str], *labels: str) -> Series:
+        named = {f"cfmon_{name}": about for name, about in names.items()}
+        self._series.append(series := Series("gauge", named, *labels))
+        return series
 
     def _histogram(self, name: str, about: str, bounds: Sequence[float], *labels: str) -> Buckets:
         buckets = Buckets(f"cfmon_{name}", about, bounds, *labels)

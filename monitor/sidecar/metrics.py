@@ -7,7 +7,6 @@ to the configured limit, and the series of a forgotten agent are removed.
 from __future__ import annotations
 
 import math
-import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final, assert_never
@@ -15,8 +14,7 @@ from typing import Final, assert_never
 from prometheus_client import CollectorRegistry, disable_created_metrics, generate_latest
 
 from monitor.alarm.message import Identity
-from monitor.sidecar.instruments import PLACES, Instruments
-from monitor.sidecar.tally import Latest, Settle, Tally
+from monitor.sidecar.instruments import FIGURES, PLACES, Instruments
 from monitor.types import (
     AlarmMoved,
     Alert,
@@ -36,6 +34,7 @@ from monitor.types import (
 __all__ = ["CONTENT_TYPE", "UNREAD", "Metrics", "outcome_of", "shown"]
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
+NOTHING: Final = (math.nan,) * len(FIGURES)
 UNREAD: Final = ("rejected", "dropped", "gap")
 """Results by which nothing was heard of an agent; one known by them alone is not watched, so never forgotten."""
 
@@ -50,7 +49,7 @@ def outcome_of(verdict: Verdict) -> str:
 
 
 class Metrics:
-    """A sink for notices. `take` runs on the loop's thread, `exposition` on the server's; a lock stands between."""
+    """A sink for notices. `take` runs on the loop's thread, `exposition` on the server's; neither waits."""
 
     def __init__(
         self,
@@ -68,25 +67,15 @@ class Metrics:
         self._agents: set[str] = set()
         self._reasons: dict[tuple[str, str], set[str]] = {}
         self._told: dict[tuple[str, str], tuple[str, str]] = {}
-        self._lock = threading.Lock()
-        parts: list[Callable[[], bool]] = []
-        self.registry.register(Settle(self._lock, parts))
         self._on = Instruments(self.registry)
         self._on.queue_length.set_function(queue_length)
         self._on.last_evaluation.set_function(lambda: self._evaluated)
         self._on.start(formulas, identity)
         self._evaluated = 0.0
-        self._messages = Tally(self._on.messages)
-        self._verdicts = Tally(self._on.verdicts)
-        self._off_policy = Tally(self._on.off_policy)
-        self._heard = Latest([self._on.last_message])
-        self._figures = Latest(self._on.figures)
-        told = (self._messages, self._verdicts, self._off_policy, self._heard, self._figures)
-        parts += [part.settle for part in told]
 
     def exposition(self) -> bytes:
         """What a scrape gets."""
-        return generate_latest(self.registry)
+        return generate_latest(self.registry) + self._on.text().encode()
 
     def connected(self, *, up: bool) -> None:
         """Whether the broker is reached."""
@@ -107,9 +96,8 @@ class Metrics:
 
     def take(self, notices: Iterable[Notice], now: Instant) -> None:
         """Count and show what happened."""
-        with self._lock:
-            for notice in notices:
-                self._take(notice, now)
+        for notice in notices:
+            self._take(notice, now)
 
     def _take(self, notice: Notice, now: Instant) -> None:
         match notice:
@@ -124,9 +112,9 @@ class Metrics:
             case Alert():
                 self._count_alert(notice, now)
             case OffPolicy():
-                self._off_policy.inc(notice.agent)
+                self._on.off_policy.inc((notice.agent,))
             case Skipped():
-                self._on.skipped.labels(notice.formula).inc(notice.count)
+                self._on.skipped.inc((notice.formula,), notice.count)
             case Ended():
                 self._blank(notice.agent, self._severity)
             case Forgotten():
@@ -137,14 +125,14 @@ class Metrics:
     # ---- one method a notice ----
 
     def _received(self, notice: Received, now: Instant) -> None:
-        self._messages.inc(notice.result)
+        self._on.messages.inc((notice.result,))
         if notice.result == "rejected":
-            self._on.rejected.labels(notice.reason).inc()
+            self._on.rejected.inc((notice.reason,))
         if notice.result in UNREAD:
             return
         if not self._admit(notice.agent):
             return
-        self._heard.set((notice.agent,), (now.wall,))
+        self._on.last_message.set((notice.agent,), now.wall)
         if notice.lag is not None:
             if notice.lag < 0:
                 self._on.negative_lags.inc()
@@ -158,7 +146,7 @@ class Metrics:
         if not agent or len(self._agents) >= self._limit:
             return False
         self._agents.add(agent)
-        self._on.off_policy.labels(agent)
+        self._on.off_policy.inc((agent,), 0)
         self._blank(agent, self._severity)
         for formula in self._severity:
             self._show_alarm(agent, formula, "clear")
@@ -166,20 +154,20 @@ class Metrics:
 
     def _judged(self, notice: Judged) -> None:
         verdict = notice.verdict
-        self._verdicts.inc(notice.formula, outcome_of(verdict), verdict.method)
+        self._on.verdicts.inc((notice.formula, outcome_of(verdict), verdict.method))
         if not self._admit(notice.agent):
             return
         value, bounds = shown(verdict)
         lower, upper = bounds if bounds is not None else (math.nan, math.nan)
         effect = math.nan if verdict.effect is None else verdict.effect
-        self._figures.set((notice.agent, notice.formula), (value, lower, upper, effect))
+        self._on.figures.set((notice.agent, notice.formula), value, lower, upper, effect)
 
     def _blank(self, agent: str, formulas: Iterable[str]) -> None:
         """No value is better than an old one: it would read as if we still saw."""
         if agent not in self._agents:
             return
         for formula in formulas:
-            self._figures.set((agent, formula), (math.nan,) * len(self._on.figures))
+            self._on.figures.set((agent, formula), *NOTHING)
 
     def _show_blind(self, notice: Blind) -> None:
         if not self._admit(notice.agent):
@@ -189,22 +177,22 @@ class Metrics:
             known.add(notice.reason)
             self._blank(notice.agent, [notice.formula])
         for reason in known:
-            self._on.blind.labels(notice.agent, notice.formula, reason).set(reason == notice.reason)
+            self._on.blind.set((notice.agent, notice.formula, reason), float(reason == notice.reason))
 
     def _show_alarm(self, agent: str, formula: str, state: str) -> None:
         if not self._admit(agent):
             return
         place = state if state in PLACES else "clear"
         for name in PLACES:
-            self._on.alarm_state.labels(agent, formula, self._severity[formula], name).set(name == place)
+            self._on.alarm_state.set((agent, formula, self._severity[formula], name), float(name == place))
 
     def _count_alert(self, notice: Alert, now: Instant) -> None:
         """Count changes of state; an alert that only tells of blindness is none."""
         key, told = (notice.agent, notice.formula), (notice.id, notice.state)
         if self._told.get(key) != told:
-            self._on.alarms.labels(notice.formula, notice.severity, notice.state).inc()
+            self._on.alarms.inc((notice.formula, notice.severity, notice.state))
             if notice.state == "firing" and self._admit(notice.agent):
-                self._on.last_alarm.labels(*key).set(now.wall)
+                self._on.last_alarm.set(key, now.wall)
         self._told[key] = told
         self._show_alarm(notice.agent, notice.formula, notice.state)
 
@@ -212,12 +200,9 @@ class Metrics:
         if agent not in self._agents:
             return
         self._agents.discard(agent)
-        self._heard.drop(agent)
-        self._off_policy.drop(agent)
         reasons = {formula: self._reasons.pop((agent, formula), set()) for formula in self._severity}
         self._on.remove(agent, self._severity, reasons)
         for formula in self._severity:
-            self._figures.drop(agent, formula)
             self._told.pop((agent, formula), None)
 
 

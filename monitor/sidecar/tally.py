@@ -1,72 +1,84 @@
-"""What happens with every message is counted in plain numbers here, and handed to the metrics when they are read.
+"""What happens with every message, and what each agent has of its own, is plain numbers here, written out when read.
 
-A metric of prometheus_client takes two locks and a search for its labels at each change: with three thousand changes a
-scrape that is most of a message's way. Here a change is one entry in a dict.
+A metric of prometheus_client takes two locks and a search for its labels at each change, and some 25 us for each series
+when it is read: a quarter of a second for a thousand agents, in which messages wait. Here a change is one entry in a
+dict, and a series is written out in a third of a microsecond, because all but its number is ready.
 """
 
 from __future__ import annotations
 
-import threading
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Final
+from collections.abc import Iterator, Sequence
+from typing import Final, Literal
 
-from prometheus_client import Counter, Gauge
 from prometheus_client.core import HistogramMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-__all__ = ["Buckets", "Latest", "Settle", "Tally"]
+__all__ = ["Buckets", "Series"]
 
-PART: Final = 64
-"""Series settled under one hold of the lock: so long may a message wait for a scrape."""
-
-
-class Tally:
-    """What a counter has yet to be increased by, for each of its labels."""
-
-    def __init__(self, counter: Counter) -> None:
-        self._counter = counter
-        self._counts: dict[tuple[str, ...], int] = {}
-
-    def inc(self, *labels: str, count: int = 1) -> None:
-        """Count."""
-        self._counts[labels] = self._counts.get(labels, 0) + count
-
-    def drop(self, *labels: str) -> None:
-        """This series is taken back: nothing is left to add to it."""
-        self._counts.pop(labels, None)
-
-    def settle(self) -> bool:
-        """Hand a part over; whether anything is left."""
-        for _ in range(min(PART, len(self._counts))):
-            labels, count = self._counts.popitem()
-            self._counter.labels(*labels).inc(count)
-        return bool(self._counts)
+ESCAPES: Final = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
+"""Of a label's value, in the text format."""
 
 
-class Latest:
-    """What gauges have yet to be set to, for each of their labels; one value stands for all of `gauges` together."""
+class Series:
+    """Counters or gauges: for each choice of `labels` one number of each of `names` (name -> help).
 
-    def __init__(self, gauges: Sequence[Gauge]) -> None:
-        self._gauges = gauges
-        self._values: dict[tuple[str, ...], tuple[float, ...]] = {}
+    One thread writes, another reads without a lock: it takes all entries in one step of the interpreter, and an entry's
+    numbers are replaced together.
+    """
 
-    def set(self, labels: tuple[str, ...], values: tuple[float, ...]) -> None:
-        """The newest value of each gauge; the one before was seen by nobody."""
-        self._values[labels] = values
+    def __init__(self, kind: Literal["counter", "gauge"], names: dict[str, str], *labels: str) -> None:
+        self._names = tuple(names)
+        self._heads = [f"# HELP {name} {about}\n# TYPE {name} {kind}\n" for name, about in names.items()]
+        self._labels = labels
+        self._entries: dict[tuple[str, ...], _Entry] = {}
 
-    def drop(self, *labels: str) -> None:
-        """These series are taken back: nothing is left to set."""
-        self._values.pop(labels, None)
+    def set(self, labels: tuple[str, ...], *values: float) -> None:
+        """One number for each name."""
+        entry = self._entries.get(labels)
+        if entry is None:
+            self._entries[labels] = _Entry(self._begin(labels), values)
+        else:
+            entry.values = values
 
-    def settle(self) -> bool:
-        """Hand a part over; whether anything is left."""
-        for _ in range(min(PART, len(self._values))):
-            labels, values = self._values.popitem()
-            for gauge, value in zip(self._gauges, values, strict=True):
-                gauge.labels(*labels).set(value)
-        return bool(self._values)
+    def inc(self, labels: tuple[str, ...], count: int = 1) -> None:
+        """Count, from 0 on."""
+        entry = self._entries.get(labels)
+        self.set(labels, float(count)) if entry is None else self.set(labels, entry.values[0] + count)
+
+    def remove(self, labels: tuple[str, ...]) -> None:
+        """Nothing is told of these any more, if anything was."""
+        self._entries.pop(labels, None)
+
+    def text(self) -> str:
+        """As a scrape gets it."""
+        now = [(entry.begins, entry.values) for entry in list(self._entries.values())]
+        return "".join(
+            head + "".join([begins[n] + _number(values[n]) for begins, values in now])
+            for n, head in enumerate(self._heads)
+        )
+
+    def _begin(self, labels: tuple[str, ...]) -> tuple[str, ...]:
+        pairs = zip(self._labels, labels, strict=True)
+        told = ",".join(f'{name}="{value.translate(ESCAPES)}"' for name, value in pairs)
+        return tuple(f"{name}{{{told}}} " for name in self._names)
+
+
+class _Entry:
+    """The begins of its lines, one a name, and the numbers that end them."""
+
+    __slots__ = ("begins", "values")
+
+    def __init__(self, begins: tuple[str, ...], values: tuple[float, ...]) -> None:
+        self.begins = begins
+        self.values = values
+
+
+def _number(value: float) -> str:
+    if value - value == 0.0:
+        return f"{value!r}\n"
+    return "NaN\n" if value != value else "+Inf\n" if value > 0.0 else "-Inf\n"  # noqa: PLR0124 - NaN alone differs
 
 
 class Buckets(Collector):
@@ -106,20 +118,3 @@ class Buckets(Collector):
                 cumulative.append((bound, float(upto)))
             family.add_metric(labels, cumulative, self._sums[labels])
         yield family
-
-
-class Settle(Collector):
-    """Registered before every other collector: asked first, it sees to it that all others are up to date."""
-
-    def __init__(self, lock: threading.Lock, parts: Sequence[Callable[[], bool]]) -> None:
-        self._lock = lock
-        self._parts = parts
-
-    def collect(self) -> Iterable[Metric]:
-        """Nothing of its own. The lock is given back between parts, so that messages need not wait for all of it."""
-        for settle in self._parts:
-            more = True
-            while more:
-                with self._lock:
-                    more = settle()
-        return ()
