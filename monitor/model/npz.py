@@ -36,6 +36,7 @@ import numpy as np
 import numpy.typing as npt
 
 from monitor.errors import ModelError
+from monitor.model.archive import packed
 from monitor.model.mdp import MDP
 from monitor.model.rows import checked_size
 
@@ -69,7 +70,6 @@ _HEADER = re.compile(
     r"\{\s*'descr':\s*'([<>|=](?:b1|[iu][1248]|f[248]|U[1-9][0-9]{0,8}))',"
     r"\s*'fortran_order':\s*(True|False),\s*'shape':\s*\(([0-9, ]{0,80})\),?\s*\}\s*\Z"
 )
-_FIXED_DATE = (1980, 1, 1, 0, 0, 0)
 _UNREADABLE = (
     zipfile.BadZipFile,
     zlib.error,
@@ -106,23 +106,15 @@ def canonical_bytes(model: MDP) -> bytes:
 
 def model_sha256(model: MDP) -> str:
     """SHA-256 of `canonical_bytes`, in hexadecimal: the model's name in alerts and evidence."""
-    return hashlib.sha256(canonical_bytes(model)).hexdigest()
+    digest = hashlib.sha256()
+    for piece in packed(_members(model), zipfile.ZIP_STORED):
+        digest.update(piece)
+    return digest.hexdigest()
 
 
 def pack(members: MDP | Mapping[str, Array], compression: int) -> bytes:
     """A `.npz` archive with fixed dates and sorted members, `zipfile.ZIP_STORED` or `ZIP_DEFLATED`."""
-    arrays = _members(members) if isinstance(members, MDP) else members
-    packed = io.BytesIO()
-    with zipfile.ZipFile(packed, "w", compression, compresslevel=9) as archive:
-        for key in sorted(arrays):
-            info = zipfile.ZipInfo(f"{key}.npy", _FIXED_DATE)
-            info.compress_type = compression
-            info.create_system = 3  # else it would name the machine's operating system
-            info.external_attr = 0o644 << 16
-            plain = io.BytesIO()
-            np.lib.format.write_array(plain, arrays[key], version=(1, 0), allow_pickle=False)
-            archive.writestr(info, plain.getvalue())
-    return packed.getvalue()
+    return b"".join(packed(_members(members) if isinstance(members, MDP) else members, compression))
 
 
 def _members(model: MDP) -> dict[str, Array]:
@@ -131,10 +123,10 @@ def _members(model: MDP) -> dict[str, Array]:
         "format": np.array(FORMAT, "<i8"),
         "states": np.array(model.states, "<i8"),
         "actions": np.array(model.actions, "<i8"),
-        "indptr": model.indptr.astype("<i8"),
-        "successors": model.successors.astype(index),
-        "probabilities": model.probabilities.astype("<f8"),
-        "rewards": model.rewards.astype("<f8"),
+        "indptr": model.indptr.astype("<i8", copy=False),
+        "successors": model.successors.astype(index, copy=False),
+        "probabilities": model.probabilities.astype("<f8", copy=False),
+        "rewards": model.rewards.astype("<f8", copy=False),
     }
     if model.labels:
         names = sorted(model.labels)

@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+import hashlib
 import io
 import os
 import random
+import tracemalloc
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -207,3 +209,22 @@ def test_files_that_cannot_be_read_or_written(tmp_path: Path) -> None:
             load_model(source)
     with pytest.raises(ModelError, match="cannot be written"):
         save_model(RICH, tmp_path / "no" / "folder.npz")
+
+
+def test_a_large_model_is_named_without_being_copied() -> None:
+    size = 100_000
+    model = MDP.from_rows(
+        states=size,
+        actions=1,
+        indptr=np.arange(size + 1),
+        successors=np.arange(size),
+        probabilities=np.ones(size),
+    )
+    tracemalloc.start()
+    try:
+        digest = model_sha256(model)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert digest == hashlib.sha256(canonical_bytes(model)).hexdigest()
+    assert peak < 1.5 * 4 * size  # the successors, in the width of the file; the model holds 40 bytes a state
