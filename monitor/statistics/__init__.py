@@ -3,6 +3,9 @@
 The samples are arguments and so is everything else; nothing here draws a number, reads a clock or knows a formula. A
 decision is True, False or None: undecided within the samples there were is an answer.
 
+A sequential test has a `start()`, an `update(walk, samples)` that stops at the very sample that decides, however the
+samples are cut into batches, and `decide(runs)` for many tests at once. A walk has `samples` and `holds`.
+
 Which one: `Sprt` for a probability against a threshold, `TSprt` with `EqualOutcome` for a reward or an effect,
 `combine` for Boolean combinations, `sample_size` and the intervals for `=?`; on a stream `ConfidenceSequence` or
 `ThresholdBets` within a verdict and `StreamRule` across verdicts.

@@ -19,7 +19,7 @@ __all__ = ["clopper_pearson", "normal", "normal_applies", "student"]
 
 
 def normal_applies(successes: int, samples: int) -> bool:
-    """The paper's condition for the normal approximation: at least 10 successes and 10 failures (expected ones)."""
+    """Whether the normal approximation may be used: 10 successes and 10 failures (in the paper expected ones)."""
     _counts(successes, samples)
     return successes >= 10 and samples - successes >= 10
 

@@ -48,7 +48,7 @@ class Sprt:
     >>> Sprt(0.95, 0.05, Strength(0.05, 0.05)).sides
     (0.8999999999999999, 0.975)
     >>> test = Sprt(0.8, 0.05, Strength(0.05, 0.05))
-    >>> test.update(Walk(), [1] * 100)
+    >>> test.update(test.start(), [1] * 100)
     Walk(samples=24, successes=24, holds=True)
     """
 
@@ -83,6 +83,10 @@ class Sprt:
         with np.errstate(invalid="ignore"):  # zero times an infinite step is no step
             return np.where(bad > 0.0, bad * failure, 0.0) + np.where(good > 0.0, good * success, 0.0)
 
+    def start(self) -> Walk:
+        """No sample yet."""
+        return Walk()
+
     def update(self, walk: Walk, outcomes: ArrayLike) -> Walk:
         """The walk after outcomes [N] of 0 and 1, or after the first of them that decides it."""
         seen = outcome_array(outcomes)
@@ -98,7 +102,7 @@ class Sprt:
         Returns the samples each took [...] (N if undecided) and its side [...]: 1 holds, -1 does not, 0 undecided.
         """
         seen = outcome_array(outcomes)
-        index, side, _ = self._follow(Walk(), seen)
+        index, side, _ = self._follow(self.start(), seen)
         return np.minimum(index + 1, seen.shape[-1]), side
 
     def _follow(

@@ -66,6 +66,8 @@ def first_crossing(log_ratio: Floats, strength: Strength) -> tuple[NDArray[np.in
 
     Returns the index of that sample [...] (N where there is none) and the side [...]: 1 H0, -1 H1, 0 undecided.
     """
+    if not log_ratio.shape[-1]:
+        return np.zeros(log_ratio.shape[:-1], dtype=np.int64), np.zeros(log_ratio.shape[:-1], dtype=np.int8)
     crossed = (log_ratio <= strength.lower) | (log_ratio >= strength.upper)
     found = crossed.any(axis=-1)
     index = np.where(found, crossed.argmax(axis=-1), log_ratio.shape[-1]).astype(np.int64)

@@ -81,6 +81,8 @@ class ThresholdBets:
         Returns the samples each took [...] (N if undecided) and its side [...]: 1 holds, -1 does not, 0 undecided.
         """
         seen = unit_array(values, self.lo, self.hi)
+        if not seen.shape[-1]:
+            return np.zeros(seen.shape[:-1], dtype=np.int64), np.zeros(seen.shape[:-1], dtype=np.int8)
         *_, index, side = self._follow(self.start(), seen)
         return np.minimum(index + 1, seen.shape[-1]), side
 

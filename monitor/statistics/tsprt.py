@@ -80,6 +80,10 @@ class TSprt:
         )
         return log_moment(m, -a) - log_moment(m, a)
 
+    def start(self) -> TWalk:
+        """No sample yet."""
+        return TWalk()
+
     def update(self, walk: TWalk, values: ArrayLike) -> TWalk:
         """The walk after values [N], or after the first of them that decides it. Not finite: InputError."""
         seen = sample_array(values)
@@ -98,7 +102,7 @@ class TSprt:
         Returns the samples each took [...] (N if undecided) and its side [...]: 1 holds, -1 does not, 0 undecided.
         """
         seen = sample_array(values)
-        _, index, side = self._follow(TWalk(), seen)
+        _, index, side = self._follow(self.start(), seen)
         return np.minimum(index + 1, seen.shape[-1]), side
 
     def _sides(self, m: Floats, total: Floats, squares: Floats) -> Floats:

@@ -21,6 +21,7 @@ from scipy.stats import binom
 
 from monitor.statistics import EqualOutcome, Sprt, StreamRule, Strength, ThresholdBets, TSprt, expected_samples
 from monitor.statistics.anytime import Bets, bet_sizes, log_capital
+from tests.statistics.walks import fate
 
 Draw = Callable[[int, int], NDArray[np.generic]]
 """(runs, samples) -> as many samples of as many runs."""
@@ -34,7 +35,11 @@ class Decides(Protocol):
 
 @dataclass(frozen=True)
 class Row:
-    """One measurement. `limit`: the error probability promised (None: nominal, nothing is promised)."""
+    """One measurement.
+
+    `limit`: the error probability promised (None: nominal, nothing is promised). `expected`: samples after Wald,
+    `exact`: the error rate by following the walk exactly, where that was done.
+    """
 
     what: str
     where: str
@@ -45,6 +50,7 @@ class Row:
     undecided: int
     samples: float
     expected: float | None = None
+    exact: float | None = None
 
     def within(self, rows: int) -> bool:
         """Whether a procedure that keeps its limit would err so often, with probability FALSE_ALARM / rows."""
@@ -84,7 +90,9 @@ def sprt_rows(runs: int, rng: np.random.Generator) -> Iterator[Row]:
         for p, true, limit in [(test.sides[1], True, alpha), (test.sides[0], False, beta)]:
             what = f"SPRT theta={theta} delta={delta} <{alpha},{beta}>"
             row = edge(what, test, coin(p, rng), true=true, limit=limit, runs=runs)
-            yield Row(**asdict(row) | {"expected": expected_samples(test, p)})
+            walk = fate(test, p)
+            exact = walk.false if true else walk.true
+            yield Row(**asdict(row) | {"expected": expected_samples(test, p), "exact": exact})
 
 
 def tsprt_rows(runs: int, rng: np.random.Generator) -> Iterator[Row]:
@@ -187,10 +195,11 @@ def main() -> int:
     for row in all_rows(np.random.default_rng(arguments.seed)):
         rows.append(row)
         limit = "nominal" if row.limit is None else f"<= {row.limit:.3g}"
+        exact = "" if row.exact is None else f" (exactly {row.exact:.4g})"
         expected = "" if row.expected is None else f" (Wald {row.expected:.1f})"
         print(  # noqa: T201  (the report)
             f"{row.what:<60} {row.where:<10} {row.errors:>7}/{row.runs:<8} = {row.rate:<9.4g} {limit:<12}"
-            f" undecided {row.undecided:<7} samples {row.samples:.1f}{expected}",
+            f" undecided {row.undecided:<7} samples {row.samples:.1f}{expected}{exact}",
             flush=True,
         )
     if arguments.csv:

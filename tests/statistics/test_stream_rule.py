@@ -3,11 +3,23 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 
+import numpy as np
 import pytest
 
 from monitor.errors import ConfigError
-from monitor.statistics import Sprt, StreamRule, Strength, expected_samples, share
+from monitor.statistics import (
+    EqualOutcome,
+    Sprt,
+    StreamRule,
+    Strength,
+    ThresholdBets,
+    TSprt,
+    expected_samples,
+    share,
+)
 from tests.statistics.walks import fate
+
+EVEN = Strength(0.05, 0.05)
 
 
 def test_the_shares_telescope() -> None:
@@ -53,6 +65,34 @@ def test_the_price_is_paid_where_the_formula_fails() -> None:
     assert expected_samples(test, false) == pytest.approx(
         expected_samples(early, false) + (math.log(0.05 / late.alpha) * 0.95) / 0.0703, rel=0.1
     )
+
+
+@pytest.mark.parametrize(
+    "test",
+    [Sprt(0.9, 0.05, EVEN), TSprt(0.9, 0.2, EVEN, EqualOutcome(0.1, EVEN)), ThresholdBets(0.9, EVEN)],
+    ids=["SPRT", "t-SPRT", "betting"],
+)
+def test_samples_that_run_out_leave_it_undecided_and_a_decision_stays(test: Sprt | TSprt | ThresholdBets) -> None:
+    def after(outcomes: list[int]) -> tuple[int, bool | None]:
+        match test:  # each test takes its own walk only
+            case Sprt():
+                walk = test.update(test.update(test.start(), outcomes), [0])
+                return walk.samples, walk.holds
+            case TSprt():
+                t_walk = test.update(test.update(test.start(), outcomes), [0])
+                return t_walk.samples, t_walk.holds
+            case ThresholdBets():
+                bet_walk = test.update(test.update(test.start(), outcomes), [0])
+                return bet_walk.samples, bet_walk.holds
+
+    assert after([1, 0, 1]) == (4, None)
+    samples, holds = after([1] * 500)
+    assert samples < 500
+    assert holds is True
+    none, sides = test.decide(np.empty((3, 0)))
+    assert none.tolist() == sides.tolist() == [0, 0, 0]
+    taken, sides = test.decide(np.ones((2, 500)))
+    assert (taken.tolist(), sides.tolist()) == ([samples] * 2, [1, 1])
 
 
 def test_what_makes_no_sense_is_refused() -> None:
