@@ -242,6 +242,7 @@ def _latest_useful(test: Test, nominals: list[float], alternatives: list[float])
 
 def _resolve(offset: int, length: int) -> tuple[int, int, bool]:
     """The offset used on a path of `length` pairs, its position from 0, and whether it was clipped (semantics, 1)."""
-    used = max(-(length - 1), min(offset, length - 1))
-    position = length - 1 - used if used >= 0 else -used - 1
+    last = length - 1
+    used = max(-last, min(offset, last))
+    position = last - used if used >= 0 else -used - 1
     return used, position, used != offset
