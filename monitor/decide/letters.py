@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from monitor.causal import Law, conditional_choices
 from monitor.logic import Program
-from monitor.logic.syntax import Change, Goal, Label
+from monitor.logic.syntax import Change, Goal, Label, Test
 from monitor.model import MDP
 from monitor.policy import PolicyTable
 
@@ -19,6 +19,9 @@ __all__ = ["Ahead", "Letters", "NestedGoal", "Static"]
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
+
+NEAR = 1e-9
+"""Values no further than this from a bound, relative to it, are compared one by one."""
 
 
 class Static:
@@ -123,7 +126,7 @@ class NestedGoal:
         values = self._values(offset, self._world.change, states, actions)
         if self._world.baseline is not None:
             values = values - self._values(offset, self._world.baseline, states, actions)
-        return np.fromiter((self._test.holds(float(v)) for v in values), dtype=np.bool_, count=len(values))
+        return _holding(self._test, values)
 
     def _values(self, offset: int, change: Change, states: Ints, actions: Ints) -> Floats:
         before, law, tail = self._arm(offset, change)
@@ -142,3 +145,13 @@ class NestedGoal:
         weights = conditional_choices(prior, action, table.distribution(state, count))
         chosen = np.flatnonzero(weights)
         return float(weights[chosen] @ tail.after(0, tail.program.start, np.full(len(chosen), state), chosen))
+
+
+def _holding(test: Test, values: Floats) -> npt.NDArray[np.bool_]:
+    """`test.holds` of many values [n]; it has the last word on those near the bound, each asked once."""
+    below = test.comparison in ("<", "<=")
+    holds: npt.NDArray[np.bool_] = values < test.bound if below else values > test.bound
+    near = np.abs(values - test.bound) <= NEAR * max(1.0, abs(test.bound))
+    asked, where = np.unique(values[near], return_inverse=True)
+    holds[near] = np.array([test.holds(value) for value in asked.tolist()], dtype=np.bool_)[where]
+    return holds

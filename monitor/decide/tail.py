@@ -218,14 +218,16 @@ class Tail:
         step = {kind: self.program.step(obligation, kind) for read in self._reads(offset) for kind in read.kinds}
         ahead = {rest: known((min(offset + 1, self._settled), rest)) for rest in {*step.values()} - {FALSE, TRUE}}
         for read in self._reads(offset):
-            values = self._values(offset, read, step, ahead)
+            alone = read.layer.places is None
+            values = out if alone else np.zeros(len(read.layer.states))
+            self._move(offset, read, step, ahead, values)
             if self.program.pays(obligation):
                 values += self.law.gains(offset, read.layer.states, read.layer.actions)
-            read.layer.add(out, values)
+            if not alone:
+                read.layer.add(out, values)
 
-    def _values(self, offset: int, read: _Read, step: dict[int, int], ahead: dict[int, Floats]) -> Floats:
-        """One letter read, one move made, by each pair [n] of a layer; without what the pair itself pays."""
-        values = np.zeros(len(read.layer.states))
+    def _move(self, offset: int, read: _Read, step: dict[int, int], ahead: dict[int, Floats], values: Floats) -> None:
+        """One letter read, one move made, by each pair of a layer, into `values` [n]; without what the pair pays."""
         kinds: dict[int, list[int]] = {}
         for kind in read.kinds:
             kinds.setdefault(step[kind], []).append(kind)
@@ -242,7 +244,6 @@ class Tail:
                 means_over_rows(self.law, offset, read.layer, here, ahead[rest], values)
             else:
                 values[here] = read.entries.means(ahead[rest][read.entries.successors])[here]
-        return values
 
     def _reads(self, offset: int) -> list[_Read]:
         """The law's layers over all states at an offset; kept only while tables are made."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tracemalloc
 from random import Random
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -14,10 +14,11 @@ import monitor
 import monitor.decide.reach as reach_module
 import monitor.decide.tail as tail_module
 from monitor.decide import Checker, check, tables, values
+from monitor.decide.letters import _holding
 from monitor.decide.worlds import Worlds
 from monitor.errors import FormulaError, LimitError
 from monitor.logic import parse
-from monitor.logic.syntax import Goal
+from monitor.logic.syntax import Goal, Test
 from monitor.model import MDP
 from tests.decide.small import LAW, chances, question, small_world
 
@@ -176,3 +177,12 @@ def test_many_pairs_are_taken_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(tail_module, "MANY", 700)
     assert values(text, **asked).tobytes() == whole.tobytes()
     assert check(text, path=[(4_994, 0)], **asked).value == whole[4_994]
+
+
+@pytest.mark.parametrize("comparison", ["<", "<=", ">", ">="])
+def test_many_values_are_compared_as_one_is(comparison: Literal["<", "<=", ">", ">="]) -> None:
+    test = Test(comparison, 0.3)
+    away = np.array([0.0, 1e-16, 1e-13, 0.9e-12, 1.1e-12, 1e-10, 1e-8, 0.1])
+    found = np.concatenate([0.3 - away, 0.3 + away, [-1.0, 2.0]])
+    assert _holding(test, found).tolist() == [test.holds(value) for value in found.tolist()]
+    assert _holding(test, found[:0]).tolist() == []
