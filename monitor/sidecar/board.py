@@ -28,7 +28,7 @@ from monitor.types import (
 __all__ = ["Board"]
 
 
-@dataclass
+@dataclass(slots=True)
 class _Row:
     """The latest of one formula for one agent."""
 
@@ -38,7 +38,7 @@ class _Row:
     alert: dict[str, Any] | None = None
 
 
-@dataclass
+@dataclass(slots=True)
 class _Agent:
     """The latest of one agent."""
 
@@ -119,7 +119,7 @@ class Board:
         match notice:
             case Received():
                 if notice.agent and notice.result not in UNREAD:
-                    self._agents.setdefault(notice.agent, _Agent(now.wall)).last_message = now.wall
+                    self._agent(notice.agent, now).last_message = now.wall
             case Judged():
                 self._row(notice.agent, notice.formula, now).judged = notice
                 self._agents[notice.agent].episode = notice.episode
@@ -139,7 +139,17 @@ class Board:
                 pass  # OffPolicy and Skipped are counted by the metrics
 
     def _row(self, agent: str, formula: str, now: Instant) -> _Row:
-        return self._agents.setdefault(agent, _Agent(now.wall)).rows.setdefault(formula, _Row())
+        rows = self._agent(agent, now).rows
+        row = rows.get(formula)
+        if row is None:
+            row = rows[formula] = _Row()
+        return row
+
+    def _agent(self, name: str, now: Instant) -> _Agent:
+        agent = self._agents.get(name)
+        if agent is None:
+            agent = self._agents[name] = _Agent(now.wall)
+        return agent
 
     def _keep_alert(self, topic: str, payload: bytes) -> None:
         """An alert's topic ends in agent and formula; the status topic does not, whatever it is called."""

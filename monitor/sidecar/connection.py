@@ -179,7 +179,7 @@ class Connection:
         self._wire = sock
         client.on_socket_register_write = self._on_something_to_write
         client.on_socket_close = self._on_socket_close
-        self._loop.add_writer(sock, self._write)
+        self._loop.call_soon(self._write)
         self.resume()
         self._alive = self._loop.create_task(self._keep_alive())
 
@@ -209,7 +209,10 @@ class Connection:
         except OSError as error:
             self._end(error.strerror or str(error))
             self._let_go(wire)
-        if not wire.unsent and not self._client.want_write():
+            return
+        if wire.unsent:
+            self._loop.add_writer(wire, self._write)
+        else:
             self._loop.remove_writer(wire)
 
     def _let_go(self, wire: Wire) -> None:
@@ -267,8 +270,8 @@ class Connection:
     ) -> None:
         self._published(message_id)
 
-    def _on_something_to_write(self, _client: Client, _data: object, sock: SocketLike) -> None:
-        self._loop.add_writer(sock, self._write)
+    def _on_something_to_write(self, _client: Client, _data: object, _sock: SocketLike) -> None:
+        self._loop.call_soon(self._write)  # once for all that is said in this turn
 
     def _on_socket_close(self, _client: Client, _data: object, _sock: SocketLike) -> None:
         if self._wire is not None:

@@ -121,6 +121,10 @@ class Door:
             self._was_full = False
             self.on_room()
 
+    def knock(self) -> None:
+        """Wake whoever waits, although nothing came."""
+        self._something.set()
+
     async def wait(self) -> None:
-        """Until there may be something to take."""
+        """Until there may be something to take, or someone knocks."""
         await self._something.wait()

@@ -20,6 +20,7 @@ from monitor._version import __version__
 from monitor.sidecar.board import Board
 from monitor.sidecar.broker import parse_broker
 from monitor.sidecar.clock import read_clock
+from monitor.sidecar.collector import collector_at_ease
 from monitor.sidecar.connection import BURST, Session
 from monitor.sidecar.door import Arrived, Door, Dropped
 from monitor.sidecar.events import Connected, Evaluate, Event, Heartbeat, Lost, Message
@@ -103,10 +104,11 @@ class Service:
     async def run(self, stop: asyncio.Event) -> None:
         """Work until `stop` is set, then end cleanly: nothing half done, the status `offline`, every file closed."""
         working = asyncio.create_task(self._work())
+        knocking = asyncio.create_task(self._knock())
         beating = asyncio.create_task(self._beat())
         linking = asyncio.create_task(self._link.run(stop))
         stopping = asyncio.create_task(stop.wait())
-        tasks = (working, beating, linking, stopping)
+        tasks = (working, knocking, beating, linking, stopping)
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             stop.set()
@@ -123,17 +125,21 @@ class Service:
 
     async def _work(self) -> None:
         """Take over what comes through the door; answer formulas after each batch, and at least every tick."""
-        tick = self._tick()
         while True:
-            if not len(self._door):
-                with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(self._door.wait(), timeout=tick)
+            # Else let the network in. No timeout here: it would cost a task for each message that comes alone.
+            await (asyncio.sleep(0) if len(self._door) else self._door.wait())
             for _ in range(BATCH):
                 if (entry := self._door.take()) is None:
                     break
                 self._take_over(entry)
             self._evaluate()
-            await asyncio.sleep(0)  # let the network in
+
+    async def _knock(self) -> None:
+        """Time passes also where nothing comes."""
+        tick = self._tick()
+        while True:
+            await asyncio.sleep(tick)
+            self._door.knock()
 
     async def _beat(self) -> None:
         while True:
@@ -277,7 +283,8 @@ async def _run_until_signalled(service: Service) -> None:
         loop.add_signal_handler(number, stop.set)
     loop.add_signal_handler(signal.SIGHUP, LOG.warning, "SIGHUP is ignored: restart to read the configuration again")
     try:
-        await service.run(stop)
+        with collector_at_ease():
+            await service.run(stop)
     finally:
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             loop.remove_signal_handler(number)
