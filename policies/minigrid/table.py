@@ -1,0 +1,161 @@
+"""The paper's Table 1 with the exact probabilities it did not have: `python -m policies.minigrid.table`.
+
+Needs nothing but the monitor: models and policies are those shipped beside this script. What is asked, and why in two
+readings of what comes after an episode, is told in README.md.
+
+Source: Kazemi & Paoletti, "MiniGrid Benchmark" and its table; T = 50, interventions at t = T and t = T - 10.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from monitor.decide import Checker
+from monitor.logic import parse
+from monitor.model.io import load_model
+from monitor.model.mdp import MDP
+from monitor.policy.session import load_policy
+from monitor.policy.table import PolicyTable
+
+HERE = Path(__file__).parent
+T = 50
+OFFSETS = (T, T - 10)
+"""A path of T pairs has an offset of at most T - 1, so t = T is clipped to its start."""
+
+FORMULAS = {
+    "doorkey": 'F<=15 ("key" & F<=15 ("door" & F<=20 "goal"))',
+    "empty": 'F<=50 "goal"',
+    "fetch": 'F<=25 ("object" & X ("carrying" U<=24 "goal"))',
+    "gotodoor": 'F<=50 "door"',
+}
+
+Counts = tuple[int, int, int, int, int]
+PAPER: Mapping[str, Counts] = {
+    "doorkey": (125, 25, 50, 25, 50),
+    "empty": (75, 25, 50, 25, 75),
+    "fetch": (75, 25, 75, 50, 75),
+    "gotodoor": (125, 25, 50, 25, 100),
+}
+"""Realizations the paper needed: nominal; undertrained and effect at t = T; the same at t = T - 10.
+
+The paper's verdicts are the same in every row: nominal holds, the other four do not.
+"""
+
+
+@dataclass(frozen=True)
+class Question:
+    """One cell of the table. `text` is asked for the verdict, `quantity` for the number behind it."""
+
+    column: str
+    offset: int
+    text: str
+    quantity: str
+    paper: bool
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    """One model with both policies, in one reading."""
+
+    name: str
+    model: MDP
+    policies: Mapping[str, PolicyTable]
+
+
+def main() -> None:
+    """Print the table in both readings."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--seed", type=int, default=0, help="of the first observed path (default: 0)")
+    parser.add_argument("--paths", type=int, default=200, help="how many paths to average over (default: 200)")
+    given = parser.parse_args()
+    for reading in ("following", "absorbing"):
+        print(f"\n{READINGS[reading]}")
+        print(f"{'':9} {'asked':34} {'exact':>8} {'ours':>6} {'paper':>6} {'mean':>8} {'as paper':>9}")
+        for name in FORMULAS:
+            for line in lines(load(name, reading), given.seed, given.paths):
+                print(f"{name:9} {line}", flush=True)
+
+
+READINGS = {
+    "following": "The next episode follows: a path goes on at the start after the state that ended an episode",
+    "absorbing": "Ended is ended: the state that ended the episode is never left",
+}
+
+
+def load(name: str, reading: str) -> Benchmark:
+    """The model and the policies of one environment. Absorbing is how the model is shipped."""
+    model = load_model(HERE / f"{name}.npz")
+    if reading == "following":
+        model = following(model)
+    policies = {
+        "nominal": load_policy(HERE / f"{name}-nominal.yaml", model).table,
+        "undertrained": load_policy(HERE / f"{name}-undertrained.yaml", model).table,
+    }
+    return Benchmark(name, model, policies)
+
+
+def following(model: MDP) -> MDP:
+    """The model in which every action leads from a terminal state to the start of the next episode.
+
+    That is what an agent trained in Gymnasium's vector environments sees (autoreset at the next step), in one layout.
+    """
+    terminal, start = model.labels["terminal"], int(np.flatnonzero(model.labels["start"])[0])
+    successors = model.successors.copy()
+    for state in np.flatnonzero(terminal):
+        # An absorbing state has one successor for each action.
+        successors[model.indptr[state * model.actions] : model.indptr[(state + 1) * model.actions]] = start
+    return replace(model, successors=successors)
+
+
+def questions(formula: str) -> Iterator[Question]:
+    """The five cells of a row pair of the table; the first is asked at the start of the path."""
+    yield Question("nominal", 0, f"P>=0.9 [ {formula} ]", f"P=? [ {formula} ]", paper=True)
+    for t in OFFSETS:
+        world, effect = f"undertrained@{t}", f"delta(undertrained,nominal)@{t}"
+        yield Question("undertrained", t, f"{world}.P>=0.9 [ {formula} ]", f"{world}.P=? [ {formula} ]", paper=False)
+        yield Question("effect", t, f"{effect}.P>0 [ {formula} ]", f"{effect}.P=? [ {formula} ]", paper=False)
+
+
+def observed(benchmark: Benchmark, seed: int) -> list[tuple[int, int | None]]:
+    """A path of T pairs under the nominal policy, from the start."""
+    rng, actions = np.random.default_rng(seed), nominal_actions(benchmark)
+    state, path = int(np.flatnonzero(benchmark.model.labels["start"])[0]), []
+    for _ in range(T):
+        action = int(actions[state])
+        path.append((state, action))
+        successors, probabilities = benchmark.model.row(state, action)
+        state = int(rng.choice(successors, p=probabilities))
+    return path
+
+
+def nominal_actions(benchmark: Benchmark) -> npt.NDArray[np.int64]:
+    """[S]; the policies here are deterministic."""
+    actions = benchmark.policies["nominal"].actions
+    assert actions is not None
+    return actions
+
+
+def lines(benchmark: Benchmark, seed: int, paths: int) -> Iterator[str]:
+    """One line for each cell: value and verdict on the first path, then over all: mean, and share of paper's verdict."""
+    checker = Checker(benchmark.model, benchmark.policies)
+    seen = [observed(benchmark, seed + k) for k in range(paths)]
+    for question in questions(FORMULAS[benchmark.name]):
+        starts = [path[:1] for path in seen[:1]] if question.column == "nominal" else seen
+        values = [checker.check(parse(question.quantity), path).value for path in starts]
+        verdicts = [bool(checker.check(parse(question.text), path).holds) for path in starts]
+        exact = [value for value in values if value is not None]
+        agreeing = np.mean([verdict == question.paper for verdict in verdicts])
+        asked = question.column + (f"@{question.offset}" if question.offset else "")
+        yield (
+            f"{asked:34} {exact[0]:8.4f} {verdicts[0]!s:>6} {question.paper!s:>6} {np.mean(exact):8.4f} {agreeing:9.3f}"
+        )
+
+
+if __name__ == "__main__":
+    main()
