@@ -76,7 +76,7 @@ class SlidingPath:
 
         From an observed start offsets are clipped, not blind.
         """
-        if self.start_observed or len(self.held) > reach:
+        if len(self.held) > reach or self.start_observed:
             return None
         return self.broken or "warming_up"
 
