@@ -7,7 +7,20 @@ from pathlib import Path
 
 import pytest
 
+import monitor
 from tests.servers import Mosquitto, mosquitto
+
+
+def pytest_configure() -> None:
+    """Throw away machine code older than the newest source.
+
+    numba keeps it by the time stamp of the function called, and does not see a change in one that this calls.
+    """
+    root = Path(monitor.__file__).parent
+    newest = max(source.stat().st_mtime for room in ("causal", "decide") for source in (root / room).glob("*.py"))
+    for index in root.rglob("*.nbi"):
+        if index.stat().st_mtime < newest:
+            index.unlink(missing_ok=True)
 
 
 @pytest.fixture

@@ -15,7 +15,22 @@ import numpy.typing as npt
 from monitor.causal.compiled import compiled
 from monitor.causal.row import align, bound, choose, reweigh
 
-__all__ = ["ANY", "EXACT", "NO_ROOM", "STABLE", "Dynamics", "Memo", "Memory", "moves", "place", "regime", "seen_before"]
+__all__ = [
+    "ANY",
+    "EXACT",
+    "NO_ROOM",
+    "STABLE",
+    "Allowance",
+    "Dynamics",
+    "Memo",
+    "Memory",
+    "Memos",
+    "moves",
+    "place",
+    "regime",
+    "regime_end",
+    "seen_before",
+]
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -25,8 +40,11 @@ EXACT, ANY, STABLE = 0, 1, 2
 """Which rows: the Gumbel-Max row, or bounds over a class of causal models (`monitor.types.CausalModel`)."""
 
 NO_ROOM = -1
+FOR_GOOD = 1 << 62
+"""Where a regime ends that has none after it."""
 MAX_NUMBERS = 4_000_000
-"""Probabilities a memo may hold before it starts anew: 48 to 80 MB. One question that needs more is given more."""
+"""Probabilities the memos of one model may hold together before one of them starts anew: 48 to 80 MB. One question that
+needs more is given more."""
 
 TRANSITIONS, ENTRIES, MOVES, NUMBERS, COMPUTED = range(5)
 """What `Memory.used` counts: the first four in use, the last: counterfactual rows ever computed."""
@@ -77,12 +95,20 @@ class Memory(NamedTuple):
     used: Ints
 
 
+class Allowance:
+    """What the memos that share it hold together."""
+
+    def __init__(self) -> None:
+        self.held = 0
+
+
 class Memo:
     """Rows by observed transition and state; `arrays` changes where it grows. `kind`: EXACT, ANY or STABLE."""
 
-    def __init__(self, kind: int) -> None:
-        self.kind = kind
+    def __init__(self, kind: int, allowance: Allowance | None = None) -> None:
+        self.kind, self._allowance = kind, allowance or Allowance()
         self.arrays = self._allocate(64, 256, 256, 2048)
+        self._allowance.held += len(self.arrays.states)
 
     @property
     def computed(self) -> int:
@@ -99,11 +125,12 @@ class Memo:
             len(old.states),
         )
         used = old.used
-        if numbers >= MAX_NUMBERS and used[ENTRIES] > 0:
+        if self._allowance.held + numbers > MAX_NUMBERS and used[ENTRIES] > 0:
             computed = used[COMPUTED]
             self.arrays = self._allocate(transitions // 2, entries - 1, held, numbers)
             self.arrays.used[COMPUTED] = computed
             return
+        self._allowance.held += numbers
         new = self._allocate(
             transitions // 2 * (2 if 4 * used[TRANSITIONS] >= transitions else 1),
             (entries - 1) * (2 if 2 * used[ENTRIES] >= entries - 1 else 1),
@@ -116,6 +143,10 @@ class Memo:
         rehash(old.transition_keys, old.transition_values, new.transition_keys, new.transition_values)
         rehash(old.entry_keys, old.entry_values, new.entry_keys, new.entry_values)
         self.arrays = new
+
+    def close(self) -> None:
+        """Give its share back; nothing asks it any more."""
+        self._allowance.held -= len(self.arrays.states)
 
     def _allocate(self, transitions: int, entries: int, held: int, numbers: int) -> Memory:
         return Memory(
@@ -133,6 +164,25 @@ class Memo:
             np.zeros(numbers if self.kind != EXACT else 0),
             np.zeros(5, dtype=np.int64),
         )
+
+
+class Memos:
+    """The memos of one world, one for each kind of row that is asked for."""
+
+    def __init__(self, allowance: Allowance) -> None:
+        self._allowance = allowance
+        self._memos: dict[int, Memo] = {}
+
+    def __call__(self, kind: int) -> Memo:
+        """That of a kind."""
+        if kind not in self._memos:
+            self._memos[kind] = Memo(kind, self._allowance)
+        return self._memos[kind]
+
+    def close(self) -> None:
+        """Give all shares back."""
+        for memo in self._memos.values():
+            memo.close()
 
 
 def _power(number: int) -> int:
@@ -168,6 +218,12 @@ def regime(dynamics: Dynamics, offset: int) -> int:
     while dynamics.first[r] > offset:
         r -= 1
     return r
+
+
+@compiled
+def regime_end(dynamics: Dynamics, r: int) -> int:
+    """The first offset after a regime."""
+    return dynamics.first[r + 1] if r + 1 < len(dynamics.first) else FOR_GOOD
 
 
 @compiled

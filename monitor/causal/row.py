@@ -214,16 +214,31 @@ def bound(
 @compiled
 def greedy(lower: Floats, upper: Floats, values: Floats, largest: bool) -> float:
     """`extreme`, compiled."""
-    order = ascending(-values if largest else values)
     rest, total = 1.0, 0.0
     for k in range(len(lower)):
         rest -= lower[k]
         total += lower[k] * values[k]
-    for n in range(len(order)):
-        if rest <= 0.0:
+    if len(lower) > FEW:
+        order = ascending(-values if largest else values)
+        for n in range(len(order)):
+            if rest <= 0.0:
+                break
+            k = order[n]
+            given = min(rest, upper[k] - lower[k])
+            total += given * values[k]
+            rest -= given
+        return total
+    sign, last = -1.0 if largest else 1.0, -1
+    while rest > 0.0:  # few: looking for the next best is faster than sorting, and nothing is allocated
+        best = -1
+        for k in range(len(lower)):
+            after = last < 0 or (sign * values[k], k) > (sign * values[last], last)
+            if after and (best < 0 or sign * values[k] < sign * values[best]):
+                best = k
+        if best < 0:
             break
-        k = order[n]
-        given = min(rest, upper[k] - lower[k])
-        total += given * values[k]
+        given = min(rest, upper[best] - lower[best])
+        total += given * values[best]
         rest -= given
+        last = best
     return total

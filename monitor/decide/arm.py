@@ -13,17 +13,22 @@ import numpy.typing as npt
 
 from monitor.causal import Law, conditional_choices
 from monitor.causal.compiled import held
-from monitor.causal.moves import EXACT, Dynamics, Memo
-from monitor.decide import kernel
+from monitor.causal.moves import EXACT, Dynamics, Memo, Memos
+from monitor.decide import closing, interval, kernel
+from monitor.decide.room import Progress, Workspace
+from monitor.decide.strands import Strands
 from monitor.decide.tail import SMALL, Tail
 from monitor.model import MDP
 from monitor.policy import PolicyTable
 
-__all__ = ["Arm", "Progress", "Workspace", "ahead", "dynamics"]
+__all__ = ["Arm", "Reading", "ahead", "dynamics", "reading"]
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
+Shorts = npt.NDArray[np.int32]
 Pairs = tuple[Ints, Ints]
+Reading = tuple[Strands, Shorts]
+"""A program in strands, and what each state (or each pair, where quantities are nested) shows it."""
 
 
 def dynamics(nominal: Law, law: Law, *, merged: bool) -> Dynamics:
@@ -76,218 +81,147 @@ def _fixed(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return view
 
 
-class Workspace:
-    """The kernel's room to work in, for models of `states` states; `arrays` changes where it grows."""
-
-    def __init__(self, states: int) -> None:
-        self.states = states
-        self.arrays = self._allocate(64, 256)
-
-    def grow(self) -> None:
-        """Twice the room."""
-        self.arrays = self._allocate(len(self.arrays.target_mark), 2 * len(self.arrays.certain))
-
-    def fit(self, obligations: int) -> None:
-        """Room for so many obligations."""
-        if obligations > len(self.arrays.target_mark):
-            self.arrays = self._allocate(obligations, len(self.arrays.certain))
-
-    def _allocate(self, obligations: int, items: int) -> kernel.Scratch:
-        def ints(count: int) -> Ints:
-            return np.zeros(count, dtype=np.int64)
-
-        return kernel.Scratch(
-            mark=ints(self.states),
-            total=np.zeros(self.states),
-            other=np.zeros(self.states),
-            touched=np.zeros(self.states, dtype=np.int32),
-            target_mark=ints(obligations),
-            target_of=ints(obligations),
-            target_owed=ints(items),
-            target_first=ints(items),
-            head=ints(items),
-            tail=ints(items),
-            item_node=ints(items),
-            item_move=ints(items),
-            item_next=ints(items),
-            certain=np.zeros(items),
-            first=ints(items),
-            owed=ints(items),
-            begin=ints(items),
-            states=np.zeros(items, dtype=np.int32),
-            weights=np.zeros(items),
-            low=np.zeros(items),
-            high=np.zeros(items),
-            clock=ints(2),
-        )
-
-
-class Progress:
-    """What one agent's path has come to under an arm: a `kernel.Walk` that grows."""
-
-    def __init__(self) -> None:
-        self.arrays = _walk(4, 8, 32)
-        self.held = held(self.arrays)
-
-    def restart(self) -> None:
-        """Forget the path."""
-        self.arrays.now[:] = 0
-
-    def grow(self, starts: int, segments: int, nodes: int) -> None:
-        """Room for at least so many, keeping what is held."""
-        old = self.arrays
-        sizes = zip((len(old.first), len(old.begin), len(old.states)), (starts, segments, nodes), strict=True)
-        new = _walk(*(2 * wanted if wanted > size else size for size, wanted in sizes))
-        for name in kernel.Walk._fields:
-            source: npt.NDArray[np.generic] = getattr(old, name)
-            getattr(new, name)[: len(source)] = source
-        self.arrays, self.held = new, held(new)
-
-    def spreads(self) -> list[tuple[float, list[tuple[int, Ints, Floats]]]]:
-        """For each start point, oldest first: what is gained, and (obligation, states, weights) of what is owed."""
-        walk = self.arrays
-        return [
-            (float(walk.gained[i]), [self._segment(g) for g in range(walk.first[i], walk.first[i + 1])])
-            for i in range(walk.now[kernel.STARTS])
-        ]
-
-    def _segment(self, g: int) -> tuple[int, Ints, Floats]:
-        walk = self.arrays
-        span = slice(walk.begin[g], walk.begin[g + 1])
-        return int(walk.owed[g]), walk.states[span].astype(np.int64), walk.weights[span]
-
-
-def _walk(starts: int, segments: int, nodes: int) -> kernel.Walk:
-    return kernel.Walk(
-        np.zeros(5, dtype=np.int64),
-        np.zeros(starts, dtype=np.int64),
-        np.zeros(starts),
-        np.zeros(segments, dtype=np.int64),
-        np.zeros(segments, dtype=np.int64),
-        np.zeros(nodes, dtype=np.int32),
-        np.zeros(nodes),
-    )
-
-
 class Arm:
-    """A law and a measure: answers for any path (see `follow`).
+    """A law and a measure: answers for any path.
 
     Args:
         nominal: the law in force without the intervention.
         tail: what lies ahead, with the law, the program and its letters.
+        read: see `reading`; shared between laws where nothing is nested.
         world: the dynamics up to the last observed pair, and the rows known there by kind; shared between measures.
         workspace: shared too.
     """
 
-    def __init__(self, nominal: Law, tail: Tail, world: Dynamics, memos: dict[int, Memo], workspace: Workspace) -> None:
-        self.nominal, self.tail, self.program, self.memos = nominal, tail, tail.program, memos
-        self._dynamics, self._workspace = world, workspace
-        self._letters, self._machine = _machine(tail, by_action=not world.merged)
-        self._rows = np.full((tail.law.settled() + 1, len(self._machine.step)), kernel.UNKNOWN)
-        self._values = tail.table
+    def __init__(
+        self, nominal: Law, tail: Tail, read: Reading, world: tuple[Dynamics, Memos], workspace: Workspace
+    ) -> None:
+        self.nominal, self.tail = nominal, tail
+        self.strands, self._reading = read
+        self._dynamics, self._memos = world
+        self._workspace = workspace
         self._engines: dict[int, tuple[Memo, Any, Any]] = {}
-        self._status = np.zeros(4, dtype=np.int64)
+        self._scratch = workspace.scratch
+        self._levels: Any = None
+        self._known: Ints | None = None
         self.lazy = False
-        self._know_tables()
 
     @property
     def computed(self) -> int:
         """Counterfactual rows computed so far."""
-        return self.memos[EXACT].computed if EXACT in self.memos else 0
+        return self._memos(EXACT).computed
 
-    def follow(self, progress: Progress, pairs: Pairs, keep: int, only: int, values: Floats) -> None:
-        """Take pairs in, and answer after each, into `values` [n, starts], newest start point first.
+    def push(self, progress: Progress, state: int, action: int, *, answered: bool) -> None:
+        """Take one observed pair in (action -1: not yet taken); if it is to be `answered`, into `progress.values`."""
+        self._fit(progress, 1)
+        now = answered and not self.lazy
+        while came_to := closing.push(self._engine(EXACT), progress.held, state, action, now):
+            self._mend(came_to, EXACT, progress)
+            now = answered and not self.lazy
+        if answered and self.lazy:
+            self._close(progress, progress.values)
 
-        Args:
-            progress: of the path so far.
-            pairs: states and actions, [n] each; an action of -1 is not yet taken.
-            keep: start points to hold at most; 0: the first pair alone.
-            only: the one start point to answer from, counted from the oldest, into column 0; -1: all.
-            values: [n, starts], written to.
-        """
+    def along(self, progress: Progress, pairs: Pairs, values: Floats | None = None) -> None:
+        """Take pairs in, states and actions [n] each; answer after each into `values` [n, starts], if given."""
         states, actions = pairs
+        self._fit(progress, len(states))
+        if values is None:
+            values = np.zeros((0, 0))
+        elif self.lazy:
+            self._one_by_one(progress, pairs, values)
+            return
         done = 0
-        while done < len(states):
-            upto = done + 1 if self.lazy else len(states)
-            done = kernel.follow(
-                self._engine(EXACT),
-                progress.held,
-                states[:upto],
-                actions[:upto],
-                done,
-                keep,
-                kernel.NOTHING if self.lazy else only,
-                values,
-                self._status,
-            )
-            if self._status[0] != kernel.DONE:
-                self._mend(EXACT, progress)
-            elif self.lazy:
-                self._close(progress, only, values[done - 1])
-
-    def closing(self, progress: Progress, only: int, values: Floats) -> None:
-        """Answer where a path stands, without another pair, as this arm's law goes on from there."""
-        while not self.lazy:
-            if kernel.closing(self._engine(EXACT), progress.held, only, values, self._status):
+        while True:
+            done, came_to = closing.along(self._engine(EXACT), progress.held, states, actions, values, done)
+            if came_to == kernel.DONE:
                 return
-            self._mend(EXACT, progress)
-        self._close(progress, only, values)
+            self._mend(came_to, EXACT, progress)
+            if self.lazy and len(values):
+                self._one_by_one(progress, (states[done:], actions[done:]), values[done:])
+                return
+
+    def answer(self, progress: Progress) -> None:
+        """Answer where a path stands, without another pair, as this arm's law goes on from there."""
+        self._fit(progress, 0)
+        while not self.lazy:
+            came_to = closing.answer(self._engine(EXACT), progress.held)
+            if came_to == kernel.DONE:
+                return
+            self._mend(came_to, EXACT, progress)
+        self._close(progress, progress.values)
 
     def interval(self, pairs: Pairs, kind: int) -> tuple[float, float]:
         """Lowest and highest value from the first of the pairs, over the causal models of a class (ANY, STABLE)."""
         bounds = np.zeros(2)
-        while not kernel.interval(self._engine(kind), kind, *pairs, bounds, self._status):
-            self._mend(kind, None)
+        self._reach(len(pairs[0]) + 1)
+        self._work(1)
+        while True:
+            engine = self._engine(kind)
+            if self._levels is None:
+                self._levels = held(self._workspace.levels)
+            if self.lazy:
+                came_to = interval.forward(engine, self._levels, kind, *pairs)
+            else:
+                came_to = interval.interval(engine, self._levels, kind, *pairs, bounds)
+            if came_to == kernel.DONE:
+                break
+            self._mend(came_to, kind, None)
+        if self.lazy:
+            self._close_levels(pairs)
+            interval.backward(engine, self._levels, len(pairs[0]) - 1, bounds)
         return float(bounds[0]), float(bounds[1])
 
-    def _engine(self, kind: int) -> Any:  # noqa: ANN401 - numba's box
-        engine = self._engines[kind][2] if kind in self._engines else None
-        if engine is None:
-            memo = self.memos.setdefault(kind, Memo(kind))
-            future = kernel.Future(
-                _fixed(self._values), self._rows, *_rows(self.tail.law.future), _fixed(self.tail.law.future.rewards)
-            )
-            parts = kernel.Engine(self._dynamics, memo.arrays, self._machine, future, self._workspace.arrays)
-            engine = held(parts)
-            self._engines[kind] = memo, memo.arrays, engine
-        return engine
+    def _fit(self, progress: Progress, pairs: int) -> None:
+        """Have room for what a walk may come to with so many pairs more."""
+        now = progress.now
+        self._reach((int(now[kernel.KEEP]) or int(now[kernel.AGE]) + pairs + 1) + 1)
+        self._work(progress.lanes)
 
-    def _mend(self, kind: int, progress: Progress | None) -> None:
+    def _work(self, lanes: int) -> None:
+        """Have room to work in; it is shared, so it may be another one than last time."""
+        self._workspace.fit(len(self.strands.owed), lanes)
+        if self._scratch is not self._workspace.scratch:
+            self._scratch, self._levels = self._workspace.scratch, None
+            self._engines.clear()
+
+    def _reach(self, offsets: int) -> None:
+        """Have spans and rows of tables for so many offsets."""
+        self.strands.extend(offsets)
+        if self._known is not self.strands.known:
+            self._known = self.strands.known
+            self._work(1)
+            self._rows = np.full((self.strands.reach + 2, len(self.strands.owed)), kernel.UNKNOWN)
+            self._know_tables()
+
+    def _engine(self, kind: int) -> Any:  # noqa: ANN401 - numba's box
+        if kind not in self._engines:
+            memo = self._memos(kind)
+            future = self.tail.law.future
+            parts = kernel.Engine(
+                self._dynamics,
+                memo.arrays,
+                kernel.Machine(self.strands.known, self.strands.spans, self._reading, self.tail.letters.by_action),
+                kernel.Future(_fixed(self._values), self._rows, *_rows(future), _fixed(future.rewards)),
+                self._scratch,
+            )
+            self._engines[kind] = memo, memo.arrays, held(parts)
+        return self._engines[kind][2]
+
+    def _mend(self, came_to: int, kind: int, progress: Progress | None) -> None:
         """Give the kernel what it said it lacks."""
-        what, first, second, third = self._status.tolist()
         memo, memory, _ = self._engines[kind]
-        if what == kernel.FULL_MEMO:
+        first, second = self._scratch.lacks.tolist()
+        if came_to == kernel.FULL_MEMO:
             if memory is memo.arrays:  # else another arm has made room meanwhile
                 memo.make_room()
-        elif what == kernel.FULL_SCRATCH:
+        elif came_to == kernel.FULL_SCRATCH:
             self._workspace.grow()
-        elif what == kernel.FULL_WALK:
+            self._work(1)
+        elif came_to == kernel.FULL_WALK:
             assert progress is not None
-            progress.grow(first, second, third)
+            progress.grow(first, second)
             return
-        elif what == kernel.NO_STEP:
-            self._step(first, second)
-            return
-        elif what == kernel.NO_TABLE:
-            self._table(first, second)
-        self._engines.clear()
-
-    def _step(self, owed: int, letter: int) -> None:
-        rest = self.program.step(owed, int(self._letters[letter]))
-        if rest >= len(self._machine.step):
-            self._widen(rest + 1)
-        self._machine.step[owed, letter] = rest
-
-    def _widen(self, obligations: int) -> None:
-        """Room for obligations that the program did not have before."""
-        old, count = self._machine.step, 2 * obligations
-        step = np.full((count, old.shape[1]), kernel.UNKNOWN, dtype=np.int32)
-        step[: len(old)] = old
-        pays = np.array([self.program.pays(owed) for owed in range(count)])
-        self._machine = self._machine._replace(step=step, pays=pays)
-        self._rows = np.full((len(self._rows), count), kernel.UNKNOWN)
-        self._know_tables()
-        self._workspace.fit(count)
+        elif came_to == kernel.NO_TABLE:
+            self._table(first, self.strands.owed[second][first])
         self._engines.clear()
 
     def _table(self, offset: int, owed: int) -> None:
@@ -296,30 +230,48 @@ class Arm:
             self.lazy = True
             return
         self.tail.value(offset, owed)
-        if max(owed for _, owed in self.tail.rows) >= self._rows.shape[1]:
-            self._widen(max(owed for _, owed in self.tail.rows) + 1)
         self._know_tables()
 
     def _know_tables(self) -> None:
         self._values = self.tail.table
-        for (offset, owed), row in self.tail.rows.items():
-            if owed < self._rows.shape[1]:
-                self._rows[offset, owed] = row
+        settled = self.tail.law.settled()
+        for strand, cells in enumerate(self.strands.owed):
+            for offset, owed in cells.items():
+                if offset < len(self._rows):
+                    self._rows[offset, strand] = self.tail.rows.get((min(offset, settled), owed), kernel.UNKNOWN)
+        self._engines.clear()
 
-    def _close(self, progress: Progress, only: int, values: Floats) -> None:
+    def _one_by_one(self, progress: Progress, pairs: Pairs, values: Floats) -> None:
+        for n, (state, action) in enumerate(zip(*pairs, strict=True)):
+            self.push(progress, int(state), int(action), answered=True)
+            starts = int(progress.now[kernel.STARTS])
+            values[n, :starts] = progress.values[:starts]
+
+    def _close(self, progress: Progress, values: Floats) -> None:
         """What the kernel's `close` does, around the states reached; each is looked up or computed by itself."""
-        now = progress.arrays.now
-        seen, taken = int(now[kernel.SEEN]), int(now[kernel.TAKEN])
-        spreads = progress.spreads()
-        chosen = range(len(spreads)) if only < 0 else [min(only, len(spreads) - 1)]
-        for i in chosen:
-            place = len(spreads) - 1 - i
-            gained, segments = spreads[i]
-            offset = int(now[kernel.AGE]) + place
-            values[place if only < 0 else 0] = gained + sum(
-                float(weights @ ahead(self.nominal, self.tail, offset, owed, states, (seen, taken)))
-                for owed, states, weights in segments
+        now = progress.now
+        starts, last = int(now[kernel.STARTS]), (int(now[kernel.SEEN]), int(now[kernel.TAKEN]))
+        only = int(now[kernel.ONLY])
+        oldest = starts - 1
+        for lane in range(starts) if only < 0 else [oldest - min(only, oldest)]:
+            offset = int(now[kernel.AGE]) + lane
+            values[lane if only < 0 else 0] = progress.arrays.gained[lane] + sum(
+                float(weights @ self._ahead(offset, strand, states, last))
+                for strand, states, weights in progress.spreads(lane)
             )
+
+    def _close_levels(self, pairs: Pairs) -> None:
+        """The same for what bounds have reached at the last pair."""
+        levels, offset = self._workspace.levels, len(pairs[0]) - 1
+        nodes = slice(levels.node_first[offset], levels.node_first[offset + 1])
+        last = int(pairs[0][-1]), int(pairs[1][-1])
+        for strand in np.unique(levels.strand[nodes]).tolist():
+            here = np.flatnonzero(levels.strand[nodes] == strand) + nodes.start
+            levels.low[here] = self._ahead(offset, strand, levels.state[here].astype(np.int64), last)
+        levels.high[nodes] = levels.low[nodes]
+
+    def _ahead(self, offset: int, strand: int, states: Ints, last: tuple[int, int]) -> Floats:
+        return ahead(self.nominal, self.tail, offset, self.strands.owed[strand][offset], states, last)
 
 
 def ahead(  # noqa: PLR0917 - the six things it is a function of
@@ -344,22 +296,16 @@ def ahead(  # noqa: PLR0917 - the six things it is a function of
     return values
 
 
-def _machine(tail: Tail, *, by_action: bool) -> tuple[Ints, kernel.Machine]:
-    """The letters that occur, in order, and the program over their numbers; of its steps none is known yet."""
-    model, program = tail.law.future, tail.program
-    if by_action:
+def reading(tail: Tail) -> Reading:
+    """A program in strands, and what shows it which letter: a state, or where goals are nested a pair at an offset."""
+    model, letters = tail.law.future, tail.letters
+    if letters.by_action:
         pairs = np.flatnonzero(model.availability)
-        layers = [tail.letters.many(o, *np.divmod(pairs, model.actions)) for o in range(tail.law.settled() + 1)]
-        kinds, numbers = np.unique(np.stack(layers), return_inverse=True)
-        letters = np.zeros((len(layers), model.states * model.actions), dtype=np.int32)
-        letters[:, pairs] = numbers.reshape(len(layers), -1)
-    else:
-        everywhere = np.arange(model.states)
-        kinds, numbers = np.unique(tail.letters.all(0, everywhere, everywhere), return_inverse=True)
-        letters = numbers.astype(np.int32)[np.newaxis]
-    count = 64
-    while count <= program.start:
-        count *= 2
-    pays = np.array([program.pays(owed) for owed in range(count)])
-    step = np.full((count, len(kinds)), kernel.UNKNOWN, dtype=np.int32)
-    return kinds.astype(np.int64), kernel.Machine(program.start, step, pays, letters, by_action)
+        layers = [letters.many(o, *np.divmod(pairs, model.actions)) for o in range(tail.law.settled() + 1)]
+        kinds, numbers = np.unique(np.stack(layers), axis=1, return_inverse=True)
+        shown = np.zeros(model.states * model.actions, dtype=np.int32)
+        shown[pairs] = numbers.reshape(-1)
+        return Strands(tail.program, np.ascontiguousarray(kinds.T)), shown
+    everywhere = np.arange(model.states)
+    kinds, numbers = np.unique(letters.all(0, everywhere, everywhere), return_inverse=True)
+    return Strands(tail.program, kinds.astype(np.int64)[:, np.newaxis]), numbers.astype(np.int32)

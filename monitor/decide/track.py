@@ -14,8 +14,9 @@ import numpy.typing as npt
 from monitor.causal import Law, World
 from monitor.causal.moves import ANY, STABLE
 from monitor.decide import kernel
-from monitor.decide.arm import Arm, Pairs, Progress
+from monitor.decide.arm import Arm
 from monitor.decide.names import asks_back, goals
+from monitor.decide.room import Progress
 from monitor.decide.worlds import Worlds, pair_arrays
 from monitor.errors import FormulaError
 from monitor.logic import Formula
@@ -37,20 +38,16 @@ class Line:
 
     def __init__(self, change: Change, measure: Measure, arm: Arm, keep: int, only: int) -> None:
         self.change, self.measure, self.arm, self.keep, self.only = change, measure, arm, keep, only
-        self.values = np.full((1, keep if only < 0 else 1), np.nan)
-        self.progress = Progress()
+        self.progress = Progress(keep, only, arm.strands.horizon)
 
-    def push(self, pairs: Pairs, *, closed: bool) -> None:
-        """Take pairs in; `closed`: answer after the last of them, into `values` [1, starts]."""
-        arm, only = self.arm, self.only if closed else kernel.NOTHING
-        if closed and len(pairs[0]) > 1:
-            arm.follow(self.progress, (pairs[0][:-1], pairs[1][:-1]), self.keep, kernel.NOTHING, self.values)
-            pairs = pairs[0][-1:], pairs[1][-1:]
-        arm.follow(self.progress, pairs, self.keep, only, self.values)
+    @property
+    def values(self) -> Floats:
+        """The answers, newest start point first, or that of the one asked about."""
+        return self.progress.values
 
-    def close(self, arm: Arm) -> None:
-        """Answer where the path stands, as the law of `arm` goes on from there."""
-        arm.closing(self.progress, self.only, self.values[0])
+    def ask_about(self, oldest: int) -> None:
+        """Ask about another start point, counted from the oldest."""
+        self.progress.now[kernel.ONLY] = oldest
 
 
 class Lines:
@@ -62,7 +59,6 @@ class Lines:
         self._lines: dict[tuple[int, int], Line] = {}
         """By identity: the formula's own changes and measures, which live as long as it."""
         self._formula = formula
-        self._pair = np.zeros(1, dtype=np.int64), np.zeros(1, dtype=np.int64)
         self._end: int | None = None
         self._from_start: list[tuple[Line, int]] = []
         """Lines asked about at @-k alone, and k: the start point asked about moves as the path grows."""
@@ -86,16 +82,16 @@ class Lines:
             for line in self._lines.values():
                 line.progress.restart()
         for line, k in self._from_start:
-            line.only = max(min(k, len(path) - 1) - 1, 0)
-        if moved == 1:
-            states, actions = pairs = self._pair
-            states[0], action = path[-1]
-            actions[0] = -1 if action is None else action
-        elif moved:
-            pairs = pair_arrays(path[-moved:])
-        if moved:
+            line.ask_about(max(min(k, len(path) - 1) - 1, 0))
+        if moved > 1:
+            pairs = pair_arrays(path[-moved:-1])
             for line in self._lines.values():
-                line.push(pairs, closed=fresh)
+                line.arm.along(line.progress, pairs)
+        if moved:
+            state, action = path[-1]
+            taken = -1 if action is None else action
+            for line in self._lines.values():
+                line.arm.push(line.progress, state, taken, answered=fresh)
         if not fresh:
             self._close()
 
@@ -113,7 +109,7 @@ class Lines:
         line = self._lines.get((id(change), id(measure)))
         if line is None or self._apart(line):
             return self.worlds.value(self._world(change, position), measure)
-        return float(line.values[0, len(self._path) - 1 - position if line.only < 0 else 0])
+        return float(line.values[len(self._path) - 1 - position if line.only < 0 else 0])
 
     def profile(self, change: Change, measure: Measure) -> list[float]:
         """The values at offsets 0, 1, ..., as far back as the formula looks."""
@@ -121,7 +117,7 @@ class Lines:
         count = len(self._path) if line is None else min(line.keep, len(self._path))
         if line is None or self._apart(line):
             return [self.value(change, measure, len(self._path) - 1 - offset) for offset in range(count)]
-        values: list[float] = line.values[0, :count].tolist()
+        values: list[float] = line.values[:count].tolist()
         return values
 
     def bounds(self, change: Change, measure: Measure, position: int, causal_model: CausalModel) -> tuple[float, float]:
@@ -145,7 +141,8 @@ class Lines:
     def _close(self) -> None:
         for line in self._lines.values():
             if not self._apart(line):
-                line.close(line.arm if self._end is None else self._ended(line, self._end))
+                arm = line.arm if self._end is None else self._ended(line, self._end)
+                arm.answer(line.progress)
 
     def _apart(self, line: Line) -> bool:
         """Whether an ended episode changes more than what lies ahead: quantities nested in its past foresee the end."""
@@ -180,7 +177,6 @@ class Stepper:
         nominal = worlds.nominal(None, 0)
         arm = worlds.arm(nominal, nominal.under(worlds.intervention(world.change, None)), goal.measure)
         self._line = Line(world.change, goal.measure, arm, world.offset + 1, -1)
-        self._pair = np.zeros(1, dtype=np.int64), np.zeros(1, dtype=np.int64)
 
     @property
     def rows_computed(self) -> int:
@@ -188,15 +184,13 @@ class Stepper:
         return self._line.arm.computed
 
     def push(self, state: int, action: int) -> Floats:
-        """Take a pair in: the values [t + 1], newest start point first (the array is reused)."""
-        self._pair[0][0], self._pair[1][0] = state, action
-        line = self._line
-        line.arm.follow(line.progress, self._pair, line.keep, -1, line.values)
-        values: Floats = line.values[0]
-        return values
+        """Take a pair in: the values [t + 1], newest start point first, NaN before there is one; reused."""
+        progress = self._line.progress
+        self._line.arm.push(progress, state, action, answered=True)
+        return progress.values
 
     def push_all(self, pairs: Path) -> Floats:
         """Take pairs in: the values [n, t + 1] after each."""
         values = np.full((len(pairs), self._line.keep), np.nan)
-        self._line.arm.follow(self._line.progress, pair_arrays(pairs), self._line.keep, -1, values)
+        self._line.arm.along(self._line.progress, pair_arrays(pairs), values)
         return values

@@ -14,10 +14,11 @@ import numpy as np
 import numpy.typing as npt
 
 from monitor.causal import Intervention, Law, RowMemo, World
-from monitor.causal.moves import ANY, STABLE, Dynamics, Memo
-from monitor.decide.arm import Arm, Progress, Workspace, ahead, dynamics
+from monitor.causal.moves import ANY, STABLE, Allowance, Dynamics, Memos
+from monitor.decide.arm import Arm, Reading, ahead, dynamics, reading
 from monitor.decide.history import History, HistoryChain, PastAtom
 from monitor.decide.names import looks_back
+from monitor.decide.room import Progress, Workspace
 from monitor.decide.tail import Letters, NestedGoal, Static, Tail, is_large
 from monitor.errors import ConfigError
 from monitor.logic import FALSE, TRUE, Automaton, Collector, Program
@@ -53,7 +54,9 @@ class Worlds:
         self.models = {name: _same_space(model, other, name) for name, other in (models or {}).items()}
         self.rows: RowMemo = {}
         self._arms: OrderedDict[tuple[Law, Law, Probability | Reward], Arm] = OrderedDict()
-        self._dynamics: OrderedDict[tuple[Law, Law, bool], tuple[Dynamics, dict[int, Memo]]] = OrderedDict()
+        self._dynamics: OrderedDict[tuple[Law, Law, bool], tuple[Dynamics, Memos]] = OrderedDict()
+        self._allowance = Allowance()
+        self._readings: dict[Probability | Reward, Reading] = {}
         self._work: Workspace | None = None
         self._programs: dict[Probability | Reward, Program] = {}
         self._statics: dict[Probability | Reward, Static] = {}
@@ -73,9 +76,11 @@ class Worlds:
         if world.observed == 0:
             last = int(states[0]), int(actions[0])
             return float(ahead(world.nominal, tail, 0, tail.program.start, states, last)[0])
-        values = np.zeros((len(states), 1))
-        self.arm(world.nominal, world.law, measure).follow(Progress(), (states, actions), 0, 0, values)
-        return float(values[-1, 0])
+        arm = self.arm(world.nominal, world.law, measure)
+        progress = Progress(0, 0, 1)
+        arm.along(progress, (states[:-1], actions[:-1]))
+        arm.push(progress, int(states[-1]), int(actions[-1]), answered=True)
+        return float(progress.values[0])
 
     def interval(
         self, world: World, measure: Probability | Reward, causal_model: Literal["any", "stable"]
@@ -111,15 +116,25 @@ class Worlds:
             seen, asked = past or (nominal, law)
             before = _past_of(seen), _past_of(asked), not tail.letters.by_action
             if before not in self._dynamics:
-                self._dynamics[before] = dynamics(before[0], before[1], merged=before[2]), {}
+                world = dynamics(before[0], before[1], merged=before[2])
+                self._dynamics[before] = world, Memos(self._allowance)
                 if len(self._dynamics) > MAX_TAILS:
-                    self._dynamics.popitem(last=False)
-            arm = self._arms[key] = Arm(nominal, tail, *self._dynamics[before], self._workspace())
+                    self._dynamics.popitem(last=False)[1][1].close()
+            arm = Arm(nominal, tail, self._reading(tail, measure), self._dynamics[before], self._workspace())
+            self._arms[key] = arm
             arm.lazy = not law.written  # the kernel reads rows as they stand
             if len(self._arms) > MAX_TAILS:
                 self._arms.popitem(last=False)
         self._arms.move_to_end(key)
         return self._arms[key]
+
+    def _reading(self, tail: Tail, measure: Probability | Reward) -> Reading:
+        """Shared where nothing is nested, so that a walk begun under one law can be closed under another."""
+        if tail.letters.by_action:
+            return reading(tail)
+        if measure not in self._readings:
+            self._readings[measure] = reading(tail)
+        return self._readings[measure]
 
     def _workspace(self) -> Workspace:
         if self._work is None:
@@ -216,7 +231,7 @@ class Worlds:
         for arm in [key for key in self._arms if end in (key[0].end, key[1].end)]:
             del self._arms[arm]
         for before in [key for key in self._dynamics if end in (key[0].end, key[1].end)]:
-            del self._dynamics[before]
+            self._dynamics.pop(before)[1].close()
 
     def _program(self, measure: Probability | Reward) -> Program:
         if measure not in self._programs:

@@ -1,0 +1,195 @@
+"""Bounds over a class of causal models, compiled: forward over what can be reached, backward choosing rows.
+
+Semantics, section 6, "Robust bounds". At each (offset, state, obligation) a row is chosen for itself, so the interval
+is attained where at most one obligation is live at each (offset, state), as for U, F and G over state formulas;
+elsewhere it may be wider than need be.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from monitor.causal.compiled import compiled
+from monitor.causal.moves import NO_ROOM, moves, regime, seen_before
+from monitor.causal.row import greedy
+from monitor.decide.closing import ahead
+from monitor.decide.kernel import (
+    DONE,
+    FULL_MEMO,
+    FULL_SCRATCH,
+    TRUE,
+    Engine,
+    Floats,
+    Ints,
+    Shorts,
+    order,
+)
+from monitor.decide.strands import FIRST_STRAND
+
+__all__ = ["Levels", "backward", "forward", "interval"]
+
+
+class Levels(NamedTuple):
+    """All that is reached, offset by offset, and how.
+
+    Level o has the nodes `node_first[o]:node_first[o + 1]`, each with a strand and a state, and the items
+    `item_first[o]:item_first[o + 1]`: `items` [n, 4] node, move, first child, next item of the same strand; the
+    children of a move are nodes of the next level, one for each successor. `low`, `high` [nodes].
+    """
+
+    node_first: Ints
+    item_first: Ints
+    strand: Ints
+    state: Shorts
+    low: Floats
+    high: Floats
+    items: Ints
+    children: Ints
+
+
+@compiled
+def interval(engine: Any, levels: Any, kind: int, states: Ints, actions: Ints, bounds: Floats) -> int:
+    """Lowest and highest value, into `bounds` [2], from the first of the observed pairs; DONE, or what is lacking."""
+    came_to = forward(engine, levels, kind, states, actions)
+    if came_to != DONE:
+        return came_to
+    parts, reached = engine.value, levels.value
+    last = len(states) - 1
+    for node in range(reached.node_first[last], reached.node_first[last + 1]):
+        value, came_to = ahead(
+            parts.dynamics,
+            parts.machine,
+            parts.future,
+            last,
+            reached.strand[node],
+            reached.state[node],
+            states[last],
+            actions[last],
+            parts.scratch.lacks,
+        )
+        if came_to != DONE:
+            return came_to
+        reached.low[node] = reached.high[node] = value
+    backward(engine, levels, last, bounds)
+    return DONE
+
+
+@compiled
+def forward(engine: Any, levels: Any, kind: int, states: Ints, actions: Ints) -> int:
+    """All that some causal model of the class reaches up to the last observed pair; DONE, or what is lacking."""
+    parts, reached = engine.value, levels.value
+    if len(states) + 1 > len(reached.node_first) or len(reached.state) == 0:
+        return FULL_SCRATCH
+    reached.node_first[0], reached.node_first[1], reached.item_first[0] = 0, 1, 0
+    reached.strand[0], reached.state[0] = 0, states[0]
+    for offset in range(len(states) - 1):
+        came_to = read(parts, reached, kind, offset, states[offset], actions[offset], states[offset + 1])
+        if came_to == DONE:
+            came_to = join(parts, reached, offset)
+        if came_to != DONE:
+            return came_to
+    return DONE
+
+
+@compiled
+def read(parts: Engine, levels: Levels, kind: int, offset: int, seen: int, taken: int, outcome: int) -> int:
+    """Read what the nodes of a level show: its items, linked by strand, and what the nodes yield for good."""
+    dynamics, memory, machine, _, scratch = parts
+    items, ends, low = levels.items, scratch.ends, levels.low
+    actions = dynamics.rewards.shape[1]
+    scratch.clock[0] += 1
+    count = levels.item_first[offset]
+    r = regime(dynamics, offset)
+    transition = seen_before(dynamics, memory, r, seen, taken, outcome)
+    if transition == NO_ROOM:
+        return FULL_MEMO
+    for node in range(levels.node_first[offset], levels.node_first[offset + 1]):
+        state, strand = levels.state[node], levels.strand[node]
+        low[node] = 0.0
+        entry = moves(dynamics, memory, kind, r, transition, seen, taken, outcome, state)
+        if entry == NO_ROOM:
+            return FULL_MEMO
+        for move in range(memory.entry_begin[entry], memory.entry_begin[entry + 1]):
+            shown = machine.reading[state * actions + memory.action[move] if machine.by_action else state]
+            span = machine.known[strand, shown, 0]
+            while machine.spans[span, 1] <= offset:
+                span += 1
+            target = machine.spans[span, 2]
+            if machine.spans[span, 3]:
+                low[node] += memory.gain[move]
+            if target == TRUE:
+                low[node] += memory.share[move]
+            elif target >= FIRST_STRAND:
+                if count == len(items):
+                    return FULL_SCRATCH
+                target -= FIRST_STRAND
+                if ends[target, 0] != scratch.clock[0]:
+                    ends[target, 0], ends[target, 1] = scratch.clock[0], count
+                else:
+                    items[ends[target, 2], 3] = count
+                ends[target, 2] = count
+                items[count, 0], items[count, 1], items[count, 3] = node, move, -1
+                count += 1
+    levels.item_first[offset + 1] = count
+    return DONE
+
+
+@compiled
+def join(parts: Engine, levels: Levels, offset: int) -> int:
+    """The nodes of the next level, strand by strand, as children of the items that lead there."""
+    _, memory, machine, _, scratch = parts
+    mark, where, ends, items, children = scratch.mark, scratch.where, scratch.ends, levels.items, levels.children
+    nodes = levels.node_first[offset + 1]
+    child = 0
+    if levels.item_first[offset] > 0:
+        last = levels.item_first[offset] - 1
+        child = items[last, 2] + memory.row_begin[items[last, 1] + 1] - memory.row_begin[items[last, 1]]
+    for item in range(levels.item_first[offset], levels.item_first[offset + 1]):
+        items[item, 2] = child
+        child += memory.row_begin[items[item, 1] + 1] - memory.row_begin[items[item, 1]]
+    if child > len(children):
+        return FULL_SCRATCH
+    for strand in range(machine.known.shape[0]):
+        if ends[strand, 0] != scratch.clock[0]:
+            continue
+        scratch.clock[1] += 1
+        start, item = nodes, ends[strand, 1]
+        while item >= 0:
+            move = items[item, 1]
+            for k in range(memory.row_begin[move], memory.row_begin[move + 1]):
+                state = memory.states[k]
+                if mark[state] != scratch.clock[1]:
+                    if nodes == len(levels.state):
+                        return FULL_SCRATCH
+                    mark[state], levels.state[nodes], levels.strand[nodes] = scratch.clock[1], state, strand
+                    nodes += 1
+            item = items[item, 3]
+        order(levels.state[start:nodes])
+        for node in range(start, nodes):
+            where[levels.state[node]] = node
+        item = ends[strand, 1]
+        while item >= 0:
+            move, child = items[item, 1], items[item, 2]
+            for k in range(memory.row_begin[move], memory.row_begin[move + 1]):
+                children[child + k - memory.row_begin[move]] = where[memory.states[k]]
+            item = items[item, 3]
+    levels.node_first[offset + 2] = nodes
+    return DONE
+
+
+@compiled
+def backward(engine: Any, levels: Any, last: int, bounds: Floats) -> None:
+    """From the values of the last level's nodes to those of the first, into `bounds` [2]."""
+    memory, reached = engine.value.memory, levels.value
+    low, high = reached.low, reached.high
+    for offset in range(last - 1, -1, -1):
+        for node in range(reached.node_first[offset], reached.node_first[offset + 1]):
+            high[node] = low[node]  # what it yields for good
+        for item in range(reached.item_first[offset], reached.item_first[offset + 1]):
+            node, move, child = reached.items[item, 0], reached.items[item, 1], reached.items[item, 2]
+            begin, end = memory.row_begin[move], memory.row_begin[move + 1]
+            children = reached.children[child : child + end - begin]
+            least, most = memory.low[begin:end], memory.high[begin:end]
+            low[node] += memory.share[move] * greedy(least, most, low[children], False)
+            high[node] += memory.share[move] * greedy(least, most, high[children], True)
+    bounds[0], bounds[1] = low[0], high[0]

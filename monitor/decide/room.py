@@ -1,0 +1,146 @@
+"""The arrays the compiled loops work in: made here, and made anew where they are too small."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from monitor.causal.compiled import held
+from monitor.decide import kernel
+from monitor.decide.interval import Levels
+
+__all__ = ["Progress", "Workspace"]
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+
+def _ints(*shape: int) -> Ints:
+    return np.zeros(shape, dtype=np.int64)
+
+
+def _shorts(count: int) -> npt.NDArray[np.int32]:
+    return np.zeros(count, dtype=np.int32)
+
+
+class Workspace:
+    """Room to work in, for models of `states` states, shared by all that ask; its arrays are others as it grows."""
+
+    def __init__(self, states: int) -> None:
+        self._mark, self._where = _ints(states), _shorts(states)
+        self._clock = _ints(2)  # runs on: marks of the arrays before must not be met again
+        self._strands, self._lanes, self._nodes = 4, 1, 64
+        self.scratch = self._scratch()
+        self._levels: Levels | None = None
+
+    @property
+    def levels(self) -> Levels:
+        """For bounds, made when first asked for."""
+        if self._levels is None:
+            size = self._nodes
+            self._levels = Levels(
+                _ints(size),
+                _ints(size),
+                _ints(size),
+                _shorts(size),
+                np.zeros(size),
+                np.zeros(size),
+                _ints(size, 4),
+                _ints(size),
+            )
+        return self._levels
+
+    def grow(self) -> None:
+        """Twice the room."""
+        self._nodes *= 2
+        self._levels = None
+        self.scratch = self._scratch()
+
+    def fit(self, strands: int, lanes: int) -> bool:
+        """Have room for so many strands and lanes; whether there was not."""
+        if strands <= self._strands and lanes <= self._lanes:
+            return False
+        self._strands, self._lanes = max(strands, self._strands), max(lanes, self._lanes)
+        self.scratch = self._scratch()
+        return True
+
+    def _scratch(self) -> kernel.Scratch:
+        nodes = self._nodes
+        return kernel.Scratch(
+            mark=self._mark,
+            where=self._where,
+            ends=_ints(self._strands, 3),
+            items=_ints(nodes, 5),
+            strand=_ints(nodes),
+            first=_ints(nodes + 1),
+            states=_shorts(nodes),
+            lanes=_ints(nodes, 2),
+            weights=np.zeros((nodes, self._lanes)),
+            gained=np.zeros(nodes),
+            clock=self._clock,
+            lacks=_ints(2),
+        )
+
+
+class Progress:
+    """What one agent's path has come to under an arm: a `kernel.Walk` that grows.
+
+    Args:
+        keep: start points to hold at most; 0: the first pair alone.
+        only: the one asked about, counted from the oldest; -1: all.
+        horizon: offsets at which anything can be owed.
+    """
+
+    def __init__(self, keep: int, only: int, horizon: int) -> None:
+        self.lanes = max(min(keep, horizon), 1)
+        self.arrays = self._walk(max(keep, 1), 2, 16)
+        self.arrays.now[kernel.KEEP], self.arrays.now[kernel.ONLY] = keep, only
+        self.held = held(self.arrays)
+
+    @property
+    def now(self) -> Ints:
+        """See `kernel.Walk`."""
+        return self.arrays.now
+
+    @property
+    def values(self) -> Floats:
+        """The answers, newest start point first; the one asked about at 0."""
+        return self.arrays.values
+
+    def restart(self) -> None:
+        """Forget the path."""
+        self.arrays.now[: kernel.KEEP] = 0
+        self.arrays.now[kernel.UNANSWERED] = 0
+
+    def grow(self, segments: int, nodes: int) -> None:
+        """Room for at least so many, keeping what is held."""
+        old = self.arrays
+        sizes = zip((len(old.strand), len(old.states)), (segments, nodes), strict=True)
+        new = self._walk(len(old.gained), *(2 * wanted if wanted > size else size for size, wanted in sizes))
+        for name in kernel.Walk._fields:
+            source: npt.NDArray[np.generic] = getattr(old, name)
+            getattr(new, name)[: len(source)] = source
+        self.arrays, self.held = new, held(new)
+
+    def spreads(self, lane: int) -> list[tuple[int, Ints, Floats]]:
+        """Of one start point: (strand, states, weights) of what is owed."""
+        walk, found = self.arrays, []
+        for g in range(walk.now[kernel.SEGMENTS]):
+            nodes = np.arange(walk.first[g], walk.first[g + 1])
+            nodes = nodes[(walk.lanes[nodes, 0] <= lane) & (lane < walk.lanes[nodes, 1])]
+            nodes = nodes[walk.weights[nodes, lane] > 0.0] if len(nodes) else nodes
+            if len(nodes):
+                found.append((int(walk.strand[g]), walk.states[nodes].astype(np.int64), walk.weights[nodes, lane]))
+        return found
+
+    def _walk(self, starts: int, segments: int, nodes: int) -> kernel.Walk:
+        return kernel.Walk(
+            now=_ints(8),
+            strand=_ints(segments),
+            first=_ints(segments + 1),
+            states=_shorts(nodes),
+            lanes=_ints(nodes, 2),
+            weights=np.zeros((nodes, self.lanes)),
+            gained=np.zeros(starts),
+            values=np.full(starts, np.nan),
+        )
