@@ -35,17 +35,22 @@ def once(value: float) -> Timing:
 def process(bench: Bench) -> list[Row]:
     """`cfmon run` over mosquitto, QoS 1, one formula on the 4x4 grid."""
     title, lag = "a message in a flood, whole process over mosquitto, QoS 1", "p99 lag of a message at 2,000 a second"
+    every = "the same, every step answered"
     found = measured(bench, "whole_process", *([0.5] if bench.quick else []))
     if isinstance(found, Missing):
         return [
             unmeasured("process/rate", title, ">= 0.8x", found),
+            unmeasured("process/every", every, "-", found),
             unmeasured("process/lag", lag, "<= 2x", found),
         ]
     told = f"{found.rate:,.0f} and {found.bare_rate:,.0f} messages a second; {found.answered:.0%} of the steps answered"
+    told += f"; {found.busy * 1e6:.0f} and {found.bare_busy * 1e6:.0f} us of the processor each, broker not included"
+    told_every = f"{found.every_rate:,.0f} messages a second; {found.every_busy * 1e6:.0f} us of the processor each"
     ours, theirs = once(1.0 / found.rate), once(1.0 / found.bare_rate)
     steady = f"at {found.pace:,.0f} a second; {found.steady_answered:.0%} of the steps answered"
     return [
         compare("process/rate", title, ours, theirs, peer=BARE, at_least=0.8, note=told),
+        compare("process/every", every, once(1.0 / found.every_rate), theirs, peer=BARE, note=told_every),
         compare("process/lag", lag, once(found.lag[1]), once(found.bare_lag[1]), peer=BARE, at_most=2.0, note=steady),
     ]
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import subprocess
 import sys
 import tempfile
@@ -38,11 +39,17 @@ class Throughput:
     """Ours and the bare subscriber's: messages a second in a flood; seconds of lag (p50, p99) at a steady `pace`.
 
     `answered`: the part of the flood's steps that was answered; the others were passed over, and counted as such.
-    `steady_answered`: likewise at the steady pace.
+    `steady_answered`: likewise at the steady pace. `every_rate`: of a flood in which no answer is passed over.
+    `busy`, `every_busy`, `bare_busy`: seconds of the processor for a message of the flood, in that process alone:
+    unlike the rates, without the broker and the publisher, which share the cores.
     """
 
     rate: float
+    every_rate: float
     bare_rate: float
+    busy: float
+    every_busy: float
+    bare_busy: float
     lag: tuple[float, float]
     bare_lag: tuple[float, float]
     pace: float
@@ -106,6 +113,7 @@ def publish(port: int, agents: int, rate: float, seconds: float, *, first: int =
 def told(process: subprocess.Popen[str]) -> dict[str, Any]:
     """The next line of JSON a process prints."""
     assert process.stdout is not None
+    assert select.select([process.stdout], [], [], PATIENCE)[0], "messages are missing: the broker dropped them"
     line = process.stdout.readline()
     assert line.startswith("{"), line
     measured: dict[str, Any] = json.loads(line)
@@ -159,23 +167,33 @@ def measure_ours(folder: Path, agents: int, rate: float, seconds: float, *option
 
 def whole_process(seconds: float = 3.0, *, pace: float = 2000.0, agents: int = 10, rounds: int = 3) -> Throughput:
     """A flood of `seconds` times 10,000 messages and then a steady pace, each side in turn; medians over rounds."""
-    flood: list[tuple[dict[str, Any], dict[str, Any]]] = []
-    steady: list[tuple[dict[str, Any], dict[str, Any]]] = []
+    runs: dict[str, list[dict[str, Any]]] = {"flood": [], "every": [], "bare": [], "steady": [], "bare steady": []}
     with tempfile.TemporaryDirectory() as name:
         for n in range(rounds):
-            for rate, results in ((0.0, flood), (pace, steady)):
-                folder = Path(name) / f"{n}-{rate:.0f}"
-                ours = measure_ours(folder / "ours", agents, rate, seconds)
-                results.append((ours, measure_bare(folder / "bare", agents, rate, seconds)))
+            folder = Path(name) / str(n)
+            runs["flood"].append(measure_ours(folder / "flood", agents, 0.0, seconds))
+            runs["every"].append(measure_ours(folder / "every", agents, 0.0, seconds, "--every"))
+            runs["bare"].append(measure_bare(folder / "bare", agents, 0.0, seconds))
+            runs["steady"].append(measure_ours(folder / "steady", agents, pace, seconds))
+            runs["bare steady"].append(measure_bare(folder / "bare-steady", agents, pace, seconds))
+    assert all(run["answered"] == run["accepted"] for run in runs["every"]), "in that flood nothing is passed over"
     return Throughput(
-        rate=median(ours["rate"] for ours, _ in flood),
-        bare_rate=median(bare["rate"] for _, bare in flood),
-        lag=_lag([ours for ours, _ in steady]),
-        bare_lag=_lag([bare for _, bare in steady]),
+        rate=_middle(runs["flood"], "rate"),
+        every_rate=_middle(runs["every"], "rate"),
+        bare_rate=_middle(runs["bare"], "rate"),
+        busy=_middle(runs["flood"], "busy"),
+        every_busy=_middle(runs["every"], "busy"),
+        bare_busy=_middle(runs["bare"], "busy"),
+        lag=_lag(runs["steady"]),
+        bare_lag=_lag(runs["bare steady"]),
         pace=pace,
-        answered=median(ours["answered"] / ours["accepted"] for ours, _ in flood),
-        steady_answered=median(ours["answered"] / ours["accepted"] for ours, _ in steady),
+        answered=median(run["answered"] / run["accepted"] for run in runs["flood"]),
+        steady_answered=median(run["answered"] / run["accepted"] for run in runs["steady"]),
     )
+
+
+def _middle(runs: Sequence[dict[str, Any]], what: str) -> float:
+    return float(median(run[what] for run in runs))
 
 
 def _lag(results: Sequence[dict[str, Any]]) -> tuple[float, float]:
