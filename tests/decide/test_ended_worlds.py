@@ -1,15 +1,22 @@
-"""Episodes that end in states the model does not keep: each asks for a model of its own, and memory stays bounded."""
+"""Episodes that end in states the model does not keep: each asks for a world of its own, and memory stays bounded."""
 
 from __future__ import annotations
 
 import gc
+import tracemalloc
+from random import Random
+from typing import Any
 
+import numpy as np
 import pytest
+from hypothesis import given, settings
 
-from monitor.decide import Checker, tables
+import monitor.decide.tail as tail_module
+from monitor.decide import Checker, check, tables
 from monitor.decide.worlds import MAX_ENDED
 from monitor.logic import parse
 from monitor.model import MDP
+from tests.decide.small import LAW, chances, question, small_world
 
 SIZE = 3 * MAX_ENDED
 
@@ -29,3 +36,58 @@ def test_models_of_ended_episodes_are_let_go() -> None:
     assert len(alive) <= MAX_ENDED + 1
     assert [ask(state) for state in range(SIZE)] == first
     assert checker.check(formula, [(0, 0)]).value == pytest.approx(1 - 0.5**4)
+
+
+@settings(LAW)
+@given(chances)
+def test_a_large_model_is_not_copied_for_an_end_and_the_answers_are_the_same(chance: Random) -> None:
+    """Rewards in the end state, and paths that go on from it under other dynamics, included."""
+    small = small_world(chance, stochastic=chance.random() < 0.5, terminated=True)
+    world = chance.choice(["alt@", "model:icy@", "nominal@"]) + str(chance.randint(0, 3))
+    texts = [question(chance, world), f"{world}.R=? [ C<=3 ]", f'{world}.P=? [ F<=2 (P>0.5 [ F<=1 "a" ]) ]']
+    for text in texts:
+        copied = small.number(text)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(tail_module, "SMALL", 0)
+            patch.setattr(MDP, "with_absorbing", None)
+            assert small.number(text) == pytest.approx(copied, abs=1e-12)
+
+
+def test_an_end_costs_no_memory_by_the_size_of_the_model() -> None:
+    size = 200_000
+    here = np.repeat(np.arange(size), 2)
+    model = MDP.from_rows(
+        states=size,
+        actions=1,
+        indptr=np.arange(0, 2 * size + 1, 2),
+        successors=np.stack([np.arange(size), (np.arange(size) + 1) % size], axis=1).reshape(-1),
+        probabilities=np.full(here.size, 0.5),
+        labels={"far": [9]},
+    )
+    checker = Checker(model, tables({"nominal": np.zeros(size, dtype=int)}, model))
+    formula, path = parse('nominal@1.P=? [ F<=4 "far" ]'), [(6, 0), (7, 0)]
+    track = checker.track(formula, window=5)
+    assert track.verdict(path).value == pytest.approx(0.5)
+    tracemalloc.start()
+    try:
+        assert track.verdict(path, 0, terminated=True).value == 0.0
+        held, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 100_000
+    assert held <= peak
+
+
+@pytest.mark.parametrize("causal_model", ["any", "stable"])
+def test_bounds_at_an_end_of_a_large_model(causal_model: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    here = [(s, a, s2, 0.5) for s in range(6) for a in (0, 1) for s2 in ((s + a) % 6, (s + 2) % 6)]
+    model = MDP.from_transitions(states=6, actions=2, transitions=here, labels={"far": [5]})
+    asked: dict[str, Any] = {"model": model, "policies": {"nominal": [0] * 6, "alt": [1] * 6}}
+    asked |= {"path": [(0, 0), (2, 0), (2, 0)], "terminated": True, "causal_model": causal_model}
+    expected = check('alt@2.P=? [ F<=4 "far" ]', **asked)
+    monkeypatch.setattr(tail_module, "SMALL", 0)
+    found = check('alt@2.P=? [ F<=4 "far" ]', **asked)
+    assert found.bounds is not None
+    assert found.value == pytest.approx(expected.value, abs=1e-12)
+    assert found.bounds == pytest.approx(expected.bounds, abs=1e-12)
+    assert found.bounds[0] < found.bounds[1]
