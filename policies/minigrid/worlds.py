@@ -2,7 +2,7 @@
 
 Every reachable state is found by stepping copies of the environment itself; nothing about its rules is written here.
 An action then goes wrong as in MiniGrid's own `StochasticActionWrapper`: with probability .1 an action drawn uniformly
-from all seven is done instead. Which formula each environment is asked about is told in README.md.
+from all seven is done instead. Which formula each environment is asked about is told in PROVENANCE.md.
 
 Needs the `minigrid` package (the extra `train`).
 """
@@ -10,7 +10,7 @@ Needs the `minigrid` package (the extra `train`).
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
@@ -72,7 +72,8 @@ def main() -> None:
         model = enumerate_world(world)
         file = out / f"{world.name}.npz"
         save_model(model, file)
-        print(f"{file.name}: {model.states} states, {model.probabilities.size} transitions, {file.stat().st_size} bytes")
+        size = f"{model.states} states, {model.probabilities.size} transitions, {file.stat().st_size} bytes"
+        print(f"{file.name}: {size}")
 
 
 def enumerate_world(world: World) -> MDP:
@@ -161,7 +162,7 @@ def rewards(moves: list[list[int]], ends: list[str]) -> Iterator[tuple[int, int,
 
 def labels(world: World, envs: list[Any], ends: list[str]) -> dict[str, list[int]]:
     """What the paper's formulas speak of, read off each environment."""
-    holds = {
+    holds: dict[str, Callable[[int], bool]] = {
         "start": lambda s: s == 0,
         "terminal": lambda s: bool(ends[s]),
         "goal": lambda s: ends[s] == "success",
@@ -172,13 +173,18 @@ def labels(world: World, envs: list[Any], ends: list[str]) -> dict[str, list[int
             holds["door"] = lambda s: variables(envs[s])[4] == "open"
         case "gotodoor":
             # As the environment judges `done`: beside the door of the mission.
-            holds["door"] = lambda s: sum(abs(a - t) for a, t in zip(envs[s].agent_pos, envs[s].target_pos, strict=True)) == 1
+            holds["door"] = lambda s: beside(envs[s].agent_pos, envs[s].target_pos)
         case "fetch":
             holds["object"] = lambda s: wanted(envs[s], envs[s].carrying) or wanted(envs[s], ahead(envs[s]))
             holds["carrying"] = lambda s: envs[s].carrying is not None
         case _:
             pass
     return {name: [s for s in range(len(envs)) if test(s)] for name, test in holds.items()}
+
+
+def beside(one: Any, other: Any) -> bool:  # noqa: ANN401
+    """Whether two cells have an edge in common."""
+    return bool(sum(abs(a - b) for a, b in zip(one, other, strict=True)) == 1)
 
 
 def ahead(env: Any) -> Any:  # noqa: ANN401
