@@ -198,7 +198,7 @@ def wanted(env: Any, thing: Any) -> bool:  # noqa: ANN401
 
 
 def observations(states: list[State]) -> npt.NDArray[np.float32]:
-    """What a policy sees, [S, 26 or 41]: each variable of a state as a one-hot code, `ended` left out.
+    """What a policy sees, [S, 17 or 32]: each variable of a state as a one-hot code, `ended` left out.
 
     Columns: agent column 0..5, agent row 0..5, direction, carrying; and with a single door: locked, closed, open, then
     column and row of the key, 0..5 each (0, 0 when it is carried).

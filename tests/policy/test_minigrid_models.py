@@ -45,7 +45,7 @@ def test_every_action_is_mostly_done_as_meant_and_ended_is_ended(name: str, stat
     assert (ROOMS / f"{name}.npz").stat().st_size < 50_000
 
 
-@pytest.mark.parametrize("name", ["empty", "gotodoor", "fetch"])
+@pytest.mark.parametrize("name", STATES)
 def test_the_five_verdicts_of_the_paper_come_out(name: str) -> None:
     benchmark = table.load(name, "following")
     checker, path = Checker(benchmark.model, benchmark.policies), table.observed(benchmark, 1)
