@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from monitor.causal.compiled import compiled
+from monitor.causal.compiled import compiled, inlined
 from monitor.causal.row import align, bound, choose, reweigh
 
 __all__ = [
@@ -192,7 +192,7 @@ def _power(number: int) -> int:
 # ---- compiled ----
 
 
-@compiled
+@inlined
 def place(keys: Ints, key: int) -> int:
     """Where a key stands in a hash table, or where it would."""
     mask = len(keys) - 1
@@ -211,7 +211,7 @@ def rehash(keys: Ints, values: Ints, new_keys: Ints, new_values: Ints) -> None:
             new_keys[at], new_values[at] = keys[n], values[n]
 
 
-@compiled
+@inlined
 def regime(dynamics: Dynamics, offset: int) -> int:
     """The regime in force at an offset."""
     r = len(dynamics.first) - 1
@@ -220,13 +220,13 @@ def regime(dynamics: Dynamics, offset: int) -> int:
     return r
 
 
-@compiled
+@inlined
 def regime_end(dynamics: Dynamics, r: int) -> int:
     """The first offset after a regime."""
     return dynamics.first[r + 1] if r + 1 < len(dynamics.first) else FOR_GOOD
 
 
-@compiled
+@inlined
 def seen_before(dynamics: Dynamics, memory: Memory, r: int, seen: int, taken: int, outcome: int) -> int:
     """The number of an observed transition under a regime; NO_ROOM where there is none for a new one."""
     states, actions = dynamics.rewards.shape

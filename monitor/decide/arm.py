@@ -203,15 +203,15 @@ class Arm:
                 kernel.Future(_fixed(self._values), self._rows, *_rows(future), _fixed(future.rewards)),
                 self._scratch,
             )
-            self._engines[kind] = memo, memo.arrays, held(parts)
+            self._engines[kind] = memo, parts, held(parts)
         return self._engines[kind][2]
 
     def _mend(self, came_to: int, kind: int, progress: Progress | None) -> None:
         """Give the kernel what it said it lacks."""
-        memo, memory, _ = self._engines[kind]
+        memo, parts, _ = self._engines[kind]
         first, second = self._scratch.lacks.tolist()
         if came_to == kernel.FULL_MEMO:
-            if memory is memo.arrays:  # else another arm has made room meanwhile
+            if parts.memory is memo.arrays:  # else another arm has made room meanwhile
                 memo.make_room()
         elif came_to == kernel.FULL_SCRATCH:
             self._workspace.grow()

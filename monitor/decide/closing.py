@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from monitor.causal.compiled import compiled
+from monitor.causal.compiled import compiled, inlined
 from monitor.causal.moves import Dynamics, regime, regime_end
 from monitor.causal.row import choose
 from monitor.decide.kernel import (
@@ -93,12 +93,12 @@ def after(
     return gain + total, DONE
 
 
-@compiled
+@inlined
 def close(engine: Engine, walk: Walk, values: Floats) -> int:
     """The value from each start point (`values` [starts], newest first), or from the one asked about, at 0."""
     dynamics, _, machine, future, scratch = engine
     now, first, lanes, weights, states = walk.now, walk.first, walk.lanes, walk.weights, walk.states
-    table, row, lacks = future.values, future.row, scratch.lacks
+    table, row, rows, lacks = future.values, future.row, scratch.rows, scratch.lacks
     starts, seen, taken, age = now[STARTS], now[SEEN], now[TAKEN], now[AGE]
     lowest, highest = 0, starts
     if now[ONLY] >= 0:
@@ -114,24 +114,26 @@ def close(engine: Engine, walk: Walk, values: Floats) -> int:
         told = taken >= 0 and dynamics.stochastic[r] and len(dynamics.nominal_probabilities) > 0
         for g in range(now[SEGMENTS]):
             strand = walk.strand[g]
+            for lane in range(begin, min(end, len(rows), len(row) - age)):
+                rows[lane] = row[age + lane, strand]
             for node in range(first[g], first[g + 1]):
                 state = states[node]
-                special = told or (default and state == seen)
+                if told or (default and state == seen):
+                    for lane in range(max(lanes[node, 0], begin), min(lanes[node, 1], end)):
+                        if weights[node, lane] > 0.0:
+                            value, came_to = ahead(
+                                dynamics, machine, future, age + lane, strand, state, seen, taken, lacks
+                            )
+                            if came_to != DONE:
+                                return came_to
+                            values[lane - lowest] += weights[node, lane] * value
+                    continue
                 for lane in range(max(lanes[node, 0], begin), min(lanes[node, 1], end)):
-                    weight = weights[node, lane]
-                    if weight == 0.0:
-                        continue
-                    if special:
-                        value, came_to = ahead(dynamics, machine, future, age + lane, strand, state, seen, taken, lacks)
-                        if came_to != DONE:
-                            return came_to
-                    else:  # most of them: what `ahead` comes to, without asking it
-                        at = row[age + lane, strand]
-                        if at == UNKNOWN:
-                            lacks[0], lacks[1] = age + lane, strand
-                            return NO_TABLE
-                        value = table[at, state]
-                    values[lane - lowest] += weight * value
+                    if rows[lane] == UNKNOWN and weights[node, lane] > 0.0:
+                        lacks[0], lacks[1] = age + lane, strand
+                        return NO_TABLE
+                    # Most of them: what `ahead` comes to, without asking it. Row -1 is some row: its weight is 0.
+                    values[lane - lowest] += weights[node, lane] * table[rows[lane], state]
     return DONE
 
 

@@ -22,7 +22,6 @@ from monitor.decide.kernel import (
     Floats,
     Ints,
     Shorts,
-    order,
 )
 from monitor.decide.strands import FIRST_STRAND
 
@@ -164,7 +163,7 @@ def join(parts: Engine, levels: Levels, offset: int) -> int:
                     mark[state], levels.state[nodes], levels.strand[nodes] = scratch.clock[1], state, strand
                     nodes += 1
             item = items[item, 3]
-        order(levels.state[start:nodes])
+        levels.state[start:nodes].sort()
         for node in range(start, nodes):
             where[levels.state[node]] = node
         item = ends[strand, 1]

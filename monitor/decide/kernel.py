@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from monitor.causal.compiled import compiled
+from monitor.causal.compiled import inlined
 from monitor.causal.moves import NO_ROOM, Dynamics, Memory, moves, place, regime_end, seen_before
 from monitor.decide.strands import FIRST_STRAND
 
@@ -106,7 +106,7 @@ class Scratch(NamedTuple):
     """Room to work in, shared.
 
     `mark`, `where` [S]; `ends` [strands, 3]: mark, first and last item; `items` [n, 5]: node, move, from and to lane,
-    next item; then a walk in the making. `clock` [2], `lacks` [2].
+    next item; then a walk in the making, its nodes in the `order` they were met. `clock` [2], `lacks` [2].
     """
 
     mark: Ints
@@ -116,9 +116,11 @@ class Scratch(NamedTuple):
     strand: Ints
     first: Ints
     states: Shorts
+    order: Ints
     lanes: Ints
     weights: Floats
     gained: Floats
+    rows: Ints
     clock: Ints
     lacks: Ints
 
@@ -133,7 +135,7 @@ class Engine(NamedTuple):
     scratch: Scratch
 
 
-@compiled
+@inlined
 def take(engine: Engine, walk: Walk, state: int, action: int) -> int:
     """Take one observed pair in; what it comes to is DONE or says what is lacking."""
     now = walk.now
@@ -149,7 +151,7 @@ def take(engine: Engine, walk: Walk, state: int, action: int) -> int:
     return DONE
 
 
-@compiled
+@inlined
 def advance(engine: Engine, walk: Walk, outcome: int) -> int:
     """Advance every start point by the observed transition to `outcome`, and begin one there."""
     dynamics, memory, machine, _, scratch = engine
@@ -172,11 +174,12 @@ def advance(engine: Engine, walk: Walk, outcome: int) -> int:
         return FULL_WALK
     walk.strand[:segments] = scratch.strand[:segments]
     walk.first[: segments + 1] = scratch.first[: segments + 1]
-    walk.states[:nodes] = scratch.states[:nodes]
-    walk.lanes[:nodes] = scratch.lanes[:nodes]
     for node in range(nodes):
-        for lane in range(scratch.lanes[node, 0], scratch.lanes[node, 1]):
-            walk.weights[node, lane] = scratch.weights[node, lane]
+        source = scratch.order[node]
+        walk.states[node] = scratch.states[source]
+        walk.lanes[node, 0], walk.lanes[node, 1] = scratch.lanes[source, 0], scratch.lanes[source, 1]
+        for lane in range(np.uint64(scratch.lanes[source, 0]), np.uint64(scratch.lanes[source, 1])):
+            walk.weights[node, lane] = scratch.weights[source, lane]
     for lane in range(kept):
         gained[lane + shift] = scratch.gained[lane]
     now[SEGMENTS] = segments
@@ -188,7 +191,7 @@ def advance(engine: Engine, walk: Walk, outcome: int) -> int:
     return DONE
 
 
-@compiled
+@inlined
 def read(
     dynamics: Dynamics, memory: Memory, machine: Machine, scratch: Scratch, walk: Walk, outcome: int, kept: int
 ) -> int:
@@ -251,74 +254,72 @@ def read(
     return DONE
 
 
-@compiled
+@inlined
 def gather(memory: Memory, scratch: Scratch, walk: Walk, strands: int, shift: int, outcome: int) -> int:
     """Add up the items, and begin a start point; returns the number of segments, or -1: no room."""
-    mark, where, ends, items = scratch.mark, scratch.where, scratch.ends, scratch.items
+    mark, where, ends, items, place_of = scratch.mark, scratch.where, scratch.ends, scratch.items, scratch.order
     states, lanes, weights, old = scratch.states, scratch.lanes, scratch.weights, walk.weights
     row_begin, successors, row = memory.row_begin, memory.states, memory.low
-    clock, room, width = scratch.clock[0], len(states), old.shape[1]
+    clock, room, width = scratch.clock[0], len(states) - 1, old.shape[1]
     segments, nodes = 0, 0
+    ushift = np.uint64(shift)  # in the innermost loops: signed places are checked for being counted from the end
+    scratch.first[0] = 0
     for strand in range(strands):
         begins = shift == 1 and strand == 0
-        owed = ends[strand, 0] == clock
-        if not (begins or owed):
+        item = ends[strand, 1] if ends[strand, 0] == clock else -1
+        if item < 0 and not begins:
             continue
         if segments + 2 > len(scratch.first):
             return -1
         scratch.clock[1] += 1
         tick, start = scratch.clock[1], nodes
         if begins:
-            if nodes == room:
+            if nodes >= room:
                 return -1
-            mark[outcome], states[nodes] = tick, outcome
-            nodes += 1
-        item = ends[strand, 1] if owed else -1
-        while item >= 0:
-            move = items[item, 1]
-            for k in range(row_begin[move], row_begin[move + 1]):
-                if mark[successors[k]] != tick:
-                    if nodes == room:
-                        return -1
-                    mark[successors[k]], states[nodes] = tick, successors[k]
-                    nodes += 1
-            item = items[item, 4]
-        order(states[start:nodes])
-        for node in range(start, nodes):
-            where[states[node]] = node
-            lanes[node, 0], lanes[node, 1] = width, 0
+            mark[outcome], where[outcome], states[nodes], place_of[nodes] = tick, nodes, outcome, nodes
+            lanes[nodes, 0], lanes[nodes, 1] = 0, 1
             for lane in range(width):
-                weights[node, lane] = 0.0
-        if begins:
-            node = where[outcome]
-            weights[node, 0], lanes[node, 0], lanes[node, 1] = 1.0, 0, 1
-        item = ends[strand, 1] if owed else -1
+                weights[nodes, lane] = 0.0
+            weights[nodes, 0] = 1.0
+            nodes += 1
         while item >= 0:
             source, move, low, high = items[item, 0], items[item, 1], items[item, 2], items[item, 3]
             for k in range(row_begin[move], row_begin[move + 1]):
-                node, share = where[successors[k]], row[k]
+                state, share = successors[k], row[k]
+                if mark[state] != tick:
+                    if nodes >= room:
+                        return -1
+                    mark[state], where[state], states[nodes], place_of[nodes] = tick, nodes, state, nodes
+                    lanes[nodes, 0], lanes[nodes, 1] = low + shift, high + shift
+                    for lane in range(np.uint64(width)):
+                        weights[nodes, lane] = 0.0
+                    for lane in range(np.uint64(low), np.uint64(high)):
+                        weights[nodes, lane + ushift] = share * old[source, lane]
+                    nodes += 1
+                    continue
+                node = where[state]
                 lanes[node, 0] = min(lanes[node, 0], low + shift)
                 lanes[node, 1] = max(lanes[node, 1], high + shift)
-                for lane in range(low, high):
-                    weights[node, lane + shift] += share * old[source, lane]
+                for lane in range(np.uint64(low), np.uint64(high)):
+                    weights[node, lane + ushift] += share * old[source, lane]
             item = items[item, 4]
-        scratch.strand[segments], scratch.first[segments] = strand, start
+        order(states, place_of, start, nodes)
+        scratch.strand[segments] = strand
         segments += 1
         scratch.first[segments] = nodes
-    if segments == 0:
-        scratch.first[0] = 0
     return segments
 
 
-@compiled
-def order(states: Shorts) -> None:
-    """Sort in place; what comes out of ascending nodes is nearly sorted."""
-    if len(states) > 64:
-        states.sort()
+@inlined
+def order(states: Shorts, places: Ints, start: int, end: int) -> None:
+    """Sort places `start:end` by their states; what comes out of ascending nodes is nearly sorted."""
+    if end - start > 64:
+        places[start:end] = start + np.argsort(states[start:end], kind="mergesort")
         return
-    for n in range(1, len(states)):
-        state, m = states[n], n
-        while m > 0 and states[m - 1] > state:
-            states[m] = states[m - 1]
+    for n in range(start + 1, end):
+        place, m = places[n], n
+        state = states[place]
+        while m > start and states[places[m - 1]] > state:
+            places[m] = places[m - 1]
             m -= 1
-        states[m] = state
+        places[m] = place

@@ -74,9 +74,11 @@ class Workspace:
             strand=_ints(nodes),
             first=_ints(nodes + 1),
             states=_shorts(nodes),
+            order=_ints(nodes),
             lanes=_ints(nodes, 2),
             weights=np.zeros((nodes, self._lanes)),
             gained=np.zeros(nodes),
+            rows=_ints(self._lanes),
             clock=self._clock,
             lacks=_ints(2),
         )

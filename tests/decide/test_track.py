@@ -158,6 +158,21 @@ def test_a_model_too_large_for_tables_is_answered_around_the_reached_states(monk
         assert [q.value for q in around.quantities] == pytest.approx([q.value for q in verdict.quantities], abs=1e-12)
 
 
+@pytest.mark.parametrize("causal_model", ["any", "stable"])
+def test_bounds_in_a_model_too_large_for_tables_are_those_of_a_small_one(
+    causal_model: CausalModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, policies, models = world()
+    pairs = tuple(walk(model, 8))
+    expected = [Checker(model, policies, models).check(parse(t), pairs, causal_model=causal_model) for t in FORMULAS]
+    monkeypatch.setattr(tail, "SMALL", 0)
+    monkeypatch.setattr(arms, "SMALL", 0)
+    for text, verdict in zip(FORMULAS, expected, strict=True):
+        around = Checker(model, policies, models).check(parse(text), pairs, causal_model=causal_model)
+        for one, other in zip(around.quantities, verdict.quantities, strict=True):
+            assert one.bounds == pytest.approx(other.bounds, abs=1e-12)
+
+
 @pytest.mark.parametrize("text", ["delta(alt,mix)@1.R=? [ C<=1 ]", 'alt@-1.P=? [ F<=1 "bad" ]'])
 def test_what_has_no_profile_cannot_be_followed_step_by_step(text: str) -> None:
     model, policies, models = world()
