@@ -39,7 +39,8 @@ def _lent(_context: Any, value: Any) -> Any:  # noqa: ANN401 - LLVM's own words
 
     def lend(context: Any, builder: Any, kind: Any, one: Any) -> Any:  # noqa: ANN401 - likewise
         if isinstance(kind, types.BaseTuple):
-            for n, part in enumerate(kind):
+            parts: Any = kind
+            for n, part in enumerate(parts):
                 lent = lend(context, builder, part, builder.extract_value(one, n))
                 one = builder.insert_value(one, lent, n)
         elif isinstance(kind, types.Array):
