@@ -31,7 +31,7 @@ def checker(grid: MDP) -> Checker:
 
 
 def script() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("reach_avoid_make", FOLDER / "make.py")
+    spec = importlib.util.spec_from_file_location("reach_avoid_make", FOLDER / "make_grid.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -77,7 +77,7 @@ def test_means_over_all_nominal_paths_are_as_told(checker: Checker, question: st
 
 def test_the_script_makes_the_same_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, grid: MDP) -> None:
     pytest.importorskip("onnx")
-    monkeypatch.setattr(sys, "argv", ["make.py", "--out", str(tmp_path)])
+    monkeypatch.setattr(sys, "argv", ["make_grid.py", "--out", str(tmp_path)])
     script().main()
     made = sorted(path.name for path in tmp_path.iterdir())
     assert made == ["model.npz", "nominal.onnx", "nominal.yaml", "optimal.onnx", "optimal.yaml"]

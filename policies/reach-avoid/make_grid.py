@@ -3,7 +3,7 @@
 A robot on a 4x4 grid, from the top left corner to the flag in the bottom right one, past a fire. With probability .1 it
 does another action than it was told, any of the other three. The pictures of the paper's traces show where things are.
 
-Source: Kazemi & Paoletti, "Reach-Avoid Example". Usage: python policies/reach-avoid/make.py [--out FOLDER]
+Source: Kazemi & Paoletti, "Reach-Avoid Example". Usage: python policies/reach-avoid/make_grid.py [--out FOLDER]
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ def write(out: Path, name: str, scores: Floats, description: str) -> None:
         input=Input(name="state", kind="one_hot"),
         output=Output(name="q_values", kind="q_values"),
         mode="greedy",
-        provenance="make.py; see PROVENANCE.md",
+        provenance="make_grid.py; see PROVENANCE.md",
     )
     (out / f"{name}.yaml").write_text(manifest_yaml(manifest))
 
