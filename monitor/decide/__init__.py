@@ -4,6 +4,6 @@ from monitor.decide.api import check, check_many, tables
 from monitor.decide.checker import Checker
 from monitor.decide.everywhere import values
 from monitor.decide.names import largest_offset, validate
-from monitor.decide.question import Question as Track
+from monitor.decide.track import Track
 
 __all__ = ["Checker", "Track", "check", "check_many", "largest_offset", "tables", "validate", "values"]

@@ -9,7 +9,7 @@ from typing import Literal, get_args
 
 from monitor.decide.checker import Checker
 from monitor.decide.names import validate
-from monitor.decide.question import Path
+from monitor.decide.track import Path
 from monitor.errors import ConfigError, PathError
 from monitor.logic import Formula, parse, print_formula
 from monitor.model import MDP

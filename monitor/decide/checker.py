@@ -7,9 +7,9 @@ from collections.abc import Mapping
 import numpy as np
 import numpy.typing as npt
 
+from monitor.decide.lines import Lines, Stepper
 from monitor.decide.names import goals
-from monitor.decide.question import Path, Question
-from monitor.decide.track import Lines, Stepper
+from monitor.decide.track import Path, Track
 from monitor.decide.worlds import Worlds
 from monitor.logic import Formula, print_formula
 from monitor.logic.syntax import Goal
@@ -82,14 +82,14 @@ class Checker:
         text: str | None = None,
     ) -> Verdict:
         """Answer a validated formula on a possible path (oldest pair first); see `monitor.check` for the arguments."""
-        question = Question(self._worlds, formula, causal_model, text or print_formula(formula), len(path))
-        return question.verdict(tuple(path), terminated=terminated, start_observed=start_observed)
+        track = Track(self._worlds, formula, causal_model, text or print_formula(formula), len(path))
+        return track.verdict(tuple(path), terminated=terminated, start_observed=start_observed)
 
     def track(
         self, formula: Formula, causal_model: CausalModel = "gumbel", text: str | None = None, *, window: int
-    ) -> Question:
-        """A validated formula to be followed along one path of at most `window` pairs: see `Question.verdict`."""
-        return Question(self._worlds, formula, causal_model, text or print_formula(formula), window)
+    ) -> Track:
+        """A validated formula to be followed along one path of at most `window` pairs: see `Track.verdict`."""
+        return Track(self._worlds, formula, causal_model, text or print_formula(formula), window)
 
     def stepper(self, goal: Goal) -> Stepper:
         """One quantity followed pair by pair, answered at every offset up to its own (@t, t >= 0)."""

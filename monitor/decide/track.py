@@ -1,196 +1,248 @@
-"""One formula followed along one path: each pair is taken in once, every offset is answered from where it stands.
-
-Semantics, section 6, "Streaming". A `Line` is a law and a measure on the path so far; a `Track` is a formula with the
-lines it needs. What a path has come to is kept for each of the newest start points, so a message costs one step.
-"""
+"""One formula on one observed path, as a verdict whose numbers explain themselves."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from typing import Literal, assert_never
 
-import numpy as np
-import numpy.typing as npt
+import msgspec
 
-from monitor.causal import Law, World
-from monitor.causal.moves import ANY, STABLE
-from monitor.decide import kernel
-from monitor.decide.arm import Arm
+from monitor.decide.lines import Lines, Path
 from monitor.decide.names import asks_back, goals
-from monitor.decide.room import Progress
-from monitor.decide.worlds import Worlds, pair_arrays
-from monitor.errors import FormulaError
-from monitor.logic import Formula
-from monitor.logic.syntax import Change, Goal, Probability, Regret, Reward
-from monitor.types import CausalModel
+from monitor.decide.worlds import Worlds
+from monitor.logic import Formula, print_formula
+from monitor.logic.syntax import (
+    NOMINAL,
+    And,
+    Change,
+    Const,
+    Goal,
+    Label,
+    Not,
+    Or,
+    Probability,
+    Regret,
+    Reward,
+    Test,
+    Until,
+    WorldRef,
+)
+from monitor.types import CausalModel, Quantity, Verdict
 
-__all__ = ["Line", "Lines", "Path", "Stepper"]
-
-Floats = npt.NDArray[np.float64]
-Path = Sequence[tuple[int, int | None]]
-Measure = Probability | Reward
+__all__ = ["Path", "Track"]
 
 
-class Line:
-    """A measure under a change of the law, on one path.
+class _Answer(msgspec.Struct, frozen=True):
+    """A quantity of one world: its value, its bounds where asked for, and the offset really used."""
 
-    `keep`: start points held. `only`: the one asked about, counted from the oldest; -1: all of them.
+    value: float
+    bounds: tuple[float, float] | None
+    offset: int
+    clipped: bool
+
+
+class _Truth(msgspec.Struct, frozen=True):
+    """A truth value, and the least and greatest it has under the causal models of the class asked for."""
+
+    holds: bool
+    least: bool
+    greatest: bool
+
+
+class Track:
+    """A formula with a class of causal models, asked again and again as a path grows.
+
+    Args:
+        worlds: what can be asked about.
+        formula: validated.
+        causal_model: the class for bounds; `gumbel`: none.
+        text: the formula as its user wrote it.
+        window: pairs a path can have.
     """
 
-    def __init__(self, change: Change, measure: Measure, arm: Arm, keep: int, only: int) -> None:
-        self.change, self.measure, self.arm, self.keep, self.only = change, measure, arm, keep, only
-        self.progress = Progress(keep, only, arm.strands.horizon)
+    def __init__(self, worlds: Worlds, formula: Formula, causal_model: CausalModel, text: str, window: int) -> None:
+        self.worlds, self.formula, self.causal_model, self.text = worlds, formula, causal_model, text
+        self.lines = Lines(worlds, formula, window)
+        self.path: Path = ()
+        self.quantities: list[Quantity] = []
+        self._from_start = any(offset < 0 for _, _, offset in goals(formula))
+        self._texts = {id(goal): print_formula(goal) for goal, _, _ in goals(formula)}
+        if isinstance(formula, Regret):
+            goal, world = formula.goal, formula.world
+            asked = [Goal(WorldRef(change, None, world.offset), goal.measure, goal.test) for change in _arms(formula)]
+            self._arm_texts = [print_formula(goal) for goal in asked]
 
-    @property
-    def values(self) -> Floats:
-        """The answers, newest start point first, or that of the one asked about."""
-        return self.progress.values
+    def verdict(
+        self, path: Path, moved: int | None = None, *, terminated: bool = False, start_observed: bool = True
+    ) -> Verdict:
+        """The answer on a path (oldest pair first).
 
-    def ask_about(self, oldest: int) -> None:
-        """Ask about another start point, counted from the oldest."""
-        self.progress.now[kernel.ONLY] = oldest
+        Args:
+            path: pairs (state, action); the last action may be None, not yet taken.
+            moved: pairs the path has at its end that it had not at the last call; None: it is another path.
+            terminated: the episode has ended in the last state, which is absorbing from then on.
+            start_observed: whether the first pair is the episode's first step.
+        """
+        self.path, self.quantities = path, []
+        self.start_dropped = self._from_start and not start_observed
+        self.lines.move(path, len(path) if moved is None else moved, path[-1][0] if terminated else None)
+        if isinstance(self.formula, Regret):
+            return self.regret(self.formula)
+        return self.plain(self.formula)
 
+    def plain(self, formula: Formula) -> Verdict:
+        """A formula that is not `regret`; of quantities at several offsets, the last one's is told."""
+        if isinstance(formula, Goal) and formula.test is None:
+            return self._figure(formula)
+        truth = self._truth(formula)
+        told = tuple(self.quantities)
+        return Verdict(
+            self.text,
+            "exact",
+            self.causal_model,
+            told,
+            holds=truth.holds,
+            bounds=told[0].bounds if len(told) == 1 else None,
+            robust=None if self.causal_model == "gumbel" else truth.least == truth.greatest,
+            offset=told[-1].offset if told else 0,
+            clipped=any(quantity.clipped for quantity in told),
+            start_dropped=self.start_dropped,
+        )
 
-class Lines:
-    """Every line a formula needs, on one path of at most `window` pairs."""
+    def regret(self, formula: Regret) -> Verdict:
+        """Antecedent: the goal is missed under nominal; consequent: the alternative meets it (semantics, section 8)."""
+        measure, test, change = formula.goal.measure, formula.goal.test, formula.world.change
+        assert test is not None
+        used, position, clipped = _resolve(formula.world.offset, len(self.path))
+        offset = len(self.path) - 1 - position
+        nominals = self.lines.profile(NOMINAL, measure)[: offset + 1]
+        alternatives = self.lines.profile(change, measure)[: offset + 1]
+        nominal, alternative = nominals[offset], alternatives[offset]
+        under = self._bounds(NOMINAL, position, measure, nominal)
+        bounds = self._bounds(change, position, measure, alternative)
+        met = self._judge(self._arm_texts[0], test, _Answer(nominal, under, used, clipped))
+        meets = self._judge(self._arm_texts[1], test, _Answer(alternative, bounds, used, clipped))
+        robust: bool | None = None
+        effect_bounds: tuple[float, float] | None = None
+        if bounds is not None and under is not None:
+            possible = {_outcome(n, a) for n in (met.least, met.greatest) for a in (meets.least, meets.greatest)}
+            robust = len(possible) == 1
+            effect_bounds = (bounds[0] - under[1], bounds[1] - under[0])
+        return Verdict(
+            self.text,
+            "exact",
+            self.causal_model,
+            tuple(self.quantities),
+            outcome=_outcome(met.holds, meets.holds),
+            bounds=bounds,
+            robust=robust,
+            effect=alternative - nominal,
+            effect_bounds=effect_bounds,
+            profile=dict(enumerate(zip(nominals, alternatives, strict=True))),
+            latest_useful=_latest_useful(test, nominals, alternatives),
+            offset=used,
+            clipped=clipped,
+            start_dropped=self.start_dropped,
+        )
 
-    def __init__(self, worlds: Worlds, formula: Formula, window: int) -> None:
-        self.worlds = worlds
-        self._nominal = worlds.nominal(None, 0)
-        self._lines: dict[tuple[int, int], Line] = {}
-        """By identity: the formula's own changes and measures, which live as long as it."""
-        self._formula = formula
-        self._end: int | None = None
-        self._from_start: list[tuple[Line, int]] = []
-        """Lines asked about at @-k alone, and k: the start point asked about moves as the path grows."""
-        self._path: Path = ()
-        for goal, changes, offset in goals(formula):
-            if asks_back(goal.measure) or worlds.constant(goal.measure) is not None:
-                continue  # answered one by one
-            keep = offset + 1 if offset >= 0 else window
-            only = -1 if isinstance(formula, Regret) else 0
-            for change in changes:
-                arm = worlds.arm(self._nominal, self._law(self._nominal, change, None), goal.measure)
-                self._add(Line(change, goal.measure, arm, keep, only), min(offset, 0))
+    def _figure(self, goal: Goal) -> Verdict:
+        """A `=?`: its number is all there is to tell."""
+        found = self._measure(goal)
+        return Verdict(
+            self.text,
+            "exact",
+            self.causal_model,
+            (Quantity(self.text, found.value, found.offset, found.clipped, found.bounds),),
+            value=found.value,
+            bounds=found.bounds,
+            offset=found.offset,
+            clipped=found.clipped,
+            start_dropped=self.start_dropped,
+        )
 
-    def move(self, path: Path, moved: int, end: int | None) -> None:
-        """The path has grown by `moved` pairs (or begun anew: at least its length); `end`: it ended there for good."""
-        self._path = path
-        self._end = None if end is None or self.worlds.stays(end) else end
-        fresh = self._end is None and moved > 0
-        if moved >= len(path):
-            moved = len(path)
-            for line in self._lines.values():
-                line.progress.restart()
-        for line, k in self._from_start:
-            line.ask_about(max(min(k, len(path) - 1) - 1, 0))
-        if moved > 1:
-            pairs = pair_arrays(path[-moved:-1])
-            for line in self._lines.values():
-                line.arm.along(line.progress, pairs)
-        if moved:
-            state, action = path[-1]
-            taken = -1 if action is None else action
-            for line in self._lines.values():
-                line.arm.push(line.progress, state, taken, answered=fresh)
-        if not fresh:
-            self._close()
+    def _truth(self, formula: Formula) -> _Truth:
+        match formula:
+            case Goal():
+                assert formula.test is not None
+                return self._judge(self._texts[id(formula)], formula.test, self._measure(formula))
+            case Const(value):
+                return _Truth(value, value, value)
+            case Label(name):
+                here = bool(self.worlds.model.labels[name][self.path[-1][0]])
+                return _Truth(here, here, here)
+            case Not(arg):
+                truth = self._truth(arg)
+                return _Truth(not truth.holds, not truth.greatest, not truth.least)
+            case And(left, right):
+                one, other = self._truth(left), self._truth(right)
+                return _Truth(one.holds and other.holds, one.least and other.least, one.greatest and other.greatest)
+            case Or(left, right):
+                one, other = self._truth(left), self._truth(right)
+                return _Truth(one.holds or other.holds, one.least or other.least, one.greatest or other.greatest)
+            case Until() | Regret():
+                raise AssertionError("the parser keeps these out of Boolean combinations")
+            case _:
+                assert_never(formula)
 
-    def rehearse(self, path: Path, causal_model: CausalModel) -> None:
-        """Go through what a stream will ask, once, so that all of it is compiled; what comes out is forgotten."""
-        self.move(path[:1], 1, None)
-        self.move(path, len(path) - 1, None)
-        self.move(path, 0, None)
-        for line in self._lines.values():
-            if causal_model != "gumbel":
-                self.bounds(line.change, line.measure, 0, causal_model)
+    def _judge(self, text: str, test: Test, answer: _Answer) -> _Truth:
+        """Hold an answer against its threshold, and keep it among the quantities."""
+        value, bounds = answer.value, answer.bounds
+        holds = least = greatest = test.holds(value)
+        robust: bool | None = None
+        if bounds is not None:
+            ends = test.holds(bounds[0]), test.holds(bounds[1])
+            least, greatest = holds and all(ends), holds or any(ends)
+            robust = least == greatest
+        self.quantities.append(Quantity(text, value, answer.offset, answer.clipped, bounds, test.bound, holds, robust))
+        return _Truth(holds, least, greatest)
 
-    def value(self, change: Change, measure: Measure, position: int) -> float:
-        """The Gumbel-Max value under a change at `path[position]`."""
-        line = self._lines.get((id(change), id(measure)))
-        if line is None or self._apart(line):
-            return self.worlds.value(self._world(change, position), measure)
-        return float(line.values[len(self._path) - 1 - position if line.only < 0 else 0])
-
-    def profile(self, change: Change, measure: Measure) -> list[float]:
-        """The values at offsets 0, 1, ..., as far back as the formula looks."""
-        line = self._lines.get((id(change), id(measure)))
-        count = len(self._path) if line is None else min(line.keep, len(self._path))
-        if line is None or self._apart(line):
-            return [self.value(change, measure, len(self._path) - 1 - offset) for offset in range(count)]
-        values: list[float] = line.values[:count].tolist()
-        return values
-
-    def bounds(self, change: Change, measure: Measure, position: int, causal_model: CausalModel) -> tuple[float, float]:
-        """Bounds of the value over a class of causal models."""
-        assert causal_model != "gumbel"
-        line = self._lines.get((id(change), id(measure)))
-        if line is None or self._end is not None:
-            return self.worlds.interval(self._world(change, position), measure, causal_model)
-        return line.arm.interval(pair_arrays(self._path[position:]), STABLE if causal_model == "stable" else ANY)
-
-    def _add(self, line: Line, from_start: int) -> None:
-        key = id(line.change), id(line.measure)
-        known = self._lines.get(key)
-        if known is not None:  # asked about at two offsets
-            self._from_start = [(other, k) for other, k in self._from_start if other is not known]
-            line = Line(line.change, line.measure, line.arm, max(line.keep, known.keep), -1)
-        self._lines[key] = line
-        if from_start and line.only >= 0:
-            self._from_start.append((line, -from_start))
-
-    def _close(self) -> None:
-        for line in self._lines.values():
-            if not self._apart(line):
-                arm = line.arm if self._end is None else self._ended(line, self._end)
-                arm.answer(line.progress)
-
-    def _apart(self, line: Line) -> bool:
-        """Whether an ended episode changes more than what lies ahead: quantities nested in its past foresee the end."""
-        return self._end is not None and line.arm.tail.letters.by_action
-
-    def _ended(self, line: Line, end: int) -> Arm:
-        """The line's arm where the episode has ended in `end`: what lies ahead is then the same at every offset."""
-        nominal = self.worlds.nominal(end, 0)
-        past = self._nominal, self._law(self._nominal, line.change, None)
-        return self.worlds.arm(nominal, self._law(nominal, line.change, end), line.measure, past)
-
-    def _law(self, nominal: Law, change: Change, end: int | None) -> Law:
-        return nominal.under(self.worlds.intervention(change, end))
-
-    def _world(self, change: Change, position: int) -> World:
-        nominal = self.worlds.nominal(self._end, until=len(self._path) - 1 - position)
-        return World.at(self._path, position, nominal, self.worlds.intervention(change, self._end), self.worlds.rows)
-
-
-class Stepper:
-    """One quantity of one world, followed pair by pair with nothing around it: the profile over its offsets.
-
-    Raises FormulaError for a difference, an offset `@-k`, or nested quantities that look back.
-    """
-
-    def __init__(self, worlds: Worlds, goal: Goal) -> None:
+    def _measure(self, goal: Goal) -> _Answer:
         world = goal.world
-        if world.baseline is not None or world.offset < 0 or asks_back(goal.measure):
-            raise FormulaError(
-                "only one world at @t, t >= 0, without nested @t, can be followed step by step", "", 1, 1
-            )
-        nominal = worlds.nominal(None, 0)
-        arm = worlds.arm(nominal, nominal.under(worlds.intervention(world.change, None)), goal.measure)
-        self._line = Line(world.change, goal.measure, arm, world.offset + 1, -1)
+        used, position, clipped = _resolve(world.offset, len(self.path))
+        value = self.lines.value(world.change, goal.measure, position)
+        bounds = self._bounds(world.change, position, goal.measure, value)
+        if world.baseline is not None:
+            base = self.lines.value(world.baseline, goal.measure, position)
+            under = self._bounds(world.baseline, position, goal.measure, base)
+            value -= base
+            if bounds is not None and under is not None:
+                bounds = (bounds[0] - under[1], bounds[1] - under[0])
+        return _Answer(value, bounds, used, clipped)
 
-    @property
-    def rows_computed(self) -> int:
-        """Counterfactual rows computed so far, for every path this world was asked about."""
-        return self._line.arm.computed
+    def _bounds(
+        self, change: Change, position: int, measure: Probability | Reward, value: float
+    ) -> tuple[float, float] | None:
+        if self.causal_model == "gumbel":
+            return None
+        if change.kind == "nominal" and not asks_back(measure):
+            return value, value  # what happened is no matter of causal models; what is asked about it may be
+        return self.lines.bounds(change, measure, position, self.causal_model)
 
-    def push(self, state: int, action: int) -> Floats:
-        """Take a pair in: the values [t + 1], newest start point first, NaN before there is one; reused."""
-        progress = self._line.progress
-        self._line.arm.push(progress, state, action, answered=True)
-        return progress.values
 
-    def push_all(self, pairs: Path) -> Floats:
-        """Take pairs in: the values [n, t + 1] after each."""
-        values = np.full((len(pairs), self._line.keep), np.nan)
-        self._line.arm.along(self._line.progress, pair_arrays(pairs), values)
-        return values
+def _arms(formula: Regret) -> tuple[Change, Change]:
+    return NOMINAL, formula.world.change
+
+
+def _outcome(nominal: bool, alternative: bool) -> Literal["safe", "regret", "unavoidable"]:  # noqa: FBT001 - two truths
+    """What it means that the goal is met, or not, in each of the two worlds."""
+    if nominal:
+        return "safe"
+    return "regret" if alternative else "unavoidable"
+
+
+def _latest_useful(test: Test, nominals: list[float], alternatives: list[float]) -> int | None:
+    """The smallest offset at which the alternative turns the outcome; lists nearest offset first."""
+    worst = min if test.comparison in (">=", ">") else max
+    if test.holds(worst(nominals)):
+        return None  # as nearly always: where the worst value passes, all do
+    for offset, (nominal, alternative) in enumerate(zip(nominals, alternatives, strict=True)):
+        if test.holds(alternative) and not test.holds(nominal):
+            return offset
+    return None
+
+
+def _resolve(offset: int, length: int) -> tuple[int, int, bool]:
+    """The offset used on a path of `length` pairs, its position from 0, and whether it was clipped (semantics, 1)."""
+    last = length - 1
+    used = max(-last, min(offset, last))
+    position = last - used if used >= 0 else -used - 1
+    return used, position, used != offset
