@@ -42,6 +42,7 @@ __all__ = [
     "agree",
     "benchmark",
     "compare",
+    "failed",
     "load",
     "unmeasured",
 ]
@@ -197,6 +198,11 @@ def absolute(
 def unmeasured(key: str, title: str, target: str, why: Missing) -> Row:
     """A row whose own measurement needs what is missing here."""
     return Row(key, title, target, None, "at_most", "s", None, note=why.reason)
+
+
+def failed(key: str, problem: BaseException) -> Row:
+    """A benchmark that could not be measured this time."""
+    return Row(key, "not measured", "-", None, "at_most", "s", None, note=f"{type(problem).__name__}: {problem}")
 
 
 def agree(what: str, ours: float, theirs: float, tolerance: float) -> None:

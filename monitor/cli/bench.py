@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
@@ -59,12 +60,13 @@ def bench(
 
 
 def measured(bench: Bench, keys: list[str]) -> list[Row]:
-    """The rows of these keys, or all.
+    """The rows of these keys, or all; one whose own conditions were not met says so, and the others go on.
 
     Raises:
         ConfigError: there is no such row.
+        DisagreementError: we and a peer got different values.
     """
-    from monitor.bench.rows import load  # noqa: PLC0415 - keep `cfmon --help` light
+    from monitor.bench.rows import DisagreementError, failed, load  # noqa: PLC0415 - keep `cfmon --help` light
     from monitor.errors import ConfigError  # noqa: PLC0415 - likewise
 
     known = load()
@@ -74,7 +76,12 @@ def measured(bench: Bench, keys: list[str]) -> list[Row]:
     rows: list[Row] = []
     for key in keys or known:
         with progress(f"measuring {key}"):
-            rows += known[key](bench)
+            try:
+                rows += known[key](bench)
+            except DisagreementError:
+                raise  # two values of the same thing: no time is worth reading then
+            except (AssertionError, OSError, subprocess.SubprocessError) as problem:  # the others are still worth it
+                rows.append(failed(key, problem))
         bench.tell(f"{key}: measured")
     return rows
 
