@@ -1,4 +1,4 @@
-"""How the cost of a step grows with the number of states, the offset and the horizon, all else as in the kernel row."""
+"""How the cost of a step grows with states, offset, horizon and agents, all else as in the kernel row."""
 
 from __future__ import annotations
 
@@ -10,12 +10,15 @@ import numpy as np
 from monitor.bench.rows import Axis, Bench, Point, Row, benchmark, compare
 from monitor.bench.stepping import Walk, goal_of, grid_walk
 from monitor.bench.timing import Timing
-from monitor.bench.worlds import descent, grid, safest, walk
+from monitor.bench.worlds import GRID_GOAL, descent, grid, safest, walk
+from monitor.flow import Monitor
+from monitor.types import FormulaSpec, Instant, Observation, StreamSettings
 
 __all__ = ["scaling"]
 
 STEPS = 400
 SIDES, OFFSETS, HORIZONS = (4, 10, 32, 100, 316), (1, 2, 5, 10, 20, 40), (5, 10, 20, 50, 100)
+AGENTS = (1, 10, 100, 1_000)
 
 
 @benchmark("scaling")
@@ -26,6 +29,7 @@ def scaling(bench: Bench) -> list[Row]:
     points = [point("states", side * side, large_walk(bench, side), 10, 20) for side in SIDES[:few]]
     points += [point("offset", offset, about, offset, 20) for offset in OFFSETS[:few]]
     points += [point("horizon", horizon, about, 10, horizon) for horizon in HORIZONS[:few]]
+    points += [Point("agents", count, watched(about, count), "observe + evaluate, |S| 16") for count in AGENTS[:few]]
     base = stepped(about, 10, 20)
     row = compare("scaling", "a step as in kernel; its cost by size is in the plot", base, base, peer="itself")
     return [replace(row, points=tuple(points), peer="", theirs=None, ratio=None)]
@@ -43,6 +47,23 @@ def point(axis: Axis, size: int, about: Walk, offset: int, horizon: int) -> Poin
     series = {"states": f"offset {offset}, horizon {horizon}", "offset": f"|S| 16, horizon {horizon}"}
     median = stepped(about, offset, horizon).median
     return Point(axis, size, median, series.get(axis, f"|S| 16, offset {offset}"))
+
+
+def watched(about: Walk, agents: int) -> float:
+    """Seconds a message, where so many agents take the same walk in turns; its first steps are not counted."""
+    spec, settings = FormulaSpec("safe", GRID_GOAL), StreamSettings(window=64)
+    monitor = Monitor(about.model, dict(about.policies), [spec], settings)
+    names = [f"agent-{n}" for n in range(agents)]
+    warm, steps = 20, 20 + max(20, STEPS // agents)
+    begun = 0.0
+    for seq, (state, action) in enumerate(about.pairs[:steps]):
+        if seq == warm:
+            begun = perf_counter()
+        now = Instant(1e9 + seq, float(seq))
+        for name in names:
+            monitor.observe(Observation(name, 0, seq, state, action), now)
+            monitor.evaluate(now)
+    return (perf_counter() - begun) / ((steps - warm) * agents)
 
 
 def stepped(about: Walk, offset: int, horizon: int) -> Timing:

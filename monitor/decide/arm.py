@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from monitor.causal import Law, conditional_choices
-from monitor.causal.compiled import held
+from monitor.causal.compiled import held, typed
 from monitor.causal.moves import EXACT, Dynamics, Memo, Memos
 from monitor.decide import closing, interval, kernel
 from monitor.decide.room import Progress, Workspace
@@ -27,6 +27,7 @@ Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 Shorts = npt.NDArray[np.int32]
 Pairs = tuple[Ints, Ints]
+_SOME_WALK = Progress(0, 0, 1)
 Reading = tuple[Strands, Shorts]
 """A program in strands, and what each state (or each pair, where quantities are nested) shows it."""
 
@@ -113,10 +114,10 @@ class Arm:
     def push(self, progress: Progress, state: int, action: int, *, answered: bool) -> None:
         """Take one observed pair in (action -1: not yet taken); if it is to be `answered`, into `progress.values`."""
         self._fit(progress, 1)
-        now = answered and not self.lazy
-        while came_to := closing.push(self._engine(EXACT), progress.held, state, action, now):
+        engine = self._engine(EXACT)
+        while came_to := self._push(engine, progress.held, state, action, answered and not self.lazy):
             self._mend(came_to, EXACT, progress)
-            now = answered and not self.lazy
+            engine = self._engine(EXACT)
         if answered and self.lazy:
             self._close(progress, progress.values)
 
@@ -172,13 +173,15 @@ class Arm:
 
     def _fit(self, progress: Progress, pairs: int) -> None:
         """Have room for what a walk may come to with so many pairs more."""
-        now = progress.now
-        self._reach((int(now[kernel.KEEP]) or int(now[kernel.AGE]) + pairs + 1) + 1)
+        offsets = progress.keep + 1 if progress.keep else int(progress.now[kernel.AGE]) + pairs + 2
+        if offsets > self.strands.reach or self._known is not self.strands.known:
+            self._reach(offsets)
         self._work(progress.lanes)
 
     def _work(self, lanes: int) -> None:
         """Have room to work in; it is shared, so it may be another one than last time."""
-        self._workspace.fit(len(self.strands.owed), lanes)
+        if lanes > self._workspace.lanes or len(self.strands.owed) > self._workspace.strands:
+            self._workspace.fit(len(self.strands.owed), lanes)
         if self._scratch is not self._workspace.scratch:
             self._scratch, self._levels = self._workspace.scratch, None
             self._engines.clear()
@@ -204,6 +207,8 @@ class Arm:
                 self._scratch,
             )
             self._engines[kind] = memo, parts, held(parts)
+            if kind == EXACT:
+                self._push = typed(closing.push, self._engines[kind][2], _SOME_WALK.held, 0, 0, True)  # noqa: FBT003
         return self._engines[kind][2]
 
     def _mend(self, came_to: int, kind: int, progress: Progress | None) -> None:

@@ -29,7 +29,7 @@ class Workspace:
     def __init__(self, states: int) -> None:
         self._mark, self._where = _ints(states), _shorts(states)
         self._clock = _ints(2)  # runs on: marks of the arrays before must not be met again
-        self._strands, self._lanes, self._nodes = 4, 1, 64
+        self.strands, self.lanes, self._nodes = 4, 1, 64
         self.scratch = self._scratch()
         self._levels: Levels | None = None
 
@@ -56,29 +56,26 @@ class Workspace:
         self._levels = None
         self.scratch = self._scratch()
 
-    def fit(self, strands: int, lanes: int) -> bool:
-        """Have room for so many strands and lanes; whether there was not."""
-        if strands <= self._strands and lanes <= self._lanes:
-            return False
-        self._strands, self._lanes = max(strands, self._strands), max(lanes, self._lanes)
+    def fit(self, strands: int, lanes: int) -> None:
+        """Have room for so many strands and lanes at least."""
+        self.strands, self.lanes = max(strands, self.strands), max(lanes, self.lanes)
         self.scratch = self._scratch()
-        return True
 
     def _scratch(self) -> kernel.Scratch:
         nodes = self._nodes
         return kernel.Scratch(
             mark=self._mark,
             where=self._where,
-            ends=_ints(self._strands, 3),
+            ends=_ints(self.strands, 3),
             items=_ints(nodes, 5),
             strand=_ints(nodes),
             first=_ints(nodes + 1),
             states=_shorts(nodes),
             order=_ints(nodes),
             lanes=_ints(nodes, 2),
-            weights=np.zeros((nodes, self._lanes)),
+            weights=np.zeros((nodes, self.lanes)),
             gained=np.zeros(nodes),
-            rows=_ints(self._lanes),
+            rows=_ints(self.lanes),
             clock=self._clock,
             lacks=_ints(2),
         )
@@ -94,7 +91,7 @@ class Progress:
     """
 
     def __init__(self, keep: int, only: int, horizon: int) -> None:
-        self.lanes = max(min(keep, horizon), 1)
+        self.keep, self.lanes = keep, max(min(keep, horizon), 1)
         self.arrays = self._walk(max(keep, 1), 2, 16)
         self.arrays.now[kernel.KEEP], self.arrays.now[kernel.ONLY] = keep, only
         self.held = held(self.arrays)
