@@ -1,0 +1,212 @@
+"""Rows of many particles at once, whatever kind of model they come from."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from monitor.errors import ModelError, PolicyError
+from monitor.model import MDP
+from monitor.sampled.decisions import Remembered
+from monitor.sampled.noise import Entries
+from monitor.sampled.simulator import Simulator, VectorSimulator
+
+__all__ = ["ModelRows", "Rows", "SimulatorRows", "VectorRows", "as_rows", "different_pairs"]
+
+Bools = npt.NDArray[np.bool_]
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+ROW_SUM_TOLERANCE = 1e-9
+PADDING = np.iinfo(np.int64).max
+"""What stands for a state of probability 0: behind all others."""
+MAX_REMEMBERED = 1 << 18
+"""Rows of a simulator remembered before the memo starts anew."""
+
+
+class Rows(Protocol):
+    """Rows, labels and rewards for particles in states [n]."""
+
+    @property
+    def labels(self) -> Collection[str]:
+        """The names that `holds` knows."""
+        ...
+
+    def entries(self, states: Ints, actions: Ints) -> Entries:
+        """The rows of n pairs. Raises PolicyError where an action is unavailable."""
+        ...
+
+    def holds(self, label: str, states: Ints) -> Bools:
+        """[n]."""
+        ...
+
+    def rewards(self, states: Ints, actions: Ints) -> Floats:
+        """[n]."""
+        ...
+
+
+class ModelRows:
+    """Of an enumerated model; nothing is copied."""
+
+    def __init__(self, model: MDP) -> None:
+        self.model, self.labels = model, model.labels.keys()
+
+    def entries(self, states: Ints, actions: Ints) -> Entries:
+        """The model's own arrays; policies over it are known to choose what is available."""
+        rows = states * self.model.actions + actions
+        return Entries(
+            self.model.indptr[rows], self.model.indptr[rows + 1], self.model.successors, self.model.probabilities
+        )
+
+    def holds(self, label: str, states: Ints) -> Bools:
+        """[n]."""
+        marks: Bools = self.model.labels[label][states]
+        return marks
+
+    def rewards(self, states: Ints, actions: Ints) -> Floats:
+        """[n]."""
+        gains: Floats = self.model.rewards[states, actions]
+        return gains
+
+
+class VectorRows:
+    """Of a model that answers for many states at once. Its rows are checked each time: ModelError names the pair."""
+
+    def __init__(self, simulator: VectorSimulator) -> None:
+        self.simulator, self.labels = simulator, simulator.labels
+
+    def entries(self, states: Ints, actions: Ints) -> Entries:
+        """The rows laid out next to each other, ascending, the padding (probability 0) among them."""
+        keys, chances = self.simulator.rows(states, actions)
+        keys, chances = np.asarray(keys, dtype=np.int64), np.asarray(chances, dtype=np.float64)
+        if keys.ndim != 2 or keys.shape != chances.shape or len(keys) != len(states):
+            raise ModelError(f"rows: {keys.shape} states and {chances.shape} probabilities for {len(states)} pairs")
+        keys, chances = _checked(keys, chances, states, actions)
+        ends = np.arange(1, len(keys) + 1) * keys.shape[1]
+        return Entries(ends - keys.shape[1], ends, keys.ravel(), chances.ravel())
+
+    def holds(self, label: str, states: Ints) -> Bools:
+        """[n]."""
+        return np.asarray(self.simulator.holds(label, states), dtype=np.bool_)
+
+    def rewards(self, states: Ints, actions: Ints) -> Floats:
+        """[n]."""
+        return np.asarray(self.simulator.rewards(states, actions), dtype=np.float64)
+
+
+class SimulatorRows:
+    """Of a model that answers for one state at a time; each row is asked for once, as long as there is room."""
+
+    def __init__(self, simulator: Simulator, limit: int = MAX_REMEMBERED) -> None:
+        self.simulator, self.labels, self._limit = simulator, simulator.labels, limit
+        self._marks = {label: Remembered(_Marks(simulator, label)) for label in simulator.labels}
+        self._forget()
+
+    def entries(self, states: Ints, actions: Ints) -> Entries:
+        """From the memo, which learns what is missing."""
+        slots = self._slots(states, actions)
+        ends = self._ends[slots]
+        return Entries(ends - self._lengths[slots], ends, self._keys, self._chances)
+
+    def holds(self, label: str, states: Ints) -> Bools:
+        """[n]."""
+        return self._marks[label](states)
+
+    def rewards(self, states: Ints, actions: Ints) -> Floats:
+        """[n]; asked for once for each different pair."""
+        pairs, back = different_pairs(states, actions)
+        return np.array([self.simulator.reward(s, a) for s, a in pairs.tolist()], dtype=np.float64)[back]
+
+    def _forget(self) -> None:
+        self._index: dict[tuple[int, int], int] = {}
+        self._keys, self._chances = np.zeros(0, dtype=np.int64), np.zeros(0)
+        self._lengths, self._ends = np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
+
+    def _slots(self, states: Ints, actions: Ints) -> Ints:
+        pairs, back = different_pairs(states, actions)
+        asked: list[tuple[int, int]] = [(state, action) for state, action in pairs.tolist()]
+        missing = [pair for pair in asked if pair not in self._index]
+        if len(self._index) + len(missing) > self._limit:
+            self._forget()
+            missing = asked
+        if missing:
+            self._learn(missing)
+        return np.array([self._index[pair] for pair in asked], dtype=np.int64)[back]
+
+    def _learn(self, pairs: list[tuple[int, int]]) -> None:
+        rows = [self._row(state, action) for state, action in pairs]
+        self._index.update(zip(pairs, range(len(self._index), len(self._index) + len(pairs)), strict=True))
+        self._keys = np.concatenate([self._keys, *(keys for keys, _ in rows)])
+        self._chances = np.concatenate([self._chances, *(chances for _, chances in rows)])
+        self._lengths = np.concatenate([self._lengths, [len(keys) for keys, _ in rows]])
+        self._ends = np.cumsum(self._lengths)
+
+    def _row(self, state: int, action: int) -> tuple[Ints, Floats]:
+        successors, probabilities = self.simulator.successors(state, action)
+        keys = np.asarray(successors, dtype=np.int64)
+        chances = np.asarray(probabilities, dtype=np.float64)
+        if keys.ndim != 1 or keys.shape != chances.shape:
+            raise ModelError(f"{_name(state, action)}: {keys.shape} successors but {chances.shape} probabilities")
+        pair = np.array([state]), np.array([action])
+        keys, chances = _checked(keys[np.newaxis], chances[np.newaxis], *pair)
+        return keys[0], chances[0]
+
+
+class _Marks:
+    """One label, asked state by state."""
+
+    def __init__(self, simulator: Simulator, label: str) -> None:
+        self._simulator, self._label = simulator, label
+
+    def __call__(self, states: Ints) -> Bools:
+        return np.array([self._simulator.holds(self._label, state) for state in states.tolist()], dtype=np.bool_)
+
+
+def as_rows(model: MDP | Simulator | VectorSimulator) -> Rows:
+    """The rows of a model of any kind: a simulator with `rows` is asked for many states at once."""
+    if isinstance(model, MDP):
+        return ModelRows(model)
+    if isinstance(model, VectorSimulator):
+        return VectorRows(model)
+    return SimulatorRows(model)
+
+
+def different_pairs(states: Ints, actions: Ints) -> tuple[Ints, Ints]:
+    """The different pairs [m, 2], and for each of the n given which one it is."""
+    order = np.lexsort((actions, states))
+    pairs = np.stack([states[order], actions[order]], axis=1)
+    first = np.ones(len(order), dtype=np.bool_)
+    first[1:] = (pairs[1:] != pairs[:-1]).any(axis=1)
+    back = np.empty(len(order), dtype=np.int64)
+    back[order] = np.cumsum(first) - 1
+    return pairs[first], back
+
+
+def _checked(keys: Ints, chances: Floats, states: Ints, actions: Ints) -> tuple[Ints, Floats]:
+    """Rows [n, K], each ascending; refused where one is no distribution or lists a state twice."""
+    total = chances.sum(axis=1)
+    _refuse(total == 0.0, states, actions, None)
+    _refuse(np.abs(total - 1.0) > ROW_SUM_TOLERANCE, states, actions, "its probabilities do not sum to 1")
+    _refuse((chances < 0.0).any(axis=1), states, actions, "it holds a negative probability")
+    keys = np.where(chances > 0.0, keys, PADDING)
+    order = np.argsort(keys, axis=1)
+    keys, chances = np.take_along_axis(keys, order, axis=1), np.take_along_axis(chances, order, axis=1)
+    twice = ((keys[:, 1:] == keys[:, :-1]) & (chances[:, 1:] > 0.0)).any(axis=1)
+    _refuse(twice, states, actions, "it lists a state twice; add its probabilities up")
+    return keys, chances
+
+
+def _refuse(bad: Bools, states: Ints, actions: Ints, problem: str | None) -> None:
+    if bad.any():
+        first = int(np.flatnonzero(bad)[0])
+        where = _name(int(states[first]), int(actions[first]))
+        if problem is None:
+            raise PolicyError(f"{where} has no successors: the action is unavailable there, yet it was chosen")
+        raise ModelError(f"{where}: {problem}")
+
+
+def _name(state: int, action: int) -> str:
+    return f"the row of (state {state}, action {action})"

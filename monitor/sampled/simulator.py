@@ -1,0 +1,154 @@
+"""Models that cannot be enumerated: successors on demand, one state at a time or many at once.
+
+States are int64 numbers, of any size and not in any order; noise is keyed by them, so one state must have one number
+for good. States that are no numbers get theirs by `Numbered`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Hashable, Sequence
+from hashlib import blake2b
+from typing import Generic, Protocol, TypeVar, runtime_checkable
+
+import numpy as np
+import numpy.typing as npt
+
+from monitor.errors import LimitError, ModelError
+
+__all__ = ["HashableSimulator", "Numbered", "Simulator", "VectorSimulator", "number_of"]
+
+Bools = npt.NDArray[np.bool_]
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+MAX_NUMBERED = 10_000_000
+"""Different states one `Numbered` may meet."""
+
+
+@runtime_checkable
+class Simulator(Protocol):
+    """A model asked one state at a time; what it says is remembered, so it is asked once for each (state, action)."""
+
+    @property
+    def actions(self) -> int:
+        """How many actions there are."""
+        ...
+
+    @property
+    def labels(self) -> Collection[str]:
+        """The names that `holds` knows."""
+        ...
+
+    def successors(self, state: int, action: int) -> tuple[Sequence[int], Sequence[float]]:
+        """The next states, each once, and their probabilities; none if the action is unavailable."""
+        ...
+
+    def holds(self, label: str, state: int) -> bool:
+        """Whether a state carries a label."""
+        ...
+
+    def reward(self, state: int, action: int) -> float:
+        """R(s, a)."""
+        ...
+
+
+@runtime_checkable
+class VectorSimulator(Protocol):
+    """A model asked for many states at once; nothing is remembered."""
+
+    @property
+    def actions(self) -> int:
+        """How many actions there are."""
+        ...
+
+    @property
+    def labels(self) -> Collection[str]:
+        """The names that `holds` knows."""
+        ...
+
+    def rows(self, states: Ints, actions: Ints) -> tuple[Ints, Floats]:
+        """Next states and their probabilities, both [n, K]; what has probability 0 is padding, whatever its state."""
+        ...
+
+    def holds(self, label: str, states: Ints) -> Bools:
+        """[n]: whether the states carry a label."""
+        ...
+
+    def rewards(self, states: Ints, actions: Ints) -> Floats:
+        """[n]: R(s, a)."""
+        ...
+
+
+State = TypeVar("State", bound=Hashable)
+
+
+class HashableSimulator(Protocol[State]):
+    """A `Simulator` whose states are no numbers."""
+
+    @property
+    def actions(self) -> int:
+        """How many actions there are."""
+        ...
+
+    @property
+    def labels(self) -> Collection[str]:
+        """The names that `holds` knows."""
+        ...
+
+    def successors(self, state: State, action: int) -> tuple[Sequence[State], Sequence[float]]:
+        """As in `Simulator`."""
+        ...
+
+    def holds(self, label: str, state: State) -> bool:
+        """As in `Simulator`."""
+        ...
+
+    def reward(self, state: State, action: int) -> float:
+        """As in `Simulator`."""
+        ...
+
+
+class Numbered(Generic[State]):
+    """A `Simulator` over numbers, of one whose states are hashable and have a `repr` that tells them apart for good.
+
+    The number is taken from the `repr`, not from the order in which states are met: noise must not depend on that.
+
+    >>> number_of(("bishop", 3)) == number_of(("bishop", 3))
+    True
+    """
+
+    def __init__(self, simulator: HashableSimulator[State]) -> None:
+        self.actions, self.labels = simulator.actions, simulator.labels
+        self._simulator = simulator
+        self._states: dict[int, State] = {}
+
+    def number(self, state: State) -> int:
+        """The number of a state, for paths. Raises LimitError beyond `MAX_NUMBERED` states."""
+        number = number_of(state)
+        known = self._states.setdefault(number, state)
+        if known != state:
+            raise ModelError(f"the states {known!r} and {state!r} have the same number; give them a longer repr")
+        if len(self._states) > MAX_NUMBERED:
+            raise LimitError(
+                f"more than {MAX_NUMBERED} different states were met (limit MAX_NUMBERED); number the states yourself, "
+                "so that none has to be remembered"
+            )
+        return number
+
+    def successors(self, state: int, action: int) -> tuple[Sequence[int], Sequence[float]]:
+        """Of the state with that number."""
+        states, probabilities = self._simulator.successors(self._states[state], action)
+        return [self.number(one) for one in states], probabilities
+
+    def holds(self, label: str, state: int) -> bool:
+        """Of the state with that number."""
+        return self._simulator.holds(label, self._states[state])
+
+    def reward(self, state: int, action: int) -> float:
+        """Of the state with that number."""
+        return self._simulator.reward(self._states[state], action)
+
+
+def number_of(state: Hashable) -> int:
+    """63 bits of a state's `repr`, the same in every process."""
+    return int.from_bytes(blake2b(repr(state).encode(), digest_size=8).digest(), "little") >> 1
