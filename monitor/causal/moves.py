@@ -277,7 +277,7 @@ def moves(
     return entry
 
 
-@compiled
+@inlined
 def fill(
     dynamics: Dynamics, memory: Memory, kind: int, r: int, seen: int, taken: int, outcome: int, state: int
 ) -> bool:
@@ -301,7 +301,7 @@ def fill(
     return True
 
 
-@compiled
+@inlined
 def put(
     dynamics: Dynamics,
     memory: Memory,

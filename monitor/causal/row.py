@@ -139,36 +139,50 @@ def reweigh(p: Floats, q: Floats, p_outcome: float, at: int, result: Floats) -> 
     if mass <= 0.0:
         result[:] = q  # disjoint supports: the observation says nothing here (locality)
         return
-    result[:] = 0.0
     limit = p_outcome / q[at] if at >= 0 else np.inf  # infinite also where q_i is too small for a ratio
-    passed = np.flatnonzero(p / q < limit)
-    if len(passed) == 0:
-        result[at] = 1.0  # nothing became likelier relative to the outcome
-        return
-    breaks = (p / q)[passed]
-    order = ascending(breaks)
+    breaks, passed, count = np.empty(len(q)), np.empty(len(q), dtype=np.int64), 0
     # On the piece that begins at a break: D(u) = (p mass not yet overtaken) + u * (q mass that has overtaken).
     kept, overtaken = max(mass, 1.0), 0.0
-    pieces = np.empty(len(order))
-    high = 0.0
-    for n in range(len(order)):
-        k, begin = passed[order[n]], breaks[order[n]]
-        kept -= p[k]
-        overtaken += q[k]
-        end = breaks[order[n + 1]] if n + 1 < len(order) else limit
+    for k in range(len(q)):
+        result[k] = 0.0
+        if p[k] <= 0.0:
+            overtaken += q[k]  # from the start, at break 0
+        elif p[k] / q[k] < limit:
+            breaks[count], passed[count] = p[k] / q[k], k
+            count += 1
+    if count == 0 and overtaken <= 0.0:
+        result[at] = 1.0  # nothing became likelier relative to the outcome
+        return
+    order = ascending(breaks[:count])
+    pieces, first, high = np.empty(count), 0.0, 0.0
+    begin = 0.0
+    for n in range(-1 if overtaken > 0.0 else 0, count):
+        if n >= 0:
+            k, begin = passed[order[n]], breaks[order[n]]
+            kept -= p[k]
+            overtaken += q[k]
+        end = breaks[order[n + 1]] if n + 1 < count else limit
         low = kept + overtaken * begin
         if np.isinf(end):
-            pieces[n] = 1.0 / overtaken / low
+            piece = 1.0 / overtaken / low
         else:
             high = kept + overtaken * end
-            pieces[n] = (end - begin) / high / low  # not by their product, which may overflow
+            piece = (end - begin) / high / low  # not by their product, which may overflow
+        if n >= 0:
+            pieces[n] = piece
+        else:
+            first = piece
     if not np.isinf(limit):
         result[at] = 1.0 / high
     share = 0.0
-    for n in range(len(order) - 1, -1, -1):
+    for n in range(count - 1, -1, -1):
         share += pieces[n]
         k = passed[order[n]]
         result[k] = q[k] * share
+    share += first
+    for k in range(len(q)):
+        if p[k] <= 0.0:
+            result[k] = q[k] * share
 
 
 @compiled

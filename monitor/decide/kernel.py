@@ -57,6 +57,8 @@ DONE, FULL_MEMO, FULL_SCRATCH, FULL_WALK, NO_TABLE = range(5)
 """What a call comes to. `Scratch.lacks`: FULL_WALK: segments, nodes; NO_TABLE: offset, strand."""
 
 UNKNOWN = -1
+MANY = 64
+"""From so many numbers on, sorting by insertion is slow."""
 
 STARTS, SEGMENTS, SEEN, TAKEN, AGE, KEEP, ONLY, UNANSWERED = range(8)
 """`Walk.now`: start points and segments held, the newest pair, its distance from the newest start point; start points
@@ -303,7 +305,8 @@ def gather(memory: Memory, scratch: Scratch, walk: Walk, strands: int, shift: in
                 for lane in range(np.uint64(low), np.uint64(high)):
                     weights[node, lane + ushift] += share * old[source, lane]
             item = items[item, 4]
-        order(states, place_of, start, nodes)
+        if nodes > start:
+            order(mark, where, states, place_of, start, nodes)
         scratch.strand[segments] = strand
         segments += 1
         scratch.first[segments] = nodes
@@ -311,15 +314,21 @@ def gather(memory: Memory, scratch: Scratch, walk: Walk, strands: int, shift: in
 
 
 @inlined
-def order(states: Shorts, places: Ints, start: int, end: int) -> None:
-    """Sort places `start:end` by their states; what comes out of ascending nodes is nearly sorted."""
-    if end - start > 64:
-        places[start:end] = start + np.argsort(states[start:end], kind="mergesort")
-        return
-    for n in range(start + 1, end):
-        place, m = places[n], n
-        state = states[place]
-        while m > start and states[places[m - 1]] > state:
-            places[m] = places[m - 1]
-            m -= 1
-        places[m] = place
+def order(mark: Ints, where: Shorts, states: Shorts, places: Ints, start: int, end: int) -> None:
+    """Sort places `start:end` by their states: looking through all states that are marked, where they are not few."""
+    if 8 * (end - start) > len(mark):
+        tick, n = mark[states[start]], start
+        for state in range(len(mark)):
+            if mark[state] == tick:
+                places[n] = where[state]
+                n += 1
+    elif end - start > MANY:
+        places[start:end] = start + np.argsort(states[start:end])
+    else:
+        for n in range(start + 1, end):  # what comes out of ascending nodes is nearly sorted
+            place, m = places[n], n
+            state = states[place]
+            while m > start and states[places[m - 1]] > state:
+                places[m] = places[m - 1]
+                m -= 1
+            places[m] = place
