@@ -17,7 +17,7 @@ def pytest_configure() -> None:
     numba keeps it by the time stamp of the function called, and does not see a change in one that this calls.
     """
     root = Path(monitor.__file__).parent
-    newest = max(source.stat().st_mtime for room in ("causal", "decide", "sampled") for source in (root / room).glob("*.py"))
+    newest = max(source.stat().st_mtime for room in ("causal", "decide") for source in (root / room).glob("*.py"))
     for index in root.rglob("*.nbi"):
         if index.stat().st_mtime < newest:
             index.unlink(missing_ok=True)

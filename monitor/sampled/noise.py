@@ -84,6 +84,8 @@ def race(seed: int, kind: int, step: int, particles: Ints, entries: Entries, evi
         entries: their rows, none of them empty.
         evidence: the observed row of the step and its outcome.
     """
+    if evidence.probability <= 0.0:
+        evidence = NOTHING  # an action off-policy says nothing about the noise
     won = np.empty(len(particles), dtype=np.int64)
     _race(
         (np.uint64(seed), np.uint64(4 * step + kind)),

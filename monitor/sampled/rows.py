@@ -187,10 +187,10 @@ def different_pairs(states: Ints, actions: Ints) -> tuple[Ints, Ints]:
 
 def _checked(keys: Ints, chances: Floats, states: Ints, actions: Ints) -> tuple[Ints, Floats]:
     """Rows [n, K], each ascending; refused where one is no distribution or lists a state twice."""
-    total = chances.sum(axis=1)
+    total: Floats = chances.sum(axis=1)
     _refuse(total == 0.0, states, actions, None)
-    _refuse(np.abs(total - 1.0) > ROW_SUM_TOLERANCE, states, actions, "its probabilities do not sum to 1")
-    _refuse((chances < 0.0).any(axis=1), states, actions, "it holds a negative probability")
+    _refuse(~(np.abs(total - 1.0) <= ROW_SUM_TOLERANCE), states, actions, "its probabilities do not sum to 1")
+    _refuse(np.any(chances < 0.0, axis=1), states, actions, "it holds a negative probability")
     keys = np.where(chances > 0.0, keys, PADDING)
     order = np.argsort(keys, axis=1)
     keys, chances = np.take_along_axis(keys, order, axis=1), np.take_along_axis(chances, order, axis=1)
