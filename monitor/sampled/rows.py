@@ -149,7 +149,7 @@ class SimulatorRows:
         keys = np.asarray(successors, dtype=np.int64)
         chances = np.asarray(probabilities, dtype=np.float64)
         if keys.ndim != 1 or keys.shape != chances.shape:
-            raise ModelError(f"{_name(state, action)}: {keys.shape} successors but {chances.shape} probabilities")
+            raise ModelError(f"{_name(state, action)}: {keys.size} successors but {chances.size} probabilities")
         pair = np.array([state]), np.array([action])
         keys, chances = _checked(keys[np.newaxis], chances[np.newaxis], *pair)
         return keys[0], chances[0]
