@@ -94,7 +94,7 @@ def extreme(lower: Floats, upper: Floats, values: Floats, *, largest: bool) -> f
 
     Greedy: everyone gets the lower bound, the rest goes to the best values first.
     """
-    return float(greedy(lower, upper, values, largest))
+    return float(greedy(lower, upper, values, np.arange(len(values)), largest))
 
 
 # ---- compiled ----
@@ -226,33 +226,31 @@ def bound(
 
 
 @compiled
-def greedy(lower: Floats, upper: Floats, values: Floats, largest: bool) -> float:
-    """`extreme`, compiled."""
+def greedy(lower: Floats, upper: Floats, values: Floats, at: Ints, largest: bool) -> float:
+    """`extreme`, compiled: of `values[at]`, [K]."""
+    sign = -1.0 if largest else 1.0
     rest, total = 1.0, 0.0
     for k in range(len(lower)):
         rest -= lower[k]
-        total += lower[k] * values[k]
-    if len(lower) > FEW:
-        order = ascending(-values if largest else values)
-        for n in range(len(order)):
+        total += lower[k] * values[at[k]]
+    taken, worst, last = 0, -np.inf, -1
+    while rest > 0.0 and taken < min(len(lower), FEW):  # looking for the next best: as a rule few take all that is left
+        best, found = -1, np.inf
+        for k in range(len(lower)):
+            value = sign * values[at[k]]
+            if value < found and (value > worst or (value == worst and k > last)):
+                best, found = k, value
+        given = min(rest, upper[best] - lower[best])
+        total += given * found * sign
+        rest -= given
+        taken, worst, last = taken + 1, found, best
+    if rest > 0.0 and taken < len(lower):
+        order = np.argsort(sign * values[at], kind="mergesort")
+        for n in range(taken, len(order)):
             if rest <= 0.0:
                 break
             k = order[n]
             given = min(rest, upper[k] - lower[k])
-            total += given * values[k]
+            total += given * values[at[k]]
             rest -= given
-        return total
-    sign, last = -1.0 if largest else 1.0, -1
-    while rest > 0.0:  # few: looking for the next best is faster than sorting, and nothing is allocated
-        best = -1
-        for k in range(len(lower)):
-            after = last < 0 or (sign * values[k], k) > (sign * values[last], last)
-            if after and (best < 0 or sign * values[k] < sign * values[best]):
-                best = k
-        if best < 0:
-            break
-        given = min(rest, upper[best] - lower[best])
-        total += given * values[best]
-        rest -= given
-        last = best
     return total

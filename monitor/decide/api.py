@@ -1,4 +1,4 @@
-"""`monitor.check`: one question on one recorded path, everything checked first."""
+"""One question on one recorded path, answered exactly, everything checked first; `monitor.engine` chooses how."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from monitor.model import MDP
 from monitor.policy import PolicyTable, as_table
 from monitor.types import CausalModel, Verdict
 
-__all__ = ["check", "check_many", "tables"]
+__all__ = ["as_pairs", "check", "check_many", "check_path", "read_all", "tables"]
 
 
 def check(
@@ -88,12 +88,11 @@ def check_many(
     if causal_model not in get_args(CausalModel):
         raise ConfigError(f"causal model {causal_model!r} does not exist; use {', '.join(get_args(CausalModel))}")
     checker = Checker(model, tables(policies, model), models)
-    texts = [query if isinstance(query, str) else print_formula(query) for query in queries]
-    read = [(parse(text), text) for text in texts]  # also what was built by hand, so that it is held to the grammar
+    read = read_all(queries)
     for formula, text in read:
         validate(formula, model, policies, text, checker.models)
-    pairs = _pairs(path)
-    _check_path(model, pairs)
+    pairs = as_pairs(path)
+    check_path(model, pairs)
     return [
         checker.check(
             formula,
@@ -105,6 +104,12 @@ def check_many(
         )
         for formula, text in read
     ]
+
+
+def read_all(queries: Sequence[str | Formula]) -> list[tuple[Formula, str]]:
+    """Formulas with their texts; what was built by hand is read too, so that it is held to the grammar."""
+    texts = [query if isinstance(query, str) else print_formula(query) for query in queries]
+    return [(parse(text), text) for text in texts]
 
 
 def tables(policies: Mapping[str, object], model: MDP) -> dict[str, PolicyTable]:
@@ -120,7 +125,7 @@ def _table(value: object, model: MDP) -> PolicyTable:
     return as_table(value, model)
 
 
-def _pairs(path: object) -> list[tuple[int, int | None]]:
+def as_pairs(path: object) -> list[tuple[int, int | None]]:
     """The path as plain pairs of whole numbers, whatever sequence it was given as."""
     pairs: list[tuple[int, int | None]] = []
     try:
@@ -133,7 +138,8 @@ def _pairs(path: object) -> list[tuple[int, int | None]]:
     return pairs
 
 
-def _check_path(model: MDP, path: Path) -> None:
+def check_path(model: MDP, path: Path) -> None:
+    """Raise PathError where a path cannot have happened in a model."""
     if not path:
         raise PathError("the path is empty; it needs at least one pair (state, action)")
     for n, (state, action) in enumerate(path):

@@ -48,6 +48,11 @@ class Checker:
         return self._worlds.models
 
     @property
+    def worlds(self) -> Worlds:
+        """What can be asked about."""
+        return self._worlds
+
+    @property
     def table_bytes(self) -> int:
         """What the tables of what lies ahead take up: obligations times states, for each law and formula."""
         return self._worlds.table_bytes
@@ -60,10 +65,10 @@ class Checker:
         for goal, changes, _ in goals(formula):
             for change in changes:
                 self._worlds.prepare(goal, change)
-        Lines(self._worlds, formula, len(WARM_UP)).rehearse(self._some_path(), causal_model)
+        Lines(self._worlds, formula, len(WARM_UP)).rehearse(self.some_path(), causal_model)
 
-    def _some_path(self) -> Path:
-        """A possible path, for a rehearsal."""
+    def some_path(self) -> Path:
+        """A possible path, for rehearsals."""
         pairs, state = [], 0
         for _ in WARM_UP:
             action = int(np.argmax(self.model.available(state)))

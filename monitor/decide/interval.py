@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from monitor.causal.compiled import compiled
-from monitor.causal.moves import NO_ROOM, moves, regime, seen_before
+from monitor.causal.compiled import compiled, inlined
+from monitor.causal.moves import NO_ROOM, Memory, moves, place, regime, seen_before
 from monitor.causal.row import greedy
 from monitor.decide.closing import ahead
 from monitor.decide.kernel import (
@@ -49,10 +49,10 @@ class Levels(NamedTuple):
 @compiled
 def interval(engine: Any, levels: Any, kind: int, states: Ints, actions: Ints, bounds: Floats) -> int:
     """Lowest and highest value, into `bounds` [2], from the first of the observed pairs; DONE, or what is lacking."""
-    came_to = forward(engine, levels, kind, states, actions)
+    parts, reached = engine.value, levels.value
+    came_to = reach(parts, reached, kind, states, actions)
     if came_to != DONE:
         return came_to
-    parts, reached = engine.value, levels.value
     last = len(states) - 1
     for node in range(reached.node_first[last], reached.node_first[last + 1]):
         value, came_to = ahead(
@@ -69,14 +69,25 @@ def interval(engine: Any, levels: Any, kind: int, states: Ints, actions: Ints, b
         if came_to != DONE:
             return came_to
         reached.low[node] = reached.high[node] = value
-    backward(engine, levels, last, bounds)
+    draw_back(parts.memory, reached, last, bounds)
     return DONE
 
 
 @compiled
 def forward(engine: Any, levels: Any, kind: int, states: Ints, actions: Ints) -> int:
+    """The first half of `interval`; the caller fills the values of the last level's nodes."""
+    return reach(engine.value, levels.value, kind, states, actions)
+
+
+@compiled
+def backward(engine: Any, levels: Any, last: int, bounds: Floats) -> None:
+    """The second half."""
+    draw_back(engine.value.memory, levels.value, last, bounds)
+
+
+@inlined
+def reach(parts: Engine, reached: Levels, kind: int, states: Ints, actions: Ints) -> int:
     """All that some causal model of the class reaches up to the last observed pair; DONE, or what is lacking."""
-    parts, reached = engine.value, levels.value
     if len(states) + 1 > len(reached.node_first) or len(reached.state) == 0:
         return FULL_SCRATCH
     reached.node_first[0], reached.node_first[1], reached.item_first[0] = 0, 1, 0
@@ -90,12 +101,13 @@ def forward(engine: Any, levels: Any, kind: int, states: Ints, actions: Ints) ->
     return DONE
 
 
-@compiled
+@inlined
 def read(parts: Engine, levels: Levels, kind: int, offset: int, seen: int, taken: int, outcome: int) -> int:
     """Read what the nodes of a level show: its items, linked by strand, and what the nodes yield for good."""
     dynamics, memory, machine, _, scratch = parts
     items, ends, low = levels.items, scratch.ends, levels.low
-    actions = dynamics.rewards.shape[1]
+    keys, entries = memory.entry_keys, memory.entry_values
+    size, actions = dynamics.rewards.shape
     scratch.clock[0] += 1
     count = levels.item_first[offset]
     r = regime(dynamics, offset)
@@ -105,9 +117,13 @@ def read(parts: Engine, levels: Levels, kind: int, offset: int, seen: int, taken
     for node in range(levels.node_first[offset], levels.node_first[offset + 1]):
         state, strand = levels.state[node], levels.strand[node]
         low[node] = 0.0
-        entry = moves(dynamics, memory, kind, r, transition, seen, taken, outcome, state)
-        if entry == NO_ROOM:
-            return FULL_MEMO
+        key = transition * size + state
+        at = place(keys, key)
+        entry = entries[at]
+        if keys[at] != key:
+            entry = moves(dynamics, memory, kind, r, transition, seen, taken, outcome, state)
+            if entry == NO_ROOM:
+                return FULL_MEMO
         for move in range(memory.entry_begin[entry], memory.entry_begin[entry + 1]):
             shown = machine.reading[state * actions + memory.action[move] if machine.by_action else state]
             span = machine.known[strand, shown, 0]
@@ -133,7 +149,7 @@ def read(parts: Engine, levels: Levels, kind: int, offset: int, seen: int, taken
     return DONE
 
 
-@compiled
+@inlined
 def join(parts: Engine, levels: Levels, offset: int) -> int:
     """The nodes of the next level, strand by strand, as children of the items that lead there."""
     _, memory, machine, _, scratch = parts
@@ -176,10 +192,9 @@ def join(parts: Engine, levels: Levels, offset: int) -> int:
     return DONE
 
 
-@compiled
-def backward(engine: Any, levels: Any, last: int, bounds: Floats) -> None:
+@inlined
+def draw_back(memory: Memory, reached: Levels, last: int, bounds: Floats) -> None:
     """From the values of the last level's nodes to those of the first, into `bounds` [2]."""
-    memory, reached = engine.value.memory, levels.value
     low, high = reached.low, reached.high
     for offset in range(last - 1, -1, -1):
         for node in range(reached.node_first[offset], reached.node_first[offset + 1]):
@@ -189,6 +204,6 @@ def backward(engine: Any, levels: Any, last: int, bounds: Floats) -> None:
             begin, end = memory.row_begin[move], memory.row_begin[move + 1]
             children = reached.children[child : child + end - begin]
             least, most = memory.low[begin:end], memory.high[begin:end]
-            low[node] += memory.share[move] * greedy(least, most, low[children], False)
-            high[node] += memory.share[move] * greedy(least, most, high[children], True)
+            low[node] += memory.share[move] * greedy(least, most, low, children, False)
+            high[node] += memory.share[move] * greedy(least, most, high, children, True)
     bounds[0], bounds[1] = low[0], high[0]

@@ -28,7 +28,7 @@ from monitor.logic.syntax import (
 )
 from monitor.types import CausalModel, Quantity, Verdict
 
-__all__ = ["Path", "Track"]
+__all__ = ["Path", "Track", "resolve"]
 
 
 class _Answer(msgspec.Struct, frozen=True):
@@ -112,7 +112,7 @@ class Track:
         """Antecedent: the goal is missed under nominal; consequent: the alternative meets it (semantics, section 8)."""
         measure, test, change = formula.goal.measure, formula.goal.test, formula.world.change
         assert test is not None
-        used, position, clipped = _resolve(formula.world.offset, len(self.path))
+        used, position, clipped = resolve(formula.world.offset, len(self.path))
         offset = len(self.path) - 1 - position
         nominals = self.lines.profile(NOMINAL, measure)[: offset + 1]
         alternatives = self.lines.profile(change, measure)[: offset + 1]
@@ -197,7 +197,7 @@ class Track:
 
     def _measure(self, goal: Goal) -> _Answer:
         world = goal.world
-        used, position, clipped = _resolve(world.offset, len(self.path))
+        used, position, clipped = resolve(world.offset, len(self.path))
         value = self.lines.value(world.change, goal.measure, position)
         bounds = self._bounds(world.change, position, goal.measure, value)
         if world.baseline is not None:
@@ -240,7 +240,7 @@ def _latest_useful(test: Test, nominals: list[float], alternatives: list[float])
     return None
 
 
-def _resolve(offset: int, length: int) -> tuple[int, int, bool]:
+def resolve(offset: int, length: int) -> tuple[int, int, bool]:
     """The offset used on a path of `length` pairs, its position from 0, and whether it was clipped (semantics, 1)."""
     last = length - 1
     used = max(-last, min(offset, last))
