@@ -31,7 +31,7 @@ def typed(function: Callable[..., Any], *examples: object) -> Callable[..., Any]
     Called so, numba does not look at the types again, which takes 1 us where boxes are among them. Whoever calls it
     sees to it that they are the same.
     """
-    code: Callable[..., Any] = cast("Any", function).compile(tuple(typeof(one) for one in examples))
+    code: Callable[..., Any] = cast("Any", function).compile(tuple(map(typeof, examples)))
     return code
 
 

@@ -57,7 +57,8 @@ class Dynamics(NamedTuple):
     `actions` [R, S] for the deterministic ones; `probabilities` [R, S, A] for the others. `nominal_probabilities`
     [R, S, A]: the choice of which one action was observed, empty where it was certain. `asked_*`, `observed_*`: CSR
     rows of the world asked about, and of the one observed; `same`: they are one. `rewards` [S, A]. `merged`: a state's
-    actions may all be added up, for nothing that is asked depends on the action.
+    actions may all be added up, for nothing that is asked depends on the action. `local`: states are so many that the
+    rows of those that a transition says nothing about are better kept once for all transitions.
     """
 
     asked_indptr: Ints
@@ -75,6 +76,7 @@ class Dynamics(NamedTuple):
     nominal_probabilities: Floats
     same: bool
     merged: bool
+    local: bool
 
 
 class Memory(NamedTuple):
@@ -228,7 +230,10 @@ def regime_end(dynamics: Dynamics, r: int) -> int:
 
 @inlined
 def seen_before(dynamics: Dynamics, memory: Memory, r: int, seen: int, taken: int, outcome: int) -> int:
-    """The number of an observed transition under a regime; NO_ROOM where there is none for a new one."""
+    """The number of an observed transition under a regime; NO_ROOM where there is none for a new one.
+
+    Numbers below that of regimes stand for nothing observed.
+    """
     states, actions = dynamics.rewards.shape
     key = ((seen * actions + taken) * states + outcome) * len(dynamics.first) + r
     at = place(memory.transition_keys, key)
@@ -238,7 +243,7 @@ def seen_before(dynamics: Dynamics, memory: Memory, r: int, seen: int, taken: in
         memory.transition_keys[at] = key
         memory.transition_values[at] = memory.used[TRANSITIONS]
         memory.used[TRANSITIONS] += 1
-    return memory.transition_values[at]
+    return len(dynamics.first) + memory.transition_values[at]
 
 
 @compiled
@@ -255,7 +260,7 @@ def moves(
 ) -> int:
     """The entry of what can be done in `state`: moves `entry_begin[e]:entry_begin[e + 1]`; NO_ROOM: make some.
 
-    A move: an action, its probability (`share`), its share of the reward (`gain`), and a row already times the share
+    An `outcome` of -1: nothing was observed. A move: an action, its probability (`share`), its share of the reward (`gain`), and a row already times the share
     (EXACT) or bounds of the row (ANY, STABLE). `merged` dynamics have all actions of a state in one EXACT move.
     """
     states = dynamics.rewards.shape[0]
@@ -288,7 +293,7 @@ def fill(
     if not dynamics.stochastic[r]:
         return put(dynamics, memory, kind, seen, taken, outcome, state, dynamics.actions[r, state], 1.0)
     choice = dynamics.probabilities[r, state].copy()
-    if len(dynamics.nominal_probabilities):  # else the choice observed was certain: it says nothing
+    if outcome >= 0 and len(dynamics.nominal_probabilities):  # else the choice observed was certain: it says nothing
         choose(dynamics.nominal_probabilities[r, seen], taken, dynamics.probabilities[r, state], choice)
     first, begin = memory.used[MOVES], memory.used[NUMBERS]
     for action in range(len(choice)):
@@ -329,6 +334,10 @@ def put(
         if kind != EXACT:
             memory.high[n] = 1.0
         n += 1
+    elif outcome < 0:
+        for k in range(len(q)):
+            memory.states[n], memory.low[n] = q_states[k], share * q[k]
+            n += 1
     else:
         o = seen * actions + taken
         p_states = dynamics.observed_successors[dynamics.observed_indptr[o] : dynamics.observed_indptr[o + 1]]

@@ -17,7 +17,7 @@ from monitor.causal.moves import EXACT, Dynamics, Memo, Memos
 from monitor.decide import closing, interval, kernel
 from monitor.decide.room import Progress, Workspace
 from monitor.decide.strands import Strands
-from monitor.decide.tail import SMALL, Tail
+from monitor.decide.tail import SMALL, Tail, is_large
 from monitor.model import MDP
 from monitor.policy import PolicyTable
 
@@ -52,6 +52,7 @@ def dynamics(nominal: Law, law: Law, *, merged: bool) -> Dynamics:
         _choices(observed, seen) if uncertain else _nothing(seen),
         asked is seen,
         merged,
+        is_large(asked) and not uncertain,  # an action observed under chance says something about every state
     )
 
 

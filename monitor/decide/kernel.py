@@ -107,12 +107,14 @@ class Walk(NamedTuple):
 class Scratch(NamedTuple):
     """Room to work in, shared.
 
-    `mark`, `where` [S]; `ends` [strands, 3]: mark, first and last item; `items` [n, 5]: node, move, from and to lane,
-    next item; then a walk in the making, its nodes in the `order` they were met. `clock` [2], `lacks` [2].
+    `mark`, `where` [S]; `evidence` [S], empty for small models: what the observed step could have led to; `ends`
+    [strands, 3]: mark, first and last item; `items` [n, 5]: node, move, from and to lane, next item; then a walk in the
+    making, its nodes in the `order` they were met. `clock` [2], `lacks` [2].
     """
 
     mark: Ints
     where: Shorts
+    evidence: Ints
     ends: Ints
     items: Ints
     strand: Ints
@@ -205,6 +207,11 @@ def read(
     size, actions = dynamics.rewards.shape
     scratch.clock[0] += 1
     clock, age, count = scratch.clock[0], now[AGE], 0
+    evidence = scratch.evidence
+    if dynamics.local:
+        o = now[SEEN] * actions + now[TAKEN]
+        for k in range(dynamics.observed_indptr[o], dynamics.observed_indptr[o + 1]):
+            evidence[dynamics.observed_successors[k]] = clock
     for r in range(len(dynamics.first)):
         begin, end = max(dynamics.first[r] - age, 0), min(regime_end(dynamics, r) - age, kept)
         if begin >= end:
@@ -221,13 +228,22 @@ def read(
                 if low >= high:
                     continue
                 state = states[node]
-                key = transition * size + state
-                at = place(keys, key)
-                entry = entries[at]
-                if keys[at] != key:
-                    entry = moves(dynamics, memory, 0, r, transition, now[SEEN], now[TAKEN], outcome, state)
-                    if entry == NO_ROOM:
-                        return FULL_MEMO
+                key, told = transition * size + state, True
+                if dynamics.local:
+                    at = place(keys, r * size + state)
+                    entry = entries[at]
+                    if keys[at] != r * size + state:
+                        entry = moves(dynamics, memory, 0, r, r, -1, -1, -1, state)
+                        if entry == NO_ROOM:
+                            return FULL_MEMO
+                    told = state == now[SEEN] or touched(memory, entry, evidence, clock)
+                if told:
+                    at = place(keys, key)
+                    entry = entries[at]
+                    if keys[at] != key:
+                        entry = moves(dynamics, memory, 0, r, transition, now[SEEN], now[TAKEN], outcome, state)
+                        if entry == NO_ROOM:
+                            return FULL_MEMO
                 for move in range(entry_begin[entry], entry_begin[entry + 1]):
                     shown = reading[state * actions + memory.action[move] if by_action else state]
                     for span in range(known[strand, shown, 0], known[strand, shown, 1]):
@@ -254,6 +270,16 @@ def read(
                             items[count, 3], items[count, 4] = there, -1
                             count += 1
     return DONE
+
+
+@inlined
+def touched(memory: Memory, entry: int, evidence: Ints, clock: int) -> bool:
+    """Whether a row shares a successor with that of the observed step: else this says nothing about it (locality)."""
+    begin, end = memory.row_begin[memory.entry_begin[entry]], memory.row_begin[memory.entry_begin[entry + 1]]
+    found = False
+    for k in range(begin, end):
+        found |= evidence[memory.states[k]] == clock
+    return found
 
 
 @inlined

@@ -26,8 +26,8 @@ def _shorts(count: int) -> npt.NDArray[np.int32]:
 class Workspace:
     """Room to work in, for models of `states` states, shared by all that ask; its arrays are others as it grows."""
 
-    def __init__(self, states: int) -> None:
-        self._mark, self._where = _ints(states), _shorts(states)
+    def __init__(self, states: int, *, local: bool = False) -> None:
+        self._mark, self._where, self._evidence = _ints(states), _shorts(states), _ints(states if local else 0)
         self._clock = _ints(2)  # runs on: marks of the arrays before must not be met again
         self.strands, self.lanes, self._nodes = 4, 1, 64
         self.scratch = self._scratch()
@@ -66,6 +66,7 @@ class Workspace:
         return kernel.Scratch(
             mark=self._mark,
             where=self._where,
+            evidence=self._evidence,
             ends=_ints(self.strands, 3),
             items=_ints(nodes, 5),
             strand=_ints(nodes),

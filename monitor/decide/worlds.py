@@ -138,7 +138,7 @@ class Worlds:
 
     def _workspace(self) -> Workspace:
         if self._work is None:
-            self._work = Workspace(self.model.states)
+            self._work = Workspace(self.model.states, local=is_large(self.model))
         return self._work
 
     def tail(self, law: Law, measure: Probability | Reward) -> Tail:
