@@ -260,8 +260,9 @@ def moves(
 ) -> int:
     """The entry of what can be done in `state`: moves `entry_begin[e]:entry_begin[e + 1]`; NO_ROOM: make some.
 
-    An `outcome` of -1: nothing was observed. A move: an action, its probability (`share`), its share of the reward (`gain`), and a row already times the share
-    (EXACT) or bounds of the row (ANY, STABLE). `merged` dynamics have all actions of a state in one EXACT move.
+    An `outcome` of -1: nothing was observed. A move: an action, its probability (`share`), its share of the reward
+    (`gain`), and a row already times the share (EXACT) or bounds of the row (ANY, STABLE). `merged` dynamics have all
+    actions of a state in one EXACT move.
     """
     states = dynamics.rewards.shape[0]
     key = transition * states + state
