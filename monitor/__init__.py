@@ -12,8 +12,8 @@ from monitor._version import __version__
 
 if TYPE_CHECKING:
     from monitor.decide import Checker as Checker
-    from monitor.decide import check as check
     from monitor.decide import values as values
+    from monitor.engine import check as check
     from monitor.errors import ConfigError as ConfigError
     from monitor.errors import EvidenceError as EvidenceError
     from monitor.errors import FormulaError as FormulaError
@@ -36,11 +36,13 @@ if TYPE_CHECKING:
     from monitor.types import FormulaSpec as FormulaSpec
     from monitor.types import Instant as Instant
     from monitor.types import Observation as Observation
+    from monitor.types import Sampling as Sampling
     from monitor.types import StreamSettings as StreamSettings
     from monitor.types import Verdict as Verdict
 
 _HOMES = {
-    "monitor.decide": ("Checker", "check", "values"),
+    "monitor.decide": ("Checker", "values"),
+    "monitor.engine": ("check",),
     "monitor.errors": (
         "ConfigError",
         "EvidenceError",
@@ -60,7 +62,7 @@ _HOMES = {
     "monitor.policy.table": ("PolicyTable",),
     "monitor.sidecar.load": ("load",),
     "monitor.stream.decode": ("decode",),
-    "monitor.types": ("AlarmSpec", "FormulaSpec", "Instant", "Observation", "StreamSettings", "Verdict"),
+    "monitor.types": ("AlarmSpec", "FormulaSpec", "Instant", "Observation", "Sampling", "StreamSettings", "Verdict"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 

@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Final, get_args
 
 from monitor.alarm.message import Identity
-from monitor.decide import Checker, tables, validate
+from monitor.decide import Checker, largest_offset, tables, validate
+from monitor.engine import NO_BOUNDS, Engines
 from monitor.errors import ConfigError, InputError
 from monitor.logic import Formula, parse
 from monitor.logic.syntax import Regret
@@ -24,7 +25,18 @@ from monitor.model import MDP, model_sha256
 from monitor.policy import PolicyTable
 from monitor.stream import Session
 from monitor.stream.decode import validate as validate_observation
-from monitor.types import CausalModel, Forgotten, FormulaSpec, Instant, Notice, Observation, Received, StreamSettings
+from monitor.types import (
+    CausalModel,
+    Engine,
+    Forgotten,
+    FormulaSpec,
+    Instant,
+    Notice,
+    Observation,
+    Received,
+    Sampling,
+    StreamSettings,
+)
 from monitor.watch import Question, Watch
 
 __all__ = ["Monitor"]
@@ -42,6 +54,7 @@ class Monitor:
         settings: limits and waits of the stream.
         identity: names and digests for alerts; made from the contents where not given.
         models: name -> other dynamics, for formulas that ask about `model:name`.
+        sampling: how well answers by sampling must be founded, for formulas whose `engine` is not `exact`.
 
     Raises:
         FormulaError, ConfigError, PolicyError, LimitError: before the first message, never after it.
@@ -56,9 +69,11 @@ class Monitor:
         *,
         identity: Identity | None = None,
         models: Mapping[str, MDP] | None = None,
+        sampling: Sampling | None = None,
     ) -> None:
         self.settings = settings or StreamSettings()
         self._checker = Checker(model, tables(policies, model), models)
+        self._engines = Engines(self._checker, sampling or Sampling())
         self._questions = [self._question(spec, n) for n, spec in enumerate(formulas)]
         _check_names([question.spec.name for question in self._questions])
         self._identity = identity or _identity(model, self._checker.policies, models or {})
@@ -136,7 +151,7 @@ class Monitor:
             raise InputError("too_many_agents", detail)
         nominal = self._checker.policies["nominal"]
         session = Session(agent, self._checker.model, self.settings, nominal=nominal)
-        watch = self._watches[agent] = Watch(session, self._questions, self._checker, self._identity)
+        watch = self._watches[agent] = Watch(session, self._questions, self._engines, self._identity)
         return watch
 
     def _question(self, spec: FormulaSpec | str, n: int) -> Question:
@@ -145,12 +160,12 @@ class Monitor:
         formula = parse(spec.text)
         _check_spec(spec, formula)
         validate(formula, self._checker.model, self._checker.policies, spec.text, self._checker.models)
-        question = Question(spec, formula)
-        if question.reach >= self.settings.window:
-            problem = f"formula {spec.name!r} looks {question.reach} steps back, the path holds {self.settings.window}"
+        reach = largest_offset(formula)
+        if reach >= self.settings.window:
+            problem = f"formula {spec.name!r} looks {reach} steps back, the path holds {self.settings.window}"
             raise ConfigError(f"{problem}; raise path.window or lower the offset")
-        self._checker.prepare(formula, spec.causal_model)
-        return question
+        sampled, why = self._engines.prepare(formula, spec)
+        return Question(spec, formula, sampled, why)
 
 
 def _check_names(names: Sequence[str]) -> None:
@@ -171,6 +186,10 @@ def _check_spec(spec: FormulaSpec, formula: Formula) -> None:
         raise ConfigError(f"{where}: for and keep count verdicts, from 1 on")
     if spec.causal_model not in get_args(CausalModel):
         raise ConfigError(f"{where}: causal model {spec.causal_model!r}; use {', '.join(get_args(CausalModel))}")
+    if spec.engine not in get_args(Engine):
+        raise ConfigError(f"{where}: engine {spec.engine!r} does not exist; use {', '.join(get_args(Engine))}")
+    if spec.engine == "sampled" and spec.causal_model != "gumbel":
+        raise ConfigError(f"{where}: causal model {spec.causal_model!r}: {NO_BOUNDS}; use engine exact, or gumbel")
     fitting = ("regret", "unavoidable") if isinstance(formula, Regret) else ("fails", "holds")
     if alarm.when is not None and alarm.when not in fitting:
         raise ConfigError(f"{where}: alarm when {alarm.when!r} never happens to it; use {' or '.join(fitting)}")

@@ -21,8 +21,10 @@ __all__ = [
     "BlindReason",
     "Break",
     "CausalModel",
+    "Drawn",
     "End",
     "Ended",
+    "Engine",
     "Episode",
     "Forgotten",
     "FormulaSpec",
@@ -36,6 +38,7 @@ __all__ = [
     "Quantity",
     "RawState",
     "Received",
+    "Sampling",
     "Skipped",
     "Step",
     "StreamSettings",
@@ -65,6 +68,9 @@ AlarmState = Literal["clear", "pending", "firing", "resolved", "ended", "removed
 
 Outcome = Literal["safe", "regret", "unavoidable", "undecided"]
 CausalModel = Literal["gumbel", "any", "stable"]
+Engine = Literal["auto", "exact", "sampled"]
+"""How a formula is answered; `auto`: exactly where that fits, else by sampling."""
+
 MessageResult = Literal["accepted", "duplicate", "stale", "conflict", "gap", "rejected", "dropped"]
 
 
@@ -88,6 +94,33 @@ class AlarmSpec(msgspec.Struct, frozen=True):
     when: Literal["fails", "holds", "regret", "unavoidable"] | None = None
 
 
+class Sampling(msgspec.Struct, frozen=True):
+    """How well answers by sampling must be founded; `monitor.engine.check_sampling` says what is allowed.
+
+    Attributes:
+        seed: of all noise, 0 to 2**53 - 1.
+        alpha: the probability of a false alarm: to say *false*, or *regret*, of what is not so. On a stream it holds
+            for all verdicts of one formula on one agent together, and counts the answer the alarm fires on.
+        beta: that of the opposite error, of one verdict.
+        delta: half-width of the region around the bound of a `P` within which either answer will do.
+        deviation: the same for `R` and for `delta(..)`, in standard deviations of one sample.
+        error: half-width asked of a `=?`, as a part of the range one world's outcome may have: of 1 for a `P`.
+        error_alpha: the probability that a reported interval misses the true value.
+        limit: samples a quantity may take; what is open then is undecided.
+        rewards: the smallest and the largest reward of a step, for models that cannot be enumerated.
+    """
+
+    seed: int = 0
+    alpha: float = 0.01
+    beta: float = 0.01
+    delta: float = 0.01
+    deviation: float = 0.1
+    error: float = 0.02
+    error_alpha: float = 0.05
+    limit: int = 20_000
+    rewards: tuple[float, float] | None = None
+
+
 class FormulaSpec(msgspec.Struct, frozen=True):
     """One formula to watch. `every`: an int counts steps, a float is a duration in seconds on the monotonic clock."""
 
@@ -96,6 +129,7 @@ class FormulaSpec(msgspec.Struct, frozen=True):
     every: int | float = 1
     causal_model: CausalModel = "gumbel"
     alarm: AlarmSpec = msgspec.field(default_factory=AlarmSpec)
+    engine: Engine = "auto"
 
 
 class StreamSettings(msgspec.Struct, frozen=True):
@@ -176,7 +210,9 @@ class Quantity(msgspec.Struct, frozen=True):
 
     `bounds`: over every causal model of the class asked for, else None. `threshold` and `holds`: None for `=?`.
     `offset` is the one used, in the convention of the formula (`@5`, `@-1`); `clipped`: it is not the one asked for.
-    `robust`: no causal model of the class changes `holds`; None where not asked.
+    `robust`: no causal model of the class changes `holds`; None where not asked. If sampled: `value` is the mean of so
+    many `samples`, and `bounds` an interval that holds the true one with probability `confidence` or more, if there is
+    one; `holds` None: undecided within the limit.
     """
 
     text: str
@@ -187,6 +223,23 @@ class Quantity(msgspec.Struct, frozen=True):
     threshold: float | None = None
     holds: bool | None = None
     robust: bool | None = None
+    samples: int = 0
+    confidence: float | None = None
+
+
+class Drawn(msgspec.Struct, frozen=True):
+    """How a sampled verdict was drawn: with the path, all it takes to draw it again.
+
+    `seed`: of this verdict's noise, `first`: the seq its path begins with. `alpha`, `beta`: the strength <alpha, beta>
+    the whole formula was tested at. `test`: which test of its stream it was, from 1; 0: it was asked alone.
+    """
+
+    sampling: Sampling
+    seed: int
+    first: int
+    alpha: float
+    beta: float
+    test: int = 0
 
 
 class Verdict(msgspec.Struct, frozen=True):
@@ -196,7 +249,7 @@ class Verdict(msgspec.Struct, frozen=True):
     not be decided has none of them, and `reason` says why. `value` is always the Gumbel-Max answer. `effect`:
     delta(W, nominal) of a regret formula, `effect_bounds` its bounds; `profile`: offset -> (value under nominal, value
     under the alternative), each measured from its own start; `latest_useful`: the smallest offset at which the
-    alternative still turns the outcome.
+    alternative still turns the outcome. If sampled, `drawn` says how, and `bounds` are a confidence interval.
     """
 
     formula: str
@@ -216,6 +269,7 @@ class Verdict(msgspec.Struct, frozen=True):
     clipped: bool = False
     start_dropped: bool = False
     reason: str = ""
+    drawn: Drawn | None = None
 
 
 # ---- notices: what the monitor tells the world; each sink takes what concerns it ----

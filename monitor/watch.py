@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Literal
 
 import msgspec
 
 from monitor.alarm.machine import Alarm, Change, advance, close, judge, see
 from monitor.alarm.message import Identity, alert_id
 from monitor.alarm.summary import summary
-from monitor.decide import Checker, Track, largest_offset
-from monitor.errors import MonitorError
+from monitor.decide import Track, largest_offset
+from monitor.engine import NOT_EXACT, Engines, on_stream
+from monitor.errors import LimitError, MonitorError
 from monitor.logic import Formula
 from monitor.logic.syntax import Regret
 from monitor.stream import Session
@@ -42,6 +44,10 @@ class Question:
 
     spec: FormulaSpec
     formula: Formula
+    sampled: bool = False
+    """whether it is never answered exactly"""
+    why: str = ""
+    """it is, though the engine is `auto`"""
 
     @cached_property
     def reach(self) -> int:
@@ -72,6 +78,8 @@ class _State:
     last: Judged | None = None
     path: _JudgedPath | None = None
     track: Track | None = None
+    tests: int = 0
+    """verdicts by sampling so far, over all episodes: each spends its share of the stream's alpha"""
     begun: int = -1
     """the path's `begun` and `pushed` when the track last moved"""
     pushed: int = 0
@@ -80,9 +88,9 @@ class _State:
 class Watch:
     """Answers every formula for one agent as its path grows, and keeps the alarms."""
 
-    def __init__(self, session: Session, questions: Sequence[Question], checker: Checker, identity: Identity) -> None:
+    def __init__(self, session: Session, questions: Sequence[Question], engines: Engines, identity: Identity) -> None:
         self.session = session
-        self._checker = checker
+        self._engines = engines
         self._identity = identity
         self._asked = [(question, _State()) for question in questions]
         self._open = False
@@ -165,7 +173,7 @@ class Watch:
 
     def _judge(self, question: Question, state: _State, step: Step, told: list[Notice]) -> None:
         path, spec = self.session.path, question.spec
-        verdict = self._verdict(question, state)
+        verdict = self._verdict(question, state, step)
         state.last = Judged(self.session.agent, spec.name, verdict, step.episode, step.seq, step.time, step.late)
         told.append(state.last)
         judgement = judge(verdict, spec.alarm)
@@ -175,20 +183,48 @@ class Watch:
         if change is not None:
             told += self._tell(question, state, change, step.time)
 
-    def _verdict(self, question: Question, state: _State) -> Verdict:
+    def _verdict(self, question: Question, state: _State, step: Step) -> Verdict:
         spec, path = question.spec, self.session.path
+        if question.sampled:
+            return self._drawn(question, state, step, question.why)
         moved = path.pushed - state.pushed if path.begun == state.begun else None
         state.begun, state.pushed = path.begun, path.pushed
         try:
             if state.track is None:
-                window = self.session.settings.window
-                state.track = self._checker.track(question.formula, spec.causal_model, spec.text, window=window)
+                window, checker = self.session.settings.window, self._engines.checker
+                state.track = checker.track(question.formula, spec.causal_model, spec.text, window=window)
             return state.track.verdict(path.held, moved, terminated=path.terminated, start_observed=path.start_observed)
-        except MonitorError as error:  # too large to answer exactly here: no alarm moves by it, and it is told
+        except MonitorError as error:  # too large to answer exactly here
             state.track = None  # where it stands is not known
             state.begun = -1
-            outcome: Outcome | None = "undecided" if isinstance(question.formula, Regret) else None
-            return Verdict(spec.text, "exact", spec.causal_model, (), outcome=outcome, reason=str(error))
+            if isinstance(error, LimitError) and spec.engine == "auto" and spec.causal_model == "gumbel":
+                return self._drawn(question, state, step, NOT_EXACT + str(error))
+            return _undecided(question, "exact", str(error))
+
+    def _drawn(self, question: Question, state: _State, step: Step, why: str) -> Verdict:
+        """By sampling: one more test of this formula on this stream."""
+        spec, path = question.spec, self.session.path
+        state.tests += 1
+        drawn = on_stream(
+            self._engines.sampling,
+            spec.alarm,
+            stream=(self.session.agent, step.episode, spec.name),
+            seq=step.seq,
+            first=step.seq - (len(path.pairs) - 1),
+            test=state.tests,
+        )
+        try:
+            return self._engines.drawer.verdict(
+                question.formula,
+                path.pairs,
+                drawn,
+                text=spec.text,
+                terminated=path.terminated,
+                start_observed=path.start_observed,
+                why=why,
+            )
+        except MonitorError as error:
+            return _undecided(question, "sampled", f"{why}; {error}" if why else str(error))
 
     def _see(self, question: Question, state: _State, blind: BlindReason | None, now: Instant) -> Iterator[Notice]:
         if state.alarm.blind == blind:
@@ -252,3 +288,9 @@ class Watch:
             start_observed=path.start_observed,
             terminated=path.terminated,
         )
+
+
+def _undecided(question: Question, method: Literal["exact", "sampled"], reason: str) -> Verdict:
+    """No alarm moves by it, and it is told."""
+    outcome: Outcome | None = "undecided" if isinstance(question.formula, Regret) else None
+    return Verdict(question.spec.text, method, question.spec.causal_model, (), outcome=outcome, reason=reason)

@@ -37,6 +37,9 @@ MAX_ITEMS = 65_536
 MAX_DEPTH = 12
 """Nesting a document may have; its deepest part of its own is a policy's choice, at 6."""
 
+ONLY_SAMPLED = frozenset({"samples", "confidence", "drawn"})
+"""What an exact answer has none of; there it is left out."""
+
 
 class PolicyEvidence(msgspec.Struct, frozen=True):
     """A policy as the verdict used it.
@@ -135,6 +138,8 @@ def plain(value: object) -> Any:  # noqa: ANN401 - whatever shape the value has,
             return value.item()
         case msgspec.Struct():
             members = msgspec.structs.asdict(value)
+            for name in ONLY_SAMPLED & {name for name, member in members.items() if not member}:
+                del members[name]
             if isinstance(value, Verdict):
                 members["profile"] = [[offset, *value.profile[offset]] for offset in sorted(value.profile)]
             return plain(members)

@@ -5,6 +5,7 @@ far as the number follows from others. What follows from nothing, and is guarded
 
 - who, what and when: `agent`, `episode`, `formula` (the name), `first_seq` are bound to `alert`, the alarm's id, but
   that is a hash anyone can compute; `time`, `since`, `model` (the name) and `versions` are bound to nothing;
+- `reason`, which for a sampled verdict says why it is not exact;
 - `seq`, where the start of the path was not observed (otherwise the path's length gives it);
 - the manifests and the policies' sha256, as far as the tables handed to `rederive` come from elsewhere;
 - the path, `terminated` and `start_observed`: altered, they are the evidence of another history. Mostly that shows (an
@@ -17,6 +18,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 
+from msgspec.structs import replace
+
 from monitor.alarm.document import (
     EVIDENCE_VERSION,
     Evidence,
@@ -27,12 +30,12 @@ from monitor.alarm.document import (
     read_evidence,
 )
 from monitor.alarm.message import Identity, alert_id
-from monitor.decide import check
-from monitor.errors import MonitorError
+from monitor.engine import check, on_stream
+from monitor.errors import ConfigError, MonitorError
 from monitor.model.mdp import MDP
 from monitor.model.npz import model_sha256
 from monitor.policy.table import PolicyTable
-from monitor.types import Alert, FormulaSpec
+from monitor.types import AlarmSpec, Alert, FormulaSpec, Verdict
 
 __all__ = ["TOLERANCE", "Evidence", "evidence_id", "make_evidence", "read_evidence", "rederive"]
 
@@ -93,22 +96,56 @@ def rederive(
     problems = [*_of_identity(evidence), *_of_models(evidence, model, models or {})]
     if problems:
         return problems  # another alarm or another model: what follows from them says nothing about this one
+    noise = list(_of_noise(evidence))
+    if noise:
+        return noise  # other noise gives other numbers
     problems = list(_of_policies(evidence, model, tables))
     try:
-        verdict = check(
-            evidence.text,
-            model=model,
-            path=evidence.path,
-            policies=tables,
-            engine="exact",
-            causal_model=evidence.causal_model,
-            terminated=evidence.terminated,
-            start_observed=evidence.start_observed,
-            models=models,
-        )
+        verdict = _verdict(evidence, model, tables, models)
     except MonitorError as error:
         return [*problems, f"no verdict follows: {error}"]
     return [*problems, *_differences("verdict", plain(evidence.verdict), plain(verdict))]
+
+
+def _verdict(
+    evidence: Evidence, model: MDP, tables: Mapping[str, PolicyTable], models: Mapping[str, MDP] | None
+) -> Verdict:
+    """The verdict by the engine that gave it: a sampled one is drawn again, with the same noise."""
+    drawn = evidence.verdict.drawn
+    verdict = check(
+        evidence.text,
+        model=model,
+        path=evidence.path,
+        policies=tables,
+        engine="exact" if drawn is None else "sampled",
+        causal_model=evidence.causal_model,
+        terminated=evidence.terminated,
+        start_observed=evidence.start_observed,
+        models=models,
+        drawn=drawn,
+    )
+    return verdict if drawn is None else replace(verdict, reason=evidence.verdict.reason)
+
+
+def _of_noise(evidence: Evidence) -> Iterator[str]:
+    """Whether the noise and the strength of a sampled verdict are those of its place on its stream."""
+    drawn = evidence.verdict.drawn
+    if drawn is None:
+        return
+    stream = evidence.agent, evidence.episode, evidence.formula
+    first = evidence.seq - (len(evidence.path) - 1)
+    try:
+        expected = [
+            on_stream(
+                drawn.sampling, AlarmSpec(when=when), stream=stream, seq=evidence.seq, first=first, test=drawn.test
+            )
+            for when in ("fails", "holds")  # which of the two the alarm fires on is not recorded
+        ]
+    except ConfigError as error:
+        yield f"verdict.drawn: {error}"
+        return
+    if drawn not in expected:
+        yield from _differences("verdict.drawn", plain(drawn), plain(expected[0]))
 
 
 def _policy(

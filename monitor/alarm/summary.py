@@ -73,7 +73,7 @@ def summary(
     `path_length`: pairs of the path the verdict was given on; 0 if that is not known any more, and then it is not told
     how long ago an `@-k` was.
     """
-    body = _body(formula, parsed, verdict, path_length)
+    body = _body(formula, parsed, verdict, path_length) + _obtained(formula, verdict)
     match state:
         case "resolved":
             told = f"resolved: {body}"
@@ -99,6 +99,18 @@ def _body(formula: FormulaSpec, parsed: Formula, verdict: Verdict, path_length: 
             return f"{_world(world, _subject(measure, formula), since)} {verb} {figure}"
         case _:
             return _combination(formula, verdict)
+
+
+def _obtained(formula: FormulaSpec, verdict: Verdict) -> str:
+    """How sure it is, where that is a question: 1 less the rate of wrong answers of this kind, of the whole stream."""
+    if verdict.drawn is None:
+        return ""
+    told = f"sampled, {max((quantity.samples for quantity in verdict.quantities), default=0):,} samples"
+    if verdict.holds is None and verdict.outcome in (None, "undecided"):
+        return f" ({told}, undecided)"
+    alarming = verdict.outcome != "safe" if verdict.holds is None else verdict.holds == (formula.alarm.when == "holds")
+    sampling = verdict.drawn.sampling
+    return f" ({told}, confidence {1.0 - (sampling.alpha if alarming else sampling.beta):.6g})"
 
 
 def _regret(change: Change, subject: str, test: Test, verdict: Verdict, since: str) -> str:

@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from msgspec.structs import replace
 
 from monitor.cli.output import finish, print_json, progress
 from monitor.errors import ConfigError
+from monitor.types import Sampling
 
 if TYPE_CHECKING:
     from monitor.policy.table import PolicyTable
@@ -18,12 +20,15 @@ if TYPE_CHECKING:
 
 __all__ = ["check"]
 
+DEFAULT = Sampling()
+
 
 class Engine(StrEnum):
     """How a formula is decided."""
 
     auto = "auto"
     exact = "exact"
+    sampled = "sampled"
 
 
 class CausalModelName(StrEnum):
@@ -51,6 +56,18 @@ def check(
     causal_model: Annotated[
         CausalModelName, typer.Option(help="report bounds over this class")
     ] = CausalModelName.gumbel,
+    seed: Annotated[int, typer.Option(help="of the noise of sampled answers")] = DEFAULT.seed,
+    alpha: Annotated[
+        float, typer.Option(help="sampled: the probability to say `fails` or `regret` wrongly")
+    ] = DEFAULT.alpha,
+    beta: Annotated[float, typer.Option(help="sampled: the probability of the opposite error")] = DEFAULT.beta,
+    delta: Annotated[
+        float, typer.Option(help="sampled: half-width around a bound of P within which either answer will do")
+    ] = DEFAULT.delta,
+    error: Annotated[
+        float, typer.Option(help="sampled: half-width asked of a =?, as a part of its range")
+    ] = DEFAULT.error,
+    samples: Annotated[int, typer.Option(help="sampled: most samples a quantity may take")] = DEFAULT.limit,
     terminated: Annotated[bool, typer.Option("--terminated", help="the episode ended in the last state")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="one JSON document on stdout")] = False,
 ) -> None:
@@ -60,7 +77,7 @@ def check(
     """
     from monitor.cli.files import read_formulas, read_path, read_policy  # noqa: PLC0415 - likewise
     from monitor.cli.report import exit_code, verdict_data  # noqa: PLC0415 - likewise
-    from monitor.decide import check_many  # noqa: PLC0415 - keep `cfmon --help` light
+    from monitor.engine import check_many  # noqa: PLC0415 - keep `cfmon --help` light
     from monitor.model.io import load_model  # noqa: PLC0415 - likewise
 
     texts = _questions(formula, formulas, read_formulas)
@@ -80,6 +97,7 @@ def check(
             causal_model=causal_model.value,
             terminated=terminated,
             models=models,
+            sampling=replace(DEFAULT, seed=seed, alpha=alpha, beta=beta, delta=delta, error=error, limit=samples),
         )
     if as_json:
         print_json({"model": mdp.source, "path": pairs, "verdicts": [verdict_data(verdict) for verdict in verdicts]})

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from msgspec import to_builtins
 from msgspec.structs import asdict
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from monitor.cli.output import ExitCode
-from monitor.types import Quantity, Verdict
+from monitor.types import Drawn, Quantity, Verdict
 
 __all__ = ["exit_code", "verdict_data", "verdict_table"]
 
@@ -42,6 +43,7 @@ def verdict_data(verdict: Verdict) -> dict[str, object]:
         **asdict(verdict),
         "formula": verdict.formula.strip(),
         "quantities": quantities,
+        "drawn": to_builtins(verdict.drawn),
     }
 
 
@@ -51,6 +53,10 @@ def verdict_table(verdict: Verdict, path: Path) -> RenderableType:
     parts += [_quantity(quantity, verdict, path) for quantity in verdict.quantities]
     if verdict.profile:
         parts.append(_profile(verdict))
+    if verdict.drawn is not None:
+        parts.append(_drawn(verdict.drawn))
+    if verdict.reason:
+        parts.append(Text(f"  {verdict.reason}"))
     if verdict.start_dropped:
         parts.append(Text("  the episode's start is no longer held: @-k counts from the oldest pair of this path"))
     return Group(*parts, Text(""))
@@ -86,11 +92,14 @@ def _quantity(quantity: Quantity, verdict: Verdict, path: Path) -> RenderableTyp
     """What was asked, and below it the number with how it was obtained, the comparison, and the world."""
     table = Table.grid(padding=(0, 2))
     obtained = f"{_number(quantity.value)}  {verdict.method}"
+    if quantity.samples:
+        obtained += f", {quantity.samples:,} samples"
     if quantity.bounds is not None:
-        obtained += f", {_bounds(quantity.bounds, verdict)}"
+        obtained += f", {_bounds(quantity.bounds, verdict, quantity.confidence)}"
     table.add_row("    value", obtained)
     if quantity.threshold is not None:
-        table.add_row("    bound", f"{_number(quantity.threshold)}: {'met' if quantity.holds else 'missed'}")
+        met = {True: "met", False: "missed", None: "open"}[quantity.holds]
+        table.add_row("    bound", f"{_number(quantity.threshold)}: {met}")
     table.add_row("    world", _world(quantity, path))
     asked = " ".join(quantity.text.split())
     same = asked == " ".join(verdict.formula.split())
@@ -122,5 +131,13 @@ def _number(value: float | None) -> str:
     return "-" if value is None else f"{value:.10g}"
 
 
-def _bounds(bounds: tuple[float, float], verdict: Verdict) -> str:
+def _drawn(drawn: Drawn) -> Text:
+    told = f"  drawn with seed {drawn.seed}; `fails` or `regret` is wrong with probability {drawn.alpha:.3g} at most"
+    return Text(f"{told}, the opposite with {drawn.beta:.3g}")
+
+
+def _bounds(bounds: tuple[float, float], verdict: Verdict, confidence: float | None = None) -> str:
+    if verdict.method == "sampled":
+        sure = "" if confidence is None else f" with confidence {confidence:.6g}"
+        return f"in [{bounds[0]:.6g}, {bounds[1]:.6g}]{sure}"
     return f"in [{bounds[0]:.6g}, {bounds[1]:.6g}] under {CLASSES[verdict.causal_model]}"

@@ -10,6 +10,7 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 from pydantic_settings import EnvSettingsSource, SettingsError
 
+from monitor.engine import NO_BOUNDS
 from monitor.errors import ConfigError
 from monitor.sidecar.settings import ENVIRONMENT_PREFIX, Config, FormulaConfig, config_schema
 from monitor.sidecar.yamlfile import Location, YamlFile, read_yaml
@@ -81,6 +82,12 @@ def _check_names(config: Config) -> None:
         if formula.name in seen:
             raise ConfigError(f"{config.where('formulas', index, 'name')}: {formula.name!r} is there twice")
         seen.add(formula.name)
+    for index, formula in enumerate(config.formulas):
+        if formula.engine == "sampled" and formula.causal_model != "gumbel":
+            where = config.where("formulas", index, "causal_model")
+            raise ConfigError(f"{where}: {NO_BOUNDS}; use engine: exact, or causal_model: gumbel")
+    if config.sampling.alpha + config.sampling.beta >= 1:
+        raise ConfigError(f"{config.where('sampling', 'alpha')}: alpha and beta must sum to less than 1")
     if config.stream.forget_after <= config.stream.stale_after:
         raise ConfigError(f"{config.where('stream', 'forget_after')}: must be longer than stale_after")
 

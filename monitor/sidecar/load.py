@@ -26,7 +26,7 @@ from monitor.policy.table import PolicyTable
 from monitor.sidecar.config import load_config
 from monitor.sidecar.pipeline import EvidenceFile, Pipeline, Topics
 from monitor.sidecar.settings import Config, FormulaConfig
-from monitor.types import AlarmSpec, Alert, FormulaSpec, StreamSettings
+from monitor.types import AlarmSpec, Alert, FormulaSpec, Sampling, StreamSettings
 
 __all__ = ["Loaded", "assemble", "load"]
 
@@ -107,7 +107,15 @@ def assemble(source: Config | str | Path, environment: Mapping[str, str] | None 
         formulas=formulas,
         settings=settings,
         identity=identity,
-        monitor=Monitor(model, tables, formulas, settings, identity=identity, models=models),
+        monitor=Monitor(
+            model,
+            tables,
+            formulas,
+            settings,
+            identity=identity,
+            models=models,
+            sampling=Sampling(**config.sampling.model_dump()),
+        ),
         models=models,
     )
 
@@ -185,6 +193,7 @@ def _spec(entry: FormulaConfig) -> FormulaSpec:
         text=entry.formula,
         every=entry.every,
         causal_model=entry.causal_model,
+        engine=entry.engine,
         alarm=AlarmSpec(alarm.for_, alarm.keep, alarm.severity, alarm.runbook, alarm.when),
     )
 

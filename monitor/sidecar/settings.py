@@ -173,7 +173,24 @@ class FormulaConfig(_Section):
     formula: Annotated[str, Field(min_length=1, max_length=65536)]
     every: Every = 1
     causal_model: Literal["gumbel", "any", "stable"] = "gumbel"
+    engine: Literal["auto", "exact", "sampled"] = "auto"
     alarm: AlarmConfig = AlarmConfig()
+
+
+class SamplingConfig(_Section):
+    """How well answers by sampling are founded, for formulas that are not answered exactly.
+
+    `alpha` is the false-alarm rate of all verdicts of one formula on one agent together, `beta` the probability to miss
+    in one verdict; tests on a stream have no region of indifference. `error` and `error_alpha` are for `=?`, `limit`
+    counts the samples of a quantity.
+    """
+
+    seed: Annotated[Count, Field(ge=0, le=(1 << 53) - 1)] = 0
+    alpha: Annotated[float, Field(gt=0, lt=1)] = 0.01
+    beta: Annotated[float, Field(gt=0, lt=1)] = 0.01
+    error: Annotated[float, Field(gt=0, lt=1)] = 0.02
+    error_alpha: Annotated[float, Field(gt=0, lt=1)] = 0.05
+    limit: Annotated[Count, Field(ge=1, le=10_000_000)] = 20_000
 
 
 class StreamConfig(_Section):
@@ -226,6 +243,7 @@ class Config(BaseSettings):
     models: dict[Identifier, str] = {}
     path: PathConfig = PathConfig()
     formulas: Annotated[tuple[FormulaConfig, ...], Field(min_length=1, max_length=1000)]
+    sampling: SamplingConfig = SamplingConfig()
     stream: StreamConfig = StreamConfig()
     heartbeat: Duration = 10.0
     http: HttpConfig = HttpConfig()

@@ -1,0 +1,69 @@
+"""Both engines over one enumerated model, as a stream needs them."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+from monitor.decide import Checker
+from monitor.decide.tail import SMALL
+from monitor.engine.drawer import Drawer
+from monitor.engine.drawing import alone, check_sampling
+from monitor.errors import LimitError
+from monitor.logic import Formula
+from monitor.sampled import Enumerated
+from monitor.types import FormulaSpec, Sampling
+
+__all__ = ["NOT_EXACT", "Engines"]
+
+NOT_EXACT = "sampled, for the exact engine says: "
+"""How a verdict's `reason` begins where `auto` could not answer exactly."""
+
+
+class Engines:
+    """The exact engine and the sampled one, over the same model and policies.
+
+    Args:
+        checker: answers exactly.
+        sampling: how well a sampled answer must be founded; else ConfigError.
+    """
+
+    def __init__(self, checker: Checker, sampling: Sampling) -> None:
+        self.checker, self.sampling = checker, check_sampling(sampling)
+
+    @cached_property
+    def drawer(self) -> Drawer:
+        """Answers by sampling; made when it is first needed."""
+        return Drawer(Enumerated(self.checker.worlds), self.checker.model)
+
+    def prepare(self, formula: Formula, spec: FormulaSpec) -> tuple[bool, str]:
+        """Make ready what a formula needs, so that the first message meets nothing cold.
+
+        Returns:
+            Whether it will always be sampled, and why, where that is not simply what its user wants.
+
+        Raises:
+            LimitError: the engine asked for cannot answer it: at start, not on the stream.
+        """
+        if spec.engine == "sampled":
+            self._rehearse(formula)
+            return True, ""
+        try:
+            self.checker.prepare(formula, spec.causal_model)
+        except LimitError as error:
+            if spec.engine == "exact" or spec.causal_model != "gumbel":
+                raise
+            self._rehearse(formula)
+            return True, NOT_EXACT + str(error)
+        if spec.engine == "auto" and spec.causal_model == "gumbel" and self.checker.model.states > SMALL:
+            self._rehearse_if_it_can(formula)
+        return False, ""
+
+    def _rehearse(self, formula: Formula) -> None:
+        self.drawer.rehearse(formula, self.checker.some_path(), alone(self.sampling))
+
+    def _rehearse_if_it_can(self, formula: Formula) -> None:
+        """A large model may have states from which exact answers reach too far; what samples cannot either, is told."""
+        try:
+            self._rehearse(formula)
+        except LimitError:
+            return

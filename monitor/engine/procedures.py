@@ -1,0 +1,209 @@
+"""Which procedure answers which quantity (Kazemi & Paoletti, Appendix "Decision procedures"; semantics, section 9).
+
+Asked alone: Wald's test for `P`, the t-test beside the equal-outcome test for `R` and `delta(..)`, a number of samples
+said in advance (Hoeffding) for `=?`. On a stream: betting, which is right at every number of samples and for every law.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple, Protocol, TypeVar, assert_never
+
+import numpy as np
+import numpy.typing as npt
+
+from monitor.errors import ConfigError
+from monitor.logic import print_formula
+from monitor.logic.syntax import Goal, Probability, Reward, Test
+from monitor.statistics import (
+    ConfidenceSequence,
+    EqualOutcome,
+    Sprt,
+    Strength,
+    ThresholdBets,
+    TSprt,
+    clopper_pearson,
+    error_bound,
+    sample_size,
+)
+from monitor.types import Drawn, Sampling
+
+__all__ = ["Draw", "Estimate", "Span", "decided", "decision", "estimate", "given", "settled", "span"]
+
+Floats = npt.NDArray[np.float64]
+Draw = Callable[[range], Floats]
+"""Outcomes of the particles with these numbers."""
+
+FIRST_BATCH, LARGEST_BATCH = 256, 1 << 14
+TEST_POINTS, ESTIMATE_POINTS = 101, 201
+"""Of a confidence sequence's grid: its ends are no further out than one step of it."""
+
+
+class Span(NamedTuple):
+    """The range an outcome lies in: of one world, or of the difference of two."""
+
+    lo: float
+    hi: float
+
+
+class Estimate(NamedTuple):
+    """The mean of so many samples, and an interval for the true one, where there is one.
+
+    `short`: the limit was reached before the interval was as narrow as asked.
+    """
+
+    mean: float
+    samples: int
+    bounds: tuple[float, float] | None
+    short: bool = False
+
+
+def span(goal: Goal, rewards: tuple[float, float] | None) -> Span | None:
+    """The range of a goal's outcome; None: a reward in a model that does not say what a step may bring."""
+    match goal.measure:
+        case Probability():
+            one = Span(0.0, 1.0)
+        case Reward(low, high):
+            if rewards is None:
+                return None
+            terms = high - low + 1  # each may be missing too: a terminated episode brings nothing
+            one = Span(terms * min(rewards[0], 0.0), terms * max(rewards[1], 0.0))
+        case _:
+            assert_never(goal.measure)
+    return one if goal.world.baseline is None else Span(one.lo - one.hi, one.hi - one.lo)
+
+
+def given(test: Test, within: Span | None) -> bool | None:
+    """Whether value >= bound (or > bound) is settled by the range alone; None: it is not.
+
+    Tests with `<=` and `<` are negations of those with `>` and `>=`, and this is about the latter.
+    """
+    if within is None:
+        return None
+    strict = is_strict(test)
+    if test.bound < within.lo or (test.bound == within.lo and not strict):
+        return True
+    if test.bound > within.hi or (test.bound == within.hi and strict):
+        return False
+    return None
+
+
+def is_strict(test: Test) -> bool:
+    """Whether the test, or what it negates, is `>`."""
+    return test.comparison in (">", "<=")
+
+
+def decision(goal: Goal, strength: Strength, within: Span | None, drawn: Drawn) -> Sprt | TSprt | ThresholdBets:
+    """The test of value >= bound (or > bound)."""
+    assert goal.test is not None
+    theta, sampling = goal.test.bound, drawn.sampling
+    if drawn.test:
+        assert within is not None, "what is watched is enumerated, and its rewards are known"
+        return ThresholdBets(theta, strength, within.lo, within.hi)
+    if isinstance(goal.measure, Probability) and goal.world.baseline is None:
+        return Sprt(theta, sampling.delta, strength)
+    equal = EqualOutcome(sampling.delta, strength)
+    return TSprt(theta, sampling.deviation, strength, equal, strict=is_strict(goal.test))
+
+
+def decided(
+    test: Sprt | TSprt | ThresholdBets, draw: Draw, within: Span | None, sampling: Sampling
+) -> tuple[Estimate, bool | None]:
+    """Draw until the test decides or the limit is reached; what was drawn beyond the decision does not count."""
+    match test:  # each kind has walks of its own kind
+        case Sprt():
+            samples, holds = _walked(test.start(), test.update, draw, sampling.limit)
+        case TSprt():
+            samples, holds = _walked(test.start(), test.update, draw, sampling.limit)
+        case ThresholdBets():
+            samples, holds = _walked(test.start(), test.update, draw, sampling.limit)
+        case _:
+            assert_never(test)
+    return summary(samples, within, sampling), holds
+
+
+def summary(samples: Floats, within: Span | None, sampling: Sampling) -> Estimate:
+    """What samples say of their mean, whatever rule they were stopped by."""
+    if within is None or within.lo == within.hi:
+        return Estimate(_mean(samples), len(samples), within)
+    sequence = ConfidenceSequence(sampling.error_alpha, within.lo, within.hi, TEST_POINTS)
+    pot = sequence.update(sequence.start(), samples)
+    return Estimate(_mean(samples), len(samples), (pot.low, pot.high))
+
+
+def settled(draw: Draw, within: Span | None, sampling: Sampling) -> Estimate:
+    """A look at a quantity whose truth needs no samples."""
+    return summary(draw(range(min(FIRST_BATCH, sampling.limit))), within, sampling)
+
+
+def estimate(goal: Goal, draw: Draw, within: Span | None, drawn: Drawn) -> Estimate:
+    """What a `=?` comes to. Where the limit leaves the interval wider than asked, it is reported as wide as it is."""
+    sampling = drawn.sampling
+    if within is None:
+        raise ConfigError(
+            f"{print_formula(goal)}: how many samples this takes depends on the rewards a step may bring, and the "
+            "model does not tell; give the smallest and the largest as sampling.rewards"
+        )
+    if within.lo == within.hi:
+        return Estimate(within.lo, 1, within)
+    if drawn.test:
+        return _followed(goal, draw, within, sampling)
+    effect = goal.world.baseline is not None
+    needed = sample_size(sampling.error, sampling.error_alpha, effect=effect)
+    samples, short = min(needed, sampling.limit), needed > sampling.limit
+    values = np.concatenate([draw(batch) for batch in _batches(samples)])
+    mean = _mean(values)
+    if isinstance(goal.measure, Probability) and not effect:
+        return Estimate(mean, samples, clopper_pearson(round(values.sum()), samples, sampling.error_alpha), short)
+    half = error_bound(samples, sampling.error_alpha, within.hi - within.lo)
+    return Estimate(mean, samples, (max(mean - half, within.lo), min(mean + half, within.hi)), short)
+
+
+def _followed(goal: Goal, draw: Draw, within: Span, sampling: Sampling) -> Estimate:
+    """Until a confidence sequence is as narrow as asked."""
+    worlds = 1.0 if goal.world.baseline is None else 2.0
+    enough = 2.0 * sampling.error * (within.hi - within.lo) / worlds
+    sequence = ConfidenceSequence(sampling.error_alpha, within.lo, within.hi, ESTIMATE_POINTS)
+    pot, total = sequence.start(), 0.0
+    for batch in _batches(sampling.limit):
+        values = draw(batch)
+        pot, total = sequence.update(pot, values), total + float(values.sum())
+        if pot.high - pot.low <= enough:
+            break
+    return Estimate(total / pot.samples, pot.samples, (pot.low, pot.high), pot.high - pot.low > enough)
+
+
+class _Walk(Protocol):
+    @property
+    def samples(self) -> int: ...
+
+    @property
+    def holds(self) -> bool | None: ...
+
+
+W = TypeVar("W", bound=_Walk)
+
+
+def _walked(walk: W, update: Callable[[W, Floats], W], draw: Draw, limit: int) -> tuple[Floats, bool | None]:
+    """The samples a test took, and its decision."""
+    taken: list[Floats] = []
+    for batch in _batches(limit):
+        values, before = draw(batch), walk.samples
+        walk = update(walk, values)
+        taken.append(values[: walk.samples - before])
+        if walk.holds is not None:
+            break
+    return np.concatenate(taken), walk.holds
+
+
+def _batches(limit: int) -> Iterator[range]:
+    """Particles 0 to limit - 1, in batches that grow: few are drawn in vain, and many at once where many are needed."""
+    start, size = 0, FIRST_BATCH
+    while start < limit:
+        yield range(start, min(start + size, limit))
+        start, size = start + size, min(2 * size, LARGEST_BATCH)
+
+
+def _mean(values: Floats) -> float:
+    """The mean; of the only value there is that value itself, whatever rounding a sum brings."""
+    return float(values[0]) if values.min() == values.max() else float(values.mean())
