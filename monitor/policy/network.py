@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -14,7 +14,7 @@ from monitor.policy.decision import Bools, Floats, Ints, chosen_actions, chosen_
 from monitor.policy.manifest import Manifest
 from monitor.policy.onnx_scan import refuse_unsafe
 
-__all__ = ["MAX_ONNX_BYTES", "Network"]
+__all__ = ["MAX_ONNX_BYTES", "Network", "Sight"]
 
 MAX_ONNX_BYTES = 256 << 20
 _BATCH = 1024
@@ -25,23 +25,68 @@ _FLOATS = {"tensor(float)": np.float32, "tensor(double)": np.float64}
 _INTS = {"tensor(int64)": np.int64, "tensor(int32)": np.int32}
 
 
+class Sight(Protocol):
+    """What a network is shown of a state, and what it may choose there, for a model that is not enumerated."""
+
+    @property
+    def actions(self) -> int:
+        """How many there are."""
+        ...
+
+    @property
+    def width(self) -> int:
+        """Numbers in an observation."""
+        ...
+
+    def observations(self, states: Ints) -> npt.NDArray[np.float32]:
+        """[n, width]."""
+        ...
+
+    def available(self, states: Ints) -> Bools:
+        """[n, A]."""
+        ...
+
+
+class _ModelSight:
+    """Of an enumerated model; its states one-hot where it has no observations."""
+
+    def __init__(self, model: MDP, *, one_hot: bool) -> None:
+        self.actions = model.actions
+        self._model = model
+        self._seen = None if one_hot else model.observations
+        self.width = model.states if self._seen is None else int(self._seen.shape[1])
+
+    def observations(self, states: Ints) -> npt.NDArray[np.float32]:
+        if self._seen is not None:
+            rows: npt.NDArray[np.float32] = self._seen[states]
+            return rows
+        encoded = np.zeros((len(states), self.width), dtype=np.float32)
+        encoded[np.arange(len(states)), states] = 1.0
+        return encoded
+
+    def available(self, states: Ints) -> Bools:
+        mask: Bools = self._model.availability[states]
+        return mask
+
+
 class Network:
     """An ONNX network that fits a manifest and a model. `batch`: how many states it takes at once."""
 
-    def __init__(self, content: bytes, manifest: Manifest, model: MDP, where: str) -> None:
+    def __init__(self, content: bytes, manifest: Manifest, model: MDP | Sight, where: str) -> None:
         if len(content) > MAX_ONNX_BYTES:
             raise PolicyError(f"policy {where}: the ONNX file is larger than the limit of {MAX_ONNX_BYTES:,} bytes")
         refuse_unsafe(content, where)
-        self._manifest, self._model, self._where = manifest, model, where
+        self._manifest, self._where = manifest, where
+        self._sight = _sight(manifest, model, where)
         self._session = _open(content, where)
-        self._width = _input_width(manifest, model)
+        self._width = None if manifest.input.kind == "index" else self._sight.width
         self._dtype, fixed = _check_input(self._session, manifest, self._width, where)
-        _check_output(self._session, manifest, model, where)
+        _check_output(self._session, manifest, self._sight.actions, where)
         self.batch = 1 if fixed else max(1, min(_BATCH, _BATCH_NUMBERS // (self._width or 1)))
 
     def choose(self, states: Ints) -> Ints | Floats:
         """Actions [n] of a greedy policy, probabilities [n, A] of a stochastic one. Raises PolicyError."""
-        available: Bools = self._model.availability[states]
+        available = self._sight.available(states)
         try:
             raw = self._raw(states)
             if self._manifest.mode == "greedy":
@@ -51,14 +96,15 @@ class Network:
             raise PolicyError(f"policy {self._where}: {error}") from error
 
     def _raw(self, states: Ints) -> npt.NDArray[Any]:
-        given: npt.NDArray[Any] = _encoded(self._manifest, self._model, states).astype(self._dtype, copy=False)
+        shown: npt.NDArray[Any] = states if self._width is None else self._sight.observations(states)
+        given: npt.NDArray[Any] = shown.astype(self._dtype, copy=False)
         name = self._manifest.output.name
         try:
             raw: npt.NDArray[Any] = self._session.run([name], {self._manifest.input.name: given})[0]
         except Exception as error:  # onnxruntime raises a class of its own for each kind of failure
             raise PolicyError(f"onnxruntime cannot evaluate it ({_first_line(error)})") from error
         action = self._manifest.output.kind == "action"
-        shape = (len(states),) if action else (len(states), self._model.actions)
+        shape = (len(states),) if action else (len(states), self._sight.actions)
         if action and isinstance(raw, np.ndarray) and raw.shape == (len(states), 1):
             raw = raw[:, 0]
         if not isinstance(raw, np.ndarray) or raw.shape != shape:
@@ -106,7 +152,7 @@ def _check_input(session: Any, manifest: Manifest, width: int | None, where: str
     return types[inputs[0].type], isinstance(shape[0], int)
 
 
-def _check_output(session: Any, manifest: Manifest, model: MDP, where: str) -> None:  # noqa: ANN401
+def _check_output(session: Any, manifest: Manifest, actions: int, where: str) -> None:  # noqa: ANN401
     outputs = {o.name: o for o in session.get_outputs()}
     output = outputs.get(manifest.output.name)
     if output is None:
@@ -118,31 +164,17 @@ def _check_output(session: Any, manifest: Manifest, model: MDP, where: str) -> N
     if output.type not in types:
         raise PolicyError(f"policy {where}: output {output.name!r} is {output.type}, not one of {', '.join(types)}")
     shape = list(output.shape or [])
-    if not action and len(shape) == 2 and isinstance(shape[1], int) and shape[1] != model.actions:
-        raise PolicyError(f"policy {where}: output {output.name!r} has {shape[1]} columns for {model.actions} actions")
+    if not action and len(shape) == 2 and isinstance(shape[1], int) and shape[1] != actions:
+        raise PolicyError(f"policy {where}: output {output.name!r} has {shape[1]} columns for {actions} actions")
 
 
-def _input_width(manifest: Manifest, model: MDP) -> int | None:
-    """D of the [batch, D] input; None for a flat [batch] of state numbers."""
-    match manifest.input.kind:
-        case "index":
-            return None
-        case "observation" if model.observations is not None:
-            return int(model.observations.shape[1])
-        case _:
-            return model.states
-
-
-def _encoded(manifest: Manifest, model: MDP, states: Ints) -> npt.NDArray[Any]:
-    match manifest.input.kind:
-        case "index":
-            return states.astype(np.int64)
-        case "observation" if model.observations is not None:
-            return model.observations[states]
-        case _:
-            one_hot = np.zeros((len(states), model.states), dtype=np.float32)
-            one_hot[np.arange(len(states)), states] = 1.0
-            return one_hot
+def _sight(manifest: Manifest, model: MDP | Sight, where: str) -> Sight:
+    if isinstance(model, MDP):
+        return _ModelSight(model, one_hot=manifest.input.kind == "one_hot")
+    if manifest.input.kind == "one_hot":
+        problem = f"policy {where}: input kind one_hot has a number for each state, and these are not enumerated"
+        raise PolicyError(f"{problem}; use a policy of kind observation or index")
+    return model
 
 
 def _first_line(error: Exception) -> str:

@@ -15,10 +15,10 @@ from monitor.errors import PolicyError
 from monitor.model.mdp import MDP
 from monitor.policy.decision import Ints
 from monitor.policy.manifest import MAX_MANIFEST_BYTES, Manifest, read_manifest
-from monitor.policy.network import MAX_ONNX_BYTES, Network
+from monitor.policy.network import MAX_ONNX_BYTES, Network, Sight
 from monitor.policy.table import PolicyTable, as_table
 
-__all__ = ["Actor", "Manifest", "Policy", "load_policy", "table_from_onnx"]
+__all__ = ["Actor", "Manifest", "Policy", "load_network", "load_policy", "table_from_onnx"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,6 +48,15 @@ def load_policy(manifest_path: str | Path, model: MDP) -> Policy:
         manifest=manifest,
         content=content,
     )
+
+
+def load_network(manifest_path: str | Path, model: MDP | Sight) -> Network:
+    """The network a manifest describes, for decisions in batches where the states are not enumerated.
+
+    Raises PolicyError as `load_policy`, what it does in a state only when it is asked there.
+    """
+    manifest, content = _read(Path(manifest_path))
+    return Network(content, manifest, model, str(manifest_path))
 
 
 def table_from_onnx(content: bytes, manifest: Manifest, model: MDP, where: str) -> PolicyTable:

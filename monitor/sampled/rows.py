@@ -55,11 +55,11 @@ class ModelRows:
         self.model, self.labels = model, model.labels.keys()
 
     def entries(self, states: Ints, actions: Ints) -> Entries:
-        """The model's own arrays; policies over it are known to choose what is available."""
+        """The model's own arrays."""
         rows = states * self.model.actions + actions
-        return Entries(
-            self.model.indptr[rows], self.model.indptr[rows + 1], self.model.successors, self.model.probabilities
-        )
+        begin, end = self.model.indptr[rows], self.model.indptr[rows + 1]
+        _refuse(begin == end, states, actions, None)
+        return Entries(begin, end, self.model.successors, self.model.probabilities)
 
     def holds(self, label: str, states: Ints) -> Bools:
         """[n]."""

@@ -21,6 +21,8 @@ Path = Sequence[Pair]
 
 PARTICLES = 1 << 32
 """Particles are numbered below this."""
+BLOCK = 1 << 16
+"""Particles advanced at once: any number may be asked for, in this much memory."""
 MAX_HELD = 8_000_000
 """Numbers the walks of one path may hold together, 64 MB; then the one not asked for longest is let go."""
 
@@ -140,7 +142,14 @@ class Sampler:
         if not path:
             raise PathError("the path is empty; it needs at least one pair (state, action)")
         position = _position(goal.world.offset, len(path))
-        question = _Question(goal.measure, list(path[position:]), first_seq + position, particles, terminated)
+        values = np.zeros(len(particles))
+        for begin in range(0, len(particles), BLOCK):
+            block = particles[begin : begin + BLOCK]
+            question = _Question(goal.measure, list(path[position:]), first_seq + position, block, terminated)
+            values[begin : begin + len(block)] = self._effect(goal, question, walks)
+        return values
+
+    def _effect(self, goal: Goal, question: _Question, walks: Walks | None) -> Floats:
         values = self._world(goal.world.change, question, walks)
         if goal.world.baseline is not None:
             values = values - self._world(goal.world.baseline, question, walks)

@@ -39,7 +39,7 @@ class Simulator(Protocol):
         """The names that `holds` knows."""
         ...
 
-    def successors(self, state: int, action: int) -> tuple[Sequence[int], Sequence[float]]:
+    def successors(self, state: int, action: int) -> tuple[Sequence[int] | Ints, Sequence[float] | Floats]:
         """The next states, each once, and their probabilities; none if the action is unavailable."""
         ...
 

@@ -6,20 +6,25 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from monitor.decide import check
+from monitor.errors import PolicyError
+from monitor.model import MDP
 from monitor.model.io import load_model
 from monitor.policy.network import Network
-from monitor.policy.session import load_policy
+from monitor.policy.session import load_network, load_policy
 from monitor.sampled import Sampler, Simulated, as_decisions
 from monitor.sampled.decisions import Remembered
 from monitor.sampled.rows import SimulatorRows
 from tests.decide.small import LAW
 from tests.sampled.test_simulated import COUNT, GO, PATH, START, TEXTS, Line, policies
-from tests.sampled.worlds import goal
+from tests.sampled.worlds import FALSE_ALARM, error_bound, goal
 
 POLICIES = Path(__file__).parents[2] / "policies"
+FAR, DRAWN = 10**15, 5_000
 Ints = npt.NDArray[np.int64]
 
 
@@ -60,6 +65,58 @@ def test_a_network_decides_like_its_table() -> None:
         network = as_decisions(Network(policy.content, policy.manifest, model, "test"))
         for _ in range(2):
             assert np.array_equal(network.decide(states), as_decisions(policy.table).decide(states))
+
+
+class Room:
+    """An enumerated model as one that is not: numbers for states from 10**15 on, and what there is to be seen there."""
+
+    def __init__(self, model: MDP) -> None:
+        self._model = model
+        self.actions, self.labels = model.actions, model.labels
+        assert model.observations is not None
+        self.width = model.observations.shape[1]
+
+    def successors(self, state: int, action: int) -> tuple[Ints, npt.NDArray[np.float64]]:
+        states, probabilities = self._model.row(state - FAR, action)
+        return states + FAR, probabilities
+
+    def holds(self, label: str, state: int) -> bool:
+        return bool(self._model.labels[label][state - FAR])
+
+    def reward(self, state: int, action: int) -> float:
+        return float(self._model.rewards[state - FAR, action])
+
+    def observations(self, states: Ints) -> npt.NDArray[np.float32]:
+        assert self._model.observations is not None
+        seen: npt.NDArray[np.float32] = self._model.observations[states - FAR]
+        return seen
+
+    def available(self, states: Ints) -> npt.NDArray[np.bool_]:
+        return self._model.availability[states - FAR]
+
+
+def test_a_network_acts_in_a_simulator_it_was_not_tabled_for() -> None:
+    folder = POLICIES / "minigrid"
+    model = load_model(folder / "empty.npz")
+    room = Room(model)
+    manifests = {"nominal": folder / "empty-nominal.yaml", "alt": folder / "empty-undertrained.yaml"}
+    tabled = {name: load_policy(manifest, model).table for name, manifest in manifests.items()}
+    scene = Simulated(room, {name: load_network(manifest, room) for name, manifest in manifests.items()})
+    assert model.initial is not None
+    start = int(np.argmax(model.initial))
+    for text in ('nominal@0.P=? [ F<=8 "goal" ]', 'alt[3]@0.P=? [ F<=10 "goal" ]'):
+        found = Sampler(scene, 1).outcomes(goal(text), [(start + FAR, None)], range(DRAWN))
+        truth = check(text, model=model, path=[(start, None)], policies=tabled).value or 0.0
+        assert 0.01 < truth < 0.99
+        assert abs(found.mean() - truth) <= error_bound(found, 1.0, FALSE_ALARM / 2)
+
+
+def test_a_network_with_a_number_for_each_state_does_not_fit_a_simulator() -> None:
+    model = load_model(POLICIES / "frozen-lake" / "model.npz")
+    policy = load_policy(POLICIES / "frozen-lake" / "good.yaml", model)
+    one_hot = policy.manifest.model_copy(update={"input": policy.manifest.input.model_copy(update={"kind": "one_hot"})})
+    with pytest.raises(PolicyError, match="input kind one_hot has a number for each state"):
+        Network(policy.content, one_hot, Room(load_model(POLICIES / "minigrid" / "empty.npz")), "test")
 
 
 def test_what_decides_is_taken_as_it_is() -> None:

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import chisquare
 
+from monitor.decide import check
 from monitor.errors import LimitError, PathError
 from monitor.logic.syntax import Change
 from monitor.model import MDP
@@ -19,7 +20,7 @@ from monitor.sampled.ensemble import Ensemble, Steps
 from monitor.sampled.noise import STATE, gumbels
 from tests.decide.small import LAW, Small, chances, question, small_world
 from tests.oracle import World
-from tests.sampled.worlds import FALSE_ALARM, goal, sampler, sampler_of
+from tests.sampled.worlds import FALSE_ALARM, error_bound, goal, sampler, sampler_of
 
 COLLECT = "R=? [ C<=30 ]"
 """A question that follows every particle to the end."""
@@ -116,6 +117,14 @@ def test_any_cut_into_ranges_gives_the_same_outcomes(chance: Random, cuts: list[
     assert np.array_equal(sampler(small, 3).outcomes(asked, path, range(base, base + 60)), whole)
 
 
+def test_more_than_one_block_is_many_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    small = small_world(Random(4), length=4)
+    drawn, asked, path = sampler(small, 3), goal("delta(alt,nominal)@2.R=? [ C<=4 ]"), small.setting.path
+    whole = drawn.outcomes(asked, path, range(5, 1_000, 3))
+    monkeypatch.setattr("monitor.sampled.sampler.BLOCK", 100)
+    assert np.array_equal(drawn.outcomes(asked, path, range(5, 1_000, 3), walks=Walks()), whole)
+
+
 @LAW
 @given(chances, st.integers(1, 6), st.integers(0, 1000))
 def test_a_stream_gives_what_a_rebuild_from_the_held_path_gives(chance: Random, window: int, first: int) -> None:
@@ -141,6 +150,26 @@ def test_a_step_that_is_observed_leaves_the_noise_of_others_alone() -> None:
     whole = drawn.outcomes(asked, path, range(500))
     assert np.array_equal(drawn.outcomes(asked, path[3:], range(500), first_seq=3), whole)
     assert np.array_equal(drawn.outcomes(asked, path[2:], range(500), first_seq=2), whole)
+
+
+def test_a_formula_of_many_labels_is_read_right() -> None:
+    """More than a table of all letters would hold."""
+    model = MDP.from_transitions(
+        states=12,
+        actions=1,
+        transitions=[(s, 0, t, 0.5) for s in range(12) for t in (s, (s + 1) % 12)],
+        labels={f"s{s}": [s] for s in range(12)},
+    )
+    drawn = sampler_of(model, {"nominal": [0] * 12}, 0)
+    path = [(0, 0)]
+    for text in (
+        " & ".join(f'F={k} "s{k}"' for k in range(12)),
+        " | ".join(f'F={k + 1} "s{k}"' for k in range(12)),
+        " | ".join(f'(F={k + 2} "s{k}" & X "s{(k + 1) % 12}")' for k in range(12)),
+    ):
+        hits = drawn.outcomes(goal(f"nominal@0.P=? [ {text} ]"), path, range(5_000))
+        truth = check(f"nominal@0.P=? [ {text} ]", model=model, path=path, policies={"nominal": [0] * 12}).value
+        assert abs(hits.mean() - (truth or 0.0)) <= error_bound(hits, 1.0, FALSE_ALARM / 3)
 
 
 def many_steps(small: Small, walks: Walks) -> tuple[int, int]:
