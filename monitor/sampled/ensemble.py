@@ -30,7 +30,8 @@ Pair = tuple[int, int | None]
 Letters = Callable[[int, Ints, Ints], Ints]
 """(offset, states [n], actions [n]) -> letters [n]."""
 
-FEW_LETTERS = 1 << 10
+FEW_LETTERS = 1 << 6
+"""Letters that each have a column of their own in a table of steps; a program of 200,000 obligations is 50 MB then."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +70,7 @@ class Steps:
         self.program = program
         self._few = 1 << len(program.atoms) <= FEW_LETTERS
         self._letters: dict[int, int] = {}
-        self._next = np.full((2, 1 << len(program.atoms) if self._few else 1), -1)
+        self._next = np.full((2, 1 << len(program.atoms) if self._few else 1), -1, dtype=np.int32)
         self._pays = np.zeros(2, dtype=np.bool_)
         self.collects = False
         self._room(program.start)
@@ -77,7 +78,7 @@ class Steps:
     def after(self, owed: Ints, letters: Ints) -> Ints:
         """What remains [n] of the obligations after reading the letters [n]."""
         columns = letters if self._few else self._columns(letters)
-        rest: Ints = self._next[owed, columns]
+        rest = self._next[owed, columns]
         if (rest < 0).any():
             unknown = np.flatnonzero(rest < 0)
             for n in unknown[np.unique(owed[unknown] * self._next.shape[1] + columns[unknown], return_index=True)[1]]:
@@ -85,7 +86,7 @@ class Steps:
                 self._room(met)
                 self._next[owed[n], columns[n]] = met
             rest = self._next[owed, columns]
-        return rest
+        return rest.astype(np.int64)
 
     def pays(self, owed: Ints) -> npt.NDArray[np.bool_]:
         """Whether the reward of the offset about to be read counts, for obligations [n]."""
@@ -98,7 +99,7 @@ class Steps:
         for letter in different.tolist():
             self._letters.setdefault(letter, len(self._letters))
         if len(self._letters) > self._next.shape[1]:
-            wider = np.full((len(self._next), 2 * len(self._letters)), -1)
+            wider = np.full((len(self._next), 2 * len(self._letters)), -1, dtype=np.int32)
             wider[:, : self._next.shape[1]] = self._next
             self._next = wider
         return np.array([self._letters[letter] for letter in different.tolist()])[back]
@@ -106,7 +107,7 @@ class Steps:
     def _room(self, obligation: int) -> None:
         if obligation >= len(self._next):
             more = 2 * obligation + 2 - len(self._next)
-            self._next = np.concatenate([self._next, np.full((more, self._next.shape[1]), -1)])
+            self._next = np.concatenate([self._next, np.full((more, self._next.shape[1]), -1, dtype=np.int32)])
             known = len(self._pays)
             pays = [self.program.pays(one) for one in range(known, known + more)]
             self._pays = np.concatenate([self._pays, pays])

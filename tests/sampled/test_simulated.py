@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from monitor.errors import ConfigError, FormulaError, ModelError, PolicyError
+from monitor.errors import ConfigError, FormulaError, LimitError, ModelError, PolicyError
 from monitor.logic import parse
 from monitor.sampled import Numbered, Sampler, Simulated, Walks, number_of
 from tests.sampled.worlds import FALSE_ALARM, error_bound, goal
@@ -218,6 +218,16 @@ def test_a_row_that_is_none_is_refused_by_name(states: list[int], chances: list[
         Sampler(Simulated(Broken(), policies()), 0).outcomes(goal('nominal@0.P=? [ X "even" ]'), [(5, 0)], range(3))
     with pytest.raises(ModelError, match="for 3 pairs"):
         Sampler(Simulated(Wrong(), policies()), 0).outcomes(goal('nominal@0.P=? [ X "even" ]'), [(5, 0)], range(3))
+
+
+def test_too_many_named_states_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("monitor.sampled.simulator.MAX_NUMBERED", 2)
+    numbered = Numbered(Words())
+    state = numbered.number(("at", 0))
+    assert numbered.reward(state, GO) == -START
+    assert numbered.holds("even", state)
+    with pytest.raises(LimitError, match="more than 2 different states were met"):
+        numbered.successors(state, FAST)
 
 
 def test_states_that_cannot_be_told_apart_are_refused() -> None:
