@@ -65,6 +65,7 @@ def alert_payload(alert: Alert, identity: Identity, *, sent: float, evidence: st
         "outcome": verdict.outcome,
         "value": _number(value),
         "threshold": _number(threshold),
+        "method": verdict.method,
         "effect": _number(verdict.effect),
         "bounds": _interval(verdict.bounds),
         "robust": verdict.robust,

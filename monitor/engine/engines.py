@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cached_property
 
 from monitor.decide import Checker
-from monitor.decide.tail import SMALL
+from monitor.decide.tail import is_large
 from monitor.engine.drawer import Drawer
 from monitor.engine.drawing import alone, check_sampling
 from monitor.errors import LimitError
@@ -54,7 +54,7 @@ class Engines:
                 raise
             self._rehearse(formula)
             return True, NOT_EXACT + str(error)
-        if spec.engine == "auto" and spec.causal_model == "gumbel" and self.checker.model.states > SMALL:
+        if spec.engine == "auto" and spec.causal_model == "gumbel" and is_large(self.checker.model):
             self._rehearse_if_it_can(formula)
         return False, ""
 

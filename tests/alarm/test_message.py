@@ -13,7 +13,7 @@ from monitor.alarm.message import Identity, alert_id, alert_payload
 from monitor.types import Alert, Episode, FormulaSpec, Verdict
 
 KEYS = [
-    "v", "id", "revision", "state", "blind", "severity", "formula", "outcome", "value", "threshold", "effect",
+    "v", "id", "revision", "state", "blind", "severity", "formula", "outcome", "value", "threshold", "method", "effect",
     "bounds", "robust", "profile", "episode", "seq", "time", "since", "late", "sent", "model", "policies",
     "evidence", "summary", "runbook",
 ]  # fmt: skip

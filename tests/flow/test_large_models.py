@@ -53,7 +53,7 @@ def test_what_reaches_too_far_without_a_table_is_undecided_and_the_next_step_is_
 ) -> None:
     monkeypatch.setattr(tail, "MAX_CELLS", 0)
     monkeypatch.setattr(tail, "numbers", lambda _: 0)
-    spec = FormulaSpec("watched", text, alarm=AlarmSpec(for_=1, keep=1))
+    spec = FormulaSpec("watched", text, alarm=AlarmSpec(for_=1, keep=1), engine="exact")
     walker = Walker(Monitor(road, POLICIES, [spec]))
     walker.step()
     with monkeypatch.context() as patch:
@@ -71,7 +71,7 @@ def test_what_reaches_too_far_without_a_table_is_undecided_and_the_next_step_is_
 def test_an_end_that_reaches_too_far_is_undecided_and_the_next_episode_is_answered(
     road: MDP, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    walker = Walker(Monitor(road, POLICIES, [PLAIN]))
+    walker = Walker(Monitor(road, POLICIES, [FormulaSpec("watched", PLAIN, engine="exact")]))
     walker.step()
     with monkeypatch.context() as patch:
         patch.setattr(reach, "MAX_REACHED", 0)
