@@ -13,10 +13,10 @@ ARGS ?=
 PURE := monitor/types.py,monitor/errors.py,monitor/flow.py,monitor/watch.py,monitor/model/*,monitor/policy/*,monitor/causal/*,monitor/logic/*,monitor/decide/*,monitor/stream/*,monitor/alarm/*,monitor/statistics/*
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test bench lint format clean
+.PHONY: help demo test bench experiments lint format clean
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' Makefile
 
 demo: $(VENV)/.demo ## Run the monitor beside a live agent: an alarm fires, resolves and is verified (ARGS=--forever, ARGS="--seed 3")
 	@$(BIN)/cfmon demo $(ARGS)
@@ -32,6 +32,12 @@ bench: $(VENV)/.dev ## Measure every row beside its peers (minutes): table, var/
 	@$(PYTHON) .ci/setup.py system
 	@mkdir -p var
 	@$(BIN)/cfmon bench --json var/bench.json --plot var/bench.svg $(ARGS)
+
+experiments: $(VENV)/.dev ## Draw the paper's figures and tables anew (minutes): CSV and PNG in var/experiments (ARGS="--seed 3")
+	@mkdir -p var/experiments
+	@for each in histograms sanity traces table1; do \
+		echo "== $$each"; $(BIN)/python -m experiments.$$each --out var/experiments $(ARGS) || exit 1; done
+	@echo "== error rates"; $(BIN)/python -m tests.statistics.error_rates --csv var/experiments/error-rates.csv $(ARGS)
 
 lint: $(VENV)/.dev ## ruff, ruff format, mypy, import-linter
 	@$(BIN)/ruff check --quiet

@@ -1,0 +1,73 @@
+"""The commands of the experiments: files, the same bytes for the same seed, figures with exact values in them."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import NamedTuple
+
+import pytest
+
+from experiments import histograms, sanity, table1, traces
+from experiments.grid import PANELS, Grid
+from experiments.output import figure, progress
+
+
+class Command(NamedTuple):
+    module: ModuleType
+    options: list[str]
+    tables: list[str]
+    figures: list[str]
+
+
+COMMANDS = [
+    Command(histograms, ["--repetitions", "2"], ["histograms.csv", "histograms-summary.csv"], ["histograms.png"]),
+    Command(sanity, ["--repetitions", "2"], ["sanity.csv", "sanity-summary.csv"], ["sanity.png"]),
+    Command(traces, [], ["traces.csv"], ["traces.png"]),
+    Command(table1, ["--runs", "20", "--environment", "gotodoor"], ["table1.csv", "table1.md"], []),
+]
+
+
+@pytest.fixture(autouse=True)
+def _with_matplotlib() -> None:
+    reason = "matplotlib is not installed: pip install 'counterfactual-monitor[experiments]'"
+    pytest.importorskip("matplotlib", reason=reason)
+
+
+def run(module: ModuleType, folder: Path, monkeypatch: pytest.MonkeyPatch, *options: str) -> None:
+    monkeypatch.setattr(sys, "argv", [module.__name__, "--out", str(folder), *options])
+    module.main()
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.module.__name__)
+def test_a_seed_gives_the_same_bytes_again_and_another_does_not(
+    command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, two, other = (tmp_path / name for name in ("one", "two", "other"))
+    for folder, seed in ((one, "7"), (two, "7"), (other, "8")):
+        run(command.module, folder, monkeypatch, "--seed", seed, *command.options)
+    for name in command.tables:
+        assert (one / name).read_bytes() == (two / name).read_bytes()
+    assert (one / command.tables[0]).read_bytes() != (other / command.tables[0]).read_bytes()
+    assert {file.name for file in one.iterdir()} == {*command.tables, *command.figures}
+    assert all((one / name).read_bytes().startswith(b"\x89PNG") for name in command.figures)
+
+
+def test_exact_means_are_drawn_into_the_histograms() -> None:
+    grid = Grid()
+    picture = histograms.draw(grid, [histograms.repetition(grid, r, 0) for r in range(2)])
+    for place, panel in zip(picture.axes, PANELS, strict=True):
+        shown = {float(line.get_xdata()[0]) for line in place.lines}  # type: ignore[index,arg-type] # a line's points
+        assert shown == {grid.exact_nominal(), grid.exact_mean(panel)}
+
+
+def test_without_matplotlib_a_figure_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    with pytest.raises(SystemExit, match=r"counterfactual-monitor\[experiments\]"):
+        figure(1, 1)
+
+
+def test_progress_says_nothing_where_no_terminal_is(capsys: pytest.CaptureFixture[str]) -> None:
+    assert list(progress(range(3), "work")) == [0, 1, 2]
+    assert capsys.readouterr() == ("", "")
