@@ -23,6 +23,7 @@ from monitor.logic import Formula, parse
 from monitor.logic.syntax import Regret
 from monitor.model import MDP, model_sha256
 from monitor.policy import PolicyTable
+from monitor.question import Question
 from monitor.stream import Session
 from monitor.stream.decode import validate as validate_observation
 from monitor.types import (
@@ -37,7 +38,7 @@ from monitor.types import (
     Sampling,
     StreamSettings,
 )
-from monitor.watch import Question, Watch
+from monitor.watch import Watch
 
 __all__ = ["Monitor"]
 

@@ -4,19 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
-from typing import Literal
 
 import msgspec
 
 from monitor.alarm.machine import Alarm, Change, advance, close, judge, see
 from monitor.alarm.message import Identity, alert_id
 from monitor.alarm.summary import summary
-from monitor.decide import Track, largest_offset
-from monitor.engine import NOT_EXACT, Engines, on_stream
-from monitor.errors import LimitError, MonitorError
-from monitor.logic import Formula
-from monitor.logic.syntax import Regret
+from monitor.engine import Engines
+from monitor.question import Answers, Question
 from monitor.stream import Session
 from monitor.types import (
     AlarmMoved,
@@ -25,34 +20,14 @@ from monitor.types import (
     BlindReason,
     End,
     Ended,
-    FormulaSpec,
     Instant,
     Judged,
     Notice,
-    Outcome,
     Skipped,
     Step,
-    Verdict,
 )
 
-__all__ = ["Question", "Watch"]
-
-
-@dataclass(frozen=True)
-class Question:
-    """A formula to watch, parsed and checked."""
-
-    spec: FormulaSpec
-    formula: Formula
-    sampled: bool = False
-    """whether it is never answered exactly"""
-    why: str = ""
-    """it is, though the engine is `auto`"""
-
-    @cached_property
-    def reach(self) -> int:
-        """How many steps back it looks: the largest |offset| it asks about."""
-        return largest_offset(self.formula)
+__all__ = ["Watch"]
 
 
 class _JudgedPath(msgspec.Struct, frozen=True):
@@ -65,10 +40,7 @@ class _JudgedPath(msgspec.Struct, frozen=True):
 
 @dataclass(slots=True)
 class _State:
-    """What one formula has come to for one agent: plain data, all that its next answer depends on.
-
-    `track` is no more than a short cut: it can be made anew from the held path, with the same answers to the bit.
-    """
+    """What one formula has come to for one agent: plain data, all that its next answer depends on."""
 
     alarm: Alarm = field(default_factory=Alarm)
     steps: int = 0
@@ -77,12 +49,7 @@ class _State:
     """ticks of the last answer, for formulas that are due by time"""
     last: Judged | None = None
     path: _JudgedPath | None = None
-    track: Track | None = None
-    tests: int = 0
-    """verdicts by sampling so far, over all episodes: each spends its share of the stream's alpha"""
-    begun: int = -1
-    """the path's `begun` and `pushed` when the track last moved"""
-    pushed: int = 0
+    answers: Answers = field(default_factory=Answers)
 
 
 class Watch:
@@ -173,7 +140,7 @@ class Watch:
 
     def _judge(self, question: Question, state: _State, step: Step, told: list[Notice]) -> None:
         path, spec = self.session.path, question.spec
-        verdict = self._verdict(question, state, step)
+        verdict = state.answers.verdict(question, self._engines, self.session, step)
         state.last = Judged(self.session.agent, spec.name, verdict, step.episode, step.seq, step.time, step.late)
         told.append(state.last)
         judgement = judge(verdict, spec.alarm)
@@ -182,49 +149,6 @@ class Watch:
             state.path = _JudgedPath(path.pairs, path.start_observed, path.terminated)
         if change is not None:
             told += self._tell(question, state, change, step.time)
-
-    def _verdict(self, question: Question, state: _State, step: Step) -> Verdict:
-        spec, path = question.spec, self.session.path
-        if question.sampled:
-            return self._drawn(question, state, step, question.why)
-        moved = path.pushed - state.pushed if path.begun == state.begun else None
-        state.begun, state.pushed = path.begun, path.pushed
-        try:
-            if state.track is None:
-                window, checker = self.session.settings.window, self._engines.checker
-                state.track = checker.track(question.formula, spec.causal_model, spec.text, window=window)
-            return state.track.verdict(path.held, moved, terminated=path.terminated, start_observed=path.start_observed)
-        except MonitorError as error:  # too large to answer exactly here
-            state.track = None  # where it stands is not known
-            state.begun = -1
-            if isinstance(error, LimitError) and spec.engine == "auto" and spec.causal_model == "gumbel":
-                return self._drawn(question, state, step, NOT_EXACT + str(error))
-            return _undecided(question, "exact", str(error))
-
-    def _drawn(self, question: Question, state: _State, step: Step, why: str) -> Verdict:
-        """By sampling: one more test of this formula on this stream."""
-        spec, path = question.spec, self.session.path
-        state.tests += 1
-        drawn = on_stream(
-            self._engines.sampling,
-            spec.alarm,
-            stream=(self.session.agent, step.episode, spec.name),
-            seq=step.seq,
-            first=step.seq - (len(path.pairs) - 1),
-            test=state.tests,
-        )
-        try:
-            return self._engines.drawer.verdict(
-                question.formula,
-                path.pairs,
-                drawn,
-                text=spec.text,
-                terminated=path.terminated,
-                start_observed=path.start_observed,
-                why=why,
-            )
-        except MonitorError as error:
-            return _undecided(question, "sampled", f"{why}; {error}" if why else str(error))
 
     def _see(self, question: Question, state: _State, blind: BlindReason | None, now: Instant) -> Iterator[Notice]:
         if state.alarm.blind == blind:
@@ -288,9 +212,3 @@ class Watch:
             start_observed=path.start_observed,
             terminated=path.terminated,
         )
-
-
-def _undecided(question: Question, method: Literal["exact", "sampled"], reason: str) -> Verdict:
-    """No alarm moves by it, and it is told."""
-    outcome: Outcome | None = "undecided" if isinstance(question.formula, Regret) else None
-    return Verdict(question.spec.text, method, question.spec.causal_model, (), outcome=outcome, reason=reason)

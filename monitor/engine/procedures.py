@@ -35,8 +35,8 @@ Draw = Callable[[range], Floats]
 """Outcomes of the particles with these numbers."""
 
 FIRST_BATCH, LARGEST_BATCH = 256, 1 << 14
-TEST_POINTS, ESTIMATE_POINTS = 101, 201
-"""Of a confidence sequence's grid: its ends are no further out than one step of it."""
+FOLLOWED_BATCH = 1 << 12
+"""After so many an estimate looks whether it is good enough."""
 
 
 class Span(NamedTuple):
@@ -126,9 +126,8 @@ def summary(samples: Floats, within: Span | None, sampling: Sampling) -> Estimat
     """What samples say of their mean, whatever rule they were stopped by."""
     if within is None or within.lo == within.hi:
         return Estimate(_mean(samples), len(samples), within)
-    sequence = ConfidenceSequence(sampling.error_alpha, within.lo, within.hi, TEST_POINTS)
-    pot = sequence.update(sequence.start(), samples)
-    return Estimate(_mean(samples), len(samples), (pot.low, pot.high))
+    ends = ConfidenceSequence(sampling.error_alpha, within.lo, within.hi).interval(samples)
+    return Estimate(_mean(samples), len(samples), ends)
 
 
 def settled(draw: Draw, within: Span | None, sampling: Sampling) -> Estimate:
@@ -163,14 +162,14 @@ def _followed(goal: Goal, draw: Draw, within: Span, sampling: Sampling) -> Estim
     """Until a confidence sequence is as narrow as asked."""
     worlds = 1.0 if goal.world.baseline is None else 2.0
     enough = 2.0 * sampling.error * (within.hi - within.lo) / worlds
-    sequence = ConfidenceSequence(sampling.error_alpha, within.lo, within.hi, ESTIMATE_POINTS)
-    pot, total = sequence.start(), 0.0
-    for batch in _batches(sampling.limit):
-        values = draw(batch)
-        pot, total = sequence.update(pot, values), total + float(values.sum())
-        if pot.high - pot.low <= enough:
-            break
-    return Estimate(total / pot.samples, pot.samples, (pot.low, pot.high), pot.high - pot.low > enough)
+    seen = np.zeros(0)
+    for batch in _batches(sampling.limit, FOLLOWED_BATCH):
+        seen = np.concatenate([seen, draw(batch)])
+        found = summary(seen, within, sampling)
+        assert found.bounds is not None
+        if found.bounds[1] - found.bounds[0] <= enough:
+            return found
+    return found._replace(short=True)
 
 
 class _Walk(Protocol):
@@ -196,12 +195,12 @@ def _walked(walk: W, update: Callable[[W, Floats], W], draw: Draw, limit: int) -
     return np.concatenate(taken), walk.holds
 
 
-def _batches(limit: int) -> Iterator[range]:
+def _batches(limit: int, largest: int = LARGEST_BATCH) -> Iterator[range]:
     """Particles 0 to limit - 1, in batches that grow: few are drawn in vain, and many at once where many are needed."""
     start, size = 0, FIRST_BATCH
     while start < limit:
         yield range(start, min(start + size, limit))
-        start, size = start + size, min(2 * size, LARGEST_BATCH)
+        start, size = start + size, min(2 * size, largest)
 
 
 def _mean(values: Floats) -> float:

@@ -15,6 +15,7 @@ are found by bisection over any set of points; between two points the outer one 
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -146,6 +147,28 @@ class ConfidenceSequence:
         low = self._scaled(grid[refuted_low[-1]]) if refuted_low.size else self.lo
         high = self._scaled(grid[refuted_high[0]]) if refuted_high.size else self.hi
         return Pot(bets, up, down, max(pot.low, low), min(pot.high, high))
+
+    def interval(self, values: ArrayLike) -> tuple[float, float]:
+        """The ends that `update` comes to from the start, where all values [N] are at hand.
+
+        By bisection, since `up` falls in the point and `down` rises: log2(points) passes and not as many as points.
+        """
+        seen = unit_array(values, self.lo, self.hi)
+        if not seen.size:
+            return self.lo, self.hi
+        sizes, _ = bet_sizes(Bets(self.alpha / 2.0), seen)
+        grid = np.linspace(0.0, 1.0, self.points)
+        line = math.log(2.0 / self.alpha)
+
+        def refuted(n: int, side: int) -> bool:
+            return bool(np.add.accumulate(log_capital(seen, sizes, grid[n])[side]).max() >= line)
+
+        low = bisect_left(range(self.points), True, key=lambda n: not refuted(n, 0))  # noqa: FBT003 - what is sought
+        high = bisect_left(range(self.points), True, key=lambda n: refuted(n, 1))  # noqa: FBT003 - likewise
+        return (
+            self._scaled(grid[low - 1]) if low else self.lo,
+            self._scaled(grid[high]) if high < self.points else self.hi,
+        )
 
     def _scaled(self, point: float) -> float:
         return self.lo + float(point) * (self.hi - self.lo)

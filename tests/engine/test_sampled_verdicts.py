@@ -89,7 +89,7 @@ def test_every_reference_question_with_a_bound_apart_from_its_value(kinds: str, 
 
 
 def test_the_t_test_is_seldom_wrong_on_the_reference_questions() -> None:
-    """Its rates are nominal where samples are not normal; measured, at alpha = beta = .05 it was wrong in none of 823."""
+    """Its rates are nominal where samples are not normal; at .05 each it was wrong in none of 823."""
     asked = list(bounded("R delta"))
     wrong = 0
     for drawer, path, text, holds, number in asked:

@@ -1,0 +1,129 @@
+"""`monitor.check` on models that are never enumerated."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+import monitor
+from monitor.errors import ConfigError, FormulaError, PathError, PolicyError
+from monitor.model import MDP
+from monitor.types import Sampling, Verdict
+
+Ints = npt.NDArray[np.int64]
+LEFT, RIGHT = 0, 1
+FAR = 1 << 40
+"""Where the line begins: no table has so many rows."""
+
+
+class Line:
+    """A walker on all whole numbers: goes where it wants with probability .8, else stays. Home is 3 to the right."""
+
+    actions = 2
+    labels = ("home", "left")
+
+    def successors(self, state: int, action: int) -> tuple[list[int], list[float]]:
+        return [state, state + (1 if action == RIGHT else -1)], [0.2, 0.8]
+
+    def holds(self, label: str, state: int) -> bool:
+        return state - FAR == 3 if label == "home" else state < FAR
+
+    def reward(self, state: int, action: int) -> float:
+        del state
+        return 1.0 if action == RIGHT else 0.0
+
+
+def left(states: Ints) -> Ints:
+    return np.full(len(states), LEFT)
+
+
+def right(states: Ints) -> Ints:
+    return np.full(len(states), RIGHT)
+
+
+PATH = [(FAR, LEFT), (FAR - 1, LEFT), (FAR - 2, LEFT)]
+POLICIES = {"nominal": left, "right": right}
+
+
+def ask(text: str, **more: Any) -> Verdict:  # noqa: ANN401 - arguments of check
+    about: dict[str, Any] = {"model": Line(), "path": PATH, "policies": POLICIES}
+    return monitor.check(text, **(about | more))
+
+
+def enumerated(text: str, **more: Any) -> Verdict:  # noqa: ANN401 - likewise
+    """The same on a stretch of the line long enough, state 10 being FAR."""
+    line, states = Line(), range(21)
+    transitions = [
+        (s, a, min(max(t - FAR + 10, 0), 20), p)
+        for s in states
+        for a in (LEFT, RIGHT)
+        for t, p in zip(*line.successors(FAR - 10 + s, a), strict=True)
+    ]
+    model = MDP.from_transitions(
+        states=21,
+        actions=2,
+        transitions=transitions,
+        labels={"home": [13], "left": range(10)},
+        rewards=[(s, RIGHT, 1.0) for s in states],
+    )
+    path = [(s - FAR + 10, a) for s, a in PATH]
+    return monitor.check(text, model=model, path=path, policies={"nominal": [LEFT] * 21, "right": [RIGHT] * 21}, **more)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'right@2.P>=0.5 [ F<=5 "home" ]',
+        'right@2.P>=0.99 [ F<=5 "home" ]',
+        'regret(right@2, P>=0.6 [ F<=5 "home" ])',
+        "right@2.R>=3 [ C[0,5] ]",
+        'delta(right,nominal)@2.P>0.2 [ F<=5 "home" ]',
+        '"left" & !(P>0.5 [ F<=5 "home" ])',
+    ],
+)
+def test_it_comes_out_as_on_an_enumerated_stretch(text: str) -> None:
+    verdict, exact = ask(text), enumerated(text)
+    assert verdict.method == "sampled"
+    assert verdict.reason == "sampled, for a simulated model cannot be enumerated"
+    assert (verdict.holds, verdict.outcome) == (exact.holds, exact.outcome)
+    assert ask(text, engine="sampled").reason == ""
+
+
+def test_a_reward_is_estimated_once_its_range_is_told() -> None:
+    text = "right@2.R=? [ C[0,5] ]"
+    with pytest.raises(ConfigError, match=r"R=\? \[ C<=5 \]: .*sampling\.rewards"):
+        ask(text)
+    verdict, exact = ask(text, sampling=Sampling(rewards=(0.0, 1.0))), enumerated(text)
+    assert verdict.bounds is not None
+    assert exact.value is not None
+    assert verdict.bounds[0] - 1e-9 <= exact.value <= verdict.bounds[1] + 1e-9
+
+
+@pytest.mark.parametrize(
+    ("more", "error", "says"),
+    [
+        ({"engine": "exact"}, ConfigError, "a simulator cannot be answered exactly"),
+        ({"causal_model": "any"}, ConfigError, "Gumbel-Max"),
+        ({"path": []}, PathError, "the path is empty"),
+        ({"path": [(FAR, 2)]}, PathError, r"pair 0: action 2 is outside 0\.\.1"),
+        ({"path": [(FAR, None), (FAR, LEFT)]}, PathError, "only the last pair may lack its action"),
+        ({"path": [(FAR, LEFT), (FAR + 1, LEFT)]}, PathError, "pair 0: the model gives .* probability 0"),
+        ({"policies": {"nominal": [0, 0], "right": right}}, PolicyError, "policy 'nominal' is a list"),
+        ({"policies": {"right": right}}, ConfigError, "no policy is called 'nominal'"),
+        ({"policies": {"nominal": left}}, FormulaError, "unknown policy 'right'"),
+    ],
+)
+def test_what_cannot_be_asked_is_refused(more: dict[str, Any], error: type[Exception], says: str) -> None:
+    with pytest.raises(error, match=says):
+        ask('right@2.P>=0.5 [ F<=5 "home" ]', **more)
+
+
+def test_models_of_two_kinds_do_not_mix() -> None:
+    small = MDP.from_transitions(states=1, actions=2, transitions=[(0, 0, 0, 1.0), (0, 1, 0, 1.0)])
+    with pytest.raises(ConfigError, match="model 'other' is enumerated and the main model is not"):
+        ask('model:other@2.P>=0.5 [ F<=5 "home" ]', models={"other": small})
+    with pytest.raises(ConfigError, match="give each as an MDP"):
+        monitor.check("true", model=small, path=[(0, 0)], policies={"nominal": [0]}, models={"other": Line()})
