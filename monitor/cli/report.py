@@ -54,7 +54,7 @@ def verdict_table(verdict: Verdict, path: Path) -> RenderableType:
     if verdict.profile:
         parts.append(_profile(verdict))
     if verdict.drawn is not None:
-        parts.append(_drawn(verdict.drawn))
+        parts.append(_drawn(verdict.drawn, verdict))
     if verdict.reason:
         parts.append(Text(f"  {verdict.reason}"))
     if verdict.start_dropped:
@@ -131,8 +131,11 @@ def _number(value: float | None) -> str:
     return "-" if value is None else f"{value:.10g}"
 
 
-def _drawn(drawn: Drawn) -> Text:
-    told = f"  drawn with seed {drawn.seed}; `fails` or `regret` is wrong with probability {drawn.alpha:.3g} at most"
+def _drawn(drawn: Drawn, verdict: Verdict) -> Text:
+    told = f"  drawn with seed {drawn.seed}"
+    if verdict.value is not None:  # a `=?` is a matter of its interval
+        return Text(told)
+    told += f"; `fails` or `regret` is wrong with probability {drawn.alpha:.3g} at most"
     return Text(f"{told}, the opposite with {drawn.beta:.3g}")
 
 
