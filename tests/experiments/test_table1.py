@@ -85,3 +85,13 @@ def test_the_kept_table_is_what_comes_out(found: list[table1.Cell]) -> None:
         for name in ("benchmark", "formula", "sampled", "paper", "realizations", "exchanged_realizations"):
             assert line[name] == str(row[name])
         assert (line["as_paper"], line["exchanged_as_paper"]) == ("1.0", "1.0")
+
+
+def test_the_page_shows_the_kept_numbers() -> None:
+    page = (KEPT.parents[1] / "experiments.md").read_text()
+    assert KEPT.with_suffix(".md").read_text() in page
+    for name in ("histograms-summary.csv", "sanity-summary.csv"):
+        with KEPT.with_name(name).open(newline="") as handle:
+            for line in csv.DictReader(handle):
+                shown = (f"{float(line[key]):.6f}" for key in ("exact", "mean", "standard_error"))
+                assert f"| {' | '.join(shown)} | {float(line['deviation']):.4f} |" in page
