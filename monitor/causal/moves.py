@@ -43,7 +43,7 @@ NO_ROOM = -1
 FOR_GOOD = 1 << 62
 """Where a regime ends that has none after it."""
 MAX_NUMBERS = 4_000_000
-"""Probabilities the memos of one model may hold together before one of them starts anew: 48 to 80 MB. One question that
+"""Probabilities the memos of one model may hold together before one of them starts anew: 64 to 96 MB. One question that
 needs more is given more."""
 
 TRANSITIONS, ENTRIES, MOVES, NUMBERS, COMPUTED = range(5)
@@ -117,8 +117,8 @@ class Memo:
         """Counterfactual rows ever computed."""
         return int(self.arrays.used[COMPUTED])
 
-    def make_room(self) -> None:
-        """Twice the room; beyond MAX_NUMBERS forget everything first, unless what is held is little."""
+    def make_room(self, *, forget: bool) -> None:
+        """Twice the room; beyond MAX_NUMBERS the same, with everything forgotten, if that is allowed."""
         old = self.arrays
         transitions, entries, held, numbers = (
             len(old.transition_keys),
@@ -127,7 +127,7 @@ class Memo:
             len(old.states),
         )
         used = old.used
-        if self._allowance.held + numbers > MAX_NUMBERS and used[ENTRIES] > 0:
+        if forget and used[ENTRIES] > 0 and self._allowance.held + numbers > MAX_NUMBERS:
             computed = used[COMPUTED]
             self.arrays = self._allocate(transitions // 2, entries - 1, held, numbers)
             self.arrays.used[COMPUTED] = computed
@@ -136,7 +136,7 @@ class Memo:
         new = self._allocate(
             transitions // 2 * (2 if 4 * used[TRANSITIONS] >= transitions else 1),
             (entries - 1) * (2 if 2 * used[ENTRIES] >= entries - 1 else 1),
-            held * (2 if 2 * used[MOVES] >= held else 1),
+            held * 2,  # not only where they are many: one state may have more than there is room for
             numbers * 2,
         )
         for name in Memory._fields[4:]:
@@ -147,8 +147,9 @@ class Memo:
         self.arrays = new
 
     def close(self) -> None:
-        """Give its share back; nothing asks it any more."""
+        """Give its share back; whoever still asks it has it for himself."""
         self._allowance.held -= len(self.arrays.states)
+        self._allowance = Allowance()
 
     def _allocate(self, transitions: int, entries: int, held: int, numbers: int) -> Memory:
         return Memory(

@@ -18,6 +18,7 @@ from monitor.decide import closing, interval, kernel
 from monitor.decide.room import Progress, Workspace
 from monitor.decide.strands import Strands
 from monitor.decide.tail import SMALL, Tail, is_large
+from monitor.errors import LimitError
 from monitor.model import MDP
 from monitor.policy import PolicyTable
 
@@ -105,6 +106,7 @@ class Arm:
         self._scratch = workspace.scratch
         self._levels: Any = None
         self._known: Ints | None = None
+        self._forgot = False
         self.lazy = False
 
     @property
@@ -133,9 +135,12 @@ class Arm:
             return
         done = 0
         while True:
+            before = done
             done, came_to = closing.along(self._engine(EXACT), progress.held, states, actions, values, done)
             if came_to == kernel.DONE:
                 return
+            if done > before:
+                self._forgot = False
             self._mend(came_to, EXACT, progress)
             if self.lazy and len(values):
                 self._one_by_one(progress, (states[done:], actions[done:]), values[done:])
@@ -154,6 +159,7 @@ class Arm:
     def interval(self, pairs: Pairs, kind: int) -> tuple[float, float]:
         """Lowest and highest value from the first of the pairs, over the causal models of a class (ANY, STABLE)."""
         bounds = np.zeros(2)
+        self._forgot = False
         self._reach(len(pairs[0]) + 1)
         self._work(1)
         while True:
@@ -174,6 +180,7 @@ class Arm:
 
     def _fit(self, progress: Progress, pairs: int) -> None:
         """Have room for what a walk may come to with so many pairs more."""
+        self._forgot = False
         offsets = progress.keep + 1 if progress.keep else int(progress.now[kernel.AGE]) + pairs + 2
         if offsets > self.strands.reach or self._known is not self.strands.known:
             self._reach(offsets)
@@ -218,7 +225,8 @@ class Arm:
         first, second = self._scratch.lacks.tolist()
         if came_to == kernel.FULL_MEMO:
             if parts.memory is memo.arrays:  # else another arm has made room meanwhile
-                memo.make_room()
+                memo.make_room(forget=not self._forgot)  # once a question: one that needs more is given more
+                self._forgot = True
         elif came_to == kernel.FULL_SCRATCH:
             self._workspace.grow()
             self._work(1)
@@ -227,7 +235,12 @@ class Arm:
             progress.grow(first, second)
             return
         elif came_to == kernel.NO_TABLE:
-            self._table(first, self.strands.owed[second][first])
+            try:
+                self._table(first, self.strands.owed[second][first])
+            except LimitError:
+                if progress is not None:
+                    progress.now[kernel.UNANSWERED] = 0  # the pair is taken in all the same; the next one is another
+                raise
         self._engines.clear()
 
     def _table(self, offset: int, owed: int) -> None:
@@ -239,7 +252,8 @@ class Arm:
         self._know_tables()
 
     def _know_tables(self) -> None:
-        self._values = self.tail.table
+        table = self.tail.table
+        self._values = table if len(table) else np.zeros((1, table.shape[1]))  # the kernel reads some row, times 0
         settled = self.tail.law.settled()
         for strand, cells in enumerate(self.strands.owed):
             for offset, owed in cells.items():
@@ -261,10 +275,10 @@ class Arm:
         oldest = starts - 1
         for lane in range(starts) if only < 0 else [oldest - min(only, oldest)]:
             offset = int(now[kernel.AGE]) + lane
-            values[lane if only < 0 else 0] = progress.arrays.gained[lane] + sum(
-                float(weights @ self._ahead(offset, strand, states, last))
-                for strand, states, weights in progress.spreads(lane)
-            )
+            total = float(progress.arrays.gained[lane])
+            for strand, states, weights in progress.spreads(lane):
+                total = _add(total, weights * self._ahead(offset, strand, states, last))
+            values[lane if only < 0 else 0] = total
 
     def _close_levels(self, pairs: Pairs) -> None:
         """The same for what bounds have reached at the last pair."""
@@ -298,8 +312,15 @@ def ahead(  # noqa: PLR0917 - the six things it is a function of
         for n in np.flatnonzero(~here):
             choice = conditional_choices(before, taken, table.distribution(int(states[n]), law.future.actions))
             actions = np.flatnonzero(choice)
-            values[n] = choice[actions] @ tail.after(offset, owed, np.full(len(actions), states[n]), actions)
+            values[n] = _add(0.0, choice[actions] * tail.after(offset, owed, np.full(len(actions), states[n]), actions))
     return values
+
+
+def _add(total: float, terms: Floats) -> float:
+    """One after the other, as the kernel adds: in another order, or with care for rounding, the last bit may differ."""
+    for term in terms.tolist():
+        total += term
+    return total
 
 
 def reading(tail: Tail) -> Reading:

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from monitor.decide.lines import Lines, Stepper
-from monitor.decide.names import goals
+from monitor.decide.names import goals, largest_offset
 from monitor.decide.track import Path, Track
 from monitor.decide.worlds import Worlds
 from monitor.logic import Formula, print_formula
@@ -65,7 +65,8 @@ class Checker:
         for goal, changes, _ in goals(formula):
             for change in changes:
                 self._worlds.prepare(goal, change)
-        Lines(self._worlds, formula, len(WARM_UP)).rehearse(self.some_path(), causal_model)
+        window = max(largest_offset(formula) + 1, len(WARM_UP))
+        Lines(self._worlds, formula, window).rehearse(self.some_path(), causal_model)
 
     def some_path(self) -> Path:
         """A possible path, for rehearsals."""

@@ -63,17 +63,24 @@ class Lines:
         self._from_start: list[tuple[Line, int]] = []
         """Lines asked about at @-k alone, and k: the start point asked about moves as the path grows."""
         self._path: Path = ()
+        self._broken_off = False
         for goal, changes, offset in goals(formula):
             if asks_back(goal.measure) or worlds.constant(goal.measure) is not None:
                 continue  # answered one by one
-            keep = offset + 1 if offset >= 0 else window
+            keep = min(offset + 1, window) if offset >= 0 else window
             only = -1 if isinstance(formula, Regret) else 0
             for change in changes:
                 arm = worlds.arm(self._nominal, self._law(self._nominal, change, None), goal.measure)
                 self._add(Line(change, goal.measure, arm, keep, only), min(offset, 0))
 
     def move(self, path: Path, moved: int, end: int | None) -> None:
-        """The path has grown by `moved` pairs (or begun anew: at least its length); `end`: it ended there for good."""
+        """The path has grown by `moved` pairs (or begun anew: at least its length); `end`: it ended there for good.
+
+        Where that raises an error some lines have moved and some have not: the next time all begin anew.
+        """
+        if self._broken_off:
+            moved = len(path)
+        self._broken_off = True
         self._path = path
         self._end = None if end is None or self.worlds.stays(end) else end
         fresh = self._end is None and moved > 0
@@ -94,6 +101,7 @@ class Lines:
                 line.arm.push(line.progress, state, taken, answered=fresh)
         if not fresh:
             self._close()
+        self._broken_off = False
 
     def rehearse(self, path: Path, causal_model: CausalModel) -> None:
         """Go through what a stream will ask, once, so that all of it is compiled; what comes out is forgotten."""

@@ -47,12 +47,17 @@ class Strands:
         self._laid_out: dict[tuple[int, int], list[Span]] = {}
 
     def extend(self, offsets: int) -> None:
-        """Lay out so many offsets at least, as far as anything is owed there."""
+        """Lay out so many offsets at least, as far as anything is owed there.
+
+        Raises LimitError where the program has too many obligations; what was laid out stays as it was.
+        """
         if min(offsets, self.horizon) <= self.reach:
             return
-        begin, self.reach = self.reach, min(max(offsets, 2 * self.reach), self.horizon)
-        for offset in range(begin, self.reach):
-            letters = self._letters[:, min(offset, self._letters.shape[1] - 1)].tolist()
+        begin, end = self.reach, min(max(offsets, 2 * self.reach), self.horizon)
+        self._unfold(begin, end)
+        self.reach = end
+        for offset in range(begin, end):
+            letters = self._shown(offset)
             for strand in range(len(self.owed)):  # those that are added now owe nothing before the next offset
                 if offset in self.owed[strand]:
                     self._read(offset, strand, letters)
@@ -62,6 +67,18 @@ class Strands:
             self.known[key] = len(spans), len(spans) + len(some)
             spans += some
         self.spans = np.array(spans, dtype=np.int64).reshape(-1, 4)
+
+    def _unfold(self, begin: int, end: int) -> None:
+        """Have the program take every step there will be, before anything is changed: it may refuse one."""
+        owed = {some[begin] for some in self.owed if begin in some}
+        for offset in range(begin, end):
+            letters = self._shown(offset)
+            owed = {self.program.step(obligation, letter) for obligation in owed for letter in letters} - {FALSE, TRUE}
+
+    def _shown(self, offset: int) -> list[int]:
+        """The letter of each reading at an offset."""
+        letters: list[int] = self._letters[:, min(offset, self._letters.shape[1] - 1)].tolist()
+        return letters
 
     def _read(self, offset: int, strand: int, letters: list[int]) -> None:
         """What the obligation of a strand at an offset becomes with each reading."""

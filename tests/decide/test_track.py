@@ -11,8 +11,8 @@ import pytest
 from monitor.causal import moves
 from monitor.decide import Checker, tail
 from monitor.decide import arm as arms
-from monitor.errors import FormulaError
-from monitor.logic import parse
+from monitor.errors import FormulaError, LimitError
+from monitor.logic import automaton, parse
 from monitor.logic.syntax import Goal
 from monitor.model import MDP
 from monitor.policy import as_table
@@ -147,15 +147,111 @@ def test_a_memo_that_starts_anew_changes_no_answer(monkeypatch: pytest.MonkeyPat
     assert np.array_equal(checker.along(asked, pairs), expected, equal_nan=True)
 
 
-def test_a_model_too_large_for_tables_is_answered_around_the_reached_states(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("causal_model", ["gumbel", "stable"])
+def test_a_step_that_needs_more_rows_than_all_memos_may_hold_is_answered(
+    causal_model: CausalModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng = np.random.default_rng(1)
+    states = 300  # more than a memo holds at first
+    model = MDP.from_transitions(
+        states=states,
+        actions=2,
+        transitions=[
+            (s, a, int(t), 0.1) for s in range(states) for a in range(2) for t in rng.choice(states, 10, replace=False)
+        ],
+        labels={"bad": [1]},
+    )
+    policies = {name: as_table(rng.integers(0, 2, states).tolist(), model) for name in ("nominal", "alt")}
+    asked, pairs = parse('alt@5.P=? [ G<=9 !"bad" ]'), walk(model, 6)
+    expected = Checker(model, policies).check(asked, pairs, causal_model=causal_model)
+    monkeypatch.setattr(moves, "MAX_NUMBERS", 0)
+    assert Checker(model, policies).check(asked, pairs, causal_model=causal_model) == expected
+
+
+def test_a_state_may_have_more_actions_than_a_memo_has_room_for_at_first() -> None:
+    actions = 600
+    transitions = [(s, a, (s + a) % 3, 1.0) for s in range(3) for a in range(actions)]
+    model = MDP.from_transitions(states=3, actions=actions, transitions=transitions, labels={"bad": [2]})
+    policies = {
+        "nominal": as_table([0, 0, 0], model),
+        "alt": as_table(np.full((3, actions), 1 / actions), model),
+    }
+    assert Checker(model, policies).check(parse('alt@2.P=? [ X "bad" ]'), [(0, 0)] * 3).value == pytest.approx(1 / 3)
+
+
+def test_a_formula_refused_for_its_size_is_refused_again(monkeypatch: pytest.MonkeyPatch) -> None:
     model, policies, models = world()
-    pairs = tuple(walk(model, 12))
-    expected = [Checker(model, policies, models).check(parse(text), pairs) for text in FORMULAS]
+    asked, pairs = parse('alt@4.P=? [ F<=4 ("good" & F<=3 "bad") ]'), walk(model, 6)
+    expected = Checker(model, policies, models).check(asked, pairs)
+    checker = Checker(model, policies, models)
+    with monkeypatch.context() as little:
+        little.setattr(automaton, "MAX_OBLIGATIONS", 6)
+        for _ in range(3):
+            with pytest.raises(LimitError, match="MAX_OBLIGATIONS"):
+                checker.check(asked, pairs)
+    assert checker.check(asked, pairs) == expected
+
+
+@pytest.mark.parametrize("text", [FORMULAS[0], FORMULAS[3]])
+def test_after_an_answer_that_was_refused_the_next_is_that_of_a_new_start(
+    text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, policies, models = world()
+    asked, pairs = parse(text), walk(model, 9)
+    with monkeypatch.context() as little:
+        little.setattr(tail, "MAX_CELLS", 0)
+        little.setattr(tail, "numbers", lambda _: STATES)
+        checker = Checker(model, policies, models)
+        track = checker.track(asked, window=8)
+        for n in range(1, 4):
+            with pytest.raises(LimitError, match="MAX_CELLS"):
+                track.verdict(pairs[:n], 1)
+    for known in checker.worlds._tails.values():  # as if there were room again
+        known._room = tail.MAX_CELLS
+    for n in range(4, 8):
+        assert track.verdict(pairs[:n], 1) == Checker(model, policies, models).check(asked, pairs[:n])
+
+
+def test_a_step_whose_answer_was_refused_is_taken_in_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, policies, models = world()
+    asked, pairs = goal('mix@4.P>=0.5 [ G<=6 !"bad" ]'), walk(model, 8)
+    expected = Checker(model, policies, models).along(asked, pairs)
+    checker = Checker(model, policies, models)
+    with monkeypatch.context() as little:
+        little.setattr(tail, "MAX_CELLS", 0)
+        little.setattr(tail, "numbers", lambda _: STATES)
+        stepper = checker.stepper(asked)
+        for pair in pairs[:4]:
+            with pytest.raises(LimitError, match="MAX_CELLS"):
+                stepper.push(*pair)
+    for known in checker.worlds._tails.values():  # as if there were room again
+        known._room = tail.MAX_CELLS
+    for n in range(4, len(pairs)):
+        assert np.array_equal(stepper.push(*pairs[n]), expected[n])
+
+
+def test_on_a_path_shorter_than_the_offset_the_oldest_held_pair_is_asked_about() -> None:
+    model, policies, models = world()
+    pairs, text = walk(model, 12), 'alt@7.P=? [ G<=9 !"bad" ]'
+    track = Checker(model, policies, models).track(parse(text), window=3)
+    for n in range(1, len(pairs)):
+        path = pairs[max(0, n - 3) : n]
+        assert track.verdict(path, 1) == Checker(model, policies, models).check(parse(text), path)
+
+
+@pytest.mark.parametrize("terminated", [False, True])
+@pytest.mark.parametrize("text", FORMULAS)
+def test_a_model_too_large_for_tables_is_answered_around_the_reached_states_to_the_bit(
+    text: str, *, terminated: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, policies, models = world()
+    paths = [tuple(walk(model, n, seed)) for n, seed in [(1, 3), (5, 4), (12, 9)]]
+    asked = parse(text)
+    expected = [Checker(model, policies, models).check(asked, path, terminated=terminated) for path in paths]
     monkeypatch.setattr(tail, "SMALL", 0)
     monkeypatch.setattr(arms, "SMALL", 0)
-    for text, verdict in zip(FORMULAS, expected, strict=True):
-        around = Checker(model, policies, models).check(parse(text), pairs)
-        assert [q.value for q in around.quantities] == pytest.approx([q.value for q in verdict.quantities], abs=1e-12)
+    for path, verdict in zip(paths, expected, strict=True):
+        assert Checker(model, policies, models).check(asked, path, terminated=terminated) == verdict
 
 
 @pytest.mark.parametrize("causal_model", ["any", "stable"])
