@@ -133,6 +133,8 @@ def _tell(file: Path, document: Evidence | None, numbers: dict[str, float], disa
         say(f"  model    {document.model}  sha256 {document.model_sha256}")
         for name, policy in document.policies.items():
             say(f"  policy   {name}  sha256 {policy.sha256}")
+        if (drawn := document.verdict.drawn) is not None:
+            say(f"  sampled  as test {drawn.test} of its stream, with seed {drawn.seed}; its numbers are drawn again")
         said = "\n".join(disagreements)
         for where, number in numbers.items():
             say(f"  {'DIFFERS' if f'{where}:' in said else 'agrees '}  {where} = {number:.12g}")

@@ -13,7 +13,7 @@ from monitor.decide.track import Path
 from monitor.engine.drawer import Drawer
 from monitor.engine.drawing import alone, check_sampling
 from monitor.engine.engines import NOT_EXACT
-from monitor.engine.simulated import check_simulated_path, simulated_scene
+from monitor.engine.simulated import check_simulated_labels, check_simulated_path, simulated_scene
 from monitor.errors import ConfigError, LimitError
 from monitor.logic import Formula
 from monitor.model import MDP
@@ -180,6 +180,7 @@ def _simulated(
     scene = simulated_scene(model, policies, models)
     for formula, text in read:
         scene.validate(formula, text)
+        check_simulated_labels(model, formula, text)
     check_simulated_path(model, asked.path)
     drawer = Drawer(scene, model)
     why = "sampled, for a simulated model cannot be enumerated" if asked.engine == "auto" else ""

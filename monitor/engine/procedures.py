@@ -2,6 +2,7 @@
 
 Asked alone: Wald's test for `P`, the t-test beside the equal-outcome test for `R` and `delta(..)`, a number of samples
 said in advance (Hoeffding) for `=?`. On a stream: betting, which is right at every number of samples and for every law.
+It has no region of indifference: a value that is the bound itself (`P>=1` of what is certain) stays undecided there.
 """
 
 from __future__ import annotations

@@ -8,11 +8,14 @@ import numpy as np
 
 from monitor.decide.track import Path
 from monitor.errors import ConfigError, PathError, PolicyError
+from monitor.logic import Formula
+from monitor.logic.parser import error_at
+from monitor.logic.syntax import And, Label, Not, Or
 from monitor.model import MDP
 from monitor.sampled import Simulated, Simulator, VectorSimulator
 from monitor.sampled.rows import Rows, as_rows
 
-__all__ = ["check_simulated_path", "simulated_scene"]
+__all__ = ["check_simulated_labels", "check_simulated_path", "simulated_scene"]
 
 
 def simulated_scene(
@@ -33,6 +36,21 @@ def simulated_scene(
                 "[n] that gives actions [n] or distributions [n, A]"
             )
     return Simulated(model, policies, others)
+
+
+def check_simulated_labels(model: Simulator | VectorSimulator, formula: Formula, text: str) -> None:
+    """Raise FormulaError at the first label, outside all brackets, that a simulator does not know."""
+    match formula:
+        case Label(name, at) if name not in model.labels:
+            known = ", ".join(sorted(model.labels)[:10]) or "none"
+            raise error_at(f"unknown label {name!r}; there is {known}", text, at)
+        case Not(arg):
+            check_simulated_labels(model, arg, text)
+        case And(left, right) | Or(left, right):
+            check_simulated_labels(model, left, text)
+            check_simulated_labels(model, right, text)
+        case _:
+            return
 
 
 def check_simulated_path(model: Simulator | VectorSimulator, path: Path) -> None:

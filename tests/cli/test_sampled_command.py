@@ -140,7 +140,11 @@ def test_the_evidence_of_a_sampled_alarm_is_verified_in_a_process_that_knows_onl
         (store / folder).mkdir(parents=True)
         for name, content in files.items():
             (store / folder / name).write_bytes(content)
-    code, out, _ = cfmon("verify", str(store / "evidence" / next(iter(evidence))), "--json")
+    file = str(store / "evidence" / next(iter(evidence)))
+    code, out, _ = cfmon("verify", file)
+    assert code == 0
+    assert "sampled  as test 1 of its stream, with seed " in out
+    code, out, _ = cfmon("verify", file, "--json")
     document = json.loads(out)
     assert (code, document["disagreements"]) == (0, [])
     assert document["numbers"]["verdict.drawn.sampling.limit"] == 5000

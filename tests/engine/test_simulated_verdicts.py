@@ -121,6 +121,21 @@ def test_what_cannot_be_asked_is_refused(more: dict[str, Any], error: type[Excep
         ask('right@2.P>=0.5 [ F<=5 "home" ]', **more)
 
 
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ('!("nowhere" | "left")', "unknown label 'nowhere'; there is home, left"),
+        ('P>=0.5 [ F<=2 "nowhere" ]', "unknown label 'nowhere'"),
+        ("model:icy@1.P>=0.5 [ true ]", "unknown model 'icy'"),
+        ("do(7)@1.P>=0.5 [ true ]", "unknown action '7'"),
+        ('P>=0.5 [ F<=2 P>=0.5 [ X "home" ] ]', "nested in a path"),
+    ],
+)
+def test_names_a_simulator_does_not_have(text: str, says: str) -> None:
+    with pytest.raises(FormulaError, match=says):
+        ask(text)
+
+
 def test_models_of_two_kinds_do_not_mix() -> None:
     small = MDP.from_transitions(states=1, actions=2, transitions=[(0, 0, 0, 1.0), (0, 1, 0, 1.0)])
     with pytest.raises(ConfigError, match="model 'other' is enumerated and the main model is not"):
