@@ -23,7 +23,10 @@ from monitor.policy.export import manifest_yaml, table_onnx
 from monitor.policy.manifest import Input, Manifest, Output
 from monitor.policy.session import load_policy
 
-SIDE, SLIP, DISCOUNT = 4, 0.1, 0.99
+SIDE, SLIP = 4, 0.1
+# The paper names none. Every discount from .9 to .98 gives the actions that its traces show, among them down from the
+# cell right of the start; .99 would go back left there, away from the fire.
+DISCOUNT = 0.95
 START, UNSAFE, GOAL = 0, 6, 15  # row-major; the fire burns in row 1, column 2, counted from 0
 MOVES = {"up": (-1, 0), "down": (1, 0), "left": (0, -1), "right": (0, 1)}
 REACH_AVOID = '!"unsafe" U<=10 "goal"'
