@@ -252,8 +252,7 @@ class Arm:
         self._know_tables()
 
     def _know_tables(self) -> None:
-        table = self.tail.table
-        self._values = table if len(table) else np.zeros((1, table.shape[1]))  # the kernel reads some row, times 0
+        self._values = self.tail.table if len(self.tail.table) else self._workspace.no_table
         settled = self.tail.law.settled()
         for strand, cells in enumerate(self.strands.owed):
             for offset, owed in cells.items():

@@ -63,7 +63,7 @@ class Lines:
         self._from_start: list[tuple[Line, int]] = []
         """Lines asked about at @-k alone, and k: the start point asked about moves as the path grows."""
         self._path: Path = ()
-        self._broken_off = False
+        self._begins_anew = False
         for goal, changes, offset in goals(formula):
             if asks_back(goal.measure) or worlds.constant(goal.measure) is not None:
                 continue  # answered one by one
@@ -78,9 +78,9 @@ class Lines:
 
         Where that raises an error some lines have moved and some have not: the next time all begin anew.
         """
-        if self._broken_off:
+        if self._begins_anew:
             moved = len(path)
-        self._broken_off = True
+        self._begins_anew = True
         self._path = path
         self._end = None if end is None or self.worlds.stays(end) else end
         fresh = self._end is None and moved > 0
@@ -101,7 +101,7 @@ class Lines:
                 line.arm.push(line.progress, state, taken, answered=fresh)
         if not fresh:
             self._close()
-        self._broken_off = False
+        self._begins_anew = path[-1][1] is None  # what is taken there may be known the next time
 
     def rehearse(self, path: Path, causal_model: CausalModel) -> None:
         """Go through what a stream will ask, once, so that all of it is compiled; what comes out is forgotten."""

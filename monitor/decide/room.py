@@ -28,6 +28,7 @@ class Workspace:
 
     def __init__(self, states: int, *, local: bool = False) -> None:
         self._mark, self._where, self._evidence = _ints(states), _shorts(states), _ints(states if local else 0)
+        self.no_table = np.zeros((1, states))  # the kernel reads some row where a weight is 0, so there must be one
         self._clock = _ints(2)  # runs on: marks of the arrays before must not be met again
         self.strands, self.lanes, self._nodes = 4, 1, 64
         self.scratch = self._scratch()

@@ -113,6 +113,7 @@ class Worlds:
         key = (nominal, law, measure)
         if key not in self._arms:
             tail = self.tail(law, measure)
+            read = self._reading(tail, measure)  # first: what is nested asks about worlds, for which others are let go
             seen, asked = past or (nominal, law)
             before = _past_of(seen), _past_of(asked), not tail.letters.by_action
             if before not in self._dynamics:
@@ -120,7 +121,7 @@ class Worlds:
                 self._dynamics[before] = world, Memos(self._allowance)
                 if len(self._dynamics) > MAX_TAILS:
                     self._dynamics.popitem(last=False)[1][1].close()
-            arm = Arm(nominal, tail, self._reading(tail, measure), self._dynamics[before], self._workspace())
+            arm = Arm(nominal, tail, read, self._dynamics[before], self._workspace())
             self._arms[key] = arm
             arm.lazy = not law.written  # the kernel reads rows as they stand
             if len(self._arms) > MAX_TAILS:

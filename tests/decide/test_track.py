@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from monitor.causal import moves
-from monitor.decide import Checker, tail
+from monitor.decide import Checker, tail, worlds
 from monitor.decide import arm as arms
 from monitor.errors import FormulaError, LimitError
 from monitor.logic import automaton, parse
@@ -92,6 +92,25 @@ def test_every_answer_on_a_stream_is_that_of_a_new_start_to_the_bit(text: str, c
         expected = anew.check(formula, path, causal_model=causal_model, terminated=terminated, text=text)
         assert track.verdict(path, 1, terminated=terminated) == expected
         assert track.verdict(path, 0, terminated=terminated) == expected
+
+
+def test_an_action_that_becomes_known_makes_another_path() -> None:
+    model, policies, models = world()
+    asked, pairs = parse(FORMULAS[2]), walk(model, 6)
+    track = Checker(model, policies, models).track(asked, window=8)
+    for n in range(1, len(pairs) + 1):
+        path = [*pairs[: n - 1], (pairs[n - 1][0], None)]
+        assert track.verdict(path, 1) == Checker(model, policies, models).check(asked, path)
+        assert track.verdict(path, 0) == Checker(model, policies, models).check(asked, path)
+
+
+def test_worlds_let_go_while_a_nested_question_is_made_ready_are_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, policies, models = world()
+    asked, pairs = parse('alt@2.P=? [ F<=3 (model:other@0.P>=0.3 [ F<=2 "bad" ]) ]'), walk(model, 6)
+    expected = [Checker(model, policies, models).check(asked, pairs[:n], terminated=True) for n in range(1, 7)]
+    monkeypatch.setattr(worlds, "MAX_ENDED", 1)
+    checker = Checker(model, policies, models)
+    assert [checker.check(asked, pairs[:n], terminated=True) for n in range(1, 7)] == expected
 
 
 def test_several_pairs_at_once_and_a_path_begun_anew_are_the_same() -> None:
