@@ -116,11 +116,17 @@ class Arm:
 
     def push(self, progress: Progress, state: int, action: int, *, answered: bool) -> None:
         """Take one observed pair in (action -1: not yet taken); if it is to be `answered`, into `progress.values`."""
-        self._fit(progress, 1)
-        engine = self._engine(EXACT)
-        while came_to := self._push(engine, progress.held, state, action, answered and not self.lazy):
+        scratch = self._workspace.scratch
+        if progress.fits is not scratch or self._scratch is not scratch or self._known is not self.strands.known:
+            self._fit(progress, 1)
+        engines = self._engines
+        engine = engines[EXACT][2] if EXACT in engines else self._engine(EXACT)
+        came_to = self._push(engine, progress.held, state, action, answered and not self.lazy)
+        if came_to:
+            self._forgot = False
+        while came_to:
             self._mend(came_to, EXACT, progress)
-            engine = self._engine(EXACT)
+            came_to = self._push(self._engine(EXACT), progress.held, state, action, answered and not self.lazy)
         if answered and self.lazy:
             self._close(progress, progress.values)
 
@@ -185,6 +191,8 @@ class Arm:
         if offsets > self.strands.reach or self._known is not self.strands.known:
             self._reach(offsets)
         self._work(progress.lanes)
+        if progress.keep:  # else it looks one offset further with each pair
+            progress.fits = self._scratch
 
     def _work(self, lanes: int) -> None:
         """Have room to work in; it is shared, so it may be another one than last time."""

@@ -94,6 +94,8 @@ class Progress:
 
     def __init__(self, keep: int, only: int, horizon: int) -> None:
         self.keep, self.lanes = keep, max(min(keep, horizon), 1)
+        self.fits: kernel.Scratch | None = None
+        """The room an arm has seen to be large enough for it."""
         self.arrays = self._walk(max(keep, 1), 2, 16)
         self.arrays.now[kernel.KEEP], self.arrays.now[kernel.ONLY] = keep, only
         self.held = held(self.arrays)

@@ -104,7 +104,7 @@ class Track:
             bounds=told[0].bounds if len(told) == 1 else None,
             robust=None if self.causal_model == "gumbel" else truth.least == truth.greatest,
             offset=told[-1].offset if told else 0,
-            clipped=any(quantity.clipped for quantity in told),
+            clipped=told[0].clipped if len(told) == 1 else any(quantity.clipped for quantity in told),
             start_dropped=self.start_dropped,
         )
 
