@@ -93,16 +93,16 @@ def reach(parts: Engine, reached: Levels, kind: int, states: Ints, actions: Ints
     reached.node_first[0], reached.node_first[1], reached.item_first[0] = 0, 1, 0
     reached.strand[0], reached.state[0] = 0, states[0]
     for offset in range(len(states) - 1):
-        came_to = read(parts, reached, kind, offset, states[offset], actions[offset], states[offset + 1])
+        came_to = read_level(parts, reached, kind, offset, states[offset], actions[offset], states[offset + 1])
         if came_to == DONE:
-            came_to = join(parts, reached, offset)
+            came_to = join_levels(parts, reached, offset)
         if came_to != DONE:
             return came_to
     return DONE
 
 
 @inlined
-def read(parts: Engine, levels: Levels, kind: int, offset: int, seen: int, taken: int, outcome: int) -> int:
+def read_level(parts: Engine, levels: Levels, kind: int, offset: int, seen: int, taken: int, outcome: int) -> int:
     """Read what the nodes of a level show: its items, linked by strand, and what the nodes yield for good."""
     dynamics, memory, machine, _, scratch = parts
     items, ends, low = levels.items, scratch.ends, levels.low
@@ -150,7 +150,7 @@ def read(parts: Engine, levels: Levels, kind: int, offset: int, seen: int, taken
 
 
 @inlined
-def join(parts: Engine, levels: Levels, offset: int) -> int:
+def join_levels(parts: Engine, levels: Levels, offset: int) -> int:
     """The nodes of the next level, strand by strand, as children of the items that lead there."""
     _, memory, machine, _, scratch = parts
     mark, where, ends, items, children = scratch.mark, scratch.where, scratch.ends, levels.items, levels.children

@@ -109,7 +109,7 @@ class Scratch(NamedTuple):
 
     `mark`, `where` [S]; `evidence` [S], empty for small models: what the observed step could have led to; `ends`
     [strands, 3]: mark, first and last item; `items` [n, 5]: node, move, from and to lane, next item; then a walk in the
-    making, its nodes in the `order` they were met. `clock` [2], `lacks` [2].
+    making, its nodes as they were met and, ascending, their `places`. `clock` [2], `lacks` [2].
     """
 
     mark: Ints
@@ -120,7 +120,7 @@ class Scratch(NamedTuple):
     strand: Ints
     first: Ints
     states: Shorts
-    order: Ints
+    places: Ints
     lanes: Ints
     weights: Floats
     gained: Floats
@@ -179,7 +179,7 @@ def advance(engine: Engine, walk: Walk, outcome: int) -> int:
     walk.strand[:segments] = scratch.strand[:segments]
     walk.first[: segments + 1] = scratch.first[: segments + 1]
     for node in range(nodes):
-        source = scratch.order[node]
+        source = scratch.places[node]
         walk.states[node] = scratch.states[source]
         walk.lanes[node, 0], walk.lanes[node, 1] = scratch.lanes[source, 0], scratch.lanes[source, 1]
         for lane in range(np.uint64(scratch.lanes[source, 0]), np.uint64(scratch.lanes[source, 1])):
@@ -285,7 +285,7 @@ def touched(memory: Memory, entry: int, evidence: Ints, clock: int) -> bool:
 @inlined
 def gather(memory: Memory, scratch: Scratch, walk: Walk, strands: int, shift: int, outcome: int) -> int:
     """Add up the items, and begin a start point; returns the number of segments, or -1: no room."""
-    mark, where, ends, items, place_of = scratch.mark, scratch.where, scratch.ends, scratch.items, scratch.order
+    mark, where, ends, items, places = scratch.mark, scratch.where, scratch.ends, scratch.items, scratch.places
     states, lanes, weights, old = scratch.states, scratch.lanes, scratch.weights, walk.weights
     row_begin, successors, row = memory.row_begin, memory.states, memory.low
     clock, room, width = scratch.clock[0], len(states) - 1, old.shape[1]
@@ -304,7 +304,7 @@ def gather(memory: Memory, scratch: Scratch, walk: Walk, strands: int, shift: in
         if begins:
             if nodes >= room:
                 return -1
-            mark[outcome], where[outcome], states[nodes], place_of[nodes] = tick, nodes, outcome, nodes
+            mark[outcome], where[outcome], states[nodes], places[nodes] = tick, nodes, outcome, nodes
             lanes[nodes, 0], lanes[nodes, 1] = 0, 1
             for lane in range(width):
                 weights[nodes, lane] = 0.0
@@ -317,7 +317,7 @@ def gather(memory: Memory, scratch: Scratch, walk: Walk, strands: int, shift: in
                 if mark[state] != tick:
                     if nodes >= room:
                         return -1
-                    mark[state], where[state], states[nodes], place_of[nodes] = tick, nodes, state, nodes
+                    mark[state], where[state], states[nodes], places[nodes] = tick, nodes, state, nodes
                     lanes[nodes, 0], lanes[nodes, 1] = low + shift, high + shift
                     for lane in range(np.uint64(width)):
                         weights[nodes, lane] = 0.0
@@ -332,7 +332,7 @@ def gather(memory: Memory, scratch: Scratch, walk: Walk, strands: int, shift: in
                     weights[node, lane + ushift] += share * old[source, lane]
             item = items[item, 4]
         if nodes > start:
-            order(mark, where, states, place_of, start, nodes)
+            order(mark, where, states, places, start, nodes)
         scratch.strand[segments] = strand
         segments += 1
         scratch.first[segments] = nodes

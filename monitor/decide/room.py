@@ -73,7 +73,7 @@ class Workspace:
             strand=_ints(nodes),
             first=_ints(nodes + 1),
             states=_shorts(nodes),
-            order=_ints(nodes),
+            places=_ints(nodes),
             lanes=_ints(nodes, 2),
             weights=np.zeros((nodes, self.lanes)),
             gained=np.zeros(nodes),
