@@ -103,8 +103,9 @@ class Instruments:
     def _start_formula(self, formula: FormulaSpec) -> None:
         for state in _COUNTED_STATES:
             self.alarms.inc((formula.name, formula.alarm.severity, state), 0)
-        for outcome in _OUTCOMES:
-            self.verdicts.inc((formula.name, outcome, "exact"), 0)
+        for method in ("exact", "sampled") if formula.engine == "auto" else (formula.engine,):
+            for outcome in _OUTCOMES:
+                self.verdicts.inc((formula.name, outcome, method), 0)
         self.skipped.inc((formula.name,), 0)
         self.verdict_seconds.start(formula.name)
 

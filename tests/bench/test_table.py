@@ -137,7 +137,7 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert (document["v"], document["quick"], document["time"]) == (1, True, "2026-01-02T03:04:05+00:00")
     assert {"python", "numpy", "cpu", "cores"} <= set(document["machine"])
     assert [row["key"] for row in document["rows"]] == ["recording", "scaling"]
-    assert {point["axis"] for point in document["rows"][1]["points"]} == {"states", "offset", "horizon"}
+    assert {point["axis"] for point in document["rows"][1]["points"]} == {"states", "offset", "horizon", "agents"}
     with pytest.raises(ConfigError, match="no such row; there are kernel, recording"):
         CliRunner().invoke(app, ["bench", "--row", "nothing"], catch_exceptions=False)
 

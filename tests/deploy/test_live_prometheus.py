@@ -15,7 +15,9 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import msgpack
@@ -23,7 +25,6 @@ import paho.mqtt.client as mqtt
 import pytest
 import yaml
 from paho.mqtt.enums import CallbackAPIVersion
-from prometheus_client import start_http_server
 
 from monitor.alarm.message import Identity
 from monitor.sidecar.clock import read_clock
@@ -111,7 +112,20 @@ def hanging_target() -> Iterator[tuple[Metrics, str]]:
     """The sidecar's metrics without a sidecar, and where they are served."""
     metrics = Metrics([FormulaSpec("any", "true")], Identity("none", "0" * 64, {}, {}), agents=1)
     metrics.connected(up=True)
-    server, thread = start_http_server(0, "127.0.0.1", metrics.registry)
+
+    class Page(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.send_header("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
+            self.end_headers()
+            self.wfile.write(metrics.exposition())
+
+        def log_message(self, *_: object) -> None:
+            """Say nothing."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Page)
+    thread = Thread(target=server.serve_forever)
+    thread.start()
     try:
         yield metrics, f"127.0.0.1:{server.server_port}"
     finally:

@@ -12,6 +12,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.metrics import MetricWrapperBase
 
 from monitor.sidecar.instruments import Instruments
+from monitor.sidecar.tally import Buckets
 from monitor.stream.decode import REASONS
 from monitor.types import AlarmState, BlindReason, MessageResult
 
@@ -90,20 +91,24 @@ def test_links_between_runbooks_lead_somewhere() -> None:
 
 # ---- what the rules name exists ----
 
-INSTRUMENTS = Instruments(CollectorRegistry())
-METRICS = INSTRUMENTS._registry._names_to_collectors
+
+def metrics() -> dict[str, set[str]]:
+    """The labels of every metric: of those on the registry, and of those that are written out beside it."""
+    instruments = Instruments(CollectorRegistry())
+    found = {name: set(series._labels) for series in instruments._series for name in series._names}
+    for name, collector in instruments._registry._names_to_collectors.items():
+        assert isinstance(collector, MetricWrapperBase | Buckets)
+        found[name] = set(collector.labels if isinstance(collector, Buckets) else collector._labelnames)
+    return found
+
+
+METRICS = metrics()
 VALUES: dict[tuple[str, str], frozenset[str]] = {
     ("cfmon_alarm_state", "state"): frozenset(get_args(AlarmState)),
     ("cfmon_blind", "reason"): frozenset(get_args(BlindReason)),
     ("cfmon_messages_total", "result"): frozenset(get_args(MessageResult)),
     ("cfmon_rejected_total", "reason"): REASONS | {"too_many_agents"},
 }
-
-
-def labels_of(metric: str) -> set[str]:
-    collector = METRICS[metric]
-    assert isinstance(collector, MetricWrapperBase)
-    return set(collector._labelnames)
 
 
 def metrics_named_in(text: str) -> list[str]:
@@ -122,9 +127,9 @@ def test_every_label_and_every_value_named_in_a_rule_exists(rule: dict[str, Any]
     kept = {"job", "instance"}
     for metric, matchers in re.findall(r"\b(cfmon_[a-z_]+)\{([^}]*)\}", rule["expr"]):
         for label, _, values in re.findall(r'(\w+)(=~|!~|!=|=)"([^"]*)"', matchers):
-            assert label in labels_of(metric)
+            assert label in METRICS[metric]
             assert set(values.split("|")) <= VALUES.get((metric, label), {values})
-    known = kept.union(*(labels_of(metric) for metric in metrics_named_in(rule["expr"])))
+    known = kept.union(*(METRICS[metric] for metric in metrics_named_in(rule["expr"])))
     grouped = {name for group in re.findall(r"\b(?:by|on) \(([^)]*)\)", rule["expr"]) for name in group.split(", ")}
     assert grouped <= known
     told = {name for text in rule["annotations"].values() for name in re.findall(r"\$labels\.(\w+)", text)}
