@@ -28,7 +28,7 @@ import pytest
 __all__ = ["Mosquitto", "Prometheus", "Sidecar", "end", "free_port", "mosquitto", "prometheus", "sidecar", "wait_until"]
 
 T = TypeVar("T")
-PATIENCE = 20.0
+PATIENCE = 60.0
 """Seconds a server may take for anything before the test fails: generous, since machines can be busy."""
 
 

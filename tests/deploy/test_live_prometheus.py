@@ -37,7 +37,7 @@ RULES = Path(__file__).parents[2] / "deploy" / "prometheus" / "cfmon.rules.yml"
 ALERTS = {rule["alert"] for group in yaml.safe_load(RULES.read_text())["groups"] for rule in group["rules"]}
 NEVER_SILENT = {"Watchdog"}
 BY_STREAM = ALERTS - {"Watchdog", "CfmonBrokerDisconnected", "CfmonDown"}
-PATIENCE = 40.0
+PATIENCE = 90.0
 UNDECIDED = Judged("w9", "any", Verdict("true", "exact", "gumbel", ()), episode=0, seq=0, time=0.0)
 
 
