@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 import numpy.typing as npt
 
-from monitor.decide.api import tables
+from monitor.decide.handed_in import tables
 from monitor.decide.names import asks_back, validate
 from monitor.decide.worlds import Worlds
 from monitor.errors import FormulaError

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import get_args
 
 from monitor.decide import Checker, tables
-from monitor.decide.api import as_pairs, check_path, read_all
+from monitor.decide.handed_in import as_pairs, check_path, read_all
 from monitor.decide.names import validate
 from monitor.decide.track import Path
 from monitor.engine.drawer import Drawer
@@ -163,7 +163,10 @@ def _chosen(formula: Formula, text: str, asked: _Asked, checker: Checker, drawer
             raise
         if asked.causal_model != "gumbel":
             raise LimitError(f"{error}; and {NO_BOUNDS}") from error
-        return asked.sampled(formula, text, drawer, NOT_EXACT + str(error))
+        try:
+            return asked.sampled(formula, text, drawer, NOT_EXACT + str(error))
+        except LimitError as other:  # neither engine: what kept the exact one from it is told first
+            raise LimitError(f"{error}; nor by sampling: {other}") from error
 
 
 def _simulated(

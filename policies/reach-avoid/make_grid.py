@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from monitor.decide import check
+from monitor.engine import check
 from monitor.model.io import save_model
 from monitor.model.mdp import MDP
 from monitor.policy.export import manifest_yaml, table_onnx

@@ -11,7 +11,7 @@ import pytest
 from monitor.alarm.evidence import make_evidence
 from monitor.alarm.message import Identity, alert_id
 from monitor.alarm.summary import summary
-from monitor.decide import check
+from monitor.engine import check
 from monitor.logic import parse
 from monitor.model.mdp import MDP
 from monitor.model.npz import model_sha256

@@ -12,7 +12,7 @@ import numpy as np
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
-from monitor.decide import check
+from monitor.engine import check
 from monitor.logic import parse
 from monitor.logic.syntax import Goal
 from monitor.model import MDP
@@ -44,6 +44,7 @@ class Small:
             "policies": self.policies,
             "models": self.models,
             "terminated": self.setting.terminated,
+            "engine": "exact",
         }
         return check(text, **(given | more))
 

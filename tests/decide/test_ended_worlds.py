@@ -12,8 +12,9 @@ import pytest
 from hypothesis import given, settings
 
 import monitor.decide.tail as tail_module
-from monitor.decide import Checker, check, tables
+from monitor.decide import Checker, tables
 from monitor.decide.worlds import MAX_ENDED
+from monitor.engine import check
 from monitor.logic import parse
 from monitor.model import MDP
 from tests.decide.small import LAW, chances, question, small_world

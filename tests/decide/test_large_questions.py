@@ -12,7 +12,8 @@ import numpy.typing as npt
 import pytest
 
 import monitor
-from monitor.decide import Checker, check
+from monitor.decide import Checker
+from monitor.engine import check
 from monitor.logic import parse
 from monitor.model import MDP
 from monitor.policy import PolicyTable

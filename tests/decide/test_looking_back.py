@@ -13,7 +13,7 @@ import pytest
 
 import monitor.decide.history as history_module
 from monitor.causal import counterfactual_row
-from monitor.decide import check
+from monitor.engine import check
 from monitor.errors import LimitError
 from monitor.model import MDP
 

@@ -7,7 +7,7 @@ from random import Random
 import pytest
 from hypothesis import given, settings
 
-from monitor.decide import check
+from monitor.engine import check
 from monitor.logic.syntax import Test
 from monitor.model import MDP
 from monitor.types import Verdict

@@ -12,8 +12,8 @@ import pytest
 from msgspec.structs import replace
 
 import monitor
-from monitor.decide import Checker, tables, tail
-from monitor.engine import Drawer, alone
+from monitor.decide import Checker, history, tables, tail
+from monitor.engine import Drawer, alone, check
 from monitor.errors import ConfigError, LimitError
 from monitor.logic import parse
 from monitor.logic.syntax import Probability
@@ -234,3 +234,13 @@ def test_an_engine_that_is_none() -> None:
 def test_settings_that_cannot_be_are_refused(change: dict[str, Any], says: str) -> None:
     with pytest.raises(ConfigError, match=says):
         ask(HOME, sampling=replace(Sampling(), **change))
+
+
+def test_what_neither_engine_answers_says_first_why_the_exact_one_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(history, "MAX_CELLS", 0)
+    model = MDP.from_transitions(
+        states=2, actions=1, transitions=[(0, 0, 0, 0.5), (0, 0, 1, 0.5), (1, 0, 1, 1.0)], labels={"end": [1]}
+    )
+    text = 'P=? [ F<=3 (nominal@1.P>0.5 [ F<=2 "end" ]) ]'
+    with pytest.raises(LimitError, match=r"MAX_CELLS.*; nor by sampling: .*looks back"):
+        check(text, model=model, path=[(0, 0), (0, 0)], policies={"nominal": [0, 0]})

@@ -12,8 +12,8 @@ from monitor import question
 from monitor.alarm.document import plain
 from monitor.alarm.evidence import make_evidence, read_evidence, rederive
 from monitor.alarm.message import Identity, alert_payload
-from monitor.decide import check, reach, tables, tail
-from monitor.engine import on_stream
+from monitor.decide import reach, tables, tail
+from monitor.engine import check, on_stream
 from monitor.errors import ConfigError, LimitError
 from monitor.flow import Monitor
 from monitor.model import MDP

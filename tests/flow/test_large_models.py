@@ -6,7 +6,8 @@ from collections.abc import Iterable
 
 import pytest
 
-from monitor.decide import check, reach, tail
+from monitor.decide import reach, tail
+from monitor.engine import check
 from monitor.flow import Monitor
 from monitor.model import MDP
 from monitor.types import AlarmMoved, AlarmSpec, Ended, FormulaSpec, Instant, Judged, Notice, Observation, Verdict

@@ -7,7 +7,8 @@ from typing import TypeVar
 
 import pytest
 
-from monitor.decide import check, history
+from monitor.decide import history
+from monitor.engine import check
 from monitor.errors import ConfigError, FormulaError, PolicyError
 from monitor.flow import Monitor
 from monitor.model import MDP

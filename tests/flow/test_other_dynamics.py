@@ -6,7 +6,7 @@ import pytest
 
 from monitor.alarm.evidence import make_evidence, read_evidence, rederive
 from monitor.alarm.message import Identity
-from monitor.decide import check
+from monitor.engine import check
 from monitor.errors import ConfigError, FormulaError
 from monitor.flow import Monitor
 from monitor.model import MDP, model_sha256

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from monitor.decide import check
+from monitor.engine import check
 from monitor.errors import PolicyError
 from monitor.model import MDP
 from monitor.model.io import load_model

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import chisquare
 
-from monitor.decide import check
+from monitor.engine import check
 from monitor.errors import LimitError, PathError
 from monitor.logic.syntax import Change
 from monitor.model import MDP
