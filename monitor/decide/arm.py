@@ -13,7 +13,8 @@ import numpy.typing as npt
 
 from monitor.causal import Law, conditional_choices
 from monitor.causal.compiled import held, typed
-from monitor.causal.moves import EXACT, Dynamics, Memo, Memos
+from monitor.causal.memo import EXACT, Memo, Memos
+from monitor.causal.moves import Dynamics
 from monitor.decide import closing, interval, kernel
 from monitor.decide.room import Progress, Workspace
 from monitor.decide.strands import Strands

@@ -10,7 +10,8 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from monitor.causal.compiled import compiled, inlined
-from monitor.causal.moves import NO_ROOM, Memory, moves, place, regime, seen_before
+from monitor.causal.memo import Memory, place
+from monitor.causal.moves import NO_ROOM, moves, regime, seen_before
 from monitor.causal.row import greedy
 from monitor.decide.closing import ahead
 from monitor.decide.kernel import (

@@ -17,7 +17,8 @@ import numpy as np
 import numpy.typing as npt
 
 from monitor.causal.compiled import inlined
-from monitor.causal.moves import NO_ROOM, Dynamics, Memory, moves, place, regime_end, seen_before
+from monitor.causal.memo import Memory, place
+from monitor.causal.moves import NO_ROOM, Dynamics, moves, regime_end, seen_before
 from monitor.decide.strands import FIRST_STRAND
 
 __all__ = [

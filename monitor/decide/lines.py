@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from monitor.causal import Law, World
-from monitor.causal.moves import ANY, STABLE
+from monitor.causal.memo import ANY, STABLE
 from monitor.decide import kernel
 from monitor.decide.arm import Arm
 from monitor.decide.names import asks_back, goals

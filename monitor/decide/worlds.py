@@ -14,7 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from monitor.causal import Intervention, Law, RowMemo, World
-from monitor.causal.moves import ANY, STABLE, Allowance, Dynamics, Memos
+from monitor.causal.memo import ANY, STABLE, Allowance, Memos
+from monitor.causal.moves import Dynamics
 from monitor.decide.arm import Arm, Reading, ahead, dynamics, reading
 from monitor.decide.history import History, HistoryChain, PastAtom
 from monitor.decide.names import looks_back
