@@ -42,6 +42,8 @@ __all__ = [
     "Skipped",
     "Step",
     "StreamSettings",
+    "Trust",
+    "TrustSettings",
     "Verdict",
     "Wait",
 ]
@@ -60,8 +62,12 @@ BlindReason = Literal[
     "dropped",
     "warming_up",
     "disconnected",
+    "deadline",
+    "model_doubt",
 ]
-"""Why a formula cannot be answered now. A value here without a row in the docs' table fails the tests."""
+"""Why a formula cannot be answered now, or its answer not be relied on. A value here without a row in the docs' table
+(`monitor.alarm.blindness`) fails the tests.
+"""
 
 AlarmState = Literal["clear", "pending", "firing", "resolved", "ended", "removed"]
 """`clear`, `pending`, `firing` are where an alarm can be; `resolved`, `ended`, `removed` how a firing one closes."""
@@ -147,6 +153,18 @@ class StreamSettings(msgspec.Struct, frozen=True):
     agents: int = 1000
     encoder: Literal["index", "name", "valuation", "bins"] = "index"
     nominal_sha256: str | None = None
+
+
+class TrustSettings(msgspec.Struct, frozen=True):
+    """How the model is held against the transitions that happen; `monitor.statistics.trust` says how it is done.
+
+    `alpha`: the probability that a true model is ever doubted. `impossible`: which part of the steps may contradict the
+    model without its being wrong (a glitch in a sensor).
+    """
+
+    alpha: float = 0.001
+    impossible: float = 0.0001
+    enabled: bool = True
 
 
 class Observation(msgspec.Struct, frozen=True):
@@ -369,4 +387,15 @@ class Forgotten(msgspec.Struct, frozen=True):
     agent: str
 
 
-Notice = Received | Judged | Blind | AlarmMoved | Alert | OffPolicy | Skipped | Ended | Forgotten
+class Trust(msgspec.Struct, frozen=True):
+    """How the model stands the test of the transitions that happened: told on a change of `doubted`, and now and then.
+
+    `log10_e`: of the evidence against the model (an e-value: 0 is none, 3 a thousand to one); `transitions`: tested.
+    """
+
+    doubted: bool
+    log10_e: float
+    transitions: int
+
+
+Notice = Received | Judged | Blind | AlarmMoved | Alert | OffPolicy | Skipped | Ended | Forgotten | Trust

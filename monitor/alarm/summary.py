@@ -48,6 +48,8 @@ BLIND_WORDS: Final[Mapping[BlindReason, str]] = {
     "dropped": "steps had to be dropped",
     "warming_up": "too few steps have been seen since the path began anew",
     "disconnected": "the connection to the broker is down",
+    "deadline": "steps have come and wait for too long to be answered",
+    "model_doubt": "steps go otherwise than the model says",
 }
 """Why the monitor cannot judge, in words."""
 
@@ -83,7 +85,9 @@ def summary(
             told = f"alarm '{formula.name}' was changed or removed while it was firing; at last, {body}"
         case _:
             told = body
-    if blind is not None:
+    if blind == "model_doubt":
+        told += f"; but do not rely on these numbers, for the model is in doubt ({blind}: {BLIND_WORDS[blind]})"
+    elif blind is not None:
         told += f"; this is the last that is known, for the monitor is now blind here ({blind}: {BLIND_WORDS[blind]})"
     return f"{agent}: {told}."
 

@@ -18,10 +18,14 @@ class Message(msgspec.Struct, frozen=True):
 
 
 class Evaluate(msgspec.Struct, frozen=True):
-    """Time to answer what is due. `latest_only`: there is more to do than time, so only the newest step is answered."""
+    """Time to answer what is due. `latest_only`: there is more to do than time, so only the newest step is answered.
+
+    `agents`: how many of those with something to answer take their turn, in order; the others wait. 0: all.
+    """
 
     now: Instant
     latest_only: bool = False
+    agents: int = 0
 
 
 class Heartbeat(msgspec.Struct, frozen=True):

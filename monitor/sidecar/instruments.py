@@ -49,6 +49,10 @@ class Instruments:
         self.connected = self._gauge("mqtt_connected", "1 while the broker is reached.")
         self.queue_length = self._gauge("queue_length", "Messages received and not yet taken over.")
         self.model_doubt = self._gauge("model_doubt", "1 if the live transitions contradict the model; NaN: untested.")
+        self.model_log10_e = self._gauge(
+            "model_log10_e_value", "Evidence against the model, log10 of an e-value; NaN: untested."
+        )
+        self.store_ok = self._gauge("store_ok", "1 while what happens can be noted, so that a restart loses nothing.")
         self.reload_success = self._gauge(
             "config_reload_success", "1 if the configuration was last loaded without error."
         )
@@ -62,7 +66,7 @@ class Instruments:
         self.off_policy = self._counted("off_policy", "Steps on which nominal would have acted otherwise.", "agent")
         self.skipped = self._counted("evaluations_skipped", "Answers passed over under load.", "formula")
         self.negative_lags = Counter("cfmon_negative_lags", "Messages from the future.", registry=registry)
-        self.store_errors = Counter("cfmon_store_errors", "Evidence that could not be kept.", registry=registry)
+        self.store_errors = Counter("cfmon_store_errors", "Failures to note what happened.", registry=registry)
         self.verdict_seconds = self._histogram("verdict_seconds", "Time for one answer.", _VERDICT_BUCKETS, "formula")
         self.lag = self._histogram("message_lag_seconds", "Agent's clock to ours.", _LAG_BUCKETS)
 
@@ -75,6 +79,8 @@ class Instruments:
         for formula in formulas:
             self._start_formula(formula)
         self.model_doubt.set(math.nan)
+        self.model_log10_e.set(math.nan)
+        self.store_ok.set(1)
         self.reload_success.set(1)
         self.model_info.labels(identity.model_name, identity.model_sha256).set(1)
         for name, sha256 in identity.policies.items():

@@ -28,6 +28,7 @@ from monitor.types import (
     OffPolicy,
     Received,
     Skipped,
+    Trust,
     Verdict,
 )
 
@@ -66,6 +67,8 @@ class Metrics:
         self._limit = agents
         self._agents: set[str] = set()
         self._reasons: dict[tuple[str, str], set[str]] = {}
+        self._marked: set[tuple[str, str]] = set()
+        """blind now, for whatever reason"""
         self._told: dict[tuple[str, str], tuple[str, str]] = {}
         self._on = Instruments(self.registry)
         self._on.queue_length.set_function(queue_length)
@@ -91,8 +94,13 @@ class Metrics:
         self._evaluated = now.wall
 
     def store_failed(self) -> None:
-        """Evidence could not be kept."""
+        """Something could not be noted: until `store_works` says otherwise, a restart would lose it."""
         self._on.store_errors.inc()
+        self._on.store_ok.set(0)
+
+    def store_works(self) -> None:
+        """All that there is to note is noted."""
+        self._on.store_ok.set(1)
 
     def take(self, notices: Iterable[Notice], now: Instant) -> None:
         """Count and show what happened."""
@@ -119,6 +127,9 @@ class Metrics:
                 self._blank(notice.agent, self._severity)
             case Forgotten():
                 self._forget(notice.agent)
+            case Trust():
+                self._on.model_doubt.set(notice.doubted)
+                self._on.model_log10_e.set(notice.log10_e)
             case _:
                 assert_never(notice)
 
@@ -155,12 +166,13 @@ class Metrics:
     def _judged(self, notice: Judged) -> None:
         verdict = notice.verdict
         self._on.verdicts.inc((notice.formula, outcome_of(verdict), verdict.method))
-        if not self._admit(notice.agent):
+        key = (notice.agent, notice.formula)
+        if not self._admit(notice.agent) or key in self._marked:  # an answer not to be relied on is not shown as one
             return
         value, bounds = shown(verdict)
         lower, upper = bounds if bounds is not None else (math.nan, math.nan)
         effect = math.nan if verdict.effect is None else verdict.effect
-        self._on.figures.set((notice.agent, notice.formula), value, lower, upper, effect)
+        self._on.figures.set(key, value, lower, upper, effect)
 
     def _blank(self, agent: str, formulas: Iterable[str]) -> None:
         """No value is better than an old one: it would read as if we still saw."""
@@ -172,9 +184,13 @@ class Metrics:
     def _show_blind(self, notice: Blind) -> None:
         if not self._admit(notice.agent):
             return
-        known = self._reasons.setdefault((notice.agent, notice.formula), set())
-        if notice.reason is not None:
+        key = (notice.agent, notice.formula)
+        known = self._reasons.setdefault(key, set())
+        if notice.reason is None:
+            self._marked.discard(key)
+        else:
             known.add(notice.reason)
+            self._marked.add(key)
             self._blank(notice.agent, [notice.formula])
         for reason in known:
             self._on.blind.set((notice.agent, notice.formula, reason), float(reason == notice.reason))
@@ -204,6 +220,7 @@ class Metrics:
         self._on.remove(agent, self._severity, reasons)
         for formula in self._severity:
             self._told.pop((agent, formula), None)
+            self._marked.discard((agent, formula))
 
 
 def shown(verdict: Verdict) -> tuple[float, tuple[float, float] | None]:

@@ -1,7 +1,7 @@
 """Recordings: everything that happened to a sidecar, as a stream of msgpack arrays behind a header.
 
-One array for each event: `[kind, wall, ticks, ...]` with kind `m` (topic, payload), `e` (latest_only), `h`, `c` (up) or
-`l` (topic, count). A replay feeds them to the same pipeline and gets the same bytes.
+One array for each event: `[kind, wall, ticks, ...]` with kind `m` (topic, payload), `e` (latest_only, agents), `h`,
+`c` (up) or `l` (topic, count). A replay feeds them to the same pipeline and gets the same bytes.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from monitor.types import Instant
 __all__ = ["Header", "Recorder", "Recording", "pack_event"]
 
 FORMAT: Final = "cfmon-recording"
-VERSION: Final = 1
+VERSION: Final = 2
 MAX_EVENT_BYTES: Final = 32 << 20
 """More than the largest payload a configuration allows (16 MiB)."""
 
@@ -48,7 +48,7 @@ def pack_event(event: Event) -> bytes:
         case Message():
             fields: tuple[Any, ...] = ("m", *at, event.topic, event.payload)
         case Evaluate():
-            fields = ("e", *at, event.latest_only)
+            fields = ("e", *at, event.latest_only, event.agents)
         case Heartbeat():
             fields = ("h", *at)
         case Connected():
@@ -177,8 +177,8 @@ def _event(fields: Any) -> Event:  # noqa: ANN401 - whatever the bytes hold
     match kind, rest:
         case "m", [str(topic), bytes(payload)]:
             return Message(now, topic, payload)
-        case "e", [bool(latest_only)]:
-            return Evaluate(now, latest_only)
+        case "e", [bool(latest_only), int(agents)] if agents >= 0 and not isinstance(agents, bool):
+            return Evaluate(now, latest_only, agents)
         case "h", []:
             return Heartbeat(now)
         case "c", [bool(up)]:

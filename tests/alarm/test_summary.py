@@ -185,7 +185,14 @@ def test_each_state_of_an_alert(state: AlarmState, told: str) -> None:
     assert say(GOAL, plain(0.7), state=state) == told
 
 
-@pytest.mark.parametrize("reason", get_args(BlindReason))
+def test_a_doubted_model_still_answers_but_not_for_sure() -> None:
+    assert say(GOAL, plain(0.7), blind="model_doubt") == (
+        f"{CHANCE} is 0.70 {NEED}; but do not rely on these numbers, for the model is in doubt "
+        "(model_doubt: steps go otherwise than the model says)"
+    )
+
+
+@pytest.mark.parametrize("reason", sorted(set(get_args(BlindReason)) - {"model_doubt"}))
 def test_every_reason_for_blindness_is_put_into_words(reason: BlindReason) -> None:
     told = say(GOAL, plain(0.7), blind=reason)
     assert told.startswith(f"{CHANCE} is 0.70 {NEED}; this is the last that is known")

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from monitor.errors import RecordingError
 from monitor.sidecar.events import Connected, Evaluate, Event, Heartbeat, Lost, Message
-from monitor.sidecar.recording import MAX_EVENT_BYTES, Header, Recorder, Recording, pack_event
+from monitor.sidecar.recording import MAX_EVENT_BYTES, VERSION, Header, Recorder, Recording, pack_event
 from monitor.types import Instant
 
 HEADER = Header("client", "c" * 64, "m" * 64, "0.1.0")
@@ -20,7 +20,7 @@ NOW = Instant(1000.25, 7.5)
 EVENTS: list[Event] = [
     Connected(NOW, up=True),
     Message(NOW, "agents/ada/steps", b"\x00\xff"),
-    Evaluate(NOW, latest_only=True),
+    Evaluate(NOW, latest_only=True, agents=3),
     Heartbeat(NOW),
     Lost(NOW, "agents/ada/steps", 3),
 ]
@@ -45,7 +45,7 @@ instants = st.builds(
 )
 events = st.one_of(
     st.builds(Message, instants, st.text(), st.binary()),
-    st.builds(Evaluate, instants, st.booleans()),
+    st.builds(Evaluate, instants, st.booleans(), st.integers(min_value=0, max_value=2**31)),
     st.builds(Heartbeat, instants),
     st.builds(Connected, instants, st.booleans()),
     st.builds(Lost, instants, st.text(), st.integers(min_value=1, max_value=2**31)),
@@ -129,10 +129,10 @@ def test_an_event_that_is_none_is_named(tmp_path: Path, fields: object) -> None:
     [
         (b"", "is not a recording"),
         (b"#!/bin/sh", "is not a recording"),
-        (msgpack.packb({"format": "cfmon-recording", "v": 2}), "version 2"),
-        (msgpack.packb({"format": "cfmon-recording", "v": 1}), "header is damaged"),
+        (msgpack.packb({"format": "cfmon-recording", "v": 1}), "version 1"),
+        (msgpack.packb({"format": "cfmon-recording", "v": VERSION}), "header is damaged"),
         (
-            msgpack.packb({"format": "cfmon-recording", "v": 1, **dict.fromkeys(HEADER.__slots__, 1)}),
+            msgpack.packb({"format": "cfmon-recording", "v": VERSION, **dict.fromkeys(HEADER.__slots__, 1)}),
             "header is damaged",
         ),
         (b"\xc1", "damaged after event 0, at byte 0"),
