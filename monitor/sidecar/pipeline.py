@@ -7,7 +7,7 @@ safety: the monitor does. It decides what is published, when it is repeated, and
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any, Final, assert_never
@@ -23,7 +23,7 @@ from monitor.sidecar.events import Connected, Evaluate, Event, Heartbeat, Lost, 
 from monitor.stream.decode import agent_of, decode
 from monitor.types import Alert, Blind, Forgotten, Instant, Notice, Received
 
-__all__ = ["OFFLINE", "Effects", "EvidenceFile", "Pipeline", "Publication", "Topics"]
+__all__ = ["OFFLINE", "Effects", "EvidenceFile", "Pipeline", "Publication", "Snapshot", "Topics"]
 
 TOPICS: Final = 4096
 """Topics whose agent is remembered; of a topic that names none nothing is."""
@@ -58,6 +58,17 @@ class Effects(msgspec.Struct, frozen=True):
     publications: tuple[Publication, ...] = ()
     evidence: tuple[EvidenceFile, ...] = ()
     notices: tuple[Notice, ...] = ()
+
+
+class Snapshot(msgspec.Struct, frozen=True):
+    """All that a pipeline's future depends on, as bytes that may be kept.
+
+    `common`: what there is once. `agents`: those that changed since the last snapshot; None: forgotten since then. Put
+    over what earlier snapshots said of other agents it is complete.
+    """
+
+    common: bytes
+    agents: Mapping[str, bytes | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +137,35 @@ class Pipeline:
                 return self._publish(self._lost(event), event.now)
             case _:
                 assert_never(event)
+
+    # ---- kept and taken up again ----
+
+    def snapshot(self, *, everything: bool = False) -> Snapshot:
+        """The state after the last event, for `restore`: of the agents that changed since the last call, or of all."""
+        raise NotImplementedError
+
+    def restore(self, common: bytes, agents: Mapping[str, bytes | None]) -> Effects:
+        """Take up the state of a snapshot, in a pipeline that has seen nothing; the configuration may have changed.
+
+        States of formulas that are no longer exactly the same, or whose model or policies are others, are not taken
+        over: the effects close their firing alarms as `removed` and clear their topics. Paths are kept where they fit
+        the model; else the agent's path begins anew.
+
+        Args:
+            common: of the newest snapshot.
+            agents: each agent's newest state; of forgotten ones None or nothing.
+
+        Raises:
+            InputError: `bad_snapshot`; then nothing has changed here.
+        """
+        raise NotImplementedError
+
+    def standing(self) -> Effects:
+        """What new metrics and a new board must be shown to be up to date: last verdicts, blindness, alarms, alerts.
+
+        All of it was told before: show it, but neither send nor count it.
+        """
+        raise NotImplementedError
 
     # ---- in ----
 
