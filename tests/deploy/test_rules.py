@@ -130,7 +130,7 @@ def test_every_label_and_every_value_named_in_a_rule_exists(rule: dict[str, Any]
             assert label in METRICS[metric]
             assert set(values.split("|")) <= VALUES.get((metric, label), {values})
     known = kept.union(*(METRICS[metric] for metric in metrics_named_in(rule["expr"])))
-    grouped = {name for group in re.findall(r"\b(?:by|on) \(([^)]*)\)", rule["expr"]) for name in group.split(", ")}
+    grouped = {name for group in re.findall(r"\b(?:by|on) \(([^)]+)\)", rule["expr"]) for name in group.split(", ")}
     assert grouped <= known
     told = {name for text in rule["annotations"].values() for name in re.findall(r"\$labels\.(\w+)", text)}
     assert told <= (grouped | kept)
