@@ -24,10 +24,12 @@ def check(
 
     Exit code: 0 it is right; 2 it is not, with file, line and reason.
     """
+    from monitor.sidecar.config import check_secrets  # noqa: PLC0415 - keep `cfmon --help` light
     from monitor.sidecar.load import assemble  # noqa: PLC0415 - keep `cfmon --help` light
 
     with progress("reading the configuration, the model and the policies"):
         loaded = assemble(config)
+        check_secrets(loaded.config)
     summary = {
         "config": str(config),
         "model": {"name": loaded.identity.model_name, "sha256": loaded.identity.model_sha256},

@@ -1,27 +1,60 @@
-"""Where the broker is: the parts of an MQTT URL, kept apart so that nothing prints the password."""
+"""Where the broker is and who we are to it, kept apart so that nothing prints a secret.
+
+Secrets in files are read at each connection, so that they can be exchanged without a restart.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-__all__ = ["Broker", "parse_broker"]
+from monitor.errors import ConfigError
+
+__all__ = ["MAX_SECRET_BYTES", "Broker", "Tls", "parse_broker", "read_secret"]
+
+MAX_SECRET_BYTES = 4096
+"""A password or token longer than this is another file, named by mistake."""
+
+_DEFAULT_PORTS = {"mqtt": 1883, "mqtts": 8883}
+
+
+@dataclass(frozen=True)
+class Tls:
+    """Files in PEM: `ca` that signed the broker's certificate (none: the system's), our own `certificate` and `key`."""
+
+    ca: Path | None = None
+    certificate: Path | None = None
+    key: Path | None = None
 
 
 @dataclass(frozen=True)
 class Broker:
-    """A broker's address and credentials; the password is not in its repr."""
+    """A broker's address and our credentials, in words or in files; the password is not in its repr. `tls`: or not."""
 
     host: str
     port: int
     username: str | None = None
     password: str | None = field(default=None, repr=False)
+    username_file: Path | None = None
+    password_file: Path | None = None
+    tls: Tls | None = None
 
     @property
     def address(self) -> str:
         """The URL without credentials, for logs and pages."""
         host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"mqtt://{host}:{self.port}"
+        return f"{'mqtt' if self.tls is None else 'mqtts'}://{host}:{self.port}"
+
+    def credentials(self) -> tuple[str, str | None] | None:
+        """User and password as they are now; ConfigError if a file of them cannot be read."""
+        username = (
+            self.username if self.username_file is None else read_secret(self.username_file, "mqtt.username_file")
+        )
+        password = (
+            self.password if self.password_file is None else read_secret(self.password_file, "mqtt.password_file")
+        )
+        return None if username is None else (username, password)
 
 
 def parse_broker(url: str) -> Broker:
@@ -29,20 +62,46 @@ def parse_broker(url: str) -> Broker:
 
     >>> parse_broker("mqtt://localhost").address
     'mqtt://localhost:1883'
+    >>> parse_broker("mqtts://broker.example").address
+    'mqtts://broker.example:8883'
     """
     try:
         parts = urlsplit(url)
         host, port = parts.hostname, parts.port
     except ValueError:
         raise ValueError("is not a URL; write mqtt://host:port") from None
-    if parts.scheme in {"mqtts", "ssl", "wss", "ws"}:
+    if parts.scheme in {"ws", "wss"}:
+        raise ValueError("is for MQTT over websockets, which is not supported; use mqtt:// or mqtts://")
+    if parts.scheme not in _DEFAULT_PORTS or not host or parts.path not in {"", "/"} or parts.query or parts.fragment:
         raise ValueError(
-            f"{parts.scheme}:// is not supported yet; use mqtt:// on a trusted network or through a tunnel"
+            "must be mqtt://host:port or, with TLS, mqtts://host:port; user:password@ may precede the host"
         )
-    if parts.scheme != "mqtt" or not host or parts.path not in {"", "/"} or parts.query or parts.fragment:
-        raise ValueError("must be mqtt://host:port or mqtt://user:password@host:port")
-    username = unquote(parts.username) if parts.username is not None else None
-    password = unquote(parts.password) if parts.password is not None else None
     if port == 0:
         raise ValueError("needs a port between 1 and 65535")
-    return Broker(host, port or 1883, username, password)
+    return Broker(
+        host,
+        port or _DEFAULT_PORTS[parts.scheme],
+        username=unquote(parts.username) if parts.username is not None else None,
+        password=unquote(parts.password) if parts.password is not None else None,
+        tls=Tls() if parts.scheme == "mqtts" else None,
+    )
+
+
+def read_secret(path: Path, key: str) -> str:
+    """The text of a file that holds one secret and perhaps the line break an editor left; `key`: what names the file.
+
+    Raises:
+        ConfigError: it cannot be read, is empty, too long or more than one line. What it holds is not repeated.
+    """
+    try:
+        with path.open("rb") as file:
+            content = file.read(MAX_SECRET_BYTES + 1)
+    except OSError as error:
+        raise ConfigError(f"{key}: {path} cannot be read: {error.strerror or error}") from error
+    try:
+        secret = content.decode().rstrip("\r\n")
+    except UnicodeDecodeError:
+        secret = ""
+    if not secret or len(content) > MAX_SECRET_BYTES or not secret.isprintable():
+        raise ConfigError(f"{key}: {path} must hold one line of text, of at most {MAX_SECRET_BYTES} bytes")
+    return secret

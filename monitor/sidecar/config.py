@@ -5,17 +5,21 @@ from __future__ import annotations
 import difflib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 from pydantic_settings import EnvSettingsSource, SettingsError
 
 from monitor.engine import NO_BOUNDS
 from monitor.errors import ConfigError
+from monitor.sidecar.guard import read_token
 from monitor.sidecar.settings import ENVIRONMENT_PREFIX, Config, FormulaConfig, config_schema
+from monitor.sidecar.tls import make_context
 from monitor.sidecar.yamlfile import Location, YamlFile, read_yaml
 
-__all__ = ["Config", "config_schema", "load_config"]
+_SectionT = TypeVar("_SectionT", bound=BaseModel)
+
+__all__ = ["Config", "check_secrets", "config_schema", "load_config"]
 
 
 def load_config(path: str | Path, environment: Mapping[str, str] | None = None) -> Config:
@@ -63,7 +67,17 @@ def _resolve(config: Config, directory: Path) -> Config:
     models = {name: _source(directory, other) for name, other in config.models.items()}
     policies = {name: _absolute(directory, manifest) for name, manifest in config.policies.items()}
     store = config.store.model_copy(update={"path": _absolute(directory, config.store.path)})
-    return config.model_copy(update={"model": model, "models": models, "policies": policies, "store": store})
+    mqtt = _with_absolute(directory, config.mqtt, "username_file", "password_file", "ca", "certificate", "key")
+    http = _with_absolute(directory, config.http, "token_file")
+    resolved = {"model": model, "models": models, "policies": policies, "store": store, "mqtt": mqtt, "http": http}
+    return config.model_copy(update=resolved)
+
+
+def _with_absolute(directory: Path, section: _SectionT, *names: str) -> _SectionT:
+    """The section with these paths made absolute, where they are given."""
+    given = {name: path for name in names if (path := getattr(section, name)) is not None}
+    # Not resolved: what a link leads to may change, as it does where secrets are mounted.
+    return section.model_copy(update={name: Path(directory, path) for name, path in given.items()})
 
 
 def _source(directory: Path, model: str) -> str:
@@ -90,6 +104,23 @@ def _check_names(config: Config) -> None:
         raise ConfigError(f"{config.where('sampling', 'alpha')}: alpha and beta must sum to less than 1")
     if config.stream.forget_after <= config.stream.stale_after:
         raise ConfigError(f"{config.where('stream', 'forget_after')}: must be longer than stale_after")
+
+
+def check_secrets(config: Config) -> None:
+    """That files of secrets and certificates are there and usable; ConfigError if not. They are read again later.
+
+    Apart from `load_config`, because a replay, on another machine, needs none.
+    """
+    broker = config.mqtt.broker
+    try:
+        broker.credentials()
+        if broker.tls is not None:
+            make_context(broker.tls)
+        if config.http.token_file is not None:
+            read_token(config.http.token_file)
+    except ConfigError as error:
+        key = str(error).partition(":")[0]
+        raise ConfigError(f"{config.where(*key.split('.'))}: {str(error).removeprefix(f'{key}: ')}") from None
 
 
 # ---- saying what is wrong, and where ----

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
+import ssl
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
@@ -20,11 +21,13 @@ from paho.mqtt.enums import CallbackAPIVersion, MQTTErrorCode, MQTTProtocolVersi
 from paho.mqtt.properties import Properties
 from paho.mqtt.reasoncodes import ReasonCode
 
+from monitor.errors import ConfigError
 from monitor.sidecar.broker import Broker
 from monitor.sidecar.clock import read_clock
 from monitor.sidecar.door import Arrived, Receipt
 from monitor.sidecar.pipeline import OFFLINE, Publication
-from monitor.sidecar.wire import Wire
+from monitor.sidecar.tls import explain, make_context
+from monitor.sidecar.wire import TlsWire, Wire
 
 if TYPE_CHECKING:
     from paho.mqtt.client import SocketLike  # paho defines it for type checkers only
@@ -60,9 +63,11 @@ class _Client(Client):
     """paho over our socket. Its own way of making one is the one private thing of it that is relied on."""
 
     wire: Wire | None = None
+    tls: ssl.SSLContext | None = None
 
     def _create_socket_connection(self) -> socket.socket:
-        self.wire = Wire(super()._create_socket_connection())
+        connected = super()._create_socket_connection()
+        self.wire = Wire(connected) if self.tls is None else TlsWire(connected, self.tls, self.host)
         self.wire.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # acknowledgements are small and must not wait
         return self.wire
 
@@ -96,14 +101,19 @@ class Connection:
         """Connect and subscribe; BrokerError if either fails. What was not acknowledged before comes right behind."""
         broker, keepalive = self._session.broker, max(1, round(self._session.keepalive))
         try:
-            await self._loop.run_in_executor(None, self._client.connect, broker.host, broker.port, keepalive)
+            await self._loop.run_in_executor(None, self._dial, broker, keepalive)
             self._attach()
             await self._answer(self._greeted, "no greeting")
             self._client.subscribe(self._session.steps, qos=1)
             await self._answer(self._subscribed, "no answer to the subscription")
         except OSError as error:
             self.abort()
-            raise BrokerError(error.strerror or str(error)) from error
+            raise BrokerError(explain(error)) from error
+        except (
+            ConfigError
+        ) as error:  # a file of secrets was exchanged for a bad one: perhaps the next try finds a good one
+            self.abort()
+            raise BrokerError(str(error)) from error
         except BaseException:
             self.abort()
             raise
@@ -162,14 +172,21 @@ class Connection:
         client.connect_timeout = CONNECT_PATIENCE
         client.max_inflight_messages_set(WINDOW)
         client.will_set(session.status_topic, OFFLINE, qos=1, retain=True)
-        if session.broker.username is not None:
-            client.username_pw_set(session.broker.username, session.broker.password)
         client.on_connect = self._on_connect
         client.on_subscribe = self._on_subscribe
         client.on_disconnect = self._on_disconnect
         client.on_message = self._on_message
         client.on_publish = self._on_publish
         return client
+
+    def _dial(self, broker: Broker, keepalive: int) -> None:
+        """In another thread: connect, with credentials and certificates as they are now. OSError or ConfigError."""
+        credentials = broker.credentials()
+        if credentials is not None:
+            self._client.username_pw_set(*credentials)
+        if broker.tls is not None:
+            self._client.tls = make_context(broker.tls)
+        self._client.connect(broker.host, broker.port, keepalive)
 
     def _attach(self) -> None:
         """Hand the socket to the loop. Only now, since `connect` runs in another thread."""
@@ -207,7 +224,7 @@ class Connection:
         try:
             wire.flush()
         except OSError as error:
-            self._end(error.strerror or str(error))
+            self._end(explain(error))
             self._let_go(wire)
             return
         if wire.unsent:
@@ -263,7 +280,8 @@ class Connection:
         self, _client: Client, _data: object, _flags: DisconnectFlags, code: ReasonCode, _more: Properties | None
     ) -> None:
         self._reading = False
-        self._end(str(code))
+        failure = self._wire.failure if self._wire is not None else None
+        self._end(str(code) if failure is None else explain(failure))
 
     def _on_publish(
         self, _client: Client, _data: object, message_id: int, _code: ReasonCode, _more: Properties

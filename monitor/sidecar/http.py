@@ -6,6 +6,7 @@ of it.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import socket
 import threading
@@ -20,11 +21,14 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from monitor.errors import ConfigError
 from monitor.sidecar.board import Board
+from monitor.sidecar.guard import Guard, is_loopback
 from monitor.sidecar.metrics import CONTENT_TYPE
 from monitor.sidecar.page import render
+from monitor.sidecar.settings import HttpConfig
 
 __all__ = ["HttpServer", "Sources", "make_app"]
 
@@ -34,6 +38,12 @@ HEADERS: Final = {
     "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'",
     "X-Content-Type-Options": "nosniff",
 }
+MAX_HEADER_BYTES: Final = 1 << 14
+"""Of a request line and its headers together."""
+
+PATIENCE: Final = 10.0
+"""Seconds in which a request must be there, and its answer taken."""
+
 START_DEADLINE: Final = 10.0
 """Seconds for the server to come up: it has nothing to do but to accept on a socket that is already open."""
 
@@ -124,17 +134,44 @@ def _missing(what: str) -> Response:
     return PlainTextResponse(what, status_code=404, headers=HEADERS)
 
 
+class _Impatient(H11Protocol):
+    """HTTP/1.1 that closes a connection on which nothing was finished for `PATIENCE`: no headers, no answer read.
+
+    Else a few hundred slow clients would hold every connection there is, and a probe would find us dead.
+    """
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # as in uvicorn's own
+        super().connection_made(transport)
+        self._look_again(self.cycle)
+
+    def _look_again(self, before: object) -> None:
+        """`before`: the request that was under way at the last look, or the last one that was."""
+        if self.transport.is_closing():
+            return
+        self.loop.call_later(PATIENCE, self._look, before)
+
+    def _look(self, before: object) -> None:
+        if self.cycle is before:
+            self.transport.abort()
+        else:
+            self._look_again(self.cycle)
+
+
 class HttpServer:
     """Serves an application from a thread. The socket is opened here, so a port in use is an error at start.
 
-    `listen`: host:port; port 0 takes a free one, see `url`.
+    `config.listen`: host:port; port 0 takes a free one, see `url`.
     """
 
-    def __init__(self, app: Starlette, listen: str) -> None:
-        self._socket = _open(listen)
+    def __init__(self, app: Starlette, config: HttpConfig) -> None:
+        self._socket = _open(config.listen)
+        loopback = is_loopback(self._socket.getsockname()[0])
+        guarded = Guard(app, loopback=loopback, token_file=config.token_file, hosts=config.hosts)
         self._server = uvicorn.Server(
             uvicorn.Config(
-                app,
+                guarded,
+                http=_Impatient,
+                h11_max_incomplete_event_size=MAX_HEADER_BYTES,
                 log_config=None,
                 access_log=False,
                 lifespan="off",

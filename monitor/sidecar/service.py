@@ -18,9 +18,9 @@ from typing import Any, Final
 
 from monitor._version import __version__
 from monitor.sidecar.board import Board
-from monitor.sidecar.broker import parse_broker
 from monitor.sidecar.clock import read_clock
 from monitor.sidecar.collector import collector_at_ease
+from monitor.sidecar.config import check_secrets
 from monitor.sidecar.connection import BURST, Session
 from monitor.sidecar.door import Arrived, Door, Dropped
 from monitor.sidecar.events import Connected, Evaluate, Event, Heartbeat, Lost, Message
@@ -88,10 +88,11 @@ class Service:
 
     def start(self) -> str:
         """Open the store, the recording and the port; returns the URL served. ConfigError or RecordingError if not."""
+        check_secrets(self.config)
         try:
             self._store = Store(self.config.store.path)
             self._store.keep_objects(self._loaded.objects())
-            self._http = HttpServer(make_app(self._sources(self._store)), self.config.http.listen)
+            self._http = HttpServer(make_app(self._sources(self._store)), self.config.http)
             if self._record is not None:
                 self._recorder = Recorder(self._record, self._header())
             self._http.start()
@@ -239,7 +240,7 @@ class Service:
         return {
             "version": __version__,
             "client_id": self.client_id,
-            "broker": parse_broker(self.config.mqtt.url).address,
+            "broker": self.config.mqtt.broker.address,
             "connected": self._link.up,
             "queue": len(self._door),
             "unsent": len(self._outbox),
@@ -258,7 +259,7 @@ class Service:
     def _make_link(self) -> Link:
         mqtt = self.config.mqtt
         session = Session(
-            broker=parse_broker(mqtt.url),
+            broker=mqtt.broker,
             client_id=self.client_id,
             steps=mqtt.steps,
             status_topic=self._pipeline.status_topic,

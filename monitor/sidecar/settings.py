@@ -5,6 +5,7 @@ Everything that can be known without the model is checked here; `load` checks th
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
 import re
@@ -20,11 +21,13 @@ from pydantic import (
     Field,
     PlainValidator,
     PrivateAttr,
+    SecretStr,
     WithJsonSchema,
+    model_validator,
 )
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
-from monitor.sidecar.broker import parse_broker
+from monitor.sidecar.broker import Broker, Tls, parse_broker
 from monitor.sidecar.yamlfile import YamlFile, dotted
 
 __all__ = ["ENVIRONMENT_PREFIX", "Config", "FormulaConfig", "config_schema", "parse_duration"]
@@ -33,6 +36,7 @@ _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _DURATION = r"^[0-9]+(\.[0-9]+)?(ms|s|m|h|d)$"
 _NAME = r"^[A-Za-z0-9_.-]{1,64}$"
 _IDENTIFIER = r"^[A-Za-z_][A-Za-z0-9_]{0,63}$"
+_HOST = r"^[A-Za-z0-9._-]{1,253}$|^\[[0-9A-Fa-f:.]{2,64}\]$"
 ENVIRONMENT_PREFIX = "CFMON_"
 
 
@@ -132,14 +136,60 @@ class _Section(BaseModel):
 
 
 class MqttConfig(_Section):
-    """The broker and the topics. `url` may hold a user and a password; it is never printed."""
+    """The broker and the topics. `url` may hold a user and a password; it is never printed.
+
+    With `mqtts://` the broker must show a certificate for its name, signed by one in `ca` (default: those the system
+    trusts); `certificate` and `key` are our own, where it asks for one. All are PEM files. Files of secrets and
+    certificates are read again at each connection.
+    """
 
     url: Annotated[str, Field(repr=False), AfterValidator(_check_url)] = "mqtt://localhost:1883"
+    username: Annotated[str, Field(min_length=1, max_length=4096)] | None = None
+    username_file: Path | None = None
+    password: SecretStr | None = Field(default=None, description="better in password_file, or in the environment")
+    password_file: Path | None = None
+    ca: Path | None = None
+    certificate: Path | None = None
+    key: Path | None = Field(default=None, description="default: the key in the file `certificate`")
     steps: Annotated[str, Field(max_length=512), AfterValidator(_check_pattern)] = "agents/+/steps"
     alerts: Topic = "cfmon/alerts"
     status: Topic = "cfmon/status"
     client_id: Name | None = Field(default=None, description="default: host name and digest of this configuration")
     keepalive: Duration = Field(default=15.0, validate_default=False)
+
+    @model_validator(mode="after")
+    def _consistent(self) -> MqttConfig:
+        there = parse_broker(self.url)
+        for name, one, other in (
+            ("username", self.username, self.username_file),
+            ("password", self.password, self.password_file),
+        ):
+            if (getattr(there, name) is not None) + (one is not None) + (other is not None) > 1:
+                raise ValueError(f"{name} is given more than once: in the url, as {name} or as {name}_file; keep one")
+        if self.broker.username is None and self.username_file is None and self._has_password:
+            raise ValueError("a password needs a username")
+        if self.key is not None and self.certificate is None:
+            raise ValueError("key is of no use without certificate")
+        if there.tls is None and (self.ca or self.certificate):
+            raise ValueError("ca, certificate and key are for TLS: write mqtts:// in the url")
+        return self
+
+    @property
+    def _has_password(self) -> bool:
+        return self.broker.password is not None or self.password_file is not None
+
+    @property
+    def broker(self) -> Broker:
+        """Where the broker is and who we are to it; files are not read yet."""
+        there = parse_broker(self.url)
+        return dataclasses.replace(
+            there,
+            username=there.username if self.username is None else self.username,
+            password=there.password if self.password is None else self.password.get_secret_value(),
+            username_file=self.username_file,
+            password_file=self.password_file,
+            tls=None if there.tls is None else Tls(self.ca, self.certificate, self.key),
+        )
 
 
 class ReorderConfig(_Section):
@@ -202,9 +252,16 @@ class StreamConfig(_Section):
 
 
 class HttpConfig(_Section):
-    """Where metrics, health and the status page are served; loopback unless told otherwise."""
+    """Where metrics, health and the status page are served; loopback unless told otherwise.
+
+    With `token_file`, everything but `/healthz` and `/readyz` needs the token in it (`Authorization: Bearer ...`); it
+    is read again at each request. `hosts`: names under which we may be asked, as a proxy passes them on. On loopback
+    without a token, no others but loopback's own are answered.
+    """
 
     listen: Annotated[str, AfterValidator(_check_listen)] = "127.0.0.1:9108"
+    token_file: Path | None = None
+    hosts: Annotated[tuple[Annotated[str, Field(pattern=_HOST)], ...], Field(max_length=100)] = ()
 
 
 class StoreConfig(_Section):
@@ -278,6 +335,7 @@ class Config(BaseSettings):
         """Sha256 over everything but the broker's credentials: the same for a changed password."""
         plain = self.model_dump(mode="json", by_alias=True)
         plain["mqtt"]["url"] = parse_broker(self.mqtt.url).address
+        del plain["mqtt"]["username"], plain["mqtt"]["password"]
         return hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()
 
 

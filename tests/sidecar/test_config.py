@@ -120,7 +120,7 @@ def test_every_as_a_duration_is_seconds(tmp_path: Path) -> None:
         (PLAIN + 'mqtt: {steps: "agents/+/#"}\n', "line 6, mqtt.steps: must hold exactly one +"),
         (PLAIN + 'mqtt: {steps: "$share/a/agents/+/steps"}\n', "line 6, mqtt.steps: must not start with $"),
         (PLAIN + 'mqtt: {alerts: "a/#"}\n', "line 6, mqtt.alerts: must be a topic without wildcards"),
-        (PLAIN + 'mqtt: {url: "mqtts://u:s3cret@h"}\n', "line 6, mqtt.url: mqtts:// is not supported yet"),
+        (PLAIN + 'mqtt: {url: "wss://u:s3cret@h"}\n', "line 6, mqtt.url: is for MQTT over websockets"),
         (PLAIN + 'mqtt: {url: "http://h"}\n', "line 6, mqtt.url: must be mqtt://host:port"),
         (PLAIN + 'mqtt: {url: "mqtt://h:99999"}\n', "line 6, mqtt.url: is not a URL"),
         (PLAIN + "http: {listen: 9108}\n", "line 6, http.listen:"),

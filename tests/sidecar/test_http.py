@@ -14,6 +14,7 @@ from monitor.errors import ConfigError
 from monitor.sidecar.board import Board
 from monitor.sidecar.events import Connected, Evaluate
 from monitor.sidecar.http import HttpServer, Sources, make_app
+from monitor.sidecar.settings import HttpConfig
 from monitor.types import FormulaSpec
 from tests.sidecar.conftest import CAREFUL, HOME, Driver
 
@@ -52,7 +53,7 @@ def world(formulas: list[FormulaSpec]) -> World:
 
 @pytest.fixture
 def client(world: World) -> Iterator[httpx.Client]:
-    server = HttpServer(make_app(world.sources), "127.0.0.1:0")
+    server = HttpServer(make_app(world.sources), HttpConfig(listen="127.0.0.1:0"))
     server.start()
     try:
         with httpx.Client(base_url=server.url) as client:
@@ -139,12 +140,12 @@ def test_a_port_in_use_is_an_error_at_start(world: World) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         listen = f"127.0.0.1:{taken.getsockname()[1]}"
         with pytest.raises(ConfigError, match=f"http.listen: cannot listen on {listen}: "):
-            HttpServer(make_app(world.sources), listen)
+            HttpServer(make_app(world.sources), HttpConfig(listen=listen))
 
 
 def test_an_address_of_ipv6_works_where_there_is_one(world: World) -> None:
     try:
-        server = HttpServer(make_app(world.sources), "[::1]:0")
+        server = HttpServer(make_app(world.sources), HttpConfig(listen="[::1]:0"))
     except ConfigError as error:
         pytest.skip(f"no IPv6 here: {error}")
     server.start()
