@@ -10,25 +10,23 @@ due, on the path so far, and feeds the verdicts to the alarms.
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
-from typing import Final, get_args
+
+import msgspec
 
 from monitor.alarm.message import Identity
-from monitor.decide import Checker, largest_offset, tables, validate
-from monitor.engine import NO_BOUNDS, Engines
-from monitor.errors import ConfigError, InputError
-from monitor.logic import Formula, parse
-from monitor.logic.syntax import Regret
+from monitor.decide import Checker, tables
+from monitor.engine import Engines
+from monitor.errors import FormulaError, InputError
+from monitor.logic import parse
 from monitor.model import MDP, model_sha256
 from monitor.policy import PolicyTable
-from monitor.question import Question
+from monitor.question import Question, prepare
 from monitor.stream import Session
 from monitor.stream.decode import validate as validate_observation
 from monitor.types import (
-    CausalModel,
-    Engine,
     Forgotten,
     FormulaSpec,
     Instant,
@@ -38,11 +36,23 @@ from monitor.types import (
     Sampling,
     StreamSettings,
 )
-from monitor.watch import Watch
+from monitor.watch import Watch, WatchState
 
-__all__ = ["Monitor"]
+__all__ = ["Monitor", "MonitorState"]
 
-NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+
+class MonitorState(msgspec.Struct, frozen=True, array_like=True):
+    """What a `Monitor` remembers beside its agents, as plain data: who they are, and what was asked in whose name.
+
+    `agents`, `ready`: in order. `connected`, `swept`: the broker is reached; ticks when silence was last looked for.
+    """
+
+    formulas: tuple[FormulaSpec, ...]
+    identity: Identity
+    agents: tuple[str, ...]
+    ready: tuple[str, ...]
+    connected: bool
+    swept: float | None
 
 
 class Monitor:
@@ -75,11 +85,11 @@ class Monitor:
         self.settings = settings or StreamSettings()
         self._checker = Checker(model, tables(policies, model), models)
         self._engines = Engines(self._checker, sampling or Sampling())
-        self._questions = [self._question(spec, n) for n, spec in enumerate(formulas)]
-        _check_names([question.spec.name for question in self._questions])
+        self._questions = prepare(formulas, self._engines, window=self.settings.window)
         self._identity = identity or _identity(model, self._checker.policies, models or {})
         self._watches: dict[str, Watch] = {}
         self._ready: dict[str, None] = {}  # agents with something to advance over, in order of arrival
+        self._changed: set[str] = set()  # agents whose state is not what `changed` last gave, forgotten ones too
         self._connected = True
         self._swept: float | None = None
         # Silence is looked for once in a quarter of the shortest time that matters, since that visits every agent.
@@ -97,21 +107,25 @@ class Monitor:
                 watch = self._admit(observation)
             except InputError as error:
                 return self.reject(observation.agent, error)
-        self._ready[observation.agent] = None
+        self._touch(observation.agent)
         return watch.session.arrive(observation, now)
 
     def reject(self, agent: str, error: InputError) -> list[Notice]:
         """Count a message that could not be decoded. If it was a step, its missing seq will show as a gap."""
         return [Received(agent, "rejected", error.reason, error.detail)]
 
-    def evaluate(self, now: Instant, *, latest_only: bool = False) -> list[Notice]:
-        """Answer all that is due. `latest_only`: only at each agent's newest step; what is passed over is counted."""
+    def evaluate(self, now: Instant, *, latest_only: bool = False, agents: int = 0) -> list[Notice]:
+        """Answer all that is due. `latest_only`: only at each agent's newest step; what is passed over is counted.
+
+        `agents`: how many of those with something to answer take their turn; the others stay in line. 0: all.
+        """
         notices: list[Notice] = []
-        ready, self._ready = self._ready, {}
-        for agent in ready:
+        for agent in list(islice(self._ready, agents or None)):
             watch = self._watches[agent]
             notices += watch.session.tick(now)
             notices += watch.evaluate(now, connected=self._connected, latest_only=latest_only)
+            del self._ready[agent]
+            self._changed.add(agent)
             if watch.session.deadline is not None:
                 self._ready[agent] = None  # a missing step is awaited: look again
         if self._swept is None or now.ticks - self._swept >= self._pause:
@@ -123,25 +137,97 @@ class Monitor:
         watch = self._watches.get(agent)
         if watch is None:
             return [Received(agent, "dropped")]
-        self._ready[agent] = None
+        self._touch(agent)
         return [Received(agent, "dropped"), *watch.session.lost(now)]
 
     def connected(self, up: bool, now: Instant) -> list[Notice]:  # noqa: FBT001 - the one thing there is to say
         """Whether the broker is reached; while it is not, nothing can be seen."""
         self._connected = up
-        return [notice for watch in self._watches.values() for notice in watch.look(now, connected=up)]
+        return [notice for agent in self._watches for notice in self._look(agent, now)]
+
+    # ---- kept and taken up again ----
+
+    def dump(self) -> MonitorState:
+        """What is remembered beside the agents."""
+        formulas = tuple(question.spec for question in self._questions)
+        agents, ready = tuple(self._watches), tuple(self._ready)
+        return MonitorState(formulas, self._identity, agents, ready, self._connected, self._swept)
+
+    def changed(self, *, everything: bool = False) -> dict[str, WatchState | None]:
+        """The agents that changed since the last call, or all; None: forgotten. Write it before the next step."""
+        names = self._changed.union(self._watches) if everything else self._changed
+        self._changed = set()
+        return {name: watch.dump() if (watch := self._watches.get(name)) else None for name in names}
+
+    def load(self, state: MonitorState, agents: Mapping[str, WatchState]) -> list[Notice]:
+        """Take up the state of a monitor, here where nothing was seen yet. Formulas, model and policies may be others.
+
+        A formula that is not asked exactly as before starts anew with each agent; what fired for it is closed as
+        `removed`. Paths are kept where they fit the model.
+
+        Raises:
+            InputError: `bad_snapshot`; then nothing has changed here.
+        """
+        same, kept = _same_world(state.identity, self._identity), self.kept(state)
+        gone = [spec for spec in state.formulas if spec.name not in kept]
+        try:
+            former = [Question(spec, parse(spec.text)) for spec in gone]
+        except FormulaError as error:
+            raise InputError("bad_snapshot", f"a formula watched before cannot be read: {error}") from error
+        if set(state.agents) != agents.keys() or not agents.keys() >= set(state.ready):
+            raise InputError("bad_snapshot", "not all agents of the snapshot are there; start anew without it")
+        notices: list[Notice] = []
+        for agent in state.agents:
+            before = agents[agent]
+            session = self._session(agent, before)
+            closing = Watch(session, former, self._engines, state.identity)
+            closing.load(before, [spec.name for spec in gone])
+            notices += closing.close("removed")
+            if not same:
+                session.revise()
+            watch = self._watches[agent] = Watch(session, self._questions, self._engines, self._identity)
+            watch.load(before, kept)
+        self._ready = dict.fromkeys(state.ready)
+        self._connected, self._swept = state.connected, state.swept
+        if len(kept) < max(len(state.formulas), len(self._questions)):
+            self._swept = None  # what is new here may be blind, and is looked at next
+            self._changed.update(agents)
+        return notices
+
+    def kept(self, state: MonitorState) -> set[str]:
+        """Names of the formulas that `load` takes over: asked exactly as before, in the same world."""
+        same = _same_world(state.identity, self._identity)
+        return {question.spec.name for question in self._questions if same and question.spec in state.formulas}
+
+    def standing(self) -> Iterator[Notice]:
+        """Where every formula stands for every agent, as it was told before."""
+        for watch in self._watches.values():
+            yield from watch.standing()
+
+    # ---- one agent ----
+
+    def _touch(self, agent: str) -> None:
+        self._ready[agent] = None
+        self._changed.add(agent)
+
+    def _look(self, agent: str, now: Instant) -> Iterator[Notice]:
+        """Tell what went blind or sees again; only that changes anything."""
+        for notice in self._watches[agent].look(now, connected=self._connected):
+            self._changed.add(agent)
+            yield notice
 
     def _sweep(self, now: Instant) -> Iterator[Notice]:
         """Notice silence."""
         self._swept = now.ticks
         for agent, watch in list(self._watches.items()):
             if watch.silent(now) > self.settings.forget_after:
-                yield from watch.close()
+                yield from watch.close("ended")
                 yield Forgotten(agent)
                 del self._watches[agent]
                 self._ready.pop(agent, None)
+                self._changed.add(agent)
             else:
-                yield from watch.look(now, connected=self._connected)
+                yield from self._look(agent, now)
 
     def _admit(self, observation: Observation) -> Watch:
         """A new agent's watch. InputError if there is no room, or if what it says is no observation."""
@@ -150,50 +236,20 @@ class Monitor:
         if len(self._watches) >= self.settings.agents:
             detail = f"{self.settings.agents} agents are watched already (limits.agents); {agent} is not"
             raise InputError("too_many_agents", detail)
-        nominal = self._checker.policies["nominal"]
-        session = Session(agent, self._checker.model, self.settings, nominal=nominal)
-        watch = self._watches[agent] = Watch(session, self._questions, self._engines, self._identity)
+        watch = Watch(self._session(agent), self._questions, self._engines, self._identity)
+        self._watches[agent] = watch
         return watch
 
-    def _question(self, spec: FormulaSpec | str, n: int) -> Question:
-        if isinstance(spec, str):
-            spec = FormulaSpec(f"formula_{n}", spec)
-        formula = parse(spec.text)
-        _check_spec(spec, formula)
-        validate(formula, self._checker.model, self._checker.policies, spec.text, self._checker.models)
-        reach = largest_offset(formula)
-        if reach >= self.settings.window:
-            problem = f"formula {spec.name!r} looks {reach} steps back, the path holds {self.settings.window}"
-            raise ConfigError(f"{problem}; raise path.window or lower the offset")
-        sampled, why = self._engines.prepare(formula, spec)
-        return Question(spec, formula, sampled, why)
+    def _session(self, agent: str, before: WatchState | None = None) -> Session:
+        model, nominal = self._checker.model, self._checker.policies["nominal"]
+        if before is None:
+            return Session(agent, model, self.settings, nominal=nominal)
+        return Session.load(before.session, model, self.settings, nominal=nominal)
 
 
-def _check_names(names: Sequence[str]) -> None:
-    """Answers and alarms are kept by name: under a common one they would mix."""
-    for name in names:
-        if names.count(name) > 1:
-            raise ConfigError(f"two formulas are called {name!r}; give each a name of its own")
-
-
-def _check_spec(spec: FormulaSpec, formula: Formula) -> None:
-    """What a formula to watch must be like, beside its text; a configuration file is held to the same."""
-    alarm, where = spec.alarm, f"formula {spec.name!r}"
-    if not NAME.fullmatch(spec.name):
-        raise ConfigError(f"{where}: a name is 1 to 64 of the characters A-Z a-z 0-9 _ . -, for it becomes a topic")
-    if spec.every <= 0:
-        raise ConfigError(f"{where}: every is {spec.every}; it counts steps (a whole number) or seconds, above 0")
-    if alarm.for_ < 1 or alarm.keep < 1:
-        raise ConfigError(f"{where}: for and keep count verdicts, from 1 on")
-    if spec.causal_model not in get_args(CausalModel):
-        raise ConfigError(f"{where}: causal model {spec.causal_model!r}; use {', '.join(get_args(CausalModel))}")
-    if spec.engine not in get_args(Engine):
-        raise ConfigError(f"{where}: engine {spec.engine!r} does not exist; use {', '.join(get_args(Engine))}")
-    if spec.engine == "sampled" and spec.causal_model != "gumbel":
-        raise ConfigError(f"{where}: causal model {spec.causal_model!r}: {NO_BOUNDS}; use engine exact, or gumbel")
-    fitting = ("regret", "unavoidable") if isinstance(formula, Regret) else ("fails", "holds")
-    if alarm.when is not None and alarm.when not in fitting:
-        raise ConfigError(f"{where}: alarm when {alarm.when!r} never happens to it; use {' or '.join(fitting)}")
+def _same_world(one: Identity, other: Identity) -> bool:
+    """The same models and policies, whatever they are called and whichever software reads them."""
+    return (one.model_sha256, one.policies, one.models) == (other.model_sha256, other.policies, other.models)
 
 
 def _identity(model: MDP, policies: Mapping[str, PolicyTable], models: Mapping[str, MDP]) -> Identity:

@@ -1,20 +1,24 @@
-"""One formula on one agent's stream: answered at each step it is due, by the engine that fits."""
+"""One formula to watch: checked at start, and answered at each step it is due, by the engine that fits."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
+from typing import Final, Literal, get_args
 
-from monitor.decide import Track, largest_offset
-from monitor.engine import NOT_EXACT, Engines, on_stream
-from monitor.errors import LimitError, MonitorError
-from monitor.logic import Formula
+from monitor.decide import Track, largest_offset, validate
+from monitor.engine import NO_BOUNDS, NOT_EXACT, Engines, on_stream
+from monitor.errors import ConfigError, LimitError, MonitorError
+from monitor.logic import Formula, parse
 from monitor.logic.syntax import Regret
 from monitor.stream import Session
-from monitor.types import FormulaSpec, Outcome, Step, Verdict
+from monitor.types import CausalModel, Engine, FormulaSpec, Outcome, Step, Verdict
 
-__all__ = ["Answers", "Question"]
+__all__ = ["Answers", "Question", "prepare"]
+
+NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 
 
 @dataclass(frozen=True)
@@ -95,3 +99,59 @@ def _undecided(question: Question, method: Literal["exact", "sampled"], reason: 
     """No alarm moves by it, and it is told."""
     outcome: Outcome | None = "undecided" if isinstance(question.formula, Regret) else None
     return Verdict(question.spec.text, method, question.spec.causal_model, (), outcome=outcome, reason=reason)
+
+
+# ---- at start ----
+
+
+def prepare(formulas: Sequence[FormulaSpec | str], engines: Engines, *, window: int) -> list[Question]:
+    """What to watch, parsed, checked, and with all that its answers need; a bare text gets the name `formula_<n>`.
+
+    `window`: pairs a path holds.
+
+    Raises:
+        FormulaError, ConfigError, LimitError: before the first message, never after it.
+    """
+    specs = [FormulaSpec(f"formula_{n}", spec) if isinstance(spec, str) else spec for n, spec in enumerate(formulas)]
+    questions = [_question(spec, engines, window) for spec in specs]
+    _check_names([spec.name for spec in specs])
+    return questions
+
+
+def _question(spec: FormulaSpec, engines: Engines, window: int) -> Question:
+    formula, checker = parse(spec.text), engines.checker
+    _check_spec(spec, formula)
+    validate(formula, checker.model, checker.policies, spec.text, checker.models)
+    reach = largest_offset(formula)
+    if reach >= window:
+        problem = f"formula {spec.name!r} looks {reach} steps back, the path holds {window}"
+        raise ConfigError(f"{problem}; raise path.window or lower the offset")
+    sampled, why = engines.prepare(formula, spec)
+    return Question(spec, formula, sampled, why)
+
+
+def _check_names(names: Sequence[str]) -> None:
+    """Answers and alarms are kept by name: under a common one they would mix."""
+    for name in names:
+        if names.count(name) > 1:
+            raise ConfigError(f"two formulas are called {name!r}; give each a name of its own")
+
+
+def _check_spec(spec: FormulaSpec, formula: Formula) -> None:
+    """What a formula to watch must be like, beside its text; a configuration file is held to the same."""
+    alarm, where = spec.alarm, f"formula {spec.name!r}"
+    if not NAME.fullmatch(spec.name):
+        raise ConfigError(f"{where}: a name is 1 to 64 of the characters A-Z a-z 0-9 _ . -, for it becomes a topic")
+    if spec.every <= 0:
+        raise ConfigError(f"{where}: every is {spec.every}; it counts steps (a whole number) or seconds, above 0")
+    if alarm.for_ < 1 or alarm.keep < 1:
+        raise ConfigError(f"{where}: for and keep count verdicts, from 1 on")
+    if spec.causal_model not in get_args(CausalModel):
+        raise ConfigError(f"{where}: causal model {spec.causal_model!r}; use {', '.join(get_args(CausalModel))}")
+    if spec.engine not in get_args(Engine):
+        raise ConfigError(f"{where}: engine {spec.engine!r} does not exist; use {', '.join(get_args(Engine))}")
+    if spec.engine == "sampled" and spec.causal_model != "gumbel":
+        raise ConfigError(f"{where}: causal model {spec.causal_model!r}: {NO_BOUNDS}; use engine exact, or gumbel")
+    fitting = ("regret", "unavoidable") if isinstance(formula, Regret) else ("fails", "holds")
+    if alarm.when is not None and alarm.when not in fitting:
+        raise ConfigError(f"{where}: alarm when {alarm.when!r} never happens to it; use {' or '.join(fitting)}")

@@ -187,7 +187,7 @@ class Observation(msgspec.Struct, frozen=True):
     policy: str | None = None
 
 
-class Step(msgspec.Struct, frozen=True):
+class Step(msgspec.Struct, frozen=True, tag=True):
     """One step of the path, in order, in the model's indices.
 
     `late`: older than `max_lag` when it arrived. `foreign`: the agent then ran another policy than the nominal one.
@@ -202,14 +202,14 @@ class Step(msgspec.Struct, frozen=True):
     foreign: bool = False
 
 
-class Break(msgspec.Struct, frozen=True):
+class Break(msgspec.Struct, frozen=True, tag=True):
     """The path is interrupted before the next step: what lies between is unknown, for this reason."""
 
     reason: BlindReason
     detail: str
 
 
-class End(msgspec.Struct, frozen=True):
+class End(msgspec.Struct, frozen=True, tag=True):
     """The episode is over. `terminated`: the last state is absorbing for the rest of every horizon."""
 
     episode: Episode

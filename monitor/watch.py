@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Final, Literal
 
 import msgspec
 
@@ -12,7 +13,7 @@ from monitor.alarm.message import Identity, alert_id
 from monitor.alarm.summary import summary
 from monitor.engine import Engines
 from monitor.question import Answers, Question
-from monitor.stream import Session
+from monitor.stream import Session, SessionState
 from monitor.types import (
     AlarmMoved,
     Alert,
@@ -27,7 +28,12 @@ from monitor.types import (
     Step,
 )
 
-__all__ = ["Watch"]
+__all__ = ["MARKS", "FormulaState", "Watch", "WatchState"]
+
+MARKS: Final[frozenset[BlindReason]] = frozenset({"disconnected", "stale", "deadline", "model_doubt"})
+"""Reasons that say nothing against the path. A step that came is answered all the same and alarms keep moving, so that
+they are those of a stream without interruption; all that is told meanwhile is marked.
+"""
 
 
 class _JudgedPath(msgspec.Struct, frozen=True):
@@ -38,9 +44,28 @@ class _JudgedPath(msgspec.Struct, frozen=True):
     terminated: bool
 
 
+class FormulaState(msgspec.Struct, frozen=True, array_like=True):
+    """A `_State` as plain data; the fields are its attributes, `tests` that of its `Answers`."""
+
+    alarm: Alarm
+    steps: int
+    asked: float | None
+    last: Judged | None
+    path: _JudgedPath | None
+    tests: int
+
+
+class WatchState(msgspec.Struct, frozen=True, array_like=True):
+    """A `Watch` as plain data: all that its future depends on, each formula's by its name."""
+
+    session: SessionState
+    open: bool
+    formulas: dict[str, FormulaState]
+
+
 @dataclass(slots=True)
 class _State:
-    """What one formula has come to for one agent: plain data, all that its next answer depends on."""
+    """What one formula has come to for one agent: all that its next answer depends on."""
 
     alarm: Alarm = field(default_factory=Alarm)
     steps: int = 0
@@ -93,17 +118,49 @@ class Watch:
         """Seconds since the agent was last heard."""
         return 0.0 if self.session.last_heard is None else now.ticks - self.session.last_heard
 
-    def close(self) -> Iterator[Notice]:
-        """The agent is forgotten: what fires ends."""
+    def close(self, how: Literal["ended", "removed"]) -> Iterator[Notice]:
+        """The agent is forgotten (`ended`) or the formulas are (`removed`): what fires is over."""
         for question, state in self._asked:
-            yield from self._close(question, state)
+            yield from self._close(question, state, how)
+
+    def standing(self) -> Iterator[Notice]:
+        """Where every formula stands, as it was told: the last verdict, the alarm, whether it is blind."""
+        agent = self.session.agent
+        for question, state in self._asked:
+            name, alarm = question.spec.name, state.alarm
+            if state.last is not None:
+                yield state.last
+            yield AlarmMoved(agent, name, alarm.state)
+            yield Blind(agent, name, alarm.blind, self._detail(alarm.blind))
+
+    def dump(self) -> WatchState:
+        """All that the future depends on; write it before the next step. A track is left out: the path gives it."""
+        return WatchState(
+            self.session.dump(),
+            self._open,
+            {
+                question.spec.name: FormulaState(
+                    state.alarm, state.steps, state.asked, state.last, state.path, state.answers.tests
+                )
+                for question, state in self._asked
+            },
+        )
+
+    def load(self, state: WatchState, formulas: Container[str]) -> None:
+        """The inverse of `dump` for these formulas, in a watch whose session was loaded; the others start anew."""
+        self._open = state.open
+        self._asked = [
+            (question, _State(f.alarm, f.steps, f.asked, f.last, f.path, Answers(f.tests)))
+            if question.spec.name in formulas and (f := state.formulas.get(question.spec.name)) is not None
+            else (question, _State())
+            for question, _ in self._asked
+        ]
 
     def _more_steps(self) -> bool:
         return any(isinstance(event, Step) for event in self.session.pending)
 
     def _blindness(self, question: Question, now: Instant, *, connected: bool) -> BlindReason | None:
-        if not connected:
-            return "disconnected"
+        """Why a formula cannot be answered now, else why its answer is to be marked (`MARKS`), else None."""
         path = self.session.path
         if self._open or not (path.ended or path.broken == "warming_up"):  # between episodes there is nothing to see
             reason = path.blind(question.reach)
@@ -111,6 +168,8 @@ class Watch:
                 return reason
         if self.session.mismatch:
             return "policy_mismatch"
+        if not connected:
+            return "disconnected"
         if self._open and self.silent(now) > self.session.settings.stale_after:
             return "stale"
         return None
@@ -123,7 +182,7 @@ class Watch:
             # Once more at the end, unless this very step has been answered already.
             if state.steps > 0 if final else self._due(question, state, now):
                 state.steps, state.asked = 0, now.ticks
-                if blind is None:
+                if blind is None or blind in MARKS:
                     self._judge(question, state, step, told)
 
     def _skip(self, now: Instant) -> Iterator[Notice]:
@@ -153,11 +212,14 @@ class Watch:
     def _see(self, question: Question, state: _State, blind: BlindReason | None, now: Instant) -> Iterator[Notice]:
         if state.alarm.blind == blind:
             return
-        detail = self.session.path.detail if blind == self.session.path.broken else ""
-        yield Blind(self.session.agent, question.spec.name, blind, detail)
+        yield Blind(self.session.agent, question.spec.name, blind, self._detail(blind))
         state.alarm, change = see(state.alarm, blind)
         if change is not None:
             yield from self._tell(question, state, change, now.wall)
+
+    def _detail(self, blind: BlindReason | None) -> str:
+        path = self.session.path
+        return path.detail if blind is not None and blind == path.broken else ""
 
     def _end(self, end: End, now: Instant, told: list[Notice], *, connected: bool) -> None:
         step = self.session.path.last
@@ -165,12 +227,12 @@ class Watch:
             self._answer(step, now, told, connected=connected, final=True)
         self._open = False
         for question, state in self._asked:
-            told += self._close(question, state)
+            told += self._close(question, state, "ended")
             state.steps, state.asked, state.last = 0, None, None
         told.append(Ended(self.session.agent, end.episode))
 
-    def _close(self, question: Question, state: _State) -> Iterator[Notice]:
-        state.alarm, change = close(state.alarm, "ended")
+    def _close(self, question: Question, state: _State, how: Literal["ended", "removed"]) -> Iterator[Notice]:
+        state.alarm, change = close(state.alarm, how)
         if state.last is not None and change is not None:
             yield from self._tell(question, state, change, state.last.time)
 

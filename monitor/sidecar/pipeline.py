@@ -6,22 +6,24 @@ safety: the monitor does. It decides what is published, when it is repeated, and
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from typing import Any, Final, assert_never
+from typing import Final, assert_never
 
 import msgspec
 from msgspec.structs import replace
 
 from monitor._version import __version__
-from monitor.alarm.message import Identity, alert_payload
-from monitor.errors import EvidenceError, InputError
-from monitor.flow import Monitor
+from monitor.alarm.message import Identity
+from monitor.errors import InputError
+from monitor.flow import Monitor, MonitorState
+from monitor.sidecar.announcer import Announcer, Told, as_json
+from monitor.sidecar.effects import Effects, EvidenceFile, Publication
 from monitor.sidecar.events import Connected, Evaluate, Event, Heartbeat, Lost, Message
-from monitor.stream.decode import agent_of, decode
+from monitor.stream import agent_of, decode, seal, unseal
 from monitor.types import Alert, Blind, Forgotten, Instant, Notice, Received
+from monitor.watch import WatchState
 
 __all__ = ["OFFLINE", "Effects", "EvidenceFile", "Pipeline", "Publication", "Snapshot", "Topics"]
 
@@ -30,34 +32,6 @@ TOPICS: Final = 4096
 
 OFFLINE: Final = b'{"state":"offline"}'
 """The last will, and the last word of a clean end."""
-
-
-class Publication(msgspec.Struct, frozen=True):
-    """A message to send. An empty retained payload takes back what was retained on the topic.
-
-    `repeats`: it says nothing new, so there is no use in sending it late.
-    """
-
-    topic: str
-    payload: bytes
-    qos: int = 1
-    retain: bool = True
-    repeats: bool = False
-
-
-class EvidenceFile(msgspec.Struct, frozen=True):
-    """The evidence of one alarm, to be kept before the alarm is published. `id` is also its name on disk."""
-
-    id: str
-    content: bytes
-
-
-class Effects(msgspec.Struct, frozen=True):
-    """What one event caused: evidence to keep first, then what to publish, and notices for metrics and status page."""
-
-    publications: tuple[Publication, ...] = ()
-    evidence: tuple[EvidenceFile, ...] = ()
-    notices: tuple[Notice, ...] = ()
 
 
 class Snapshot(msgspec.Struct, frozen=True):
@@ -80,12 +54,20 @@ class Topics:
     status: str
 
 
-@dataclass(frozen=True, slots=True)
-class _Standing:
-    """An alarm that fires now, with the evidence kept when it began."""
+class _Common(msgspec.Struct, frozen=True, array_like=True):
+    """What a pipeline remembers beside its agents. `sent`: when the last event was, seconds since the epoch."""
 
-    alert: Alert
-    evidence: str | None
+    monitor: MonitorState
+    topics: Topics
+    status_topic: str
+    sent: float
+
+
+class _Agent(msgspec.Struct, frozen=True, array_like=True):
+    """What a pipeline remembers of one agent."""
+
+    watch: WatchState
+    told: Told
 
 
 class Pipeline:
@@ -110,11 +92,8 @@ class Pipeline:
         self._client_id = client_id
         self._message_bytes = message_bytes
         self._evidence_of = evidence_of
-        self._standing: dict[tuple[str, str], _Standing] = {}
-        self._retained: dict[str, dict[str, bytes]] = {}
-        self._blind: set[tuple[str, str]] = set()
-        self._told: dict[str, set[str]] = {}
-        """agent -> formulas that ever fired or were blind for it"""
+        self._announcer = Announcer(identity, topics.alerts, evidence_of)
+        self._sent = 0.0
         self._agent_of = lru_cache(TOPICS)(partial(agent_of, pattern=topics.steps))
 
     @property
@@ -124,11 +103,13 @@ class Pipeline:
 
     def step(self, event: Event) -> Effects:
         """Take one event over; never raises for anything a message may hold."""
+        self._sent = event.now.wall
         match event:
             case Message():
                 return self._publish(self._observe(event), event.now)
             case Evaluate():
-                return self._publish(self._monitor.evaluate(event.now, latest_only=event.latest_only), event.now)
+                told = self._monitor.evaluate(event.now, latest_only=event.latest_only, agents=event.agents)
+                return self._publish(told, event.now)
             case Heartbeat():
                 return self._heartbeat(event.now)
             case Connected():
@@ -142,7 +123,14 @@ class Pipeline:
 
     def snapshot(self, *, everything: bool = False) -> Snapshot:
         """The state after the last event, for `restore`: of the agents that changed since the last call, or of all."""
-        raise NotImplementedError
+        changed = self._monitor.changed(everything=everything)
+        return Snapshot(
+            seal(_Common(self._monitor.dump(), self._topics, self.status_topic, self._sent)),
+            {
+                agent: None if watch is None else seal(_Agent(watch, self._announcer.dump(agent)))
+                for agent, watch in changed.items()
+            },
+        )
 
     def restore(self, common: bytes, agents: Mapping[str, bytes | None]) -> Effects:
         """Take up the state of a snapshot, in a pipeline that has seen nothing; the configuration may have changed.
@@ -155,17 +143,41 @@ class Pipeline:
             common: of the newest snapshot.
             agents: each agent's newest state; of forgotten ones None or nothing.
 
+        Returns:
+            What is to be published, and notices on formulas of the former configuration alone.
+
         Raises:
             InputError: `bad_snapshot`; then nothing has changed here.
         """
-        raise NotImplementedError
+        before = unseal(common, _Common)
+        found = {agent: unseal(data, _Agent) for agent, data in agents.items() if data is not None}
+        if any(agent != state.watch.session.agent for agent, state in found.items()):
+            raise InputError("bad_snapshot", "an agent's state is that of another; start anew without it")
+        notices = self._monitor.load(before.monitor, {agent: state.watch for agent, state in found.items()})
+        self._sent = before.sent
+        former = Announcer(before.monitor.identity, before.topics.alerts, self._evidence_of)
+        former.load({agent: state.told for agent, state in found.items()})
+        publications = [former.alert(alert, [], before.sent) for alert in notices if isinstance(alert, Alert)]
+        kept, moved = self._monitor.kept(before.monitor), before.topics.alerts != self._topics.alerts
+        for formula in (spec.name for spec in before.monitor.formulas):
+            if moved or formula not in kept:
+                publications += [former.cleared(agent, formula) for agent in before.monitor.agents]
+            if formula not in kept:
+                former.drop(formula)
+        self._announcer.load({agent: state.told for agent, state in found.items()})
+        if moved:
+            publications += self._announcer.retained()
+        if before.status_topic != self.status_topic:
+            publications.append(Publication(before.status_topic, b""))
+        return Effects(tuple(publications), notices=tuple(notices))
 
     def standing(self) -> Effects:
         """What new metrics and a new board must be shown to be up to date: last verdicts, blindness, alarms, alerts.
 
         All of it was told before: show it, but neither send nor count it.
         """
-        raise NotImplementedError
+        alerts = (firing.alert for firing in self._announcer.alarms())
+        return Effects(tuple(self._announcer.retained()), notices=(*self._monitor.standing(), *alerts))
 
     # ---- in ----
 
@@ -195,14 +207,12 @@ class Pipeline:
         effects = self._publish(self._monitor.connected(event.up, event.now), event.now)
         if not event.up:
             return effects
-        again = [
-            Publication(topic, payload) for retained in self._retained.values() for topic, payload in retained.items()
-        ]  # a broker that was started anew may have forgotten what it retained
-        return replace(effects, publications=(self._status(event.now), *again))
+        # A broker that was started anew may have forgotten what it retained.
+        return replace(effects, publications=(self._status(event.now), *self._announcer.retained(event.now.wall)))
 
     def _heartbeat(self, now: Instant) -> Effects:
-        alerts = [self._alert(standing.alert, standing.evidence, now) for standing in self._standing.values()]
-        return Effects(publications=tuple(replace(again, repeats=True) for again in (self._status(now), *alerts)))
+        said = (self._status(now), *self._announcer.repeat(now.wall))
+        return Effects(tuple(replace(publication, repeats=True) for publication in said))
 
     def _publish(self, notices: list[Notice], now: Instant) -> Effects:
         publications: list[Publication] = []
@@ -210,52 +220,14 @@ class Pipeline:
         for notice in notices:
             match notice:
                 case Alert():
-                    publications += self._tell(notice, evidence, now)
+                    publications.append(self._announcer.alert(notice, evidence, now.wall))
                 case Forgotten():
-                    publications += self._forget(notice.agent)
+                    publications += self._announcer.forget(notice.agent)
                 case Blind():
-                    self._told.setdefault(notice.agent, set()).add(notice.formula)
-                    (self._blind.discard if notice.reason is None else self._blind.add)((notice.agent, notice.formula))
+                    self._announcer.see(notice)
                 case _:
                     pass
         return Effects(tuple(publications), tuple(evidence), tuple(notices))
-
-    def _tell(self, alert: Alert, evidence: list[EvidenceFile], now: Instant) -> list[Publication]:
-        """Publish a change of an alarm. Its evidence is that of the verdict that made it fire, until it closes."""
-        key = (alert.agent, alert.formula)
-        if alert.state == "firing":
-            before = self._standing.get(key)
-            proof = before.evidence if before is not None else self._prove(alert, evidence)
-            self._standing[key] = _Standing(alert, proof)
-            self._told.setdefault(alert.agent, set()).add(alert.formula)
-        else:
-            closed = self._standing.pop(key, None)
-            proof = closed.evidence if closed is not None else None
-        publication = self._alert(alert, proof, now)
-        if alert.state == "removed":
-            self._retained.get(alert.agent, {}).pop(publication.topic, None)
-            return [publication, Publication(publication.topic, b"")]
-        return [publication]
-
-    def _prove(self, alert: Alert, evidence: list[EvidenceFile]) -> str | None:
-        try:
-            file = self._evidence_of(alert)
-        except EvidenceError:  # the alarm matters more than its proof; the alert says null
-            return None
-        evidence.append(file)
-        return file.id
-
-    def _alert(self, alert: Alert, evidence: str | None, now: Instant) -> Publication:
-        topic = f"{self._topics.alerts}/{alert.agent}/{alert.formula}"
-        payload = _json(alert_payload(alert, self._identity, sent=now.wall, evidence=evidence))
-        self._retained.setdefault(alert.agent, {})[topic] = payload
-        return Publication(topic, payload)
-
-    def _forget(self, agent: str) -> list[Publication]:
-        for formula in self._told.pop(agent, ()):
-            self._standing.pop((agent, formula), None)
-            self._blind.discard((agent, formula))
-        return [Publication(topic, b"") for topic in self._retained.pop(agent, {})]
 
     def _status(self, now: Instant) -> Publication:
         payload = {
@@ -266,12 +238,8 @@ class Pipeline:
             "model": {"name": self._identity.model_name, "sha256": self._identity.model_sha256},
             "policies": [{"name": name, "sha256": sha} for name, sha in sorted(self._identity.policies.items())],
             "agents": len(self._monitor.agents()),
-            "firing": len(self._standing),
-            "blind": len(self._blind),
+            "firing": self._announcer.firing,
+            "blind": self._announcer.blind,
             "sent": now.wall,
         }
-        return Publication(self.status_topic, _json(payload))
-
-
-def _json(payload: dict[str, Any]) -> bytes:
-    return json.dumps(payload, separators=(",", ":"), allow_nan=False, ensure_ascii=False).encode()
+        return Publication(self.status_topic, as_json(payload))

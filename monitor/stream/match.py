@@ -60,9 +60,22 @@ class Matching:
         place = bisect_left(self._successors, successor, start, end)
         return place < end and self._successors[place] == successor
 
+    def fits(self, before: tuple[int, int | None] | None, pair: tuple[int, int | None]) -> bool:
+        """The model has the pair, and can get to it from the one before it on the same path, if there is one."""
+        state, action = pair
+        if state >= self._model.states or (action is not None and action >= self._model.actions):
+            return False
+        if action is not None and not self._available(state, action):
+            return False
+        return before is None or before[1] is None or self.possible((before[0], before[1]), state)
+
     def off_policy(self, state: int, action: int | None) -> bool:
         """Only a deterministic nominal can be contradicted by one action."""
         return self._nominal is not None and action is not None and self._nominal[state] != action
+
+    def foreign(self, policy: str | None) -> bool:
+        """Whether a policy that an agent named (sha256) is another than the nominal one."""
+        return policy is not None and self._sha256 is not None and policy != self._sha256
 
     def _available(self, state: int, action: int) -> bool:
         row = state * self._model.actions + action
@@ -94,6 +107,6 @@ class Matching:
             late=time is not None and time < now.wall - self._settings.max_lag,
             ends=observation.terminated or observation.truncated,
             terminated=observation.terminated,
-            foreign=None if named is None or self._sha256 is None else named.lower() != self._sha256,
+            policy=None if named is None else named.lower(),
             problem=problem,
         )

@@ -11,15 +11,15 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Iterator
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
-from msgspec.structs import asdict, replace
+from msgspec.structs import replace
 
 from monitor.stream.digests import Digests
 from monitor.types import Break, Episode, Wait
 
-__all__ = ["ENDED_REMEMBERED", "Closed", "Discarded", "Entry", "Missing", "Ordering", "Released"]
+__all__ = ["ENDED_REMEMBERED", "Closed", "Discarded", "Entry", "Missing", "OrderState", "Ordering", "Released"]
 
 ENDED_REMEMBERED = 64
 """Ended episodes whose late messages are told from those of a new episode."""
@@ -29,7 +29,7 @@ class Entry(msgspec.Struct, frozen=True):
     """A message on its way through the ordering, already in the model's indices.
 
     `arrived`: ticks. `problem`: the break to put before it; with `state` None it is no step at all. `ends`: it is the
-    last of its episode. `foreign`: the policy it names is not the nominal one; None if it names none.
+    last of its episode. `policy`: sha256 of the one it names, in lower case; None if it names none.
     """
 
     episode: Episode
@@ -42,7 +42,7 @@ class Entry(msgspec.Struct, frozen=True):
     late: bool
     ends: bool
     terminated: bool
-    foreign: bool | None
+    policy: str | None
     problem: Break | None
 
 
@@ -69,6 +69,18 @@ class Discarded(msgspec.Struct, frozen=True):
 
 
 Released = Entry | Missing | Closed | Discarded
+
+
+class OrderState(msgspec.Struct, frozen=True, array_like=True):
+    """An `Ordering` as plain data; the fields are its attributes, `digests` those of `Digests.dump`."""
+
+    episode: Episode | None
+    next_seq: int
+    held: list[Entry]
+    ended: list[Episode]
+    digests: tuple[bytes, int, bytes]
+    heard: bool
+    progress: float
 
 
 class Ordering:
@@ -152,25 +164,20 @@ class Ordering:
             Wait(missing=self.next_seq if self.episode is not None else 0, held=len(self.held)) if self.held else None
         )
 
-    def dump(self) -> dict[str, object]:
-        """Plain data for a snapshot."""
-        return {
-            "open": [self.episode, self.next_seq, self.heard, self.progress],
-            "held": [_pack(entry) for entry in self.held.values()],
-            "ended": list(self.ended),
-            "digests": self.digests.dump(),
-        }
+    def dump(self) -> OrderState:
+        """Plain data."""
+        held, ended, digests = list(self.held.values()), list(self.ended), self.digests.dump()
+        return OrderState(self.episode, self.next_seq, held, ended, digests, self.heard, self.progress)
 
     @classmethod
-    def load(cls, steps: int, wait: float, plain: dict[str, Any], shift: float) -> Ordering:
-        """The inverse of `dump`, on a clock that reads `shift` seconds more."""
+    def load(cls, steps: int, wait: float, state: OrderState) -> Ordering:
+        """The inverse of `dump`."""
         ordering = cls(steps, wait)
-        ordering.episode, ordering.next_seq, ordering.heard, progress = plain["open"]
-        ordering.progress = progress + shift
-        entries = [_unpack(entry, shift) for entry in plain["held"]]
-        ordering.held = {(entry.episode, entry.seq): entry for entry in entries}
-        ordering.ended.extend(plain["ended"])
-        ordering.digests = Digests.load(*plain["digests"])
+        ordering.episode, ordering.next_seq, ordering.heard = state.episode, state.next_seq, state.heard
+        ordering.held = {(entry.episode, entry.seq): entry for entry in state.held}
+        ordering.ended.extend(state.ended)
+        ordering.digests = Digests.load(*state.digests)
+        ordering.progress = state.progress
         return ordering
 
     def _due(self, ticks: float) -> bool:
@@ -245,14 +252,3 @@ class Ordering:
         if is_open:
             self.next_seq = entry.seq
             self.digests.clear(entry.seq)
-
-
-def _pack(entry: Entry) -> dict[str, object]:
-    plain = asdict(entry)
-    plain["problem"] = None if entry.problem is None else [entry.problem.reason, entry.problem.detail]
-    return plain
-
-
-def _unpack(plain: dict[str, Any], shift: float) -> Entry:
-    problem = None if plain["problem"] is None else Break(*plain["problem"])
-    return Entry(**{**plain, "arrived": plain["arrived"] + shift, "problem": problem})

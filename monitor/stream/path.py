@@ -5,12 +5,25 @@ Semantics: the design's "Model, path, offset"; a path of n pairs has n - 1 obser
 
 from __future__ import annotations
 
-from typing import Any, assert_never
+from typing import assert_never
 
-from monitor.stream.snapshot import pack_event, unpack_event
+import msgspec
+
 from monitor.types import BlindReason, Break, End, Episode, Step
 
-__all__ = ["SlidingPath"]
+__all__ = ["PathState", "SlidingPath"]
+
+
+class PathState(msgspec.Struct, frozen=True, array_like=True):
+    """A `SlidingPath` as plain data; the fields are its attributes."""
+
+    held: list[tuple[int, int | None]]
+    last: Step | None
+    start_dropped: bool
+    ended: bool
+    terminated: bool
+    broken: BlindReason | None
+    detail: str
 
 
 class SlidingPath:
@@ -116,27 +129,21 @@ class SlidingPath:
         self.ended = True
         self.terminated = terminated
 
-    def dump(self) -> dict[str, object]:
-        """Plain data for a snapshot."""
-        return {
-            "pairs": list(self.held),
-            "last": None if self.last is None else pack_event(self.last),
-            "flags": [self.start_dropped, self.ended, self.terminated],
-            "broken": [self.broken, self.detail],
-            "counts": [self.begun, self.pushed],
-        }
+    def dump(self) -> PathState:
+        """Plain data; what it holds is the path's own, so write it before the path moves on."""
+        return PathState(
+            self.held, self.last, self.start_dropped, self.ended, self.terminated, self.broken, self.detail
+        )
 
     @classmethod
-    def load(cls, window: int, plain: dict[str, Any]) -> SlidingPath:
-        """The inverse of `dump`; a window smaller than before keeps the newest pairs."""
+    def load(cls, window: int, state: PathState) -> SlidingPath:
+        """The inverse of `dump`, a path nobody has seen; a window smaller than before keeps the newest pairs."""
         path = cls(window)
-        path.held = [(state, action) for state, action in plain["pairs"][-window:]]
-        last = None if plain["last"] is None else unpack_event(plain["last"])
-        path.last = last if isinstance(last, Step) else None
-        path.start_dropped, path.ended, path.terminated = plain["flags"]
-        path.start_dropped |= len(plain["pairs"]) > window
-        path.broken, path.detail = plain["broken"]
-        path.begun, path.pushed = plain["counts"]
+        path.held = state.held[-window:]
+        path.last = state.last
+        path.start_dropped = state.start_dropped or len(state.held) > window
+        path.ended, path.terminated = state.ended, state.terminated
+        path.broken, path.detail = state.broken, state.detail
         return path
 
     def _begin(self, step: Step) -> None:

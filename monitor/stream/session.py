@@ -8,16 +8,19 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from typing import Literal, assert_never
+
+import msgspec
+from msgspec.structs import replace
 
 from monitor.errors import InputError
 from monitor.model.mdp import MDP
 from monitor.policy.table import PolicyTable
 from monitor.stream.decode import is_plain, validate
 from monitor.stream.match import Matching
-from monitor.stream.order import Closed, Discarded, Entry, Missing, Ordering
-from monitor.stream.path import SlidingPath
-from monitor.stream.snapshot import pack_event, seal, unpack_event, unseal
+from monitor.stream.order import Closed, Discarded, Entry, Missing, Ordering, OrderState
+from monitor.stream.path import PathState, SlidingPath
 from monitor.types import (
     Break,
     End,
@@ -31,10 +34,24 @@ from monitor.types import (
     Wait,
 )
 
-__all__ = ["BURST", "Session"]
+__all__ = ["BURST", "Session", "SessionState"]
 
 BURST = 128
 """Events that may wait whatever the settings: a caller may bring many messages before it takes their events."""
+
+
+class SessionState(msgspec.Struct, frozen=True, array_like=True):
+    """A `Session` as plain data, all that its future depends on; the fields are its attributes."""
+
+    agent: str
+    pending: list[Step | Break | End]
+    path: PathState
+    order: OrderState
+    previous: tuple[int, int] | None
+    mismatch: bool
+    policy: str | None
+    dropped: bool
+    last_heard: float | None
 
 
 class Session:
@@ -56,9 +73,8 @@ class Session:
         mismatch: at the newest step of the path, the last one to name a policy named another than the nominal. The path
             is true all the same (the world does not depend on it), nominal's future is not.
         last_heard: ticks of the last message that was new, None before the first.
-        order, previous, foreign, dropped, ticks: the ordering; the newest pair, None after a break; whether the policy
-            last named, by what is pending too, is not the nominal one; `lost` was told and no gap yet explained by it;
-            the last clock reading.
+        order, previous, policy, dropped: the ordering; the newest pair, None after a break; the policy last named, by
+            what is pending too; `lost` was told and no gap yet explained by it.
     """
 
     def __init__(self, agent: str, model: MDP, settings: StreamSettings, *, nominal: PolicyTable | None = None) -> None:
@@ -72,9 +88,8 @@ class Session:
         self.last_heard: float | None = None
         self.order = Ordering(settings.reorder_steps, settings.reorder_wait)
         self.previous: tuple[int, int] | None = None
-        self.foreign = False
+        self.policy: str | None = None
         self.dropped = False
-        self.ticks = 0.0
         self._matching = Matching(model, settings, nominal)
         self._room = 4 * (settings.window + settings.reorder_steps) + BURST
 
@@ -98,7 +113,7 @@ class Session:
         lag = None if observation.time is None else now.wall - observation.time
         entry, refused = self._matching.entry(observation, now)
         if refused is None and self.order.follow(entry):
-            self.last_heard = self.ticks = now.ticks
+            self.last_heard = now.ticks
             return [Received(self.agent, "accepted", "", "", lag), *self._step(entry)]
         result = self.order.sort(entry)
         if result in ("accepted", "conflict"):
@@ -135,55 +150,47 @@ class Session:
         while (event := self.advance()) is not None:
             yield event
 
-    def snapshot(self) -> bytes:
-        """All that the future depends on, the waiting events included."""
-        return seal(
-            {
-                "agent": self.agent,
-                "model": [self.model.states, self.model.actions],
-                "pending": [pack_event(event) for event in self.pending],
-                "path": self.path.dump(),
-                "order": self.order.dump(),
-                "previous": self.previous,
-                "mismatch": self.mismatch,
-                "foreign": self.foreign,
-                "dropped": self.dropped,
-                "last_heard": self.last_heard,
-                "ticks": self.ticks,
-            }
+    def dump(self) -> SessionState:
+        """All that the future depends on, the waiting events included; write it before the session goes on."""
+        return SessionState(
+            self.agent,
+            list(self.pending),
+            self.path.dump(),
+            self.order.dump(),
+            self.previous,
+            self.mismatch,
+            self.policy,
+            self.dropped,
+            self.last_heard,
         )
 
     @classmethod
-    def restore(
-        cls,
-        data: bytes,
-        model: MDP,
-        settings: StreamSettings,
-        *,
-        nominal: PolicyTable | None = None,
-        now: Instant | None = None,
+    def load(
+        cls, state: SessionState, model: MDP, settings: StreamSettings, *, nominal: PolicyTable | None = None
     ) -> Session:
-        """The session of a snapshot, on the model it was taken with; the settings may have changed since.
-
-        `now`: on another monotonic clock than the snapshot's, the time between the last call before the snapshot and
-        `now` counts as no time. None: the same clock goes on.
-
-        Raises:
-            InputError: `bad_snapshot`.
-        """
-        body = unseal(data)
-        if body["model"] != [model.states, model.actions]:
-            raise InputError("bad_snapshot", "the snapshot is of a model of another size; start the session anew")
-        shift = 0.0 if now is None else now.ticks - body["ticks"]
-        session = cls(body["agent"], model, settings, nominal=nominal)
-        session.pending.extend(unpack_event(event) for event in body["pending"])
-        session.path = SlidingPath.load(settings.window, body["path"])
-        session.order = Ordering.load(settings.reorder_steps, settings.reorder_wait, body["order"], shift)
-        session.previous = None if body["previous"] is None else (body["previous"][0], body["previous"][1])
-        session.mismatch, session.foreign, session.dropped = body["mismatch"], body["foreign"], body["dropped"]
-        session.last_heard = None if body["last_heard"] is None else body["last_heard"] + shift
-        session.ticks = body["ticks"] + shift
+        """The inverse of `dump`; settings may have changed since. If model or policies have, `revise` comes next."""
+        session = cls(state.agent, model, settings, nominal=nominal)
+        session.pending.extend(state.pending)
+        session.path = SlidingPath.load(settings.window, state.path)
+        session.order = Ordering.load(settings.reorder_steps, settings.reorder_wait, state.order)
+        session.previous, session.mismatch, session.policy = state.previous, state.mismatch, state.policy
+        session.dropped, session.last_heard = state.dropped, state.last_heard
         return session
+
+    def revise(self) -> None:
+        """Another model or nominal policy than that of the steps taken so far: what does not fit it is let go."""
+        self.mismatch = foreign = self._matching.foreign(self.policy)
+        pending = [replace(event, foreign=foreign) if isinstance(event, Step) else event for event in self.pending]
+        self.pending = deque(pending)
+        if self._fits():
+            return
+        anew = Break("warming_up", "the steps before do not fit the model, which was changed")
+        self.path.restart(anew.reason, anew.detail)
+        self.previous = None
+        if self.pending:
+            self._let_go(anew)
+        for key, entry in self.order.held.items():
+            self.order.held[key] = replace(entry, state=None, action=None, problem=entry.problem or anew)
 
     # ---- what became of a message ----
 
@@ -221,7 +228,6 @@ class Session:
     # ---- entries to events ----
 
     def _settle(self, ticks: float) -> list[Notice]:
-        self.ticks = ticks
         if not self.order.held:
             return []
         return [notice for released in self.order.release(ticks) for notice in self._tell(released)]
@@ -245,8 +251,8 @@ class Session:
     def _step(self, entry: Entry) -> Iterable[Notice]:
         if entry.seq == 0:
             self.dropped = False
-        if entry.foreign is not None:
-            self.foreign = entry.foreign
+        if entry.policy is not None:
+            self.policy = entry.policy
         if entry.problem is not None:
             self._break(entry.problem)
         if entry.state is None:
@@ -254,7 +260,8 @@ class Session:
         if self.previous is not None and not self._matching.possible(self.previous, entry.state):
             s, a = self.previous
             self._break(Break("impossible_step", f"the model has no transition ({s}, {a}) -> {entry.state}"))
-        self._emit(Step(entry.episode, entry.seq, entry.state, entry.action, entry.time, entry.late, self.foreign))
+        foreign = self._matching.foreign(self.policy)
+        self._emit(Step(entry.episode, entry.seq, entry.state, entry.action, entry.time, entry.late, foreign))
         self.previous = None if entry.action is None else (entry.state, entry.action)
         return (OffPolicy(self.agent),) if self._matching.off_policy(entry.state, entry.action) else ()
 
@@ -278,7 +285,21 @@ class Session:
 
     def _overflow(self) -> None:
         """Nobody took the events: memory stays bounded, and the path says what it lost."""
-        lost = Break("dropped", f"{len(self.pending)} events waited too long to be evaluated")
+        self._let_go(Break("dropped", f"{len(self.pending)} events waited too long to be evaluated"))
+
+    def _let_go(self, lost: Break) -> None:
+        """Pending events go; but that an episode ended is told."""
         last_end = next((event for event in reversed(self.pending) if isinstance(event, End)), None)
         self.pending.clear()
         self.pending.extend([lost] if last_end is None else [lost, last_end, lost])
+
+    def _fits(self) -> bool:
+        """Whether the model holds all that was taken so far to be possible."""
+        taken = ((event.state, event.action) if isinstance(event, Step) else None for event in self.pending)
+        before: tuple[int, int | None] | None = None
+        for pair in chain(self.path.held, [None] if self.path.ended else [], taken):
+            if pair is not None and not self._matching.fits(before, pair):
+                return False
+            before = pair
+        held = ((entry.state, entry.action) for entry in self.order.held.values() if entry.state is not None)
+        return all(self._matching.fits(None, (state, action)) for state, action in held)

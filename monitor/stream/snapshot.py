@@ -1,67 +1,60 @@
-"""A session's state as bytes: msgpack behind a version and a checksum.
+"""State as bytes: msgpack behind a version and a checksum.
 
-Layout: `cfms`, one byte version, 16 bytes BLAKE2b of the body, body. A body that passes the checksum was written here,
-so it is read without checking every field again.
+Layout: `cfms`, one byte version, 16 bytes BLAKE2b of the body, body. What passes the checksum was written here, so it
+is held to its types and to nothing else.
 """
 
 from __future__ import annotations
 
 import hashlib
-from typing import Any, assert_never
+from functools import cache
+from typing import TypeVar
 
-import msgpack
+import msgspec
 
 from monitor.errors import InputError
-from monitor.types import Break, End, Step
 
-__all__ = ["VERSION", "pack_event", "seal", "unpack_event", "unseal"]
+__all__ = ["VERSION", "seal", "unseal"]
 
-VERSION = 2
+VERSION = 3
 _MAGIC = b"cfms"
 _HEAD = len(_MAGIC) + 1
+_BODY = _HEAD + 16
+
+S = TypeVar("S", bound=msgspec.Struct)
+_written = msgspec.msgpack.Encoder().encode
 
 
-def seal(body: dict[str, object]) -> bytes:
-    """The bytes of a snapshot."""
-    packed = bytes(msgpack.packb(body))
-    return _MAGIC + bytes([VERSION]) + _checksum(packed) + packed
+def seal(state: msgspec.Struct) -> bytes:
+    """The bytes of a state."""
+    body = _written(state)
+    return b"%b%c%b%b" % (_MAGIC, VERSION, _checksum(body), body)
 
 
-def unseal(data: bytes) -> dict[str, Any]:
-    """The inverse of `seal`.
+def unseal(data: bytes, kind: type[S]) -> S:
+    """The state of such a kind that was sealed.
 
     Raises:
-        InputError: `bad_snapshot`, for other bytes or another version.
+        InputError: `bad_snapshot`, for other bytes, another version or another kind.
     """
     if data[: len(_MAGIC)] != _MAGIC:
-        raise InputError("bad_snapshot", "these bytes are no session snapshot; start the session anew")
+        raise InputError("bad_snapshot", "these bytes are no snapshot; start anew without it")
     if data[len(_MAGIC) : _HEAD] != bytes([VERSION]):
-        raise InputError("bad_snapshot", f"the snapshot is not of version {VERSION}; start the session anew")
-    packed = data[_HEAD + 16 :]
-    if data[_HEAD : _HEAD + 16] != _checksum(packed):
-        raise InputError("bad_snapshot", "the snapshot is damaged: its checksum differs; start the session anew")
-    body: dict[str, Any] = msgpack.unpackb(packed, strict_map_key=False)
-    return body
+        raise InputError("bad_snapshot", f"the snapshot is not of version {VERSION}; start anew without it")
+    body = data[_BODY:]
+    if data[_HEAD:_BODY] != _checksum(body):
+        raise InputError("bad_snapshot", "the snapshot is damaged: its checksum differs; start anew without it")
+    try:
+        state: S = _reader(kind).decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise InputError("bad_snapshot", f"the snapshot holds something else than expected: {error}") from error
+    return state
 
 
-def pack_event(event: Step | Break | End) -> list[object]:
-    """An event as plain data."""
-    match event:
-        case Step(episode, seq, state, action, time, late, foreign):
-            return ["step", episode, seq, state, action, time, late, foreign]
-        case Break(reason, detail):
-            return ["break", reason, detail]
-        case End(episode, terminated):
-            return ["end", episode, terminated]
-        case _:
-            assert_never(event)
+@cache
+def _reader(kind: type[S]) -> msgspec.msgpack.Decoder[S]:
+    return msgspec.msgpack.Decoder(kind)
 
 
-def unpack_event(plain: list[Any]) -> Step | Break | End:
-    """The inverse of `pack_event`."""
-    kinds: dict[str, type[Step | Break | End]] = {"step": Step, "break": Break, "end": End}
-    return kinds[plain[0]](*plain[1:])
-
-
-def _checksum(packed: bytes) -> bytes:
-    return hashlib.blake2b(packed, digest_size=16, usedforsecurity=False).digest()
+def _checksum(body: bytes) -> bytes:
+    return hashlib.blake2b(body, digest_size=16, usedforsecurity=False).digest()

@@ -17,7 +17,8 @@ from monitor.model.mdp import MDP
 from monitor.stream.decode import is_plain, validate
 from monitor.stream.digests import REMEMBERED
 from monitor.stream.order import Entry, Ordering
-from monitor.stream.session import Session
+from monitor.stream.session import Session, SessionState
+from monitor.stream.snapshot import seal, unseal
 from monitor.types import Break, End, Episode, Instant, Notice, Observation, Received, Step, StreamSettings
 
 # every action leads everywhere, but action 1 is unavailable in state 3 and state 0 is never returned to
@@ -151,10 +152,6 @@ def do(session: Session, deeds: Sequence[Deed], start: float) -> tuple[list[Noti
     return notices, taken
 
 
-def timeless(events: Sequence[Step | Break | End]) -> list[Step | Break | End]:
-    return [replace(event, time=0.0) if isinstance(event, Step) else event for event in events]
-
-
 @LAW
 @given(DEEDS)
 def test_whatever_comes_every_event_is_sound(deeds: list[Deed]) -> None:
@@ -186,30 +183,21 @@ def test_whatever_comes_memory_is_bounded_and_waiting_ends(deeds: list[Deed]) ->
     assert session.deadline is None
 
 
+def kept(session: Session, model: MDP = MODEL, settings: StreamSettings = SETTINGS) -> Session:
+    """The session as it comes back from bytes."""
+    return Session.load(unseal(seal(session.dump()), SessionState), model, settings)
+
+
 @LAW
 @given(DEEDS, DEEDS)
 def test_a_restored_session_has_the_same_future(past: list[Deed], future: list[Deed]) -> None:
     session = Session("a", MODEL, SETTINGS)
     do(session, past, 0.0)
-    again = Session.restore(session.snapshot(), MODEL, SETTINGS)
-    assert again.snapshot() == session.snapshot()
-    assert again.pending == session.pending
+    again = kept(session)
+    assert again.dump() == session.dump()
     assert do(again, future, 5.0) == do(session, future, 5.0)
     assert [*again.drain()] == [*session.drain()]
-    assert again.snapshot() == session.snapshot()
-    assert again.path.pairs == session.path.pairs
-
-
-@LAW
-@given(DEEDS, DEEDS)
-def test_a_session_restored_on_another_clock_has_the_same_future(past: list[Deed], future: list[Deed]) -> None:
-    session = Session("a", MODEL, SETTINGS)
-    do(session, past, 0.0)
-    down = session.ticks
-    moved = [(what, observation, pause) for what, observation, pause in future if observation.time is None]
-    again = Session.restore(session.snapshot(), MODEL, SETTINGS, now=Instant(0.0, down + 64.0))  # exact in binary
-    seen, expected = do(again, moved, down + 64.0), do(session, moved, down)
-    assert timeless([*seen[1], *again.drain()]) == timeless([*expected[1], *session.drain()])
+    assert again.dump() == session.dump()
     assert again.path.pairs == session.path.pairs
 
 
@@ -218,19 +206,75 @@ def test_a_snapshot_is_small() -> None:
     for seq in range(10_000):
         session.arrive(Observation(agent="a", episode="e", seq=seq, state=1, action=0), NOON)
         tuple(session.drain())
-    assert len(session.snapshot()) < REMEMBERED * 8 + 1000
+    assert len(seal(session.dump())) < REMEMBERED * 8 + 1000
 
 
-def test_other_bytes_are_no_snapshot() -> None:
-    good = Session("a", MODEL, SETTINGS).snapshot()
+@LAW
+@given(DEEDS, st.data())
+def test_other_bytes_are_no_snapshot(past: list[Deed], data: st.DataObject) -> None:
+    session = Session("a", MODEL, SETTINGS)
+    do(session, past, 0.0)
+    good = seal(session.dump())
+    place = data.draw(st.integers(0, len(good) - 1))
     changed = bytearray(good)
-    changed[-1] ^= 1
-    for bad in (b"", b"cfms", good[:-1], bytes(changed), good[:4] + b"\x09" + good[5:], b"nope" + good[4:]):
+    changed[place] ^= data.draw(st.integers(1, 255))
+    for bad in (bytes(changed), good[:place], b"", good + b"\0"):
         with pytest.raises(InputError, match="bad_snapshot"):
-            Session.restore(bad, MODEL, SETTINGS)
-    smaller = MDP.from_transitions(states=1, actions=1, transitions=[(0, 0, 0, 1.0)])
-    with pytest.raises(InputError, match="another size"):
-        Session.restore(good, smaller, SETTINGS)
+            unseal(bad, SessionState)
+
+
+def test_a_snapshot_of_something_else_is_told_from_one() -> None:
+    with pytest.raises(InputError, match="bad_snapshot: the snapshot holds something else"):
+        unseal(seal(Step(episode="e", seq=0, state=0, action=0, time=0.0)), SessionState)
+
+
+# ---- another model than the one a session was kept with ----
+
+NO_WAY = MDP.from_transitions(states=4, actions=2, transitions=[(s, a, s, 1.0) for s in range(4) for a in range(2)])
+SMALLER = MDP.from_transitions(states=1, actions=1, transitions=[(0, 0, 0, 1.0)])
+
+
+@LAW
+@given(DEEDS, st.sampled_from([NO_WAY, SMALLER]))
+def test_on_another_model_all_that_is_held_is_possible(past: list[Deed], model: MDP) -> None:
+    session = Session("a", MODEL, SETTINGS)
+    do(session, past, 0.0)
+    ends = [event for event in session.pending if isinstance(event, End)]
+    again = kept(session, model)
+    again.revise()
+    before: tuple[int, int] | None = None
+    assert [event for event in again.pending if isinstance(event, End)] in (ends, ends[-1:])
+    assert (again.order.episode, again.order.next_seq) == (session.order.episode, session.order.next_seq)
+    for state, action in [*again.path.pairs]:
+        assert state < model.states
+        assert before is None or state in model.row(*before)[0]
+        before = None if action is None else (state, action)
+    steps = [event for event in again.drain() if isinstance(event, Step)]
+    steps += [event for event in (again.tick(Instant(2000.0, 1000.0)) and again.drain()) if isinstance(event, Step)]
+    assert all(step.state < model.states and (step.action or 0) < model.actions for step in steps)
+
+
+@LAW
+@given(DEEDS)
+def test_on_the_same_model_nothing_is_let_go(past: list[Deed]) -> None:
+    session = Session("a", MODEL, SETTINGS)
+    do(session, past, 0.0)
+    again = kept(session)
+    again.revise()
+    assert again.path.pairs == session.path.pairs
+    assert len(again.pending) == len(session.pending)
+
+
+def test_a_new_nominal_policy_is_held_against_the_one_last_named() -> None:
+    session = Session("a", MODEL, SETTINGS)
+    session.arrive(Observation("a", "e", 0, 0, 0, policy="ab" * 32), NOON)
+    tuple(session.drain())
+    changed = replace(SETTINGS, nominal_sha256="cd" * 32)
+    again = kept(session, settings=changed)
+    again.revise()
+    assert (session.mismatch, again.mismatch) == (False, True)
+    again.arrive(Observation("a", "e", 1, 1, 0), NOON)
+    assert [step.foreign for step in again.drain() if isinstance(step, Step)] == [True]
 
 
 # ---- the short cut of a step that comes in order ----
@@ -267,7 +311,7 @@ def test_the_short_cut_of_the_next_step_changes_nothing(
     for deed in [*orderly, *chaos, *orderly]:
         assert do(short, [deed], 0.0) == do(thorough, [deed], 0.0)
         assert short.deadline == thorough.deadline
-    assert short.snapshot() == thorough.snapshot()
+    assert short.dump() == thorough.dump()
 
 
 class Counting(Ordering):
