@@ -23,7 +23,7 @@ from paho.mqtt.reasoncodes import ReasonCode
 
 from monitor.errors import ConfigError
 from monitor.sidecar.broker import Broker
-from monitor.sidecar.clock import read_clock
+from monitor.sidecar.clock import Clock, read_clock
 from monitor.sidecar.door import Arrived, Receipt
 from monitor.sidecar.pipeline import OFFLINE, Publication
 from monitor.sidecar.tls import explain, make_context
@@ -42,6 +42,12 @@ WINDOW: Final = 20
 
 CONNECT_PATIENCE: Final = 4.0
 """Seconds for TCP to connect, and for each answer of the broker after that."""
+
+
+UNEXPLAINED: Final = (
+    " before it greeted us; is this the port for mqtt:// or for mqtts://, and must we show a certificate?"
+)
+"""Added to the loss of a connection on which the broker has not said a word."""
 
 
 class BrokerError(Exception):
@@ -80,7 +86,12 @@ class Connection:
     """
 
     def __init__(
-        self, session: Session, number: int, arrived: Callable[[Arrived], None], published: Callable[[int], None]
+        self,
+        session: Session,
+        number: int,
+        arrived: Callable[[Arrived], None],
+        published: Callable[[int], None],
+        clock: Clock = read_clock,
     ) -> None:
         self._session = session
         self._number = number
@@ -93,8 +104,10 @@ class Connection:
         self._reading = False
         self._messages = 0
         self._alive: asyncio.Task[None] | None = None
-        self._now = read_clock()
+        self._clock = clock
+        self._now = clock()
         self._wire: Wire | None = None
+        self._unexplained = UNEXPLAINED
         self._client = self._make_client()
 
     async def open(self) -> None:
@@ -104,14 +117,13 @@ class Connection:
             await self._loop.run_in_executor(None, self._dial, broker, keepalive)
             self._attach()
             await self._answer(self._greeted, "no greeting")
+            self._unexplained = ""
             self._client.subscribe(self._session.steps, qos=1)
             await self._answer(self._subscribed, "no answer to the subscription")
         except OSError as error:
             self.abort()
-            raise BrokerError(explain(error)) from error
-        except (
-            ConfigError
-        ) as error:  # a file of secrets was exchanged for a bad one: perhaps the next try finds a good one
+            raise BrokerError(self._explain(error)) from error
+        except ConfigError as error:  # a file was exchanged for a bad one: perhaps the next try finds a good one
             self.abort()
             raise BrokerError(str(error)) from error
         except BaseException:
@@ -202,7 +214,7 @@ class Connection:
 
     def _read(self) -> None:
         """Take what has come, as long as messages come and nobody says `pause`."""
-        self._now = read_clock()
+        self._now = self._clock()
         for _ in range(BURST):
             before = self._messages
             if not self._reading or self._client.loop_read() != MQTTErrorCode.MQTT_ERR_SUCCESS:
@@ -224,7 +236,7 @@ class Connection:
         try:
             wire.flush()
         except OSError as error:
-            self._end(explain(error))
+            self._end(self._explain(error))
             self._let_go(wire)
             return
         if wire.unsent:
@@ -250,6 +262,11 @@ class Connection:
             answer.result()
         else:
             raise BrokerError(self.lost.result() if self.lost.done() else otherwise)
+
+    def _explain(self, error: OSError) -> str:
+        """A broker that does not like our certificate, or who speaks first, often just hangs up."""
+        hung_up = isinstance(error, ConnectionError) and not isinstance(error, ConnectionRefusedError)
+        return explain(error) + (self._unexplained if hung_up else "")
 
     def _end(self, reason: str) -> None:
         if not self.lost.done():
@@ -277,11 +294,11 @@ class Connection:
             self._subscribed.set_result(None)
 
     def _on_disconnect(
-        self, _client: Client, _data: object, _flags: DisconnectFlags, code: ReasonCode, _more: Properties | None
+        self, _client: Client, _data: object, _flags: DisconnectFlags, _code: ReasonCode, _more: Properties | None
     ) -> None:
         self._reading = False
         failure = self._wire.failure if self._wire is not None else None
-        self._end(str(code) if failure is None else explain(failure))
+        self._end(self._explain(failure or ConnectionAbortedError("the broker closed the connection")))
 
     def _on_publish(
         self, _client: Client, _data: object, message_id: int, _code: ReasonCode, _more: Properties

@@ -48,7 +48,8 @@ def explain(error: OSError) -> str:
         case ssl.SSLCertVerificationError():
             return f"its certificate is not accepted: {error.verify_message.rstrip('.')}"
         case ssl.SSLError():
-            return _MEANINGS.get(error.reason or "", f"TLS failed ({error.reason or error})")
+            reason = getattr(error, "reason", None) or str(error)
+            return _MEANINGS.get(reason, f"TLS failed ({reason})")
         case _:
             return error.strerror or str(error)
 

@@ -118,7 +118,12 @@ class TlsWire(Wire):
         while self._said:
             del self._said[: self._tls.write(self._said)]
         self._unsent += self._to_send.read()  # what TLS itself has to say is in it as well
-        super().flush()
+        try:
+            super().flush()
+        except ConnectionError:
+            with contextlib.suppress(ConnectionError, BlockingIOError):
+                self._fetch()  # if the broker said why, this raises it
+            raise
 
     def close(self) -> None:
         """Say that nothing follows, so that the other side does not take it for an attack."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from monitor.sidecar.broker import parse_broker
+from monitor.sidecar.broker import Broker, parse_broker
 from monitor.sidecar.connection import Session
 from monitor.sidecar.door import Arrived, Door
 from monitor.sidecar.mqtt import Link
@@ -20,11 +20,12 @@ STATUS = "cfmon/status/test"
 class Side:
     """One link with its door and outbox, running until `stop`."""
 
-    def __init__(self, url: str, *, limit: int = 1000, keepalive: float = 5.0) -> None:
+    def __init__(self, broker: str | Broker, *, limit: int = 1000, keepalive: float = 5.0) -> None:
         self.door = Door(limit)
         self.outbox = Outbox()
         self.changes: list[bool] = []
-        session = Session(parse_broker(url), "test", "agents/+/steps", STATUS, keepalive)
+        broker = parse_broker(broker) if isinstance(broker, str) else broker
+        session = Session(broker, "test", "agents/+/steps", STATUS, keepalive)
         self.link = Link(session, self.door, self.outbox, self.changes.append)
         self.stopping = asyncio.Event()
         self.task = asyncio.create_task(self.link.run(self.stopping))

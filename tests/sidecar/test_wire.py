@@ -1,26 +1,54 @@
-"""The batching socket: bytes come and go as sent, whatever the batches; paho does go through it."""
+"""The batching socket, plain and over TLS: bytes come and go as sent, whatever the batches; paho does go through it."""
 
 from __future__ import annotations
 
+import contextlib
 import socket
+import ssl
+import threading
 from collections.abc import Iterator
 
 import pytest
+import trustme
 from hypothesis import given
 from hypothesis import strategies as st
 
-from monitor.sidecar.wire import Wire
+from monitor.sidecar.wire import TlsWire, Wire
+
+NOTHING_YET = (BlockingIOError, ssl.SSLWantReadError)
+CA = trustme.CA()
 
 
-@pytest.fixture
-def ends() -> Iterator[tuple[Wire, socket.socket]]:
-    listener = socket.create_server(("127.0.0.1", 0))
-    near = Wire(socket.create_connection(listener.getsockname()))
-    far, _ = listener.accept()
+def contexts() -> tuple[ssl.SSLContext, ssl.SSLContext]:
+    """Ours, and one of a server called `there`."""
+    ours, theirs = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    CA.configure_trust(ours)
+    CA.issue_cert("there").configure_cert(theirs)
+    theirs.num_tickets = 0  # unread, they would make a close a reset
+    return ours, theirs
+
+
+def encrypted(left: socket.socket, right: socket.socket) -> tuple[Wire, socket.socket]:
+    ours, theirs = contexts()
+    far: list[socket.socket] = []
+    greeting = threading.Thread(target=lambda: far.append(theirs.wrap_socket(right, server_side=True)))
+    greeting.start()
+    near = TlsWire(left, ours, "there")
+    greeting.join()
+    return near, far[0]
+
+
+@pytest.fixture(params=["plain", "TLS"])
+def ends(request: pytest.FixtureRequest) -> Iterator[tuple[Wire, socket.socket]]:
+    near: Wire
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        left = socket.create_connection(listener.getsockname())
+        far, _ = listener.accept()
+    near, far = (Wire(left), far) if request.param == "plain" else encrypted(left, far)
     near.settimeout(0.0)
     yield near, far
-    for each in (near, far, listener):
-        each.close()
+    near.close()
+    far.close()
 
 
 def until_something(wire: Wire) -> bytes:
@@ -44,7 +72,7 @@ def test_one_read_brings_all_that_has_come(ends: tuple[Wire, socket.socket]) -> 
 
 def test_nothing_there_and_the_end_read_as_on_any_socket(ends: tuple[Wire, socket.socket]) -> None:
     near, far = ends
-    with pytest.raises(BlockingIOError):
+    with pytest.raises(NOTHING_YET):
         near.recv(1)
     far.close()
     assert until_something(near) == b""
@@ -55,7 +83,7 @@ def test_nothing_leaves_before_flush(ends: tuple[Wire, socket.socket]) -> None:
     far.settimeout(0.0)
     assert near.send(b"one ") == 4
     near.send(b"two")
-    with pytest.raises(BlockingIOError):
+    with pytest.raises(NOTHING_YET):
         far.recv(100)
     near.flush()
     far.settimeout(None)
@@ -96,17 +124,73 @@ def test_a_lost_connection_shows_when_it_is_flushed_and_not_when_it_is_closed(
     near.close()
 
 
-@given(st.lists(st.binary(min_size=1, max_size=40), min_size=1, max_size=20), st.integers(1, 50))
-def test_the_bytes_are_those_sent_however_they_are_cut(parts: list[bytes], size: int) -> None:
+@pytest.mark.parametrize("kind", ["plain", "TLS"])
+def test_the_bytes_are_those_sent_however_they_are_cut(kind: str) -> None:
     left, right = socket.socketpair()
-    with Wire(left) as near, right:
+    near, far = (Wire(left), right) if kind == "plain" else encrypted(left, right)
+
+    @given(st.lists(st.binary(min_size=1, max_size=40), min_size=1, max_size=20), st.integers(1, 50))
+    def exchange(parts: list[bytes], size: int) -> None:
         for part in parts:
             near.send(part)
         near.flush()
         content = b"".join(parts)
-        assert right.recv(1000) == content
-        right.sendall(content)
+        assert far.recv(1000) == content
+        for part in parts:
+            far.sendall(part)
         got = bytearray()
         while len(got) < len(content):
             got += near.recv(size)
         assert got == content
+
+    with near, far:
+        exchange()
+
+
+def test_one_read_of_the_kernel_brings_many_records_and_one_write_takes_them_all() -> None:
+    left, right = socket.socketpair()
+    near, far = encrypted(left, right)
+    with near, far:
+        for number in range(100):
+            far.sendall(b"%02d" % number)
+            near.send(b"%02d" % number)
+        assert near.recv(2) == b"00"
+        near.settimeout(0.0)
+        assert b"".join(near.recv(2) for _ in range(99)) == b"".join(b"%02d" % n for n in range(1, 100))
+        assert not near.readable
+        near.flush()
+        assert far.recv(1000) == b"".join(b"%02d" % n for n in range(100)), "one record"
+
+
+def test_bytes_altered_on_the_way_end_the_connection_and_are_told() -> None:
+    left, right = socket.socketpair()
+    near, far = encrypted(left, right)
+    with near:
+        raw = socket.socket(fileno=far.detach())
+        with raw:
+            raw.sendall(b"\x17\x03\x03\x00\x20" + bytes(32))
+            with pytest.raises(ssl.SSLError):
+                near.recv(1)
+            assert isinstance(near.failure, ssl.SSLError)
+
+
+@pytest.mark.parametrize("greeting", [b"", b"HTTP/1.1 400 Bad Request\r\n\r\n", bytes(100)])
+def test_a_failed_handshake_is_an_error_and_leaves_no_socket_open(greeting: bytes) -> None:
+    left, right = socket.socketpair()
+    left.settimeout(5.0)
+    right.sendall(greeting)
+    right.shutdown(socket.SHUT_WR)
+    with right:
+        with pytest.raises(ssl.SSLError):
+            TlsWire(left, contexts()[0], "there")
+        with contextlib.suppress(ConnectionResetError):
+            while right.recv(1000):
+                pass
+    assert left.fileno() == -1
+
+
+def test_a_server_that_says_nothing_is_given_up() -> None:
+    left, right = socket.socketpair()
+    left.settimeout(0.05)
+    with right, pytest.raises(TimeoutError):
+        TlsWire(left, contexts()[0], "there")
