@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from numba import njit, typeof, types
+from numba.core.caching import CompileResultCacheImpl, FunctionCache, UserProvidedCacheLocator
 from numba.experimental import structref
 from numba.extending import intrinsic
 
@@ -17,12 +20,39 @@ F = TypeVar("F", bound=Callable[..., object])
 def compiled(function: F) -> F:
     """The same function as machine code; divisions by zero give infinities as in NumPy, the interpreter is let go.
 
-    Where nothing can be written (a read-only installation without a home) it is compiled anew in every process.
+    Where nothing can be written (a read-only installation without a home) it is compiled anew in every process, unless
+    `NUMBA_CACHE_DIR` names a folder that was filled at installation.
     """
     try:
         return cast("F", njit(cache=True, error_model="numpy", nogil=True)(function))
     except RuntimeError:  # numba found no folder to keep the machine code in
-        return cast("F", njit(error_model="numpy", nogil=True)(function))
+        pass
+    made = njit(error_model="numpy", nogil=True)(function)
+    with suppress(RuntimeError):  # nor one that was filled before
+        cache = cast("Any", _ReadOnlyCache)(function)
+        cast("Any", made)._cache = cache  # noqa: SLF001 - as numba's own `enable_caching` does
+    return cast("F", made)
+
+
+class _ReadOnlyLocator(UserProvidedCacheLocator):
+    """`NUMBA_CACHE_DIR` as it is; numba's own locator passes over a folder that it cannot write to."""
+
+    def ensure_cache_path(self) -> None:
+        if not Path(self._cache_path).is_dir():
+            raise FileNotFoundError(self._cache_path)
+
+
+class _ReadOnlyCacheImpl(CompileResultCacheImpl):
+    _locator_classes = [_ReadOnlyLocator]  # noqa: RUF012 - as numba has it
+
+
+class _ReadOnlyCache(FunctionCache):
+    """Machine code kept by an earlier process; what is compiled now is not kept."""
+
+    _impl_class = _ReadOnlyCacheImpl
+
+    def save_overload(self, sig: object, data: object) -> None:
+        """Nothing can be written here."""
 
 
 def typed(function: Callable[..., Any], *examples: object) -> Callable[..., Any]:
