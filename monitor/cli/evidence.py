@@ -1,8 +1,7 @@
-"""`cfmon verify`: derive an alarm again, from its evidence and the files that lie beside it."""
+"""`cfmon verify` and `cfmon explain`: an alarm derived again, from its evidence and the files that lie beside it."""
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -10,34 +9,34 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from monitor.cli.output import ExitCode, finish, print_json, progress, say
-from monitor.errors import ConfigError, EvidenceError, ModelError, PolicyError
+from monitor.errors import ConfigError, EvidenceError
 
 if TYPE_CHECKING:
     from monitor.alarm.document import Evidence
-    from monitor.model.mdp import MDP
-    from monitor.policy.table import PolicyTable
+    from monitor.sidecar.proof import Proof
 
-__all__ = ["verify"]
+__all__ = ["explain", "verify"]
+
+Objects = Annotated[
+    Path | None, typer.Option(help="where models and policies lie by sha256; default: objects/ beside evidence/")
+]
 
 
 def verify(
     evidence: Annotated[Path, typer.Argument(help="the evidence file of one alarm")],
     *,
-    objects: Annotated[
-        Path | None, typer.Option(help="where models and policies lie by sha256; default: objects/ beside evidence/")
-    ] = None,
+    objects: Objects = None,
     as_json: Annotated[bool, typer.Option("--json", help="one JSON document on stdout")] = False,
 ) -> None:
     """Derive every number of an alarm again, from its path and the model and policies it names.
 
     Exit code: 0 all of them agree, within 1e-9; 1 something does not; 2 a file that is needed cannot be read.
     """
-    content = _read(evidence)
-    folder = objects if objects is not None else evidence.resolve().parent.parent / "objects"
+    document, disagreements = None, []
     try:
-        document = _document(content)
+        document = _document(evidence)
         with progress("deriving the alarm again"):
-            disagreements = list(_rederive(document, folder))
+            disagreements = _rederive(_proof(document, evidence, objects))
     except EvidenceError as error:
         document, disagreements = None, [str(error)]
     numbers = dict(_numbers("verdict", _verdict(document))) if document is not None else {}
@@ -48,10 +47,65 @@ def verify(
     finish(ExitCode.NO if disagreements else ExitCode.FINE)
 
 
-def _document(content: bytes) -> Evidence:
+def explain(
+    evidence: Annotated[Path, typer.Argument(help="the evidence file of one alarm")],
+    *,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="FILE.svg or FILE.png; default: the evidence's name with .svg")
+    ] = None,
+    objects: Objects = None,
+) -> None:
+    """Draw an alarm: what happened, what would have happened instead, and how it came to that.
+
+    Everything drawn is derived again from the evidence. Exit code: 0 drawn; 2 a file cannot be read or written.
+    """
+    target = out if out is not None else Path(f"{evidence.name}.svg")
+    if target.suffix not in (".svg", ".png"):
+        raise ConfigError(f"cannot draw {target}: give it a name that ends in .svg or .png")
+    proof = _proof(_document(evidence), evidence, objects)
+    from monitor.picture import draw, tell  # noqa: PLC0415 - keep `cfmon --help` light
+
+    with progress("drawing the alarm"):
+        story = tell(proof.evidence, proof.model, proof.tables, proof.models)
+        picture = draw(story, proof.model)
+        content = _png(picture) if target.suffix == ".png" else picture.encode()
+    try:
+        target.write_bytes(content)
+    except OSError as error:
+        raise ConfigError(f"cannot write {target}: {error.strerror}") from error
+    say(story.summary)
+    say(f"drawn in {target}")
+
+
+def _png(picture: str) -> bytes:
+    """The picture as pixels, two for one, with a font that is the same everywhere."""
+    from importlib.resources import files  # noqa: PLC0415 - only here
+
+    try:
+        import resvg_py  # noqa: PLC0415 - an extra
+
+        fonts = files("font_roboto") / "files"
+    except ImportError:
+        raise ConfigError(
+            "PNG needs the extra `png`: pip install 'counterfactual-monitor[png]'; SVG needs nothing"
+        ) from None
+    drawn = resvg_py.svg_to_bytes(
+        svg_string=picture, font_dirs=[str(fonts)], skip_system_fonts=True, sans_serif_family="Roboto", zoom=2
+    )
+    return bytes(drawn)
+
+
+def _document(file: Path) -> Evidence:
     from monitor.alarm.document import read_evidence  # noqa: PLC0415 - keep `cfmon --help` light
 
-    return read_evidence(content)
+    return read_evidence(_read(file))
+
+
+def _proof(document: Evidence, file: Path, objects: Path | None) -> Proof:
+    from monitor.sidecar.proof import open_proof  # noqa: PLC0415 - keep `cfmon --help` light
+
+    folder = objects if objects is not None else file.resolve().parent.parent / "objects"
+    return open_proof(document, lambda sha256: _read(folder / Path(sha256).name))
 
 
 def _verdict(document: Evidence) -> object:
@@ -60,40 +114,10 @@ def _verdict(document: Evidence) -> object:
     return plain(document.verdict)
 
 
-def _rederive(document: Evidence, folder: Path) -> Iterator[str]:
+def _rederive(proof: Proof) -> list[str]:
     from monitor.alarm.evidence import rederive  # noqa: PLC0415 - keep `cfmon --help` light
-    from monitor.model.io import read_model  # noqa: PLC0415 - likewise
 
-    try:
-        model = read_model(_object(folder, document.model_sha256, "the model"), document.model)
-        models = {
-            name: read_model(_object(folder, sha256, f"model {name}"), name) for name, sha256 in document.models.items()
-        }
-        tables = {name: _table(document, name, folder, model) for name in document.policies}
-    except (
-        ModelError,
-        PolicyError,
-        ValueError,
-    ) as error:  # what lies there has the right digest and still is no model or policy
-        raise EvidenceError(f"what the evidence names does not load: {error}") from error
-    yield from rederive(document, model, tables, models)
-
-
-def _table(document: Evidence, name: str, folder: Path, model: MDP) -> PolicyTable:
-    from monitor.policy.session import Manifest, table_from_onnx  # noqa: PLC0415 - keep `cfmon --help` light
-
-    policy = document.policies[name]
-    content = _object(folder, policy.sha256, f"policy {name}")
-    manifest = Manifest.model_validate(policy.manifest)
-    return table_from_onnx(content, manifest, model, f"policy {name}")
-
-
-def _object(folder: Path, sha256: str, what: str) -> bytes:
-    content = _read(folder / Path(sha256).name)
-    found = hashlib.sha256(content).hexdigest()
-    if found != sha256:
-        raise EvidenceError(f"{what}: {sha256} is recorded, {folder / sha256} has {found}: altered")
-    return content
+    return rederive(proof.evidence, proof.model, proof.tables, proof.models)
 
 
 def _read(file: Path) -> bytes:

@@ -64,9 +64,9 @@ def from_environment(environment: Any, source: str) -> MDP:  # noqa: ANN401 - Gy
     State and action numbers stay those of the environment. A state entered with `terminated` ends the episode: where
     its own rows do not already stay there with reward 0, an absorbing copy with its labels is appended after the last
     state, and such transitions go to the copy. Duplicates are summed; R(s, a) is the expected reward. Every state an
-    episode ends in is labelled `terminal`; FrozenLake's are also `hole` or `goal`, its first one `start`. If there are
-    copies, `observations` is the one-hot encoding of the environment's state (where that is not too large); without
-    any, one-hot is what a policy gets from a model without observations.
+    episode ends in is labelled `terminal`; FrozenLake's are also `hole` or `goal`, its first one `start`, and all are
+    called `row 2 column 3`. If there are copies, `observations` is the one-hot encoding of the environment's state
+    (where that is not too large); without any, one-hot is what a policy gets from a model without observations.
     """
     inner = environment.unwrapped
     try:
@@ -83,16 +83,18 @@ def from_environment(environment: Any, source: str) -> MDP:  # noqa: ANN401 - Gy
     copies = {s: count + i for i, s in enumerate(s for s in ends if not _stays(s, actions, moves))}
     initial = getattr(inner, "initial_state_distrib", None)
     lake = type(inner).__name__ == "FrozenLakeEnv"
+    tiles = inner.desc if lake else None
     try:
         return MDP.from_transitions(
             states=count + len(copies),
             actions=actions,
             transitions=_transitions(moves, copies, actions),
             rewards=_rewards(moves),
-            labels=_labels(inner.desc if lake else None, ends, copies),
+            labels=_labels(tiles, ends, copies),
             initial=None if initial is None else {s: float(p) for s, p in enumerate(initial) if p},
             observations=_one_hot(count, copies),
             action_names=("left", "down", "right", "up") if lake else (),
+            state_names=() if tiles is None else _names(tiles, copies),
             source=source,
         )
     except ModelError as error:
@@ -129,6 +131,12 @@ def _labels(desc: npt.NDArray[np.bytes_] | None, ends: list[int], copies: dict[i
             there = [int(s) for s in np.flatnonzero(tiles == tile)]
             labels[name] = there + [copies[s] for s in there if s in copies]
     return labels
+
+
+def _names(tiles: npt.NDArray[np.bytes_], copies: dict[int, int]) -> list[str]:
+    """`row 2 column 3`, by which a picture knows where the state lies; a copy is there too, when all is over."""
+    names = [f"row {row} column {column}" for row, column in np.ndindex(*np.shape(tiles))]
+    return [*names, *(f"{names[state]}, ended" for state in copies)]
 
 
 def _one_hot(count: int, copies: dict[int, int]) -> npt.NDArray[np.float32] | None:

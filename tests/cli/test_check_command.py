@@ -117,5 +117,5 @@ def test_usage_errors_are_the_users_too(cfmon: Run) -> None:
 def test_help_names_every_command(cfmon: Run) -> None:
     code, out, _ = cfmon("--help")
     assert code == 0
-    for command in ("demo", "run", "check", "replay", "verify", "model", "policy", "config"):
+    for command in ("demo", "run", "check", "replay", "verify", "explain", "model", "policy", "config"):
         assert f"\n  {command} " in out

@@ -129,3 +129,26 @@ def test_a_missing_fallback_stops_it_at_once(tmp_path: Path) -> None:
     assert "icu-sepsis.yaml" in run.stderr
     assert "clinicians.onnx" in run.stderr
     assert "Traceback" not in run.stderr
+
+
+def test_an_alarm_is_drawn(stage: Stage, tmp_path: Path, cfmon: Callable[..., tuple[int, str, str]]) -> None:
+    evidence = str(evidence_files(stage[0])[0])
+    code, out, _ = cfmon("explain", evidence, "-o", str(tmp_path / "alarm.svg"))
+    assert code == 0
+    assert "had 'fallback' been in charge" in out
+    picture = (tmp_path / "alarm.svg").read_text()
+    assert picture.startswith("<svg")
+    assert "fallback: where it is" in picture
+    assert cfmon("explain", evidence, "-o", str(tmp_path / "again.svg"))[0] == 0
+    assert (tmp_path / "again.svg").read_text() == picture
+    assert cfmon("explain", evidence, "-o", str(tmp_path / "alarm.png"))[0] == 0
+    assert (tmp_path / "alarm.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(("out", "says"), [("alarm.gif", ".svg or .png"), ("no/such/folder.svg", "cannot write")])
+def test_a_picture_that_cannot_be_written_says_why(
+    stage: Stage, cfmon: Callable[..., tuple[int, str, str]], out: str, says: str
+) -> None:
+    code, told, err = cfmon("explain", str(evidence_files(stage[0])[0]), "-o", out)
+    assert (code, told) == (2, "")
+    assert says in err

@@ -1,0 +1,56 @@
+"""Where states lie, for models of a grid: found in what a model says of its states, not guessed from their number."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+from monitor.model import MDP
+
+__all__ = ["Grid", "grid_of"]
+
+NAME: Final = re.compile(r"row (\d+) column (\d+)\b")
+MOST_CELLS: Final = 40
+"""Rows or columns that can still be told apart in a picture; a larger grid is drawn as a timeline."""
+
+
+class Grid(msgspec.Struct, frozen=True):
+    """`cells`: state -> (row, column), both from 0; several states may share one. States without a cell are none."""
+
+    rows: int
+    columns: int
+    cells: Mapping[int, tuple[int, int]]
+
+
+def grid_of(model: MDP) -> Grid | None:
+    """The grid a model's states lie on, None if it does not say so.
+
+    Either its states are called `row 2 column 3` (and what else the name says), or their valuations begin with two
+    whole numbers: column and row, x and y.
+    """
+    cells = _from_names(model) or _from_valuations(model)
+    if not cells:
+        return None
+    first_row, first_column = (min(cell[n] for cell in cells.values()) for n in (0, 1))
+    moved = {state: (row - first_row, column - first_column) for state, (row, column) in cells.items()}
+    rows, columns = (max(cell[n] for cell in moved.values()) + 1 for n in (0, 1))
+    return Grid(rows, columns, moved) if max(rows, columns) <= MOST_CELLS else None
+
+
+def _from_names(model: MDP) -> dict[int, tuple[int, int]]:
+    found = ((state, NAME.match(name)) for state, name in enumerate(model.state_names))
+    return {state: (int(match[1]), int(match[2])) for state, match in found if match}
+
+
+def _from_valuations(model: MDP) -> dict[int, tuple[int, int]]:
+    cells = {}
+    for state, valuation in enumerate(model.valuations):
+        match valuation:
+            case (float(x), float(y), *_) if x == int(x) and y == int(y):
+                cells[state] = (int(y), int(x))
+            case _:
+                return {}
+    return cells

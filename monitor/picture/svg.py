@@ -1,0 +1,160 @@
+"""A small writer of SVG: shapes in the order they are drawn, every text escaped, every number short.
+
+Ink, dash and hatch are chosen so that the picture survives a black-and-white printer and a colour-blind reader: what
+differs in colour differs in line or pattern too. Colours are those of Okabe & Ito, "Color Universal Design" (2008).
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Sequence
+from typing import Final, Literal
+from xml.sax.saxutils import escape, quoteattr
+
+__all__ = ["ALTERNATIVE", "FAINT", "INK", "NOMINAL", "Anchor", "Canvas", "Ink"]
+
+INK: Final = "#1a1a1a"
+FAINT: Final = "#767676"
+"""Dark enough for text on white: contrast 4.5 to 1."""
+NOMINAL: Final = "#a63c00"
+ALTERNATIVE: Final = "#005a8f"
+"""Vermilion and blue, darkened until text in them has contrast 4.5 to 1 and more on white."""
+
+Ink = str
+Point = tuple[float, float]
+Anchor = Literal["start", "middle", "end"]
+Pattern = Literal["hatch", "dots", "cross", "band"]
+
+STYLE: Final = """
+text { font-family: system-ui, "Noto Sans", "DejaVu Sans", Roboto, sans-serif; font-size: 13px; fill: #1a1a1a; }
+"""
+PATTERNS: Final = """
+<pattern id="hatch" width="6" height="6" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">
+<rect width="6" height="6" fill="#fff"/><line x1="0" y1="0" x2="0" y2="6" stroke="#767676" stroke-width="2.4"/>
+</pattern>
+<pattern id="dots" width="7" height="7" patternUnits="userSpaceOnUse">
+<rect width="7" height="7" fill="#fff"/><circle cx="3.5" cy="3.5" r="1.4" fill="#4d4d4d"/></pattern>
+<pattern id="cross" width="8" height="8" patternUnits="userSpaceOnUse">
+<rect width="8" height="8" fill="#fff"/><path d="M0 0L8 8M8 0L0 8" stroke="#767676" stroke-width="1"/></pattern>
+<pattern id="band" width="5" height="5" patternUnits="userSpaceOnUse" patternTransform="rotate(-45)">
+<rect width="5" height="5" fill="#005a8f" fill-opacity="0.08"/>
+<line x1="0" y1="0" x2="0" y2="5" stroke="#005a8f" stroke-opacity="0.35" stroke-width="1"/></pattern>
+"""
+
+
+class Canvas:
+    """An SVG document of `width` pixels, as high as it is told at the end. `title` and `description` are read aloud."""
+
+    def __init__(self, width: float, title: str, description: str) -> None:
+        self.width = width
+        self._title, self._description = title, description
+        self._parts: list[str] = []
+
+    def line(self, a: Point, b: Point, *, ink: Ink = INK, width: float = 1.0, dash: str = "") -> None:
+        """A straight line."""
+        self._parts.append(
+            f'<line x1="{_n(a[0])}" y1="{_n(a[1])}" x2="{_n(b[0])}" y2="{_n(b[1])}"{_stroke(ink, width, dash)}/>'
+        )
+
+    def track(
+        self, points: Sequence[Point], *, ink: Ink = INK, width: float = 1.0, dash: str = "", opacity: float = 1.0
+    ) -> None:
+        """A line through points."""
+        where = " ".join(f"{_n(x)},{_n(y)}" for x, y in points)
+        faded = "" if opacity == 1.0 else f' stroke-opacity="{_n(opacity)}"'
+        self._parts.append(
+            f'<polyline points="{where}" fill="none" stroke-linejoin="round"{_stroke(ink, width, dash)}{faded}/>'
+        )
+
+    def area(self, points: Sequence[Point], pattern: Pattern) -> None:
+        """A filled outline."""
+        where = " ".join(f"{_n(x)},{_n(y)}" for x, y in points)
+        self._parts.append(f'<polygon points="{where}" fill="url(#{pattern})"/>')
+
+    def box(
+        self, at: Point, size: Point, *, fill: str = "none", ink: Ink = "none", width: float = 1.0, says: str = ""
+    ) -> None:
+        """A rectangle; `says` is shown by a browser under the pointer, and read aloud."""
+        title = f"<title>{escape(says)}</title>" if says else ""
+        self._parts.append(
+            f'<rect x="{_n(at[0])}" y="{_n(at[1])}" width="{_n(size[0])}" height="{_n(size[1])}" fill="{fill}"'
+            f"{_stroke(ink, width)}>{title}</rect>"
+        )
+
+    def dot(
+        self,
+        at: Point,
+        radius: float,
+        *,
+        fill: str = INK,
+        ink: Ink = "none",
+        width: float = 1.0,
+        dash: str = "",
+        says: str = "",
+    ) -> None:
+        """A circle."""
+        title = f"<title>{escape(says)}</title>" if says else ""
+        self._parts.append(
+            f'<circle cx="{_n(at[0])}" cy="{_n(at[1])}" r="{_n(radius)}" fill="{fill}"{_stroke(ink, width, dash)}>'
+            f"{title}</circle>"
+        )
+
+    def diamond(self, at: Point, radius: float, *, fill: str = INK) -> None:
+        """A square on its corner: the mark of the alternative, as the circle is that of nominal."""
+        x, y = at
+        where = " ".join(
+            f"{_n(a)},{_n(b)}" for a, b in ((x, y - radius), (x + radius, y), (x, y + radius), (x - radius, y))
+        )
+        self._parts.append(f'<polygon points="{where}" fill="{fill}"/>')
+
+    def text(
+        self,
+        at: Point,
+        content: str,
+        *,
+        size: float = 13,
+        ink: Ink = INK,
+        bold: bool = False,
+        anchor: Anchor = "start",
+        halo: bool = False,
+    ) -> None:
+        """One line of text, its baseline at `at`; with a `halo` it is read across lines behind it."""
+        weight = ' font-weight="bold"' if bold else ""
+        weight += ' paint-order="stroke" stroke="#fff" stroke-width="4"' if halo else ""
+        self._parts.append(
+            f'<text x="{_n(at[0])}" y="{_n(at[1])}" text-anchor="{anchor}"{weight} '
+            f'style="font-size:{_n(size)}px;fill:{ink}">{escape(content)}</text>'
+        )
+
+    def paragraph(self, at: Point, content: str, *, size: float = 14, columns: int = 128) -> float:
+        """Lines of at most `columns` characters; returns the height they take."""
+        lines = textwrap.wrap(content, columns) or [""]
+        for n, line in enumerate(lines):
+            self.text((at[0], at[1] + n * size * 1.4), line, size=size)
+        return len(lines) * size * 1.4
+
+    def document(self, height: float) -> str:
+        """The whole document."""
+        return "\n".join(
+            [
+                f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_n(self.width)} {_n(height)}"',
+                f'width="{_n(self.width)}" height="{_n(height)}" role="img" aria-label={quoteattr(self._title)}>',
+                f"<title>{escape(self._title)}</title>",
+                f"<desc>{escape(self._description)}</desc>",
+                f"<style>{STYLE}</style><defs>{PATTERNS}</defs>",
+                '<rect width="100%" height="100%" fill="#fff"/>',
+                *self._parts,
+                "</svg>\n",
+            ]
+        )
+
+
+def _stroke(ink: Ink, width: float, dash: str = "") -> str:
+    if ink == "none":
+        return ""
+    dashed = f' stroke-dasharray="{dash}"' if dash else ""
+    return f' stroke="{ink}" stroke-width="{_n(width)}"{dashed}'
+
+
+def _n(number: float) -> str:
+    return f"{number:.2f}".rstrip("0").rstrip(".")
