@@ -16,6 +16,12 @@ __all__ = ["data_file", "read_formulas", "read_path", "read_policy"]
 
 Pair = tuple[int, int | None]
 
+MAX_LINES = 5_000
+"""Of a file of formulas, whose lines are kept apart by as many line breaks as come before each."""
+
+LONGEST_SHOWN = 80
+"""Characters of a wrong value in a sentence about it."""
+
 
 def data_file(relative: str) -> Path:
     """A file of `config/` or `policies/`, in the repository or, once installed, in the wheel."""
@@ -35,7 +41,7 @@ def read_path(file: Path, model: MDP) -> list[Pair]:
         PathError: names the file, the line (or the place in the list) and what is wrong there.
     """
     text = _read(file, "path")
-    rows = _csv_rows(text) if file.suffix.lower() == ".csv" else _json_rows(text, file)
+    rows = _csv_rows(text, file) if file.suffix.lower() == ".csv" else _json_rows(text, file)
     pairs = [(place, _pair(raw, model, f"{file}, {place}")) for place, raw in rows]
     if not pairs:
         raise PathError(f"{file}: the path is empty; it needs at least one [state, action] pair")
@@ -51,7 +57,10 @@ def read_formulas(file: Path) -> list[str]:
     Each comes with as many line breaks before it as there are in the file, so that errors name the file's own lines.
     """
     blocks: list[tuple[int, list[str]]] = []
-    for number, line in enumerate(_read(file, "formulas").splitlines()):
+    written = _read(file, "formulas").splitlines()
+    if len(written) > MAX_LINES:
+        raise PathError(f"{file}: {len(written)} lines; a file of formulas has at most {MAX_LINES}, so split it")
+    for number, line in enumerate(written):
         if blocks and line[:1].isspace() and line.strip():
             blocks[-1][1].append(line)
         else:
@@ -69,7 +78,7 @@ def read_policy(file: Path, model: MDP) -> PolicyTable:
 
         return load_policy(file, model).table
     try:
-        value = json.loads(_read(file, "policy"))
+        value = _parsed(_read(file, "policy"), str(file))
     except json.JSONDecodeError as error:
         raise PolicyError(f"{file}, line {error.lineno}: not JSON ({error.msg})") from error
     try:
@@ -90,12 +99,20 @@ def _says_something(lines: list[str]) -> bool:
     return any(line.split("//")[0].strip() for line in lines)
 
 
-def _csv_rows(text: str) -> Iterator[tuple[str, object]]:
-    for number, row in enumerate(csv.reader(StringIO(text)), start=1):
+def _csv_rows(text: str, file: Path) -> Iterator[tuple[str, object]]:
+    for number, row in enumerate(_cells(text, file), start=1):
         cells = [cell.strip() for cell in row]
         header = number == 1 and [cell.lower() for cell in cells] == ["state", "action"]
         if any(cells) and not header:
             yield f"line {number}", [_number_or_name(cell) for cell in cells]
+
+
+def _cells(text: str, file: Path) -> Iterator[list[str]]:
+    reader = csv.reader(StringIO(text))
+    try:
+        yield from reader
+    except csv.Error as error:
+        raise PathError(f"{file}, line {reader.line_num}: not CSV ({error})") from error
 
 
 def _number_or_name(cell: str) -> int | str | None:
@@ -107,7 +124,7 @@ def _number_or_name(cell: str) -> int | str | None:
 
 def _json_rows(text: str, file: Path) -> Iterator[tuple[str, object]]:
     try:
-        document = json.loads(text)
+        document = _parsed(text, str(file))
     except json.JSONDecodeError:
         yield from _json_lines(text, file)
         return
@@ -125,9 +142,24 @@ def _json_lines(text: str, file: Path) -> Iterator[tuple[str, object]]:
         if not line.strip():
             continue
         try:
-            yield f"line {number}", json.loads(line)
+            yield f"line {number}", _parsed(line, f"{file}, line {number}")
         except json.JSONDecodeError as error:
             raise PathError(f"{file}, line {number}, column {error.colno}: not JSON ({error.msg})") from error
+
+
+def _parsed(text: str, where: str) -> object:
+    """A JSON document; JSONDecodeError if it is none, PathError if it is too deep, or has a number of 4,300 digits."""
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError:
+        raise
+    except (ValueError, RecursionError) as error:
+        raise PathError(f"{where}: not to be read as JSON ({error})") from error
+
+
+def _shown(raw: object) -> str:
+    text = json.dumps(raw)
+    return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}..."
 
 
 def _pair(raw: object, model: MDP, where: str) -> Pair:
@@ -141,7 +173,7 @@ def _pair(raw: object, model: MDP, where: str) -> Pair:
         case {"state": state}:
             action = None
         case _:
-            raise PathError(f"{where}: expected [state, action], found {json.dumps(raw)}")
+            raise PathError(f"{where}: expected [state, action], found {_shown(raw)}")
     try:
         return _state(state, model), None if action is None else _action(action, model)
     except InputError as error:
@@ -159,10 +191,10 @@ def _state(raw: object, model: MDP) -> int:
         case list():
             return encode_state(model, "valuation", tuple(raw))
         case _:
-            raise InputError("unknown_state", f"{json.dumps(raw)} is no state; give its index or its name")
+            raise InputError("unknown_state", f"{_shown(raw)} is no state; give its index or its name")
 
 
 def _action(raw: object, model: MDP) -> int:
     if isinstance(raw, bool) or not isinstance(raw, int | str):
-        raise InputError("unknown_action", f"{json.dumps(raw)} is no action; give its index or its name")
+        raise InputError("unknown_action", f"{_shown(raw)} is no action; give its index or its name")
     return encode_action(model, raw)

@@ -38,7 +38,7 @@ def encode_state(model: MDP, encoder: StateEncoder, raw: RawState) -> int:
         case "name":
             state = model.state_index.get(raw) if isinstance(raw, str) else None
         case "valuation":
-            state = model.valuation_index.get(raw) if isinstance(raw, tuple) else None
+            state = _valuation(model, raw)
         case "bins":
             state = _bin(raw, model.bin_cuts)
         case _:
@@ -63,6 +63,13 @@ def encode_action(model: MDP, raw: int | str) -> int:
 
 def _index(raw: object, limit: int) -> int | None:
     return raw if isinstance(raw, int) and not isinstance(raw, bool) and 0 <= raw < limit else None
+
+
+def _valuation(model: MDP, raw: object) -> int | None:
+    try:
+        return model.valuation_index.get(raw) if isinstance(raw, tuple) else None
+    except TypeError:  # a list inside the list, which nothing is looked up by
+        return None
 
 
 def _bin(raw: object, cuts: tuple[tuple[float, ...], ...]) -> int | None:

@@ -8,10 +8,10 @@ from __future__ import annotations
 from pathlib import PurePosixPath
 from typing import Annotated, Literal
 
-import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from monitor.errors import PolicyError
+from monitor.errors import ConfigError, PolicyError
+from monitor.yamltext import parse_yaml
 
 __all__ = ["Input", "Manifest", "Output", "read_manifest"]
 
@@ -89,15 +89,10 @@ def read_manifest(content: bytes, where: str) -> Manifest:
     Raises:
         PolicyError: not YAML, or not a manifest; says where in the file and why.
     """
-    if len(content) > MAX_MANIFEST_BYTES:
-        raise PolicyError(f"policy {where}: the manifest is larger than {MAX_MANIFEST_BYTES} bytes")
     try:
-        given = yaml.safe_load(content.decode())
-    except yaml.MarkedYAMLError as error:
-        line = f"line {error.problem_mark.line + 1}: " if error.problem_mark else ""
-        raise PolicyError(f"policy {where}: {line}not YAML ({error.problem})") from error
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise PolicyError(f"policy {where}: not a YAML text file ({type(error).__name__})") from error
+        given = parse_yaml(content, where, limit=MAX_MANIFEST_BYTES).content
+    except ConfigError as error:
+        raise PolicyError(f"policy {error}") from error
     try:
         return Manifest.model_validate(given)
     except ValidationError as error:

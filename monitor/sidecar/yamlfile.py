@@ -1,149 +1,20 @@
-"""Reading YAML that a person wrote: safely, within limits, and remembering the line of every key.
-
-Anchors, aliases, tags and repeated keys are refused: the first two make small files huge, the last two hide mistakes.
-"""
+"""The one door by which a configuration file comes in; what may stand in it is told in `monitor.yamltext`."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-
-import yaml
 
 from monitor.errors import ConfigError
+from monitor.yamltext import MAX_BYTES, Location, YamlFile, dotted, parse_yaml
 
 __all__ = ["Location", "YamlFile", "dotted", "read_yaml"]
-
-Location = tuple[str | int, ...]
-"""Where in the document: keys and list positions from the top."""
-
-MAX_BYTES = 1 << 20
-"""A configuration of more than a mebibyte is a mistake or an attack."""
-
-MAX_DEPTH = 20
-"""Far deeper than the configuration's own nesting, far shallower than the parser's recursion."""
-
-_PLAIN_TAGS = frozenset(f"tag:yaml.org,2002:{kind}" for kind in ("str", "int", "float", "bool", "null"))
-
-
-@dataclass(frozen=True)
-class YamlFile:
-    """A document as plain Python values, and the line (from 1) on which each key or list item stands."""
-
-    name: str
-    content: dict[str, Any]
-    lines: dict[Location, int]
-
-    def line_of(self, location: Location) -> int | None:
-        """The line of `location`, or of the nearest enclosing thing that is written in the file."""
-        for size in range(len(location), 0, -1):
-            if (line := self.lines.get(location[:size])) is not None:
-                return line
-        return None
-
-    def where(self, location: Location) -> str:
-        """`config.yaml, line 12, formulas[0].alarm.for`."""
-        line = self.line_of(location)
-        return ", ".join([self.name, *([f"line {line}"] if line else []), *([dotted(location)] if location else [])])
-
-
-def dotted(location: Location) -> str:
-    """The usual notation of a place.
-
-    >>> dotted(("formulas", 0, "alarm", "for"))
-    'formulas[0].alarm.for'
-    """
-    text = ""
-    for part in location:
-        text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
-    return text
 
 
 def read_yaml(path: Path) -> YamlFile:
     """Read `path`; every failure is a ConfigError that names the file and, where it can, the line."""
-    name = path.name
     try:
         with path.open("rb") as file:
             content = file.read(MAX_BYTES + 1)
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror or error}") from error
-    if len(content) > MAX_BYTES:
-        raise ConfigError(f"{name}: larger than {MAX_BYTES} bytes; a configuration is far smaller")
-    try:
-        text = content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"{name}: not UTF-8 text (byte {error.start}); save it as UTF-8") from error
-    return _Reader(name).read(text)
-
-
-class _Reader:
-    """Turns one document into values and lines."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.lines: dict[Location, int] = {}
-        self.constructor = yaml.constructor.SafeConstructor()
-
-    def read(self, text: str) -> YamlFile:
-        try:
-            self._check_events(text)
-            node = yaml.compose(text, Loader=yaml.SafeLoader)
-        except yaml.MarkedYAMLError as error:
-            line = error.problem_mark.line + 1 if error.problem_mark else 1
-            raise ConfigError(f"{self.name}, line {line}: not valid YAML: {error.problem}") from error
-        except yaml.YAMLError as error:
-            raise ConfigError(f"{self.name}: not valid YAML: {error}") from error
-        if node is None:
-            raise ConfigError(f"{self.name}: empty; see `cfmon config schema` for what belongs in it")
-        content = self._value(node, ())
-        if not isinstance(content, dict):
-            raise ConfigError(f"{self.name}: the top of the file must be `key: value` lines")
-        return YamlFile(self.name, content, self.lines)
-
-    def _check_events(self, text: str) -> None:
-        """Refuse what could grow or recurse before anything is built from it."""
-        depth = 0
-        for event in yaml.parse(text, Loader=yaml.SafeLoader):
-            line = event.start_mark.line + 1 if event.start_mark else 1
-            if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None):
-                raise ConfigError(
-                    f"{self.name}, line {line}: anchors and aliases (& and *) are not allowed; write it out"
-                )
-            depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
-            if depth > MAX_DEPTH:
-                raise ConfigError(f"{self.name}, line {line}: nested deeper than {MAX_DEPTH} levels")
-
-    def _value(self, node: yaml.Node, location: Location) -> Any:  # noqa: ANN401 - a document holds anything
-        self.lines.setdefault(location, node.start_mark.line + 1)
-        match node:
-            case yaml.MappingNode():
-                return self._mapping(node, location)
-            case yaml.SequenceNode():
-                return [self._value(item, (*location, index)) for index, item in enumerate(node.value)]
-            case _:
-                return self._scalar(node)
-
-    def _mapping(self, node: yaml.MappingNode, location: Location) -> dict[str, Any]:
-        mapping: dict[str, Any] = {}
-        for key_node, value_node in node.value:
-            line = key_node.start_mark.line + 1
-            if not isinstance(key_node, yaml.ScalarNode) or key_node.tag == "tag:yaml.org,2002:merge":
-                raise ConfigError(f"{self.name}, line {line}: a key must be a plain name")
-            key = str(key_node.value)
-            if key in mapping:
-                raise ConfigError(f"{self.name}, line {line}: the key {key!r} is there twice; keep one")
-            self.lines[(*location, key)] = line
-            mapping[key] = self._value(value_node, (*location, key))
-        return mapping
-
-    def _scalar(self, node: yaml.Node) -> Any:  # noqa: ANN401 - a scalar may be text, a number, a truth or nothing
-        line = node.start_mark.line + 1
-        if node.tag == "tag:yaml.org,2002:timestamp":  # dates mean nothing here: leave them the text they were
-            return node.value
-        if node.tag not in _PLAIN_TAGS:
-            raise ConfigError(f"{self.name}, line {line}: the tag {node.tag} is not allowed; write a plain value")
-        try:
-            return self.constructor.construct_object(node)
-        except ValueError as error:
-            raise ConfigError(f"{self.name}, line {line}: {node.value!r} cannot be read; put it in quotes") from error
+    return parse_yaml(content, path.name)

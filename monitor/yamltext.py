@@ -1,0 +1,172 @@
+"""YAML that a person wrote, as plain values: safely, within limits, and remembering the line of every key.
+
+Anchors, aliases, tags and repeated keys are refused: the first two make small files huge, the last two hide mistakes.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any, Final
+
+import yaml
+
+from monitor.errors import ConfigError
+
+__all__ = ["MAX_BYTES", "Location", "YamlFile", "dotted", "parse_yaml"]
+
+Location = tuple[str | int, ...]
+"""Where in the document: keys and list positions from the top."""
+
+MAX_BYTES = 1 << 20
+"""A configuration of more than a mebibyte is a mistake or an attack."""
+
+MAX_DEPTH = 20
+"""Far deeper than the configuration's own nesting, far shallower than the parser's recursion."""
+
+MAX_VALUES = 20_000
+"""Keys, values, lists and maps together: a thousand formulas with all that can be said of each."""
+
+MAX_NUMBER = 100
+"""Characters of a number; YAML's `1:30` (sixty times one and thirty) takes time with the square of its length."""
+
+LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+"""The parser in C where PyYAML was built with it, as its wheels are: it takes a tenth of the time."""
+
+MAX_EVENTS = 100_000
+"""Values, keys and brackets: a thousand formulas have some twenty each."""
+
+MAX_NUMBER = 64
+"""Characters of a number. In base 60, which YAML allows (`1:30:00`), a long one takes minutes to read."""
+
+_PLAIN_TAGS = frozenset(f"tag:yaml.org,2002:{kind}" for kind in ("str", "int", "float", "bool", "null"))
+
+
+@dataclass(frozen=True)
+class YamlFile:
+    """A document as plain Python values, and the line (from 1) on which each key or list item stands."""
+
+    name: str
+    content: dict[str, Any]
+    lines: dict[Location, int]
+
+    def line_of(self, location: Location) -> int | None:
+        """The line of `location`, or of the nearest enclosing thing that is written in the file."""
+        for size in range(len(location), 0, -1):
+            if (line := self.lines.get(location[:size])) is not None:
+                return line
+        return None
+
+    def where(self, location: Location) -> str:
+        """`config.yaml, line 12, formulas[0].alarm.for`."""
+        line = self.line_of(location)
+        return ", ".join([self.name, *([f"line {line}"] if line else []), *([dotted(location)] if location else [])])
+
+
+def dotted(location: Location) -> str:
+    """The usual notation of a place.
+
+    >>> dotted(("formulas", 0, "alarm", "for"))
+    'formulas[0].alarm.for'
+    """
+    text = ""
+    for part in location:
+        text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
+    return text
+
+
+def parse_yaml(content: bytes, name: str, *, limit: int = MAX_BYTES) -> YamlFile:
+    """The document in the bytes of a file called `name`; ConfigError names it and, where it can, the line."""
+    if len(content) > limit:
+        raise ConfigError(f"{name}: larger than {limit} bytes; what belongs in it is far smaller")
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{name}: not UTF-8 text (byte {error.start}); save it as UTF-8") from error
+    return _Reader(name).read(text)
+
+
+class _Reader:
+    """Turns one document into values and lines."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.lines: dict[Location, int] = {}
+        self.constructor = yaml.constructor.SafeConstructor()
+
+    def read(self, text: str) -> YamlFile:
+        try:
+            self._check_events(text)
+            node = yaml.compose(text, Loader=LOADER)
+        except yaml.MarkedYAMLError as error:
+            line = error.problem_mark.line + 1 if error.problem_mark else 1
+            raise ConfigError(f"{self.name}, line {line}: not valid YAML: {_without_content(error.problem)}") from None
+        except yaml.YAMLError as error:
+            raise ConfigError(f"{self.name}: not valid YAML ({type(error).__name__})") from None
+        if node is None:
+            raise ConfigError(f"{self.name}: empty; it must hold `key: value` lines")
+        content = self._value(node, ())
+        if not isinstance(content, dict):
+            raise ConfigError(f"{self.name}: the top of the file must be `key: value` lines")
+        return YamlFile(self.name, content, self.lines)
+
+    def _check_events(self, text: str) -> None:
+        """Refuse what could grow or recurse before anything is built from it."""
+        depth = 0
+        for count, event in enumerate(yaml.parse(text, Loader=yaml.SafeLoader)):
+            line = event.start_mark.line + 1 if event.start_mark else 1
+            if count > MAX_EVENTS:
+                raise ConfigError(
+                    f"{self.name}, line {line}: more than {MAX_EVENTS:,} values; a configuration has fewer"
+                )
+            if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None):
+                raise ConfigError(
+                    f"{self.name}, line {line}: anchors and aliases (& and *) are not allowed; write it out"
+                )
+            if getattr(event, "tag", None) is not None:
+                raise ConfigError(f"{self.name}, line {line}: the tag {event.tag} is not allowed; write a plain value")
+            depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+            if depth > MAX_DEPTH:
+                raise ConfigError(f"{self.name}, line {line}: nested deeper than {MAX_DEPTH} levels")
+
+    def _value(self, node: yaml.Node, location: Location) -> Any:  # noqa: ANN401 - a document holds anything
+        self.lines.setdefault(location, node.start_mark.line + 1)
+        match node:
+            case yaml.MappingNode():
+                return self._mapping(node, location)
+            case yaml.SequenceNode():
+                return [self._value(item, (*location, index)) for index, item in enumerate(node.value)]
+            case _:
+                return self._scalar(node)
+
+    def _mapping(self, node: yaml.MappingNode, location: Location) -> dict[str, Any]:
+        mapping: dict[str, Any] = {}
+        for key_node, value_node in node.value:
+            line = key_node.start_mark.line + 1
+            if not isinstance(key_node, yaml.ScalarNode) or key_node.tag == "tag:yaml.org,2002:merge":
+                raise ConfigError(f"{self.name}, line {line}: a key must be a plain name")
+            key = str(key_node.value)
+            if key in mapping:
+                raise ConfigError(f"{self.name}, line {line}: the key {key!r} is there twice; keep one")
+            self.lines[(*location, key)] = line
+            mapping[key] = self._value(value_node, (*location, key))
+        return mapping
+
+    def _scalar(self, node: yaml.Node) -> Any:  # noqa: ANN401 - a scalar may be text, a number, a truth or nothing
+        line = node.start_mark.line + 1
+        if node.tag == "tag:yaml.org,2002:timestamp":  # dates mean nothing here: leave them the text they were
+            return node.value
+        if node.tag not in _PLAIN_TAGS:  # `=` alone has a tag of its own
+            raise ConfigError(f"{self.name}, line {line}: the tag (!) here is not allowed; write a plain value")
+        unreadable = f"{self.name}, line {line}: the value here cannot be read; put it in quotes"
+        if node.tag != "tag:yaml.org,2002:str" and len(node.value) > MAX_NUMBER:
+            raise ConfigError(unreadable)
+        try:
+            return self.constructor.construct_object(node)
+        except ValueError:
+            raise ConfigError(unreadable) from None  # not the value: it may be a password without quotes
+
+
+def _without_content(problem: str | None) -> str:
+    """What the parser complains of, without the name it could not resolve: `!word` may be a password."""
+    return re.sub(r"(tag handle|alias|anchor) .*", r"\1", problem or "", flags=re.DOTALL)
