@@ -123,8 +123,8 @@ class _Reader:
                 raise ConfigError(
                     f"{self.name}, line {line}: anchors and aliases (& and *) are not allowed; write it out"
                 )
-            if getattr(event, "tag", None) is not None:
-                raise ConfigError(f"{self.name}, line {line}: the tag {event.tag} is not allowed; write a plain value")
+            if (tag := getattr(event, "tag", None)) is not None:
+                raise ConfigError(f"{self.name}, line {line}: the tag {tag} is not allowed; write a plain value")
             depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
             if depth > MAX_DEPTH:
                 raise ConfigError(f"{self.name}, line {line}: nested deeper than {MAX_DEPTH} levels")
