@@ -26,7 +26,7 @@ from monitor.policy.table import PolicyTable
 from monitor.sidecar.config import load_config
 from monitor.sidecar.pipeline import EvidenceFile, Pipeline, Topics
 from monitor.sidecar.settings import Config, FormulaConfig
-from monitor.types import AlarmSpec, Alert, FormulaSpec, Sampling, StreamSettings
+from monitor.types import AlarmSpec, Alert, FormulaSpec, Sampling, StreamSettings, TrustSettings
 
 __all__ = ["Loaded", "assemble", "load"]
 
@@ -115,6 +115,7 @@ def assemble(source: Config | str | Path, environment: Mapping[str, str] | None 
             identity=identity,
             models=models,
             sampling=Sampling(**config.sampling.model_dump()),
+            trust=TrustSettings(**config.trust.model_dump()),
         ),
         models=models,
     )

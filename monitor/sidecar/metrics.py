@@ -102,6 +102,10 @@ class Metrics:
         """All that there is to note is noted."""
         self._on.store_ok.set(1)
 
+    def reloaded(self, *, ok: bool) -> None:
+        """The configuration was to be read again; if not `ok`, the one before is still in force."""
+        self._on.reload_success.set(ok)
+
     def take(self, notices: Iterable[Notice], now: Instant) -> None:
         """Count and show what happened."""
         for notice in notices:

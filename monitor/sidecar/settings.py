@@ -243,6 +243,18 @@ class SamplingConfig(_Section):
     limit: Annotated[Count, Field(ge=1, le=10_000_000)] = 20_000
 
 
+class TrustConfig(_Section):
+    """How the model is held against the transitions that happen; if it fails, everything is marked `model_doubt`.
+
+    `alpha` is the probability that a true model is ever doubted. `impossible`: which part of the steps may contradict
+    the model (a sensor's glitch) without its being wrong.
+    """
+
+    enabled: bool = True
+    alpha: Annotated[float, Field(gt=0, lt=1)] = 0.001
+    impossible: Annotated[float, Field(gt=0, le=0.005)] = 0.0001
+
+
 class StreamConfig(_Section):
     """How long silence may last, and how old a step may be."""
 
@@ -301,6 +313,7 @@ class Config(BaseSettings):
     path: PathConfig = PathConfig()
     formulas: Annotated[tuple[FormulaConfig, ...], Field(min_length=1, max_length=1000)]
     sampling: SamplingConfig = SamplingConfig()
+    trust: TrustConfig = TrustConfig()
     stream: StreamConfig = StreamConfig()
     heartbeat: Duration = 10.0
     http: HttpConfig = HttpConfig()
