@@ -24,6 +24,7 @@ from monitor.logic import parse
 from monitor.model import MDP, model_sha256
 from monitor.policy import PolicyTable
 from monitor.question import Question, prepare
+from monitor.statistics.trust import ModelTest, TrustState
 from monitor.stream import Session
 from monitor.stream.decode import validate as validate_observation
 from monitor.types import (
@@ -35,10 +36,20 @@ from monitor.types import (
     Received,
     Sampling,
     StreamSettings,
+    Trust,
+    TrustSettings,
 )
 from monitor.watch import Watch, WatchState
 
 __all__ = ["Monitor", "MonitorState"]
+
+
+class _Tested(msgspec.Struct, frozen=True, array_like=True):
+    """The test of the model as plain data, and on what it depends beside the model: if that changes, it begins anew."""
+
+    settings: TrustSettings
+    encoder: str
+    state: TrustState
 
 
 class MonitorState(msgspec.Struct, frozen=True, array_like=True):
@@ -53,6 +64,7 @@ class MonitorState(msgspec.Struct, frozen=True, array_like=True):
     ready: tuple[str, ...]
     connected: bool
     swept: float | None
+    trust: _Tested | None
 
 
 class Monitor:
@@ -66,6 +78,7 @@ class Monitor:
         identity: names and digests for alerts; made from the contents where not given.
         models: name -> other dynamics, for formulas that ask about `model:name`.
         sampling: how well answers by sampling must be founded, for formulas whose `engine` is not `exact`.
+        trust: how the model is held against the transitions that happen.
 
     Raises:
         FormulaError, ConfigError, PolicyError, LimitError: before the first message, never after it.
@@ -81,6 +94,7 @@ class Monitor:
         identity: Identity | None = None,
         models: Mapping[str, MDP] | None = None,
         sampling: Sampling | None = None,
+        trust: TrustSettings | None = None,
     ) -> None:
         self.settings = settings or StreamSettings()
         self._checker = Checker(model, tables(policies, model), models)
@@ -91,6 +105,9 @@ class Monitor:
         self._ready: dict[str, None] = {}  # agents with something to advance over, in order of arrival
         self._changed: set[str] = set()  # agents whose state is not what `changed` last gave, forgotten ones too
         self._connected = True
+        self._trust_settings = trust or TrustSettings()
+        self._trust = _model_test(model, self._trust_settings)
+        self._tested = 0  # transitions when it was last told how the model stands
         self._swept: float | None = None
         # Silence is looked for once in a quarter of the shortest time that matters, since that visits every agent.
         self._pause = min(self.settings.stale_after, self.settings.forget_after) / 4
@@ -107,7 +124,7 @@ class Monitor:
                 watch = self._admit(observation)
             except InputError as error:
                 return self.reject(observation.agent, error)
-        self._touch(observation.agent)
+        self._touch(observation.agent, now)
         return watch.session.arrive(observation, now)
 
     def reject(self, agent: str, error: InputError) -> list[Notice]:
@@ -120,6 +137,7 @@ class Monitor:
         `agents`: how many of those with something to answer take their turn; the others stay in line. 0: all.
         """
         notices: list[Notice] = []
+        doubted = self._trust is not None and self._trust.doubted
         for agent in list(islice(self._ready, agents or None)):
             watch = self._watches[agent]
             notices += watch.session.tick(now)
@@ -128,8 +146,9 @@ class Monitor:
             self._changed.add(agent)
             if watch.session.deadline is not None:
                 self._ready[agent] = None  # a missing step is awaited: look again
-        if self._swept is None or now.ticks - self._swept >= self._pause:
-            notices += self._sweep(now)
+        begins = self._trust is not None and self._trust.doubted and not doubted
+        if begins or self._swept is None or now.ticks - self._swept >= self._pause:
+            notices += self._sweep(now)  # doubt concerns every agent at once
         return notices
 
     def lost(self, agent: str, now: Instant) -> list[Notice]:
@@ -137,7 +156,7 @@ class Monitor:
         watch = self._watches.get(agent)
         if watch is None:
             return [Received(agent, "dropped")]
-        self._touch(agent)
+        self._touch(agent, now)
         return [Received(agent, "dropped"), *watch.session.lost(now)]
 
     def connected(self, up: bool, now: Instant) -> list[Notice]:  # noqa: FBT001 - the one thing there is to say
@@ -151,7 +170,10 @@ class Monitor:
         """What is remembered beside the agents."""
         formulas = tuple(question.spec for question in self._questions)
         agents, ready = tuple(self._watches), tuple(self._ready)
-        return MonitorState(formulas, self._identity, agents, ready, self._connected, self._swept)
+        tested = (
+            None if self._trust is None else _Tested(self._trust_settings, self.settings.encoder, self._trust.dump())
+        )
+        return MonitorState(formulas, self._identity, agents, ready, self._connected, self._swept, tested)
 
     def changed(self, *, everything: bool = False) -> dict[str, WatchState | None]:
         """The agents that changed since the last call, or all; None: forgotten. Write it before the next step."""
@@ -185,11 +207,11 @@ class Monitor:
             notices += closing.close("removed")
             if not same:
                 session.revise()
-            watch = self._watches[agent] = Watch(session, self._questions, self._engines, self._identity)
+            watch = self._watches[agent] = self._watch(session)
             watch.load(before, kept)
         self._ready = dict.fromkeys(state.ready)
         self._connected, self._swept = state.connected, state.swept
-        if len(kept) < max(len(state.formulas), len(self._questions)):
+        if not self._load_trust(state) or len(kept) < max(len(state.formulas), len(self._questions)):
             self._swept = None  # what is new here may be blind, and is looked at next
             self._changed.update(agents)
         return notices
@@ -203,10 +225,31 @@ class Monitor:
         """Where every formula stands for every agent, as it was told before."""
         for watch in self._watches.values():
             yield from watch.standing()
+        yield from self._stand()
+
+    # ---- the model ----
+
+    def _load_trust(self, state: MonitorState) -> bool:
+        """Go on testing where the former monitor stood; False if it tested something else, or otherwise."""
+        before = state.trust
+        if self._trust is None or before is None:
+            return self._trust is None and before is None
+        same_model = state.identity.model_sha256 == self._identity.model_sha256
+        if not same_model or (before.settings, before.encoder) != (self._trust_settings, self.settings.encoder):
+            return False
+        self._trust.load(before.state)
+        return True
+
+    def _stand(self) -> Iterator[Notice]:
+        """How the model stands, if it was tested since that was last told."""
+        if self._trust is not None and self._trust.transitions > self._tested:
+            self._tested = self._trust.transitions
+            yield Trust(self._trust.doubted, self._trust.log10_e, self._tested)
 
     # ---- one agent ----
 
-    def _touch(self, agent: str) -> None:
+    def _touch(self, agent: str, now: Instant) -> None:
+        self._watches[agent].wait(now)
         self._ready[agent] = None
         self._changed.add(agent)
 
@@ -217,8 +260,9 @@ class Monitor:
             yield notice
 
     def _sweep(self, now: Instant) -> Iterator[Notice]:
-        """Notice silence."""
+        """Notice silence, steps that wait too long, and how the model stands."""
         self._swept = now.ticks
+        yield from self._stand()
         for agent, watch in list(self._watches.items()):
             if watch.silent(now) > self.settings.forget_after:
                 yield from watch.close("ended")
@@ -236,15 +280,29 @@ class Monitor:
         if len(self._watches) >= self.settings.agents:
             detail = f"{self.settings.agents} agents are watched already (limits.agents); {agent} is not"
             raise InputError("too_many_agents", detail)
-        watch = Watch(self._session(agent), self._questions, self._engines, self._identity)
-        self._watches[agent] = watch
+        watch = self._watches[agent] = self._watch(self._session(agent))
         return watch
+
+    def _watch(self, session: Session) -> Watch:
+        return Watch(session, self._questions, self._engines, self._identity, self._trust)
 
     def _session(self, agent: str, before: WatchState | None = None) -> Session:
         model, nominal = self._checker.model, self._checker.policies["nominal"]
         if before is None:
             return Session(agent, model, self.settings, nominal=nominal)
         return Session.load(before.session, model, self.settings, nominal=nominal)
+
+
+def _model_test(model: MDP, settings: TrustSettings) -> ModelTest | None:
+    if not settings.enabled:
+        return None
+    return ModelTest(
+        model.indptr.data,
+        model.successors.data,
+        model.probabilities.data,
+        alpha=settings.alpha,
+        impossible=settings.impossible,
+    )
 
 
 def _same_world(one: Identity, other: Identity) -> bool:

@@ -65,8 +65,8 @@ BlindReason = Literal[
     "deadline",
     "model_doubt",
 ]
-"""Why a formula cannot be answered now, or its answer not be relied on. A value here without a row in the docs' table
-(`monitor.alarm.blindness`) fails the tests.
+"""Why a formula cannot be answered now, or why not to rely on its answer. Without a row in docs/blindness.md a value
+here fails the tests.
 """
 
 AlarmState = Literal["clear", "pending", "firing", "resolved", "ended", "removed"]

@@ -13,12 +13,14 @@ from monitor.alarm.message import Identity, alert_id
 from monitor.alarm.summary import summary
 from monitor.engine import Engines
 from monitor.question import Answers, Question
+from monitor.statistics.trust import ModelTest
 from monitor.stream import Session, SessionState
 from monitor.types import (
     AlarmMoved,
     Alert,
     Blind,
     BlindReason,
+    Break,
     End,
     Ended,
     Instant,
@@ -60,6 +62,7 @@ class WatchState(msgspec.Struct, frozen=True, array_like=True):
 
     session: SessionState
     open: bool
+    waiting: float | None
     formulas: dict[str, FormulaState]
 
 
@@ -78,10 +81,22 @@ class _State:
 
 
 class Watch:
-    """Answers every formula for one agent as its path grows, and keeps the alarms."""
+    """Answers every formula for one agent as its path grows, and keeps the alarms.
 
-    def __init__(self, session: Session, questions: Sequence[Question], engines: Engines, identity: Identity) -> None:
+    `trust`: the test of the model, one for all agents; None: the model is not tested.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        questions: Sequence[Question],
+        engines: Engines,
+        identity: Identity,
+        trust: ModelTest | None = None,
+    ) -> None:
         self.session = session
+        self._trust = trust
+        self._waiting: float | None = None  # ticks of the oldest message whose steps nobody has looked at
         self._engines = engines
         self._identity = identity
         self._asked = [(question, _State()) for question in questions]
@@ -91,7 +106,13 @@ class Watch:
         """Advance over what is pending and answer what is due; with `latest_only`, only at the newest step."""
         told: list[Notice] = []
         session = self.session
+        self._waiting = None
+        path = session.path
+        before, begun = path.last, path.begun
         while (event := session.advance()) is not None:
+            if self._trust is not None:
+                self._test(self._trust, before if path.begun == begun else None, event)
+            before, begun = path.last, path.begun
             match event:
                 case Step():
                     self._open = True
@@ -108,6 +129,11 @@ class Watch:
                 case _:
                     told += self.look(now, connected=connected)
         return told
+
+    def wait(self, now: Instant) -> None:
+        """Something has come that `evaluate` is to look at."""
+        if self._waiting is None:
+            self._waiting = now.ticks
 
     def look(self, now: Instant, *, connected: bool) -> Iterator[Notice]:
         """Tell which formulas went blind or see again; asks nothing."""
@@ -138,6 +164,7 @@ class Watch:
         return WatchState(
             self.session.dump(),
             self._open,
+            self._waiting,
             {
                 question.spec.name: FormulaState(
                     state.alarm, state.steps, state.asked, state.last, state.path, state.answers.tests
@@ -148,13 +175,23 @@ class Watch:
 
     def load(self, state: WatchState, formulas: Container[str]) -> None:
         """The inverse of `dump` for these formulas, in a watch whose session was loaded; the others start anew."""
-        self._open = state.open
+        self._open, self._waiting = state.open, state.waiting
         self._asked = [
             (question, _State(f.alarm, f.steps, f.asked, f.last, f.path, Answers(f.tests)))
             if question.spec.name in formulas and (f := state.formulas.get(question.spec.name)) is not None
             else (question, _State())
             for question, _ in self._asked
         ]
+
+    def _test(self, trust: ModelTest, before: Step | None, event: Step | Break | End) -> None:
+        """Hold the model against what happened. `before`: the step that this one follows on the path, if it does."""
+        match event:
+            case Step() if before is not None and before.action is not None:
+                trust.step(before.state * self.session.model.actions + before.action, event.state)
+            case Break(reason="impossible_step"):
+                trust.contradict()
+            case _:
+                pass
 
     def _more_steps(self) -> bool:
         return any(isinstance(event, Step) for event in self.session.pending)
@@ -170,9 +207,12 @@ class Watch:
             return "policy_mismatch"
         if not connected:
             return "disconnected"
-        if self._open and self.silent(now) > self.session.settings.stale_after:
+        patience = self.session.settings.stale_after
+        if self._waiting is not None and now.ticks - self._waiting > patience:
+            return "deadline"
+        if self._open and self.silent(now) > patience:
             return "stale"
-        return None
+        return "model_doubt" if self._trust is not None and self._trust.doubted else None
 
     def _answer(self, step: Step, now: Instant, told: list[Notice], *, connected: bool, final: bool) -> None:
         for question, state in self._asked:

@@ -15,6 +15,7 @@ from monitor.types import (
     AlarmMoved,
     Alert,
     Blind,
+    BlindReason,
     Ended,
     Forgotten,
     FormulaSpec,
@@ -25,8 +26,10 @@ from monitor.types import (
     Quantity,
     Received,
     Skipped,
+    Trust,
     Verdict,
 )
+from monitor.watch import MARKS
 
 NOW = Instant(1000.0, 1.0)
 PAIR = {"agent": "ada", "formula": "watch"}
@@ -249,9 +252,36 @@ def test_an_evaluation_is_timed_for_each_verdict(metrics: Metrics) -> None:
     assert value(metrics, "cfmon_last_evaluation_timestamp_seconds") == 1000
 
 
-def test_evidence_that_could_not_be_kept_is_counted(metrics: Metrics) -> None:
+def test_a_store_that_fails_is_shown_until_it_works_again(metrics: Metrics) -> None:
+    assert value(metrics, "cfmon_store_ok") == 1
     metrics.store_failed()
-    assert value(metrics, "cfmon_store_errors_total") == 1
+    assert (value(metrics, "cfmon_store_errors_total"), value(metrics, "cfmon_store_ok")) == (1, 0)
+    metrics.store_works()
+    assert (value(metrics, "cfmon_store_errors_total"), value(metrics, "cfmon_store_ok")) == (1, 1)
+
+
+def test_a_configuration_that_cannot_be_read_again_is_shown(metrics: Metrics) -> None:
+    metrics.reloaded(ok=False)
+    assert value(metrics, "cfmon_config_reload_success") == 0
+    metrics.reloaded(ok=True)
+    assert value(metrics, "cfmon_config_reload_success") == 1
+
+
+def test_how_the_model_stands_is_shown(metrics: Metrics) -> None:
+    assert math.isnan(value(metrics, "cfmon_model_log10_e_value") or 0.0)
+    for doubted, log10_e in ((False, -0.5), (True, 3.25)):
+        metrics.take([Trust(doubted, log10_e, 100)], NOW)
+        assert value(metrics, "cfmon_model_doubt") == doubted
+        assert value(metrics, "cfmon_model_log10_e_value") == log10_e
+
+
+@pytest.mark.parametrize("reason", sorted(MARKS))
+def test_no_value_is_shown_while_answers_are_marked(metrics: Metrics, reason: BlindReason) -> None:
+    metrics.take([judged(), Blind("ada", "watch", reason), judged()], NOW)
+    assert math.isnan(value(metrics, "cfmon_formula_value", **PAIR) or 0.0)
+    assert value(metrics, "cfmon_verdicts_total", formula="watch", outcome="regret", method="exact") == 2
+    metrics.take([Blind("ada", "watch", None), judged()], NOW)
+    assert value(metrics, "cfmon_formula_value", **PAIR) == 0.75
 
 
 @pytest.mark.parametrize(
