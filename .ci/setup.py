@@ -18,7 +18,13 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 VENV = ROOT / ".venv"
 PYTHON = VENV / "bin" / "python"
-SYSTEM_PACKAGES = {"mosquitto": "mosquitto", "prometheus": "prometheus", "promtool": "prometheus"}
+SYSTEM_PACKAGES = {
+    "mosquitto": "mosquitto",
+    "prometheus": "prometheus",
+    "promtool": "prometheus",
+    "prometheus-alertmanager": "prometheus-alertmanager",
+    "amtool": "prometheus-alertmanager",
+}
 """Programs the tests start, and the Debian package each comes in."""
 
 

@@ -1,4 +1,4 @@
-"""Real servers on loopback for tests: mosquitto, Prometheus and our own; each a process, ended by its own pid.
+"""Real servers on loopback for tests: mosquitto, Prometheus, Alertmanager, our own; each a process, ended by its pid.
 
 Readiness is polled with a deadline, never slept for. Where a program is missing, the test is skipped and says so.
 """
@@ -25,7 +25,19 @@ from typing import Any, TypeVar
 
 import pytest
 
-__all__ = ["Mosquitto", "Prometheus", "Sidecar", "end", "free_port", "mosquitto", "prometheus", "sidecar", "wait_until"]
+__all__ = [
+    "Mosquitto",
+    "Prometheus",
+    "Sidecar",
+    "alertmanager",
+    "end",
+    "free_port",
+    "mosquitto",
+    "need",
+    "prometheus",
+    "sidecar",
+    "wait_until",
+]
 
 T = TypeVar("T")
 PATIENCE = 60.0
@@ -171,7 +183,13 @@ class Prometheus:
 
 @contextmanager
 def prometheus(
-    folder: Path, targets: Sequence[str], *, rules: Sequence[Path] = (), job: str = "cfmon", interval: str = "1s"
+    folder: Path,
+    targets: Sequence[str],
+    *,
+    rules: Sequence[Path] = (),
+    job: str = "cfmon",
+    interval: str = "1s",
+    alertmanagers: Sequence[str] = (),
 ) -> Iterator[Prometheus]:
     """A Prometheus that scrapes `targets` (host:port), ready to be asked, running until the block ends."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -179,6 +197,7 @@ def prometheus(
         "global": {"scrape_interval": interval, "scrape_timeout": interval, "evaluation_interval": interval},
         "rule_files": [str(rule.resolve()) for rule in rules],
         "scrape_configs": [{"job_name": job, "static_configs": [{"targets": list(targets)}]}],
+        "alerting": {"alertmanagers": [{"static_configs": [{"targets": list(alertmanagers)}]}]},
     }
     (folder / "prometheus.yml").write_text(json.dumps(config))  # JSON is YAML
     server = Prometheus(free_port())
@@ -187,6 +206,7 @@ def prometheus(
         f"--config.file={folder / 'prometheus.yml'}",
         f"--storage.tsdb.path={folder / 'data'}",
         f"--web.listen-address=127.0.0.1:{server.port}",
+        "--rules.alert.resend-delay=1s",
     ]
     log = folder / "prometheus.log"
     with log.open("wb") as output:
@@ -195,6 +215,33 @@ def prometheus(
         wait_until(lambda: process.poll() is not None or _answers(f"{server.url}/-/ready"), "Prometheus is ready")
         assert process.poll() is None, log.read_text()
         yield server
+    finally:
+        end(process)
+
+
+# ---- Alertmanager ----
+
+
+@contextmanager
+def alertmanager(folder: Path, config: Path) -> Iterator[str]:
+    """An Alertmanager that does as `config` says, ready for alerts at the address it gives (host:port)."""
+    folder.mkdir(parents=True, exist_ok=True)
+    address = f"127.0.0.1:{free_port()}"
+    command = [
+        need("prometheus-alertmanager", "prometheus-alertmanager"),
+        f"--config.file={config}",
+        f"--storage.path={folder / 'data'}",
+        f"--web.listen-address={address}",
+        "--cluster.listen-address=",  # alone, and no port beyond loopback
+    ]
+    log = folder / "alertmanager.log"
+    with log.open("wb") as output:
+        process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT)
+    try:
+        ready = f"http://{address}/-/ready"
+        wait_until(lambda: process.poll() is not None or _answers(ready), "Alertmanager is ready")
+        assert process.poll() is None, log.read_text()
+        yield address
     finally:
         end(process)
 

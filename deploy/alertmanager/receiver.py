@@ -1,0 +1,106 @@
+"""A stand-in for the pager and the dead man's switches of a real installation: prints what Alertmanager sends.
+
+`receiver.py HOST:PORT [PATIENCE]`. A line for each alert under `/critical` or `/warning`, and one when a switch
+(`/switch/chain`, `/switch/monitors`) has been silent for PATIENCE seconds (120), or is heard again: also
+when it never was heard at all. Standard library only.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+SWITCHES = ("chain", "monitors")
+MOST = 1 << 20
+"""Bytes of a notification: far more than Alertmanager sends."""
+
+
+class Switches:
+    """When each was last heard, and what was last told of it: True for heard."""
+
+    def __init__(self, patience: float) -> None:
+        self.patience = patience
+        self._heard = dict.fromkeys(SWITCHES, time.monotonic())
+        self._told: dict[str, bool] = {}
+        self._lock = threading.Lock()
+
+    def hear(self, name: str) -> None:
+        """A sign of life."""
+        if name not in SWITCHES:
+            raise KeyError(name)
+        with self._lock:
+            self._heard[name] = time.monotonic()
+            if self._told.get(name) is not True:
+                self._told[name] = True
+                say(f"switch heard {name}")
+
+    def listen(self) -> None:
+        """For ever: say which have fallen silent."""
+        while True:
+            time.sleep(self.patience / 20)
+            with self._lock:
+                limit = time.monotonic() - self.patience
+                for name, at in self._heard.items():
+                    if at < limit and self._told.get(name) is not False:
+                        self._told[name] = False
+                        say(f"switch SILENT {name}: nothing heard for {self.patience:g} s")
+
+
+def say(line: str) -> None:
+    """One line, at once."""
+    sys.stdout.write(" ".join(line.split()) + "\n")
+    sys.stdout.flush()
+
+
+def tell(where: str, alert: dict[str, Any]) -> None:
+    """One alert of a notification."""
+    labels, summary = dict(alert["labels"]), alert.get("annotations", {}).get("summary", "")
+    name = labels.pop("alertname")
+    about = " ".join(f"{key}={value}" for key, value in sorted(labels.items()))
+    say(f"{where} {alert['status']} {name} {about}: {summary}")
+
+
+def make_handler(switches: Switches) -> type[BaseHTTPRequestHandler]:
+    """What answers Alertmanager."""
+
+    class Handler(BaseHTTPRequestHandler):
+        timeout = 10
+
+        def do_POST(self) -> None:
+            body = self.rfile.read(min(int(self.headers.get("Content-Length", 0)), MOST))
+            try:
+                alerts = json.loads(body)["alerts"]
+                if self.path.startswith("/switch/"):
+                    switches.hear(self.path.removeprefix("/switch/"))
+                else:
+                    for alert in alerts:
+                        tell(self.path.strip("/"), alert)
+                status = 200
+            except (ValueError, KeyError, TypeError, AttributeError):
+                status = 400
+            self.send_response(status)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            """Only what was sent is worth a line."""
+
+    return Handler
+
+
+def main(address: str, patience: str = "120") -> None:
+    """Serve until killed."""
+    host, _, port = address.rpartition(":")
+    switches = Switches(float(patience))
+    threading.Thread(target=switches.listen, daemon=True).start()
+    with ThreadingHTTPServer((host, int(port)), make_handler(switches)) as server:
+        say(f"listening on {address}")
+        server.serve_forever()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

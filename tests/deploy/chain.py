@@ -1,0 +1,90 @@
+"""What the tests of the alert chain have in common: agents that publish, the monitor as a process, rules in a hurry."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgpack
+import paho.mqtt.client as mqtt
+import yaml
+from paho.mqtt.enums import CallbackAPIVersion
+
+from tests.servers import end
+
+__all__ = ["ALERTS", "Publisher", "cfmon", "hastened", "publisher"]
+
+RULES = Path(__file__).parents[2] / "deploy" / "prometheus" / "cfmon.rules.yml"
+ALERTS = {rule["alert"] for group in yaml.safe_load(RULES.read_text())["groups"] for rule in group["rules"]}
+
+
+def hastened(folder: Path) -> Path:
+    """The shipped rules with every time in them shortened, and nothing else changed."""
+    content = yaml.safe_load(RULES.read_text())
+    changes = 0
+    for rule in (rule for group in content["groups"] for rule in group["rules"]):
+        rule["expr"], ages = re.subn(r"(?<=[<>] )60\b", "4", rule["expr"])
+        rule["expr"], windows = re.subn(r"\[5m\]", "[4s]", rule["expr"])
+        changes += ages + windows + ("for" in rule)
+        if "for" in rule:
+            rule["for"] = "1s"
+    assert changes > len(ALERTS) / 2
+    path = folder / "rules.yml"
+    path.write_text(yaml.safe_dump(content))
+    return path
+
+
+@dataclass
+class Publisher:
+    """The agents: each step they take, and whatever else they say."""
+
+    client: mqtt.Client
+    seq: dict[str, int] = field(default_factory=dict)
+    episode: str = "first"
+
+    def step(self, agent: str, state: int, action: int, **more: object) -> None:
+        seq = self.seq[agent] = self.seq.get(agent, -1) + 1
+        fields = {
+            "v": 1,
+            "episode": self.episode,
+            "seq": seq,
+            "state": state,
+            "action": action,
+            "time": time.time(),
+            **more,
+        }
+        self.client.publish(f"agents/{agent}/steps", msgpack.packb(fields), qos=1)
+
+    def noise(self, agent: str) -> None:
+        self.client.publish(f"agents/{agent}/steps", b"\xc1 not msgpack", qos=1)
+
+
+@contextmanager
+def publisher(port: int) -> Iterator[Publisher]:
+    client = mqtt.Client(CallbackAPIVersion.VERSION2, client_id="agents")
+    client.reconnect_delay_set(1, 1)
+    client.connect("127.0.0.1", port)
+    client.loop_start()
+    try:
+        yield Publisher(client)
+    finally:
+        client.disconnect()
+        client.loop_stop()
+
+
+@contextmanager
+def cfmon(config: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """`cfmon run` in a process of its own, which ends cleanly when asked to."""
+    with (config.parent / "cfmon.log").open("ab") as log:
+        command = [sys.executable, "-m", "monitor", "run", str(config)]
+        process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
+    try:
+        yield process
+    finally:
+        assert end(process) == 0, (config.parent / "cfmon.log").read_text()
