@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
     from monitor.sidecar.proof import Proof
 
 __all__ = ["explain", "verify"]
+
+PIPE: Final = Path("-")
+"""Standard input or output."""
 
 Objects = Annotated[
     Path | None, typer.Option(help="where models and policies lie by sha256; default: objects/ beside evidence/")
@@ -48,10 +52,15 @@ def verify(
 
 
 def explain(
-    evidence: Annotated[Path, typer.Argument(help="the evidence file of one alarm")],
+    evidence: Annotated[Path, typer.Argument(help="the evidence file of one alarm; - for standard input")],
     *,
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="FILE.svg or FILE.png; default: the evidence's name with .svg")
+        Path | None,
+        typer.Option(
+            "--out",
+            "-o",
+            help="FILE.svg, FILE.png, or - for SVG on standard output; default: the evidence's name with .svg",
+        ),
     ] = None,
     objects: Objects = None,
 ) -> None:
@@ -60,7 +69,7 @@ def explain(
     Everything drawn is derived again from the evidence. Exit code: 0 drawn; 2 a file cannot be read or written.
     """
     target = out if out is not None else Path(f"{evidence.name}.svg")
-    if target.suffix not in (".svg", ".png"):
+    if target != PIPE and target.suffix not in (".svg", ".png"):
         raise ConfigError(f"cannot draw {target}: give it a name that ends in .svg or .png")
     proof = _proof(_document(evidence), evidence, objects)
     from monitor.picture import draw, tell  # noqa: PLC0415 - keep `cfmon --help` light
@@ -69,6 +78,9 @@ def explain(
         story = tell(proof.evidence, proof.model, proof.tables, proof.models)
         picture = draw(story, proof.model)
         content = _png(picture) if target.suffix == ".png" else picture.encode()
+    if target == PIPE:
+        sys.stdout.buffer.write(content)
+        return
     try:
         target.write_bytes(content)
     except OSError as error:
@@ -96,9 +108,9 @@ def _png(picture: str) -> bytes:
 
 
 def _document(file: Path) -> Evidence:
-    from monitor.alarm.document import read_evidence  # noqa: PLC0415 - keep `cfmon --help` light
+    from monitor.alarm.document import MAX_EVIDENCE_BYTES, read_evidence  # noqa: PLC0415 - keep `cfmon --help` light
 
-    return read_evidence(_read(file))
+    return read_evidence(sys.stdin.buffer.read(MAX_EVIDENCE_BYTES + 1) if file == PIPE else _read(file))
 
 
 def _proof(document: Evidence, file: Path, objects: Path | None) -> Proof:
@@ -121,12 +133,19 @@ def _rederive(proof: Proof) -> list[str]:
 
 
 def _read(file: Path) -> bytes:
+    from monitor.model.npz import MAX_UNPACKED_BYTES  # noqa: PLC0415 - keep `cfmon --help` light
+
     try:
-        return file.read_bytes()
+        with file.open("rb") as opened:
+            size = opened.seek(0, 2)
+            opened.seek(0)
+            if size <= MAX_UNPACKED_BYTES:
+                return opened.read(size)  # an endless file, such as a device, tells no size
     except OSError as error:
         raise ConfigError(
             f"cannot read {file}: {error.strerror}; --objects says where models and policies lie"
         ) from error
+    raise ConfigError(f"cannot read {file}: larger than {MAX_UNPACKED_BYTES:,} bytes, so it is no evidence or model")
 
 
 def _numbers(where: str, value: object) -> Iterator[tuple[str, float]]:

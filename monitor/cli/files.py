@@ -14,6 +14,9 @@ from monitor.policy import PolicyTable, as_table
 
 __all__ = ["data_file", "read_formulas", "read_path", "read_policy"]
 
+MAX_FILE_BYTES = 64 << 20
+"""A path of a million steps has some ten megabytes."""
+
 Pair = tuple[int, int | None]
 
 MAX_LINES = 5_000
@@ -89,7 +92,11 @@ def read_policy(file: Path, model: MDP) -> PolicyTable:
 
 def _read(file: Path, what: str) -> str:
     try:
-        return file.read_text(encoding="utf-8")
+        with file.open("rb") as opened:
+            content = opened.read(MAX_FILE_BYTES + 1)
+        if len(content) > MAX_FILE_BYTES:
+            raise PathError(f"the {what} file {file} is larger than {MAX_FILE_BYTES:,} bytes")
+        return content.decode("utf-8").replace("\r\n", "\n").replace("\r", "\n")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
         raise PathError(f"cannot read the {what} file {file}: {reason}") from error

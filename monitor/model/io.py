@@ -25,6 +25,8 @@ def load_model(source: str | Path) -> MDP:
     try:
         if path.stat().st_size > MAX_UNPACKED_BYTES:
             raise ModelError(f"model {source}: the file is larger than the limit of {MAX_UNPACKED_BYTES:,} bytes")
+        if not path.is_file():
+            raise ModelError(f"model {source}: cannot be read (it is no file); give a .npz file or gymnasium:ID")
         content = path.read_bytes()
     except (OSError, ValueError) as error:  # ValueError: a NUL in the name
         raise ModelError(f"model {source}: cannot be read ({error}); give a .npz file or gymnasium:ID") from error

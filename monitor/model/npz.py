@@ -46,6 +46,9 @@ FORMAT = 1
 MAX_UNPACKED_BYTES = 4 << 30
 """A model larger than this in memory is refused before it is unpacked."""
 
+MAX_DIRECTORY_BYTES = 1 << 18
+"""The archive's own list of members; a thousand bin edges need a third of this."""
+
 Array = npt.NDArray[Any]
 
 _KINDS = {
@@ -67,7 +70,7 @@ _KINDS = {
 _REQUIRED = ("format", "states", "actions", "indptr", "successors", "probabilities")
 _BIN_EDGES = re.compile(r"bin_edges_(0|[1-9][0-9]{0,2})\Z")
 _HEADER = re.compile(
-    r"\{\s*'descr':\s*'([<>|=](?:b1|[iu][1248]|f[248]|U[1-9][0-9]{0,8}))',"
+    r"\{\s*'descr':\s*'([<>|=](?:b1|[iu][1248]|f[248]|U[1-9][0-9]{0,6}))',"
     r"\s*'fortran_order':\s*(True|False),\s*'shape':\s*\(([0-9, ]{0,80})\),?\s*\}\s*\Z"
 )
 _UNREADABLE = (
@@ -151,6 +154,7 @@ def _text(names: tuple[str, ...] | list[str]) -> Array:
 
 def _arrays(content: bytes, limit: int) -> dict[str, Array]:
     arrays: dict[str, Array] = {}
+    _check_directory(content)
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
         members = archive.infolist()
         if sum(member.file_size for member in members) > limit:
@@ -163,11 +167,22 @@ def _arrays(content: bytes, limit: int) -> dict[str, Array]:
                 raise ModelError(f"key {key!r} is there twice")
             if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
                 raise ModelError(f"key {key!r}: only stored or deflated members are read")
-            arrays[key] = _array(archive.read(member), key)
+            with archive.open(member) as file:
+                # The size is told again: without it zipfile unpacks first and cuts off what is too much afterwards.
+                arrays[key] = _array(file.read(member.file_size), key)
     missing = [key for key in _REQUIRED if key not in arrays]
     if missing:
         raise ModelError(f"key {missing[0]!r} is missing")
     return arrays
+
+
+def _check_directory(content: bytes) -> None:
+    """Refuse a list of members that is itself large, before zipfile makes an object of each."""
+    end = content.rfind(b"PK\x05\x06", max(0, len(content) - MAX_DIRECTORY_BYTES))
+    beyond = content.rfind(b"PK\x06\x07", max(0, end - 20), max(0, end)) >= 0  # sizes of 64 bits stand elsewhere
+    size = int.from_bytes(content[end + 12 : end + 16], "little")
+    if end >= 0 and (beyond or size > MAX_DIRECTORY_BYTES):
+        raise ModelError("it holds far more members than a model has")
 
 
 def _array(content: bytes, key: str) -> Array:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import cache
 from typing import Any, Protocol
 
 import numpy as np
@@ -17,6 +18,9 @@ from monitor.policy.onnx_scan import refuse_unsafe
 __all__ = ["MAX_ONNX_BYTES", "Network", "Sight"]
 
 MAX_ONNX_BYTES = 256 << 20
+MAX_MEMORY = 1 << 30
+"""Bytes onnxruntime may take in this process for all networks: 132 bytes of ONNX can ask for any amount."""
+
 _BATCH = 1024
 _BATCH_NUMBERS = 1 << 22
 """At most this many input numbers at once: a one-hot batch over a million states must not fill the memory."""
@@ -119,16 +123,33 @@ def _open(content: bytes, where: str) -> Any:  # noqa: ANN401 - onnxruntime ship
     os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
     import onnxruntime  # noqa: PLC0415 - slow to import; tables given as arrays do without
 
+    _bound_memory()
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     options.execution_mode = onnxruntime.ExecutionMode.ORT_SEQUENTIAL
     options.use_deterministic_compute = True
     options.log_severity_level = 4  # what goes wrong is told by our error, not on stderr as well
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    options.add_session_config_entry("session.use_env_allocators", "1")  # the bounded one
     try:
-        return onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
+        # Constants that are folded when a session opens are kept outside the bounded memory: 1.6 GB for a small file.
+        return onnxruntime.InferenceSession(
+            content, options, providers=["CPUExecutionProvider"], disabled_optimizers=["ConstantFolding"]
+        )
     except Exception as error:  # onnxruntime raises a class of its own for each kind of failure
         raise PolicyError(f"policy {where}: onnxruntime cannot open it ({_first_line(error)})") from error
+
+
+@cache
+def _bound_memory() -> None:
+    """Once in a process: all sessions take memory from one place, one network after the other."""
+    import onnxruntime  # noqa: PLC0415 - likewise
+
+    kind, memory = onnxruntime.OrtAllocatorType.ORT_ARENA_ALLOCATOR, onnxruntime.OrtMemType.DEFAULT
+    where = onnxruntime.OrtMemoryInfo("Cpu", kind, 0, memory)
+    # By need and not by doubling, which would take more than is used from what all share.
+    settings = {"max_mem": MAX_MEMORY, "arena_extend_strategy": 1}
+    onnxruntime.create_and_register_allocator(where, onnxruntime.OrtArenaCfg(settings))
 
 
 def _check_input(session: Any, manifest: Manifest, width: int | None, where: str) -> tuple[type, bool]:  # noqa: ANN401
@@ -178,4 +199,6 @@ def _sight(manifest: Manifest, model: MDP | Sight, where: str) -> Sight:
 
 
 def _first_line(error: Exception) -> str:
+    if "Available memory of" in str(error):
+        return f"it needs more memory than the {MAX_MEMORY:,} bytes that all networks may take"
     return (str(error).splitlines() or [type(error).__name__])[0][:300]

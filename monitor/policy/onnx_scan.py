@@ -4,6 +4,11 @@ A policy is pinned by the SHA-256 of one file, so nothing may come from another 
 data from beside the file, or from the working directory when it is given bytes, and does not say that it did. Nor may
 it need code that is not here (operators outside the standard), or roll its own dice (a table could not describe it).
 
+Nor may a small file be made to run for ever or to fill the memory. In ONNX whatever repeats or branches is a graph
+inside a node (Loop, Scan, If, SequenceMap, and what later versions may add), and whatever multiplies is a function that
+is called by functions; so both are refused by what they are, not by name. What is left runs each node once, and there
+may be only so many; how much memory a node may take is bounded where it runs (`network`).
+
 The walk knows from onnx.proto only where messages nest and the few fields it asks about; everything else is skipped by
 its length. It visits a superset of what a protobuf parser keeps: repeated occurrences of a single field as well.
 """
@@ -11,6 +16,7 @@ its length. It visits a superset of what a protobuf parser keeps: repeated occur
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from monitor.errors import PolicyError
 
@@ -39,6 +45,9 @@ _RANDOM = frozenset(
 _DEEPEST = 64
 """Nesting beyond this is no policy; it also keeps the walk's own recursion bounded. Protobuf itself stops at 100."""
 
+MAX_NODES = 10_000
+"""Operators of one network; large ones have some hundred."""
+
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 
 
@@ -47,25 +56,43 @@ def refuse_unsafe(content: bytes, where: str) -> None:
 
     Raises:
         PolicyError: a tensor with external data, an operator outside the standard domains, an operator that draws
-            random numbers, or bytes that are no protobuf message.
+            random numbers, a graph inside a node, a function, a sparse tensor, too many operators, or bytes that are no
+            protobuf message.
     """
     try:
-        _walk(memoryview(content), "Model", 0)
+        found = _Found()
+        _walk(memoryview(content), "Model", 0, found)
     except PolicyError as error:
         raise PolicyError(f"policy {where}: {error}") from error
     except (ValueError, IndexError) as error:
         raise PolicyError(f"policy {where}: not an ONNX file") from error
+    if found.problem:
+        raise PolicyError(f"policy {where}: {found.problem}")
 
 
-def _walk(message: memoryview, kind: str, depth: int) -> None:
+@dataclass
+class _Found:
+    """What the walk has come across. The gravest is told, so `problem` waits until all has been seen."""
+
+    nodes: int = 0
+    problem: str = ""
+
+
+def _walk(message: memoryview, kind: str, depth: int, found: _Found) -> None:
     if depth > _DEEPEST:
         raise PolicyError(f"its graphs nest deeper than {_DEEPEST} messages")
+    if kind == "Node":
+        found.nodes += 1
+        if found.nodes > MAX_NODES:
+            raise PolicyError(f"it has more than {MAX_NODES:,} operators")
     for field, value in _fields(message):
         if isinstance(value, int):
             if kind == "Tensor" and field == _DATA_LOCATION and value != 0:
                 raise PolicyError(_EXTERNAL)
         elif field in _NESTED[kind]:
-            _walk(value, _NESTED[kind][field], depth + 1)
+            nested = _NESTED[kind][field]
+            found.problem = found.problem or _WITHOUT.get((kind, nested), "")
+            _walk(value, nested, depth + 1, found)
         elif kind == "Tensor" and field == _EXTERNAL_DATA:
             raise PolicyError(_EXTERNAL)
         elif field == _DOMAIN_FIELD.get(kind):
@@ -78,6 +105,14 @@ def _walk(message: memoryview, kind: str, depth: int) -> None:
                 "mode: stochastic instead"
             )
 
+
+_WITHOUT = {
+    ("Attribute", "Graph"): "it holds an operator with a graph inside (Loop, Scan, If); export a plain network",
+    ("Model", "Function"): "it defines functions of its own; inline them (onnx.inliner) and save it again",
+    ("Graph", "SparseTensor"): "it holds sparse tensors, which may unpack to any size; save them as dense ones",
+    ("Attribute", "SparseTensor"): "it holds sparse tensors, which may unpack to any size; save them as dense ones",
+}
+"""What is refused for what it could do: (message, message in it) -> why."""
 
 _EXTERNAL = "it keeps tensors in another file; save it again with all data inside (external data is never read)"
 

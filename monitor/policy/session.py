@@ -124,13 +124,15 @@ def _read(path: Path) -> tuple[Manifest, bytes]:
 
 def _bytes(path: Path, what: str, limit: int) -> bytes:
     try:
-        if path.stat().st_size > limit:
-            raise PolicyError(f"{what} {path} is larger than the limit of {limit:,} bytes")
-        return path.read_bytes()
+        with path.open("rb") as file:
+            content = file.read(limit + 1)  # a size told beforehand says nothing of a device or a growing file
     except FileNotFoundError as error:
         raise PolicyError(f"{what} is missing: there is no {path}") from error
     except (OSError, ValueError) as error:
         raise PolicyError(f"{what} cannot be read ({error})") from error
+    if len(content) > limit:
+        raise PolicyError(f"{what} {path} is larger than the limit of {limit:,} bytes")
+    return content
 
 
 def _batches(states: int, size: int) -> list[Ints]:

@@ -9,7 +9,7 @@ import pytest
 
 from monitor.errors import PolicyError
 from monitor.policy.export import perceptron_onnx, table_onnx
-from monitor.policy.onnx_scan import refuse_unsafe
+from monitor.policy.onnx_scan import MAX_NODES, refuse_unsafe
 
 onnx = pytest.importorskip("onnx")
 helper = onnx.helper
@@ -182,3 +182,36 @@ def test_damaged_bytes_return_or_raise_a_policy_error() -> None:
         except PolicyError:
             refused += 1
     assert 200 < refused < 2000
+
+
+@pytest.mark.parametrize("operator", ["Loop", "Scan", "If", "SequenceMap", "SomethingOfALaterVersion"])
+@pytest.mark.parametrize("many", [False, True])
+def test_a_graph_inside_a_node_is_refused_whatever_the_node(operator: str, *, many: bool) -> None:
+    body = helper.make_graph([helper.make_node("Identity", ["i"], ["o"])], "body", [], [])
+    node = helper.make_node(operator, ["x"], ["z"])
+    node.attribute.append(onnx.AttributeProto(name="body", **({"graphs": [body]} if many else {"g": body})))
+    with pytest.raises(PolicyError, match="an operator with a graph inside"):
+        refuse_unsafe(model(node=node).SerializeToString(), "p.yaml")
+
+
+def test_functions_that_call_functions_are_refused_before_anything_unfolds_them() -> None:
+    bomb = model()
+    for level in range(60):  # 2^60 operators
+        made = bomb.functions.add(name=f"f{level}", domain="")
+        made.node.extend([helper.make_node(f"f{level - 1}", ["x"], ["y"])] * 2)
+    with pytest.raises(PolicyError, match="defines functions of its own"):
+        refuse_unsafe(bomb.SerializeToString(), "p.yaml")
+
+
+def test_sparse_tensors_are_refused() -> None:
+    sparse = onnx.SparseTensorProto(dims=[1 << 20, 1 << 20], values=plain(), indices=plain())
+    for holder in (model(sparse_initializer=sparse), model(node=with_attribute(sparse_tensor=sparse))):
+        with pytest.raises(PolicyError, match="sparse tensors"):
+            refuse_unsafe(holder.SerializeToString(), "p.yaml")
+
+
+def test_there_may_be_only_so_many_operators() -> None:
+    many = model()
+    many.graph.node.extend([helper.make_node("Identity", ["x"], ["z"])] * MAX_NODES)
+    with pytest.raises(PolicyError, match=r"more than 10,000 operators"):
+        refuse_unsafe(many.SerializeToString(), "p.yaml")
