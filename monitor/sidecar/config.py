@@ -66,7 +66,8 @@ def _resolve(config: Config, directory: Path) -> Config:
     model = _source(directory, config.model)
     models = {name: _source(directory, other) for name, other in config.models.items()}
     policies = {name: _absolute(directory, manifest) for name, manifest in config.policies.items()}
-    store = config.store.model_copy(update={"path": _absolute(directory, config.store.path)})
+    place = config.store.path
+    store = config.store.model_copy(update={"path": None if place is None else _absolute(directory, place)})
     mqtt = _with_absolute(directory, config.mqtt, "username_file", "password_file", "ca", "certificate", "key")
     http = _with_absolute(directory, config.http, "token_file")
     resolved = {"model": model, "models": models, "policies": policies, "store": store, "mqtt": mqtt, "http": http}
@@ -125,18 +126,24 @@ def check_secrets(config: Config) -> None:
 
 # ---- saying what is wrong, and where ----
 
+MOST_TOLD = 50
+"""Mistakes told at once: nobody reads more, and a file may hold thousands."""
+
 
 def _explain_all(file: YamlFile, overrides: Mapping[str, Any], error: ValidationError) -> list[str]:
     """A line for each mistake; a list that is "too short" only because an item is wrong is no mistake of its own."""
     mistakes = error.errors()
+    more = [f"{file.name}: and {len(mistakes) - MOST_TOLD} more"] if len(mistakes) > MOST_TOLD else []
+    mistakes = mistakes[:MOST_TOLD]
     places = [mistake["loc"] for mistake in mistakes]
-    return [
+    told = [
         _explain(file, overrides, mistake)
         for mistake in mistakes
         if not any(
             len(place) > len(mistake["loc"]) and place[: len(mistake["loc"])] == mistake["loc"] for place in places
         )
     ]
+    return [*told, *more]
 
 
 def _explain(file: YamlFile, overrides: Mapping[str, Any], details: Any) -> str:  # noqa: ANN401 - pydantic's ErrorDetails

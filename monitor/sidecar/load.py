@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import platform
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+
+import msgspec
 
 from monitor._version import __version__
 from monitor.alarm.evidence import evidence_id, make_evidence
 from monitor.alarm.message import Identity
 from monitor.decide import validate
 from monitor.decide.names import largest_offset
-from monitor.errors import ConfigError, FormulaError, ModelError, PolicyError
+from monitor.errors import ConfigError, EvidenceError, FormulaError, ModelError, PolicyError
 from monitor.flow import Monitor
 from monitor.logic import parse
 from monitor.logic.syntax import Formula, Goal, Regret
@@ -49,6 +53,38 @@ class Loaded:
         """What each policy does in every state."""
         return {name: policy.table for name, policy in self.policies.items()}
 
+    def watching(self, names: Collection[str]) -> Loaded:
+        """The same with a new monitor for these formulas only."""
+        formulas = tuple(formula for formula in self.formulas if formula.name in names)
+        monitor = Monitor(
+            self.model,
+            self.tables,
+            formulas,
+            self.settings,
+            identity=self.identity,
+            models=self.models,
+            sampling=Sampling(**self.config.sampling.model_dump()),
+            trust=TrustSettings(**self.config.trust.model_dump()),
+        )
+        return replace(self, formulas=formulas, monitor=monitor)
+
+    @property
+    def world(self) -> str:
+        """Digest of what every formula is answered by: model, policies, and how samples are drawn."""
+        identity = self.identity
+        told = [
+            identity.model_sha256,
+            dict(identity.policies),
+            dict(identity.models),
+            self.config.sampling.model_dump(),
+        ]
+        return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
+
+    @property
+    def specifications(self) -> dict[str, str]:
+        """Formula -> digest of all that is configured for it."""
+        return {spec.name: hashlib.sha256(msgspec.json.encode(spec)).hexdigest() for spec in self.formulas}
+
     def objects(self) -> dict[str, bytes]:
         """What evidence refers to by sha256: the model and the policies, each in the one form that is hashed."""
         files = {policy.sha256: policy.content for policy in self.policies.values()}
@@ -56,7 +92,9 @@ class Loaded:
         return {self.identity.model_sha256: canonical_bytes(self.model), **models, **files}
 
     def evidence_of(self, alert: Alert) -> EvidenceFile:
-        """The proof of an alarm."""
+        """The proof of an alarm; EvidenceError where there is no place to keep it."""
+        if self.config.store.path is None:
+            raise EvidenceError("store.path is null: nothing is kept")
         manifests = {name: policy.manifest.model_dump(mode="json") for name, policy in self.policies.items()}
         content = make_evidence(alert, self.identity, self.tables, manifests)
         return EvidenceFile(evidence_id(content), content)

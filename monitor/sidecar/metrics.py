@@ -111,6 +111,18 @@ class Metrics:
         for notice in notices:
             self._take(notice, now)
 
+    def recall(self, notices: Iterable[Notice], now: Instant) -> None:
+        """Show what stood when an earlier process ended; that one has counted it."""
+        for notice in notices:
+            match notice:
+                case Judged():
+                    self._show_verdict(notice)
+                case Alert():
+                    self._told[notice.agent, notice.formula] = (notice.id, notice.state)
+                    self._show_alarm(notice.agent, notice.formula, notice.state)
+                case _:
+                    self._take(notice, now)
+
     def _take(self, notice: Notice, now: Instant) -> None:
         match notice:
             case Received():
@@ -168,11 +180,14 @@ class Metrics:
         return True
 
     def _judged(self, notice: Judged) -> None:
-        verdict = notice.verdict
-        self._on.verdicts.inc((notice.formula, outcome_of(verdict), verdict.method))
+        self._on.verdicts.inc((notice.formula, outcome_of(notice.verdict), notice.verdict.method))
+        self._show_verdict(notice)
+
+    def _show_verdict(self, notice: Judged) -> None:
         key = (notice.agent, notice.formula)
         if not self._admit(notice.agent) or key in self._marked:  # an answer not to be relied on is not shown as one
             return
+        verdict = notice.verdict
         value, bounds = shown(verdict)
         lower, upper = bounds if bounds is not None else (math.nan, math.nan)
         effect = math.nan if verdict.effect is None else verdict.effect

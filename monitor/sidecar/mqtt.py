@@ -1,7 +1,7 @@
 """The broker's side of the sidecar: one persistent session, over as many connections as it takes.
 
-A message is acknowledged when the pipeline has taken it over, not before: the broker sends it again after a crash. Once
-steps are kept on disk, the acknowledgement moves behind that, with nothing to change here.
+A message is acknowledged when it has been taken over and noted on disk, not before: the broker sends it again after a
+crash.
 
 The broker's own limit on unacknowledged messages does not slow it down when we are slow (mosquitto 2.0.11 has 20 by
 default, and lets them grow to thousands as soon as acknowledgements flow). So when the door is full we stop reading,
@@ -18,11 +18,13 @@ import random
 from collections.abc import Callable
 from typing import Any, Final
 
+from monitor.sidecar.clock import Clock, read_clock
 from monitor.sidecar.connection import WINDOW, BrokerError, Connection, Session
 from monitor.sidecar.door import Arrived, Door, Receipt
+from monitor.sidecar.effects import Publication
 from monitor.sidecar.outbox import Outbox
-from monitor.sidecar.pipeline import OFFLINE, Publication
-from monitor.sidecar.tasks import end_tasks
+from monitor.sidecar.pipeline import OFFLINE
+from monitor.sidecar.tasks import end_tasks, unless
 
 __all__ = ["Link"]
 
@@ -32,14 +34,22 @@ FIRST_PAUSE: Final = 0.2
 LONGEST_PAUSE: Final = 10.0
 """Seconds before trying to connect again; doubled from the first to the longest, each shortened by up to a half."""
 
-GOODBYE: Final = 2.0
-"""Seconds for the last messages at the end."""
+GOODBYE: Final = 1.5
+"""Seconds for the last messages at the end, and for the goodbye. What is not sent by then is sent after the restart."""
 
 
 class Link:
     """`changed(up)` is called on the loop when the broker is reached and when it is lost."""
 
-    def __init__(self, session: Session, door: Door, outbox: Outbox, changed: Callable[[bool], None]) -> None:
+    def __init__(
+        self,
+        session: Session,
+        door: Door,
+        outbox: Outbox,
+        changed: Callable[[bool], None],
+        clock: Clock = read_clock,
+    ) -> None:
+        self._clock = clock
         self._session = session
         self._door = door
         self._outbox = outbox
@@ -80,8 +90,11 @@ class Link:
     async def _connect(self, stop: asyncio.Event) -> None:
         """One connection, from the first byte to `stop`; BrokerError if it fails or ends before."""
         self._connections += 1
-        self._connection = connection = Connection(self._session, self._connections, self._arrived, self._published)
-        await connection.open()
+        self._connection = connection = Connection(
+            self._session, self._connections, self._arrived, self._published, self._clock
+        )
+        if not await unless(stop, connection.open()):
+            return
         try:
             self._up = True
             LOG.info("connected to %s as %s", self._session.broker.address, self._session.client_id)
@@ -103,7 +116,7 @@ class Link:
         try:
             await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
             if stop.is_set():
-                self._outbox.finish(Publication(self._session.status_topic, OFFLINE))
+                self._outbox.finish(Publication(self._session.status_topic, OFFLINE, repeats=True))
                 emptied = asyncio.create_task(self._outbox.emptied())
                 tasks.add(emptied)
                 waiting = {sending, emptied, connection.lost}
@@ -128,6 +141,8 @@ class Link:
         number = self._sent.pop(message_id, None)
         if number is not None:
             self._outbox.done(number)
+            if self._outbox.unsettled:
+                self._door.knock()  # to have it noted
         self._window.set()
 
     def _tell_lost(self, error: Exception) -> None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import OrderedDict
+from collections.abc import Iterable, Sequence
 from typing import Final
 
-from monitor.sidecar.pipeline import Publication
+from monitor.sidecar.effects import Publication
 
 __all__ = ["Outbox"]
 
@@ -17,8 +18,9 @@ LOG: Final = logging.getLogger("monitor.mqtt")
 class Outbox:
     """First in, first out, `limit` messages at most; used from one thread (the loop's).
 
-    Everything we publish is retained, so only the newest message of a topic matters in the end: beyond `limit`, older
-    messages of the same topic go first.
+    A message is numbered first, so that it can be noted under its number, and put in after that. Everything we publish
+    is retained, so only the newest message of a topic matters in the end: beyond `limit`, older messages of the same
+    topic go first.
     """
 
     def __init__(self, limit: int = 10_000) -> None:
@@ -26,6 +28,7 @@ class Outbox:
         self._waiting: OrderedDict[int, Publication] = OrderedDict()
         self._next = 0
         self._sent = -1
+        self._settled: list[int] = []
         self._closed = False
         self._something = asyncio.Event()
         self._nothing = asyncio.Event()
@@ -35,12 +38,18 @@ class Outbox:
         """Messages the broker has not acknowledged."""
         return len(self._waiting)
 
-    def put(self, publication: Publication) -> None:
-        """Add a message to send; after `finish` nobody is listening."""
-        if self._closed:
+    def number(self, publications: Iterable[Publication]) -> list[tuple[int, Publication]]:
+        """Give messages the numbers under which they will be sent."""
+        numbered = list(enumerate(publications, self._next))
+        self._next += len(numbered)
+        return numbered
+
+    def put(self, numbered: Sequence[tuple[int, Publication]]) -> None:
+        """Add messages to send, also those of an earlier process; after `finish` nobody is listening."""
+        if self._closed or not numbered:
             return
-        self._waiting[self._next] = publication
-        self._next += 1
+        self._waiting.update(numbered)
+        self._next = max(self._next, numbered[-1][0] + 1)
         if len(self._waiting) > self._limit:
             self._thin_out()
         self._something.set()
@@ -48,7 +57,7 @@ class Outbox:
 
     def finish(self, last: Publication) -> None:
         """Add the very last message: none may overtake it, none may come after it."""
-        self.put(last)
+        self.put(self.number([last]))
         self._closed = True
 
     async def take(self) -> tuple[int, Publication]:
@@ -68,9 +77,25 @@ class Outbox:
 
     def done(self, number: int) -> None:
         """The broker has it."""
-        self._waiting.pop(number, None)
+        publication = self._waiting.pop(number, None)
+        if publication is not None and not publication.repeats:
+            self._settled.append(number)
         if not self._waiting:
             self._nothing.set()
+
+    def waiting(self) -> list[tuple[int, Publication]]:
+        """What must still be sent after a restart: repetitions say nothing new, and will be said anew."""
+        return [(number, publication) for number, publication in self._waiting.items() if not publication.repeats]
+
+    @property
+    def unsettled(self) -> bool:
+        """Whether `settled` has something to tell."""
+        return bool(self._settled)
+
+    def settled(self) -> list[int]:
+        """Numbers of messages that need not be sent any more, each told once."""
+        settled, self._settled = self._settled, []
+        return settled
 
     async def emptied(self) -> None:
         """Until the broker has everything."""
@@ -78,7 +103,10 @@ class Outbox:
 
     def _thin_out(self) -> None:
         newest = {publication.topic: number for number, publication in self._waiting.items()}
-        self._waiting = OrderedDict((n, p) for n, p in self._waiting.items() if newest[p.topic] == n)
-        while len(self._waiting) > self._limit:
-            _, publication = self._waiting.popitem(last=False)
-            LOG.error("too much to publish: a message for %s is given up", publication.topic)
+        gone = [number for number, publication in self._waiting.items() if newest[publication.topic] != number]
+        for number in sorted(newest.values())[: max(len(newest) - self._limit, 0)]:
+            LOG.error("too much to publish: a message for %s is given up", self._waiting[number].topic)
+            gone.append(number)
+        for number in gone:
+            del self._waiting[number]
+        self._settled += gone

@@ -20,12 +20,15 @@ from monitor.errors import RecordingError
 from monitor.sidecar.events import Connected, Evaluate, Event, Heartbeat, Lost, Message
 from monitor.types import Instant
 
-__all__ = ["Header", "Recorder", "Recording", "pack_event"]
+__all__ = ["Header", "Recorder", "Recording", "pack_event", "unpack_events"]
 
 FORMAT: Final = "cfmon-recording"
 VERSION: Final = 2
 MAX_EVENT_BYTES: Final = 32 << 20
 """More than the largest payload a configuration allows (16 MiB)."""
+
+MAX_FIELDS: Final = 16
+"""More than an event or the header has; msgpack allocates what an array announces before it reads it."""
 
 _READ_BYTES: Final = 1 << 16
 _END: Final = object()
@@ -59,6 +62,17 @@ def pack_event(event: Event) -> bytes:
             assert_never(event)
     packed: bytes = msgpack.packb(fields)
     return packed
+
+
+def unpack_events(packed: bytes) -> Iterator[Event]:
+    """Events packed one after the other; ValueError or TypeError if that is not what they are."""
+    unpacker = msgpack.Unpacker(max_buffer_size=max(len(packed), 1), strict_map_key=True, raw=False)
+    unpacker.feed(packed)
+    while unpacker.tell() < len(packed):
+        try:
+            yield _event(unpacker.unpack())
+        except msgpack.UnpackException as error:
+            raise ValueError(str(error)) from None
 
 
 class Recorder:
@@ -100,7 +114,14 @@ class Recording:
             self._file = self.path.open("rb")
         except OSError as error:
             raise RecordingError(f"{path}: cannot be read: {error.strerror}") from error
-        self._unpacker = msgpack.Unpacker(max_buffer_size=MAX_EVENT_BYTES, strict_map_key=True, raw=False)
+        self._unpacker = msgpack.Unpacker(
+            max_buffer_size=MAX_EVENT_BYTES,
+            max_array_len=MAX_FIELDS,
+            max_map_len=MAX_FIELDS,
+            max_ext_len=0,
+            strict_map_key=True,
+            raw=False,
+        )
         self._count = 0
         try:
             self.header = self._read_header()

@@ -30,9 +30,11 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 from monitor.sidecar.broker import Broker, Tls, parse_broker
 from monitor.sidecar.yamlfile import YamlFile, dotted
 
-__all__ = ["ENVIRONMENT_PREFIX", "Config", "FormulaConfig", "config_schema", "parse_duration"]
+__all__ = ["ENVIRONMENT_PREFIX", "Config", "FormulaConfig", "config_schema", "parse_duration", "parse_size"]
 
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_BYTES = {"kB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
+_SIZE = r"^[0-9]{1,9}(\.[0-9]+)?(kB|MB|GB|TB)$"
 _DURATION = r"^[0-9]+(\.[0-9]+)?(ms|s|m|h|d)$"
 _NAME = r"^[A-Za-z0-9_.-]{1,64}$"
 _IDENTIFIER = r"^[A-Za-z_][A-Za-z0-9_]{0,63}$"
@@ -53,6 +55,18 @@ def parse_duration(value: object) -> float:
     if not 0 < seconds <= 366 * 86400:
         raise ValueError("must be longer than nothing and at most 366 days")
     return seconds
+
+
+def parse_size(value: object) -> int:
+    """Bytes of a size such as `500MB` or `1GB`; a number without a unit is refused.
+
+    >>> parse_size("1.5GB")
+    1500000000
+    """
+    if not isinstance(value, str) or not re.fullmatch(_SIZE, value):
+        raise ValueError("must be a size with its unit, such as 500MB or 1GB")
+    number, unit = re.fullmatch(r"([0-9.]+)(kB|MB|GB|TB)", value).groups()  # type: ignore[union-attr]  # matched above
+    return round(float(number) * _BYTES[unit])
 
 
 def _parse_every(value: object) -> int | float:
@@ -117,6 +131,9 @@ def _check_listen(listen: str) -> str:
 
 Duration = Annotated[
     float, BeforeValidator(parse_duration), WithJsonSchema({"type": "string", "pattern": _DURATION, "examples": ["5s"]})
+]
+Size = Annotated[
+    int, BeforeValidator(parse_size), WithJsonSchema({"type": "string", "pattern": _SIZE, "examples": ["1GB"]})
 ]
 Every = Annotated[
     int | float,
@@ -277,13 +294,19 @@ class HttpConfig(_Section):
 
 
 class StoreConfig(_Section):
-    """Where evidence is kept: in `evidence/` and `objects/` beside `path`."""
+    """What survives a restart, in the database `path`, with `evidence/` and `objects/` beside it.
 
-    path: Path = Path("var/cfmon.sqlite")
+    `path: null` keeps nothing at all. Evidence older than `keep` is removed, and the oldest where it is more than
+    `size`.
+    """
+
+    path: Path | None = Path("var/cfmon.sqlite")
+    keep: Duration = 30 * 86400.0
+    size: Size = 1_000_000_000
 
 
 class LimitsConfig(_Section):
-    """Where the monitor stops growing. `deadline`: after a longer evaluation the next answers the newest step only."""
+    """Where the monitor stops growing. `deadline`: agents that do not fit into so long an evaluation take turns."""
 
     message_bytes: Annotated[Count, Field(ge=64, le=16 << 20)] = 65536
     agents: Annotated[Count, Field(ge=1, le=1_000_000)] = 1000
@@ -362,9 +385,11 @@ def config_schema() -> dict[str, Any]:
 
 
 def _write_default_as_text(setting: dict[str, Any]) -> None:
-    """A default as a person would write it: `5s`, not 5.0; a section's defaults stand at its own settings."""
+    """A default as a person would write it: `5s`, not 5.0, or `1GB`; a section's defaults stand at its own settings."""
     default = setting.get("default")
     if isinstance(default, dict):
         del setting["default"]
     elif isinstance(default, float) and setting.get("pattern") == _DURATION:
         setting["default"] = f"{default:g}s"
+    elif isinstance(default, int) and setting.get("pattern") == _SIZE:
+        setting["default"] = f"{default / 1e9:g}GB"

@@ -1,77 +1,237 @@
-"""Files that must outlive the process: the evidence of alarms, and the models and policies it refers to.
+"""What outlives the process, and what to do when the disk does not want to: watching goes on, and it is told.
 
-`evidence/<id>` and `objects/<sha256>` lie beside the configured `store.path`. Both kinds are named after their content
-and never changed, so that writing one twice is harmless.
+`journal` is the database, `archive` the files beside it. Evidence is noted in the transaction of its alarm and becomes
+a file afterwards, so that no alert waits for the file.
 """
 
 from __future__ import annotations
 
-import os
-import re
-import tempfile
-from collections.abc import Mapping
+import asyncio
+import logging
+import sqlite3
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Final
 
 from monitor.errors import ConfigError
-from monitor.sidecar.pipeline import EvidenceFile
+from monitor.sidecar.archive import Archive
+from monitor.sidecar.effects import EvidenceFile, Publication
+from monitor.sidecar.events import Event
+from monitor.sidecar.journal import STORE_ERRORS, Batch, DamagedError, Journal, Kept, Setting
+from monitor.sidecar.pipeline import Snapshot
+from monitor.sidecar.recording import pack_event
 
 __all__ = ["Store"]
 
-_NAME = re.compile(r"[0-9a-f]{8,64}")
+LOG: Final = logging.getLogger("monitor.store")
+LONG: Final = 20_000
+"""Events from which on a snapshot takes their place: few enough to be gone through again in seconds."""
+
+LARGE: Final = 32 << 20
+"""Bytes of events, likewise."""
+
+PENDING: Final = 64 << 20
+"""Bytes of evidence that may wait for a disk that does not take it."""
+
+NOTHING: Final = Kept(None, {}, (), (), ())
 
 
 class Store:
-    """The folders beside `path`, made if need be. Raises ConfigError if they cannot be written to."""
+    """The database at `path`, and `evidence/` and `objects/` beside it. Used from one thread, `read_evidence` from any.
+
+    Once it is open, nothing raises: what fails stands in `problem` until it has been made good, and what is not noted
+    meanwhile is in the whole snapshot that `mend` writes.
+
+    Raises:
+        ConfigError: it cannot be written to, is in use, not ours, or of a later version. A damaged database is set
+            aside, which is told, and a new one begun.
+    """
 
     def __init__(self, path: Path) -> None:
-        self.evidence = path.parent / "evidence"
-        self.objects = path.parent / "objects"
+        self.problem = ""
+        self.failures = 0
+        self._path = path
+        self._archive = Archive(path.parent)
+        self._journal: Journal | None = None
+        self._events: list[bytes] = []
+        self._count = self._size = 0
+        self._pending: dict[str, bytes] = {}
+        self._filed: list[str] = []
+        self._unfiled = ""
+        self.kept = self._open()
+        self._pending = {file.id: file.content for file in self.kept.evidence}
+
+    # ---- the database ----
+
+    @property
+    def ok(self) -> bool:
+        """Whether all there is to keep is kept."""
+        return not self.problem and not self._unfiled
+
+    @property
+    def long(self) -> bool:
+        """Whether so much has happened since the last snapshot that it is time for one."""
+        return self._count >= LONG or self._size >= LARGE
+
+    def note(self, event: Event) -> None:
+        """Let the next `commit` note this event; if there is none, it never happened."""
+        if not self.problem:
+            self._events.append(pack_event(event))
+
+    def commit(
+        self,
+        publications: Sequence[tuple[int, Publication]] = (),
+        evidence: Sequence[EvidenceFile] = (),
+        sent: Sequence[int] = (),
+    ) -> None:
+        """Note in one transaction all events since the last, what is to be sent for them, and what has been sent."""
+        self._expect(evidence)
+        if self.problem or self._journal is None:
+            return
+        batch = Batch(b"".join(self._events), publications, evidence, sent, tuple(self._filed))
         try:
-            for folder in (self.evidence, self.objects):
-                folder.mkdir(parents=True, exist_ok=True)
-                with tempfile.TemporaryFile(dir=folder):
-                    pass
-        except OSError as error:
-            raise ConfigError(f"store.path: {path.parent} cannot be written to: {error.strerror}") from error
+            self._journal.commit(batch)
+        except STORE_ERRORS as error:
+            self._fail(error)
+            return
+        self._count += len(self._events)
+        self._size += len(batch.events)
+        self._events.clear()
+        self._filed.clear()
+
+    def checkpoint(self, setting: Setting, snapshot: Snapshot, sent: Sequence[int] = ()) -> None:
+        """Put a snapshot of what changed in the place of the events since the last one."""
+        if self.problem or self._journal is None:
+            return
+        try:
+            self._journal.checkpoint(setting, snapshot, Batch(sent=sent, filed=tuple(self._filed)), everything=False)
+        except STORE_ERRORS as error:
+            self._fail(error)
+            return
+        self._forget()
+
+    def mend(self, setting: Setting, snapshot: Snapshot, waiting: Sequence[tuple[int, Publication]]) -> None:
+        """Write everything anew: the whole state, what is still to be sent, and evidence that is in no file yet."""
+        evidence = [EvidenceFile(name, content) for name, content in self._pending.items()]
+        try:
+            if self._journal is None:
+                self._journal = self._open_or_begin()
+            self._journal.checkpoint(setting, snapshot, Batch(publications=waiting, evidence=evidence), everything=True)
+        except (*STORE_ERRORS, ConfigError) as error:
+            self._fail(error)
+            return
+        self._forget()
+        if self.problem:
+            LOG.warning("the store works again; nothing is missing in it")
+        self.problem = ""
+
+    def begin_anew(self, reason: str) -> None:
+        """Set the database aside: it can be read, but not taken up. Evidence in it stays ours. ConfigError if not."""
+        if self._journal is not None:
+            self._journal.close()
+        try:
+            self._set_aside(reason)
+            self._journal = self._open_or_begin()
+        except STORE_ERRORS as error:
+            raise self._unusable(error) from error
+        self.kept = NOTHING
+
+    def close(self) -> None:
+        """Let go; what was committed stays."""
+        if self._journal is not None:
+            self._journal.close()
+            self._journal = None
+
+    def _open(self) -> Kept:
+        try:
+            self._journal = self._open_or_begin()
+            try:
+                return self._journal.read()
+            except (DamagedError, sqlite3.DatabaseError) as error:
+                self.begin_anew(str(error))
+                return NOTHING
+        except STORE_ERRORS as error:
+            raise self._unusable(error) from error
+
+    def _open_or_begin(self) -> Journal:
+        try:
+            return Journal(self._path)
+        except (DamagedError, sqlite3.DatabaseError) as error:
+            if isinstance(error, sqlite3.OperationalError):
+                raise
+            self._set_aside(str(error))
+            return Journal(self._path)
+
+    def _set_aside(self, reason: str) -> None:
+        n = 1
+        while (aside := self._path.with_name(f"{self._path.name}.corrupt-{n}")).exists():
+            n += 1
+        for suffix in ("-wal", "-shm", ""):
+            part = self._path.with_name(self._path.name + suffix)
+            if part.exists():
+                part.rename(f"{aside}{suffix}")
+        LOG.error("%s cannot be used (%s): set aside as %s, and begun anew", self._path, reason, aside.name)
+
+    def _unusable(self, error: Exception) -> ConfigError:
+        return ConfigError(f"store.path: {self._path} cannot be written to: {error}")
+
+    def _forget(self) -> None:
+        self._events.clear()
+        self._filed.clear()
+        self._count = self._size = 0
+
+    def _fail(self, error: Exception) -> None:
+        """Go on without; the connection to the database is made anew, for it may know wrong things of the file."""
+        self.failures += 1
+        if self.problem != str(error):
+            LOG.error("nothing is kept from here on, a restart would begin anew: %s: %s", self._path, error)
+        self.problem = str(error) or type(error).__name__
+        self._forget()
+        self.close()
+
+    # ---- the files ----
 
     def keep_objects(self, objects: Mapping[str, bytes]) -> None:
         """Keep the models and policies that evidence will refer to; raises ConfigError where that fails."""
-        for name, content in objects.items():
-            if not (self.objects / name).exists():
-                try:
-                    _write(self.objects / name, content)
-                except OSError as error:
-                    raise ConfigError(f"store.path: {self.objects} cannot be written to: {error.strerror}") from error
-
-    def keep_evidence(self, file: EvidenceFile) -> None:
-        """Keep one alarm's evidence; an OSError says that it was not kept."""
-        _write(self.evidence / file.id, file.content)
+        self._archive.keep_objects(objects)
 
     def read_evidence(self, name: str) -> bytes | None:
-        """The content of `/evidence/<name>`; None if there is none, or if the name could lead anywhere else."""
-        if not _NAME.fullmatch(name):
-            return None
+        """The content of `/evidence/<name>`, wherever it is by now; None if there is none."""
+        waiting = self._pending.get(name)
+        return waiting if waiting is not None else self._archive.read_evidence(name)
+
+    async def file_evidence(self) -> None:
+        """Make files of the evidence that is noted, one after the other, in a thread."""
+        for name, content in list(self._pending.items()):
+            try:
+                await asyncio.to_thread(self._archive.keep_evidence, EvidenceFile(name, content))
+            except OSError as error:  # it stays in the database, and in memory
+                reason = error.strerror or str(error)
+                if self._unfiled != reason:
+                    self.failures += 1
+                    LOG.error("evidence %s could not be kept: %s", name, reason)  # noqa: TRY400 - no bug, no traceback
+                self._unfiled = reason
+                return
+            self._pending.pop(name, None)
+            self._filed.append(name)
+        self._unfiled = ""
+
+    async def clear_out(self, *, keep: float, size: int) -> None:
+        """Remove evidence that is too old (seconds) or too much (bytes)."""
         try:
-            return (self.evidence / name).read_bytes()
-        except OSError:
-            return None
+            removed = await asyncio.to_thread(self._archive.clear_out, keep=keep, size=size)
+        except OSError as error:
+            LOG.warning("old evidence could not be removed: %s", error)
+            return
+        if removed:
+            LOG.info("%d files of evidence were removed: older than store.keep, or beyond store.size", removed)
 
-
-def _write(path: Path, content: bytes) -> None:
-    """All or nothing, and on the disk before it returns: neither a reader nor a crash ever meets half a file."""
-    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=".new-")
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        Path(temporary).chmod(0o644)
-        Path(temporary).replace(path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
-    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+    def _expect(self, evidence: Sequence[EvidenceFile]) -> None:
+        self._pending.update((file.id, file.content) for file in evidence)
+        if not evidence or sum(map(len, self._pending.values())) <= PENDING:
+            return
+        while sum(map(len, self._pending.values())) > PENDING:
+            lost = next(iter(self._pending))
+            del self._pending[lost]
+            self.failures += 1
+            LOG.error("evidence %s is given up: the disk takes none", lost)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Coroutine, Iterable
 from typing import Any
 
-__all__ = ["end_tasks"]
+__all__ = ["end_tasks", "unless"]
 
 
 async def end_tasks(tasks: Iterable[asyncio.Task[Any]]) -> list[Any]:
@@ -20,3 +20,15 @@ async def end_tasks(tasks: Iterable[asyncio.Task[Any]]) -> list[Any]:
             task.cancel()
         await asyncio.wait(pending, timeout=0.1)
     return await asyncio.gather(*everyone, return_exceptions=True)
+
+
+async def unless(stop: asyncio.Event, work: Coroutine[Any, Any, None]) -> bool:
+    """Do some work, but not beyond `stop`; whether it was done. Raises what it raises."""
+    working, stopping = asyncio.create_task(work), asyncio.create_task(stop.wait())
+    try:
+        await asyncio.wait({working, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        if working.done():
+            working.result()
+        return working.done()
+    finally:
+        await end_tasks((working, stopping))

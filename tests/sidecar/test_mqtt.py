@@ -119,7 +119,7 @@ def test_a_broker_that_comes_late_or_restarts_is_found_again(tmp_path: Path) -> 
     async def scenario(broker: Mosquitto) -> None:
         broker.kill()
         side = Side(broker.url)
-        side.outbox.put(Publication("cfmon/alerts/ada/watch", b"early"))
+        side.outbox.put(side.outbox.number([Publication("cfmon/alerts/ada/watch", b"early")]))
         await asyncio.sleep(0)
         broker.start()
         await side.until(lambda: side.changes == [True])
@@ -127,7 +127,7 @@ def test_a_broker_that_comes_late_or_restarts_is_found_again(tmp_path: Path) -> 
         broker.kill()
         await side.until(lambda: side.changes == [True, False])
         assert not side.link.up
-        side.outbox.put(Publication("cfmon/alerts/ada/watch", b"late"))
+        side.outbox.put(side.outbox.number([Publication("cfmon/alerts/ada/watch", b"late")]))
         broker.start()
         await side.until(lambda: side.changes == [True, False, True])
         async with subscribed(broker.url, "cfmon/alerts/+/+") as following:
@@ -144,9 +144,9 @@ def test_both_ends_are_told_on_the_status_topic(broker: Mosquitto) -> None:
     async def scenario() -> None:
         async with subscribed(broker.url, STATUS) as following:
             side = Side(broker.url)
-            side.outbox.put(Publication(STATUS, b"online"))
+            side.outbox.put(side.outbox.number([Publication(STATUS, b"online")]))
             assert await following() == b"online"
-            side.outbox.put(Publication(STATUS, b"almost"))
+            side.outbox.put(side.outbox.number([Publication(STATUS, b"almost")]))
             await side.stop()
             assert await following() == b"almost"
             assert await following() == OFFLINE  # said goodbye

@@ -28,13 +28,13 @@ def test_what_is_not_acknowledged_is_sent_again_on_the_next_connection() -> None
     async def scenario() -> None:
         outbox = Outbox()
         for word in ("one", "two", "three"):
-            outbox.put(message("topic", word))
+            outbox.put(outbox.number([message("topic", word)]))
         assert await take_all(outbox) == [(0, "one"), (1, "two"), (2, "three")]
         outbox.done(1)
         outbox.done(1)
         assert await take_all(outbox) == []
         outbox.rewind()
-        outbox.put(message("topic", "four"))
+        outbox.put(outbox.number([message("topic", "four")]))
         assert await take_all(outbox) == [(0, "one"), (2, "three"), (3, "four")]
 
     asyncio.run(scenario())
@@ -44,7 +44,7 @@ def test_it_is_empty_once_the_broker_has_everything() -> None:
     async def scenario() -> None:
         outbox = Outbox()
         await asyncio.wait_for(outbox.emptied(), 1.0)
-        outbox.put(message("topic", "one"))
+        outbox.put(outbox.number([message("topic", "one")]))
         emptied = asyncio.create_task(outbox.emptied())
         await asyncio.sleep(0)
         assert not emptied.done()
@@ -57,9 +57,9 @@ def test_it_is_empty_once_the_broker_has_everything() -> None:
 def test_nothing_follows_the_last_word() -> None:
     async def scenario() -> None:
         outbox = Outbox()
-        outbox.put(message("status", "online"))
+        outbox.put(outbox.number([message("status", "online")]))
         outbox.finish(message("status", "offline"))
-        outbox.put(message("status", "online"))
+        outbox.put(outbox.number([message("status", "online")]))
         assert [word for _, word in await take_all(outbox)] == ["online", "offline"]
 
     asyncio.run(scenario())
@@ -69,10 +69,10 @@ def test_a_full_outbox_keeps_the_newest_of_each_topic(caplog: pytest.LogCaptureF
     async def scenario() -> None:
         outbox = Outbox(limit=3)
         for number in range(5):
-            outbox.put(message("a" if number % 2 else "b", str(number)))
+            outbox.put(outbox.number([message("a" if number % 2 else "b", str(number))]))
         assert [word for _, word in await take_all(outbox)] == ["2", "3", "4"]  # thinned out when the fourth came
         for number in range(5):
-            outbox.put(message(f"topic{number}", "x"))
+            outbox.put(outbox.number([message(f"topic{number}", "x")]))
         assert len(outbox) == 3
         assert "a message for topic1 is given up" in caplog.text
 

@@ -214,10 +214,11 @@ def test_an_alarm_goes_out_even_if_its_evidence_cannot_be_kept(config: Path, bro
 
 def test_a_recording_that_cannot_go_on_does_not_stop_the_watching(config: Path, broker: Mosquitto) -> None:
     with inside(config, record=config.parent / "recording") as running:
-        assert running.service._recorder is not None
-        running.service._recorder._file.close()
-        running.service._recorder._file = Path("/dev/full").open("wb")  # noqa: SIM115 - the recorder closes it
-        wait_until(lambda: running.service._recorder is None, "the recording ends")
+        worker = running.service._worker
+        assert worker.recorder is not None
+        worker.recorder._file.close()
+        worker.recorder._file = Path("/dev/full").open("wb")  # noqa: SIM115 - the recorder closes it
+        wait_until(lambda: worker.recorder is None, "the recording ends")
         publish(broker, steps(RISE_AND_FALL[:1]))
         accepted = 'cfmon_messages_total{result="accepted"} 1.0'
         wait_until(lambda: accepted in httpx.get(f"{running.url}/metrics").text, "the step is taken over")
@@ -239,7 +240,7 @@ def test_it_ends_in_time_whatever_the_broker_does_and_ignores_hangups(config: Pa
 
 def test_a_stuck_evaluation_shows_in_healthz(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with inside(config) as running:
-        monkeypatch.setattr(running.service, "_evaluate", lambda: None)
+        monkeypatch.setattr(running.service._worker, "_evaluate", lambda: None)
         wait_until(lambda: httpx.get(f"{running.url}/healthz").status_code == 503, "healthz fails")
         assert "no evaluation for" in httpx.get(f"{running.url}/healthz").text
 
@@ -252,13 +253,10 @@ def test_a_step_that_waits_at_our_own_door_is_no_gap(config: Path, monkeypatch: 
         for seq, came in ((0, 0.0), (2, 0.1), (1, 0.2)):
             content = {"v": 1, "episode": 0, "seq": seq, "state": 0, "action": 1}
             service._door.enter(Arrived(Instant(came, came), "agents/ada/steps", json.dumps(content).encode(), None))
-        monkeypatch.setattr("monitor.sidecar.service.read_clock", lambda: Instant(0.7, 0.7))
-        for taken in (2, 1):
-            for _ in range(taken):
-                entry = service._door.take()
-                assert entry is not None
-                service._take_over(entry)
-            service._evaluate()
+        monkeypatch.setattr(service._worker, "_clock", lambda: Instant(0.7, 0.7))
+        for batch in (2, 1):
+            monkeypatch.setattr("monitor.sidecar.worker.BATCH", batch)
+            service._worker.turn()
         shown = service._metrics.exposition().decode()
         assert 'cfmon_messages_total{result="accepted"} 3.0' in shown
         assert 'cfmon_messages_total{result="gap"} 0.0' in shown

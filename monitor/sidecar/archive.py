@@ -1,0 +1,96 @@
+"""Files that people look into: the evidence of alarms, and the models and policies it refers to.
+
+`evidence/<id>` and `objects/<sha256>` lie beside the store. Both kinds are named after their content and never changed,
+so that writing one twice is harmless.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from monitor.errors import ConfigError
+from monitor.sidecar.effects import EvidenceFile
+
+__all__ = ["Archive"]
+
+_NAME: Final = re.compile(r"[0-9a-f]{8,64}")
+
+
+class Archive:
+    """The folders below `folder`, made if need be. Raises ConfigError if they cannot be written to."""
+
+    def __init__(self, folder: Path) -> None:
+        self.evidence = folder / "evidence"
+        self.objects = folder / "objects"
+        try:
+            for place in (self.evidence, self.objects):
+                place.mkdir(parents=True, exist_ok=True)
+                with tempfile.TemporaryFile(dir=place):
+                    pass
+        except OSError as error:
+            raise ConfigError(f"store.path: {folder} cannot be written to: {error.strerror}") from error
+
+    def keep_objects(self, objects: Mapping[str, bytes]) -> None:
+        """Keep the models and policies that evidence will refer to; raises ConfigError where that fails."""
+        for name, content in objects.items():
+            if not (self.objects / name).exists():
+                try:
+                    _write(self.objects / name, content)
+                except OSError as error:
+                    raise ConfigError(f"store.path: {self.objects} cannot be written to: {error.strerror}") from error
+
+    def keep_evidence(self, file: EvidenceFile) -> None:
+        """Keep one alarm's evidence; an OSError says that it was not kept."""
+        _write(self.evidence / file.id, file.content)
+
+    def read_evidence(self, name: str) -> bytes | None:
+        """The content of `evidence/<name>`; None if there is none, or if the name could lead anywhere else."""
+        if not _NAME.fullmatch(name):
+            return None
+        try:
+            return (self.evidence / name).read_bytes()
+        except OSError:
+            return None
+
+    def clear_out(self, *, keep: float, size: int) -> int:
+        """Remove evidence older than `keep` seconds, then the oldest until `size` bytes are left; how many files went.
+
+        What a crash left unfinished goes with them. Objects stay: any evidence, also a copy that lies elsewhere, may
+        refer to them. OSError if a file cannot go.
+        """
+        with os.scandir(self.evidence) as entries:
+            files = sorted((entry.stat().st_mtime, entry.stat().st_size, entry.path) for entry in entries)
+        oldest, left, removed = time.time() - keep, sum(length for _, length, _ in files), 0
+        for written, length, path in files:
+            if written >= oldest and left <= size:
+                break
+            Path(path).unlink(missing_ok=True)
+            left -= length
+            removed += 1
+        return removed
+
+
+def _write(path: Path, content: bytes) -> None:
+    """All or nothing, and on the disk before it returns: neither a reader nor a crash ever meets half a file."""
+    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=".new-")
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        Path(temporary).chmod(0o644)
+        Path(temporary).replace(path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)

@@ -1,0 +1,73 @@
+"""Evidence and objects: whole files or none, by names that lead nowhere else, and not for ever."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from monitor.errors import ConfigError
+from monitor.sidecar.archive import Archive
+from monitor.sidecar.effects import EvidenceFile
+
+
+@pytest.fixture
+def archive(tmp_path: Path) -> Archive:
+    return Archive(tmp_path / "var")
+
+
+def test_evidence_is_kept_and_found_by_its_id(archive: Archive, tmp_path: Path) -> None:
+    archive.keep_evidence(EvidenceFile("a" * 32, b"proof"))
+    assert archive.read_evidence("a" * 32) == b"proof"
+    assert [path.name for path in (tmp_path / "var" / "evidence").iterdir()] == ["a" * 32]
+
+
+def test_objects_are_written_once(archive: Archive) -> None:
+    archive.keep_objects({"b" * 64: b"model"})
+    before = (archive.objects / ("b" * 64)).stat().st_mtime_ns
+    archive.keep_objects({"b" * 64: b"model"})
+    assert (archive.objects / ("b" * 64)).stat().st_mtime_ns == before
+    assert (archive.objects / ("b" * 64)).read_bytes() == b"model"
+
+
+@pytest.mark.parametrize("name", ["..", "../objects", "/etc/passwd", "", "A" * 32, "c" * 65, "c" * 32, "a\0b"])
+def test_a_name_that_is_none_gives_nothing(archive: Archive, name: str) -> None:
+    assert archive.read_evidence(name) is None
+
+
+def test_a_write_that_fails_leaves_nothing(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(_descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space left"):
+        archive.keep_evidence(EvidenceFile("a" * 32, b"proof"))
+    assert list(archive.evidence.iterdir()) == []
+    with pytest.raises(ConfigError, match="No space left"):
+        archive.keep_objects({"b" * 64: b"model"})
+
+
+def test_a_folder_that_cannot_be_is_an_error_at_start(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ConfigError, match=r"store\.path: .* cannot be written to"):
+        Archive(tmp_path / "file")
+
+
+def kept(archive: Archive) -> list[str]:
+    return sorted(path.name[0] for path in archive.evidence.iterdir())
+
+
+def test_old_evidence_goes_and_the_oldest_where_it_is_too_much(archive: Archive) -> None:
+    archive.keep_objects({"f" * 64: b"model"})
+    for age, letter in ((400, "a"), (300, "b"), (200, "c"), (100, "d")):
+        archive.keep_evidence(EvidenceFile(letter * 32, bytes(1000)))
+        path = archive.evidence / (letter * 32)
+        now = path.stat().st_mtime
+        os.utime(path, (now - age, now - age))
+    assert archive.clear_out(keep=1000.0, size=4000) == 0
+    assert archive.clear_out(keep=350.0, size=4000) == 1
+    assert kept(archive) == ["b", "c", "d"]
+    assert archive.clear_out(keep=350.0, size=1999) == 2
+    assert kept(archive) == ["d"]
+    assert (archive.objects / ("f" * 64)).exists()
