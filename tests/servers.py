@@ -17,7 +17,7 @@ import time
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -190,13 +190,14 @@ def prometheus(
     job: str = "cfmon",
     interval: str = "1s",
     alertmanagers: Sequence[str] = (),
+    job_settings: Mapping[str, Any] | None = None,
 ) -> Iterator[Prometheus]:
     """A Prometheus that scrapes `targets` (host:port), ready to be asked, running until the block ends."""
     folder.mkdir(parents=True, exist_ok=True)
     config = {
         "global": {"scrape_interval": interval, "scrape_timeout": interval, "evaluation_interval": interval},
         "rule_files": [str(rule.resolve()) for rule in rules],
-        "scrape_configs": [{"job_name": job, "static_configs": [{"targets": list(targets)}]}],
+        "scrape_configs": [{"job_name": job, "static_configs": [{"targets": list(targets)}], **(job_settings or {})}],
         "alerting": {"alertmanagers": [{"static_configs": [{"targets": list(alertmanagers)}]}]},
     }
     (folder / "prometheus.yml").write_text(json.dumps(config))  # JSON is YAML
