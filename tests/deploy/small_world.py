@@ -30,11 +30,12 @@ CONFIG: dict[str, Any] = {
         },
         {"name": "likely_safe", "formula": 'P>=0.5 [ G<=2 !"crash" ]', "alarm": {"severity": "warning"}},
     ],
-    "stream": {"stale_after": "1s", "forget_after": "1h", "max_lag": "2s"},
+    # A burst is enough: answers are passed over once a step has waited for half of max_lag.
+    "stream": {"stale_after": "1s", "forget_after": "1h", "max_lag": "10ms"},
     "heartbeat": "1s",
-    # No answer is that fast: after each, the next batch of steps is answered at its newest only.
-    "limits": {"agents": 2, "deadline": "1ms"},
+    "limits": {"agents": 2},
     "store": {"path": "var/cfmon.sqlite"},
+    "trust": {"enabled": False},  # the agents go wherever a test wants them to, likely or not
 }
 
 

@@ -1,16 +1,13 @@
 """The shipped rules in Debian's Prometheus, scraping `cfmon run`: each is seen silent, firing, and silent again.
 
-Every condition is brought about for real: by steps and faults published to mosquitto, by killing the broker, by ending
-the monitor. Two are not, since the running monitor cannot be made to hang and a question too large takes minutes: for
-CfmonEvaluationStalled and CfmonUndecided a second target serves the sidecar's own metrics, fed by hand. Watchdog is
-never silent and CfmonWatchdog not while all is well; that is their purpose.
+Conditions are brought about for real: by steps and faults published to mosquitto, by killing the broker, by ending the
+monitor. Five are not: the running monitor cannot be made to hang, a question too large takes minutes, doubt stays, and
+the store and the configuration are broken in tests of their own. For these a second target serves the sidecar's own
+metrics, fed by hand. Watchdog is never silent and CfmonWatchdog not while all is well; that is their purpose.
 """
 
 from __future__ import annotations
 
-import re
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -20,91 +17,20 @@ from pathlib import Path
 from threading import Thread
 from typing import Any
 
-import msgpack
-import paho.mqtt.client as mqtt
 import pytest
-import yaml
-from paho.mqtt.enums import CallbackAPIVersion
 
 from monitor.alarm.message import Identity
 from monitor.sidecar.clock import read_clock
 from monitor.sidecar.metrics import Metrics
-from monitor.types import FormulaSpec, Instant, Judged, Verdict
+from monitor.types import FormulaSpec, Instant, Judged, Trust, Verdict
+from tests.deploy.chain import ALERTS, Publisher, cfmon, hastened, publisher
 from tests.deploy.small_world import DRIFT, EDGE, PARK, ROAD, STAY, write_world
-from tests.servers import Mosquitto, Prometheus, end, free_port, mosquitto, prometheus, wait_until
+from tests.servers import Mosquitto, Prometheus, free_port, mosquitto, prometheus, wait_until
 
-RULES = Path(__file__).parents[2] / "deploy" / "prometheus" / "cfmon.rules.yml"
-ALERTS = {rule["alert"] for group in yaml.safe_load(RULES.read_text())["groups"] for rule in group["rules"]}
 WHILE_ALL_IS_WELL = {"Watchdog", "CfmonWatchdog"}
 BY_STREAM = ALERTS - WHILE_ALL_IS_WELL - {"CfmonBrokerDisconnected", "CfmonDown"}
 PATIENCE = 90.0
 UNDECIDED = Judged("w9", "any", Verdict("true", "exact", "gumbel", ()), episode=0, seq=0, time=0.0)
-
-
-def hastened(folder: Path) -> Path:
-    """The shipped rules with every time in them shortened, and nothing else changed."""
-    content = yaml.safe_load(RULES.read_text())
-    changes = 0
-    for rule in (rule for group in content["groups"] for rule in group["rules"]):
-        rule["expr"], ages = re.subn(r"(?<=[<>] )60\b", "4", rule["expr"])
-        rule["expr"], windows = re.subn(r"\[5m\]", "[4s]", rule["expr"])
-        changes += ages + windows + ("for" in rule)
-        if "for" in rule:
-            rule["for"] = "1s"
-    assert changes > len(ALERTS) / 2
-    path = folder / "rules.yml"
-    path.write_text(yaml.safe_dump(content))
-    return path
-
-
-@dataclass
-class Publisher:
-    """The agents: `w1` always has something to say, the others when a test lets them speak."""
-
-    client: mqtt.Client
-    seq: dict[str, int] = field(default_factory=dict)
-    episode: str = "first"
-
-    def step(self, agent: str, state: int, action: int, **more: object) -> None:
-        seq = self.seq[agent] = self.seq.get(agent, -1) + 1
-        fields = {
-            "v": 1,
-            "episode": self.episode,
-            "seq": seq,
-            "state": state,
-            "action": action,
-            "time": time.time(),
-            **more,
-        }
-        self.client.publish(f"agents/{agent}/steps", msgpack.packb(fields), qos=1)
-
-    def noise(self, agent: str) -> None:
-        self.client.publish(f"agents/{agent}/steps", b"\xc1 not msgpack", qos=1)
-
-
-@contextmanager
-def publisher(port: int) -> Iterator[Publisher]:
-    client = mqtt.Client(CallbackAPIVersion.VERSION2, client_id="agents")
-    client.reconnect_delay_set(1, 1)
-    client.connect("127.0.0.1", port)
-    client.loop_start()
-    try:
-        yield Publisher(client)
-    finally:
-        client.disconnect()
-        client.loop_stop()
-
-
-@contextmanager
-def cfmon(config: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """`cfmon run` in a process of its own, which ends cleanly when asked to."""
-    with (config.parent / "cfmon.log").open("ab") as log:
-        command = [sys.executable, "-m", "monitor", "run", str(config)]
-        process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
-    try:
-        yield process
-    finally:
-        assert end(process) == 0, (config.parent / "cfmon.log").read_text()
 
 
 @contextmanager
@@ -213,7 +139,9 @@ class Scene:
 
     def ill(self) -> None:
         self.stalling.evaluated(0.0, [], Instant(time.time() - 60.0, 0.0))
-        self.stalling.take([UNDECIDED], read_clock())
+        self.stalling.take([UNDECIDED, Trust(doubted=True, log10_e=3.1, transitions=500)], read_clock())
+        self.stalling.store_failed()
+        self.stalling.reloaded(ok=False)
         for _ in range(100):  # faster than one answer after the other
             self.agents.step("w1", EDGE, DRIFT, episode="bad")
         self.agents.noise("w1")
@@ -221,6 +149,9 @@ class Scene:
 
     def mend(self) -> None:
         """Both episodes end: w1 steps back and is safe, w2 is allowed to be silent."""
+        self.stalling.take([Trust(doubted=False, log10_e=0.0, transitions=0)], read_clock())
+        self.stalling.store_works()
+        self.stalling.reloaded(ok=True)
         self.agents.step("w1", EDGE, STAY, episode="bad")
         self.agents.step("w1", PARK, STAY, episode="bad", truncated=True)
         self.agents.seq["w1"] = -1
