@@ -24,12 +24,12 @@ def _moved(cell: int, move: int) -> int:
     return row * SIDE + column
 
 
-def outcomes(cell: int, action: int) -> list[tuple[int, float]]:
+def outcomes(cell: int, action: int, slip: float = SLIP) -> list[tuple[int, float]]:
     """(successor, probability): mostly as meant, else one of the other three moves."""
-    return [(_moved(cell, move), 1 - SLIP if move == action else SLIP / 3) for move in range(4)]
+    return [(_moved(cell, move), 1 - slip if move == action else slip / 3) for move in range(4)]
 
 
-def grid() -> MDP:
+def grid(slip: float = SLIP) -> MDP:
     """The model of it."""
-    rows = [(s, a, t, p) for s in range(SIDE * SIDE) for a in range(4) for t, p in outcomes(s, a)]
+    rows = [(s, a, t, p) for s in range(SIDE * SIDE) for a in range(4) for t, p in outcomes(s, a, slip)]
     return MDP.from_transitions(states=SIDE * SIDE, actions=4, transitions=rows, labels={"unsafe": [UNSAFE]})

@@ -1,0 +1,35 @@
+"""How long the suite is: `make faults` sets CFMON_FAULTS=long, else it is short. Figures go to var/faults.json."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+LONG = os.environ.get("CFMON_FAULTS") == "long"
+FIGURES = Path("var/faults.json")
+
+
+@pytest.fixture
+def long() -> bool:
+    """Whether there is time."""
+    return LONG
+
+
+@pytest.fixture
+def report(request: pytest.FixtureRequest, capsys: pytest.CaptureFixture[str]) -> Callable[..., None]:
+    """Print what was measured, and with `make faults` keep it."""
+
+    def tell(**figures: object) -> None:
+        name = request.node.name
+        with capsys.disabled():
+            print(f"\n{name}: " + ", ".join(f"{key} {value}" for key, value in figures.items()))  # noqa: T201
+        if LONG:
+            FIGURES.parent.mkdir(exist_ok=True)
+            kept = json.loads(FIGURES.read_text()) if FIGURES.exists() else {}
+            FIGURES.write_text(json.dumps({**kept, name: figures}, indent=2) + "\n")
+
+    return tell

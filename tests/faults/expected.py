@@ -1,0 +1,172 @@
+"""What must be heard: the publisher's log through the same pipeline, without any fault; and how it is compared.
+
+A fault may *mark* an alarm (`blind`: disconnected, stale, deadline), which is told as a further revision of it. Marks
+are told apart and counted; whatever is left has to be what a monitor without faults tells, in every number.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from monitor.sidecar.events import Evaluate, Message
+from monitor.sidecar.load import assemble
+from monitor.sidecar.metrics import shown
+from monitor.sidecar.pipeline import Effects
+from monitor.types import Ended, Instant, Judged
+from tests.faults.publisher import read_log
+
+__all__ = ["Expected", "Heard", "Outcome", "compare", "replay"]
+
+Alert = dict[str, Any]
+Marks = defaultdict[tuple[str, Any], list[int]]
+"""(topic, episode) -> revisions that only marked."""
+
+MARKS: Final = frozenset({None, "disconnected", "stale", "deadline"})
+"""What a fault of the line or of the process may say of an alarm. Others would mean that the path was hurt."""
+
+LATER: Final = 60.0
+"""Seconds after which nothing is awaited any more: no earlier step, and no earlier episode's end."""
+
+OF_THE_MOMENT: Final = frozenset({"sent", "revision", "blind", "summary"})
+"""Keys that depend on when something is told. Revision and summary are checked on their own."""
+
+
+@dataclass
+class Expected:
+    """`alerts` in the order of telling; `newest`: (agent, formula) -> seq and value of the last verdict, if it runs."""
+
+    steps: int = 0
+    alerts: list[Alert] = field(default_factory=list)
+    newest: dict[tuple[str, str], tuple[int, float]] = field(default_factory=dict)
+
+    def take(self, effects: Effects) -> None:
+        """Note what a pipeline tells."""
+        for notice in effects.notices:
+            if isinstance(notice, Judged):
+                self.newest[notice.agent, notice.formula] = (notice.seq, shown(notice.verdict)[0])
+            if isinstance(notice, Ended):
+                self.newest = {key: verdict for key, verdict in self.newest.items() if key[0] != notice.agent}
+        self.alerts += [{"topic": told.topic, **json.loads(told.payload)} for told in effects.publications]
+
+
+@dataclass(frozen=True)
+class Heard:
+    """A message that a subscriber got: seconds on its own monotonic clock, and whether the broker sent it again."""
+
+    at: float
+    topic: str
+    payload: bytes
+    again: bool = False
+
+
+@dataclass
+class Outcome:
+    """What a comparison came to; `problems` is empty where all is as it should be."""
+
+    alerts: int = 0
+    duplicates: int = 0
+    most_copies: int = 0
+    redelivered: int = 0
+    marks: int = 0
+    heartbeats: int = 0
+    problems: list[str] = field(default_factory=list)
+
+
+def replay(config: Path, log: Path, rate: float) -> Expected:
+    """A pipeline of the same configuration, each step answered as it comes."""
+    pipeline = assemble(config, {}).pipeline("expected")
+    found = Expected()
+    for agent, payload in read_log(log):
+        now = Instant(0.0, found.steps / rate)  # the agents' clock is what counts
+        pipeline.step(Message(now, f"agents/{agent}/steps", payload))
+        found.take(pipeline.step(Evaluate(now)))
+        found.steps += 1
+    found.take(pipeline.step(Evaluate(Instant(0.0, found.steps / rate + LATER))))
+    return found
+
+
+def compare(expected: Expected, heard: Iterable[Heard], faults: Sequence[float]) -> Outcome:
+    """Whether what was heard is what was expected, told at most once more for each fault.
+
+    `faults`: when each happened, on the clock of `heard`.
+    """
+    outcome = Outcome()
+    told = _first_copies(heard, faults, outcome)
+    wanted: dict[str, list[Alert]] = defaultdict(list)
+    for alert in expected.alerts:
+        wanted[alert["id"]].append(alert)
+    outcome.alerts = len(expected.alerts)
+    marks = _without_marks(told, outcome)
+    for name in wanted.keys() - told.keys():
+        outcome.problems.append(f"never heard: {_short(wanted[name][0])}")
+    for name in told.keys() - wanted.keys():
+        outcome.problems.append(f"nobody raised: {_short(told[name][0])}")
+    for name in wanted.keys() & told.keys():
+        outcome.problems += _differences(wanted[name], told[name], marks)
+    return outcome
+
+
+def _first_copies(heard: Iterable[Heard], faults: Sequence[float], outcome: Outcome) -> dict[str, list[Alert]]:
+    """id -> its revisions in order; counts what came more than once."""
+    copies: dict[tuple[str, int], list[tuple[Heard, Alert]]] = defaultdict(list)
+    for message in heard:
+        if message.payload:
+            alert = {"topic": message.topic, **json.loads(message.payload)}
+            copies[alert["id"], alert["revision"]].append((message, alert))
+    told: dict[str, list[Alert]] = defaultdict(list)
+    for (name, _), several in sorted(copies.items()):
+        first_heard, first = several[0]
+        told[name].append(first)
+        if any({**alert, "sent": None} != {**first, "sent": None} for _, alert in several):
+            outcome.problems.append(f"told differently under one revision: {_short(first)}")
+        outcome.heartbeats += sum(alert["sent"] != first["sent"] for _, alert in several)
+        same = [message for message, alert in several if alert["sent"] == first["sent"]]
+        outcome.redelivered += sum(message.again for message in same[1:])
+        again = sum(not message.again for message in same[1:])
+        outcome.duplicates += again
+        outcome.most_copies = max(outcome.most_copies, again)
+        since = sum(first_heard.at - 1.0 <= fault <= same[-1].at for fault in faults)
+        if again > since:
+            outcome.problems.append(f"{again} copies after {since} faults: {_short(first)}")
+    return told
+
+
+def _without_marks(told: dict[str, list[Alert]], outcome: Outcome) -> Marks:
+    """Take out the revisions that only mark: of each alarm only the first revision that fires is news."""
+    marks: Marks = defaultdict(list)
+    for alerts in told.values():
+        for mark in [alert for alert in alerts[1:] if alert["state"] == "firing"]:
+            alerts.remove(mark)
+            marks[mark["topic"], mark["episode"]].append(mark["revision"])
+            outcome.marks += 1
+            if mark["blind"] not in MARKS:
+                outcome.problems.append(f"the path was hurt ({mark['blind']}): {_short(mark)}")
+    return marks
+
+
+def _differences(wanted: list[Alert], told: list[Alert], marks: Marks) -> Iterable[str]:
+    states = [[alert["state"] for alert in alerts] for alerts in (wanted, told)]
+    if states[0] != states[1]:
+        yield f"{states[1]} instead of {states[0]}: {_short(told[0])}"
+        return
+    for right, alert in zip(wanted, told, strict=True):
+        wrong = [key for key in right if key not in OF_THE_MOMENT and right[key] != alert.get(key)]
+        if alert["blind"] == right["blind"] and alert["summary"] != right["summary"]:
+            wrong.append("summary")
+        before = sum(mark < alert["revision"] for mark in marks[alert["topic"], alert["episode"]])
+        if alert["revision"] - before != right["revision"]:
+            wrong.append("revision")
+        if alert["blind"] != right["blind"] and alert["blind"] not in MARKS:
+            wrong.append("blind")
+        for key in wrong:
+            yield f"{key} is {alert.get(key)!r}, not {right[key]!r}: {_short(alert)}"
+
+
+def _short(alert: Alert) -> str:
+    keys = ("topic", "episode", "seq", "state", "revision", "blind", "id")
+    return " ".join(f"{key}={alert[key]}" for key in keys)

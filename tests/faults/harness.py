@@ -1,0 +1,257 @@
+"""What faults happen to: a broker with the shipped settings, the monitor, its agents and someone who listens.
+
+The first three are processes of their own, so that they can be killed, stopped and cut off. The listener has a
+persistent session and writes down everything it is told.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pwd
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import paho.mqtt.client as mqtt
+from paho.mqtt.enums import CallbackAPIVersion
+
+from tests.faults.expected import Heard
+from tests.faults.world import AGENTS, write_world
+from tests.servers import PATIENCE, Sidecar, end, free_port, listens, need, wait_until
+
+__all__ = ["Broker", "Listener", "Monitor", "Scene", "scene"]
+
+SHIPPED = Path(__file__).parents[2] / "deploy" / "mosquitto" / "mosquitto.conf"
+RATE = 500.0
+"""Steps a second."""
+
+
+class Broker:
+    """mosquitto with the shipped configuration and a data folder that outlives it."""
+
+    def __init__(self, folder: Path, *, hosts: Sequence[str] = ("127.0.0.1",), inside: Sequence[str] = ()) -> None:
+        self.port = free_port()
+        self._folder = folder
+        self._inside = tuple(inside)
+        self.process: subprocess.Popen[bytes] | None = None
+        folder.mkdir(parents=True)
+        listeners = "\n".join(f"listener {self.port} {host}" for host in hosts)
+        text = re.sub(r"(?m)^listener 1883$", listeners, SHIPPED.read_text())
+        text = re.sub(r"(?m)^persistence_location .*$", f"persistence_location {folder}/", text)
+        (folder / "mosquitto.conf").write_text(f"{text}user {pwd.getpwuid(os.getuid()).pw_name}\n")
+
+    def start(self) -> None:
+        with (self._folder / "mosquitto.log").open("ab") as log:
+            command = [*self._inside, need("mosquitto", "mosquitto"), "-c", str(self._folder / "mosquitto.conf")]
+            self.process = process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
+        if not self._inside:
+            wait_until(lambda: process.poll() is not None or listens(self.port), "mosquitto listens")
+            assert process.poll() is None, (self._folder / "mosquitto.log").read_text()
+
+    def kill(self) -> None:
+        assert self.process is not None
+        end(self.process, with_signal=signal.SIGKILL)
+
+
+class Monitor:
+    """`cfmon run CONFIG`, as often as a test wants; each run has a log of its own."""
+
+    def __init__(self, config: Path, *, environment: dict[str, str] | None = None) -> None:
+        self.config = config
+        self.environment = environment or {}
+        self.starts = 0
+        self._running: Sidecar | None = None
+
+    @property
+    def running(self) -> Sidecar:
+        assert self._running is not None, "it was never started"
+        return self._running
+
+    @property
+    def logs(self) -> str:
+        """Of all runs."""
+        return "".join(path.read_text(errors="replace") for path in sorted(self.config.parent.glob("monitor-*.log")))
+
+    def start(self) -> None:
+        """Start and do not wait."""
+        self.starts += 1
+        log_file = self.config.parent / f"monitor-{self.starts:04}.log"
+        with log_file.open("wb") as log:
+            command = [sys.executable, "-m", "monitor", "run", str(self.config)]
+            environment = {**os.environ, **self.environment}
+            process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, env=environment)
+        self._running = Sidecar(process, log_file)
+
+    def until_ready(self, *, patience: float = PATIENCE) -> float:
+        """Wait until it is connected and sees; seconds that took."""
+        began, running = time.monotonic(), self.running
+        served = "the monitor serves"
+        wait_until(
+            lambda: running.process.poll() is not None or "status page at" in running.log, served, patience=patience
+        )
+        assert running.process.poll() is None, running.log
+        wait_until(running.ready, "the monitor is ready", patience=patience)
+        return time.monotonic() - began
+
+    def kill(self) -> None:
+        """As the kernel does when memory runs out."""
+        end(self.running.process, with_signal=signal.SIGKILL)
+
+    def stop(self) -> tuple[int, float]:
+        """As systemd does; returns the exit code and the seconds it took."""
+        began = time.monotonic()
+        return self.running.stop(), time.monotonic() - began
+
+    def status(self) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(self.running.get("/api/status"))
+        return found
+
+    def newest(self) -> dict[tuple[str, str], tuple[int, float]]:
+        """(agent, formula) -> seq and value of the last verdict, as the board shows it; what is blind is left out."""
+        agents = json.loads(self.running.get("/api/agents"))
+        rows = [(agent["name"], row) for agent in agents for row in agent["formulas"]]
+        return {(name, row["name"]): (row["seq"], row["value"]) for name, row in rows if row["seq"] is not None}
+
+    def lost(self) -> dict[str, float]:
+        """What this run counts as lost or passed over; empty if nothing was, or if nobody answers."""
+        try:
+            text = self.running.get("/metrics").decode()
+        except (OSError, AssertionError):
+            return {}
+        results = r'cfmon_messages_total\{result="(?:gap|conflict|dropped|rejected|stale)"\}'
+        pattern = rf"({results}|cfmon_evaluations_skipped_total\{{[^}}]*\}}) (\S+)"
+        return {series: count for series, number in re.findall(pattern, text) if (count := float(number))}
+
+
+class Listener:
+    """A subscriber to all alerts with a persistent session, that nothing happens to."""
+
+    def __init__(self, port: int, *, host: str = "127.0.0.1") -> None:
+        self.heard: list[Heard] = []
+        self.states: list[Heard] = []
+        """of the status topics"""
+        self._marks: set[str] = set()
+        self._subscribed = threading.Event()
+        self._client = client = mqtt.Client(CallbackAPIVersion.VERSION2, client_id="listener", clean_session=False)
+        client.on_connect = self._subscribe
+        client.on_subscribe = lambda *_: self._subscribed.set()
+        client.on_message = self._note
+        client.max_queued_messages_set(0)
+        client.reconnect_delay_set(min_delay=0.1, max_delay=0.5)  # type: ignore[arg-type] # a fraction of a second is fine
+        client.connect_async(host, port, keepalive=60)
+        client.loop_start()
+        assert self._subscribed.wait(PATIENCE), "nobody lets us subscribe"
+
+    def _subscribe(self, client: mqtt.Client, *_: object) -> None:
+        client.subscribe([("cfmon/#", 1), ("marks/#", 1)])
+
+    def _note(self, _client: object, _data: object, message: mqtt.MQTTMessage) -> None:
+        if message.topic.startswith("marks/"):
+            self._marks.add(message.topic)
+            return
+        noted = Heard(time.monotonic(), message.topic, bytes(message.payload), message.dup)
+        (self.heard if message.topic.startswith("cfmon/alerts/") else self.states).append(noted)
+
+    def catch_up(self) -> None:
+        """Return once everything that was published before has come: a message of our own comes behind it."""
+        mark = f"marks/{time.monotonic_ns()}"
+        self._client.publish(mark, b"", qos=1)
+        wait_until(lambda: mark in self._marks, "the listener has everything")
+
+    def stop(self) -> None:
+        self._client.disconnect()
+        self._client.loop_stop()
+
+
+@dataclass
+class Scene:
+    """Broker, listener, agents and monitor, all running."""
+
+    broker: Broker
+    listener: Listener
+    monitor: Monitor
+    agents: subprocess.Popen[str]
+    log: Path
+    faults: list[float] = field(default_factory=list)
+    lost: list[dict[str, float]] = field(default_factory=list)
+    """what each run counted as lost when it was last asked, where that was anything"""
+
+    def fault(self) -> None:
+        """Note that one happens now."""
+        if lost := self.monitor.lost():
+            self.lost.append(lost)
+        self.faults.append(time.monotonic())
+
+    def end_of_agents(self) -> int:
+        """Let the agents come to an end, and wait until their last step has been answered; how many steps they took."""
+        self.agents.send_signal(signal.SIGTERM)
+        told, _ = self.agents.communicate(timeout=4 * PATIENCE)
+        assert self.agents.returncode == 0, "the agents failed"
+        return int(told)
+
+    def until_quiet(self, newest: dict[tuple[str, str], tuple[int, float]]) -> None:
+        """Wait until the monitor shows these last verdicts and all its alerts have been heard."""
+        deadline = time.monotonic() + PATIENCE
+        while (shown := self._shown()) != newest:
+            missing = {key: (shown.get(key), verdict) for key, verdict in newest.items() if shown.get(key) != verdict}
+            assert not (lost := self.monitor.lost()), f"{lost}; before: {self.lost}"
+            assert time.monotonic() < deadline, f"these are not answered: {missing}"
+            time.sleep(0.1)
+        wait_until(lambda: self.monitor.status()["unsent"] == 0, "all alerts are sent")
+        self.listener.catch_up()
+
+    def _shown(self) -> dict[tuple[str, str], tuple[int, float]]:
+        try:
+            return self.monitor.newest()
+        except OSError:
+            return {}
+
+
+@contextmanager
+def scene(
+    folder: Path,
+    *,
+    seed: int = 1,
+    rate: float = RATE,
+    through: int | None = None,
+    broker: Broker | None = None,
+    host: str = "127.0.0.1",
+    monitor_host: str | None = None,
+    **sections: object,
+) -> Iterator[Scene]:
+    """Everything started, the monitor before the agents. `through`: the port it connects to, else the broker's."""
+    with ExitStack() as stack:
+        broker = broker or Broker(folder / "broker")
+        broker.start()
+        stack.callback(broker.kill)
+        listener = Listener(broker.port, host=host)
+        stack.callback(listener.stop)
+        url = f"mqtt://{monitor_host or host}:{through or broker.port}"
+        monitor = Monitor(write_world(folder / "project", url, **sections))
+        monitor.start()
+        stack.callback(lambda: monitor.stop() if monitor.running.process.poll() is None else None)
+        monitor.until_ready(patience=5 * PATIENCE)  # the very first start compiles
+        log = folder / "steps.log"
+        command = [
+            sys.executable,
+            "-m",
+            "tests.faults.publisher",
+            str(broker.port),
+            str(log),
+            str(rate),
+            str(seed),
+            host,
+        ]
+        agents = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        stack.callback(end, agents)
+        wait_until(lambda: len(monitor.newest()) > AGENTS, "the first steps are answered")
+        yield Scene(broker, listener, monitor, agents, log)
