@@ -84,10 +84,12 @@ def test_alerts_and_status_go_out_to_who_may_hear_them(site: Site) -> None:
             said = [("agents/ada/steps", b"not ours"), ("cfmon/alerts/ada/watch", b"alert"), (STATUS, b"status")]
             side.outbox.put(side.outbox.number([Publication(topic, payload) for topic, payload in said]))
             async with asyncio.timeout(PATIENCE):
-                heard = [await anext(operator.messages) for _ in range(2)]
+                heard = [await anext(operator.messages)]
+                while heard[-1].payload != b"status":
+                    heard.append(await anext(operator.messages))
             await ada.publish("agents/ada/steps", b"own", qos=1)  # what was for it came before the acknowledgement
             assert len(ada.messages) == 0
-        assert [(str(message.topic), message.payload) for message in heard] == said[1:]
+        assert [(str(message.topic), message.payload) for message in heard if not message.retain] == said[1:]
         assert await side.take(1, acknowledge=True) == [b"own"], "what the monitor itself sent was not let through"
         await side.stop()
 
