@@ -13,7 +13,7 @@ ARGS ?=
 PURE := monitor/types.py,monitor/errors.py,monitor/flow.py,monitor/watch.py,monitor/model/*,monitor/policy/*,monitor/causal/*,monitor/logic/*,monitor/decide/*,monitor/stream/*,monitor/alarm/*,monitor/statistics/*,monitor/sampled/*,monitor/engine/*,monitor/question.py,monitor/picture/*
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test bench experiments lint format clean
+.PHONY: help demo test bench experiments lint lock sbom format clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' Makefile
@@ -45,6 +45,14 @@ lint: $(VENV)/.dev ## ruff, ruff format, mypy, import-linter
 	@$(BIN)/mypy --no-error-summary
 	@contracts=$$($(BIN)/lint-imports --no-cache 2>&1) || { echo "$$contracts"; exit 1; }
 	@echo "lint: clean"
+
+lock: $(VENV)/.dev ## Make the lock files of deploy/ anew from pyproject.toml (ARGS=--upgrade: with the newest versions)
+	@$(BIN)/python deploy/lock.py $(ARGS)
+
+sbom: $(VENV)/.dev ## Write the bill of materials of what deploy/requirements.lock names: var/sbom.cdx.json
+	@mkdir -p var
+	@$(BIN)/cyclonedx-py requirements --pyproject pyproject.toml --mc-type application --output-reproducible \
+		--output-format JSON --output-file var/sbom.cdx.json deploy/requirements.lock
 
 format: $(VENV)/.dev ## Rewrite the sources as ruff wants them
 	@$(BIN)/ruff check --fix --quiet
