@@ -25,7 +25,7 @@ from monitor.model import MDP, model_sha256
 from monitor.policy import PolicyTable
 from monitor.question import Question, prepare
 from monitor.statistics.trust import ModelTest, TrustState
-from monitor.stream import Session
+from monitor.stream import Agenda, Session
 from monitor.stream.decode import validate as validate_observation
 from monitor.types import (
     Forgotten,
@@ -45,11 +45,15 @@ __all__ = ["Monitor", "MonitorState"]
 
 
 class _Tested(msgspec.Struct, frozen=True, array_like=True):
-    """The test of the model as plain data, and on what it depends beside the model: if that changes, it begins anew."""
+    """The test of the model as plain data, and on what it depends beside the model: if that changes, it begins anew.
+
+    `told`: transitions when it was last told how the model stands.
+    """
 
     settings: TrustSettings
     encoder: str
     state: TrustState
+    told: int
 
 
 class MonitorState(msgspec.Struct, frozen=True, array_like=True):
@@ -103,6 +107,7 @@ class Monitor:
         self._identity = identity or _identity(model, self._checker.policies, models or {})
         self._watches: dict[str, Watch] = {}
         self._ready: dict[str, None] = {}  # agents with something to advance over, in order of arrival
+        self._agenda = Agenda()  # agents to be answered although nothing may come
         self._changed: set[str] = set()  # agents whose state is not what `changed` last gave, forgotten ones too
         self._connected = True
         self._trust_settings = trust or TrustSettings()
@@ -138,12 +143,14 @@ class Monitor:
         """
         notices: list[Notice] = []
         doubted = self._trust is not None and self._trust.doubted
+        self._ready.update(dict.fromkeys(self._agenda.due(now.ticks)))
         for agent in list(islice(self._ready, agents or None)):
             watch = self._watches[agent]
             notices += watch.session.tick(now)
             notices += watch.evaluate(now, connected=self._connected, latest_only=latest_only)
             del self._ready[agent]
             self._changed.add(agent)
+            self._agenda.put(agent, watch.due)
             if watch.session.deadline is not None:
                 self._ready[agent] = None  # a missing step is awaited: look again
         begins = self._trust is not None and self._trust.doubted and not doubted
@@ -171,7 +178,9 @@ class Monitor:
         formulas = tuple(question.spec for question in self._questions)
         agents, ready = tuple(self._watches), tuple(self._ready)
         tested = (
-            None if self._trust is None else _Tested(self._trust_settings, self.settings.encoder, self._trust.dump())
+            None
+            if self._trust is None
+            else _Tested(self._trust_settings, self.settings.encoder, self._trust.dump(), self._tested)
         )
         return MonitorState(formulas, self._identity, agents, ready, self._connected, self._swept, tested)
 
@@ -209,6 +218,7 @@ class Monitor:
                 session.revise()
             watch = self._watches[agent] = self._watch(session)
             watch.load(before, kept)
+            self._agenda.put(agent, watch.due)
         self._ready = dict.fromkeys(state.ready)
         self._connected, self._swept = state.connected, state.swept
         if not self._load_trust(state) or len(kept) < max(len(state.formulas), len(self._questions)):
@@ -225,7 +235,8 @@ class Monitor:
         """Where every formula stands for every agent, as it was told before."""
         for watch in self._watches.values():
             yield from watch.standing()
-        yield from self._stand()
+        if self._trust is not None:
+            yield Trust(self._trust.doubted, self._trust.log10_e, self._trust.transitions)
 
     # ---- the model ----
 
@@ -238,6 +249,7 @@ class Monitor:
         if not same_model or (before.settings, before.encoder) != (self._trust_settings, self.settings.encoder):
             return False
         self._trust.load(before.state)
+        self._tested = before.told
         return True
 
     def _stand(self) -> Iterator[Notice]:
@@ -269,6 +281,7 @@ class Monitor:
                 yield Forgotten(agent)
                 del self._watches[agent]
                 self._ready.pop(agent, None)
+                self._agenda.put(agent, None)
                 self._changed.add(agent)
             else:
                 yield from self._look(agent, now)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Literal
+from typing import Final, Literal, assert_never
 
 import msgspec
 
@@ -36,6 +37,10 @@ MARKS: Final[frozenset[BlindReason]] = frozenset({"disconnected", "stale", "dead
 """Reasons that say nothing against the path. A step that came is answered all the same and alarms keep moving, so that
 they are those of a stream without interruption; all that is told meanwhile is marked.
 """
+
+
+_When = Literal["step", "time", "end"]
+"""On what occasion answers are given: a step, time that has passed, the end of an episode."""
 
 
 class _JudgedPath(msgspec.Struct, frozen=True):
@@ -101,9 +106,22 @@ class Watch:
         self._identity = identity
         self._asked = [(question, _State()) for question in questions]
         self._open = False
+        self._by_time = any(isinstance(question.spec.every, float) for question in questions)
+
+    @property
+    def due(self) -> float | None:
+        """Ticks at which some formula has to be answered although nothing more may come; None where that is not so."""
+        if not (self._by_time and self._open):
+            return None
+        return min(
+            (at for question, state in self._asked if (at := _due_at(question, state)) is not None), default=None
+        )
 
     def evaluate(self, now: Instant, *, connected: bool, latest_only: bool) -> list[Notice]:
-        """Advance over what is pending and answer what is due; with `latest_only`, only at the newest step."""
+        """Advance over what is pending and answer what is due; with `latest_only`, only at the newest step.
+
+        What is due by time is answered last, on the newest path, and only if that has grown since the last answer.
+        """
         told: list[Notice] = []
         session = self.session
         self._waiting = None
@@ -123,11 +141,13 @@ class Watch:
                     if latest_only and self._more_steps():
                         told += self._skip(now)
                     else:
-                        self._answer(event, now, told, connected=connected, final=False)
+                        self._answer(event, now, told, connected=connected, when="step")
                 case End():
                     self._end(event, now, told, connected=connected)
                 case _:
                     told += self.look(now, connected=connected)
+        if self._by_time and self._open and path.last is not None:
+            self._answer(path.last, now, told, connected=connected, when="time")
         return told
 
     def wait(self, now: Instant) -> None:
@@ -214,28 +234,21 @@ class Watch:
             return "stale"
         return "model_doubt" if self._trust is not None and self._trust.doubted else None
 
-    def _answer(self, step: Step, now: Instant, told: list[Notice], *, connected: bool, final: bool) -> None:
+    def _answer(self, step: Step, now: Instant, told: list[Notice], *, connected: bool, when: _When) -> None:
         for question, state in self._asked:
             blind = self._blindness(question, now, connected=connected)
             if blind != state.alarm.blind:  # Also where nothing is due: an old value must not look like sight.
                 told += self._see(question, state, blind, now)
-            # Once more at the end, unless this very step has been answered already.
-            if state.steps > 0 if final else self._due(question, state, now):
+            if _is_due(question, state, now, when):
                 state.steps, state.asked = 0, now.ticks
                 if blind is None or blind in MARKS:
                     self._judge(question, state, step, told)
 
     def _skip(self, now: Instant) -> Iterator[Notice]:
         for question, state in self._asked:
-            if self._due(question, state, now):
+            if _is_due(question, state, now, "step"):
                 state.steps, state.asked = 0, now.ticks
                 yield Skipped(self.session.agent, question.spec.name, 1)
-
-    def _due(self, question: Question, state: _State, now: Instant) -> bool:
-        every = question.spec.every
-        if isinstance(every, int):
-            return state.steps >= every
-        return state.asked is None or now.ticks - state.asked >= every
 
     def _judge(self, question: Question, state: _State, step: Step, told: list[Notice]) -> None:
         path, spec = self.session.path, question.spec
@@ -264,7 +277,7 @@ class Watch:
     def _end(self, end: End, now: Instant, told: list[Notice], *, connected: bool) -> None:
         step = self.session.path.last
         if step is not None:
-            self._answer(step, now, told, connected=connected, final=True)
+            self._answer(step, now, told, connected=connected, when="end")
         self._open = False
         for question, state in self._asked:
             told += self._close(question, state, "ended")
@@ -314,3 +327,23 @@ class Watch:
             start_observed=path.start_observed,
             terminated=path.terminated,
         )
+
+
+def _due_at(question: Question, state: _State) -> float | None:
+    """Ticks at which a formula asked by time is due. On a path that has not grown it would only be told again."""
+    every = question.spec.every
+    if isinstance(every, int) or state.steps == 0:
+        return None
+    return -math.inf if state.asked is None else state.asked + every
+
+
+def _is_due(question: Question, state: _State, now: Instant, when: _When) -> bool:
+    match when:
+        case "step":
+            return isinstance(question.spec.every, int) and state.steps >= question.spec.every
+        case "time":
+            return (at := _due_at(question, state)) is not None and at <= now.ticks
+        case "end":  # once more, unless this very step has been answered already
+            return state.steps > 0
+        case _:
+            assert_never(when)

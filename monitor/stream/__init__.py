@@ -2,9 +2,21 @@
 
 from __future__ import annotations
 
+from monitor.stream.agenda import Agenda
 from monitor.stream.decode import REASONS, agent_of, decode, validate
 from monitor.stream.path import SlidingPath
 from monitor.stream.session import Session, SessionState
 from monitor.stream.snapshot import seal, unseal
 
-__all__ = ["REASONS", "Session", "SessionState", "SlidingPath", "agent_of", "decode", "seal", "unseal", "validate"]
+__all__ = [
+    "REASONS",
+    "Agenda",
+    "Session",
+    "SessionState",
+    "SlidingPath",
+    "agent_of",
+    "decode",
+    "seal",
+    "unseal",
+    "validate",
+]
