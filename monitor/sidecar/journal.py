@@ -94,7 +94,8 @@ class Journal:
     def __init__(self, path: Path) -> None:
         self._path = path
         path.parent.mkdir(parents=True, exist_ok=True)
-        self._database = sqlite3.connect(path, isolation_level=None, timeout=PATIENCE)
+        # Made in one thread, used in another, never in two at once: HTTP looks at `Store` only.
+        self._database = sqlite3.connect(path, isolation_level=None, timeout=PATIENCE, check_same_thread=False)
         try:
             self._prepare()
         except BaseException:
