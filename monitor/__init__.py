@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from monitor.types import Observation as Observation
     from monitor.types import Sampling as Sampling
     from monitor.types import StreamSettings as StreamSettings
+    from monitor.types import TrustSettings as TrustSettings
     from monitor.types import Verdict as Verdict
 
 _HOMES = {
@@ -62,7 +63,16 @@ _HOMES = {
     "monitor.policy.table": ("PolicyTable",),
     "monitor.sidecar.load": ("load",),
     "monitor.stream.decode": ("decode",),
-    "monitor.types": ("AlarmSpec", "FormulaSpec", "Instant", "Observation", "Sampling", "StreamSettings", "Verdict"),
+    "monitor.types": (
+        "AlarmSpec",
+        "FormulaSpec",
+        "Instant",
+        "Observation",
+        "Sampling",
+        "StreamSettings",
+        "TrustSettings",
+        "Verdict",
+    ),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 

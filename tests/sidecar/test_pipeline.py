@@ -11,8 +11,8 @@ import pytest
 from monitor.alarm.evidence import read_evidence
 from monitor.sidecar.events import Connected, Evaluate, Heartbeat, Lost, Message
 from monitor.sidecar.pipeline import Effects, Pipeline, Publication
-from monitor.types import Blind, Received
-from tests.sidecar.conftest import CAREFUL, HOME, Driver
+from monitor.types import Blind, Received, Trust
+from tests.sidecar.conftest import CAREFUL, HOME, LOST, Driver
 
 ALERT = "cfmon/alerts/ada/watch"
 
@@ -85,6 +85,23 @@ def test_the_heartbeat_repeats_what_fires_under_the_same_id_and_revision(driver:
     for seq in range(1, 5):
         driver.send(seq, HOME if seq > 1 else 1, CAREFUL)
     assert alerts(driver.feed(Heartbeat(driver.now))) == []
+
+
+def test_alerts_of_a_doubted_model_say_so_and_a_restart_does_not_forget_it(
+    driver: Driver, make_pipeline: Callable[[], Pipeline]
+) -> None:
+    told = alerts(*[driver.send(seq, 3) for seq in range(40)])  # half of the rash would be lost by then
+    assert [(alert["state"], alert["revision"], alert["blind"]) for alert in told] == [
+        ("firing", 1, None),
+        ("firing", 2, "model_doubt"),
+    ]
+    assert told[1]["summary"].endswith("(model_doubt: steps go otherwise than the model says).")
+    state = driver.pipeline.snapshot(everything=True)
+    driver.pipeline = make_pipeline()
+    driver.pipeline.restore(state.common, state.agents)
+    assert [notice.doubted for notice in driver.pipeline.standing().notices if isinstance(notice, Trust)] == [True]
+    ended = alerts(driver.send(40, LOST, terminated=True))
+    assert [(alert["state"], alert["blind"]) for alert in ended] == [("ended", "model_doubt")]
 
 
 def test_an_agent_that_starts_over_gets_evidence_of_its_own(driver: Driver) -> None:
