@@ -48,8 +48,8 @@ PRIOR: Final = 32.0
 """c: how many steps the model's own word weighs against what was counted in a row."""
 MEMORY: Final = 256
 """Steps of a row after which its counts are halved."""
-PLACES: Final = 65_536
-"""Different transitions counted at most; with one more, all counts are forgotten."""
+PLACES: Final = 16_384
+"""Different transitions counted at most, since all are written with a snapshot; with one more, all are forgotten."""
 GLITCHES: Final = (10.0, 100.0)
 """How many times as many impossible steps as allowed are bet on."""
 BETS: Final = 5

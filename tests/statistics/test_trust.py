@@ -74,7 +74,7 @@ def expected(test: ModelTest, depth: int, row_of: Callable[[ModelTest, int], int
     return total
 
 
-@pytest.mark.parametrize(("memory", "places"), [(256, 65_536), (3, 65_536), (256, 2), (2, 1)])
+@pytest.mark.parametrize(("memory", "places"), [(256, 16_384), (3, 16_384), (256, 2), (2, 1)])
 @pytest.mark.parametrize(
     "row_of",
     [
@@ -180,7 +180,7 @@ def test_doubt_stays_and_the_test_has_ended() -> None:
     assert test.dump() == at_the_end
 
 
-@pytest.mark.parametrize("places", [65_536, 40])
+@pytest.mark.parametrize("places", [16_384, 40])
 def test_a_test_goes_on_from_its_plain_data(places: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trust, "PLACES", places)
     rows = grid(0.1)
