@@ -68,6 +68,8 @@ class Show:
     def _settings(self, url: str, port: int) -> dict[str, str]:
         """What the demo sets otherwise than the configuration file, as the environment would."""
         store = self.output.absolute() / self.scenario / "cfmon.sqlite"
+        for suffix in ("", "-wal"):  # a new run of the same episodes, not the old one going on
+            store.with_name(store.name + suffix).unlink(missing_ok=True)
         return {"CFMON_MQTT__URL": url, "CFMON_HTTP__LISTEN": f"127.0.0.1:{port}", "CFMON_STORE__PATH": str(store)}
 
     def _header(self, loaded: Loaded, address: str) -> str:

@@ -82,6 +82,7 @@ def test_the_mounted_config_is_valid_with_the_environment_it_gets() -> None:
     assert command == "run"
     assert config.mqtt.url == "mqtt://mosquitto:1883"
     assert config.http.listen == "0.0.0.0:9108"
+    assert config.store.path is not None
     assert any(volume.endswith(f":{config.store.path.parent}") for volume in SERVICES["cfmon"]["volumes"])
     for manifest in config.policies.values():  # relative to the config: the two folders stay side by side
         assert manifest.is_file()

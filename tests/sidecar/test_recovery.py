@@ -1,0 +1,168 @@
+"""Killed at any moment, a sidecar says in the end what one says that was never killed.
+
+The real worker, store and pipeline, between a broker and a clock that are lists: a crash is an exception at one of the
+points where the outside world could see a difference, and the next process gets what the disk and the broker hold.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from monitor.model import MDP
+from monitor.sidecar.door import Arrived, Receipt
+from monitor.sidecar.journal import Journal
+from monitor.sidecar.load import assemble
+from monitor.sidecar.service import Service
+from monitor.types import Instant
+from tests.sidecar.project import CONFIG, write_project
+
+RASH, CAREFUL, LOST, HOME = 0, 1, 4, 5
+PATH = [(0, RASH), (1, CAREFUL), (1, CAREFUL), (HOME, RASH), (HOME, RASH), (0, RASH), (1, RASH), (2, RASH), (3, RASH)]
+
+
+class CrashError(BaseException):
+    """The process is gone."""
+
+
+class World:
+    """The broker, as it remembers: steps in order until they are acknowledged; what was published, in order."""
+
+    def __init__(self, steps: int) -> None:
+        self.steps = {n: self._step(n) for n in range(steps)}
+        self.published: list[tuple[str, bytes]] = []
+        self.points = 0
+        self.crash_at = -1
+
+    @staticmethod
+    def _step(n: int) -> bytes:
+        """Two agents in turn, nine steps an episode."""
+        episode, seq = divmod(n // 2, len(PATH))
+        state, action = PATH[seq]
+        content = {"v": 1, "episode": episode, "seq": seq, "state": state, "action": action, "time": 1000.0 + n}
+        return json.dumps(content).encode()
+
+    def point(self) -> None:
+        """Somewhere a process may be killed."""
+        self.points += 1
+        if self.points == self.crash_at:
+            raise CrashError
+
+    def acknowledge(self, receipt: Receipt) -> None:
+        self.point()
+        del self.steps[receipt.message_id]
+
+
+class Life:
+    """One process, from its start to its end or crash."""
+
+    def __init__(self, config: Path, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.world = world
+        self.service = Service(assemble(config))
+        self.worker = self.service._worker
+        self.worker.acknowledge = world.acknowledge
+        for name in ("commit", "checkpoint"):
+            self._crash_around(name, monkeypatch)
+
+    def _crash_around(self, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        assert self.service._store is not None
+        journal: Any = self.service._store._journal
+        real: Callable[..., None] = getattr(Journal, name)
+
+        def crashing(*arguments: Any, **more: Any) -> None:  # noqa: ANN401 - passed on
+            self.world.point()
+            real(journal, *arguments, **more)
+            self.world.point()
+
+        monkeypatch.setattr(journal, name, crashing)
+
+    async def live(self) -> None:
+        """Everything there is to do, then a clean end."""
+        await self.service._begin()
+        self.worker.connected(True)  # noqa: FBT003 - as the link calls it
+        waiting = list(self.world.steps.items())
+        for start in range(0, len(waiting), 3):
+            for n, payload in waiting[start : start + 3]:
+                arrived = Instant(1000.0 + n, self.service._clock().ticks)
+                topic = f"agents/{'ada' if n % 2 else 'bob'}/steps"
+                self.service._door.enter(Arrived(arrived, topic, payload, Receipt(1, n, 1)))
+            self.worker.turn()
+            await self._send()
+            if start % 9 == 0:
+                self.worker.keep_changes()
+        self.worker.turn()  # what the broker has by now is noted
+        await self.worker.end()
+
+    async def _send(self) -> None:
+        outbox = self.service._outbox
+        while any(number > outbox._sent for number in outbox._waiting):
+            number, message = await outbox.take()
+            self.world.point()
+            self.world.published.append((message.topic, message.payload))
+            self.world.point()
+            outbox.done(number)
+
+
+@pytest.fixture(scope="module")
+def config(tmp_path_factory: pytest.TempPathFactory, corridor: MDP) -> Path:
+    return write_project(tmp_path_factory.mktemp("project"), corridor, CONFIG)
+
+
+def lived(config: Path, folder: Path, crash_at: list[int]) -> World:
+    """A world after as many lives as there are crashes, and one more; each crash counts from the start of its life."""
+    config = config.with_name(f"{folder.name}.yaml")
+    config.write_text(CONFIG.replace("var/cfmon.sqlite", f"{folder}/cfmon.sqlite"))
+    world = World(36)
+    for crash in [*crash_at, -1]:
+        world.points, world.crash_at = 0, crash
+        with pytest.MonkeyPatch.context() as patch:
+            life = Life(config, world, patch)
+            try:
+                asyncio.run(life.live())
+            except CrashError:
+                assert life.service._store is not None
+            finally:
+                life.service._close()
+    return world
+
+
+def alerts(world: World) -> list[dict[str, Any]]:
+    """Every alarm's first word in each state, alarm by alarm; what follows tells of blindness, or repeats."""
+    seen: dict[tuple[str, str, str], dict[str, Any]] = {}
+    for topic, payload in world.published:
+        if "/alerts/" in topic:
+            alert = json.loads(payload)
+            told = {name: value for name, value in alert.items() if name not in ("sent", "late", "revision")}
+            seen.setdefault((alert["id"], alert["state"], alert["outcome"]), told)
+    return sorted(seen.values(), key=lambda alert: (alert["id"], alert["time"], alert["state"]))
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(config: Path, tmp_path_factory: pytest.TempPathFactory) -> World:
+    world = lived(config, tmp_path_factory.mktemp("calm"), [])
+    assert not world.steps
+    assert {alert["state"] for alert in alerts(world)} >= {"firing", "resolved"}
+    return world
+
+
+def test_a_crash_at_any_point_loses_nothing_and_changes_no_value(
+    config: Path, tmp_path_factory: pytest.TempPathFactory, uninterrupted: World
+) -> None:
+    expected = alerts(uninterrupted)
+    for point in range(1, uninterrupted.points + 1):
+        world = lived(config, tmp_path_factory.mktemp(f"crash{point}"), [point])
+        assert not world.steps, point
+        assert alerts(world) == expected, point
+
+
+def test_crash_after_crash_does_no_harm_either(
+    config: Path, tmp_path_factory: pytest.TempPathFactory, uninterrupted: World
+) -> None:
+    world = lived(config, tmp_path_factory.mktemp("storm"), [7, 11, 3, 5, 30, 2, 1, 19, 40])
+    assert not world.steps
+    assert alerts(world) == alerts(uninterrupted)
