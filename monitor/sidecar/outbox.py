@@ -39,8 +39,8 @@ class Outbox:
         return len(self._waiting)
 
     def number(self, publications: Iterable[Publication]) -> list[tuple[int, Publication]]:
-        """Give messages the numbers under which they will be sent."""
-        numbered = list(enumerate(publications, self._next))
+        """Give messages the numbers under which they will be sent. What only repeats one that waits is left out."""
+        numbered = list(enumerate(self._without_copies(list(publications)), self._next))
         self._next += len(numbered)
         return numbered
 
@@ -100,6 +100,17 @@ class Outbox:
     async def emptied(self) -> None:
         """Until the broker has everything."""
         await self._nothing.wait()
+
+    def _without_copies(self, publications: list[Publication]) -> list[Publication]:
+        """A new connection brings up all that is retained, and sends again what waits: that may be the same."""
+        if not any(publication.repeats for publication in publications):
+            return publications
+        waiting = {(publication.topic, publication.payload) for publication in self._waiting.values()}
+        return [
+            message
+            for message in publications
+            if not message.repeats or (message.topic, message.payload) not in waiting
+        ]
 
     def _thin_out(self) -> None:
         newest = {publication.topic: number for number, publication in self._waiting.items()}
