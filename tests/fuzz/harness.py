@@ -1,0 +1,126 @@
+"""One reader under a fuzzer that is guided by the branches it reaches: `python -m tests.fuzz.harness decoder --runs N`.
+
+It prints one line of JSON at the end. An input that breaks the promise stops it; the input is in the folder `--out`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import resource
+import sys
+import tempfile
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Final
+
+import atheris
+
+ROOMS: Final = Path(__file__).resolve().parents[2] / "monitor"
+COMPILED: Final = [
+    f"monitor.{room}.{file.stem}" for room in ("causal", "decide", "sampled") for file in (ROOMS / room).glob("*.py")
+]
+"""What becomes machine code, and so cannot tell which branches it takes."""
+
+with atheris.instrument_imports(include=["monitor", "lark"], exclude=COMPILED):
+    from tests.fuzz.targets import TARGETS, Target, found
+
+__all__: list[str] = []
+
+SLOW: Final = 1.0
+"""Seconds an input may take."""
+
+WARM: Final = 10
+"""After one in so many inputs memory has settled: parsers, caches and the first corpus are there."""
+
+
+@dataclass
+class Tally:
+    """What a run came to. Sizes in MiB, `slowest` in seconds; `growth` is of the resident set after warming up."""
+
+    target: str
+    inputs: int = 0
+    seconds: float = 0.0
+    slowest: float = 0.0
+    warm: float = 0.0
+    growth: float = 0.0
+    peak: float = 0.0
+
+
+class Run:
+    """Feeds inputs to a reader, and keeps the tally."""
+
+    def __init__(self, target: Target, runs: int) -> None:
+        self.target = target
+        self.tally = Tally(target.name)
+        self._settled = max(1, runs // WARM)
+        self._runs = runs
+        self._began = time.perf_counter()
+
+    def one(self, data: bytes) -> None:
+        """The reader on one input: an exception is a finding, and so is more than a second."""
+        began = time.perf_counter()
+        self.target.read(data)
+        took = time.perf_counter() - began
+        if took > SLOW:  # a machine may be busy: only an input that is slow each time is slow
+            took = min(took, self._again(data), self._again(data))
+            assert took <= SLOW, f"an input took {took:.1f} s"
+        tally = self.tally
+        tally.slowest = max(tally.slowest, took)
+        tally.inputs += 1
+        if tally.inputs == self._settled:
+            tally.warm = _resident()
+        elif tally.inputs == self._runs:
+            self.tell()
+
+    def tell(self) -> None:
+        """Print the tally; libFuzzer ends the process by itself."""
+        self.tally.seconds = time.perf_counter() - self._began
+        self.tally.growth = _resident() - self.tally.warm
+        self.tally.peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        print(json.dumps(asdict(self.tally)), flush=True)  # noqa: T201 - what this command is for
+
+    def _again(self, data: bytes) -> float:
+        began = time.perf_counter()
+        self.target.read(data)
+        return time.perf_counter() - began
+
+
+def _resident() -> float:
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * resource.getpagesize() / 2**20
+
+
+def main() -> None:
+    """Fuzz the reader that the command line names."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("target", choices=sorted(TARGETS))
+    parser.add_argument("--runs", type=int, default=100_000)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--out", type=Path, default=Path("var/fuzz"))
+    chosen = parser.parse_args()
+    target = TARGETS[chosen.target]
+    for seed in target.seeds():  # what is made at first use shall not look like a slow input
+        target.read(seed)
+    run = Run(target, chosen.runs)
+
+    def change(data: bytes, longest: int, seed: int) -> bytes:
+        rng = random.Random(seed)
+        if rng.random() < 0.15:
+            return bytes(atheris.Mutate(data, longest))
+        return target.mutate(rng, data)[:longest]
+
+    chosen.out.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as corpus:
+        for number, seed in enumerate([*target.seeds(), *found(target.name)]):
+            Path(corpus, f"seed-{number:03}").write_bytes(seed)
+        flags = [f"-runs={chosen.runs}", f"-seed={chosen.seed}", f"-max_len={target.longest}", "-timeout=20"]
+        flags += ["-rss_limit_mb=2048", "-reload=0", "-verbosity=0", f"-artifact_prefix={chosen.out}/{target.name}-"]
+        atheris.Setup([sys.argv[0], *flags, corpus], run.one, custom_mutator=change)
+        atheris.Fuzz()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,274 @@
+"""Every reader of bytes that others wrote, with what it promises: the errors it declares, and nothing else.
+
+A reader here takes bytes and returns nothing. What it raises is a bug; so is a promise about what was read that does
+not hold. Other inputs than bytes (a file, an agent's topic) are made from the bytes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from functools import cache
+from typing import Any, Final, get_args
+
+import msgpack
+import onnx
+
+from monitor.alarm.document import pack_evidence, read_evidence
+from monitor.alarm.evidence import rederive
+from monitor.cli.files import read_formulas, read_path, read_policy
+from monitor.decide import validate as validate_formula
+from monitor.errors import (
+    ConfigError,
+    EvidenceError,
+    FormulaError,
+    InputError,
+    LimitError,
+    ModelError,
+    PathError,
+    PolicyError,
+    RecordingError,
+)
+from monitor.logic import parse, print_formula
+from monitor.model.encode import StateEncoder, encode_action, encode_state
+from monitor.model.npz import canonical_bytes, read_model
+from monitor.policy.manifest import read_manifest
+from monitor.policy.onnx_scan import refuse_unsafe
+from monitor.sidecar.config import load_config
+from monitor.sidecar.events import Connected, Evaluate, Event, Heartbeat, Lost, Message
+from monitor.sidecar.pipeline import _Agent, _Common
+from monitor.sidecar.recording import Recording
+from monitor.stream.decode import REASONS, agent_of, decode, validate
+from monitor.stream.snapshot import seal, unseal
+from monitor.types import Instant
+from tests.fuzz.world import folder, loaded
+
+__all__ = [
+    "config",
+    "decoder",
+    "evidence",
+    "formula",
+    "manifest",
+    "model",
+    "onnx_scan",
+    "path",
+    "pipeline",
+    "recording",
+    "snapshot",
+    "topic",
+]
+
+ENCODERS: Final = get_args(StateEncoder)
+SMALL_MODEL: Final = 1 << 22
+"""Unpacked bytes of a model: a few kilobytes deflated may be a gigabyte, and to unpack that is no fault."""
+
+
+def decoder(data: bytes) -> None:
+    """A message: `InputError` with a known reason, or an observation that is one by the rules of the library too."""
+    try:
+        observation = decode("ada", data)
+    except InputError as error:
+        _promised(error.reason in REASONS and len(error.detail) < 600, f"a reason of the list: {error}")
+        return
+    validate(observation)
+    world = loaded().model
+    for encoder in ENCODERS:
+        with contextlib.suppress(InputError):
+            assert 0 <= encode_state(world, encoder, observation.state) < world.states
+    if observation.action is not None:
+        with contextlib.suppress(InputError):
+            assert 0 <= encode_action(world, observation.action) < world.actions
+
+
+def topic(data: bytes) -> None:
+    """A topic: a name that may stand in a topic, a label and a file's name, or `InputError`."""
+    try:
+        name = agent_of(data.decode("utf-8", "surrogatepass" if len(data) % 2 else "replace"), "agents/+/steps")
+    except UnicodeDecodeError:
+        return
+    except InputError as error:
+        _promised(error.reason in REASONS, f"a reason of the list: {error}")
+        return
+    assert name.isascii()
+    assert 1 <= len(name) <= 64
+    assert not set(name) & set("/+# \n")
+
+
+def formula(data: bytes) -> None:
+    """A formula: `FormulaError` at a place in the text, or one whose print is read as the same formula."""
+    written = data.decode("utf-8", "replace")
+    try:
+        read = parse(written)
+    except FormulaError as error:
+        _promised(1 <= error.line <= written.count("\n") + 1 and error.column >= 1, f"a place in the text: {error}")
+        return
+    printed = print_formula(read)
+    with contextlib.suppress(FormulaError):  # the print has parentheses, so it may be too long
+        assert print_formula(parse(printed)) == printed
+    world = loaded()
+    with contextlib.suppress(FormulaError, LimitError):
+        validate_formula(read, world.model, world.tables, written, world.models)
+
+
+def config(data: bytes) -> None:
+    """A configuration file: `ConfigError`, or a configuration. Comments `#env NAME=VALUE` are the environment."""
+    file = folder() / "fuzzed.yaml"
+    file.write_bytes(data)
+    lines = [line[5:].decode("utf-8", "replace").partition("=") for line in data.split(b"\n") if line[:5] == b"#env "]
+    environment = {name: value for name, _, value in lines}
+    with contextlib.suppress(ConfigError):
+        load_config(file, environment).model_dump(mode="json")
+
+
+def model(data: bytes) -> None:
+    """A model file: `ModelError`, or a model that is the same when written and read again."""
+    try:
+        read = read_model(data, "fuzzed", limit=SMALL_MODEL)
+    except ModelError:
+        return
+    written = canonical_bytes(read)
+    assert canonical_bytes(read_model(written, "fuzzed")) == written
+
+
+def manifest(data: bytes) -> None:
+    """A policy's manifest: `PolicyError`, or a manifest whose file lies in its own folder."""
+    with contextlib.suppress(PolicyError):
+        read = read_manifest(data, "fuzzed")
+        assert (folder() / read.file).resolve().is_relative_to(folder().resolve())
+
+
+def onnx_scan(data: bytes) -> None:
+    """An ONNX file: `PolicyError`; or what another parser of protobuf finds in it keeps no data elsewhere."""
+    try:
+        refuse_unsafe(data, "fuzzed")
+    except PolicyError:
+        return
+    try:
+        read = onnx.ModelProto.FromString(data)
+    except Exception:  # noqa: BLE001 - no ONNX file, by a class that depends on which protobuf is installed
+        return
+    _check_whole(read)
+
+
+def evidence(data: bytes) -> None:
+    """Evidence: `EvidenceError`; or a document of exactly these bytes, about which `rederive` has something to say."""
+    try:
+        read = read_evidence(data)
+    except EvidenceError:
+        return
+    assert pack_evidence(read) == data
+    world = loaded()
+    assert all(isinstance(problem, str) for problem in rederive(read, world.model, world.tables, world.models))
+
+
+def pipeline(data: bytes) -> None:
+    """What happens to a sidecar, a msgpack list of it: never an error; when all is silent, nobody is known any more.
+
+    A map is a message (`agent`, `raw` its payload if not the map itself), a number seconds that pass, a truth the
+    broker's coming and going, a text a topic of which messages were dropped.
+    """
+    try:
+        happened = msgpack.unpackb(data, strict_map_key=False)
+    except (ValueError, TypeError, OverflowError, RecursionError, msgpack.UnpackException):
+        happened = [{"raw": data}]
+    watching = _watching()
+    for item in happened[:50] if isinstance(happened, list) else ():
+        watching.happen(item)
+    watching.silence()
+
+
+class _Watching:
+    """A pipeline that is used again for every input: all of an input's agents are forgotten at its end."""
+
+    def __init__(self) -> None:
+        self.pipeline = loaded().pipeline("fuzz")
+        self.now = Instant(1000.0, 0.0)
+
+    def happen(self, item: object) -> None:
+        match item:
+            case bool():
+                self._step(Connected(self.now, up=item))
+            case int() | float() if 0 <= item < 1e3:
+                self.now = Instant(self.now.wall + item, self.now.ticks + item)
+                self._step(Evaluate(self.now, latest_only=item > 10))
+            case str():
+                self._step(Lost(self.now, f"agents/{item}/steps", 2))
+            case dict():
+                agent, raw = item.pop("agent", "ada"), item.pop("raw", None)
+                payload = raw if isinstance(raw, bytes) else bytes(msgpack.packb(item, unicode_errors="surrogatepass"))
+                self._step(Message(self.now, f"agents/{agent}/steps", payload))
+            case _:
+                self._step(Heartbeat(self.now))
+
+    def silence(self) -> None:
+        self._step(Connected(self.now, up=True))
+        self._step(Evaluate(self.now))
+        self.now = Instant(self.now.wall + 1e5, self.now.ticks + 1e5)
+        self._step(Evaluate(self.now))
+        assert not loaded().monitor.agents()
+
+    def _step(self, event: Event) -> None:
+        for sent in self.pipeline.step(event).publications:
+            assert sent.payload == b"" or json.loads(sent.payload)["v"] == 1
+
+
+@cache
+def _watching() -> _Watching:
+    return _Watching()
+
+
+def snapshot(data: bytes) -> None:
+    """A sealed state, common or of an agent: `InputError` "bad_snapshot", or one that is sealed to the same state."""
+    for kind in (_Common, _Agent):
+        try:
+            state = unseal(data, kind)
+        except InputError as error:
+            _promised(error.reason == "bad_snapshot", f"bad_snapshot: {error}")
+        else:
+            assert seal(state) == seal(unseal(seal(state), kind))
+
+
+def recording(data: bytes) -> None:
+    """A recording: events until the end, or until `RecordingError`."""
+    file = folder() / "fuzzed.recording"
+    file.write_bytes(data)
+    with contextlib.suppress(RecordingError), Recording(file) as events:
+        for event in events:
+            assert event.now.wall - event.now.wall == 0.0, "a time is a finite number"
+
+
+def path(data: bytes) -> None:
+    """A file given to `cfmon check`; the first byte says which: a path (JSON, CSV), a policy's table, formulas."""
+    kind, content = data[:1], data[1:]
+    file = folder() / ("fuzzed.csv" if kind == b"c" else "fuzzed.json")
+    file.write_bytes(content)
+    world = loaded().model
+    match kind:
+        case b"p":
+            with contextlib.suppress(PolicyError, PathError):
+                read_policy(file, world)
+        case b"f":
+            with contextlib.suppress(PathError):
+                assert read_formulas(file)
+        case _:
+            with contextlib.suppress(PathError):
+                pairs = read_path(file, world)
+                assert all(0 <= s < world.states and (a is None or 0 <= a < world.actions) for s, a in pairs)
+
+
+def _check_whole(message: Any) -> None:  # noqa: ANN401 - protobuf's messages have no common type to us
+    """No tensor, however deep, says that its data lie in another file; no operator is of another domain."""
+    if isinstance(message, onnx.TensorProto):
+        assert not message.external_data
+        assert message.data_location == onnx.TensorProto.DEFAULT
+    if isinstance(message, onnx.NodeProto):
+        assert message.domain in ("", "ai.onnx", "ai.onnx.ml")
+    for field, value in message.ListFields():
+        if field.message_type is not None:
+            for each in [value] if hasattr(value, "ListFields") else value:
+                _check_whole(each)
+
+
+def _promised(held: bool, what: str) -> None:  # noqa: FBT001 - the promise
+    """Inside `except`, where a bare assertion would have the declared error as its context."""
+    assert held, what

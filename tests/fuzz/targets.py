@@ -1,0 +1,260 @@
+"""What is fuzzed: a reader, true inputs to begin with, how they are changed, and the reader's part of all inputs."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import random
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+import msgpack
+
+from tests.fuzz import mutate, readers
+from tests.fuzz.world import evidence, folder, loaded, recording, step, steps
+
+__all__ = ["FOUND", "TARGETS", "Target", "found"]
+
+FOUND: Final = Path(__file__).parent / "found"
+"""Inputs that once broke a reader, under its name."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """`share`: of ten million inputs. `longest`: bytes of an input the fuzzer makes."""
+
+    name: str
+    read: Callable[[bytes], None]
+    seeds: Callable[[], list[bytes]]
+    mutate: mutate.Mutation
+    share: int
+    longest: int = 2048
+
+
+@cache
+def found(name: str) -> tuple[bytes, ...]:
+    """What once broke the reader of this name."""
+    return tuple(file.read_bytes() for file in sorted((FOUND / name).glob("*")))
+
+
+# ---- true inputs ----
+
+
+def _project(*names: str) -> list[bytes]:
+    loaded()
+    return [(folder() / "project" / name).read_bytes() for name in names]
+
+
+def _messages() -> list[bytes]:
+    kinds = [
+        step(0, 1),
+        step(3, "one", "careful", reward=-1.5),
+        step(4, [1, False, "1"], None, terminated=True, policy="ab" * 32),
+        step(2**40, [1.5, 0.25], 1, truncated=True),
+    ]
+    return [bytes(msgpack.packb(kind)) for kind in kinds] + [json.dumps(kind).encode() for kind in kinds]
+
+
+def _happenings() -> list[bytes]:
+    alarm = [part for seq, state in enumerate((0, 1, 2, 3)) for part in (step(seq, state), 0.5)]
+    gap = [step(0, 0), step(5, 1), 1, step(5, 2), {"agent": "eve", **step(7, 3)}, "ada", 2.0]
+    end = [step(0, 0), step(1, 4, terminated=True), step(0, 0, episode="f"), False, 6, True, None]
+    return [bytes(msgpack.packb(events)) for events in (alarm, gap, end, [{"raw": b"{}"}, {"agent": "a/b"}])]
+
+
+FORMULAS: Final = (
+    'regret(careful@2, P>=0.8 [ G<=3 !"lost" ])',
+    'careful@1.P=? [ F<=3 "home" ]',
+    'delta(careful,nominal)@2.P>=0.1 [ ("home" | X "lost") U[1,4] "home" => true ]',
+    "do(rash)[2]@-3.R<=2.5e0 [ C<=20 ] & !@1.P<0.5 [ F=3 P>0.1 [ G[2,3] false ] ]",
+    'model:other.P>=0.5 [ "home" W<=3 "lost" <=> "lost" R<=2 "home" ] // why\n',
+)
+WORDS: Final = (
+    *("P", "R", "C", "F", "G", "X", "U", "W", "regret", "nominal", "do", "model", "delta", "true", "false", "careful"),
+    *("<=", ">=", "=?", "<=>", "=>", "[", "]", "(", ")", "!", "&", "|", "@", "@-", ":", ".", ",", '"', '"lost"', "//"),
+    *("<=3", "[2,5]", "=4", ">=0.5", "1e400", "1000001", "9" * 30, "-1", "P=? [", "P>=0.5 [", "F<=3", "regret(", "\n"),
+)
+YAML_WORDS: Final = (
+    *("&a ", "*a", "!!int ", "!!bool x", '!!float ""', "!!set", "!x", "<<", "? ", "- ", ": ", "|\n", ">\n", "---\n"),
+    *(
+        "...",
+        "\t",
+        "  ",
+        "\n",
+        "'",
+        '"',
+        "{",
+        "}",
+        "[",
+        "]",
+        "#",
+        "%YAML 1.1\n",
+        "=",
+        "~",
+        "null",
+        "yes",
+        "0x",
+        "0b",
+        "1_",
+    ),
+    *(
+        "2001-01-01",
+        "1:30",
+        ".nan",
+        ".inf",
+        "1e400",
+        "\\x",
+        "\ufeff",
+        "\x85",
+        "formulas",
+        "500ms",
+        "1h",
+        "mqtts://",
+        ":",
+    ),
+)
+TOPIC_WORDS: Final = ("agents/", "/steps", "+", "#", "/", "\0", " ", "é")
+
+
+def _configs() -> list[bytes]:
+    whole = """\
+mqtt: {url: "mqtt://127.0.0.1:1", client_id: me, keepalive: 5s, steps: a/+/b}
+model: model.npz
+state_encoder: name
+policies: {nominal: rash.yaml}
+formulas: [{name: x, formula: 'P=? [ F<=3 "home" ]', every: 500ms, engine: sampled, alarm: {for: 2, keep: 3}}]
+stream: {stale_after: 5s, forget_after: 1h, max_lag: 2s}
+http: {listen: "[::1]:9108"}
+limits: {message_bytes: 1000, agents: 3, deadline: 50ms}
+logging: {format: json}
+#env CFMON_MQTT__URL=mqtt://localhost:1
+#env CFMON_FORMULAS=[]
+"""
+    return [*_project("config.yaml"), whole.encode()]
+
+
+def _paths() -> list[bytes]:
+    pairs = '[[0, "rash"], ["one", 1], {"state": [2, true, "2"], "action": 0}, [3]]'
+    lines = '{"state": 0, "action": 1}\n\n[1, 0]'
+    return [
+        *(f"j{text}".encode() for text in (pairs, lines, "[1, null]")),
+        *(b"cstate,action\n0,1\none,rash\n\n2,\n", b'c"zero",0\r\n1,"careful"'),
+        *(b"p[0, 1, 0, 1, 0, 1]", b"p" + json.dumps([[0.5, 0.5]] * 6).encode()),
+        b"fP=? [ F<=3 true ]\n  & true\n// no\n\nP>=0.5 [ true ]",
+    ]
+
+
+def _snapshots() -> list[bytes]:
+    pipeline = loaded().pipeline("fuzz")
+    for event in steps():
+        pipeline.step(event)
+    kept = pipeline.snapshot(everything=True)
+    return [kept.common, *(state for state in kept.agents.values() if state is not None)]
+
+
+# ---- changes that know the form ----
+
+
+def _text_of(words: Sequence[str]) -> mutate.Mutation:
+    def change(rng: random.Random, data: bytes) -> bytes:
+        return mutate.text(rng, data, words)
+
+    return change
+
+
+def _message(rng: random.Random, data: bytes) -> bytes:
+    return (mutate.json_text if data[:1] < b"\x80" else mutate.msgpack_bytes)(rng, data)
+
+
+def _yaml(rng: random.Random, data: bytes) -> bytes:
+    return mutate.text(rng, data, YAML_WORDS) if data[:1] != b"{" or rng.random() < 0.3 else mutate.json_text(rng, data)
+
+
+def _path(rng: random.Random, data: bytes) -> bytes:
+    if rng.random() < 0.05:
+        return rng.choice((b"j", b"c", b"p", b"f")) + data[1:]
+    inside = mutate.json_text if data[:1] in (b"j", b"p") and rng.random() < 0.7 else _text_of(("\0", '"', ",", "\r"))
+    return data[:1] + inside(rng, data[1:])
+
+
+def _proved(rng: random.Random, data: bytes) -> bytes:
+    """Evidence changed as a tree, and given the digest that belongs to it: so the digest does not stop it."""
+    try:
+        document = msgpack.unpackb(mutate.msgpack_bytes(rng, data), unicode_errors="surrogatepass")
+        document.pop("digest")
+        digest = hashlib.sha256(_packed(document)).hexdigest()
+        return _packed({**document, "digest": digest})
+    except (ValueError, TypeError, LookupError, AttributeError, OverflowError, RecursionError, msgpack.UnpackException):
+        return mutate.raw(rng, data)
+
+
+def _packed(document: object) -> bytes:
+    return bytes(msgpack.packb(_ordered(document), unicode_errors="surrogatepass"))
+
+
+def _ordered(value: object) -> object:
+    match value:
+        case dict():
+            return {key: _ordered(value[key]) for key in sorted(value)}
+        case list():
+            return [_ordered(item) for item in value]
+        case _:
+            return value
+
+
+def _sealed(rng: random.Random, data: bytes) -> bytes:
+    """A snapshot changed behind its seal, and sealed again."""
+    body = mutate.msgpack_bytes(rng, data[21:])
+    checksum = hashlib.blake2b(body, digest_size=16).digest()
+    return data[:5] + checksum + body if rng.random() < 0.8 else mutate.raw(rng, data)
+
+
+def _recorded(rng: random.Random, data: bytes) -> bytes:
+    """One value of a recording changed, left out, or exchanged with another."""
+    values = list(_values(data))
+    if not values:
+        return mutate.raw(rng, data)
+    at = rng.randrange(len(values))
+    match rng.randrange(5):
+        case 0:
+            del values[at]
+        case 1:
+            values[at] = rng.choice(values)
+        case _:
+            values[at] = mutate.msgpack_bytes(rng, values[at])
+    return b"".join(values)
+
+
+def _values(data: bytes) -> Iterator[bytes]:
+    unpacker = msgpack.Unpacker(io.BytesIO(data), strict_map_key=False, max_buffer_size=1 << 20)
+    at = 0
+    try:
+        for _ in unpacker:
+            yield data[at : unpacker.tell()]
+            at = unpacker.tell()
+    except (ValueError, TypeError, OverflowError, RecursionError, msgpack.UnpackException):
+        yield data[at:]
+
+
+TARGETS: Final = {
+    target.name: target
+    for target in (
+        Target("decoder", readers.decoder, _messages, _message, 5_700_000),
+        Target("topic", readers.topic, lambda: [b"agents/ada/steps"], _text_of(TOPIC_WORDS), 2_000_000, 200),
+        Target("pipeline", readers.pipeline, _happenings, mutate.msgpack_bytes, 100_000),
+        Target("formula", readers.formula, lambda: [f.encode() for f in FORMULAS], _text_of(WORDS), 400_000, 600),
+        Target("config", readers.config, _configs, _yaml, 60_000),
+        Target("manifest", readers.manifest, lambda: _project("rash.yaml"), _yaml, 140_000),
+        Target("onnx", readers.onnx_scan, lambda: _project("rash.onnx"), mutate.protobuf_bytes, 600_000),
+        Target("model", readers.model, lambda: _project("model.npz"), mutate.npz_bytes, 150_000, 8192),
+        Target("evidence", readers.evidence, lambda: [evidence()], _proved, 100_000, 4096),
+        Target("snapshot", readers.snapshot, _snapshots, _sealed, 500_000),
+        Target("recording", readers.recording, lambda: [recording()], _recorded, 150_000),
+        Target("path", readers.path, _paths, _path, 100_000),
+    )
+}
+assert sum(target.share for target in TARGETS.values()) == 10_000_000
