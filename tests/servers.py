@@ -264,7 +264,7 @@ class Sidecar:
     @property
     def url(self) -> str:
         """Where its metrics and status page are, as it says itself."""
-        found = re.search(r"status page at (http://\S+)", self.log)
+        found = re.search(r"status page at (http://[^\s\"]+)", self.log)
         assert found, self.log
         return found[1]
 
