@@ -144,8 +144,9 @@ class Metrics:
             case Forgotten():
                 self._forget(notice.agent)
             case Trust():
-                self._on.model_doubt.set(notice.doubted)
-                self._on.model_log10_e.set(notice.log10_e)
+                tested = notice.transitions > 0
+                self._on.model_doubt.set(float(notice.doubted) if tested else math.nan)
+                self._on.model_log10_e.set(notice.log10_e if tested else math.nan)
             case _:
                 assert_never(notice)
 

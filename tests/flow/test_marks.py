@@ -27,6 +27,7 @@ N = TypeVar("N")
 WALK, LOST = 0, 2
 SPECS = [FormulaSpec("watch", 'P>=0.95 [ F<=1 "there" ]')]
 SETTINGS = StreamSettings(window=8, stale_after=4.0, max_lag=1e9)
+UNTESTED = Trust(doubted=False, log10_e=0.0, transitions=0)
 PATIENT = StreamSettings(window=8, stale_after=1000.0, max_lag=1e9)
 
 
@@ -149,7 +150,7 @@ def test_a_break_is_no_transition_and_neither_is_a_new_episode(road: MDP) -> Non
         stream.monitor.evaluate(stream.now)
     stream.ticks += 10.0
     told = [*stream.monitor.evaluate(stream.now), *stream.monitor.standing()]
-    assert of(Trust, told) == []
+    assert of(Trust, told) == [UNTESTED]
 
 
 def test_a_model_that_is_not_tested_is_not_doubted(road: MDP) -> None:
@@ -190,7 +191,7 @@ def test_doubt_ends_with_what_was_tested(road: MDP, settings: StreamSettings, tr
     doubted, other = Stream(road), Stream(road, settings, trust)
     for _ in range(20):
         doubted.round([0])
-    assert of(Trust, carried(doubted, other)) == []
+    assert of(Trust, carried(doubted, other)) == ([UNTESTED] if trust.enabled else [])
     told = other.monitor.evaluate(other.now)
     assert [(blind.agent, blind.reason) for blind in of(Blind, told)] == [("ada", None)]
 
@@ -205,7 +206,7 @@ def test_doubt_ends_with_the_model(road: MDP) -> None:
     doubted, other = Stream(road), Stream(lazy)
     for _ in range(20):
         doubted.round([0])
-    assert of(Trust, carried(doubted, other)) == []
+    assert of(Trust, carried(doubted, other)) == [UNTESTED]
     told = [notice for _ in range(40) for notice in other.round([0])]
     assert not of(Trust, told)[-1].doubted
     assert "model_doubt" not in [blind.reason for blind in of(Blind, told)]

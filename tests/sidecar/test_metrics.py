@@ -273,6 +273,8 @@ def test_how_the_model_stands_is_shown(metrics: Metrics) -> None:
         metrics.take([Trust(doubted, log10_e, 100)], NOW)
         assert value(metrics, "cfmon_model_doubt") == doubted
         assert value(metrics, "cfmon_model_log10_e_value") == log10_e
+    metrics.take([Trust(doubted=False, log10_e=0.0, transitions=0)], NOW)  # another model
+    assert math.isnan(value(metrics, "cfmon_model_doubt") or 0.0)
 
 
 @pytest.mark.parametrize("reason", sorted(MARKS))
