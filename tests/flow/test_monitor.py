@@ -337,3 +337,28 @@ def test_a_question_too_large_is_undecided_with_a_reason_and_moves_no_alarm(
     assert [(v.holds, v.outcome) for v in verdicts] == [(None, None)] * 2
     assert all("MAX_CELLS" in v.reason for v in verdicts)
     assert of(AlarmMoved, notices) == []
+
+
+@pytest.mark.parametrize("seq", [1, 2])
+def test_a_mark_stops_no_answer_but_a_broken_path_does(corridor: MDP, seq: int) -> None:
+    stream = Stream(corridor, [spec()], StreamSettings(reorder_steps=0, max_lag=1e9))
+    stream.send(step(0, 0))
+    stream.monitor.connected(up=False, now=Instant(0.0, stream.ticks))
+    notices = stream.send(step(seq, 1))
+    assert len(of(Judged, notices)) == (seq == 1)
+    assert [blind.reason for blind in of(Blind, notices)] == ([] if seq == 1 else ["gap"])
+
+
+def test_an_alarm_raised_while_marked_says_so(corridor: MDP) -> None:
+    stream = Stream(corridor, [spec()])
+    stream.monitor.connected(up=False, now=Instant(0.0, 0.0))
+    assert [(alert.state, alert.blind) for alert in of(Alert, stream.send(step(0, 0)))] == [("firing", "disconnected")]
+
+
+def test_what_stands_is_told_again_as_it_was(corridor: MDP) -> None:
+    stream = Stream(corridor, [spec()])
+    sent = stream.send(step(0, 0))
+    standing = list(stream.monitor.standing())
+    assert of(Judged, standing) == of(Judged, sent)
+    assert of(AlarmMoved, standing) == of(AlarmMoved, sent)
+    assert [blind.reason for blind in of(Blind, standing)] == [None]
