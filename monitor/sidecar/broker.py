@@ -30,11 +30,11 @@ class Tls:
 
 @dataclass(frozen=True)
 class Broker:
-    """A broker's address and our credentials, in words or in files; the password is not in its repr. `tls`: or not."""
+    """A broker's address and our credentials, in words or in files; its repr holds none of them. `tls`: or not."""
 
     host: str
     port: int
-    username: str | None = None
+    username: str | None = field(default=None, repr=False)
     password: str | None = field(default=None, repr=False)
     username_file: Path | None = None
     password_file: Path | None = None

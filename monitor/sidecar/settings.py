@@ -161,7 +161,7 @@ class MqttConfig(_Section):
     """
 
     url: Annotated[str, Field(repr=False), AfterValidator(_check_url)] = "mqtt://localhost:1883"
-    username: Annotated[str, Field(min_length=1, max_length=4096)] | None = None
+    username: Annotated[str, Field(min_length=1, max_length=4096)] | None = Field(default=None, repr=False)
     username_file: Path | None = None
     password: SecretStr | None = Field(default=None, description="better in password_file, or in the environment")
     password_file: Path | None = None
