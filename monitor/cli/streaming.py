@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -23,11 +24,11 @@ def run(
     config: ConfigFile,
     record: Annotated[Path | None, typer.Option(help="keep everything that happens, for `cfmon replay`")] = None,
 ) -> None:
-    """Run the sidecar: steps in from MQTT, verdicts and alarms out, until SIGTERM or interrupt."""
+    """Run the sidecar: steps in from MQTT, verdicts and alarms out, until SIGTERM; SIGHUP reads CONFIG again."""
     from monitor.sidecar.load import assemble  # noqa: PLC0415 - keep `cfmon --help` light
     from monitor.sidecar.service import serve  # noqa: PLC0415 - likewise
 
-    serve(assemble(config), record=record)
+    serve(assemble(config), record=record, again=partial(assemble, config))
 
 
 def replay(

@@ -67,6 +67,13 @@ class Board:
             for publication in effects.publications:
                 self._keep_alert(publication.topic, publication.payload)
 
+    def adopt(self, formulas: Sequence[FormulaSpec]) -> None:
+        """Other formulas are watched from now on; take what says where they stand."""
+        with self._lock:
+            self._formulas = tuple(formulas)
+            for agent in self._agents.values():
+                agent.rows.clear()
+
     def formulas(self) -> list[dict[str, Any]]:
         """What is watched."""
         return [

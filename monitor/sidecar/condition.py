@@ -55,6 +55,10 @@ class Condition:
         self._board = board
         self._store = store
 
+    def adopt(self, loaded: Loaded) -> None:
+        """Another configuration is in force."""
+        self._loaded = loaded
+
     def health(self) -> str:
         """What is wrong with this process: formulas are looked at every tick, so a long silence means that we hang."""
         age = self._clock().ticks - self._evaluated().ticks

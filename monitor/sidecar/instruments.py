@@ -76,16 +76,28 @@ class Instruments:
             self.messages.inc((result,), 0)
         for reason in sorted(REASONS | {"too_many_agents"}):
             self.rejected.inc((reason,), 0)
+        self.adopt(formulas, identity)
+        self.store_ok.set(1)
+        self.reload_success.set(1)
+        self.build_info.labels(__version__).set(1)
+
+    def adopt(self, formulas: Sequence[FormulaSpec], identity: Identity) -> None:
+        """These are watched from now on, in this world: what is new starts at 0, other counters go on."""
         for formula in formulas:
             self._start_formula(formula)
         self.model_doubt.set(math.nan)
         self.model_log10_e.set(math.nan)
-        self.store_ok.set(1)
-        self.reload_success.set(1)
+        for info in (self.model_info, self.policy_info):
+            info.clear()
         self.model_info.labels(identity.model_name, identity.model_sha256).set(1)
         for name, sha256 in identity.policies.items():
             self.policy_info.labels(name, sha256).set(1)
-        self.build_info.labels(__version__).set(1)
+
+    def stop(self, formula: str) -> None:
+        """It is watched no more: nothing is counted for it any longer."""
+        for counted in (self.alarms, self.verdicts, self.skipped):
+            counted.drop("formula", formula)
+        self.verdict_seconds.stop(formula)
 
     def text(self) -> str:
         """What the registry does not hold, in the text format."""
@@ -96,6 +108,12 @@ class Instruments:
 
         Each is named: to look for an agent's among all series takes seconds where many agents are forgotten at once.
         """
+        self.remove_formulas(agent, severity, reasons)
+        self.last_message.remove((agent,))
+        self.off_policy.remove((agent,))
+
+    def remove_formulas(self, agent: str, severity: Mapping[str, str], reasons: Mapping[str, Iterable[str]]) -> None:
+        """Take back what an agent has of these formulas; arguments as for `remove`."""
         for formula, level in severity.items():
             self.figures.remove((agent, formula))
             self.last_alarm.remove((agent, formula))
@@ -103,8 +121,6 @@ class Instruments:
                 self.alarm_state.remove((agent, formula, level, place))
             for reason in reasons[formula]:
                 self.blind.remove((agent, formula, reason))
-        self.last_message.remove((agent,))
-        self.off_policy.remove((agent,))
 
     def _start_formula(self, formula: FormulaSpec) -> None:
         for state in _COUNTED_STATES:

@@ -106,6 +106,25 @@ class Metrics:
         """The configuration was to be read again; if not `ok`, the one before is still in force."""
         self._on.reload_success.set(ok)
 
+    def adopt(self, formulas: Sequence[FormulaSpec], identity: Identity, *, agents: int) -> None:
+        """Another configuration is in force. Counters go on, what is new starts at 0; `recall` where everything stands.
+
+        Of a formula that is gone nothing is told any more; under another severity it has other series.
+        """
+        severity = {formula.name: formula.alarm.severity for formula in formulas}
+        gone = {name: level for name, level in self._severity.items() if severity.get(name) != level}
+        for agent in self._agents:
+            self._on.remove_formulas(agent, gone, self._drop(agent, gone))
+        for name in self._severity.keys() - severity.keys():
+            self._on.stop(name)
+        new = [name for name in severity if name in gone or name not in self._severity]
+        self._severity, self._limit = severity, agents
+        self._on.adopt(formulas, identity)
+        for agent in self._agents:
+            self._blank(agent, severity)
+            for name in new:
+                self._show_alarm(agent, name, "clear")
+
     def take(self, notices: Iterable[Notice], now: Instant) -> None:
         """Count and show what happened."""
         for notice in notices:
@@ -236,11 +255,14 @@ class Metrics:
         if agent not in self._agents:
             return
         self._agents.discard(agent)
-        reasons = {formula: self._reasons.pop((agent, formula), set()) for formula in self._severity}
-        self._on.remove(agent, self._severity, reasons)
-        for formula in self._severity:
+        self._on.remove(agent, self._severity, self._drop(agent, self._severity))
+
+    def _drop(self, agent: str, formulas: Iterable[str]) -> dict[str, set[str]]:
+        """Forget these formulas of an agent; returns the reasons for which each was ever blind."""
+        for formula in formulas:
             self._told.pop((agent, formula), None)
             self._marked.discard((agent, formula))
+        return {formula: self._reasons.pop((agent, formula), set()) for formula in formulas}
 
 
 def shown(verdict: Verdict) -> tuple[float, tuple[float, float] | None]:

@@ -9,10 +9,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 import platform
 import re
 import signal
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -34,7 +36,9 @@ from monitor.sidecar.outbox import Outbox
 from monitor.sidecar.pictures import Pictures
 from monitor.sidecar.recording import Header, Recorder
 from monitor.sidecar.recovery import Recovered, setting_of, take_up
+from monitor.sidecar.reload import Reloader, check_fixed
 from monitor.sidecar.store import Store
+from monitor.sidecar.systemd import ServiceManager, reporting
 from monitor.sidecar.tasks import end_tasks, unless
 from monitor.sidecar.worker import Worker
 
@@ -59,12 +63,19 @@ def make_client_id(loaded: Loaded) -> str:
 class Service:
     """One sidecar. `start` opens what can fail at start (recording, port); `run` works until told to stop.
 
-    `tell` gets a line for each thing a person waits for at start; by default it is logged. Raises ConfigError if the
-    store cannot be opened: who we are to the broker stands in there, since what waits for us waits under that name.
+    `tell` gets a line for each thing a person waits for at start; by default it is logged. `again` reads the
+    configuration anew, for `reload`, of which `manager` hears. Raises ConfigError if the store cannot be opened: who we
+    are to the broker stands in there, since what waits for us waits under that name.
     """
 
     def __init__(
-        self, loaded: Loaded, *, record: Path | None = None, tell: Callable[[str], None] | None = None
+        self,
+        loaded: Loaded,
+        *,
+        record: Path | None = None,
+        tell: Callable[[str], None] | None = None,
+        again: Callable[[], Loaded] | None = None,
+        manager: ServiceManager | None = None,
     ) -> None:
         self.config = loaded.config
         check_secrets(self.config)
@@ -96,7 +107,8 @@ class Service:
         )
         self._link = self._make_link()
         self._worker.acknowledge = self._link.acknowledge
-        self._condition = self._make_condition()
+        self.condition = self._make_condition()
+        self._reloader = None if again is None else self._make_reloader(again, manager or ServiceManager({}))
         self._http: HttpServer | None = None
 
     def start(self) -> str:
@@ -128,7 +140,8 @@ class Service:
     async def _work(self, stop: asyncio.Event) -> None:
         linking = asyncio.create_task(self._link.run(stop))
         stopping = asyncio.create_task(stop.wait())
-        others = (self._worker.run(), self._knock(), self._beat(), self._tidy())
+        others = [self._worker.run(), self._knock(), self._beat(), self._tidy()]
+        others += [] if self._reloader is None else [self._reloader.run()]
         tasks = (linking, stopping, *(asyncio.create_task(other) for other in others))
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -143,9 +156,8 @@ class Service:
 
     async def _knock(self) -> None:
         """Time passes also where nothing comes; and evidence that was noted becomes a file."""
-        tick = tick_of(self._loaded)
         while True:
-            await asyncio.sleep(tick)
+            await asyncio.sleep(tick_of(self._loaded))
             self._door.knock()
             await self._worker.tidy()
 
@@ -158,6 +170,44 @@ class Service:
         while self._store is not None:
             await self._store.clear_out(keep=self.config.store.keep, size=self.config.store.size)
             await asyncio.sleep(TIDY)
+
+    # ---- another configuration ----
+
+    def reload(self) -> None:
+        """Read the configuration again, beside the work; what is wrong with it is logged. Call it on the loop."""
+        if self._reloader is None:
+            LOG.warning("there is no file that the configuration could be read from again")
+        else:
+            self._reloader.ask()
+
+    def _adopt(self, loaded: Loaded) -> None:
+        """Go on under another configuration; nothing has changed if it raises."""
+        state, pipeline = self._worker.pipeline.snapshot(everything=True), loaded.pipeline(self.client_id)
+        try:
+            effects = pipeline.restore(state.common, state.agents)
+        except Exception:
+            self._worker.keep_everything()  # what had changed counts as kept by now
+            raise
+        if loaded.config.logging != self.config.logging:
+            set_up_logging(loaded.config.logging)
+        self._loaded, self.config = loaded, loaded.config
+        self._worker.adopt(pipeline, loaded.config, effects.publications)
+        self.condition.adopt(loaded)
+        now = self._clock()
+        self._metrics.take(effects.notices, now)
+        self._metrics.adopt(loaded.formulas, loaded.identity, agents=loaded.config.limits.agents)
+        self._board.adopt(loaded.formulas)
+        self._worker.show(pipeline.standing())
+
+    def _make_reloader(self, again: Callable[[], Loaded], manager: ServiceManager) -> Reloader:
+        def read() -> Loaded:
+            loaded = again()
+            check_fixed(self.config, loaded.config)
+            if self._store is not None:
+                self._store.keep_objects(loaded.objects())
+            return loaded
+
+        return Reloader(read, adopt=self._adopt, told=lambda ok: self._metrics.reloaded(ok=ok), manager=manager)
 
     # ---- taking up what was kept ----
 
@@ -176,12 +226,12 @@ class Service:
                 else:
                     self._continue(recovered)
             self._worker.keep_everything()
-        self._condition.beginning = ""
+        self.condition.beginning = ""
         self._worker.connected(False)  # noqa: FBT003 - nothing is seen before the broker is reached
 
     def _progress(self, count: int) -> None:
         self._worker.evaluated = self._clock()
-        self._condition.beginning = f"taking up what was kept: {count} events so far"
+        self.condition.beginning = f"taking up what was kept: {count} events so far"
 
     def _continue(self, recovered: Recovered) -> None:
         self._clock.resume(recovered.ticks)
@@ -236,9 +286,9 @@ class Service:
             board=self._board,
             exposition=self._metrics.exposition,
             evidence=evidence,
-            health=self._condition.health,
-            readiness=self._condition.readiness,
-            status=self._condition.status,
+            health=self.condition.health,
+            readiness=self.condition.readiness,
+            status=self.condition.status,
             pictures=Pictures(evidence, Path("objects") if place is None else place.parent / "objects"),
         )
 
@@ -254,29 +304,45 @@ class Service:
             self._http.stop()
 
 
-async def _run_until_signalled(service: Service) -> None:
+async def _run_until_signalled(service: Service, manager: ServiceManager) -> None:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
+
+    def end() -> None:
+        manager.stopping()
+        stop.set()
+
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
-    loop.add_signal_handler(signal.SIGHUP, LOG.warning, "SIGHUP is ignored: restart to read the configuration again")
+        loop.add_signal_handler(number, end)
+    loop.add_signal_handler(signal.SIGHUP, service.reload)
     try:
-        with collector_at_ease():
+        with collector_at_ease(), reporting(manager, service.condition.health, service.condition.readiness):
             await service.run(stop)
     finally:
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             loop.remove_signal_handler(number)
 
 
-def serve(loaded: Loaded, *, record: Path | None = None, tell: Callable[[str], None] | None = None) -> int:
-    """Run a sidecar in this process until SIGTERM or SIGINT; returns the exit code. Errors of the user are raised."""
+def serve(
+    loaded: Loaded,
+    *,
+    record: Path | None = None,
+    tell: Callable[[str], None] | None = None,
+    again: Callable[[], Loaded] | None = None,
+) -> int:
+    """Run a sidecar in this process until SIGTERM or SIGINT; returns the exit code. Errors of the user are raised.
+
+    `again` reads the configuration anew at each SIGHUP; without it there is nothing to read again.
+    """
     set_up_logging(loaded.config.logging)
-    service = Service(loaded, record=record, tell=tell)
+    manager = ServiceManager(os.environ)
+    service = Service(loaded, record=record, tell=tell, again=again, manager=manager)
     service.start()
-    asyncio.run(_run_until_signalled(service))
+    manager.ready()
+    asyncio.run(_run_until_signalled(service, manager))
     return 0
 
 
 def run(config: str | Path, *, record: Path | None = None, tell: Callable[[str], None] | None = None) -> int:
     """Read a configuration and run the sidecar it describes; returns the exit code. Errors of the user are raised."""
-    return serve(assemble(config), record=record, tell=tell)
+    return serve(assemble(config), record=record, tell=tell, again=partial(assemble, config))

@@ -51,6 +51,12 @@ class Series:
         """Nothing is told of these any more, if anything was."""
         self._entries.pop(labels, None)
 
+    def drop(self, label: str, value: str) -> None:
+        """Nothing is told any more of any series with this value of a label: a search, so not for every message."""
+        n = self._labels.index(label)
+        for labels in [labels for labels in self._entries if labels[n] == value]:
+            del self._entries[labels]
+
     def text(self) -> str:
         """As a scrape gets it."""
         now = [(entry.begins, entry.values) for entry in list(self._entries.values())]
@@ -95,9 +101,14 @@ class Buckets(Collector):
             self.start()
 
     def start(self, *labels: str) -> None:
-        """This series exists from now on."""
-        self._counts[labels] = [0] * (len(self._bounds) + 1)
-        self._sums[labels] = 0.0
+        """This series exists from now on, if it did not before."""
+        self._sums.setdefault(labels, 0.0)
+        self._counts.setdefault(labels, [0] * (len(self._bounds) + 1))
+
+    def stop(self, *labels: str) -> None:
+        """Nothing is told of this series any more."""
+        self._counts.pop(labels, None)
+        self._sums.pop(labels, None)
 
     def observe(self, value: float, *labels: str, count: int = 1) -> None:
         """Count a value that occurred `count` times."""
@@ -111,10 +122,10 @@ class Buckets(Collector):
     def collect(self) -> Iterator[Metric]:
         """The family as it stands."""
         family = HistogramMetricFamily(self._name, self._about, labels=self.labels)
-        for labels, counts in self._counts.items():
+        for labels, counts in list(self._counts.items()):
             upto, cumulative = 0, []
             for bound, count in zip([*map(str, self._bounds), "+Inf"], list(counts), strict=True):
                 upto += count
                 cumulative.append((bound, float(upto)))
-            family.add_metric(labels, cumulative, self._sums[labels])
+            family.add_metric(labels, cumulative, self._sums.get(labels, 0.0))
         yield family

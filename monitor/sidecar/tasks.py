@@ -1,12 +1,16 @@
-"""Ending tasks for certain."""
+"""Tasks that end for certain, and work beside the loop."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Iterable
-from typing import Any
+import threading
+from collections.abc import Callable, Coroutine, Iterable
+from contextlib import suppress
+from typing import Any, TypeVar
 
-__all__ = ["end_tasks", "unless"]
+__all__ = ["end_tasks", "in_thread", "unless"]
+
+T = TypeVar("T")
 
 
 async def end_tasks(tasks: Iterable[asyncio.Task[Any]]) -> list[Any]:
@@ -32,3 +36,25 @@ async def unless(stop: asyncio.Event, work: Coroutine[Any, Any, None]) -> bool:
         return working.done()
     finally:
         await end_tasks((working, stopping))
+
+
+async def in_thread(work: Callable[[], T]) -> T:
+    """Do some work beside the loop; raises what it raises. Given up, it does not hold up the end of the process."""
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[T] = loop.create_future()
+
+    def settle(outcome: Callable[[], None]) -> None:
+        with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            loop.call_soon_threadsafe(lambda: None if done.done() else outcome())
+
+    def run() -> None:
+        try:
+            result = work()
+        except Exception as error:  # noqa: BLE001 - raised again where it is waited for
+            failure = error
+            settle(lambda: done.set_exception(failure))
+        else:
+            settle(lambda: done.set_result(result))
+
+    threading.Thread(target=run, daemon=True).start()
+    return await done

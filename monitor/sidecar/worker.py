@@ -112,6 +112,21 @@ class Worker:
             await self._store.file_evidence()
             self._tell_store()
 
+    def adopt(self, pipeline: Pipeline, config: Config, publications: Sequence[Publication]) -> None:
+        """Go on with another pipeline that has taken up where this one stands, under another configuration.
+
+        `publications`: what that changes for others. All of it is noted before any of it is sent.
+        """
+        self.pipeline, self._config = pipeline, config
+        self._pace = 0.0
+        self._undecided.clear()
+        self._outbox.put(self._outbox.number(publications))
+        self.keep_everything()
+        if self.recorder is not None:
+            LOG.warning("the recording ends here: what comes now is answered under another configuration")
+            self.recorder.close()
+            self.recorder = None
+
     def keep_everything(self) -> None:
         """Note the whole state, in place of whatever was noted before."""
         if self._store is not None:
@@ -173,7 +188,7 @@ class Worker:
     def _settle(self, receipts: Sequence[Receipt] = ()) -> None:
         """Note what has happened; only then acknowledge, publish and show it."""
         outcomes, self._outcomes = self._outcomes, []
-        said = [message for event, effects in outcomes for message in _said(event, effects)]
+        said = [message for event, effects in outcomes for message in effects.publications]
         numbered = self._outbox.number(message for message in said if self._up or not message.repeats)
         self._keep(outcomes, numbered, receipts)
         for receipt in receipts:
@@ -243,10 +258,3 @@ class Worker:
             LOG.error("the recording ends here: %s", error)  # noqa: TRY400 - no bug, no traceback
             self.recorder.abandon()
             self.recorder = None
-
-
-def _said(event: Event, effects: Effects) -> Sequence[Publication]:
-    """What a new connection brings up again needs no keeping: the next connection would bring it up as well."""
-    if isinstance(event, Connected) and event.up:
-        return [replace(message, repeats=True) for message in effects.publications]
-    return effects.publications

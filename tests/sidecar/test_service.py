@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import signal
 import subprocess
 import sys
-import threading
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +21,9 @@ from monitor.sidecar.load import assemble
 from monitor.sidecar.recording import Recording
 from monitor.sidecar.service import Service, make_client_id
 from monitor.types import Instant
-from tests.servers import PATIENCE, Mosquitto, end, free_port, need, prometheus, sidecar, wait_until
+from tests.servers import PATIENCE, Mosquitto, free_port, prometheus, sidecar, wait_until
 from tests.sidecar.project import CONFIG, write_project
+from tests.sidecar.running import Subscriber, inside, publish, steps, subscriber
 
 RASH, CAREFUL, HOME = 0, 1, 5
 RISE_AND_FALL = [(0, RASH), (1, CAREFUL), (1, CAREFUL), (HOME, RASH), (HOME, RASH), (HOME, RASH)]
@@ -35,55 +32,6 @@ RISE_AND_FALL = [(0, RASH), (1, CAREFUL), (1, CAREFUL), (HOME, RASH), (HOME, RAS
 @pytest.fixture
 def config(tmp_path: Path, corridor: MDP, broker: Mosquitto) -> Path:
     return write_project(tmp_path / "project", corridor, CONFIG.replace("mqtt://127.0.0.1:1", broker.url))
-
-
-def steps(path: Sequence[tuple[int, int]], *, episode: str = "one") -> list[str]:
-    return [
-        json.dumps({"v": 1, "episode": episode, "seq": seq, "state": state, "action": action})
-        for seq, (state, action) in enumerate(path)
-    ]
-
-
-def publish(broker: Mosquitto, lines: Sequence[str], *, agent: str = "ada") -> None:
-    """Each line a message, from a process of its own."""
-    command = [need("mosquitto_pub", "mosquitto-clients"), "-p", str(broker.port), "-h", "127.0.0.1", "-q", "1"]
-    command += ["-t", f"agents/{agent}/steps", "-l"]
-    subprocess.run(command, input="\n".join(lines) + "\n", text=True, check=True, timeout=PATIENCE)
-
-
-class Subscriber:
-    """What another process receives under `cfmon/#`: (topic, payload), in order."""
-
-    def __init__(self, process: subprocess.Popen[str]) -> None:
-        self.received: list[tuple[str, bytes]] = []
-        self._process = process
-        self._thread = threading.Thread(target=self._read)
-        self._thread.start()
-
-    def _read(self) -> None:
-        assert self._process.stdout is not None
-        for line in self._process.stdout:
-            topic, _, payload = line.strip().partition(" ")
-            self.received.append((topic, bytes.fromhex(payload)))
-
-    def alerts(self) -> list[dict[str, Any]]:
-        return [json.loads(payload) for topic, payload in self.received if "/alerts/" in topic and payload]
-
-    def close(self) -> None:
-        end(self._process)
-        self._thread.join(timeout=PATIENCE)
-
-
-@contextmanager
-def subscriber(broker: Mosquitto) -> Iterator[Subscriber]:
-    command = [need("mosquitto_sub", "mosquitto-clients"), "-p", str(broker.port), "-h", "127.0.0.1", "-q", "1"]
-    with subprocess.Popen([*command, "-t", "cfmon/#", "-F", "%t %x"], stdout=subprocess.PIPE, text=True) as process:
-        running = Subscriber(process)
-        try:
-            wait_until(lambda: "Received SUBSCRIBE" in broker.log, "the subscriber subscribes")
-            yield running
-        finally:
-            running.close()
 
 
 def test_steps_in_alerts_out_and_the_recording_gives_the_same_bytes(
@@ -161,34 +109,6 @@ def write_fixed(config: Path) -> Path:
 # ---- in this process, where a test can look inside ----
 
 
-class Inside:
-    """A service running in a thread with a loop of its own."""
-
-    def __init__(self, config: Path, **more: Any) -> None:  # noqa: ANN401 - passed on
-        self.lines: list[str] = []
-        self.service = Service(assemble(config), tell=self.lines.append, **more)
-        self.url = self.service.start()
-        self._loop = asyncio.new_event_loop()
-        self._stop = asyncio.Event()
-        self._thread = threading.Thread(target=self._loop.run_until_complete, args=(self.service.run(self._stop),))
-        self._thread.start()
-
-    def stop(self) -> None:
-        self._loop.call_soon_threadsafe(self._stop.set)
-        self._thread.join(timeout=PATIENCE)
-        assert not self._thread.is_alive()
-        self._loop.close()
-
-
-@contextmanager
-def inside(config: Path, **more: Any) -> Iterator[Inside]:  # noqa: ANN401 - passed on
-    running = Inside(config, **more)
-    try:
-        yield running
-    finally:
-        running.stop()
-
-
 def test_without_a_broker_it_serves_is_not_ready_and_ends_when_told(tmp_path: Path, corridor: MDP) -> None:
     config = write_project(tmp_path, corridor, CONFIG.replace("127.0.0.1:1", f"127.0.0.1:{free_port()}"))
     with inside(config) as running:
@@ -224,10 +144,8 @@ def test_a_recording_that_cannot_go_on_does_not_stop_the_watching(config: Path, 
         wait_until(lambda: accepted in httpx.get(f"{running.url}/metrics").text, "the step is taken over")
 
 
-def test_it_ends_in_time_whatever_the_broker_does_and_ignores_hangups(config: Path, broker: Mosquitto) -> None:
+def test_it_ends_in_time_whatever_the_broker_does(config: Path, broker: Mosquitto) -> None:
     with sidecar(config) as running:
-        running.process.send_signal(signal.SIGHUP)
-        wait_until(lambda: "SIGHUP is ignored" in running.log, "the signal is heard")
         assert broker.process is not None
         broker.process.send_signal(signal.SIGSTOP)
         try:

@@ -1,0 +1,99 @@
+"""A service as tests drive it: in this process or beside it, with agents that publish and somebody who listens."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from monitor.sidecar.load import assemble
+from monitor.sidecar.service import Service
+from tests.servers import PATIENCE, Mosquitto, end, need, wait_until
+
+__all__ = ["Inside", "Subscriber", "inside", "publish", "steps", "subscriber"]
+
+
+def steps(path: Sequence[tuple[int, int]], *, episode: str = "one") -> list[str]:
+    return [
+        json.dumps({"v": 1, "episode": episode, "seq": seq, "state": state, "action": action})
+        for seq, (state, action) in enumerate(path)
+    ]
+
+
+def publish(broker: Mosquitto, lines: Sequence[str], *, agent: str = "ada") -> None:
+    """Each line a message, from a process of its own."""
+    command = [need("mosquitto_pub", "mosquitto-clients"), "-p", str(broker.port), "-h", "127.0.0.1", "-q", "1"]
+    command += ["-t", f"agents/{agent}/steps", "-l"]
+    subprocess.run(command, input="\n".join(lines) + "\n", text=True, check=True, timeout=PATIENCE)
+
+
+class Subscriber:
+    """What another process receives under `cfmon/#`: (topic, payload), in order."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self.received: list[tuple[str, bytes]] = []
+        self._process = process
+        self._thread = threading.Thread(target=self._read)
+        self._thread.start()
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            topic, _, payload = line.strip().partition(" ")
+            self.received.append((topic, bytes.fromhex(payload)))
+
+    def alerts(self) -> list[dict[str, Any]]:
+        return [json.loads(payload) for topic, payload in self.received if "/alerts/" in topic and payload]
+
+    def close(self) -> None:
+        end(self._process)
+        self._thread.join(timeout=PATIENCE)
+
+
+@contextmanager
+def subscriber(broker: Mosquitto) -> Iterator[Subscriber]:
+    command = [need("mosquitto_sub", "mosquitto-clients"), "-p", str(broker.port), "-h", "127.0.0.1", "-q", "1"]
+    with subprocess.Popen([*command, "-t", "cfmon/#", "-F", "%t %x"], stdout=subprocess.PIPE, text=True) as process:
+        running = Subscriber(process)
+        try:
+            wait_until(lambda: "Received SUBSCRIBE" in broker.log, "the subscriber subscribes")
+            yield running
+        finally:
+            running.close()
+
+
+class Inside:
+    """A service running in a thread with a loop of its own."""
+
+    def __init__(self, config: Path, **more: Any) -> None:  # noqa: ANN401 - passed on
+        self.lines: list[str] = []
+        self.service = Service(assemble(config), tell=self.lines.append, **more)
+        self.url = self.service.start()
+        self._loop = asyncio.new_event_loop()
+        self._stop = asyncio.Event()
+        self._thread = threading.Thread(target=self._loop.run_until_complete, args=(self.service.run(self._stop),))
+        self._thread.start()
+
+    def reload(self) -> None:
+        """As a SIGHUP would."""
+        self._loop.call_soon_threadsafe(self.service.reload)
+
+    def stop(self) -> None:
+        self._loop.call_soon_threadsafe(self._stop.set)
+        self._thread.join(timeout=PATIENCE)
+        assert not self._thread.is_alive()
+        self._loop.close()
+
+
+@contextmanager
+def inside(config: Path, **more: Any) -> Iterator[Inside]:  # noqa: ANN401 - passed on
+    running = Inside(config, **more)
+    try:
+        yield running
+    finally:
+        running.stop()
