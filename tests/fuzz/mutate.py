@@ -11,6 +11,7 @@ import json
 import random
 import re
 import struct
+import warnings
 import zipfile
 import zlib
 from collections.abc import Callable, Sequence
@@ -188,7 +189,11 @@ def npz_bytes(rng: random.Random, data: bytes) -> bytes:
         case _:
             members[at] = (name, _numbers(rng, content))
     written = io.BytesIO()
-    with zipfile.ZipFile(written, "w", rng.choice((zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED))) as archive:
+    packing = rng.choice((zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED))
+    with (
+        warnings.catch_warnings(action="ignore"),
+        zipfile.ZipFile(written, "w", packing) as archive,
+    ):  # of doubled names
         for each, inside in members:
             archive.writestr(zipfile.ZipInfo(each), inside, compress_type=archive.compression)
     return raw(rng, written.getvalue()) if rng.random() < 0.05 else written.getvalue()

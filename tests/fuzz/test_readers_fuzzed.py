@@ -84,7 +84,7 @@ def test_any_bytes_bring_nothing_but_the_declared_errors(target: Target) -> None
     holds()
 
 
-@FEW
+@settings(FEW, max_examples=30)
 @given(from_lark(grammar(), start="start"))
 def test_formulas_of_the_grammar(written: str) -> None:
     TARGETS["formula"].read(written.encode())

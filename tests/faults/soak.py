@@ -1,0 +1,324 @@
+"""Ten million messages through all of the sidecar but its sockets: `python -m tests.faults.soak --messages 10_000_000`.
+
+The worker, the pipeline, the store on disk, metrics, board and outbox are those of the service; only the broker and the
+clock are played: a second passes for each step an agent takes. Agents come and fall silent, episodes end, alarms fire,
+and messages are malformed, missing, doubled, late or contradictory. What the process holds must not grow.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import gc
+import json
+import random
+import resource
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import msgpack
+
+from monitor.model import MDP
+from monitor.sidecar.board import Board
+from monitor.sidecar.clock import Clock
+from monitor.sidecar.collector import collector_at_ease
+from monitor.sidecar.door import Arrived, Door, Dropped, Receipt
+from monitor.sidecar.load import Loaded, assemble
+from monitor.sidecar.metrics import Metrics
+from monitor.sidecar.outbox import Outbox
+from monitor.sidecar.recovery import setting_of
+from monitor.sidecar.store import Store
+from monitor.sidecar.worker import Worker
+from monitor.types import Instant
+from tests.sidecar.project import CONFIG, write_project
+
+__all__ = ["Soak", "Traffic"]
+
+RASH, CAREFUL, LOST, HOME = 0, 1, 4, 5
+ACTIVE: Final = 100
+"""Agents that send at one time; about as many again are silent and not yet forgotten."""
+
+ROUND: Final = 64
+"""Messages between two turns of the worker."""
+
+DAILY: Final = 100_000
+"""Messages between two looks at the evidence on disk, and two losses of the broker."""
+
+SETTINGS: Final = """\
+stream: {stale_after: 20s, forget_after: 60s, max_lag: 1h}
+limits: {agents: 400, deadline: 1s}
+store: {path: var/cfmon.sqlite, size: 2MB}
+heartbeat: 10s
+"""
+
+
+class PlayedClock(Clock):
+    """Time as the traffic has it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seconds = 0.0
+
+    def __call__(self) -> Instant:
+        return Instant(1.7e9 + self.seconds, self.seconds)
+
+
+@dataclass
+class Sender:
+    """One agent: in which episode and state it is, and how many episodes it has still to run."""
+
+    name: str
+    episodes: int
+    rash: bool
+    number: int = 0
+    seq: int = 0
+    state: int = 0
+    late: bytes | None = None
+
+
+@dataclass
+class Traffic:
+    """What the agents of a fleet publish: topic and payload. `count`: what was done, by kind."""
+
+    rng: random.Random
+    count: Counter[str] = field(default_factory=Counter)
+
+    def messages(self) -> Iterator[tuple[str, bytes]]:
+        senders = [self._sender() for _ in range(ACTIVE)]
+        while True:
+            for at, sender in enumerate(senders):
+                for payload in self._spoil(sender, self._step(sender)):
+                    yield f"agents/{sender.name}/steps", payload
+                if sender.episodes == 0:
+                    senders[at] = self._sender()
+            if self.rng.random() < 0.1:
+                self.count["nobody"] += 1
+                yield self.rng.choice(("agents/a b/steps", "agents/steps", "agents/é/steps")), b"{}"
+
+    def _sender(self) -> Sender:
+        self.count["agents"] += 1
+        return Sender(f"agent-{self.count['agents']}", 1 + self.rng.randrange(15), rash=self.rng.random() < 0.03)
+
+    def _step(self, sender: Sender) -> dict[str, Any]:
+        """One decision in the corridor; the careful stay where they are or get home, the rash go on or are lost."""
+        action = RASH if sender.rash and self.rng.random() < 0.5 else CAREFUL
+        over = sender.state >= LOST or sender.seq >= 200
+        sent = {
+            "v": 1,
+            "episode": sender.number,
+            "seq": sender.seq,
+            "state": sender.state,
+            "action": action,
+            **({"terminated": True} if sender.state >= LOST else {"truncated": True} if over else {}),
+        }
+        if over:
+            self.count["episodes"] += 1
+            sender.number, sender.seq, sender.state = sender.number + 1, 0, 0
+            sender.episodes -= 1
+        else:
+            sender.seq += 1
+            if action == RASH:
+                sender.state = LOST if self.rng.random() < 0.5 else min(sender.state + 1, 3)
+            elif self.rng.random() < 0.02:
+                sender.state = HOME
+        return sent
+
+    def _spoil(self, sender: Sender, sent: dict[str, Any]) -> Iterator[bytes]:
+        """The step as it arrives: mostly once and whole."""
+        payload = bytes(msgpack.packb(sent))
+        late, sender.late = sender.late, None
+        match self.rng.randrange(10_000):
+            case n if n < 10:
+                self.count["gaps"] += 1
+            case 10 | 11:
+                self.count["conflicts"] += 1
+                yield from (payload, bytes(msgpack.packb({**sent, "state": (sent["state"] + 1) % 4})))
+            case n if n < 30:
+                self.count["doubled"] += 1
+                yield from (payload, payload)
+            case n if n < 50:
+                self.count["late"] += 1
+                sender.late = payload
+            case n if n < 70:
+                self.count["malformed"] += 1
+                yield from (payload, payload[: self.rng.randrange(len(payload))])
+            case 70:
+                self.count["unknown"] += 1
+                yield from (payload, json.dumps({**sent, "seq": sent["seq"] + 1, "state": "nowhere"}).encode())
+            case _:
+                yield payload
+        if late is not None:
+            yield late
+
+
+class Soak:
+    """The service's parts, put together as `Service` does, on a project in `folder`."""
+
+    def __init__(self, folder: Path, *, seed: int = 1) -> None:
+        self.loaded = assemble(write_project(folder, _corridor(), _config()), {})
+        config = self.loaded.config
+        assert config.store.path is not None
+        self.clock, self.door, self.outbox = PlayedClock(), Door(config.limits.queue), Outbox()
+        self.store = Store(config.store.path)
+        self.store.keep_objects(self.loaded.objects())
+        self.metrics = _metrics(self.loaded)
+        self.board = Board(self.loaded.formulas, config.mqtt.alerts)
+        self.worker = Worker(
+            self.loaded.pipeline("soak"),
+            config=config,
+            clock=self.clock,
+            door=self.door,
+            outbox=self.outbox,
+            metrics=self.metrics,
+            board=self.board,
+            store=self.store,
+            setting=lambda ticks: setting_of(self.loaded, "soak", ticks),
+        )
+        self.acknowledged = self.sent = 0
+        self.worker.acknowledge = self._acknowledge
+        self.traffic = Traffic(random.Random(seed))
+        self.messages = 0
+        self._coming = self.traffic.messages()
+        self._beaten = self._looked = 0.0
+        self.worker.keep_everything()
+        self.worker.connected(True)  # noqa: FBT003 - the one thing there is to say
+
+    async def run(self, messages: int) -> None:
+        """So many messages more."""
+        until = self.messages + messages
+        while self.messages < until:
+            await self._round()
+            if self.messages // DAILY != (self.messages - ROUND) // DAILY:
+                await self._day()
+            elif self.clock.seconds - self._beaten > 10.0:
+                await self._beat()
+
+    async def _round(self) -> None:
+        for _ in range(ROUND):
+            topic, payload = next(self._coming)
+            self.messages += 1
+            self.clock.seconds += 1.0 / ACTIVE
+            receipt = Receipt(1, self.messages % 65535, 1)
+            if self.traffic.rng.random() < 1e-4:
+                self.traffic.count["dropped"] += 1
+                self.door._entries.append(Dropped(self.clock(), topic, [receipt], 1))
+            else:
+                self.door.enter(Arrived(self.clock(), topic, payload, receipt))
+        self.worker.turn()
+        await self._broker()
+
+    async def _beat(self) -> None:
+        self._beaten = self.clock.seconds
+        self.worker.beat()
+        await self.worker.tidy()
+        await self._broker()
+        if self.clock.seconds - self._looked > 60.0:  # Prometheus and a person, once a minute
+            self._looked = self.clock.seconds
+            self.traffic.count["scrapes"] += 1
+            assert b"cfmon_messages_total" in self.metrics.exposition()
+            json.dumps([self.board.agents(), self.board.alarms()], allow_nan=False)
+
+    async def _day(self) -> None:
+        """The broker goes and comes; old evidence is cleared out."""
+        self.traffic.count["disconnections"] += 1
+        for up in (False, True):
+            self.worker.connected(up)
+        store = self.loaded.config.store
+        await self.store.clear_out(keep=store.keep, size=store.size)
+
+    async def _broker(self) -> None:
+        """It takes all there is."""
+        while len(self.outbox):
+            number, _ = await self.outbox.take()
+            self.sent += 1
+            self.outbox.done(number)
+
+    def _acknowledge(self, _receipt: Receipt) -> None:
+        self.acknowledged += 1
+
+    def figures(self) -> dict[str, Any]:
+        """How things stand. Sizes in MiB; `objects`: those that Python's collector tracks."""
+        place = self.loaded.config.store.path
+        assert place is not None
+        files = [file.stat().st_size for file in place.parent.rglob("*") if file.is_file()]
+        return {
+            "messages": self.messages,
+            "resident": round(_resident(), 2),
+            "objects": len(gc.get_objects()),
+            "agents_known": len(self.loaded.monitor.agents()),
+            "disk": round(sum(files) / 2**20, 2),
+            "published": self.sent,
+            "waiting": len(self.outbox),
+        }
+
+
+def _corridor() -> MDP:
+    """States 0..3 in a row, 4 lost, 5 home."""
+    rows = [(s, RASH, min(s + 1, 3), 0.5) for s in range(4)] + [(s, RASH, LOST, 0.5) for s in range(4)]
+    rows += [(s, CAREFUL, s, 0.98) for s in range(4)] + [(s, CAREFUL, HOME, 0.02) for s in range(4)]
+    rows += [(s, a, s, 1.0) for s in (LOST, HOME) for a in (RASH, CAREFUL)]
+    return MDP.from_transitions(states=6, actions=2, transitions=rows, labels={"lost": [LOST], "home": [HOME]})
+
+
+def _config() -> str:
+    kept = [line for line in CONFIG.splitlines() if line.split(":")[0] not in ("heartbeat", "store")]
+    return "\n".join([*kept, SETTINGS])
+
+
+def _metrics(loaded: Loaded) -> Metrics:
+    return Metrics(loaded.formulas, loaded.identity, agents=loaded.config.limits.agents)
+
+
+def _resident() -> float:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize() / 2**20
+
+
+async def _soak(soak: Soak, messages: int, piece: int) -> dict[str, Any]:
+    began, series = time.perf_counter(), []
+    while soak.messages < messages:
+        await soak.run(min(piece, messages - soak.messages))
+        gc.collect()
+        series.append(soak.figures())
+        print(json.dumps(series[-1]), flush=True)  # noqa: T201 - what this command is for
+    warm = next((f for f in series if f["messages"] >= 1_000_000), series[0])
+    seconds = time.perf_counter() - began
+    assert soak.acknowledged == soak.messages, "every message is acknowledged once"
+    return {
+        "messages": soak.messages,
+        "seconds": round(seconds, 1),
+        "messages_per_second": round(soak.messages / seconds),
+        "done": dict(soak.traffic.count),
+        "resident_after_first_million": warm["resident"],
+        "resident_at_end": series[-1]["resident"],
+        "growth_percent": round(
+            100 * (max(f["resident"] for f in series[series.index(warm) :]) / warm["resident"] - 1), 2
+        ),
+        "series": series,
+    }
+
+
+def main() -> None:
+    """Soak, print and write what it came to; fails where memory grows by 5 % after the first million."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--messages", type=int, default=10_000_000)
+    parser.add_argument("--out", type=Path, default=Path("var/soak.json"))
+    chosen = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="cfmon-soak-") as folder, collector_at_ease():
+        soak = Soak(Path(folder))
+        with closing(soak.store):
+            result = asyncio.run(_soak(soak, chosen.messages, max(1, min(500_000, chosen.messages // 10))))
+    chosen.out.parent.mkdir(parents=True, exist_ok=True)
+    chosen.out.write_text(json.dumps(result, indent=1) + "\n")
+    print(json.dumps({key: value for key, value in result.items() if key != "series"}))  # noqa: T201 - likewise
+    if result["growth_percent"] >= 5.0:
+        raise SystemExit(1)
+
+
+if __name__ == "__main__":
+    main()
