@@ -208,11 +208,12 @@ class Pipeline:
         if not event.up:
             return effects
         # A broker that was started anew may have forgotten what it retained.
-        return replace(effects, publications=(self._status(event.now), *self._announcer.retained(event.now.wall)))
+        new = {publication.topic for publication in effects.publications}
+        again = (said for said in self._announcer.retained(event.now.wall) if said.topic not in new)
+        return replace(effects, publications=(*_repeated(self._status(event.now), *again), *effects.publications))
 
     def _heartbeat(self, now: Instant) -> Effects:
-        said = (self._status(now), *self._announcer.repeat(now.wall))
-        return Effects(tuple(replace(publication, repeats=True) for publication in said))
+        return Effects(_repeated(self._status(now), *self._announcer.repeat(now.wall)))
 
     def _publish(self, notices: list[Notice], now: Instant) -> Effects:
         publications: list[Publication] = []
@@ -243,3 +244,7 @@ class Pipeline:
             "sent": now.wall,
         }
         return Publication(self.status_topic, as_json(payload))
+
+
+def _repeated(*publications: Publication) -> tuple[Publication, ...]:
+    return tuple(replace(publication, repeats=True) for publication in publications)

@@ -10,10 +10,8 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from msgspec.structs import replace
-
 from monitor.sidecar.board import Board
-from monitor.sidecar.clock import Clock
+from monitor.sidecar.clock import Clock, read_clock
 from monitor.sidecar.door import Arrived, Door, Dropped, Receipt
 from monitor.sidecar.effects import Effects, Publication
 from monitor.sidecar.events import Connected, Evaluate, Event, Heartbeat, Lost, Message
@@ -31,6 +29,10 @@ __all__ = ["Worker"]
 LOG: Final = logging.getLogger("monitor.service")
 BATCH: Final = 64
 """Messages taken over before formulas are answered: enough to make a write to the disk worth it, and still prompt."""
+
+GRACE: Final = 3.0
+"""Seconds after the broker is reached in which no time passes for steps that are awaited: agents that lost it too are
+still finding back, and what they could not deliver comes after what the broker had."""
 
 MEMORY: Final = 0.1
 """Weight of the newest evaluation in the running estimate of what an answer takes."""
@@ -59,7 +61,7 @@ class Worker:
         self.pipeline = pipeline
         self.acknowledge: Callable[[Receipt], None] = lambda _receipt: None
         self.recorder: Recorder | None = None
-        self.evaluated = clock()
+        self.evaluated = read_clock()
         self._config = config
         self._clock = clock
         self._door = door
@@ -69,6 +71,7 @@ class Worker:
         self._store = store
         self._setting = setting
         self._up = False
+        self._going: asyncio.TimerHandle | None = None
         self._outcomes: list[tuple[Event, Effects]] = []
         self._pace = 0.0
         self._unfinished = False
@@ -102,6 +105,11 @@ class Worker:
     def connected(self, up: bool) -> None:  # noqa: FBT001 - the one thing there is to say
         """The broker was reached or lost."""
         self._up = up
+        if self._going is not None:
+            self._going.cancel()
+        self._clock.stop()
+        if up:
+            self._going = asyncio.get_running_loop().call_later(GRACE, self._clock.go)
         self._metrics.connected(up=up)
         self._step(Connected(self._clock(), up))
         self._settle()
@@ -163,14 +171,14 @@ class Worker:
 
     def _evaluate(self) -> None:
         """Answer what is due, for as many agents as fit the deadline; only the newest steps if too old ones wait."""
-        began, since = self._clock(), self._door.waiting_since
+        before, began, since = read_clock(), self._clock(), self._door.waiting_since
         late = since is not None and began.ticks - since > self._config.stream.max_lag / 2
         # A step that is awaited may be waiting at our own door: no more time has passed for it than until it came.
         now = began if since is None else Instant(began.wall, min(began.ticks, since))
         agents = max(1, int(self._config.limits.deadline / self._pace)) if self._pace else 0
         effects = self._step(Evaluate(now, latest_only=late, agents=agents))
-        self.evaluated = self._clock()
-        seconds = self.evaluated.ticks - began.ticks
+        self.evaluated = read_clock()
+        seconds = self.evaluated.ticks - before.ticks
         answered = len({notice.agent for notice in effects.notices if type(notice) is Judged})
         if answered:
             self._pace += (1.0 if not self._pace else MEMORY) * (seconds / answered - self._pace)

@@ -122,12 +122,15 @@ class Monitor:
         return {(name, row["name"]): (row["seq"], row["value"]) for name, row in rows if row["seq"] is not None}
 
     def lost(self) -> dict[str, float]:
-        """What this run counts as lost or passed over; empty if nothing was, or if nobody answers."""
+        """What this run counts as lost or passed over; empty if nothing was, or if nobody answers.
+
+        `duplicate` and `stale` are steps that came again, the latter after the end of their episode.
+        """
         try:
             text = self.running.get("/metrics").decode()
         except (OSError, AssertionError):
             return {}
-        results = r'cfmon_messages_total\{result="(?:gap|conflict|dropped|rejected|stale)"\}'
+        results = r'cfmon_messages_total\{result="(?:gap|conflict|dropped|rejected)"\}'
         pattern = rf"({results}|cfmon_evaluations_skipped_total\{{[^}}]*\}}) (\S+)"
         return {series: count for series, number in re.findall(pattern, text) if (count := float(number))}
 
@@ -140,6 +143,7 @@ class Listener:
         self.states: list[Heard] = []
         """of the status topics"""
         self._marks: set[str] = set()
+        self._deliveries: set[tuple[int, bytes]] = set()
         self._subscribed = threading.Event()
         self._client = client = mqtt.Client(CallbackAPIVersion.VERSION2, client_id="listener", clean_session=False)
         client.on_connect = self._subscribe
@@ -158,7 +162,12 @@ class Listener:
         if message.topic.startswith("marks/"):
             self._marks.add(message.topic)
             return
-        noted = Heard(time.monotonic(), message.topic, bytes(message.payload), message.dup)
+        # After a crash mosquitto sends again what we acknowledged a moment before, and not always marked so; but under
+        # the number it had.
+        delivery = (message.mid, bytes(message.payload))
+        again = message.dup or delivery in self._deliveries
+        self._deliveries.add(delivery)
+        noted = Heard(time.monotonic(), message.topic, bytes(message.payload), again)
         (self.heard if message.topic.startswith("cfmon/alerts/") else self.states).append(noted)
 
     def catch_up(self) -> None:
@@ -170,6 +179,11 @@ class Listener:
     def stop(self) -> None:
         self._client.disconnect()
         self._client.loop_stop()
+
+    def write(self, path: Path) -> None:
+        """Everything heard, a line each, for whoever looks into a failure."""
+        heard = (f"{h.at:.3f} {'again' if h.again else 'new'} {h.topic} {h.payload.decode()}\n" for h in self.heard)
+        path.write_text("".join(heard))
 
 
 @dataclass
@@ -234,6 +248,7 @@ def scene(
         broker.start()
         stack.callback(broker.kill)
         listener = Listener(broker.port, host=host)
+        stack.callback(listener.write, folder / "heard.txt")
         stack.callback(listener.stop)
         url = f"mqtt://{monitor_host or host}:{through or broker.port}"
         monitor = Monitor(write_world(folder / "project", url, **sections))
