@@ -20,7 +20,7 @@ from typing import Final
 
 from monitor._version import __version__
 from monitor.sidecar.board import Board
-from monitor.sidecar.clock import Clock
+from monitor.sidecar.clock import Clock, read_clock
 from monitor.sidecar.collector import collector_at_ease
 from monitor.sidecar.condition import Condition, tick_of
 from monitor.sidecar.config import check_secrets
@@ -230,12 +230,12 @@ class Service:
         self._worker.connected(False)  # noqa: FBT003 - nothing is seen before the broker is reached
 
     def _progress(self, count: int) -> None:
-        self._worker.evaluated = self._clock()
+        self._worker.evaluated = read_clock()
         self.condition.beginning = f"taking up what was kept: {count} events so far"
 
     def _continue(self, recovered: Recovered) -> None:
         self._clock.resume(recovered.ticks)
-        self._worker.evaluated = self._clock()
+        self._worker.evaluated = read_clock()
         self._worker.pipeline = recovered.pipeline
         self._outbox.put(self._outbox.number(recovered.publications))
         self._worker.show(recovered.pipeline.standing())
@@ -270,7 +270,7 @@ class Service:
         return Condition(
             self._loaded,
             self.client_id,
-            clock=self._clock,
+            clock=read_clock,
             evaluated=lambda: self._worker.evaluated,
             door=self._door,
             outbox=self._outbox,
