@@ -58,6 +58,31 @@ def test_prometheus_scrapes_the_service_under_its_name_and_port() -> None:
     assert SERVICES[name]["ports"] == [f"127.0.0.1:{port}:{port}"]
 
 
+def listening(target: str) -> bool:
+    """Whether a `host:port` is a service under its name, published on the host under the same port."""
+    name, port = target.split(":")
+    return bool(SERVICES[name].get("ports") == [f"127.0.0.1:{port}:{port}"])
+
+
+def test_prometheus_grafana_and_alertmanager_find_each_other() -> None:
+    config = yaml.safe_load((DEPLOY / "prometheus" / "prometheus.yml").read_text())
+    (alertmanagers,) = config["alerting"]["alertmanagers"]
+    (target,) = alertmanagers["static_configs"][0]["targets"]
+    assert listening(target)
+    provisioning = here(f"{SERVICES['grafana']['environment']['GF_PATHS_PROVISIONING']}/datasources", "grafana")
+    (source,) = yaml.safe_load((provisioning / "prometheus.yaml").read_text())["datasources"]
+    assert listening(source["url"].removeprefix("http://"))
+
+
+def test_alerts_are_sent_to_the_receiver() -> None:
+    routes = yaml.safe_load((DEPLOY / "alertmanager" / "alertmanager.yml").read_text())
+    urls = [hook["url"] for receiver in routes["receivers"] for hook in receiver["webhook_configs"]]
+    program, address = SERVICES["receiver"]["entrypoint"][1:]
+    assert here(program, "receiver").is_file()
+    _, port = address.split(":")
+    assert all(url.startswith(f"http://receiver:{port}/") for url in urls)
+
+
 def here(path: str, service: str) -> Path:
     """The repository's file that the service finds at `path`."""
     for volume in SERVICES[service]["volumes"]:

@@ -49,7 +49,7 @@ def test_runs_unprivileged_and_asks_for_its_own_health() -> None:
     (user,) = arguments("USER")
     assert user.isdigit()
     assert int(user) > 0
-    assert f"--uid {user} " in next(line for line in arguments("RUN") if line.startswith("useradd"))
+    assert f" --uid {user} " in next(line for line in arguments("RUN") if "useradd" in line)
     last = [line.split()[0] for line in INSTRUCTIONS if line]
     assert last.index("USER") < last.index("ENTRYPOINT")
     (health,) = arguments("HEALTHCHECK")
@@ -62,6 +62,26 @@ def test_nothing_is_reported_to_anybody() -> None:
     assert "ORT_DISABLE_TELEMETRY=1" in arguments("ENV")[0]
 
 
+def test_whatever_is_fetched_has_a_hash_in_a_lock_file() -> None:
+    fetching = [line for line in arguments("RUN") if re.search(r"\b(pip3?|apt-get|curl|wget|uv) ", line)]
+    assert fetching
+    assert all("--require-hashes --only-binary :all: --requirement deploy/build.lock" in line for line in fetching)
+    (installing,) = (line for line in arguments("RUN") if "install.sh" in line)
+    assert re.search(r"install\.sh .*/dist/\*\.whl deploy/requirements\.lock", installing)
+
+
+def test_the_environment_is_the_one_install_sh_says() -> None:
+    script = (ROOT / "deploy" / "install.sh").read_text()
+    (said,) = re.findall(r"cat >\"\$prefix/cfmon.env\" <<SETTINGS\n(.*?)SETTINGS", script, flags=re.DOTALL)
+    (environment,) = arguments("ENV")
+    assert set(said.replace("$prefix", "/opt/cfmon").split()) <= set(environment.split())
+
+
+def test_the_build_is_given_what_it_copies() -> None:
+    given = set((ROOT / "deploy" / "Containerfile.dockerignore").read_text().split())
+    assert {f"!{name.rstrip('/')}" for name in copied()} == {line for line in given if line.startswith("!")}
+
+
 def test_what_it_copies_is_enough_to_build_the_wheel(tmp_path: Path) -> None:
     source = tmp_path / "src"
     source.mkdir()
@@ -70,6 +90,7 @@ def test_what_it_copies_is_enough_to_build_the_wheel(tmp_path: Path) -> None:
         if path.is_dir():
             shutil.copytree(path, source / name, ignore=shutil.ignore_patterns("__pycache__"))
         else:
+            (source / name).parent.mkdir(exist_ok=True)
             shutil.copy(path, source / name)
     build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path / "dist")]
     done = subprocess.run(build, cwd=source, capture_output=True, text=True, check=False)

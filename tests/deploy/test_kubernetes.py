@@ -1,0 +1,80 @@
+"""The Kubernetes manifest: valid for the first version with native sidecars and the newest known; confined; its
+configuration is one the monitor takes."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from monitor.sidecar.config import load_config
+
+ROOT = Path(__file__).parents[2]
+MANIFEST = ROOT / "deploy" / "kubernetes" / "cfmon.yaml"
+CONTAINERFILE = (ROOT / "deploy" / "Containerfile").read_text()
+RESOURCES: dict[str, Any] = {one["kind"]: one for one in yaml.safe_load_all(MANIFEST.read_text())}
+POD: dict[str, Any] = RESOURCES["StatefulSet"]["spec"]["template"]["spec"]
+SIDECAR: dict[str, Any] = POD["initContainers"][0]
+
+
+def validate(path: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    command = [str(Path(sys.executable).with_name("kubernetes-validate")), "--strict", *options, str(path)]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize("options", [("--kubernetes-version", "1.29"), ()], ids=["1.29", "newest"])
+def test_valid(options: tuple[str, ...], tmp_path: Path) -> None:
+    done = validate(MANIFEST, *options)
+    assert done.returncode == 0, done.stdout + done.stderr
+    wrong = tmp_path / "wrong.yaml"
+    wrong.write_text(MANIFEST.read_text().replace("startupProbe:", "startProbe:"))
+    assert validate(wrong, *options).returncode != 0
+
+
+def test_it_is_a_native_sidecar_that_is_up_before_the_agent_starts() -> None:
+    assert SIDECAR["name"] == "cfmon"
+    assert SIDECAR["restartPolicy"] == "Always"
+    assert SIDECAR["startupProbe"]["httpGet"]["path"] == "/healthz"
+    assert SIDECAR["livenessProbe"]["httpGet"]["path"] == "/healthz"
+    assert SIDECAR["readinessProbe"]["httpGet"]["path"] == "/readyz"
+    (port,) = SIDECAR["ports"]
+    assert f"EXPOSE {port['containerPort']}\n" in CONTAINERFILE
+
+
+def test_everything_is_confined_and_bounded() -> None:
+    (user,) = re.findall(r"(?m)^USER (\d+)$", CONTAINERFILE)
+    assert POD["securityContext"]["runAsNonRoot"] is True
+    assert POD["securityContext"]["runAsUser"] == POD["securityContext"]["fsGroup"] == int(user)
+    assert POD["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    assert POD["automountServiceAccountToken"] is False
+    for container in [*POD["initContainers"], *POD["containers"]]:
+        confined = container["securityContext"]
+        assert confined["readOnlyRootFilesystem"] is True
+        assert confined["allowPrivilegeEscalation"] is False
+        assert confined["capabilities"] == {"drop": ["ALL"]}
+        assert "memory" in container["resources"]["limits"]
+
+
+def test_what_it_mounts_is_there_and_the_state_is_on_a_volume() -> None:
+    claims = RESOURCES["StatefulSet"]["spec"]["volumeClaimTemplates"]
+    volumes = {volume["name"] for volume in POD["volumes"]} | {claim["metadata"]["name"] for claim in claims}
+    for container in [*POD["initContainers"], *POD["containers"]]:
+        assert {mount["name"] for mount in container["volumeMounts"]} <= volumes
+    (store,) = re.findall(r"CFMON_STORE__PATH=(\S+)/[^/]+", CONTAINERFILE)
+    assert store in {mount["mountPath"] for mount in SIDECAR["volumeMounts"]}
+
+
+def test_the_configuration_is_one_the_monitor_takes(tmp_path: Path) -> None:
+    """With the examples of the image exchanged for those of the repository, which they are copies of."""
+    (text,) = RESOURCES["ConfigMap"]["data"].values()
+    assert "/opt/cfmon/share/policies/" in text
+    file = tmp_path / "config.yaml"
+    file.write_text(text.replace("/opt/cfmon/share/", f"{ROOT}/"))
+    config = load_config(file)
+    assert Path(config.model).is_file()
+    assert all(manifest.is_file() for manifest in config.policies.values())
+    assert SIDECAR["args"] == ["run", f"{SIDECAR['volumeMounts'][0]['mountPath']}/config.yaml"]
+    assert list(RESOURCES["ConfigMap"]["data"]) == ["config.yaml"]
