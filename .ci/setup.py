@@ -24,6 +24,7 @@ SYSTEM_PACKAGES = {
     "promtool": "prometheus",
     "prometheus-alertmanager": "prometheus-alertmanager",
     "amtool": "prometheus-alertmanager",
+    "chromium": "chromium",
 }
 """Programs the tests start, and the Debian package each comes in."""
 

@@ -79,7 +79,7 @@ def draw_grids(canvas: Canvas, story: Story, grid: Grid, lanes: Lanes, at: Point
     side = (canvas.width - 2 * at[0] - 60) / 3
     x, y = at
     shown = [arm for arm in story.arms if arm.spread is not None]
-    canvas.text((x, y + 14), "What happened, and what would have by now", bold=True)
+    canvas.text((x, y + 14), "Up to now", bold=True)
     board = _Board(canvas, grid, lanes, (x, y + 26), side)
     for arm in shown:
         _draw_routes(canvas, board, arm)

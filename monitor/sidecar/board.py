@@ -5,16 +5,19 @@ from __future__ import annotations
 import json
 import math
 import threading
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from monitor.alarm.summary import BLIND_WORDS
 from monitor.sidecar.metrics import UNREAD, outcome_of, shown
 from monitor.sidecar.pipeline import Effects
 from monitor.types import (
     AlarmMoved,
     Alert,
     Blind,
+    BlindReason,
     Ended,
     Episode,
     Forgotten,
@@ -23,9 +26,16 @@ from monitor.types import (
     Judged,
     Notice,
     Received,
+    Verdict,
 )
 
-__all__ = ["Board"]
+__all__ = ["HISTORY", "Board"]
+
+HISTORY = 60
+"""Values remembered of each formula and agent, for a curve."""
+UNKNOWN = (None, None)
+MOST_RECENT = 10
+"""Alarms shown that are over."""
 
 
 @dataclass(slots=True)
@@ -36,6 +46,7 @@ class _Row:
     blind: Blind | None = None
     alarm: str = "clear"
     alert: dict[str, Any] | None = None
+    history: deque[tuple[float | None, float | None]] = field(default_factory=lambda: deque(maxlen=HISTORY))
 
 
 @dataclass(slots=True)
@@ -114,11 +125,31 @@ class Board:
                 if row.alert is not None
             ]
 
+    def overview(self, search: str, most: int) -> dict[str, Any]:
+        """What a person needs first: what fires, what is blind, at most `most` agents whose name holds `search`.
+
+        Agents with a firing alarm come first, then blind ones, then the others by name.
+        """
+        with self._lock:
+            found = sorted((_rank(agent), name) for name, agent in self._agents.items() if search in name)
+            alerts = [row.alert for agent in self._agents.values() for row in agent.rows.values() if row.alert]
+            blind = _blind_groups(self._agents)
+            agents = [self._show_agent(name, self._agents[name]) for _, name in found[:most]]
+            count = len(self._agents)
+        firing = sorted((alert for alert in alerts if alert["state"] == "firing"), key=lambda alert: -alert["since"])
+        over = sorted((alert for alert in alerts if alert["state"] != "firing"), key=lambda alert: -alert["sent"])
+        told = {"firing": firing[:most], "recent": over[:MOST_RECENT], "blind": blind[:most], "agents": agents}
+        counts = {"firing": len(firing), "blind": len(blind), "agents": count, "found": len(found)}
+        return {**told, "count": counts, "formulas": self.formulas()}
+
     def seeing(self) -> bool:
-        """Whether anything can be answered: not if every formula of every agent is blind."""
+        """Whether anything can be answered: not if every formula of every agent is blind.
+
+        A doubted model has answers; to take the agent out of service for it is not ours to decide.
+        """
         with self._lock:
             rows = [row for agent in self._agents.values() for row in agent.rows.values()]
-            return not rows or any(row.blind is None for row in rows)
+            return not rows or any(row.blind is None or row.blind.reason == "model_doubt" for row in rows)
 
     # ---- taking ----
 
@@ -128,10 +159,14 @@ class Board:
                 if notice.agent and notice.result not in UNREAD:
                     self._agent(notice.agent, now).last_message = now.wall
             case Judged():
-                self._row(notice.agent, notice.formula, now).judged = notice
+                row = self._row(notice.agent, notice.formula, now)
+                row.judged = notice
+                row.history.append((_finite(shown(notice.verdict)[0]), _finite(_nominal(notice.verdict))))
                 self._agents[notice.agent].episode = notice.episode
             case Blind():
-                self._row(notice.agent, notice.formula, now).blind = notice if notice.reason is not None else None
+                row = self._row(notice.agent, notice.formula, now)
+                row.blind = notice if notice.reason is not None else None
+                row.history.append(UNKNOWN)
             case AlarmMoved():
                 self._row(notice.agent, notice.formula, now).alarm = notice.state
             case Alert():
@@ -140,6 +175,7 @@ class Board:
             case Ended():
                 for row in self._agents[notice.agent].rows.values() if notice.agent in self._agents else ():
                     row.judged = None
+                    row.history.append(UNKNOWN)
             case Forgotten():
                 self._agents.pop(notice.agent, None)
             case _:
@@ -186,11 +222,14 @@ def _show_row(spec: FormulaSpec, row: _Row) -> dict[str, Any]:
         "detail": row.blind.detail if row.blind else "",
         "outcome": None,
         "value": None,
+        "nominal": None,
         "lower": None,
         "upper": None,
         "effect": None,
         "seq": None,
         "time": None,
+        "threshold": None,
+        "history": list(row.history),
     }
     if row.judged is not None and row.blind is None:
         verdict = row.judged.verdict
@@ -199,13 +238,38 @@ def _show_row(spec: FormulaSpec, row: _Row) -> dict[str, Any]:
         shown_row |= {
             "outcome": outcome_of(verdict),
             "value": _finite(value),
+            "nominal": _finite(_nominal(verdict)),
             "lower": _finite(lower),
             "upper": _finite(upper),
             "effect": _finite(verdict.effect),
             "seq": row.judged.seq,
             "time": row.judged.time,
+            "threshold": verdict.quantities[-1].threshold if verdict.quantities else None,
         }
     return shown_row
+
+
+def _rank(agent: _Agent) -> int:
+    """0: an alarm of it fires, 1: a formula of it is blind, 2: neither."""
+    rows = agent.rows.values()
+    return 0 if any(row.alarm == "firing" for row in rows) else 1 if any(row.blind for row in rows) else 2
+
+
+def _blind_groups(agents: dict[str, _Agent]) -> list[dict[str, Any]]:
+    """One entry for each agent and reason, with the formulas it concerns."""
+    groups: dict[tuple[str, BlindReason], dict[str, Any]] = {}
+    for name, agent in sorted(agents.items()):
+        for formula, row in agent.rows.items():
+            if row.blind is not None and row.blind.reason is not None:
+                reason = row.blind.reason
+                entry = {"agent": name, "reason": reason, "words": BLIND_WORDS[reason], "detail": row.blind.detail}
+                groups.setdefault((name, reason), {**entry, "formulas": []})["formulas"].append(formula)
+    return list(groups.values())
+
+
+def _nominal(verdict: Verdict) -> float | None:
+    """What regret compares with: the value under nominal."""
+    return verdict.quantities[0].value if verdict.outcome is not None and len(verdict.quantities) == 2 else None
 
 
 def _finite(number: float | None) -> float | None:

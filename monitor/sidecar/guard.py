@@ -21,11 +21,12 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from monitor.errors import ConfigError
 from monitor.sidecar.broker import read_secret
+from monitor.sidecar.page import SHELL
 
 __all__ = ["Guard", "is_loopback", "read_token"]
 
 LOG: Final = logging.getLogger("monitor.http")
-OPEN: Final = frozenset({"/healthz", "/readyz"})
+PROBES: Final = frozenset({"/healthz", "/readyz"})
 """What orchestrators ask, which have no token and tell no one: one word of health."""
 
 SHORTEST_TOKEN: Final = 16
@@ -70,11 +71,13 @@ class Guard:
     def _refusal(self, scope: Scope) -> Response | None:
         if scope["method"] not in {"GET", "HEAD"}:
             return _refuse(405, "there is nothing to write here", Allow="GET, HEAD")
-        if scope["path"] in OPEN:
+        if scope["path"] in PROBES:
             return None
         headers = Headers(scope=scope)
         if self._by_name and not self._is_known(headers.getlist("host")):
             return _refuse(421, "not under this name; list it in http.hosts if a proxy passes it on")
+        if scope["path"] in SHELL:
+            return None  # the page as it is shipped; its script asks for the token, and then for the data
         if self._token_file is not None and not self._is_authorized(headers.getlist("authorization"), self._token_file):
             return _refuse(401, "a bearer token is needed", **{"WWW-Authenticate": 'Bearer realm="cfmon"'})
         return None

@@ -7,11 +7,12 @@ of it.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -19,7 +20,7 @@ from urllib.parse import urlsplit
 import uvicorn
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
+from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
@@ -27,7 +28,8 @@ from monitor.errors import ConfigError
 from monitor.sidecar.board import Board
 from monitor.sidecar.guard import Guard, is_loopback
 from monitor.sidecar.metrics import CONTENT_TYPE
-from monitor.sidecar.page import render
+from monitor.sidecar.page import page_routes
+from monitor.sidecar.pictures import Pictures
 from monitor.sidecar.settings import HttpConfig
 
 __all__ = ["HttpServer", "Sources", "make_app"]
@@ -35,9 +37,19 @@ __all__ = ["HttpServer", "Sources", "make_app"]
 LOG: Final = logging.getLogger("monitor.http")
 HEADERS: Final = {
     "Cache-Control": "no-store",
-    "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'",
+    "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
     "X-Content-Type-Options": "nosniff",
 }
+PICTURE_HEADERS: Final = {
+    **HEADERS,
+    "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'; sandbox",
+}
+"""A picture brings its own style, and nothing else."""
+
+MOST_AGENTS: Final = 100
+"""Agents on one page; others are found by their name."""
+LONGEST_NAME: Final = 64
+
 MAX_HEADER_BYTES: Final = 1 << 14
 """Of a request line and its headers together."""
 
@@ -61,24 +73,34 @@ class Sources:
     health: Callable[[], str]
     readiness: Callable[[], str]
     status: Callable[[], dict[str, Any]]
+    pictures: Pictures
 
 
 def make_app(sources: Sources) -> Starlette:
     """The application: routes for GET and HEAD only, for there is nothing to write."""
     pages = _Pages(sources)
+
+    @contextlib.asynccontextmanager
+    async def until_stopped(_app: Starlette) -> AsyncIterator[None]:
+        yield
+        await sources.pictures.close()
+
     return Starlette(
+        lifespan=until_stopped,
         routes=[
-            Route("/", pages.home),
+            *page_routes(),
             Route("/metrics", pages.metrics),
             Route("/healthz", pages.healthz),
             Route("/readyz", pages.readyz),
             Route("/evidence/{name}", pages.evidence),
+            Route("/picture/{name}.svg", pages.picture),
+            Route("/api/overview", pages.overview),
             Route("/api/status", pages.status),
             Route("/api/formulas", pages.formulas),
             Route("/api/agents", pages.agents),
             Route("/api/agents/{name}", pages.agent),
             Route("/api/alarms", pages.alarms),
-        ]
+        ],
     )
 
 
@@ -88,9 +110,21 @@ class _Pages:
     def __init__(self, sources: Sources) -> None:
         self._sources = sources
 
-    async def home(self, _request: Request) -> Response:
-        board = self._sources.board
-        return HTMLResponse(render(self._sources.status(), board.agents(), board.alarms()), headers=HEADERS)
+    async def overview(self, request: Request) -> Response:
+        """All that the status page shows, in one document."""
+        search = request.query_params.get("search", "")[:LONGEST_NAME]
+        told = self._sources.board.overview(search, MOST_AGENTS)
+        problem = self._sources.health() or self._sources.readiness()
+        return JSONResponse(
+            {**told, "status": self._sources.status(), "problem": problem, "now": time.time()}, headers=HEADERS
+        )
+
+    async def picture(self, request: Request) -> Response:
+        found = self._sources.pictures.look(request.path_params["name"])
+        if found is None:
+            return PlainTextResponse("it is being drawn: ask again", status_code=202, headers=HEADERS)
+        drawn, problem = found
+        return _missing(problem) if problem else Response(drawn, media_type="image/svg+xml", headers=PICTURE_HEADERS)
 
     async def metrics(self, _request: Request) -> Response:
         return Response(self._sources.exposition(), media_type=CONTENT_TYPE, headers=HEADERS)
@@ -174,7 +208,7 @@ class HttpServer:
                 h11_max_incomplete_event_size=MAX_HEADER_BYTES,
                 log_config=None,
                 access_log=False,
-                lifespan="off",
+                lifespan="on",
                 ws="none",
                 server_header=False,
                 proxy_headers=False,

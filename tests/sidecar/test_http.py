@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import socket
 from collections.abc import Iterator
-from html import escape
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -14,8 +15,10 @@ from monitor.errors import ConfigError
 from monitor.sidecar.board import Board
 from monitor.sidecar.events import Connected, Evaluate
 from monitor.sidecar.http import HttpServer, Sources, make_app
+from monitor.sidecar.pictures import Pictures
+from monitor.sidecar.pipeline import Effects
 from monitor.sidecar.settings import HttpConfig
-from monitor.types import FormulaSpec
+from monitor.types import AlarmMoved, Blind, FormulaSpec, Notice, Received
 from tests.sidecar.conftest import CAREFUL, HOME, Driver
 
 STATUS: dict[str, Any] = {
@@ -43,6 +46,7 @@ class World:
             health=lambda: self.problem,
             readiness=lambda: self.problem,
             status=lambda: STATUS,
+            pictures=Pictures(lambda _name: None, Path("objects")),
         )
 
 
@@ -103,10 +107,47 @@ def test_the_api_tells_agents_formulas_values_and_alarms(client: httpx.Client, w
     [alarm] = client.get("/api/alarms").json()
     assert (alarm["agent"], alarm["state"], alarm["formula"]["name"]) == ("ada", "firing", "watch")
     assert client.get("/api/status").json() == STATUS
-    page = client.get("/").text
-    assert escape(alarm["summary"]) in page
-    assert f"/evidence/{alarm['evidence']}" in page
-    assert "<script>" not in page
+    overview = client.get("/api/overview").json()
+    assert overview["firing"] == [alarm]
+    assert overview["agents"] == [agent]
+    assert overview["count"] == {"firing": 1, "blind": 0, "agents": 1, "found": 1}
+    assert overview["agents"][0]["formulas"][1]["history"][-1] == [chance["value"], None]
+    assert overview["agents"][0]["formulas"][0]["threshold"] == watch["threshold"] > 0.0
+    assert client.get("/api/overview", params={"search": "nobody"}).json()["agents"] == []
+
+
+def test_agents_that_need_a_person_come_first(world: World, driver: Driver) -> None:
+    def hear(agent: str, *notices: Notice) -> None:
+        world.board.take(Effects(notices=(Received(agent, "accepted"), *notices)), driver.now)
+
+    hear("anna")
+    hear("bert", Blind("bert", "watch", "gap", "seq 3 did not come"))
+    hear("cleo", AlarmMoved("cleo", "watch", "firing"))
+    told = world.board.overview("", 2)
+    assert [agent["name"] for agent in told["agents"]] == ["cleo", "bert"]
+    assert told["blind"] == [
+        {
+            "agent": "bert",
+            "reason": "gap",
+            "words": "steps are missing",
+            "detail": "seq 3 did not come",
+            "formulas": ["watch"],
+        }
+    ]
+    assert told["count"]["found"] == 3
+
+
+def test_the_page_is_whole_and_holds_no_data(client: httpx.Client) -> None:
+    page = client.get("/")
+    assert page.headers["content-type"] == "text/html; charset=utf-8"
+    assert "script-src 'self'" in page.headers["content-security-policy"]
+    named = set(re.findall(r'(?:href|src)="([a-z]+\.(?:css|js))"', page.text))
+    assert named == {"style.css", "app.js"}
+    for name in named:
+        assert client.get(f"/{name}").status_code == 200
+    everything = page.text + client.get("/app.js").text + client.get("/style.css").text
+    assert "//" not in re.sub(r"^\s*//.*$", "", everything, flags=re.MULTILINE)  # nothing is loaded from elsewhere
+    assert "<script>" not in page.text
 
 
 def test_the_board_follows_blindness_ends_and_forgetting(world: World, driver: Driver) -> None:
@@ -125,6 +166,10 @@ def test_the_board_follows_blindness_ends_and_forgetting(world: World, driver: D
     assert agent["formulas"][0]["alarm"] == "firing"
     world.board.take(driver.feed(Connected(driver.now, up=True)), driver.now)
     assert world.board.seeing()
+    doubt = tuple(Blind("ada", name, "model_doubt") for name in ("watch", "chance"))
+    world.board.take(Effects(notices=doubt), driver.now)
+    assert world.board.seeing()  # it answers, if with a warning
+    world.board.take(Effects(notices=tuple(Blind("ada", name, None) for name in ("watch", "chance"))), driver.now)
     send(1, 1, CAREFUL)
     send(2, HOME, terminated=True)
     [agent] = world.board.agents()

@@ -1,0 +1,150 @@
+"""A real board behind a real server: agents on the frozen lake, one of them in danger, one of them blind."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from monitor.cli.files import data_file
+from monitor.sidecar.board import Board
+from monitor.sidecar.events import Evaluate, Event, Message
+from monitor.sidecar.http import HttpServer, Sources, make_app
+from monitor.sidecar.load import assemble
+from monitor.sidecar.pictures import Pictures
+from monitor.sidecar.settings import HttpConfig
+from monitor.types import Instant
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+SCREENSHOTS = Path(__file__).parents[2] / "var" / "screenshots"
+"""Kept, to be looked at."""
+
+
+class Scene:
+    """What the page shows, and the means to let more happen."""
+
+    def __init__(self, folder: Path) -> None:
+        self.loaded = assemble(data_file("config/frozen-lake.yaml"), {"CFMON_TRUST__ENABLED": "false"})
+        self.pipeline = self.loaded.pipeline("cfmon-test")
+        self.board = Board(self.loaded.formulas, "cfmon/alerts")
+        self.evidence: dict[str, bytes] = {}
+        self.problem = ""
+        self.ticks = 0.0
+        self._seq: dict[str, int] = {}
+        self.objects = folder / "objects"
+        self.objects.mkdir()
+        for name, content in self.loaded.objects().items():
+            (self.objects / name).write_bytes(content)
+
+    def feed(self, event: Event) -> None:
+        """Let an event happen."""
+        effects = self.pipeline.step(event)
+        self.evidence |= {file.id: file.content for file in effects.evidence}
+        self.board.take(effects, event.now)
+
+    def step(self, agent: str, state: int, *, skip: int = 0, action: int | None = None) -> None:
+        """The agent is in a state, and does there what its policy says."""
+        self.ticks += 0.01
+        now = Instant(1_780_000_000.0 + self.ticks, self.ticks)
+        self._seq[agent] = self._seq.get(agent, -1) + 1 + skip
+        table = self.loaded.tables["nominal"].actions
+        assert table is not None
+        taken = int(table[state]) if action is None else action
+        step = {"v": 1, "episode": "one", "seq": self._seq[agent], "state": state, "action": taken, "time": now.wall}
+        self.feed(Message(now, f"agents/{agent}/steps", json.dumps(step).encode()))
+        self.feed(Evaluate(now))
+
+    def sources(self) -> Sources:
+        return Sources(
+            board=self.board,
+            exposition=lambda: b"",
+            evidence=self.evidence.get,
+            health=lambda: "",
+            readiness=lambda: self.problem,
+            status=self.status,
+            pictures=Pictures(self.evidence.get, self.objects),
+        )
+
+    def status(self) -> dict[str, Any]:
+        return {
+            "version": "0",
+            "client_id": "cfmon-test",
+            "broker": "mqtt://localhost:1883",
+            "connected": True,
+            "queue": 0,
+            "unsent": 0,
+            "model": {"name": "model.npz", "sha256": self.loaded.identity.model_sha256},
+            "policies": [],
+        }
+
+
+@pytest.fixture
+def scene(tmp_path: Path) -> Scene:
+    """Twelve agents: one in danger, one whose steps are missing, the others well.
+
+    They go where the test wants them, so whether they follow the model is not asked.
+    """
+    scene = Scene(tmp_path)
+    for n in [*map(str, range(10)), "blind"]:
+        for state in (0, 0, 0, 0, 0):
+            scene.step(f"robot-{n}", state)
+    scene.step("robot-blind", 0, skip=2)
+    scene.ticks += 1.0
+    scene.feed(Evaluate(Instant(1_780_000_000.0 + scene.ticks, scene.ticks)))
+    for state in (0, 1, 2, 10, 11, 12, 13, 14, 15, 14, 22, 30):  # into the corner between two holes
+        scene.step("robot-danger", state)
+    return scene
+
+
+@pytest.fixture
+def served(scene: Scene) -> Iterator[str]:
+    server = HttpServer(make_app(scene.sources()), HttpConfig(listen="127.0.0.1:0"))
+    server.start()
+    yield server.url
+    server.stop()
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    if CHROMIUM is None:
+        pytest.skip("no Chromium here: apt-get install chromium")
+    from playwright.sync_api import sync_playwright  # noqa: PLC0415 - only where there is a browser
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(params=["light", "dark"])
+def page(browser: Browser, served: str, request: pytest.FixtureRequest) -> Iterator[Page]:
+    """The page, live, in both schemes; an error on its console fails the test."""
+    context = browser.new_context(color_scheme=request.param, viewport={"width": 1200, "height": 900})
+    page = context.new_page()
+    errors: list[str] = []
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    page.on("console", lambda told: errors.append(told.text) if told.type == "error" else None)
+    page.goto(served)
+    page.wait_for_selector("body[data-live=yes]")
+    yield page
+    context.close()
+    assert errors == []
+
+
+@pytest.fixture
+def keep(request: pytest.FixtureRequest) -> Any:  # noqa: ANN401 - a function
+    """Keep a screenshot under the test's name."""
+    SCREENSHOTS.mkdir(parents=True, exist_ok=True)
+
+    def shoot(page: Page, what: str, *, whole: bool = True) -> None:
+        scheme = request.node.callspec.params.get("page", "") if hasattr(request.node, "callspec") else ""
+        page.screenshot(path=SCREENSHOTS / f"page-{what}-{scheme}.png", full_page=whole)
+
+    return shoot

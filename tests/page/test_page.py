@@ -1,0 +1,109 @@
+"""The status page in a real browser: what a person sees, with eyes, keyboard or screen reader."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+pytest.importorskip("playwright")
+from playwright.sync_api import expect
+
+from monitor.sidecar.events import Connected
+from monitor.types import Instant
+from tests.page.conftest import Scene
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+SOON = 20_000  # milliseconds
+
+
+def accessible(page: Page) -> list[str]:
+    """What axe finds against WCAG 2.2 A and AA, contrast included."""
+    from axe_playwright_python.sync_playwright import Axe  # noqa: PLC0415 - only where there is a browser
+
+    rules = {"runOnly": {"type": "tag", "values": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]}}
+    found = Axe().run(page, options=rules).response
+    assert any(rule["id"] == "color-contrast" for rule in found["passes"])
+    return [f"{rule['id']}: {json.dumps([node['html'] for node in rule['nodes']])}" for rule in found["violations"]]
+
+
+def test_firing_alarms_come_first_and_blindness_cannot_be_missed(page: Page, keep: Any) -> None:  # noqa: ANN401 - a function
+    headings = page.locator("h2").all_inner_texts()
+    assert [heading.split()[0] for heading in headings[:3]] == ["Firing", "Blind", "Agents"]
+    alarm = page.locator("#firing li")
+    assert alarm.count() == 1
+    text = alarm.inner_text()
+    assert "FIRING · critical · regret_fallback · robot-danger" in text
+    assert "had 'fallback' been in charge" in text
+    assert "BLIND · robot-blind · regret_fallback · gap" in page.locator("#blind li").inner_text()
+    names = page.locator("#agents tr td:first-child").all_inner_texts()
+    assert names[:3] == ["robot-danger", "robot-blind", "robot-0"]
+    assert page.title() == "(1) Counterfactual monitor"
+    keep(page, "overview")
+    assert accessible(page) == []
+
+
+def test_an_alarm_is_explained_one_click_away(page: Page, keep: Any) -> None:  # noqa: ANN401 - a function
+    page.get_by_role("button", name="Why does regret_fallback fire for robot-danger?").click()
+    picture = page.locator("#why-picture")
+    picture.wait_for(state="visible", timeout=3 * SOON)
+    assert "Step by step:" in (picture.get_attribute("alt") or "")
+    assert picture.evaluate("picture => picture.decode().then(() => picture.naturalWidth)") > 100
+    keep(page, "why", whole=False)
+    assert accessible(page) == []
+    with page.expect_download() as download:
+        page.locator("#why-links a").click()
+    assert download.value.suggested_filename.endswith(".evidence")
+    page.keyboard.press("Escape")
+    assert not page.locator("#why").is_visible()
+
+
+@pytest.mark.parametrize("page", ["light"], indirect=True)
+def test_it_follows_what_happens(page: Page, scene: Scene) -> None:
+    announced = page.locator("#announce")
+    assert announced.text_content() == ""
+    for state in (0, 1, 2, 10, 11, 12, 13, 14, 15, 14, 22, 30):
+        scene.step("robot-new", state)
+    expect(page.locator("#firing li")).to_have_count(2, timeout=SOON)
+    assert announced.text_content().startswith("Alarm. robot-new: had 'fallback'")  # type: ignore[union-attr] # it is there
+    now = Instant(1_780_000_000.0 + scene.ticks, scene.ticks)
+    scene.feed(Connected(now, up=False))
+    scene.problem = "not connected to the broker"
+    expect(page.locator("#state")).to_have_text("not connected to the broker", timeout=SOON)
+    assert page.locator("#blind li").count() >= 12
+    assert page.locator("#firing li").first.locator(".blindness").inner_text() == "blind here: disconnected"
+    assert accessible(page) == []
+
+
+@pytest.mark.parametrize("page", ["light"], indirect=True)
+def test_the_keyboard_reaches_everything_and_an_update_does_not_take_its_place_away(page: Page, scene: Scene) -> None:
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.textContent") == "Skip to the alarms"
+    page.keyboard.press("Enter")
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.textContent") == "Why?"
+    page.evaluate("window.was = document.activeElement")
+    scene.step("robot-danger", 31)
+    expect(page.locator("#agents tr").first.locator("td").nth(7)).to_have_text("12", timeout=SOON)
+    assert page.evaluate("document.activeElement === window.was")
+    page.keyboard.press("Enter")
+    assert page.locator("#why").is_visible()
+    assert page.evaluate("document.getElementById('why').contains(document.activeElement)")
+
+
+@pytest.mark.parametrize("page", ["light"], indirect=True)
+def test_one_agent_of_many_is_found_by_name(page: Page) -> None:
+    page.get_by_label("Find an agent").fill("robot-7")
+    expect(page.locator("#agents tr")).to_have_count(1, timeout=SOON)
+    assert page.locator("#agents tr td").first.inner_text() == "robot-7"
+
+
+@pytest.mark.parametrize("page", ["light"], indirect=True)
+def test_on_a_narrow_screen_nothing_is_cut_off(page: Page, keep: Any) -> None:  # noqa: ANN401 - a function
+    page.set_viewport_size({"width": 360, "height": 740})
+    assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+    keep(page, "narrow")
+    assert accessible(page) == []
