@@ -103,8 +103,8 @@ def checked_rows(states: int, actions: int, rows: Rows) -> Rows:
             finite, a row's sum is further than `ROW_SUM_TOLERANCE` from 1, or a state has no available action.
     """
     indptr, successors, probabilities = rows
-    indptr = _checked_indptr(indptr, states * actions, len(successors))
     successors = as_indices(successors, states, "successor")
+    indptr = _checked_indptr(indptr, states * actions, len(successors))
     probabilities = as_floats(probabilities, "probability")
     if probabilities.shape != successors.shape:
         raise ModelError(f"{successors.size} successors but probabilities of shape {probabilities.shape}")
