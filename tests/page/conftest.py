@@ -111,8 +111,9 @@ def served(scene: Scene) -> Iterator[str]:
     server.stop()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
+    """For one module only: as long as Playwright runs, an event loop runs in this thread, and others can't."""
     if CHROMIUM is None:
         pytest.skip("no Chromium here: apt-get install chromium")
     from playwright.sync_api import sync_playwright  # noqa: PLC0415 - only where there is a browser
