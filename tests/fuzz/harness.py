@@ -6,12 +6,14 @@ It prints one line of JSON at the end. An input that breaks the promise stops it
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import random
 import resource
 import sys
 import tempfile
 import time
+from collections import deque
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
@@ -38,7 +40,11 @@ WARM: Final = 10
 
 @dataclass
 class Tally:
-    """What a run came to. Sizes in MiB, `slowest` in seconds; `growth` is of the resident set after warming up."""
+    """What a run came to. Sizes in MiB, `slowest` in seconds.
+
+    `growth`: of the resident set after warming up, the fuzzer's own corpus included. `kept`: its growth while the last
+    inputs are read again and again, which is what the reader keeps of them.
+    """
 
     target: str
     inputs: int = 0
@@ -46,6 +52,7 @@ class Tally:
     slowest: float = 0.0
     warm: float = 0.0
     growth: float = 0.0
+    kept: float = 0.0
     peak: float = 0.0
 
 
@@ -57,6 +64,7 @@ class Run:
         self.tally = Tally(target.name)
         self._settled = max(1, runs // WARM)
         self._runs = runs
+        self._last: deque[bytes] = deque(maxlen=100)
         self._began = time.perf_counter()
 
     def one(self, data: bytes) -> None:
@@ -67,6 +75,7 @@ class Run:
         if took > SLOW:  # a machine may be busy: only an input that is slow each time is slow
             took = min(took, self._again(data), self._again(data))
             assert took <= SLOW, f"an input took {took:.1f} s"
+        self._last.append(data)
         tally = self.tally
         tally.slowest = max(tally.slowest, took)
         tally.inputs += 1
@@ -79,8 +88,17 @@ class Run:
         """Print the tally; libFuzzer ends the process by itself."""
         self.tally.seconds = time.perf_counter() - self._began
         self.tally.growth = _resident() - self.tally.warm
+        before = self._reread(5)
+        self.tally.kept = self._reread(20) - before
         self.tally.peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
         print(json.dumps(asdict(self.tally)), flush=True)  # noqa: T201 - what this command is for
+
+    def _reread(self, times: int) -> float:
+        """The resident set after the last inputs were read so many times more."""
+        for data in list(self._last) * times:
+            self.target.read(data)
+        gc.collect()
+        return _resident()
 
     def _again(self, data: bytes) -> float:
         began = time.perf_counter()

@@ -243,16 +243,16 @@ def _values(data: bytes) -> Iterator[bytes]:
 TARGETS: Final = {
     target.name: target
     for target in (
-        Target("decoder", readers.decoder, _messages, _message, 5_700_000),
-        Target("topic", readers.topic, lambda: [b"agents/ada/steps"], _text_of(TOPIC_WORDS), 2_000_000, 200),
+        Target("decoder", readers.decoder, _messages, _message, 5_500_000),
+        Target("topic", readers.topic, lambda: [b"agents/ada/steps"], _text_of(TOPIC_WORDS), 2_500_000, 200),
         Target("pipeline", readers.pipeline, _happenings, mutate.msgpack_bytes, 100_000),
-        Target("formula", readers.formula, lambda: [f.encode() for f in FORMULAS], _text_of(WORDS), 400_000, 600),
+        Target("formula", readers.formula, lambda: [f.encode() for f in FORMULAS], _text_of(WORDS), 250_000, 600),
         Target("config", readers.config, _configs, _yaml, 60_000),
         Target("manifest", readers.manifest, lambda: _project("rash.yaml"), _yaml, 140_000),
-        Target("onnx", readers.onnx_scan, lambda: _project("rash.onnx"), mutate.protobuf_bytes, 600_000),
-        Target("model", readers.model, lambda: _project("model.npz"), mutate.npz_bytes, 150_000, 8192),
+        Target("onnx", readers.onnx_scan, lambda: _project("rash.onnx"), mutate.protobuf_bytes, 400_000),
+        Target("model", readers.model, lambda: _project("model.npz"), mutate.npz_bytes, 100_000, 8192),
         Target("evidence", readers.evidence, lambda: [evidence()], _proved, 100_000, 4096),
-        Target("snapshot", readers.snapshot, _snapshots, _sealed, 500_000),
+        Target("snapshot", readers.snapshot, _snapshots, _sealed, 600_000),
         Target("recording", readers.recording, lambda: [recording()], _recorded, 150_000),
         Target("path", readers.path, _paths, _path, 100_000),
     )
