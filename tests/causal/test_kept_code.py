@@ -1,0 +1,73 @@
+"""Machine code kept by an earlier process is used where nothing can be written, and what is missing is compiled."""
+
+import importlib.util
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+from numba import config
+
+from monitor.causal.compiled import compiled
+
+SOURCE = "def twice(number):\n    return 2 * number\n"
+
+
+@pytest.fixture
+def module(tmp_path: Path) -> ModuleType:
+    file = tmp_path / "source" / "kernel.py"
+    file.parent.mkdir()
+    file.write_text(SOURCE)
+    spec = importlib.util.spec_from_file_location("kernel", file)
+    assert spec is not None
+    assert spec.loader is not None
+    made = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(made)
+    return made
+
+
+@pytest.fixture
+def read_only(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """From when it is called on, no folder can be written to, as numba sees it."""
+
+    def refuse(**_: object) -> None:
+        raise OSError(30, "Read-only file system")
+
+    return lambda: monkeypatch.setattr("numba.core.caching.tempfile.TemporaryFile", refuse)
+
+
+def kept_in(monkeypatch: pytest.MonkeyPatch, folder: str) -> None:
+    monkeypatch.setattr(config, "CACHE_DIR", folder)
+
+
+def hits(function: Any) -> int:  # noqa: ANN401 - numba's dispatcher
+    return sum(function.stats.cache_hits.values())
+
+
+def test_what_was_kept_is_used_and_nothing_is_written(
+    module: ModuleType, read_only: Callable[[], None], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    kept = tmp_path / "kept"
+    kept_in(monkeypatch, str(kept))
+    assert compiled(module.twice)(3) == 6
+    files = {path: path.read_bytes() for path in kept.rglob("*") if path.is_file()}
+    assert files
+    read_only()
+    again = compiled(module.twice)
+    assert again(4) == 8
+    assert hits(again) == 1
+    assert again(1.5) == 3.0  # for this type nothing was kept
+    assert hits(again) == 1
+    assert {path: path.read_bytes() for path in kept.rglob("*") if path.is_file()} == files
+
+
+def test_without_anything_kept_it_is_compiled(
+    module: ModuleType, read_only: Callable[[], None], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    read_only()
+    for folder in (str(tmp_path / "nothing"), ""):
+        kept_in(monkeypatch, folder)
+        function = compiled(module.twice)
+        assert function(3) == 6
+        assert hits(function) == 0
