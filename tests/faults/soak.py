@@ -38,7 +38,7 @@ from monitor.sidecar.worker import Worker
 from monitor.types import Instant
 from tests.sidecar.project import CONFIG, write_project
 
-__all__ = ["Soak", "Traffic"]
+__all__ = ["Soak", "Traffic", "corridor", "settings"]
 
 RASH, CAREFUL, LOST, HOME = 0, 1, 4, 5
 ACTIVE: Final = 100
@@ -64,6 +64,12 @@ class PlayedClock(Clock):
     def __init__(self) -> None:
         super().__init__()
         self.seconds = 0.0
+
+    def stop(self) -> None:
+        """It goes on: the broker is never away for long, and the service counts real seconds until it goes again."""
+
+    def go(self) -> None:
+        """It goes."""
 
     def __call__(self) -> Instant:
         return Instant(1.7e9 + self.seconds, self.seconds)
@@ -161,7 +167,7 @@ class Soak:
     """The service's parts, put together as `Service` does, on a project in `folder`."""
 
     def __init__(self, folder: Path, *, seed: int = 1) -> None:
-        self.loaded = assemble(write_project(folder, _corridor(), _config()), {})
+        self.loaded = assemble(write_project(folder, corridor(), settings()), {})
         config = self.loaded.config
         assert config.store.path is not None
         self.clock, self.door, self.outbox = PlayedClock(), Door(config.limits.queue), Outbox()
@@ -187,11 +193,12 @@ class Soak:
         self._coming = self.traffic.messages()
         self._beaten = self._looked = 0.0
         self.worker.keep_everything()
-        self.worker.connected(True)  # noqa: FBT003 - the one thing there is to say
 
     async def run(self, messages: int) -> None:
         """So many messages more."""
         until = self.messages + messages
+        if not self.messages:
+            self.worker.connected(True)  # noqa: FBT003 - the one thing there is to say
         while self.messages < until:
             await self._round()
             if self.messages // DAILY != (self.messages - ROUND) // DAILY:
@@ -258,7 +265,7 @@ class Soak:
         }
 
 
-def _corridor() -> MDP:
+def corridor() -> MDP:
     """States 0..3 in a row, 4 lost, 5 home."""
     rows = [(s, RASH, min(s + 1, 3), 0.5) for s in range(4)] + [(s, RASH, LOST, 0.5) for s in range(4)]
     rows += [(s, CAREFUL, s, 0.98) for s in range(4)] + [(s, CAREFUL, HOME, 0.02) for s in range(4)]
@@ -266,7 +273,7 @@ def _corridor() -> MDP:
     return MDP.from_transitions(states=6, actions=2, transitions=rows, labels={"lost": [LOST], "home": [HOME]})
 
 
-def _config() -> str:
+def settings() -> str:
     kept = [line for line in CONFIG.splitlines() if line.split(":")[0] not in ("heartbeat", "store")]
     return "\n".join([*kept, SETTINGS])
 
