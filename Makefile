@@ -10,7 +10,7 @@ PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11 p
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && { command -v $$p; break; }; done)
 ARGS ?=
 # The rooms without clock, I/O and chance: everything in them can be tested, so nearly all of it is.
-PURE := monitor/types.py,monitor/errors.py,monitor/flow.py,monitor/watch.py,monitor/model/*,monitor/policy/*,monitor/causal/*,monitor/logic/*,monitor/decide/*,monitor/stream/*,monitor/alarm/*,monitor/statistics/*,monitor/sampled/*,monitor/engine/*,monitor/question.py,monitor/picture/*
+PURE := monitor/types.py,monitor/errors.py,monitor/flow.py,monitor/watch.py,monitor/standing.py,monitor/doubt.py,monitor/model/*,monitor/policy/*,monitor/causal/*,monitor/logic/*,monitor/decide/*,monitor/stream/*,monitor/alarm/*,monitor/statistics/*,monitor/sampled/*,monitor/engine/*,monitor/question.py,monitor/picture/*
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test bench experiments lint lock sbom format clean
@@ -51,7 +51,7 @@ lock: $(VENV)/.dev ## Make the lock files of deploy/ anew from pyproject.toml (A
 
 sbom: $(VENV)/.dev ## Write the bill of materials of what deploy/requirements.lock names: var/sbom.cdx.json
 	@mkdir -p var
-	@$(BIN)/cyclonedx-py requirements --pyproject pyproject.toml --mc-type application --output-reproducible \
+	@PYTHONWARNINGS=ignore::UserWarning:cyclonedx.model.bom $(BIN)/cyclonedx-py requirements --pyproject pyproject.toml --mc-type application --output-reproducible \
 		--output-format JSON --output-file var/sbom.cdx.json deploy/requirements.lock
 
 format: $(VENV)/.dev ## Rewrite the sources as ruff wants them
