@@ -9,22 +9,19 @@ due, on the path so far, and feeds the verdicts to the alarms.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
-from pathlib import Path
 
 import msgspec
 
-from monitor.alarm.message import Identity
+from monitor.alarm.message import Identity, identity_of
 from monitor.decide import Checker, tables
+from monitor.doubt import Doubt, DoubtState
 from monitor.engine import Engines
 from monitor.errors import FormulaError, InputError
 from monitor.logic import parse
-from monitor.model import MDP, model_sha256
-from monitor.policy import PolicyTable
+from monitor.model import MDP
 from monitor.question import Question, prepare
-from monitor.statistics.trust import ModelTest, TrustState
 from monitor.stream import Agenda, Session
 from monitor.stream.decode import validate as validate_observation
 from monitor.types import (
@@ -36,24 +33,11 @@ from monitor.types import (
     Received,
     Sampling,
     StreamSettings,
-    Trust,
     TrustSettings,
 )
 from monitor.watch import Watch, WatchState
 
 __all__ = ["Monitor", "MonitorState"]
-
-
-class _Tested(msgspec.Struct, frozen=True, array_like=True):
-    """The test of the model as plain data, and on what it depends beside the model: if that changes, it begins anew.
-
-    `told`: transitions when it was last told how the model stands.
-    """
-
-    settings: TrustSettings
-    encoder: str
-    state: TrustState
-    told: int
 
 
 class MonitorState(msgspec.Struct, frozen=True, array_like=True):
@@ -68,7 +52,7 @@ class MonitorState(msgspec.Struct, frozen=True, array_like=True):
     ready: tuple[str, ...]
     connected: bool
     swept: float | None
-    trust: _Tested | None
+    doubt: DoubtState | None
 
 
 class Monitor:
@@ -104,15 +88,13 @@ class Monitor:
         self._checker = Checker(model, tables(policies, model), models)
         self._engines = Engines(self._checker, sampling or Sampling())
         self._questions = prepare(formulas, self._engines, window=self.settings.window)
-        self._identity = identity or _identity(model, self._checker.policies, models or {})
+        self._identity = identity or identity_of(model, self._checker.policies, models or {})
         self._watches: dict[str, Watch] = {}
         self._ready: dict[str, None] = {}  # agents with something to advance over, in order of arrival
         self._agenda = Agenda()  # agents to be answered although nothing may come
         self._changed: set[str] = set()  # agents whose state is not what `changed` last gave, forgotten ones too
         self._connected = True
-        self._trust_settings = trust or TrustSettings()
-        self._trust = _model_test(model, self._trust_settings)
-        self._tested = 0  # transitions when it was last told how the model stands
+        self._doubt = Doubt(model, trust or TrustSettings(), self.settings.encoder)
         self._swept: float | None = None
         # Silence is looked for once in a quarter of the shortest time that matters, since that visits every agent.
         self._pause = min(self.settings.stale_after, self.settings.forget_after) / 4
@@ -142,7 +124,7 @@ class Monitor:
         `agents`: how many of those with something to answer take their turn; the others stay in line. 0: all.
         """
         notices: list[Notice] = []
-        doubted = self._trust is not None and self._trust.doubted
+        doubted = self._doubt.stands
         self._ready.update(dict.fromkeys(self._agenda.due(now.ticks)))
         for agent in list(islice(self._ready, agents or None)):
             watch = self._watches[agent]
@@ -153,7 +135,7 @@ class Monitor:
             self._agenda.put(agent, watch.due)
             if watch.session.deadline is not None:
                 self._ready[agent] = None  # a missing step is awaited: look again
-        begins = self._trust is not None and self._trust.doubted and not doubted
+        begins = self._doubt.stands and not doubted
         if begins or self._swept is None or now.ticks - self._swept >= self._pause:
             notices += self._sweep(now)  # doubt concerns every agent at once
         return notices
@@ -177,12 +159,7 @@ class Monitor:
         """What is remembered beside the agents."""
         formulas = tuple(question.spec for question in self._questions)
         agents, ready = tuple(self._watches), tuple(self._ready)
-        tested = (
-            None
-            if self._trust is None
-            else _Tested(self._trust_settings, self.settings.encoder, self._trust.dump(), self._tested)
-        )
-        return MonitorState(formulas, self._identity, agents, ready, self._connected, self._swept, tested)
+        return MonitorState(formulas, self._identity, agents, ready, self._connected, self._swept, self._doubt.dump())
 
     def changed(self, *, everything: bool = False) -> dict[str, WatchState | None]:
         """The agents that changed since the last call, or all; None: forgotten. Write it before the next step."""
@@ -199,7 +176,7 @@ class Monitor:
         Raises:
             InputError: `bad_snapshot`; then nothing has changed here.
         """
-        same, kept = _same_world(state.identity, self._identity), self.kept(state)
+        same, kept = self._identity.is_world_of(state.identity), self.kept(state)
         gone = [spec for spec in state.formulas if spec.name not in kept]
         try:
             former = [Question(spec, parse(spec.text)) for spec in gone]
@@ -221,42 +198,24 @@ class Monitor:
             self._agenda.put(agent, watch.due)
         self._ready = dict.fromkeys(state.ready)
         self._connected, self._swept = state.connected, state.swept
-        if not self._load_trust(state) or len(kept) < max(len(state.formulas), len(self._questions)):
+        same_model = state.identity.model_sha256 == self._identity.model_sha256
+        if not self._doubt.load(state.doubt, same_model=same_model) or len(kept) < max(
+            len(state.formulas), len(self._questions)
+        ):
             self._swept = None  # what is new here may be blind, and is looked at next
             self._changed.update(agents)
         return notices
 
     def kept(self, state: MonitorState) -> set[str]:
         """Names of the formulas that `load` takes over: asked exactly as before, in the same world."""
-        same = _same_world(state.identity, self._identity)
+        same = self._identity.is_world_of(state.identity)
         return {question.spec.name for question in self._questions if same and question.spec in state.formulas}
 
     def standing(self) -> Iterator[Notice]:
         """Where every formula stands for every agent, as it was told before."""
         for watch in self._watches.values():
             yield from watch.standing()
-        if self._trust is not None:
-            yield Trust(self._trust.doubted, self._trust.log10_e, self._trust.transitions)
-
-    # ---- the model ----
-
-    def _load_trust(self, state: MonitorState) -> bool:
-        """Go on testing where the former monitor stood; False if it tested something else, or otherwise."""
-        before = state.trust
-        if self._trust is None or before is None:
-            return self._trust is None and before is None
-        same_model = state.identity.model_sha256 == self._identity.model_sha256
-        if not same_model or (before.settings, before.encoder) != (self._trust_settings, self.settings.encoder):
-            return False
-        self._trust.load(before.state)
-        self._tested = before.told
-        return True
-
-    def _stand(self) -> Iterator[Notice]:
-        """How the model stands, if it was tested since that was last told."""
-        if self._trust is not None and self._trust.transitions > self._tested:
-            self._tested = self._trust.transitions
-            yield Trust(self._trust.doubted, self._trust.log10_e, self._tested)
+        yield from self._doubt.again()
 
     # ---- one agent ----
 
@@ -274,7 +233,7 @@ class Monitor:
     def _sweep(self, now: Instant) -> Iterator[Notice]:
         """Notice silence, steps that wait too long, and how the model stands."""
         self._swept = now.ticks
-        yield from self._stand()
+        yield from self._doubt.news()
         for agent, watch in list(self._watches.items()):
             if watch.silent(now) > self.settings.forget_after:
                 yield from watch.close("ended")
@@ -297,40 +256,10 @@ class Monitor:
         return watch
 
     def _watch(self, session: Session) -> Watch:
-        return Watch(session, self._questions, self._engines, self._identity, self._trust)
+        return Watch(session, self._questions, self._engines, self._identity, self._doubt.test)
 
     def _session(self, agent: str, before: WatchState | None = None) -> Session:
         model, nominal = self._checker.model, self._checker.policies["nominal"]
         if before is None:
             return Session(agent, model, self.settings, nominal=nominal)
         return Session.load(before.session, model, self.settings, nominal=nominal)
-
-
-def _model_test(model: MDP, settings: TrustSettings) -> ModelTest | None:
-    if not settings.enabled:
-        return None
-    return ModelTest(
-        model.indptr.data,
-        model.successors.data,
-        model.probabilities.data,
-        alpha=settings.alpha,
-        impossible=settings.impossible,
-    )
-
-
-def _same_world(one: Identity, other: Identity) -> bool:
-    """The same models and policies, whatever they are called and whichever software reads them."""
-    return (one.model_sha256, one.policies, one.models) == (other.model_sha256, other.policies, other.models)
-
-
-def _identity(model: MDP, policies: Mapping[str, PolicyTable], models: Mapping[str, MDP]) -> Identity:
-    digests = {name: hashlib.sha256(_bytes(table)).hexdigest() for name, table in policies.items()}
-    name = Path(model.source).name if model.source.endswith(".npz") else model.source
-    others = {name: model_sha256(other) for name, other in models.items()}
-    return Identity(model_name=name, model_sha256=model_sha256(model), policies=digests, versions={}, models=others)
-
-
-def _bytes(table: PolicyTable) -> bytes:
-    array = table.probabilities if table.actions is None else table.actions
-    assert array is not None
-    return array.tobytes()

@@ -1,65 +1,26 @@
-"""One agent, all its formulas: what is due, what is blind, what was judged, where each alarm stands."""
+"""One agent, all its formulas: steps taken onto the path, what is blind, each formula answered when it is due."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Container, Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import Final, Literal, assert_never
+from typing import Final, Literal
 
 import msgspec
 
-from monitor.alarm.machine import Alarm, Change, advance, close, judge, see
-from monitor.alarm.message import Identity, alert_id
-from monitor.alarm.summary import summary
+from monitor.alarm.message import Identity
 from monitor.engine import Engines
-from monitor.question import Answers, Question
+from monitor.question import Question
+from monitor.standing import Standing, StandingState, When
 from monitor.statistics.trust import ModelTest
 from monitor.stream import Session, SessionState
-from monitor.types import (
-    AlarmMoved,
-    Alert,
-    Blind,
-    BlindReason,
-    Break,
-    End,
-    Ended,
-    Instant,
-    Judged,
-    Notice,
-    Skipped,
-    Step,
-)
+from monitor.types import BlindReason, Break, End, Ended, Instant, Notice, Step
 
-__all__ = ["MARKS", "FormulaState", "Watch", "WatchState"]
+__all__ = ["MARKS", "Watch", "WatchState"]
 
 MARKS: Final[frozenset[BlindReason]] = frozenset({"disconnected", "stale", "deadline", "model_doubt"})
 """Reasons that say nothing against the path. A step that came is answered all the same and alarms keep moving, so that
 they are those of a stream without interruption; all that is told meanwhile is marked.
 """
-
-
-_When = Literal["step", "time", "end"]
-"""On what occasion answers are given: a step, time that has passed, the end of an episode."""
-
-
-class _JudgedPath(msgspec.Struct, frozen=True):
-    """The path a verdict was given on; it may have moved on by the time an alert is told."""
-
-    pairs: tuple[tuple[int, int | None], ...]
-    start_observed: bool
-    terminated: bool
-
-
-class FormulaState(msgspec.Struct, frozen=True, array_like=True):
-    """A `_State` as plain data; the fields are its attributes, `tests` that of its `Answers`."""
-
-    alarm: Alarm
-    steps: int
-    asked: float | None
-    last: Judged | None
-    path: _JudgedPath | None
-    tests: int
 
 
 class WatchState(msgspec.Struct, frozen=True, array_like=True):
@@ -68,25 +29,11 @@ class WatchState(msgspec.Struct, frozen=True, array_like=True):
     session: SessionState
     open: bool
     waiting: float | None
-    formulas: dict[str, FormulaState]
-
-
-@dataclass(slots=True)
-class _State:
-    """What one formula has come to for one agent: all that its next answer depends on."""
-
-    alarm: Alarm = field(default_factory=Alarm)
-    steps: int = 0
-    """steps since the last answer, this one included"""
-    asked: float | None = None
-    """ticks of the last answer, for formulas that are due by time"""
-    last: Judged | None = None
-    path: _JudgedPath | None = None
-    answers: Answers = field(default_factory=Answers)
+    formulas: dict[str, StandingState]
 
 
 class Watch:
-    """Answers every formula for one agent as its path grows, and keeps the alarms.
+    """Answers every formula for one agent as its path grows.
 
     `trust`: the test of the model, one for all agents; None: the model is not tested.
     """
@@ -103,8 +50,7 @@ class Watch:
         self._trust = trust
         self._waiting: float | None = None  # ticks of the oldest message whose steps nobody has looked at
         self._engines = engines
-        self._identity = identity
-        self._asked = [(question, _State()) for question in questions]
+        self._formulas = [Standing(question, session.agent, identity) for question in questions]
         self._open = False
         self._by_time = any(isinstance(question.spec.every, float) for question in questions)
 
@@ -113,9 +59,7 @@ class Watch:
         """Ticks at which some formula has to be answered although nothing more may come; None where that is not so."""
         if not (self._by_time and self._open):
             return None
-        return min(
-            (at for question, state in self._asked if (at := _due_at(question, state)) is not None), default=None
-        )
+        return min((at for formula in self._formulas if (at := formula.due) is not None), default=None)
 
     def evaluate(self, now: Instant, *, connected: bool, latest_only: bool) -> list[Notice]:
         """Advance over what is pending and answer what is due; with `latest_only`, only at the newest step.
@@ -134,12 +78,12 @@ class Watch:
             match event:
                 case Step():
                     self._open = True
-                    for _, state in self._asked:
-                        state.steps += 1
+                    for formula in self._formulas:
+                        formula.steps += 1
                     if session.pending and isinstance(session.pending[0], End):
                         continue  # With its last step an episode ends: that answer is given once, knowing how it ended.
                     if latest_only and self._more_steps():
-                        told += self._skip(now)
+                        told += [notice for formula in self._formulas for notice in formula.skip(now)]
                     else:
                         self._answer(event, now, told, connected=connected, when="step")
                 case End():
@@ -157,8 +101,9 @@ class Watch:
 
     def look(self, now: Instant, *, connected: bool) -> Iterator[Notice]:
         """Tell which formulas went blind or see again; asks nothing."""
-        for question, state in self._asked:
-            yield from self._see(question, state, self._blindness(question, now, connected=connected), now)
+        for formula in self._formulas:
+            blind = self._blindness(formula.question, now, connected=connected)
+            yield from formula.see(blind, self._detail(blind), now)
 
     def silent(self, now: Instant) -> float:
         """Seconds since the agent was last heard."""
@@ -166,42 +111,26 @@ class Watch:
 
     def close(self, how: Literal["ended", "removed"]) -> Iterator[Notice]:
         """The agent is forgotten (`ended`) or the formulas are (`removed`): what fires is over."""
-        for question, state in self._asked:
-            yield from self._close(question, state, how)
+        for formula in self._formulas:
+            yield from formula.close(how)
 
     def standing(self) -> Iterator[Notice]:
-        """Where every formula stands, as it was told: the last verdict, the alarm, whether it is blind."""
-        agent = self.session.agent
-        for question, state in self._asked:
-            name, alarm = question.spec.name, state.alarm
-            if state.last is not None:
-                yield state.last
-            yield AlarmMoved(agent, name, alarm.state)
-            yield Blind(agent, name, alarm.blind, self._detail(alarm.blind))
+        """Where every formula stands, as it was told."""
+        for formula in self._formulas:
+            yield from formula.again(self._detail(formula.alarm.blind))
 
     def dump(self) -> WatchState:
-        """All that the future depends on; write it before the next step. A track is left out: the path gives it."""
-        return WatchState(
-            self.session.dump(),
-            self._open,
-            self._waiting,
-            {
-                question.spec.name: FormulaState(
-                    state.alarm, state.steps, state.asked, state.last, state.path, state.answers.tests
-                )
-                for question, state in self._asked
-            },
-        )
+        """All that the future depends on; write it before the next step."""
+        formulas = {formula.question.spec.name: formula.dump() for formula in self._formulas}
+        return WatchState(self.session.dump(), self._open, self._waiting, formulas)
 
     def load(self, state: WatchState, formulas: Container[str]) -> None:
         """The inverse of `dump` for these formulas, in a watch whose session was loaded; the others start anew."""
         self._open, self._waiting = state.open, state.waiting
-        self._asked = [
-            (question, _State(f.alarm, f.steps, f.asked, f.last, f.path, Answers(f.tests)))
-            if question.spec.name in formulas and (f := state.formulas.get(question.spec.name)) is not None
-            else (question, _State())
-            for question, _ in self._asked
-        ]
+        for formula in self._formulas:
+            name = formula.question.spec.name
+            if name in formulas and name in state.formulas:
+                formula.load(state.formulas[name])
 
     def _test(self, trust: ModelTest, before: Step | None, event: Step | Break | End) -> None:
         """Hold the model against what happened. `before`: the step that this one follows on the path, if it does."""
@@ -234,116 +163,26 @@ class Watch:
             return "stale"
         return "model_doubt" if self._trust is not None and self._trust.doubted else None
 
-    def _answer(self, step: Step, now: Instant, told: list[Notice], *, connected: bool, when: _When) -> None:
-        for question, state in self._asked:
-            blind = self._blindness(question, now, connected=connected)
-            if blind != state.alarm.blind:  # Also where nothing is due: an old value must not look like sight.
-                told += self._see(question, state, blind, now)
-            if _is_due(question, state, now, when):
-                state.steps, state.asked = 0, now.ticks
-                if blind is None or blind in MARKS:
-                    self._judge(question, state, step, told)
-
-    def _skip(self, now: Instant) -> Iterator[Notice]:
-        for question, state in self._asked:
-            if _is_due(question, state, now, "step"):
-                state.steps, state.asked = 0, now.ticks
-                yield Skipped(self.session.agent, question.spec.name, 1)
-
-    def _judge(self, question: Question, state: _State, step: Step, told: list[Notice]) -> None:
-        path, spec = self.session.path, question.spec
-        verdict = state.answers.verdict(question, self._engines, self.session, step)
-        state.last = Judged(self.session.agent, spec.name, verdict, step.episode, step.seq, step.time, step.late)
-        told.append(state.last)
-        judgement = judge(verdict, spec.alarm)
-        state.alarm, change = advance(state.alarm, judgement, spec.alarm, seq=step.seq, time=step.time)
-        if change is not None or state.alarm.state == "firing":  # only then is there, or will there be, an alert on it
-            state.path = _JudgedPath(path.pairs, path.start_observed, path.terminated)
-        if change is not None:
-            told += self._tell(question, state, change, step.time)
-
-    def _see(self, question: Question, state: _State, blind: BlindReason | None, now: Instant) -> Iterator[Notice]:
-        if state.alarm.blind == blind:
-            return
-        yield Blind(self.session.agent, question.spec.name, blind, self._detail(blind))
-        state.alarm, change = see(state.alarm, blind)
-        if change is not None:
-            yield from self._tell(question, state, change, now.wall)
-
     def _detail(self, blind: BlindReason | None) -> str:
         path = self.session.path
         return path.detail if blind is not None and blind == path.broken else ""
+
+    def _answer(self, step: Step, now: Instant, told: list[Notice], *, connected: bool, when: When) -> None:
+        for formula in self._formulas:
+            blind = self._blindness(formula.question, now, connected=connected)
+            if blind != formula.alarm.blind:  # Also where nothing is due: an old value must not look like sight.
+                told += formula.see(blind, self._detail(blind), now)
+            if formula.is_due(now, when):
+                formula.ask(now)
+                if blind is None or blind in MARKS:
+                    formula.judge(self.session, self._engines, step, told)
 
     def _end(self, end: End, now: Instant, told: list[Notice], *, connected: bool) -> None:
         step = self.session.path.last
         if step is not None:
             self._answer(step, now, told, connected=connected, when="end")
         self._open = False
-        for question, state in self._asked:
-            told += self._close(question, state, "ended")
-            state.steps, state.asked, state.last = 0, None, None
+        for formula in self._formulas:
+            told += formula.close("ended")
+            formula.begin_anew()
         told.append(Ended(self.session.agent, end.episode))
-
-    def _close(self, question: Question, state: _State, how: Literal["ended", "removed"]) -> Iterator[Notice]:
-        state.alarm, change = close(state.alarm, how)
-        if state.last is not None and change is not None:
-            yield from self._tell(question, state, change, state.last.time)
-
-    def _tell(self, question: Question, state: _State, change: Change, time: float) -> Iterator[Notice]:
-        agent, spec = self.session.agent, question.spec
-        yield AlarmMoved(agent, spec.name, state.alarm.state)
-        if not change.is_alert:
-            return
-        judged, path = state.last, state.path
-        assert judged is not None, "an alarm moves only after a verdict"
-        assert path is not None
-        yield Alert(
-            id=alert_id(agent, judged.episode, spec, self._identity, change.first_seq),
-            revision=change.revision,
-            agent=agent,
-            formula=spec.name,
-            text=spec.text,
-            state=change.state,
-            blind=state.alarm.blind,
-            severity=spec.alarm.severity,
-            verdict=judged.verdict,
-            episode=judged.episode,
-            seq=judged.seq,
-            first_seq=change.first_seq,
-            time=time,
-            since=change.since,
-            late=judged.late,
-            summary=summary(
-                agent=agent,
-                formula=spec,
-                parsed=question.formula,
-                state=change.state,
-                blind=state.alarm.blind,
-                verdict=judged.verdict,
-                path_length=len(path.pairs),
-            ),
-            runbook=spec.alarm.runbook,
-            path=path.pairs,
-            start_observed=path.start_observed,
-            terminated=path.terminated,
-        )
-
-
-def _due_at(question: Question, state: _State) -> float | None:
-    """Ticks at which a formula asked by time is due. On a path that has not grown it would only be told again."""
-    every = question.spec.every
-    if isinstance(every, int) or state.steps == 0:
-        return None
-    return -math.inf if state.asked is None else state.asked + every
-
-
-def _is_due(question: Question, state: _State, now: Instant, when: _When) -> bool:
-    match when:
-        case "step":
-            return isinstance(question.spec.every, int) and state.steps >= question.spec.every
-        case "time":
-            return (at := _due_at(question, state)) is not None and at <= now.ticks
-        case "end":  # once more, unless this very step has been answered already
-            return state.steps > 0
-        case _:
-            assert_never(when)

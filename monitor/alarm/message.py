@@ -6,12 +6,16 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping
+from pathlib import PurePath
 
 import msgspec
 
+from monitor.model.mdp import MDP
+from monitor.model.npz import model_sha256
+from monitor.policy.table import PolicyTable
 from monitor.types import Alert, Episode, FormulaSpec, Verdict
 
-__all__ = ["Identity", "alert_id", "alert_payload"]
+__all__ = ["Identity", "alert_id", "alert_payload", "identity_of"]
 
 ALERT_VERSION = 1
 
@@ -30,6 +34,24 @@ class Identity(msgspec.Struct, frozen=True):
     policies: Mapping[str, str]
     versions: Mapping[str, str]
     models: Mapping[str, str] = msgspec.field(default_factory=dict)
+
+    def is_world_of(self, other: Identity) -> bool:
+        """The same models and policies, whatever they are called and whichever software reads them."""
+        return (self.model_sha256, self.policies, self.models) == (other.model_sha256, other.policies, other.models)
+
+
+def identity_of(model: MDP, policies: Mapping[str, PolicyTable], models: Mapping[str, MDP]) -> Identity:
+    """The identity of what was handed over as values and not as files: digests of the contents."""
+    digests = {name: hashlib.sha256(_content(table)).hexdigest() for name, table in policies.items()}
+    name = PurePath(model.source).name if model.source.endswith(".npz") else model.source
+    others = {name: model_sha256(other) for name, other in models.items()}
+    return Identity(model_name=name, model_sha256=model_sha256(model), policies=digests, versions={}, models=others)
+
+
+def _content(table: PolicyTable) -> bytes:
+    array = table.probabilities if table.actions is None else table.actions
+    assert array is not None
+    return array.tobytes()
 
 
 def alert_id(agent: str, episode: Episode, formula: FormulaSpec, identity: Identity, first_seq: int) -> str:

@@ -174,7 +174,7 @@ def test_doubt_stays_over_a_restart_and_the_test_goes_on_where_it_stood(road: MD
         killed = replacement
         told = killed.round([0])
         assert of(Blind, told) == of(Blind, never.round([0]))
-        assert killed.monitor.dump().trust == never.monitor.dump().trust
+        assert killed.monitor.dump().doubt == never.monitor.dump().doubt
     assert of(Trust, carried(killed, Stream(road)))[0].doubted
 
 
