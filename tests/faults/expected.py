@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -66,8 +66,12 @@ class Heard:
 
 @dataclass
 class Outcome:
-    """What a comparison came to; `problems` is empty where all is as it should be."""
+    """What a comparison came to; `problems` is empty where all is as it should be.
 
+    `duplicates` are of the monitor, `redelivered` of the broker; `most_copies` of one alert beyond the first.
+    """
+
+    steps: int = 0
     alerts: int = 0
     duplicates: int = 0
     most_copies: int = 0
@@ -75,6 +79,10 @@ class Outcome:
     marks: int = 0
     heartbeats: int = 0
     problems: list[str] = field(default_factory=list)
+
+    def figures(self) -> dict[str, int]:
+        """For a report."""
+        return {name: figure for name, figure in asdict(self).items() if name != "problems"}
 
 
 def replay(config: Path, log: Path, rate: float) -> Expected:
@@ -100,7 +108,7 @@ def compare(expected: Expected, heard: Iterable[Heard], faults: Sequence[float])
     wanted: dict[str, list[Alert]] = defaultdict(list)
     for alert in expected.alerts:
         wanted[alert["id"]].append(alert)
-    outcome.alerts = len(expected.alerts)
+    outcome.steps, outcome.alerts = expected.steps, len(expected.alerts)
     marks = _without_marks(told, outcome)
     for name in wanted.keys() - told.keys():
         outcome.problems.append(f"never heard: {_short(wanted[name][0])}")

@@ -24,7 +24,7 @@ from typing import Any
 import paho.mqtt.client as mqtt
 from paho.mqtt.enums import CallbackAPIVersion
 
-from tests.faults.expected import Heard
+from tests.faults.expected import Expected, Heard, Outcome, compare, replay
 from tests.faults.world import AGENTS, write_world
 from tests.servers import PATIENCE, Sidecar, end, free_port, listens, need, wait_until
 
@@ -33,6 +33,9 @@ __all__ = ["Broker", "Listener", "Monitor", "Scene", "scene"]
 SHIPPED = Path(__file__).parents[2] / "deploy" / "mosquitto" / "mosquitto.conf"
 RATE = 500.0
 """Steps a second."""
+
+HEARTBEAT = 1.0
+"""Seconds, as `world` configures it."""
 
 
 class Broker:
@@ -199,26 +202,39 @@ class Scene:
     lost: list[dict[str, float]] = field(default_factory=list)
     """what each run counted as lost when it was last asked, where that was anything"""
 
-    def fault(self) -> None:
-        """Note that one happens now."""
+    def fault(self, *, hops: int = 1) -> None:
+        """Note that one happens now, on the way to the broker (`hops` 1) or at it: then also on the way from it.
+
+        On each hop something that was under way is told once more.
+        """
         if lost := self.monitor.lost():
             self.lost.append(lost)
-        self.faults.append(time.monotonic())
+        self.faults += [time.monotonic()] * hops
 
-    def end_of_agents(self) -> int:
-        """Let the agents come to an end, and wait until their last step has been answered; how many steps they took."""
+    def outcome(self) -> Outcome:
+        """End the agents, wait until their last step is answered, and hold what was heard against a run without faults.
+
+        Asserts all but the figures: nothing missing, nothing beside it, nothing lost, nothing passed over.
+        """
         self.agents.send_signal(signal.SIGTERM)
         told, _ = self.agents.communicate(timeout=4 * PATIENCE)
         assert self.agents.returncode == 0, "the agents failed"
-        return int(told)
+        expected = replay(self.monitor.config, self.log, RATE)
+        assert expected.steps == int(told)
+        self._until_quiet(expected)
+        outcome = compare(expected, self.listener.heard, self.faults)
+        assert outcome.problems == []
+        assert not any(lost := [*self.lost, self.monitor.lost()]), lost
+        assert outcome.alerts > 50, "a test of alarms needs some"
+        return outcome
 
-    def until_quiet(self, newest: dict[tuple[str, str], tuple[int, float]]) -> None:
+    def _until_quiet(self, expected: Expected) -> None:
         """Wait until the monitor shows these last verdicts and all its alerts have been heard."""
-        deadline = time.monotonic() + PATIENCE
-        while (shown := self._shown()) != newest:
-            missing = {key: (shown.get(key), verdict) for key, verdict in newest.items() if shown.get(key) != verdict}
+        deadline = time.monotonic() + 4 * PATIENCE
+        while (shown := self._shown()) != expected.newest:
+            late = {key: (shown.get(key), verdict) for key, verdict in expected.newest.items()}
             assert not (lost := self.monitor.lost()), f"{lost}; before: {self.lost}"
-            assert time.monotonic() < deadline, f"these are not answered: {missing}"
+            assert time.monotonic() < deadline, f"these are not answered: {late}"
             time.sleep(0.1)
         wait_until(lambda: self.monitor.status()["unsent"] == 0, "all alerts are sent")
         self.listener.catch_up()

@@ -29,6 +29,9 @@ PATIENCE = 120.0
 WINDOW = 100
 """Steps sent and not acknowledged, at most."""
 
+DOUBT = 1.0
+"""Seconds for which an acknowledgement is not believed."""
+
 TURN = 0.004
 """Seconds between two looks at the clock."""
 
@@ -45,34 +48,53 @@ def connected(host: str, port: int) -> mqtt.Client:
 
 
 class Outbox:
-    """Steps in the order they were taken. Of those the broker has not acknowledged, `WINDOW` are with the client.
+    """Steps in the order they were taken, each kept until some time after the broker acknowledged it.
 
-    None is handed over while there is no connection: the client would send it ahead of those it has to send again.
+    mosquitto acknowledges a step a moment before it is on its disk: killed in between, it has lost it (seen here: the
+    very last one before the kill, while the monitor was away). So after a reconnection those of the last second are
+    said again; who has them already drops them as duplicates. No step is handed to the client while there is no
+    connection, for it would send that ahead of those it has to send again.
     """
 
     def __init__(self, client: mqtt.Client) -> None:
         self._client = client
         self._steps: deque[tuple[str, bytes]] = deque()
-        self._under_way = 0
-        self._lock = threading.Lock()
+        self._under_way: dict[int, tuple[str, bytes]] = {}
+        self._safe: deque[tuple[float, tuple[str, bytes]]] = deque()
+        self._told: deque[int | None] = deque()  # by the client's thread: what was acknowledged, None for a lost line
         client.on_publish = self._acknowledged
+        client.on_disconnect = self._lost
 
     def __len__(self) -> int:
         """Steps that the broker may not have."""
-        return len(self._steps) + self._under_way
+        return len(self._steps) + len(self._under_way)
 
     def put(self, agent: str, payload: bytes) -> None:
         self._steps.append((f"agents/{agent}/steps", payload))
 
     def send(self) -> None:
-        while self._steps and self._under_way < WINDOW and self._client.is_connected():
-            with self._lock:
-                self._under_way += 1
-            self._client.publish(*self._steps.popleft(), qos=1)
+        """Take note of what the client told, and hand over what it has room for."""
+        self._listen()
+        while self._steps and len(self._under_way) < WINDOW and self._client.is_connected():
+            step = self._steps.popleft()
+            self._under_way[self._client.publish(*step, qos=1).mid] = step
+        while self._safe and self._safe[0][0] < time.monotonic() - DOUBT:
+            self._safe.popleft()
 
-    def _acknowledged(self, *_: object) -> None:
-        with self._lock:
-            self._under_way -= 1
+    def _listen(self) -> None:
+        while self._told:
+            match self._told.popleft():
+                case None:
+                    self._steps.extendleft(step for _, step in reversed(self._safe))
+                    self._safe.clear()
+                case mid:
+                    self._safe.append((time.monotonic(), self._under_way.pop(mid)))
+
+    def _acknowledged(self, _client: object, _data: object, mid: int, *_: object) -> None:
+        self._told.append(mid)
+
+    def _lost(self, *_: object) -> None:
+        self._told.append(None)
 
 
 def main(port: int, log: Path, rate: float, seed: int, host: str = "127.0.0.1") -> None:

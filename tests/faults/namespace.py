@@ -1,0 +1,82 @@
+"""A second host on this machine: a network namespace for the broker, joined to ours by a clean line and a bad one."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+__all__ = ["BAD", "CLEAN", "NAME", "far_host", "inside", "losing", "severed", "throttled"]
+
+NAME = f"cfmon{os.getpid() % 100000}"
+CLEAN, BAD = "10.213.1.2", "10.213.2.2"
+"""The far host's addresses on the two lines."""
+
+
+def run(*command: str) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, f"{' '.join(command)}: {done.stderr}"
+
+
+def inside() -> list[str]:
+    """Before a command: run it there."""
+    return ["ip", "netns", "exec", NAME]
+
+
+@contextmanager
+def far_host() -> Iterator[None]:
+    """While it stands; skips the test where that is not allowed."""
+    if os.geteuid() != 0:
+        pytest.skip("network namespaces need root")
+    if missing := [tool for tool in ("ip", "nft", "tc") if shutil.which(tool, path="/usr/sbin:/usr/bin:/sbin") is None]:
+        pytest.skip(f"{' and '.join(missing)} missing (Debian: apt-get install iproute2 nftables)")
+    if subprocess.run(["ip", "netns", "add", NAME], capture_output=True, check=False).returncode != 0:
+        pytest.skip("network namespaces are not allowed here")
+    try:
+        run(*inside(), "ip", "link", "set", "lo", "up")
+        for line, (here, there) in {"c": ("10.213.1.1", CLEAN), "b": ("10.213.2.1", BAD)}.items():
+            ours, theirs = f"{NAME}{line}0", f"{NAME}{line}1"
+            run("ip", "link", "add", ours, "type", "veth", "peer", "name", theirs, "netns", NAME)
+            run("ip", "address", "add", f"{here}/30", "dev", ours)
+            run("ip", "link", "set", ours, "up")
+            run(*inside(), "ip", "address", "add", f"{there}/30", "dev", theirs)
+            run(*inside(), "ip", "link", "set", theirs, "up")
+        yield
+    finally:
+        subprocess.run(["ip", "netns", "delete", NAME], capture_output=True, check=False)
+
+
+@contextmanager
+def losing(percent: int) -> Iterator[None]:
+    """On the bad line that part of the packets is lost, either way."""
+    drop = f"numgen random mod 100 < {percent} drop"
+    arriving = f'chain arriving {{ type filter hook input priority 0; iifname "{NAME}b1" {drop}; }}'
+    leaving = f'chain leaving {{ type filter hook output priority 0; oifname "{NAME}b1" {drop}; }}'
+    table = f"table ip {NAME} {{\n{arriving}\n{leaving}\n}}"
+    run(*inside(), "nft", table)
+    try:
+        yield
+    finally:
+        run(*inside(), "nft", "delete", "table", "ip", NAME)
+
+
+@contextmanager
+def throttled(rate: str) -> Iterator[None]:
+    """What comes over the bad line comes at this rate, such as `512kbit`."""
+    shape = ["tc", "qdisc", "replace", "dev", f"{NAME}b1", "root", "tbf", "rate", rate, "burst", "16kb"]
+    run(*inside(), *shape, "latency", "200ms")
+    try:
+        yield
+    finally:
+        run(*inside(), "tc", "qdisc", "delete", "dev", f"{NAME}b1", "root")
+
+
+@contextmanager
+def severed() -> Iterator[None]:
+    """Nothing goes over the bad line, and nobody is told."""
+    with losing(100):
+        yield

@@ -1,0 +1,70 @@
+"""SIGTERM in every state a monitor can be in: it ends within five seconds, and the next one goes on where it was."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.faults.harness import Monitor, Scene, scene
+from tests.faults.world import write_world
+from tests.servers import free_port, wait_until
+
+AT_MOST = 5.0
+"""Seconds."""
+
+
+def told(monitor: Monitor, what: str) -> None:
+    wait_until(lambda: what in monitor.running.log, f"the monitor says {what!r}")
+
+
+def test_before_it_is_connected(tmp_path: Path) -> None:
+    monitor = Monitor(write_world(tmp_path, f"mqtt://127.0.0.1:{free_port()}"))
+    monitor.start()
+    told(monitor, "cannot connect to")
+    code, took = monitor.stop()
+    assert (code, took < AT_MOST) == (0, True), (took, monitor.logs)
+
+
+def under_load(_staged: Scene) -> None:
+    pass
+
+
+def while_it_takes_up(staged: Scene) -> None:
+    """In the middle of what was kept; it is asked to end as soon as it can hear that."""
+    staged.monitor.kill()
+    staged.monitor.start()
+    told(staged.monitor, "status page at")
+
+
+def without_a_broker(staged: Scene) -> None:
+    staged.broker.kill()
+    told(staged.monitor, "lost mqtt")
+
+
+def broker_back(staged: Scene) -> None:
+    staged.broker.start()
+
+
+@pytest.mark.parametrize(
+    ("state", "afterwards"),
+    [(under_load, under_load), (while_it_takes_up, under_load), (without_a_broker, broker_back)],
+    ids=["under load", "taking up", "broker gone"],
+)
+def test_it_ends_in_time_and_loses_nothing(
+    tmp_path: Path, state: Callable[[Scene], None], afterwards: Callable[[Scene], None], report: Callable[..., None]
+) -> None:
+    with scene(tmp_path) as staged:
+        staged.fault(hops=2)
+        state(staged)
+        code, took = staged.monitor.stop()
+        assert (code, took < AT_MOST) == (0, True), (took, staged.monitor.logs)
+        afterwards(staged)
+        staged.fault()
+        staged.monitor.start()
+        staged.monitor.until_ready()
+        began = time.monotonic()
+        outcome = staged.outcome()
+    report(seconds_to_end=round(took, 2), catching_up=round(time.monotonic() - began, 2), **outcome.figures())

@@ -1,0 +1,77 @@
+"""SIGSTOP, as a machine that swaps or a debugger does: nothing is lost, and a monitor that stands still is noticed."""
+
+from __future__ import annotations
+
+import signal
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.faults.harness import HEARTBEAT, Scene, scene
+from tests.servers import Sidecar, wait_until
+
+STOPPED = 10.0
+"""Seconds."""
+
+
+@contextmanager
+def stopped(send: Callable[[int], None]) -> Iterator[float]:
+    """For ten seconds from now on; gives the moment it began."""
+    began = time.monotonic()
+    send(signal.SIGSTOP)
+    try:
+        yield began
+        time.sleep(max(0.0, began + STOPPED - time.monotonic()))  # what is tested is a length of time
+    finally:
+        send(signal.SIGCONT)
+
+
+def alive(monitor: Sidecar) -> bool:
+    """What a probe of the orchestrator finds."""
+    try:
+        with urllib.request.urlopen(f"{monitor.url}/healthz", timeout=HEARTBEAT) as answer:
+            return bool(answer.status == 200)
+    except OSError:
+        return False
+
+
+def test_a_stopped_monitor_is_noticed_and_loses_nothing(tmp_path: Path, report: Callable[..., None]) -> None:
+    with scene(tmp_path) as staged:
+        wait_until(lambda: staged.listener.states, "it says that it is there")
+        staged.fault()
+        process = staged.monitor.running.process
+        with stopped(process.send_signal) as began:
+            wait_until(lambda: not alive(staged.monitor.running), "a probe notices it")
+            probe = time.monotonic() - began
+            silent = _silence(staged, began)
+        staged.monitor.until_ready()
+        outcome = staged.outcome()
+    report(
+        **outcome.figures(),
+        heartbeat=HEARTBEAT,
+        noticed_by_a_probe=round(probe, 2),
+        noticed_on_the_status_topic=round(silent, 2),
+    )
+    assert max(probe, silent) <= 2 * HEARTBEAT
+
+
+def _silence(staged: Scene, began: float) -> float:
+    """When someone who expects the status at every heartbeat knows: one is overdue."""
+    last = max(state.at for state in staged.listener.states if state.at <= began + 0.5)
+    wait_until(lambda: time.monotonic() - last > 1.5 * HEARTBEAT, "a heartbeat is overdue")
+    assert all(state.at <= last for state in staged.listener.states), "it is silent"
+    return time.monotonic() - began
+
+
+def test_a_stopped_broker_loses_nothing(tmp_path: Path, report: Callable[..., None]) -> None:
+    with scene(tmp_path) as staged:
+        staged.fault(hops=2)
+        process = staged.broker.process
+        assert process is not None
+        with stopped(process.send_signal):
+            pass
+        staged.faults.append(time.monotonic())  # it may be lost only now, when the broker has noticed our silence
+        staged.monitor.until_ready()
+        report(**staged.outcome().figures())

@@ -1,0 +1,97 @@
+"""A disk that is full, cannot be written to or lies: the monitor goes on watching, says so, and takes up again."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.faults.harness import Monitor, Scene, scene
+from tests.faults.world import write_world
+from tests.servers import wait_until
+
+
+@contextmanager
+def small_disk(folder: Path, size: str = "6m") -> Iterator[Path]:
+    """A file system of its own; skips the test where that is not allowed."""
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={size}", "cfmon", str(folder)]
+    if os.geteuid() != 0 or subprocess.run(mount, capture_output=True, check=False).returncode != 0:
+        pytest.skip("a small disk needs root and mount")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+@contextmanager
+def filled(disk: Path) -> Iterator[None]:
+    """Not a byte is left."""
+    waste = disk / "waste"
+    with waste.open("wb", buffering=0) as file:
+        while True:
+            try:
+                file.write(b"\0" * 4096)
+            except OSError:
+                break
+    try:
+        yield
+    finally:
+        waste.unlink()
+
+
+def failing(staged: Scene) -> bool:
+    return staged.monitor.running.metric("cfmon_store_ok") == 0
+
+
+def works(staged: Scene) -> bool:
+    return staged.monitor.running.metric("cfmon_store_ok") == 1
+
+
+def test_a_full_disk_stops_nothing(tmp_path: Path, report: Callable[..., None]) -> None:
+    with small_disk(tmp_path / "disk") as disk, scene(tmp_path, store={"path": str(disk / "cfmon.sqlite")}) as staged:
+        with filled(disk):
+            wait_until(lambda: failing(staged), "it says that it cannot keep anything")
+            errors = staged.monitor.running.metric("cfmon_store_errors_total")
+        wait_until(lambda: works(staged), "it keeps again")
+        staged.fault()
+        staged.monitor.kill()  # what was kept since the disk has room again is enough
+        staged.monitor.start()
+        staged.monitor.until_ready()
+        outcome = staged.outcome()
+    report(store_errors=errors, **outcome.figures())
+
+
+def test_a_store_that_cannot_be_opened_is_an_error_at_start(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "disk") as disk:
+        subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
+        store = {"path": str(disk / "cfmon.sqlite")}
+        monitor = Monitor(write_world(tmp_path / "project", "mqtt://127.0.0.1:1", store=store))
+        monitor.start()
+        assert monitor.running.process.wait(60) == 2
+        assert "store.path" in monitor.logs
+        assert "Traceback" not in monitor.logs
+
+
+@pytest.mark.parametrize("damage", [b"", b"no database at all", None], ids=["empty", "other", "flipped"])
+def test_a_corrupt_store_is_set_aside(tmp_path: Path, damage: bytes | None) -> None:
+    with scene(tmp_path) as staged:
+        staged.monitor.kill()
+        store = staged.monitor.config.parent / "var" / "cfmon.sqlite"
+        content = bytearray(store.read_bytes())
+        for suffix in ("-wal", "-shm"):
+            store.with_name(store.name + suffix).unlink(missing_ok=True)
+        middle = len(content) // 2
+        content[middle : middle + 512] = bytes(byte ^ 0xFF for byte in content[middle : middle + 512])
+        store.write_bytes(content if damage is None else damage)
+        staged.monitor.start()
+        staged.monitor.until_ready()
+        aside = list(store.parent.glob("*.corrupt-*"))
+        wait_until(staged.monitor.newest, "it watches again")
+    if damage != b"":  # an empty file is a new database
+        assert aside, staged.monitor.logs
+        assert "corrupt" in staged.monitor.logs
