@@ -8,147 +8,42 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-import re
 from pathlib import Path
 from typing import Annotated, Any, Literal
-from urllib.parse import urlsplit
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    PlainValidator,
-    PrivateAttr,
-    SecretStr,
-    WithJsonSchema,
-    model_validator,
-)
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, SecretStr, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from monitor.sidecar.broker import Broker, Tls, parse_broker
+from monitor.sidecar.fields import (
+    Count,
+    Duration,
+    Every,
+    Host,
+    Identifier,
+    Listen,
+    Name,
+    Pattern,
+    Size,
+    Topic,
+    Url,
+    as_text,
+)
 from monitor.sidecar.yamlfile import YamlFile, dotted
 
-__all__ = ["ENVIRONMENT_PREFIX", "Config", "FormulaConfig", "config_schema", "parse_duration", "parse_size"]
+__all__ = ["ENVIRONMENT_PREFIX", "Config", "FormulaConfig", "config_schema"]
 
-_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
-_BYTES = {"kB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
-_SIZE = r"^[0-9]{1,9}(\.[0-9]+)?(kB|MB|GB|TB)$"
-_DURATION = r"^[0-9]+(\.[0-9]+)?(ms|s|m|h|d)$"
-_NAME = r"^[A-Za-z0-9_.-]{1,64}$"
-_IDENTIFIER = r"^[A-Za-z_][A-Za-z0-9_]{0,63}$"
-_HOST = r"^[A-Za-z0-9._-]{1,253}$|^\[[0-9A-Fa-f:.]{2,64}\]$"
 ENVIRONMENT_PREFIX = "CFMON_"
-
-
-def parse_duration(value: object) -> float:
-    """Seconds of a duration such as `500ms`, `5s`, `1h`; a number without a unit is refused.
-
-    >>> parse_duration("500ms")
-    0.5
-    """
-    if not isinstance(value, str) or not re.fullmatch(_DURATION, value):
-        raise ValueError("must be a duration with its unit, such as 500ms, 5s or 1h")
-    number, unit = re.fullmatch(r"([0-9.]+)(ms|s|m|h|d)", value).groups()  # type: ignore[union-attr]  # matched above
-    seconds = float(number) * _UNITS[unit]
-    if not 0 < seconds <= 366 * 86400:
-        raise ValueError("must be longer than nothing and at most 366 days")
-    return seconds
-
-
-def parse_size(value: object) -> int:
-    """Bytes of a size such as `500MB` or `1GB`; a number without a unit is refused.
-
-    >>> parse_size("1.5GB")
-    1500000000
-    """
-    if not isinstance(value, str) or not re.fullmatch(_SIZE, value):
-        raise ValueError("must be a size with its unit, such as 500MB or 1GB")
-    number, unit = re.fullmatch(r"([0-9.]+)(kB|MB|GB|TB)", value).groups()  # type: ignore[union-attr]  # matched above
-    return round(float(number) * _BYTES[unit])
-
-
-def _parse_every(value: object) -> int | float:
-    wrong = "must be a number of steps, or a duration such as 500ms"
-    if isinstance(value, bool) or not isinstance(value, int | str):
-        raise ValueError(wrong)  # noqa: TRY004 - pydantic collects ValueErrors only
-    if isinstance(value, str) and value.isdigit():
-        value = int(value)
-    if isinstance(value, str):
-        return parse_duration(value)
-    if not 1 <= value <= 1_000_000:
-        raise ValueError("must be at least 1 step (and at most a million)")
-    return value
-
-
-def _parse_count(value: object) -> int:
-    """A whole number; text is taken too, for the environment has nothing else. True is not 1, 2.0 is not 2."""
-    if isinstance(value, str) and re.fullmatch(r"[0-9]{1,9}", value):
-        return int(value)
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise ValueError("must be a whole number")  # noqa: TRY004 - pydantic collects ValueErrors only
-    return value
-
-
-def _check_topic(topic: str) -> str:
-    if (
-        not topic
-        or "+" in topic
-        or "#" in topic
-        or "\0" in topic
-        or topic.startswith(("/", "$"))
-        or topic.endswith("/")
-    ):
-        raise ValueError("must be a topic without wildcards, not starting or ending with a slash")
-    return topic
-
-
-def _check_pattern(pattern: str) -> str:
-    levels = pattern.split("/")
-    if levels.count("+") != 1 or any("+" in level for level in levels if level != "+") or "#" in pattern:
-        raise ValueError("must hold exactly one + (the agent's name) and no #, such as agents/+/steps")
-    if pattern.startswith("$") or "\0" in pattern:
-        raise ValueError("must not start with $: steps of one agent must all come here, in order")
-    return pattern
-
-
-def _check_url(url: str) -> str:
-    parse_broker(url)
-    return url
-
-
-def _check_listen(listen: str) -> str:
-    parts = urlsplit(f"//{listen}")
-    try:
-        fine = parts.hostname is not None and parts.port is not None and parts.path == "" and parts.username is None
-    except ValueError:
-        fine = False
-    if not fine:
-        raise ValueError("must be host:port, such as 127.0.0.1:9108 or [::1]:9108")
-    return listen
-
-
-Duration = Annotated[
-    float, BeforeValidator(parse_duration), WithJsonSchema({"type": "string", "pattern": _DURATION, "examples": ["5s"]})
-]
-Size = Annotated[
-    int, BeforeValidator(parse_size), WithJsonSchema({"type": "string", "pattern": _SIZE, "examples": ["1GB"]})
-]
-Every = Annotated[
-    int | float,
-    PlainValidator(_parse_every),
-    WithJsonSchema({"oneOf": [{"type": "integer", "minimum": 1}, {"type": "string", "pattern": _DURATION}]}),
-]
-Count = Annotated[int, BeforeValidator(_parse_count)]
-Name = Annotated[str, Field(pattern=_NAME)]
-Identifier = Annotated[str, Field(pattern=_IDENTIFIER)]
-Topic = Annotated[str, Field(max_length=512), AfterValidator(_check_topic)]
 
 
 class _Section(BaseModel):
     model_config = ConfigDict(
-        extra="forbid", frozen=True, populate_by_name=False, hide_input_in_errors=True, strict=False
+        extra="forbid",
+        frozen=True,
+        populate_by_name=False,
+        hide_input_in_errors=True,
+        strict=False,
+        use_attribute_docstrings=True,
     )
 
 
@@ -160,19 +55,32 @@ class MqttConfig(_Section):
     certificates are read again at each connection.
     """
 
-    url: Annotated[str, Field(repr=False), AfterValidator(_check_url)] = "mqtt://localhost:1883"
+    url: Annotated[Url, Field(repr=False)] = "mqtt://localhost:1883"
+    """The broker: `mqtt://host:port`, or `mqtts://host:port` for TLS."""
     username: Annotated[str, Field(min_length=1, max_length=4096)] | None = Field(default=None, repr=False)
+    """Who we are to the broker, where it asks."""
     username_file: Path | None = None
-    password: SecretStr | None = Field(default=None, description="better in password_file, or in the environment")
+    """A file that holds it."""
+    password: SecretStr | None = None
+    """Better in `password_file`, or in the environment as `CFMON_MQTT__PASSWORD`."""
     password_file: Path | None = None
+    """A file that holds it, read again at each connection."""
     ca: Path | None = None
+    """PEM file of the authorities that may sign the broker's certificate; those of the system if absent."""
     certificate: Path | None = None
-    key: Path | None = Field(default=None, description="default: the key in the file `certificate`")
-    steps: Annotated[str, Field(max_length=512), AfterValidator(_check_pattern)] = "agents/+/steps"
+    """PEM file of our own certificate, where the broker asks for one."""
+    key: Path | None = None
+    """PEM file of its key, not encrypted; if absent, it is in the file `certificate`."""
+    steps: Pattern = "agents/+/steps"
+    """Where agents publish their steps; the one `+` is the agent's name."""
     alerts: Topic = "cfmon/alerts"
+    """Alerts go to this topic, a level for the agent and one for the formula."""
     status: Topic = "cfmon/status"
-    client_id: Name | None = Field(default=None, description="default: host name and digest of this configuration")
-    keepalive: Duration = Field(default=15.0, validate_default=False)
+    """The status and the last will go to this topic, a level for `client_id`."""
+    client_id: Name | None = None
+    """Our name at the broker; if absent, host name and digest of this configuration, kept in the store."""
+    keepalive: Duration = 15.0
+    """After one and a half times so much silence the broker takes us for lost."""
 
     @model_validator(mode="after")
     def _consistent(self) -> MqttConfig:
@@ -213,35 +121,50 @@ class ReorderConfig(_Section):
     """How many later steps, and how long, wait for a missing one before it is a gap."""
 
     steps: Annotated[Count, Field(ge=1, le=65536)] = 256
+    """So many later steps wait for a missing one."""
     wait: Duration = 0.5
+    """And so long."""
 
 
 class PathConfig(_Section):
     """How much of an agent's past is held; offsets must be smaller than `window`."""
 
     window: Annotated[Count, Field(ge=1, le=65536)] = 64
+    """Steps held of each agent, oldest dropped first."""
     reorder: ReorderConfig = ReorderConfig()
+    """When a missing step counts as lost."""
 
 
 class AlarmConfig(_Section):
     """When verdicts become an alarm, and what a person is told then."""
 
     for_: Annotated[Count, Field(ge=1, le=1_000_000, strict=True, alias="for")] = 1
+    """So many bad verdicts in a row fire the alarm."""
     keep: Annotated[Count, Field(ge=1, le=1_000_000)] = 1
+    """So many good ones in a row resolve it."""
     severity: Name = "warning"
+    """Told with the alarm; the shipped alert rules know `warning` and `critical`."""
     runbook: Annotated[str, Field(max_length=2048, pattern=r"^https?://\S+$")] | None = None
+    """A link told with the alarm: what to do."""
     when: Literal["fails", "holds", "regret", "unavoidable"] | None = None
+    """The bad answer; if absent, `regret` for `regret(...)`, else `fails`. `unavoidable`: on regret and on that."""
 
 
 class FormulaConfig(_Section):
     """One formula to watch."""
 
     name: Identifier
+    """Its name in topics, metrics and alarms."""
     formula: Annotated[str, Field(min_length=1, max_length=65536)]
+    """Its text, in the formula language."""
     every: Every = 1
+    """Answered at every so many steps, or so often."""
     causal_model: Literal["gumbel", "any", "stable"] = "gumbel"
+    """Beside the Gumbel-Max value, bounds over `any` causal model, or over the counterfactually `stable` ones."""
     engine: Literal["auto", "exact", "sampled"] = "auto"
+    """`auto`: exact where that fits, else by sampling."""
     alarm: AlarmConfig = AlarmConfig()
+    """When its verdicts become an alarm."""
 
 
 class SamplingConfig(_Section):
@@ -253,11 +176,17 @@ class SamplingConfig(_Section):
     """
 
     seed: Annotated[Count, Field(ge=0, le=(1 << 53) - 1)] = 0
+    """The same seed draws the same samples."""
     alpha: Annotated[float, Field(gt=0, lt=1)] = 0.01
+    """Probability that a formula ever raises a false alarm on one agent's stream."""
     beta: Annotated[float, Field(gt=0, lt=1)] = 0.01
+    """Probability that one verdict misses a breach."""
     error: Annotated[float, Field(gt=0, lt=1)] = 0.02
+    """Half-width asked of a `=?`, as a part of its range."""
     error_alpha: Annotated[float, Field(gt=0, lt=1)] = 0.05
+    """Probability that its interval misses the true value."""
     limit: Annotated[Count, Field(ge=1, le=10_000_000)] = 20_000
+    """Samples of a quantity beyond which its verdict is undecided."""
 
 
 class TrustConfig(_Section):
@@ -268,16 +197,22 @@ class TrustConfig(_Section):
     """
 
     enabled: bool = True
+    """Whether the model is tested at all."""
     alpha: Annotated[float, Field(gt=0, lt=1)] = 0.001
+    """Probability that a true model is ever doubted."""
     impossible: Annotated[float, Field(gt=0, le=0.005)] = 0.0001
+    """Part of the steps that may contradict the model, such as a sensor's glitches."""
 
 
 class StreamConfig(_Section):
     """How long silence may last, and how old a step may be."""
 
     stale_after: Duration = 5.0
+    """Silence in mid-episode after which an agent's formulas are marked `stale`; so long steps may wait for answers."""
     forget_after: Duration = 3600.0
+    """Silence after which an agent is forgotten, with its alerts and series."""
     max_lag: Duration = 2.0
+    """Alarms of older steps are marked `late`; when steps have waited half as long for answers, some are skipped."""
 
 
 class HttpConfig(_Section):
@@ -288,9 +223,12 @@ class HttpConfig(_Section):
     without a token, no others but loopback's own are answered.
     """
 
-    listen: Annotated[str, AfterValidator(_check_listen)] = "127.0.0.1:9108"
+    listen: Listen = "127.0.0.1:9108"
+    """Address and port of the page, the metrics and the probes."""
     token_file: Path | None = None
-    hosts: Annotated[tuple[Annotated[str, Field(pattern=_HOST)], ...], Field(max_length=100)] = ()
+    """A file with the bearer token that is asked for."""
+    hosts: Annotated[tuple[Host, ...], Field(max_length=100)] = ()
+    """Names under which we may be asked, as a proxy passes them on."""
 
 
 class StoreConfig(_Section):
@@ -301,48 +239,77 @@ class StoreConfig(_Section):
     """
 
     path: Path | None = Path("var/cfmon.sqlite")
+    """The database; `null`: nothing is kept."""
     keep: Duration = 30 * 86400.0
+    """Evidence older than that is removed."""
     size: Size = 1_000_000_000
+    """Where evidence takes more, the oldest is removed."""
 
 
 class LimitsConfig(_Section):
     """Where the monitor stops growing. `deadline`: agents that do not fit into so long an evaluation take turns."""
 
     message_bytes: Annotated[Count, Field(ge=64, le=16 << 20)] = 65536
+    """Longer messages are rejected."""
     agents: Annotated[Count, Field(ge=1, le=1_000_000)] = 1000
+    """Agents beyond that are refused, counted and alerted."""
     queue: Annotated[Count, Field(ge=1, le=1_000_000)] = 10_000
+    """Messages that wait at the door; then the broker is held back."""
     deadline: Duration = 0.05
+    """How long one evaluation may take before agents take turns."""
 
 
 class LoggingConfig(_Section):
     """How the log is written."""
 
     format: Literal["text", "json"] = "text"
+    """For people, or one JSON document a line."""
     level: Literal["debug", "info", "warning", "error"] = "info"
+    """What is less important is left out."""
 
 
 class Config(BaseSettings):
     """The whole configuration; paths are absolute once loaded. Documented in `cfmon config schema`."""
 
     model_config = SettingsConfigDict(
-        extra="forbid", frozen=True, env_prefix=ENVIRONMENT_PREFIX, hide_input_in_errors=True, validate_default=False
+        extra="forbid",
+        frozen=True,
+        env_prefix=ENVIRONMENT_PREFIX,
+        hide_input_in_errors=True,
+        validate_default=False,
+        use_attribute_docstrings=True,
     )
 
     mqtt: MqttConfig = MqttConfig()
+    """The broker and the topics."""
     model: Annotated[str, Field(min_length=1)]
+    """A model file (`.npz`), or `gymnasium:ID?option=value`."""
     state_encoder: Literal["index", "name", "valuation", "bins"] = "index"
+    """What the agents' states are: numbers, names, values of variables, or floats that the model's bin edges sort."""
     policies: dict[Identifier, Path]
+    """Name -> manifest; `nominal` is the policy that the agents run."""
     models: dict[Identifier, str] = {}
+    """Name -> other dynamics over the same states, for `model:name`."""
     path: PathConfig = PathConfig()
+    """How much of the past is held."""
     formulas: Annotated[tuple[FormulaConfig, ...], Field(min_length=1, max_length=1000)]
+    """What is watched."""
     sampling: SamplingConfig = SamplingConfig()
+    """How well samples found an answer."""
     trust: TrustConfig = TrustConfig()
+    """How the model is tested."""
     stream: StreamConfig = StreamConfig()
+    """Silence and lateness."""
     heartbeat: Duration = 10.0
+    """How often alerts are repeated and the status is told."""
     http: HttpConfig = HttpConfig()
+    """Page, metrics, probes."""
     store: StoreConfig = StoreConfig()
+    """What survives a restart."""
     limits: LimitsConfig = LimitsConfig()
+    """Where it stops growing."""
     logging: LoggingConfig = LoggingConfig()
+    """Format and level of the log."""
 
     _file: YamlFile | None = PrivateAttr(default=None)
 
@@ -380,16 +347,22 @@ def config_schema() -> dict[str, Any]:
     schema = Config.model_json_schema(by_alias=True)
     for section in (schema, *schema["$defs"].values()):
         for setting in section["properties"].values():
-            _write_default_as_text(setting)
+            _write_plainly(setting)
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema, "title": "Counterfactual monitor"}
 
 
-def _write_default_as_text(setting: dict[str, Any]) -> None:
-    """A default as a person would write it: `5s`, not 5.0, or `1GB`; a section's defaults stand at its own settings."""
-    default = setting.get("default")
-    if isinstance(default, dict):
+_BOUNDS = {"ge": "minimum", "le": "maximum"}
+
+
+def _write_plainly(setting: dict[str, Any]) -> None:
+    """A default as a person would write it; a section's defaults stand at its own settings. Ranges by their JSON names.
+
+    pydantic keeps its own names of bounds where a validator comes before them.
+    """
+    for ours, theirs in _BOUNDS.items():
+        if ours in setting:
+            setting[theirs] = setting.pop(ours)
+    if isinstance(setting.get("default"), dict):
         del setting["default"]
-    elif isinstance(default, float) and setting.get("pattern") == _DURATION:
-        setting["default"] = f"{default:g}s"
-    elif isinstance(default, int) and setting.get("pattern") == _SIZE:
-        setting["default"] = f"{default / 1e9:g}GB"
+    elif "default" in setting:
+        setting["default"] = as_text(setting["default"], setting.get("pattern"))
