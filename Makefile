@@ -13,7 +13,7 @@ ARGS ?=
 PURE := monitor/types.py,monitor/errors.py,monitor/flow.py,monitor/watch.py,monitor/standing.py,monitor/doubt.py,monitor/model/*,monitor/policy/*,monitor/causal/*,monitor/logic/*,monitor/decide/*,monitor/stream/*,monitor/alarm/*,monitor/statistics/*,monitor/sampled/*,monitor/engine/*,monitor/question.py,monitor/picture/*
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test bench experiments lint lock sbom format clean
+.PHONY: help demo test faults bench experiments lint lock sbom format clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' Makefile
@@ -27,6 +27,10 @@ test: $(VENV)/.dev ## Check everything: lint, types, import contracts, all tests
 	@$(BIN)/pytest --cov --cov-report=term:skip-covered $(ARGS)
 	@[ -n "$(ARGS)" ] || $(BIN)/coverage report --include='$(PURE)' --fail-under=99 --format=total >/dev/null \
 		|| { echo "make: branch coverage of the pure rooms fell below 99 %" >&2; exit 1; }
+
+faults: $(VENV)/.dev ## Kill, stop, cut off and starve the monitor and its broker (long; some of it needs root): var/faults.json
+	@$(PYTHON) .ci/setup.py system
+	@CFMON_FAULTS=long $(BIN)/pytest -p no:cacheprovider tests/faults $(ARGS)
 
 bench: $(VENV)/.dev ## Measure every row beside its peers (minutes): table, var/bench.json, var/bench.svg (ARGS=--quick)
 	@$(PYTHON) .ci/setup.py system

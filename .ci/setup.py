@@ -23,6 +23,8 @@ SYSTEM_PACKAGES = {
     "prometheus": "prometheus",
     "promtool": "prometheus",
     "prometheus-alertmanager": "prometheus-alertmanager",
+    "nft": "nftables",
+    "tc": "iproute2",
     "amtool": "prometheus-alertmanager",
     "chromium": "chromium",
 }
