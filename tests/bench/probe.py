@@ -17,6 +17,7 @@ from collections.abc import Iterable
 from monitor.sidecar import service as sidecar
 from monitor.sidecar.load import assemble
 from monitor.sidecar.log import set_up_logging
+from monitor.sidecar.systemd import ServiceManager
 from monitor.types import Instant, Judged, Notice, Received, Skipped
 
 __all__ = ["Probe"]
@@ -74,7 +75,7 @@ def main(config: str, count: int, core: int | None, *, every: bool) -> None:
     service = sidecar.Service(loaded)
     service.start()
     Probe(service, count)
-    asyncio.run(sidecar._run_until_signalled(service))
+    asyncio.run(sidecar._run_until_signalled(service, ServiceManager({})))
 
 
 if __name__ == "__main__":
