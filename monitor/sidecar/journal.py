@@ -18,6 +18,7 @@ import msgspec
 from monitor.errors import ConfigError
 from monitor.sidecar.effects import EvidenceFile, Publication
 from monitor.sidecar.pipeline import Snapshot
+from monitor.types import FormulaSpec
 
 __all__ = ["STORE_ERRORS", "Batch", "DamagedError", "Journal", "Kept", "Setting"]
 
@@ -49,12 +50,12 @@ STORE_ERRORS: Final = (OSError, sqlite3.Error, DamagedError)
 class Setting(msgspec.Struct, frozen=True, array_like=True):
     """Under which circumstances the snapshot was taken.
 
-    `world`: digest of model and policies. `formulas`: name -> digest of its specification. `ticks`: the latest.
+    `world`: digest of model and policies. `formulas`: what was watched. `ticks`: the latest.
     """
 
     client_id: str
     world: str = ""
-    formulas: dict[str, str] = {}
+    formulas: tuple[FormulaSpec, ...] = ()
     ticks: float = 0.0
     common: bytes | None = None
 

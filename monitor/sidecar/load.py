@@ -6,12 +6,10 @@ import hashlib
 import json
 import os
 import platform
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-
-import msgspec
 
 from monitor._version import __version__
 from monitor.alarm.evidence import evidence_id, make_evidence
@@ -53,9 +51,8 @@ class Loaded:
         """What each policy does in every state."""
         return {name: policy.table for name, policy in self.policies.items()}
 
-    def watching(self, names: Collection[str]) -> Loaded:
-        """The same with a new monitor for these formulas only."""
-        formulas = tuple(formula for formula in self.formulas if formula.name in names)
+    def watching(self, formulas: Sequence[FormulaSpec]) -> Loaded:
+        """The same with a new monitor for these formulas; raises as `Monitor` does if they do not fit."""
         monitor = Monitor(
             self.model,
             self.tables,
@@ -66,7 +63,7 @@ class Loaded:
             sampling=Sampling(**self.config.sampling.model_dump()),
             trust=TrustSettings(**self.config.trust.model_dump()),
         )
-        return replace(self, formulas=formulas, monitor=monitor)
+        return replace(self, formulas=tuple(formulas), monitor=monitor)
 
     @property
     def world(self) -> str:
@@ -79,11 +76,6 @@ class Loaded:
             self.config.sampling.model_dump(),
         ]
         return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
-
-    @property
-    def specifications(self) -> dict[str, str]:
-        """Formula -> digest of all that is configured for it."""
-        return {spec.name: hashlib.sha256(msgspec.json.encode(spec)).hexdigest() for spec in self.formulas}
 
     def objects(self) -> dict[str, bytes]:
         """What evidence refers to by sha256: the model and the policies, each in the one form that is hashed."""

@@ -9,6 +9,7 @@ from typing import Final
 
 import msgspec
 
+from monitor.errors import MonitorError
 from monitor.sidecar.effects import Publication
 from monitor.sidecar.events import Event
 from monitor.sidecar.journal import Kept, Setting
@@ -36,7 +37,7 @@ class Recovered(msgspec.Struct, frozen=True):
 
 def setting_of(loaded: Loaded, client_id: str, ticks: float) -> Setting:
     """Under which circumstances a snapshot is taken now."""
-    return Setting(client_id, loaded.world, loaded.specifications, ticks)
+    return Setting(client_id, loaded.world, loaded.formulas, ticks)
 
 
 async def take_up(
@@ -45,14 +46,13 @@ async def take_up(
     """Restore the snapshot and let the events since happen again; `progress` hears how many have.
 
     What they publish is passed over: it was noted with them, and what the broker does not have yet is in `kept` too.
-    Under a changed configuration they happen to the formulas that did not change, for no other has seen what was
-    before; the others begin with the first new step.
+    They happen to the formulas of that time, also under a changed configuration; then its pipeline takes over, and says
+    which alarms are removed. Where model or policies are others, they happen to the paths alone.
 
     Raises whatever the content causes; `loaded.monitor` is used up then.
     """
-    common = _in_common(setting, loaded)
-    same = common == loaded.specifications.keys()
-    earlier = (loaded if same else loaded.watching(common)).pipeline(client_id)
+    former = _former(setting, loaded)
+    earlier = former.pipeline(client_id)
     publications = list(earlier.restore(setting.common or b"", kept.agents).publications)
     ticks, count = setting.ticks, 0
     for event in _events(kept):
@@ -61,7 +61,7 @@ async def take_up(
         if count % PIECE == 0:
             progress(count)
             await asyncio.sleep(0)
-    if same:
+    if former is loaded:
         return Recovered(earlier, tuple(publications), ticks)
     pipeline = loaded.pipeline(client_id)
     state = earlier.snapshot(everything=True)
@@ -69,10 +69,16 @@ async def take_up(
     return Recovered(pipeline, tuple(publications), ticks)
 
 
-def _in_common(setting: Setting, loaded: Loaded) -> set[str]:
+def _former(setting: Setting, loaded: Loaded) -> Loaded:
+    """The configuration as far as it was in force before; `loaded` itself if it is the same."""
     if setting.world != loaded.world:
-        return set()
-    return {name for name, digest in loaded.specifications.items() if setting.formulas.get(name) == digest}
+        return loaded.watching(())
+    if set(setting.formulas) == set(loaded.formulas):
+        return loaded
+    try:
+        return loaded.watching(setting.formulas)
+    except MonitorError:  # such as an offset that does not fit a smaller window
+        return loaded.watching([spec for spec in loaded.formulas if spec in setting.formulas])
 
 
 def _events(kept: Kept) -> Iterator[Event]:

@@ -109,6 +109,7 @@ class Service:
         self._worker.acknowledge = self._link.acknowledge
         self.condition = self._make_condition()
         self._reloader = None if again is None else self._make_reloader(again, manager or ServiceManager({}))
+        self.sources = self._make_sources()
         self._http: HttpServer | None = None
 
     def start(self) -> str:
@@ -116,7 +117,7 @@ class Service:
         try:
             if self._store is not None:
                 self._store.keep_objects(self._loaded.objects())
-            self._http = HttpServer(make_app(self._sources()), self.config.http)
+            self._http = HttpServer(make_app(self.sources), self.config.http)
             if self._record is not None:
                 self._worker.recorder = Recorder(self._record, self._header())
             self._http.start()
@@ -222,7 +223,7 @@ class Service:
                 except Exception as error:
                     LOG.exception("what was kept cannot be taken up")
                     self._store.begin_anew(str(error))
-                    self._worker.pipeline = self._loaded.watching(self._loaded.specifications).pipeline(self.client_id)
+                    self._worker.pipeline = self._loaded.watching(self._loaded.formulas).pipeline(self.client_id)
                 else:
                     self._continue(recovered)
             self._worker.keep_everything()
@@ -279,7 +280,7 @@ class Service:
             store=self._store,
         )
 
-    def _sources(self) -> Sources:
+    def _make_sources(self) -> Sources:
         place = self.config.store.path
         evidence = (lambda _name: None) if self._store is None else self._store.read_evidence
         return Sources(
@@ -329,15 +330,19 @@ def serve(
     record: Path | None = None,
     tell: Callable[[str], None] | None = None,
     again: Callable[[], Loaded] | None = None,
+    started: Callable[[Sources, str], None] | None = None,
 ) -> int:
     """Run a sidecar in this process until SIGTERM or SIGINT; returns the exit code. Errors of the user are raised.
 
-    `again` reads the configuration anew at each SIGHUP; without it there is nothing to read again.
+    `again` reads the configuration anew at each SIGHUP; without it there is nothing to read again. `started` is told
+    once what is served, and at which URL.
     """
     set_up_logging(loaded.config.logging)
     manager = ServiceManager(os.environ)
     service = Service(loaded, record=record, tell=tell, again=again, manager=manager)
-    service.start()
+    url = service.start()
+    if started is not None:
+        started(service.sources, url)
     manager.ready()
     asyncio.run(_run_until_signalled(service, manager))
     return 0

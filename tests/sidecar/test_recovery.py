@@ -25,6 +25,9 @@ from tests.sidecar.project import CONFIG, write_project
 RASH, CAREFUL, LOST, HOME = 0, 1, 4, 5
 PATH = [(0, RASH), (1, CAREFUL), (1, CAREFUL), (HOME, RASH), (HOME, RASH), (0, RASH), (1, RASH), (2, RASH), (3, RASH)]
 
+UNDOUBTED = CONFIG + "trust: {enabled: false}\n"
+"""From which step on the model is doubted depends on where a batch ends, and so on where a process did."""
+
 
 class CrashError(BaseException):
     """The process is gone."""
@@ -110,13 +113,13 @@ class Life:
 
 @pytest.fixture(scope="module")
 def config(tmp_path_factory: pytest.TempPathFactory, corridor: MDP) -> Path:
-    return write_project(tmp_path_factory.mktemp("project"), corridor, CONFIG)
+    return write_project(tmp_path_factory.mktemp("project"), corridor, UNDOUBTED)
 
 
 def lived(config: Path, folder: Path, crash_at: list[int]) -> World:
     """A world after as many lives as there are crashes, and one more; each crash counts from the start of its life."""
     config = config.with_name(f"{folder.name}.yaml")
-    config.write_text(CONFIG.replace("var/cfmon.sqlite", f"{folder}/cfmon.sqlite"))
+    config.write_text(UNDOUBTED.replace("var/cfmon.sqlite", f"{folder}/cfmon.sqlite"))
     world = World(36)
     for crash in [*crash_at, -1]:
         world.points, world.crash_at = 0, crash
@@ -135,7 +138,7 @@ def alerts(world: World) -> list[dict[str, Any]]:
     """Every alarm's first word in each state, alarm by alarm; what follows tells of blindness, or repeats."""
     seen: dict[tuple[str, str, str], dict[str, Any]] = {}
     for topic, payload in world.published:
-        if "/alerts/" in topic:
+        if "/alerts/" in topic and payload:
             alert = json.loads(payload)
             told = {name: value for name, value in alert.items() if name not in ("sent", "late", "revision")}
             seen.setdefault((alert["id"], alert["state"], alert["outcome"]), told)
@@ -166,3 +169,98 @@ def test_crash_after_crash_does_no_harm_either(
     world = lived(config, tmp_path_factory.mktemp("storm"), [7, 11, 3, 5, 30, 2, 1, 19, 40])
     assert not world.steps
     assert alerts(world) == alerts(uninterrupted)
+
+
+def test_a_disk_that_fails_for_a_while_costs_nothing(
+    config: Path, tmp_path: Path, uninterrupted: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Watching and acknowledging go on; once it works again, all is kept, and a killed process loses nothing."""
+    config = config.with_name("failing.yaml")
+    config.write_text(UNDOUBTED.replace("var/cfmon.sqlite", f"{tmp_path}/cfmon.sqlite"))
+    world = World(36)
+    waiting = dict(world.steps)
+
+    def full(_journal: Journal, _batch: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    async def first() -> None:
+        life = Life(config, world, monkeypatch)
+        await life.service._begin()
+        life.worker.connected(True)  # noqa: FBT003 - as the link calls it
+        world.steps = {n: waiting[n] for n in range(20)}
+        store = life.service._store
+        assert store is not None
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(store._journal, "commit", lambda batch: full(store._journal, batch))  # type: ignore[arg-type]
+            await _turns(life)
+        assert not world.steps
+        assert "No space left" in life.service.condition.status()["store"]
+        assert b"cfmon_store_ok 0.0" in life.service._metrics.exposition()
+        life.worker.beat()
+        assert life.service.condition.status()["store"] == "ok"
+        assert b"cfmon_store_ok 1.0" in life.service._metrics.exposition()
+        life.service._close()  # nothing that a killed process would not do as well
+
+    async def second() -> None:
+        world.steps = {n: waiting[n] for n in range(20, 36)}
+        await Life(config, world, monkeypatch).live()
+
+    asyncio.run(first())
+    asyncio.run(second())
+    assert alerts(world) == alerts(uninterrupted)
+
+
+async def _turns(life: Life) -> None:
+    """Take over what the world has, and send what comes of it."""
+    for n, payload in list(life.world.steps.items()):
+        arrived = Instant(1000.0 + n, life.service._clock().ticks)
+        topic = f"agents/{'ada' if n % 2 else 'bob'}/steps"
+        life.service._door.enter(Arrived(arrived, topic, payload, Receipt(1, n, 1)))
+    life.worker.turn()
+    await life._send()
+
+
+def test_a_changed_configuration_takes_along_what_did_not_change(
+    config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The kept formula's alarm goes on and closes; the removed one's are cleared; the new one says nothing old."""
+    config = config.with_name("changing.yaml")
+    before = UNDOUBTED.replace("var/cfmon.sqlite", f"{tmp_path}/cfmon.sqlite")
+    gone = "  - {name: gone, formula: 'P>=0.9 [ G<=3 !\"lost\" ]'}\nheartbeat"
+    config.write_text(before.replace("heartbeat", gone))
+    world = World(36)
+    waiting = dict(world.steps)
+
+    async def first() -> None:
+        life = Life(config, world, monkeypatch)
+        await life.service._begin()
+        life.worker.connected(True)  # noqa: FBT003 - as the link calls it
+        world.steps = {n: waiting[n] for n in range(2)}
+        await _turns(life)
+        life.service._close()
+
+    asyncio.run(first())
+    fired = {alert["formula"]["name"]: alert["id"] for alert in alerts(world) if alert["state"] == "firing"}
+    assert fired.keys() == {"watch", "gone"}
+    config.write_text(before.replace("heartbeat", gone.replace("gone", "fresh")))
+    world.steps = {n: waiting[n] for n in range(2, 8)}
+    world.published.clear()
+    with pytest.MonkeyPatch.context() as patch:
+        life = Life(config, world, patch)
+        client_id = life.service.client_id
+        asyncio.run(life.live())
+        life.service._close()
+    told = {(alert["formula"]["name"], alert["state"]) for alert in alerts(world)}
+    assert {("watch", "resolved"), ("gone", "removed")} <= told
+    assert fired["watch"] in {alert["id"] for alert in alerts(world) if alert["state"] == "resolved"}
+    assert ("cfmon/alerts/ada/gone", b"") in world.published
+    assert all(alert["seq"] >= 1 for alert in alerts(world) if alert["formula"]["name"] == "fresh")
+    assert client_id == client_id_in(tmp_path, config)
+
+
+def client_id_in(folder: Path, config: Path) -> str:
+    """The client id in the store: still that of the first configuration."""
+    again = Service(assemble(config))
+    again._close()
+    assert (folder / "cfmon.sqlite").exists()
+    return again.client_id
