@@ -13,7 +13,7 @@ ARGS ?=
 PURE := monitor/types.py,monitor/errors.py,monitor/flow.py,monitor/watch.py,monitor/standing.py,monitor/doubt.py,monitor/model/*,monitor/policy/*,monitor/causal/*,monitor/logic/*,monitor/decide/*,monitor/stream/*,monitor/alarm/*,monitor/statistics/*,monitor/sampled/*,monitor/engine/*,monitor/question.py,monitor/picture/*
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test faults bench experiments lint lock sbom format clean
+.PHONY: help demo test faults bench experiments lint lock dashboards sbom format clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' Makefile
@@ -52,6 +52,9 @@ lint: $(VENV)/.dev ## ruff, ruff format, mypy, import-linter
 
 lock: $(VENV)/.dev ## Make the lock files of deploy/ anew from pyproject.toml (ARGS=--upgrade: with the newest versions)
 	@$(BIN)/python deploy/lock.py $(ARGS)
+
+dashboards: $(VENV)/.dev ## Make Grafana's files in deploy/grafana anew from deploy/grafana/source
+	@$(BIN)/python deploy/grafana/source/make.py
 
 sbom: $(VENV)/.dev ## Write the bill of materials of what deploy/requirements.lock names: var/sbom.cdx.json
 	@mkdir -p var

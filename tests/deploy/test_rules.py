@@ -112,7 +112,7 @@ VALUES: dict[tuple[str, str], frozenset[str]] = {
 
 
 def metrics_named_in(text: str) -> list[str]:
-    return re.findall(r"\bcfmon_[a-z_]+\b", text)
+    return re.findall(r"\bcfmon_[a-z0-9_]+\b", text)
 
 
 def test_every_metric_named_in_rules_tests_and_runbooks_exists() -> None:

@@ -1,0 +1,133 @@
+"""What the dashboards share: their head, their variables, the states they show, and how they lead to one another."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from grafana_foundation_sdk.builders import dashboard as build
+from grafana_foundation_sdk.cog.builder import Builder
+from grafana_foundation_sdk.models import dashboard as model
+from panels import BLIND, GOOD, NO_ANSWER, SOURCE, TROUBLE, WAIT, Words, link
+
+__all__ = ["AGENT_LINKS", "HERE", "STATES", "Episode", "board", "choose", "recalled", "standing"]
+
+HERE = 'instance=~"$instance"'
+"""Only the monitors chosen at the top."""
+
+STATES: Words = {
+    0: ("clear", GOOD),
+    1: ("pending", WAIT),
+    2: ("FIRING", TROUBLE),
+    4: ("BLIND", BLIND),
+    5: ("BLIND, was pending", BLIND),
+    6: ("BLIND, FIRING", BLIND),
+    8: ("watches", GOOD),
+    9: ("NOT WATCHED", NO_ANSWER),
+    10: ("DOWN", NO_ANSWER),
+}
+"""What `standing` counts: 0 to 2 for the alarm, 4 more while blind, 9 if its monitor is gone; 8, 10: of a monitor."""
+
+AGENT_LINKS = [link("This agent", "/d/cfmon-agent?var-agent=${__field.labels.agent}")]
+
+
+def standing(by: str, which: str) -> str:
+    """The state (`STATES`) by these labels: the worst alarm, and whether anything is blind.
+
+    An agent that was never blind has no series that says so, so its alarm's stands in with a 0. One that was known in
+    the last hour and is no more is said to be unwatched, rather than left out.
+    """
+    alarm = f'cfmon_alarm_state{{{which}, state="firing"}} * 2 or cfmon_alarm_state{{{which}, state="pending"}}'
+    blind = f"max by ({by}) (cfmon_blind{{{which}}})"
+    never = f"0 * max by ({by}) (cfmon_alarm_state{{{which}}})"
+    known = f"max by ({by}) (last_over_time(cfmon_alarm_state{{{which}}}[1h]))"
+    return f"max by ({by}) ({alarm}) + on ({by}) 4 * ({blind} or {never}) or 9 + 0 * {known}"
+
+
+class Annotation(model.AnnotationQuery):
+    """A marked stretch of time; the schema leaves out how Prometheus' are worded."""
+
+    def __init__(self, name: str, color: str, expression: str, words: str) -> None:
+        super().__init__(name=name, datasource=SOURCE, icon_color=color, expr=expression)
+        self.words = words
+
+    def to_json(self) -> dict[str, object]:
+        """As Grafana keeps it."""
+        return {**super().to_json(), "titleFormat": self.name, "textFormat": self.words, "step": "10s"}
+
+
+class Episode(Builder[model.AnnotationQuery]):
+    """Builds an `Annotation`: the stretches of time at which `expression` has a value."""
+
+    def __init__(self, name: str, color: str, expression: str, words: str) -> None:
+        self._made = Annotation(name, color, expression, words)
+
+    def build(self) -> Annotation:
+        """It is there already."""
+        return self._made
+
+
+def recalled(name: str, label: str, about: str, series: str, *, of: str = "", many: bool) -> build.QueryVariable:
+    """A variable: what values a label (of its own name, or `of`) has in `series`; one, or `many` and all at first."""
+    asked = f"label_values({series}, {of or name})"
+    made = (
+        build.QueryVariable(name)
+        .label(label)
+        .description(about)
+        .datasource(SOURCE)
+        .query({"query": asked, "refId": "names"})
+        .refresh(model.VariableRefresh.ON_TIME_RANGE_CHANGED)
+        .sort(model.VariableSort.NATURAL_ASC)
+        .multi(many)
+    )
+    if not many:
+        return made
+    everything = model.VariableOption(selected=True, text=["All"], value=["$__all"])
+    return made.include_all(True).all_value(".*").current(everything)
+
+
+def choose() -> build.QueryVariable:
+    """Which monitors; by `up`, so that one that is down can still be chosen."""
+    about = "The monitors' processes, as Prometheus names them."
+    return recalled("instance", "Monitor", about, 'up{job="cfmon"}', many=True)
+
+
+def board(
+    uid: str, title: str, about: str, variables: Sequence[build.QueryVariable], *, tag: str = "cfmon"
+) -> build.Dashboard:
+    """A dashboard without panels, with links to the others, to the status page and to the runbooks."""
+    here = (
+        "Where your browser reaches the monitor's own page: it has the path, the worlds asked about and the evidence."
+    )
+    page = build.TextBoxVariable("page").label("Status page").description(here).default_value("http://127.0.0.1:9108")
+    made = (
+        build.Dashboard(title)
+        .uid(uid)
+        .description(about)
+        .tags([tag])
+        .readonly()
+        .refresh("5s")
+        .time("now-1h", "now")
+        .timezone("browser")
+        .tooltip(model.DashboardCursorSync.CROSSHAIR)
+        .with_variable(build.DatasourceVariable("datasource").label("Data source").type("prometheus"))
+    )
+    for variable in variables:
+        made = made.with_variable(variable)
+    return (
+        made.with_variable(page)
+        .link(_to_dashboards("Dashboards", "cfmon"))
+        .link(_to_dashboards("Runbooks", "cfmon-runbook").as_dropdown(True))
+        .link(
+            build.DashboardLink("Status page")
+            .type(model.DashboardLinkType.LINK)
+            .icon("external link")
+            .tooltip("The monitor's own page: firing alarms, and why")
+            .url("${page}/")
+            .target_blank(True)
+        )
+    )
+
+
+def _to_dashboards(title: str, tag: str) -> build.DashboardLink:
+    made = build.DashboardLink(title).type(model.DashboardLinkType.DASHBOARDS).tags([tag])
+    return made.include_vars(True).keep_time(True)

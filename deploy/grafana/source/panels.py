@@ -1,0 +1,275 @@
+"""What the dashboards are built of: queries, words in place of numbers, and the kinds of panel that are used.
+
+No colour stands alone: a state is a word, a threshold is a line and named in the description. The colours are told
+apart by colour-blind people (Okabe and Ito); purple means blind throughout, and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from grafana_foundation_sdk.builders import common as common_builders
+from grafana_foundation_sdk.builders import dashboard as build
+from grafana_foundation_sdk.builders import prometheus, stat, statetimeline, table, timeseries
+from grafana_foundation_sdk.models import common
+from grafana_foundation_sdk.models.dashboard import (
+    DashboardSpecialValueMapOptions,
+    DataSourceRef,
+    DataTransformerConfig,
+    DynamicConfigValue,
+    FieldColorModeId,
+    SpecialValueMap,
+    SpecialValueMatch,
+    Threshold,
+    ThresholdsMode,
+    ValueMap,
+    ValueMapping,
+    ValueMappingResult,
+)
+from grafana_foundation_sdk.models.prometheus import PromQueryFormat
+
+__all__ = [
+    "BLIND",
+    "GOOD",
+    "NO_ANSWER",
+    "SOURCE",
+    "TROUBLE",
+    "WAIT",
+    "Words",
+    "cells",
+    "graph",
+    "link",
+    "number",
+    "query",
+    "timeline",
+]
+
+GOOD, WAIT, TROUBLE, BLIND, NO_ANSWER = "#0072B2", "#E69F00", "#D55E00", "#AA3377", "#777777"
+SOURCE = DataSourceRef(type_val="prometheus", uid="${datasource}")
+
+Words = Mapping[float | None, tuple[str, str]]
+"""What a number means: its word and its colour. None: there is no number (NaN)."""
+
+
+def query(expression: str, legend: str = "", *, letter: str = "A", now: bool = False) -> prometheus.Dataquery:
+    """A PromQL expression over the time shown, or its value `now`; `legend` names its series."""
+    made = prometheus.Dataquery().expr(expression).ref_id(letter).datasource(SOURCE)
+    made = made.legend_format(legend) if legend else made
+    return made.instant() if now else made.range()
+
+
+def _mappings(words: Words) -> list[ValueMapping]:
+    numbers = {f"{number:g}": number for number in words if number is not None}
+    options = {
+        shown: ValueMappingResult(text=words[number][0], color=words[number][1], index=place)
+        for place, (shown, number) in enumerate(numbers.items())
+    }
+    mappings: list[ValueMapping] = [ValueMap(options)] if options else []
+    if None in words:
+        result = ValueMappingResult(text=words[None][0], color=words[None][1], index=len(options))
+        mappings.append(SpecialValueMap(DashboardSpecialValueMapOptions(SpecialValueMatch.NULL_AND_NAN, result)))
+    return mappings
+
+
+def _threshold(limit: float | None) -> build.ThresholdsConfig:
+    steps = [Threshold(value=None, color=GOOD)]
+    if limit is not None:
+        steps.append(Threshold(value=limit, color=TROUBLE))
+    return build.ThresholdsConfig().mode(ThresholdsMode.ABSOLUTE).steps(steps)
+
+
+def _by_threshold() -> build.FieldColor:
+    return build.FieldColor().mode(FieldColorModeId.THRESHOLDS)
+
+
+def link(title: str, url: str) -> dict[str, str]:
+    """A link on a value; Grafana fills in `${__data.fields.NAME}` from the row or series clicked."""
+    return {"title": title, "url": url}
+
+
+def number(
+    title: str,
+    about: str,
+    expression: str,
+    *,
+    words: Words | None = None,
+    unit: str = "none",
+    limit: float | None = None,
+    nothing: str = "nobody looks",
+    legend: str = "",
+    width: int = 4,
+) -> stat.Panel:
+    """One number, large, as it is now; `nothing` stands where Prometheus has none. From `limit` on it is trouble.
+
+    It is asked for now: the last of the time shown may be an old one.
+    """
+    made = (
+        stat.Panel()
+        .title(title)
+        .description(about)
+        .datasource(SOURCE)
+        .span(width)
+        .height(4)
+        .with_target(query(expression, legend, now=True))
+        .reduce_options(common_builders.ReduceDataOptions().calcs(["last"]).values(False))
+        .graph_mode(common.BigValueGraphMode.NONE)
+        .color_mode(common.BigValueColorMode.BACKGROUND)
+        .mappings(_mappings(words or {}))
+        .thresholds(_threshold(limit))
+        .color_scheme(_by_threshold())
+        .unit(unit)
+        .no_value(nothing)
+    )
+    return made.text_mode(common.BigValueTextMode.VALUE_AND_NAME) if legend else made
+
+
+def timeline(
+    title: str,
+    about: str,
+    queries: Sequence[prometheus.Dataquery],
+    words: Words,
+    *,
+    nothing: str = "No data",
+    links: Sequence[dict[str, str]] = (),
+    height: int = 8,
+    width: int = 24,
+) -> statetimeline.Panel:
+    """One row a series, with its state as words over time; a hole means that nobody looked."""
+    made = (
+        statetimeline.Panel()
+        .title(title)
+        .description(about)
+        .datasource(SOURCE)
+        .span(width)
+        .height(height)
+        .mappings(_mappings(words))
+        .thresholds(_threshold(None))
+        .color_scheme(_by_threshold())
+        .show_value(common.VisibilityMode.ALWAYS)
+        .merge_values(True)
+        .row_height(0.85)
+        .per_page(20)
+        .line_width(1)
+        .fill_opacity(85)
+        .no_value(nothing)
+    )
+    if links:
+        made = made.override_by_regexp("/.*/", [DynamicConfigValue(id_val="links", value=list(links))])
+    for one in queries:
+        made = made.with_target(one)
+    return made
+
+
+def graph(
+    title: str,
+    about: str,
+    queries: Sequence[prometheus.Dataquery],
+    *,
+    unit: str,
+    limit: float | None = None,
+    least: float | None = 0,
+    bars: bool = False,
+    nothing: str = "No data",
+    width: int = 12,
+    height: int = 8,
+) -> timeseries.Panel:
+    """Numbers over time; what is NaN leaves a hole. `limit` is drawn as a line, `least` is where the axis begins."""
+    made = (
+        timeseries.Panel()
+        .title(title)
+        .description(about)
+        .datasource(SOURCE)
+        .span(width)
+        .height(height)
+        .unit(unit)
+        .no_value(nothing)
+        .span_nulls(False)
+        .show_points(common.VisibilityMode.AUTO)
+        .line_width(2)
+        .fill_opacity(70 if bars else 0)
+        .draw_style(common.GraphDrawStyle.BARS if bars else common.GraphDrawStyle.LINE)
+        .thresholds(_threshold(limit))
+        .legend(
+            common_builders.VizLegendOptions()
+            .show_legend(True)
+            .display_mode(common.LegendDisplayMode.TABLE)
+            .placement(common.LegendPlacement.BOTTOM)
+            .calcs(["lastNotNull", "max"])
+        )
+        .tooltip(
+            common_builders.VizTooltipOptions().mode(common.TooltipDisplayMode.MULTI).sort(common.SortOrder.DESCENDING)
+        )
+    )
+    if limit is not None:
+        style = common_builders.GraphThresholdsStyleConfig().mode(common.GraphThresholdsStyleMode.DASHED)
+        made = made.thresholds_style(style)
+    if least is not None:
+        made = made.min(least)
+    for one in queries:
+        made = made.with_target(one)
+    return made
+
+
+def cells(
+    title: str,
+    about: str,
+    queries: Sequence[prometheus.Dataquery],
+    *,
+    columns: Mapping[str, str],
+    hidden: Sequence[str] = (),
+    words: Mapping[str, Words] | None = None,
+    units: Mapping[str, str] | None = None,
+    links: Mapping[str, dict[str, str]] | None = None,
+    nothing: str = "No data",
+    width: int = 24,
+    height: int = 8,
+) -> table.Panel:
+    """A table of what is now: `columns` gives each label's or query's (`Value #A`) heading, in order.
+
+    Words, units and links are given by heading.
+    """
+    organize: dict[str, Any] = {
+        "excludeByName": dict.fromkeys(["Time", "__name__", *hidden], True),
+        "indexByName": {name: place for place, name in enumerate(columns)},
+        "renameByName": dict(columns),
+    }
+    made = (
+        table.Panel()
+        .align(common.FieldTextAlignment.AUTO)
+        .title(title)
+        .description(about)
+        .datasource(SOURCE)
+        .span(width)
+        .height(height)
+        .no_value(nothing)
+        .transformations(
+            [
+                DataTransformerConfig(id_val="merge", options={}),
+                DataTransformerConfig(id_val="organize", options=organize),
+            ]
+        )
+    )
+    for one in queries:
+        made = made.with_target(one.format(PromQueryFormat.TABLE))
+    for heading in columns.values():
+        properties = _properties(heading, words or {}, units or {}, links or {})
+        if properties:
+            made = made.override_by_name(heading, properties)
+    return made
+
+
+def _properties(
+    heading: str, words: Mapping[str, Words], units: Mapping[str, str], links: Mapping[str, dict[str, str]]
+) -> list[DynamicConfigValue]:
+    found: list[DynamicConfigValue] = []
+    if heading in words:
+        found.append(DynamicConfigValue(id_val="mappings", value=_mappings(words[heading])))
+        found.append(
+            DynamicConfigValue(id_val="custom.cellOptions", value={"type": "color-background", "mode": "basic"})
+        )
+    if heading in units:
+        found.append(DynamicConfigValue(id_val="unit", value=units[heading]))
+    if heading in links:
+        found.append(DynamicConfigValue(id_val="links", value=[links[heading]]))
+    return found

@@ -1,0 +1,124 @@
+"""Every question that Grafana's files ask, in Debian's Prometheus, scraping `cfmon run`: each has an answer.
+
+That is every panel, variable, annotation and alert rule. Most are answered while all is well. What is about trouble is
+answered once there is trouble: real where it can be (steps and faults published to mosquitto, the broker killed, the
+monitor ended), and otherwise from a second target that serves the sidecar's own metrics, fed by hand (a hang, a
+question too large, doubt, a broken store, a configuration that is refused), as in the test of the rules themselves.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from monitor.sidecar.clock import read_clock
+from monitor.types import Trust
+from tests.deploy.chain import ALERTS, cfmon, hastened, publisher
+from tests.deploy.grafana_files import asked, runnable
+from tests.deploy.small_world import write_world
+from tests.deploy.test_live_prometheus import WHILE_ALL_IS_WELL, Scene, Watcher, hanging_target, wait_for
+from tests.servers import Prometheus, free_port, mosquitto, prometheus, wait_until
+
+TROUBLED = ALERTS - WHILE_ALL_IS_WELL
+ABOUT_TROUBLE = {
+    *(place for alert in TROUBLED for place in (f"rule {alert}", f"runbooks/{alert}, panel 2 When it was there, A")),
+    "agent, annotation alarm fires",
+    "agent, annotation blind",
+    "agent, panel 4 Last alarm, A",
+    "agent, panel 7 Why it was blind, A",
+    "fleet, panel 7 Alerts now, A",
+    "fleet, panel 13 Blind, by reason, A",
+}
+WITHOUT_THE_BROKER = ("BrokerDisconnected", "annotation blind", "Why it was blind")  # w1 is never blind before
+WITHOUT_A_MONITOR = ("rule CfmonDown", "runbooks/CfmonDown")
+FITS = Trust(doubted=False, log10_e=0.1, transitions=100)
+
+
+@dataclass
+class Questions:
+    """Those still without an answer, by where they stand."""
+
+    prometheus: Prometheus
+    open: dict[str, str] = field(default_factory=asked)
+
+    def answered(self, question: str) -> bool:
+        """Whether there is data: for a variable a value to choose, else a number that is one."""
+        question = runnable(question)
+        if label := re.fullmatch(r"label_values\((.+), (\w+)\)", question):
+            return bool(self.prometheus.get(f"label/{label[2]}/values", **{"match[]": label[1]}))
+        return any(not math.isnan(float(series["value"][1])) for series in self.prometheus.query(question))
+
+    def until(self, wanted: Callable[[str], bool], meanwhile: Callable[[], None]) -> None:
+        """Let things go on until every question that is wanted has had an answer."""
+
+        def look() -> bool:
+            meanwhile()
+            for place in [place for place, question in self.open.items() if wanted(place) and self.answered(question)]:
+                del self.open[place]
+            return not any(wanted(place) for place in self.open)
+
+        wait_for(
+            look, lambda: f"no answer: { {place: runnable(q) for place, q in self.open.items() if wanted(place)} }"
+        )
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Iterator[tuple[Scene, Path]]:
+    with (
+        mosquitto(tmp_path / "mosquitto") as broker,
+        publisher(broker.port) as agents,
+        hanging_target() as (stalling, stalling_at),
+    ):
+        listen = f"127.0.0.1:{free_port()}"
+        config = write_world(tmp_path, broker.url, listen)
+        content = json.loads(config.read_text())
+        content["formulas"][0]["causal_model"] = "any"  # with bounds: they are shown too
+        config.write_text(json.dumps(content))
+        targets = [listen, stalling_at]
+        with prometheus(tmp_path / "prom", targets, rules=[hastened(tmp_path)], interval="500ms") as server:
+            yield Scene(broker, agents, stalling, Watcher(server)), config
+
+
+def test_every_question_has_an_answer(stage: tuple[Scene, Path]) -> None:
+    here, config = stage
+    server = here.watch.prometheus
+    questions = Questions(server)
+    assert questions.open.keys() >= ABOUT_TROUBLE
+
+    def well() -> None:
+        here.stalling.take([FITS], read_clock())
+        here.well()
+
+    with cfmon(config):
+        wait_until(lambda: len(server.query("cfmon_mqtt_connected == 1")) == 2, "both targets are scraped")
+        here.begin()
+        questions.until(lambda place: place not in ABOUT_TROUBLE, well)
+        here.spoil()
+        questions.until(lambda place: not any(end in place for end in WITHOUT_THE_BROKER + WITHOUT_A_MONITOR), here.ill)
+        here.mend()
+        here.broker.kill()
+        questions.until(lambda place: not place.startswith(WITHOUT_A_MONITOR), well)
+    questions.until(lambda _place: True, well)
+    what_the_pages_say_of_a_monitor_that_is_gone(questions)
+
+
+def what_the_pages_say_of_a_monitor_that_is_gone(questions: Questions) -> None:
+    """Its agents are NOT WATCHED (9), it is DOWN (10), and neither is left out or shows what stood before."""
+    files = asked()
+
+    def values(place: str, label: str = "") -> dict[str, str]:
+        found = questions.prometheus.query(runnable(files[place]))
+        return {series["metric"].get(label, ""): series["value"][1] for series in found}
+
+    wait_until(lambda: values("agent, panel 1 Now, A") == {"": "9"}, "the agent is said to be unwatched")
+    assert set(values("agent, panel 6 Each formula over time, A", "formula").values()) == {"9"}
+    for place in ("fleet, panel 8 Agents now, A", "fleet, panel 9 Everybody over time, B"):
+        assert values(place, "agent") == {"w1": "9", "w2": "9", "w9": "0"}  # the last is the second target's
+    assert sorted(values("fleet, panel 9 Everybody over time, A", "instance").values()) == ["10", "8"]
+    assert values("fleet, panel 5 Monitors down, A") == {"": "1"}
