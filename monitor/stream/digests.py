@@ -11,7 +11,10 @@ import msgspec
 
 from monitor.types import Observation
 
-__all__ = ["REMEMBERED", "Digests", "digest"]
+__all__ = ["REMEMBERED", "Digests", "DigestsState", "digest"]
+
+DigestsState = tuple[bytes, int, bytes]
+"""`Digests` as plain data."""
 
 REMEMBERED = 512
 """Steps remembered per agent: 4 KiB. A broker sends far fewer again after a crash; older ones count as stale."""
@@ -74,7 +77,12 @@ class Digests:
         self._end = end
         self._first = _NOTHING
 
-    def dump(self) -> tuple[bytes, int, bytes]:
+    @property
+    def size(self) -> int:
+        """Bytes it takes."""
+        return len(self._ring)
+
+    def dump(self) -> DigestsState:
         """Plain data for a snapshot."""
         return bytes(self._ring), self._end, self._first
 

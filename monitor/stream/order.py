@@ -9,20 +9,21 @@ delivers far too early neither cuts off the running episode nor loses its own.
 from __future__ import annotations
 
 import math
-from collections import deque
 from collections.abc import Iterator
 from typing import Literal
 
 import msgspec
 from msgspec.structs import replace
 
-from monitor.stream.digests import Digests
+from monitor.stream.digests import Digests, DigestsState
 from monitor.types import Break, Episode, Wait
 
 __all__ = ["ENDED_REMEMBERED", "Closed", "Discarded", "Entry", "Missing", "OrderState", "Ordering", "Released"]
 
 ENDED_REMEMBERED = 64
 """Ended episodes whose late messages are told from those of a new episode."""
+ENDED_BYTES = 4096
+"""Digests kept of them: 512 steps in all, far more than a broker sends again after a restart."""
 
 
 class Entry(msgspec.Struct, frozen=True):
@@ -77,8 +78,8 @@ class OrderState(msgspec.Struct, frozen=True, array_like=True):
     episode: Episode | None
     next_seq: int
     held: list[Entry]
-    ended: list[Episode]
-    digests: tuple[bytes, int, bytes]
+    ended: list[tuple[Episode, DigestsState | None]]
+    digests: DigestsState
     heard: bool
     progress: float
 
@@ -90,7 +91,8 @@ class Ordering:
         episode: the open episode, None between episodes.
         next_seq: the seq it continues with.
         held: (episode, seq) -> entry, in order of arrival.
-        ended: the last `ENDED_REMEMBERED` ended episodes, oldest first.
+        ended: the last `ENDED_REMEMBERED` ended episodes, oldest first, with what was taken of the newest of them:
+            what a broker delivers again after a restart is a duplicate, also when its episode is over.
         heard: an episode was opened before (so a missing start is a gap and not the monitor joining late).
         progress: ticks at which the newest of the released entries arrived.
     """
@@ -101,7 +103,7 @@ class Ordering:
         self.episode: Episode | None = None
         self.next_seq = 0
         self.held: dict[tuple[Episode, int], Entry] = {}
-        self.ended: deque[Episode] = deque(maxlen=ENDED_REMEMBERED)
+        self.ended: dict[Episode, Digests | None] = {}
         self.digests = Digests()
         self.heard = False
         self.progress = -math.inf
@@ -121,7 +123,8 @@ class Ordering:
     def sort(self, entry: Entry) -> Literal["accepted", "duplicate", "stale", "conflict"]:
         """Say what a message is, and hold it unless it is old. Call `release` afterwards."""
         if entry.episode in self.ended:
-            return "stale"
+            taken = self.ended[entry.episode]
+            return "stale" if taken is None or taken.get(entry.seq) != entry.digest else "duplicate"
         key = (entry.episode, entry.seq)
         is_open = self.episode is not None and entry.episode == self.episode
         known = self.held[key].digest if key in self.held else self.digests.get(entry.seq) if is_open else None
@@ -166,7 +169,8 @@ class Ordering:
 
     def dump(self) -> OrderState:
         """Plain data."""
-        held, ended, digests = list(self.held.values()), list(self.ended), self.digests.dump()
+        ended = [(episode, None if taken is None else taken.dump()) for episode, taken in self.ended.items()]
+        held, digests = list(self.held.values()), self.digests.dump()
         return OrderState(self.episode, self.next_seq, held, ended, digests, self.heard, self.progress)
 
     @classmethod
@@ -175,7 +179,7 @@ class Ordering:
         ordering = cls(steps, wait)
         ordering.episode, ordering.next_seq, ordering.heard = state.episode, state.next_seq, state.heard
         ordering.held = {(entry.episode, entry.seq): entry for entry in state.held}
-        ordering.ended.extend(state.ended)
+        ordering.ended = {episode: None if taken is None else Digests.load(*taken) for episode, taken in state.ended}
         ordering.digests = Digests.load(*state.digests)
         ordering.progress = state.progress
         return ordering
@@ -235,10 +239,21 @@ class Ordering:
         episode = self.episode
         self.episode = None
         self.next_seq = 0
-        self.ended.append(episode)
+        self._remember(episode)
         for key in [key for key in self.held if key[0] == episode]:
             yield Discarded(self.held.pop(key))
         yield Closed(episode, terminated)
+
+    def _remember(self, episode: Episode) -> None:
+        """Keep what was taken of the episode that ends, as far as there is room, and forget the oldest."""
+        self.ended[episode], self.digests = self.digests, Digests()
+        if len(self.ended) > ENDED_REMEMBERED:
+            del self.ended[next(iter(self.ended))]
+        room = ENDED_BYTES
+        for past, taken in reversed(self.ended.items()):
+            room -= 0 if taken is None else taken.size
+            if room < 0:
+                self.ended[past] = None
 
     def _lowest(self, episode: Episode) -> int:
         return min(seq for held, seq in self.held if held == episode)

@@ -192,7 +192,21 @@ def test_a_conflict_in_an_episode_that_waits_for_its_turn() -> None:
 def test_the_end_of_an_episode() -> None:
     told = run(message(0), message(1, terminated=True), message(2), message(1, terminated=True), message(0, "f"))
     assert told.events == [0, 1, ("e", "terminated"), 0]
-    assert told.results == ["accepted", "accepted", "stale", "stale", "accepted"]
+    assert told.results == ["accepted", "accepted", "stale", "duplicate", "accepted"]
+
+
+def test_what_is_delivered_again_after_its_episode_is_a_duplicate_and_something_else_is_stale() -> None:
+    again = run(message(0), message(1, terminated=True), message(0, "f"), message(0), message(1, terminated=True))
+    assert again.results[3:] == ["duplicate", "duplicate"]
+    other = run(message(0), message(1, terminated=True), message(0, "f"), message(1, state=2), message(7))
+    assert other.results[3:] == ["stale", "stale"]
+
+
+def test_of_ended_episodes_no_more_is_kept_than_there_is_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("monitor.stream.order.ENDED_BYTES", 16)
+    lives = [message(seq, name, terminated=seq == 1) for name in "efg" for seq in (0, 1)]
+    told = run(*lives, message(1, "g", terminated=True), message(1, "f", terminated=True))
+    assert told.results[6:] == ["duplicate", "stale"]
 
 
 def test_truncation_and_a_last_message_without_action() -> None:
