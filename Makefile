@@ -13,7 +13,7 @@ ARGS ?=
 PURE := monitor/types.py,monitor/errors.py,monitor/flow.py,monitor/watch.py,monitor/standing.py,monitor/doubt.py,monitor/model/*,monitor/policy/*,monitor/causal/*,monitor/logic/*,monitor/decide/*,monitor/stream/*,monitor/alarm/*,monitor/statistics/*,monitor/sampled/*,monitor/engine/*,monitor/question.py,monitor/picture/*
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test faults bench experiments lint lock dashboards sbom format clean
+.PHONY: help demo test docs faults bench experiments lint lock dashboards sbom format clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' Makefile
@@ -42,6 +42,10 @@ experiments: $(VENV)/.dev ## Draw the paper's figures and tables anew (minutes):
 	@for each in histograms sanity traces table1; do \
 		echo "== $$each"; $(BIN)/python -m experiments.$$each --out var/experiments $(ARGS) || exit 1; done
 	@echo "== error rates"; $(BIN)/python -m tests.statistics.error_rates --csv var/experiments/error-rates.csv $(ARGS)
+
+docs: $(VENV)/.dev ## Build the documentation as a site, var/site/index.html; a broken link is an error
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+	@echo "docs: var/site/index.html"
 
 lint: $(VENV)/.dev ## ruff, ruff format, mypy, import-linter
 	@$(BIN)/ruff check --quiet

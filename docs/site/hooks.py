@@ -1,0 +1,112 @@
+"""What mkdocs is told beyond `mkdocs.yml`: pages that stand elsewhere in the repository, their links, mathematics.
+
+A link to a file of the repository that is no page (a test, a script) becomes its words, for a site read from disk has
+no such file beside it; that the file exists is checked all the same, and a link that leads nowhere ends the build.
+"""
+
+from __future__ import annotations
+
+import html
+import os
+import re
+from pathlib import Path, PurePosixPath
+from typing import Final
+
+from latex2mathml.converter import convert
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.exceptions import PluginError
+from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page
+
+__all__ = ["on_files", "on_page_content", "on_page_markdown"]
+
+ROOT: Final = Path(__file__).parents[2]
+ELSEWHERE: Final = {
+    "index.md": "README.md",
+    "deployment.md": "deploy/README.md",
+    "architecture.md": "ARCHITECTURE.md",
+    "changelog.md": "CHANGELOG.md",
+}
+"""Page of the site -> file of the repository."""
+LINK: Final = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^()\s]+)\)")
+FENCE: Final = re.compile(r"^( *)(```+|~~~+).*?^\1\2[^\n]*$", re.MULTILINE | re.DOTALL)
+MATH: Final = re.compile(r'<(span|div) class="arithmatex">\\([(\[])(.*?)\\[)\]]</\1>', re.DOTALL)
+RUNBOOKS: Final = "deploy/runbooks"
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Add the pages that stand elsewhere, and a list of the runbooks."""
+    for page, source in {**ELSEWHERE, **_runbooks()}.items():
+        files.append(File.generated(config, page, abs_src_path=str(ROOT / source)))
+    files.append(File.generated(config, "runbooks/index.md", content=_list_of_runbooks()))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:  # noqa: ARG001 - by name
+    """Turn links between files of the repository into links between pages."""
+    here = _source(page.file.src_uri)
+    if here is None:
+        return markdown
+    pieces, at = [], 0
+    for fence in FENCE.finditer(markdown):
+        pieces += [_relinked(markdown[at : fence.start()], here, page.file.src_uri), fence[0]]
+        at = fence.end()
+    return "".join([*pieces, _relinked(markdown[at:], here, page.file.src_uri)])
+
+
+def on_page_content(content: str, page: Page, config: MkDocsConfig, files: Files) -> str:  # noqa: ARG001 - by name
+    """Write mathematics as MathML, which browsers draw by themselves."""
+    return MATH.sub(
+        lambda found: convert(html.unescape(found[3]).strip(), display="block" if found[2] == "[" else "inline"),
+        content,
+    )
+
+
+def _runbooks() -> dict[str, str]:
+    return {f"runbooks/{file.name}": f"{RUNBOOKS}/{file.name}" for file in sorted((ROOT / RUNBOOKS).glob("*.md"))}
+
+
+def _list_of_runbooks() -> str:
+    names = [PurePosixPath(page).name for page in _runbooks()]
+    listed = "\n".join(f"- [{name.removesuffix('.md')}]({name})" for name in names)
+    return f"# Runbooks\n\nOne page an alert: what it means, how to see it, what to do.\n\n{listed}\n"
+
+
+def _source(page: str) -> PurePosixPath | None:
+    """Where in the repository a page stands; None: it is made by us."""
+    elsewhere = {**ELSEWHERE, **_runbooks()}
+    if page in elsewhere:
+        return PurePosixPath(elsewhere[page])
+    return None if page == "runbooks/index.md" else PurePosixPath("docs", page)
+
+
+def _relinked(text: str, here: PurePosixPath, page: str) -> str:
+    def follow(found: re.Match[str]) -> str:
+        image, words, target = found[1], found[2], found[3]
+        path, mark, anchor = target.partition("#")
+        if not path or re.match(r"[a-z]+:", target):
+            return found[0]
+        there = os.path.normpath(here.parent / path)
+        if not (ROOT / there).exists():
+            raise PluginError(f"{here}: the link to {target} leads to no file of the repository")
+        new = _page_of(there)
+        if new is None:
+            return words
+        return f"{image}[{words}]({os.path.relpath(new, PurePosixPath(page).parent)}{mark}{anchor})"
+
+    return LINK.sub(follow, text)
+
+
+def _page_of(file: str) -> str | None:
+    """The page, or the file of the site, that a file of the repository became."""
+    for page, source in {**ELSEWHERE, **_runbooks()}.items():
+        if file == source:
+            return page
+    if file.rstrip("/") == RUNBOOKS:
+        return "runbooks/index.md"
+    if file == "deploy":
+        return "deployment.md"
+    inside = PurePosixPath(file)
+    if inside.parts[0] == "docs" and inside.suffix in {".md", ".svg", ".png"}:
+        return str(inside.relative_to("docs"))
+    return None
