@@ -74,15 +74,17 @@ def measured(bench: Bench, keys: list[str]) -> list[Row]:
         if key not in known:
             raise ConfigError(f"--row {key}: no such row; there are {', '.join(known)}")
     rows: list[Row] = []
-    for key in keys or known:
-        with progress(f"measuring {key}"):
+    chosen = keys or list(known)
+    with progress("measuring", total=len(chosen), still=True) as bar:
+        for done, key in enumerate(chosen):
+            bar.at(done, f"measuring {key}")
             try:
                 rows += known[key](bench)
             except DisagreementError:
                 raise  # two values of the same thing: no time is worth reading then
             except (AssertionError, OSError, subprocess.SubprocessError) as problem:  # the others are still worth it
                 rows.append(failed(key, problem))
-        bench.tell(f"{key}: measured")
+            bench.tell(f"{key}: measured")
     return rows
 
 

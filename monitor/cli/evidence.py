@@ -71,10 +71,11 @@ def explain(
     target = out if out is not None else Path(f"{evidence.name}.svg")
     if target != PIPE and target.suffix not in (".svg", ".png"):
         raise ConfigError(f"cannot draw {target}: give it a name that ends in .svg or .png")
-    proof = _proof(_document(evidence), evidence, objects)
-    from monitor.picture import draw, tell  # noqa: PLC0415 - keep `cfmon --help` light
+    with progress("reading the model and the policies") as bar:
+        proof = _proof(_document(evidence), evidence, objects)
+        from monitor.picture import draw, tell  # noqa: PLC0415 - keep `cfmon --help` light
 
-    with progress("drawing the alarm"):
+        bar.at(0, "deriving the alarm again, and drawing it")
         story = tell(proof.evidence, proof.model, proof.tables, proof.models)
         picture = draw(story, proof.model)
         content = _png(picture) if target.suffix == ".png" else picture.encode()

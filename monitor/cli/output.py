@@ -4,15 +4,30 @@ from __future__ import annotations
 
 import json
 import math
+import os
+import signal
 import sys
+import threading
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from enum import IntEnum
-from typing import NoReturn
+from typing import TYPE_CHECKING, Final, NoReturn, Protocol, TextIO
 
 import typer
 
-__all__ = ["ExitCode", "finish", "print_json", "progress", "say"]
+from monitor.cli.compiling import telling_of_machine_code
+
+if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
+
+__all__ = ["Bar", "ExitCode", "ended_by_sigterm", "finish", "on_terminal", "print_json", "printable", "progress", "say"]
+
+SIGNALLED: Final = 128
+"""What a shell adds to the number of the signal that ended a command."""
+
+BAR_EVERY: Final = 0.1
+"""Seconds between two notes of how far a bar is."""
 
 
 class ExitCode(IntEnum):
@@ -34,21 +49,98 @@ def say(line: str = "") -> None:
     sys.stdout.flush()
 
 
+def printable(text: str) -> str:
+    """Without anything that could steer a terminal: what strangers name and say is shown on one."""
+    return "".join(character if character.isprintable() else "?" for character in text)
+
+
 def print_json(document: object) -> None:
     """The one JSON document of `--json`. NaN and infinity, which JSON lacks, become null."""
     say(json.dumps(_plain(document), indent=2, ensure_ascii=False))
 
 
-@contextmanager
-def progress(what: str) -> Iterator[None]:
-    """Show on stderr, if it is a terminal, that work is going on; leaves no trace."""
-    if not sys.stderr.isatty():
-        yield
-        return
-    from rich.console import Console  # noqa: PLC0415 - only a terminal needs it
+class Bar(Protocol):
+    """How far a piece of work is."""
 
-    with Console(stderr=True).status(what):
+    def at(self, done: float, what: str | None = None) -> None:
+        """So much of `total` is done, and this comes now. Cheap: it may be called for every event of millions."""
+
+
+class _NoBar:
+    """Where nobody looks."""
+
+    def at(self, done: float, what: str | None = None) -> None:
+        """Say nothing."""
+
+
+class _Drawn:
+    """A bar on a terminal; `still`: drawn only when it has something new to say."""
+
+    def __init__(self, shown: Progress, task: TaskID, *, still: bool) -> None:
+        self._shown = shown
+        self._task = task
+        self._still = still
+        self._next = 0.0
+
+    def at(self, done: float, what: str | None = None) -> None:
+        """Note it, at most every `BAR_EVERY`; a new description at once."""
+        now = time.monotonic()
+        if what is not None:
+            self._shown.update(self._task, completed=done, description=what, refresh=self._still)
+        elif now >= self._next:
+            self._next = now + BAR_EVERY
+            self._shown.update(self._task, completed=done, refresh=self._still)
+
+
+@contextmanager
+def progress(what: str, total: float | None = None, *, still: bool = False) -> Iterator[Bar]:
+    """Show on stderr, if it is a terminal, what is being done and how far it is; leaves no trace.
+
+    `total`: what `Bar.at` counts up to; None: nobody knows, and a spinner turns. Where machine code has to be made
+    first, it says so. `still`: nothing turns meanwhile, where time is measured.
+    """
+    if not on_terminal(sys.stderr):
+        yield _NoBar()
+        return
+    import rich.progress as bars  # noqa: PLC0415 - only a terminal needs it
+    from rich.console import Console  # noqa: PLC0415 - likewise
+
+    far = () if total is None else (bars.BarColumn(), bars.TaskProgressColumn(), bars.TimeRemainingColumn())
+    columns = (
+        bars.SpinnerColumn(),
+        bars.TextColumn("{task.description}", markup=False),
+        bars.TimeElapsedColumn(),
+        *far,
+    )
+    console = Console(stderr=True)
+    shown = bars.Progress(
+        *columns, console=console, transient=True, redirect_stdout=False, auto_refresh=not still, refresh_per_second=8
+    )
+    task = shown.add_task(what, total=total)
+    with ended_by_sigterm(), shown, telling_of_machine_code(shown, task):
+        yield _Drawn(shown, task, still=still)
+
+
+def on_terminal(stream: TextIO) -> bool:
+    """Whether it is a terminal on which something can be drawn in place."""
+    return stream.isatty() and os.environ.get("TERM", "") not in ("dumb", "unknown", "")
+
+
+@contextmanager
+def ended_by_sigterm() -> Iterator[None]:
+    """Let SIGTERM end the block as an exception does, so that the terminal gets its cursor back."""
+
+    def end(number: int, _frame: object) -> NoReturn:
+        sys.exit(SIGNALLED + number)
+
+    if threading.current_thread() is not threading.main_thread():
+        yield  # only the main thread may say what a signal does
+        return
+    before = signal.signal(signal.SIGTERM, end)
+    try:
         yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _plain(value: object) -> object:

@@ -87,7 +87,7 @@ def check(
         tables = {name: read_policy(Path(file), mdp) for name, file in (_named("--policy", p) for p in policy)}
         tables["nominal"] = _nominal(tables, nominal)
         pairs = read_path(path, mdp)
-    with progress("deciding"):
+    with progress("deciding", total=len(texts) if len(texts) > 1 else None) as bar:
         verdicts = check_many(
             texts,
             model=mdp,
@@ -98,6 +98,7 @@ def check(
             terminated=terminated,
             models=models,
             sampling=replace(DEFAULT, seed=seed, alpha=alpha, beta=beta, delta=delta, error=error, limit=samples),
+            each=bar.at,
         )
     if as_json:
         print_json({"model": mdp.source, "path": pairs, "verdicts": [verdict_data(verdict) for verdict in verdicts]})

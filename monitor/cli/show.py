@@ -4,25 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
+import signal
 import sys
 from asyncio.subprocess import Process
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from paho.mqtt.client import Client, MQTTMessage, topic_matches_sub
 from paho.mqtt.enums import CallbackAPIVersion
-from rich.console import Console
 
 from monitor.cli.embedded import embedded_broker, free_port
-from monitor.cli.files import data_file
 from monitor.cli.output import progress, say
 from monitor.cli.watch import Watcher
 from monitor.sidecar.broker import parse_broker
 from monitor.sidecar.config import load_config
 from monitor.sidecar.load import Loaded, assemble
 from monitor.sidecar.service import Service
+from monitor.sidecar.tasks import unless
 
 __all__ = ["Show"]
 
@@ -34,12 +35,13 @@ PATIENCE = 20.0
 
 @dataclass(frozen=True)
 class Show:
-    """One run.
+    """One run of what the configuration `config` says, under the name `scenario`.
 
     `steps`: the agent stops at the end of the episode in which this one comes; 0: never. `interval`: seconds between
     two steps. `output`: where the store and the evidence go.
     """
 
+    config: Path
     scenario: str
     steps: int
     seed: int
@@ -55,15 +57,16 @@ class Show:
         broker_port, http_port = free_port(), free_port(PREFERRED_PORT)
         url = f"mqtt://127.0.0.1:{broker_port}"
         with progress("reading the model and running the policies on every state of it"):
-            loaded = assemble(load_config(data_file(f"config/{self.scenario}.yaml"), self._settings(url, http_port)))
+            loaded = assemble(load_config(self.config, self._settings(url, http_port)))
         service = Service(loaded)
-        watcher = Watcher(loaded.model, self._header(loaded, service.start()), Console())
-        async with embedded_broker(broker_port), _running(service), _watching(loaded, url, watcher) as online:
-            if not await _eventually(online.is_set):
-                return ["the monitor did not come online"]
-            with watcher.shown():
-                trouble = await self._act(loaded, url, watcher)
-        return [trouble] if trouble else await self._epilogue(watcher)
+        watcher = Watcher(loaded.model, self._header(loaded, service.start()))
+        with _interrupted() as stop:
+            async with embedded_broker(broker_port), _running(service), _watching(loaded, url, watcher) as online:
+                if not await _eventually(online.is_set):
+                    return ["the monitor did not come online"]
+                with watcher.shown():
+                    trouble = await self._act(loaded, url, watcher, stop)
+            return [trouble] if trouble else await self._epilogue(watcher, stop)
 
     def _settings(self, url: str, port: int) -> dict[str, str]:
         """What the demo sets otherwise than the configuration file, as the environment would."""
@@ -74,26 +77,28 @@ class Show:
 
     def _header(self, loaded: Loaded, address: str) -> str:
         formulas = "\n".join(f"  watches for    {spec.name}: {spec.text}" for spec in loaded.formulas)
-        stops = f"after {self.steps} steps" if self.steps else "at Ctrl-C"
+        stops = f"stops by itself after {self.steps} steps" if self.steps else "runs until Ctrl-C"
         return (
-            f"cfmon demo, scenario {self.scenario}, seed {self.seed}; stops by itself {stops}\n"
+            f"cfmon demo, scenario {self.scenario}, seed {self.seed}; {stops}\n"
             f"  broker         {loaded.config.mqtt.url}, steps on agents/{AGENT}/steps, alerts on"
             f" {loaded.config.mqtt.alerts}/#\n{formulas}\n"
-            f"  while it runs  curl {address}/metrics\n"
-            f"                 or open {address} in a browser"
+            f"  while it runs  open {address} in a browser\n"
+            f"                 or curl {address}/metrics"
         )
 
-    async def _act(self, loaded: Loaded, url: str, watcher: Watcher) -> str:
+    async def _act(self, loaded: Loaded, url: str, watcher: Watcher, stop: asyncio.Event) -> str:
         """Let the agent live its episodes, and the monitor answer the last of them; returns what went wrong."""
         process = await self._spawn(loaded, url)
         try:
-            code = await process.wait()
+            lived = await unless(stop, _ended(process))
         finally:
             if process.returncode is None:
                 process.terminate()
                 await process.wait()
-        if code != 0:
-            return f"the agent ended with exit code {code}; what it said stands above"
+        if not lived:
+            return ""
+        if process.returncode != 0:
+            return f"the agent ended with exit code {process.returncode}; what it said stands above"
         if not await _eventually(lambda: watcher.settled):
             return "the monitor did not close an alarm although its episode is over"
         return ""
@@ -110,24 +115,65 @@ class Show:
             "--interval": str(self.interval),
         }
         flat = [part for pair in arguments.items() for part in pair]
-        return await asyncio.create_subprocess_exec(sys.executable, "-m", "monitor.cli.agent", *flat)
+        command = (sys.executable, "-m", "monitor.cli.agent", *flat)
+        return await asyncio.create_subprocess_exec(*command, start_new_session=True)  # Ctrl-C is for us to hear
 
-    async def _epilogue(self, watcher: Watcher) -> list[str]:
-        """Count the alarms, and have the evidence of one that resolved derived again in a fresh process."""
+    async def _epilogue(self, watcher: Watcher, stop: asyncio.Event) -> list[str]:
+        """Count the alarms, have the evidence of one that resolved derived again in a fresh process, say how to look.
+
+        Interrupted, it only says where to look.
+        """
         seen = watcher.seen
         fired, resolved, ended = (seen.alarms(state) for state in ("firing", "resolved", "ended"))
         say(
             f"\n{seen.steps} steps over MQTT in {seen.episodes} episodes; alarms: {len(fired)} fired, "
             f"{len(resolved)} resolved within their episode, {len(ended)} ended with it"
         )
-        proven = [alert for alert in resolved if alert["evidence"]]
-        if not fired or not proven:
+        proven = [alert for alert in (*resolved, *ended, *fired) if alert["evidence"]]
+        evidence = self.output / self.scenario / "evidence" / str(proven[0]["evidence"]) if proven else None
+        if stop.is_set():
+            _say_where_to_look(evidence)
+            return ["it was stopped before its last step"] if self.steps else []
+        if not resolved or evidence is None:
             missing = "no alarm fired" if not fired else "no alarm resolved within its episode"
             return [f"{missing}; let it run longer (--steps) or try another --seed"]
-        evidence = self.output / self.scenario / "evidence" / str(proven[0]["evidence"])
-        say(f"the evidence of one that resolved, derived again in a fresh process:\n$ cfmon verify {evidence}")
+        say(f"the evidence of one that resolved, derived again in a fresh process:\n$ {_command()} verify {evidence}")
         process = await asyncio.create_subprocess_exec(sys.executable, "-m", "monitor", "verify", str(evidence))
-        return [] if await process.wait() == 0 else ["the evidence did not verify"]
+        problems = [] if await process.wait() == 0 else ["the evidence did not verify"]
+        _say_where_to_look(evidence)
+        return problems
+
+
+def _say_where_to_look(evidence: Path | None) -> None:
+    if evidence is not None:
+        say(f"\nevidence of an alarm  {evidence}")
+        say(f"  see it              {_command()} explain {evidence} -o alarm.svg")
+        say(f"  derive it again     {_command()} verify {evidence}")
+
+
+def _command() -> str:
+    """How a person calls us here: by our name, or by the path of the environment that is not on theirs."""
+    beside = Path(sys.executable).with_name("cfmon")
+    if shutil.which("cfmon") or not beside.is_file():
+        return "cfmon"
+    return str(beside.relative_to(Path.cwd()) if beside.is_relative_to(Path.cwd()) else beside)
+
+
+async def _ended(process: Process) -> None:
+    await process.wait()
+
+
+@contextmanager
+def _interrupted() -> Iterator[asyncio.Event]:
+    """An event that Ctrl-C and SIGTERM set while the block lasts."""
+    stop, loop = asyncio.Event(), asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop.set)
+    try:
+        yield stop
+    finally:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.remove_signal_handler(number)
 
 
 @asynccontextmanager

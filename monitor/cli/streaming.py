@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from monitor.cli.output import progress
+from monitor.cli.output import ended_by_sigterm, on_terminal, progress
 
 if TYPE_CHECKING:
+    from monitor.sidecar.http import Sources
+    from monitor.sidecar.load import Loaded
     from monitor.sidecar.pipeline import Publication
+    from monitor.sidecar.recording import Recording
 
 __all__ = ["replay", "run"]
+
+READING: Final = "reading the configuration, the model and the policies"
 
 ConfigFile = Annotated[Path, typer.Argument(help="the YAML file")]
 
@@ -23,12 +29,32 @@ ConfigFile = Annotated[Path, typer.Argument(help="the YAML file")]
 def run(
     config: ConfigFile,
     record: Annotated[Path | None, typer.Option(help="keep everything that happens, for `cfmon replay`")] = None,
+    *,
+    plain: Annotated[bool, typer.Option("--plain", help="log lines only, on a terminal too")] = False,
 ) -> None:
-    """Run the sidecar: steps in from MQTT, verdicts and alarms out, until SIGTERM; SIGHUP reads CONFIG again."""
-    from monitor.sidecar.load import assemble  # noqa: PLC0415 - keep `cfmon --help` light
-    from monitor.sidecar.service import serve  # noqa: PLC0415 - likewise
+    """Run the sidecar: steps in from MQTT, verdicts and alarms out, until SIGTERM; SIGHUP reads CONFIG again.
 
-    serve(assemble(config), record=record, again=partial(assemble, config))
+    On a terminal a table of agents and formulas stands below the log.
+    """
+    with progress(READING):
+        from monitor.sidecar.load import assemble  # noqa: PLC0415 - keep `cfmon --help` light
+        from monitor.sidecar.service import serve  # noqa: PLC0415 - likewise
+
+        loaded = assemble(config)
+    again = partial(assemble, config)
+    if plain or not on_terminal(sys.stdout):
+        serve(loaded, record=record, again=again)
+        return
+    from monitor.cli.fleet import MOST_AGENTS, Fleet  # noqa: PLC0415 - only a terminal needs it
+    from monitor.cli.panel import Panel  # noqa: PLC0415 - likewise
+
+    panel, title = Panel(), f"cfmon run {config}"
+
+    def started(sources: Sources, url: str) -> None:
+        panel.follow(lambda ended: Fleet(sources.overview("", MOST_AGENTS), title, url, ended=ended))
+
+    with ended_by_sigterm(), panel.shown():
+        serve(loaded, record=record, again=again, started=started)
 
 
 def replay(
@@ -44,19 +70,29 @@ def replay(
     from monitor.sidecar.recording import Recording  # noqa: PLC0415 - likewise
 
     with Recording(recording) as events:
-        with progress("reading the configuration, the model and the policies"):
+        with progress(READING):
             loaded = assemble(config)
         if loaded.config.digest != events.header.config_sha256:
             sys.stderr.write(f"cfmon: {recording} was recorded with another configuration than {config}\n")
-        pipeline = loaded.pipeline(events.header.client_id)
-        previous: float | None = None
-        for event in events:
-            if speed is not None and previous is not None:
-                time.sleep(max(0.0, event.now.ticks - previous) / speed)
-            previous = event.now.ticks
-            for publication in pipeline.step(event).publications:
-                sys.stdout.write(_line(publication))
+        if sys.stdout.isatty():  # what is printed shows how far it is
+            _replay(events, loaded, speed, lambda _bytes: None)
+        else:
+            with progress(f"replaying {recording}", total=events.size) as bar:
+                _replay(events, loaded, speed, bar.at)
         sys.stdout.flush()
+
+
+def _replay(events: Recording, loaded: Loaded, speed: float | None, tell: Callable[[int], None]) -> None:
+    """`tell`: how many bytes of the recording are done."""
+    pipeline = loaded.pipeline(events.header.client_id)
+    previous: float | None = None
+    for event in events:
+        if speed is not None and previous is not None:
+            time.sleep(max(0.0, event.now.ticks - previous) / speed)
+        previous = event.now.ticks
+        for publication in pipeline.step(event).publications:
+            sys.stdout.write(_line(publication))
+        tell(events.position)
 
 
 def _line(publication: Publication) -> str:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shutil
+import sys
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,11 +12,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import msgpack
-from rich.console import Console, Group, RenderableType
-from rich.live import Live
+from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from monitor.cli.output import on_terminal, printable, say
+from monitor.cli.panel import Panel
 from monitor.model.mdp import MDP
 
 __all__ = ["Seen", "Watcher"]
@@ -48,18 +51,16 @@ class Watcher:
     Args:
         model: its labels name the states where episodes end.
         header: stays in sight: what runs, and where else to look.
-        console: where to show.
     """
 
-    def __init__(self, model: MDP, header: str, console: Console) -> None:
+    def __init__(self, model: MDP, header: str) -> None:
         self.seen = Seen()
         self._model = model
         self._header = header
-        self._console = console
-        self._steps: deque[Message] = deque(maxlen=max(FEWEST_STEPS, min(MOST_STEPS, console.height - OTHER_LINES)))
+        self._table_stands = on_terminal(sys.stdout)
+        self._steps: deque[Message] = deque(maxlen=MOST_STEPS)
         self._firing: set[object] = set()
         self._told: set[tuple[object, object]] = set()
-        self._live: Live | None = None
 
     @property
     def settled(self) -> bool:
@@ -69,11 +70,13 @@ class Watcher:
     @contextmanager
     def shown(self) -> Iterator[None]:
         """Show while the block lasts."""
-        if not self._console.is_terminal:
-            self._line(self._header)
+        if not self._table_stands:
+            say(self._header)
             yield
             return
-        with Live(self._table(), console=self._console, auto_refresh=False) as self._live:
+        panel = Panel()
+        panel.follow(lambda _ended: self._table())
+        with panel.shown():
             yield
 
     def take_step(self, payload: bytes) -> None:
@@ -83,9 +86,8 @@ class Watcher:
         over = bool(step.get("terminated") or step.get("truncated"))
         self.seen.episodes += over
         self._steps.append(step)
-        if over and self._live is None:
-            self._line(f"episode {step['episode']}: {step['seq'] + 1} steps, {self._where(step)}")
-        self._refresh()
+        if over and not self._table_stands:
+            say(f"episode {step['episode']}: {step['seq'] + 1} steps, {self._where(step)}")
 
     def take_alert(self, payload: bytes) -> None:
         """An alert that the monitor published; an empty one clears a retained topic."""
@@ -98,32 +100,29 @@ class Watcher:
         self._told.add(change)
         self.seen.alerts.append(alert)
         (self._firing.add if alert["state"] == "firing" else self._firing.discard)(alert["id"])
-        if self._live is None:
-            self._line(_alert_line(alert))
-        self._refresh()
+        if not self._table_stands:
+            say(_alert_line(alert))
 
     def _where(self, step: Message) -> str:
         """What the model calls the state: its labels, or its number."""
         labels = [name for name, states in self._model.labels.items() if states[step["state"]]]
         return " ".join(labels) or f"state {step['state']}"
 
-    def _line(self, text: str) -> None:
-        self._console.print(text, highlight=False, markup=False, soft_wrap=True)
-
-    def _refresh(self) -> None:
-        if self._live is not None:
-            self._live.update(self._table(), refresh=True)
-
     def _table(self) -> RenderableType:
         steps = Table("episode", "seq", "state", "action", box=None, header_style="dim", min_width=60)
-        for step in self._steps:
-            steps.add_row(str(step["episode"]), str(step["seq"]), self._where(step), str(step.get("action", "-")))
+        lines = max(FEWEST_STEPS, shutil.get_terminal_size().lines - OTHER_LINES)
+        for step in list(self._steps)[-lines:]:
+            steps.add_row(
+                printable(str(step["episode"])), str(step["seq"]), self._where(step), str(step.get("action", "-"))
+            )
         place = Text("ALARM FIRING", style="bold red") if self._firing else Text("clear", style="green")
         tally = Text(f"{self.seen.steps} steps over MQTT, {self.seen.episodes} episodes; alarm: ").append_text(place)
         alerts = Table("alarm", "episode", "seq", "outcome", "effect", box=None, header_style="dim", min_width=60)
         for alert in self.seen.alerts[-SHOWN_ALERTS:]:
             state, outcome = Text(alert["state"], style=STYLES.get(alert["state"], "")), str(alert["outcome"])
-            alerts.add_row(state, str(alert["episode"]), str(alert["seq"]), outcome, _signed(alert["effect"]))
+            alerts.add_row(
+                state, printable(str(alert["episode"])), str(alert["seq"]), outcome, _signed(alert["effect"])
+            )
         latest = Text(self.seen.alerts[-1]["summary"] if self.seen.alerts else "no alarm so far")
         return Group(Text(self._header), Text(""), tally, steps, Text(""), alerts, latest)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import get_args
 
@@ -97,10 +97,11 @@ def check_many(
     models: Mapping[str, Model] | None = None,
     sampling: Sampling | None = None,
     drawn: Drawn | None = None,
+    each: Callable[[int], None] = lambda _answered: None,
 ) -> list[Verdict]:
     """Several formulas on one path, sharing what they have in common; all are read before any is answered.
 
-    Arguments and errors are those of `check`.
+    `each` is told after each answer how many there are. The other arguments, and the errors, are those of `check`.
     """
     _check_engine(engine, causal_model)
     drawn = drawn or alone(sampling or Sampling())
@@ -108,7 +109,7 @@ def check_many(
     asked = _Asked(as_pairs(path), engine, causal_model, drawn, terminated=terminated, start_observed=start_observed)
     read = read_all(queries)
     if not isinstance(model, MDP):
-        return _simulated(read, model, policies, models or {}, asked)
+        return _told(_simulated(read, model, policies, models or {}, asked), each)
     enumerated = {name: other for name, other in (models or {}).items() if isinstance(other, MDP)}
     if len(enumerated) < len(models or {}):
         raise ConfigError("the other models of an enumerated model are enumerated too; give each as an MDP")
@@ -117,7 +118,15 @@ def check_many(
         validate(formula, model, policies, text, checker.models)
     check_path(model, asked.path)
     drawer = Drawer(Enumerated(checker.worlds), model)
-    return [_chosen(formula, text, asked, checker, drawer) for formula, text in read]
+    return _told((_chosen(formula, text, asked, checker, drawer) for formula, text in read), each)
+
+
+def _told(answers: Iterator[Verdict], each: Callable[[int], None]) -> list[Verdict]:
+    verdicts: list[Verdict] = []
+    for verdict in answers:
+        verdicts.append(verdict)
+        each(len(verdicts))
+    return verdicts
 
 
 @dataclass(frozen=True)
@@ -175,7 +184,7 @@ def _simulated(
     policies: Mapping[str, object],
     models: Mapping[str, Model],
     asked: _Asked,
-) -> list[Verdict]:
+) -> Iterator[Verdict]:
     if asked.engine == "exact":
         raise ConfigError("a simulator cannot be answered exactly; enumerate the model, or use engine 'sampled'")
     if asked.causal_model != "gumbel":
@@ -187,7 +196,7 @@ def _simulated(
     check_simulated_path(model, asked.path)
     drawer = Drawer(scene, model)
     why = "sampled, for a simulated model cannot be enumerated" if asked.engine == "auto" else ""
-    return [asked.sampled(formula, text, drawer, why) for formula, text in read]
+    return (asked.sampled(formula, text, drawer, why) for formula, text in read)
 
 
 def _check_engine(engine: str, causal_model: str) -> None:

@@ -51,9 +51,10 @@ class _Row:
 
 @dataclass(slots=True)
 class _Agent:
-    """The latest of one agent."""
+    """The latest of one agent. `lag`: seconds its last message was under way, None if it told no time."""
 
     last_message: float
+    lag: float | None = None
     episode: Episode | None = None
     rows: dict[str, _Row] = field(default_factory=dict)
 
@@ -157,7 +158,8 @@ class Board:
         match notice:
             case Received():
                 if notice.agent and notice.result not in UNREAD:
-                    self._agent(notice.agent, now).last_message = now.wall
+                    agent = self._agent(notice.agent, now)
+                    agent.last_message, agent.lag = now.wall, notice.lag
             case Judged():
                 row = self._row(notice.agent, notice.formula, now)
                 row.judged = notice
@@ -209,6 +211,7 @@ class Board:
         return {
             "name": name,
             "last_message": agent.last_message,
+            "lag": agent.lag,
             "episode": agent.episode,
             "formulas": [_show_row(spec, agent.rows.get(spec.name, _Row())) for spec in self._formulas],
         }

@@ -75,6 +75,12 @@ class Sources:
     status: Callable[[], dict[str, Any]]
     pictures: Pictures
 
+    def overview(self, search: str, most: int) -> dict[str, Any]:
+        """All that a person looks at, in one document; `search` and `most` as in `Board.overview`."""
+        told = self.board.overview(search, most)
+        problem = self.health() or self.readiness()
+        return {**told, "status": self.status(), "problem": problem, "now": time.time()}
+
 
 def make_app(sources: Sources) -> Starlette:
     """The application: routes for GET and HEAD only, for there is nothing to write."""
@@ -113,11 +119,7 @@ class _Pages:
     async def overview(self, request: Request) -> Response:
         """All that the status page shows, in one document."""
         search = request.query_params.get("search", "")[:LONGEST_NAME]
-        told = self._sources.board.overview(search, MOST_AGENTS)
-        problem = self._sources.health() or self._sources.readiness()
-        return JSONResponse(
-            {**told, "status": self._sources.status(), "problem": problem, "now": time.time()}, headers=HEADERS
-        )
+        return JSONResponse(self._sources.overview(search, MOST_AGENTS), headers=HEADERS)
 
     async def picture(self, request: Request) -> Response:
         found = self._sources.pictures.look(request.path_params["name"])

@@ -137,6 +137,16 @@ class Recording:
     ) -> None:
         self._file.close()
 
+    @property
+    def size(self) -> int:
+        """Bytes on disk."""
+        return self.path.stat().st_size
+
+    @property
+    def position(self) -> int:
+        """Bytes read so far, up to the end of an event."""
+        return int(self._unpacker.tell())
+
     def __iter__(self) -> Iterator[Event]:
         while (fields := self._next()) is not _END:
             self._count += 1

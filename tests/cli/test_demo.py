@@ -42,8 +42,19 @@ def test_an_alarm_fires_resolves_and_verifies(stage: Stage) -> None:
     assert "ALARM firing" in run.stdout
     assert "ALARM resolved" in run.stdout
     assert "curl http://127.0.0.1:" in run.stdout
-    assert run.stdout.rstrip().endswith("all agree")
+    assert "all agree" in run.stdout
     assert evidence_files(folder)
+    assert "\x1b" not in run.stdout
+
+
+def test_it_ends_by_saying_how_to_look(stage: Stage) -> None:
+    folder, run = stage
+    see, again = run.stdout.splitlines()[-2:]
+    for line, words in ((see, ["explain", "-o", "alarm.svg"]), (again, ["verify"])):
+        command = line.split("cfmon ", 1)[1].split()
+        assert command[:1] + command[2:] == words
+        assert started(*command, cwd=folder).returncode == 0
+    assert (folder / "alarm.svg").is_file()
 
 
 @pytest.mark.parametrize(("scenario", "seed"), [("icu-sepsis", "0"), ("frozen-lake", "2"), ("frozen-lake", "3")])

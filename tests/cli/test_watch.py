@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import io
 import json
+import sys
+from pathlib import Path
 
 import msgpack
 import pytest
-from rich.console import Console
 
 from monitor.cli.watch import Watcher
 from monitor.model import MDP
+from tests.terminal import Terminal
 
 MODEL = MDP.from_transitions(states=2, actions=1, transitions=[(0, 0, 1, 1.0), (1, 0, 1, 1.0)], labels={"goal": [1]})
 
@@ -26,9 +27,8 @@ def alert(revision: int, state: str, effect: float | None = 0.25) -> bytes:
     return json.dumps({**facts, "effect": effect, "summary": f"it is {state}"}).encode()
 
 
-def watched(*, terminal: bool) -> tuple[Watcher, str]:
-    out = io.StringIO()
-    watcher = Watcher(MODEL, "the header", Console(file=out, force_terminal=terminal, width=90, height=24))
+def watched() -> Watcher:
+    watcher = Watcher(MODEL, "the header")
     with watcher.shown():
         watcher.take_step(step(0, 0, action=0))
         watcher.take_alert(alert(1, "firing"))
@@ -38,19 +38,19 @@ def watched(*, terminal: bool) -> tuple[Watcher, str]:
         watcher.take_alert(b"")  # taken back
         watcher.take_step(step(1, 1, terminated=True))
     assert (during, watcher.settled) == (False, True)
-    return watcher, out.getvalue()
+    return watcher
 
 
-@pytest.mark.parametrize("terminal", [False, True])
-def test_each_change_counts_once(*, terminal: bool) -> None:
-    seen = watched(terminal=terminal)[0].seen
+def test_each_change_counts_once() -> None:
+    seen = watched().seen
     assert (seen.steps, seen.episodes) == (2, 1)
     assert [(a["revision"], a["state"]) for a in seen.alerts] == [(1, "firing"), (2, "resolved")]
     assert [a["revision"] for a in seen.alarms("resolved")] == [2]
 
 
-def test_lines_where_there_is_no_terminal() -> None:
-    assert watched(terminal=False)[1].splitlines() == [
+def test_lines_where_there_is_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    watched()
+    assert capsys.readouterr().out.splitlines() == [
         "the header",
         "ALARM firing   e step 1: it is firing",
         "ALARM resolved e step 1: it is resolved",
@@ -58,7 +58,27 @@ def test_lines_where_there_is_no_terminal() -> None:
     ]
 
 
-def test_a_table_where_there_is_one() -> None:
-    out = watched(terminal=True)[1]
-    for words in ("the header", "ALARM FIRING", "clear", "it is resolved", "+0.250", "goal", "2 steps over MQTT"):
-        assert words in out
+def demo(*more: str) -> list[str]:
+    return [sys.executable, "-m", "monitor", "demo", "--scenario", "frozen-lake", "--seed", "1", *more]
+
+
+def test_a_table_where_there_is_one(tmp_path: Path) -> None:
+    with Terminal([*demo("--steps", "120", "--interval", "0.02"), "--output", str(tmp_path)]) as terminal:
+        seen = terminal.until("steps over MQTT, 0 episodes; alarm: clear", "seed1-0")
+        assert "runs until" not in seen
+        terminal.until(" firing ")
+        assert terminal.end() == 0
+        assert terminal.cursor_shown()
+        assert "explain" in terminal.text
+        assert "all agree" in terminal.text
+
+
+def test_until_ctrl_c(tmp_path: Path) -> None:
+    with Terminal([*demo("--forever", "--interval", "0.02"), "--output", str(tmp_path)], columns=300) as terminal:
+        terminal.until("runs until Ctrl-C", " firing ")
+        terminal.press_ctrl_c()
+        assert terminal.end() == 0
+        assert terminal.cursor_shown()
+        for words in ("steps over MQTT in", "see it", "derive it again", "alarm.svg"):
+            assert words in terminal.text
+        assert "Traceback" not in terminal.text

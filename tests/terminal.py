@@ -1,0 +1,122 @@
+"""A terminal for tests: a process runs on a pseudo terminal, and what it draws is read as a person would see it."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pty
+import select
+import struct
+import subprocess
+import sys
+import termios
+import time
+from collections.abc import Mapping, Sequence
+from typing import Self
+
+import pyte
+
+__all__ = ["Terminal"]
+
+LEADER = "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); os.execvp(sys.argv[1], sys.argv[1:])"
+
+PATIENCE = 60.0
+"""Seconds until something shows; far more than it takes."""
+
+
+class Terminal:
+    """`command` on a screen of `lines` by `columns`; ends with the block, whatever state it is in."""
+
+    def __init__(
+        self, command: Sequence[str], *, lines: int = 30, columns: int = 110, env: Mapping[str, str] | None = None
+    ) -> None:
+        self._screen = pyte.Screen(columns, lines)
+        self._stream = pyte.ByteStream(self._screen)
+        self.raw = b""
+        self._hung_up = False
+        self._ours, theirs = pty.openpty()
+        self._set_size(lines, columns)
+        plain = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES", "NO_COLOR")}
+        self.process = subprocess.Popen(  # a session of its own, led by it: Ctrl-C reaches it, and hanging up
+            [sys.executable, "-c", LEADER, *command],
+            env={**plain, "TERM": "xterm-256color", **(env or {})},
+            stdin=theirs,
+            stdout=theirs,
+            stderr=theirs,
+            start_new_session=True,
+        )
+        os.close(theirs)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+        if not self._hung_up:
+            os.close(self._ours)
+
+    @property
+    def text(self) -> str:
+        """What stands on the screen."""
+        return "\n".join(line.rstrip() for line in self._screen.display)
+
+    def cursor_shown(self) -> bool:
+        """Whether a person sees where they type."""
+        return not bool(self._screen.cursor.hidden)
+
+    def resize(self, lines: int, columns: int) -> None:
+        """As a person pulling at the window's corner."""
+        self._screen.resize(lines, columns)
+        self._set_size(lines, columns)
+
+    def press_ctrl_c(self) -> None:
+        """Interrupt, as the keyboard does it: the terminal tells everyone in front of it."""
+        os.write(self._ours, b"\x03")
+
+    def until(self, *words: str) -> str:
+        """Wait until all of them stand on the screen at once; returns it."""
+        deadline = time.monotonic() + PATIENCE
+        while not all(word in self.text for word in words):
+            assert self._take(), f"ended with {self.process.wait()} without {words}:\n{self.text}"
+            assert time.monotonic() < deadline, f"no {words} on the screen:\n{self.text}"
+        return self.text
+
+    def until_drawn(self, what: bytes, since: int) -> None:
+        """Wait until this is among the bytes drawn after the first `since`."""
+        deadline = time.monotonic() + PATIENCE
+        while what not in self.raw[since:]:
+            assert self._take(), f"ended with {self.process.wait()} without {what!r}"
+            assert time.monotonic() < deadline, f"{what!r} is not drawn"
+
+    def stop_taking(self) -> None:
+        """As Ctrl-S: whoever writes now waits."""
+        os.write(self._ours, b"\x13")
+
+    def hang_up(self) -> None:
+        """The connection to the terminal is gone."""
+        os.close(self._ours)
+        self._hung_up = True
+
+    def end(self) -> int:
+        """Take all that is still drawn, until the process ends; returns its exit code."""
+        deadline = time.monotonic() + PATIENCE
+        while self._take():
+            assert time.monotonic() < deadline, f"does not end:\n{self.text}"
+        return self.process.wait(PATIENCE)
+
+    def _take(self) -> bool:
+        """What has been drawn meanwhile; False once nobody is left to draw."""
+        if not select.select([self._ours], [], [], 0.1)[0]:
+            return True
+        try:
+            drawn = os.read(self._ours, 1 << 16)
+        except OSError:  # how Linux says that the other end is closed
+            return False
+        self.raw += drawn
+        self._stream.feed(drawn)
+        return bool(drawn)
+
+    def _set_size(self, lines: int, columns: int) -> None:
+        fcntl.ioctl(self._ours, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
