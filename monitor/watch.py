@@ -30,6 +30,7 @@ class WatchState(msgspec.Struct, frozen=True, array_like=True):
     open: bool
     waiting: float | None
     formulas: dict[str, StandingState]
+    strayed: bool = False
 
 
 class Watch:
@@ -48,6 +49,7 @@ class Watch:
     ) -> None:
         self.session = session
         self._trust = trust
+        self._strayed = False  # the newest step was impossible, so where it led may be a wrong reading
         self._waiting: float | None = None  # ticks of the oldest message whose steps nobody has looked at
         self._engines = engines
         self._formulas = [Standing(question, session.agent, identity) for question in questions]
@@ -122,23 +124,32 @@ class Watch:
     def dump(self) -> WatchState:
         """All that the future depends on; write it before the next step."""
         formulas = {formula.question.spec.name: formula.dump() for formula in self._formulas}
-        return WatchState(self.session.dump(), self._open, self._waiting, formulas)
+        return WatchState(self.session.dump(), self._open, self._waiting, formulas, self._strayed)
 
     def load(self, state: WatchState, formulas: Container[str]) -> None:
         """The inverse of `dump` for these formulas, in a watch whose session was loaded; the others start anew."""
-        self._open, self._waiting = state.open, state.waiting
+        self._open, self._waiting, self._strayed = state.open, state.waiting, state.strayed
         for formula in self._formulas:
             name = formula.question.spec.name
             if name in formulas and name in state.formulas:
                 formula.load(state.formulas[name])
 
     def _test(self, trust: ModelTest, before: Step | None, event: Step | Break | End) -> None:
-        """Hold the model against what happened. `before`: the step that this one follows on the path, if it does."""
+        """Hold the model against what happened. `before`: the step that this one follows on the path, if it does.
+
+        One wrong reading makes two impossible steps, there and back. So the step after one that counted is passed over,
+        wherever it leads: what is passed over must not depend on that.
+        """
+        strayed, self._strayed = self._strayed, False
         match event:
-            case Step() if before is not None and before.action is not None:
-                trust.step(before.state * self.session.model.actions + before.action, event.state)
-            case Break(reason="impossible_step"):
+            case Step():
+                if before is None or before.action is None:
+                    self._strayed = strayed  # no transition: the first step after an impossible one, if there was one
+                elif not strayed:
+                    trust.step(before.state * self.session.model.actions + before.action, event.state)
+            case Break(reason="impossible_step") if not strayed:
                 trust.contradict()
+                self._strayed = True
             case _:
                 pass
 

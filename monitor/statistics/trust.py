@@ -15,17 +15,22 @@ Five bets, each with a fifth of the wealth, since the mean of martingales is one
 - `glitches`, twice: a step that the model calls impossible would end every game at once, and a sensor's one wrong
   reading is no proof. So these two bet against "at most a part `impossible` of the steps is impossible", on 10 and on
   100 times that part (r): times r / impossible if it is, else times (1 - r) / (1 - impossible). That is a martingale
-  at the rate `impossible` and falls below it. To the other bets such a step is no game: times 1.
+  at the rate `impossible` and falls below it. To the other bets such a step is no game: times 1. One wrong reading
+  makes two such steps, there and back, and 100 times 100 is proof enough at the start of a stream: who hands the steps
+  in passes over the one after an impossible one, wherever it leads (`monitor.watch`).
 
 A bet may begin at any step: that of step t, 2^k <= t < 2^(k+1), gets the part `1 / (2^k (k+1) (k+2))` of the wealth,
 which lies idle until then; all parts sum to 1. So what was lost while the model was true does not count when the world
 changes at step t; what it takes to win is more by log(1/part) at worst: .7 nats at the first step, 19 at the millionth.
 
-Why nothing else is asked. The proof looks at one step, given all that was seen before. So the policy may be anything,
-may change and may follow our own alarms; agents share counts, and may take turns in any order they like; q may depend
-on all the past, so counts may be forgotten at will; and one may stop, or look, at any time. What is asked: that a
-transition is seen does not depend on where it led, given what was seen before. If just the bad outcomes are lost on the
-way, the transitions seen do not follow the model, and that is doubted rightly.
+What is asked, and what is not. The proof looks at one step, given all that was seen before. So the policy may be
+anything, may change and may follow our own alarms; agents share counts and may take turns; q may depend on all the
+past, so counts may be forgotten at will; and one may stop, or look, at any time. Asked is, given what was seen before:
+
+- Neither whether a transition is seen nor when depends on where it led. If just the bad outcomes are lost on the way,
+  the transitions seen do not follow the model, and that is doubted rightly.
+- Agents have chance of their own. Of two simulations with one seed the second only repeats the first, which no bet at
+  the model's odds forgives: they are doubted, in a true model too.
 
 Source: Ville 1939; G. Shafer, *Testing by betting* (JRSS A 2021); A. Ramdas et al., *Game-theoretic statistics and safe
 anytime-valid inference* (Statistical Science 2023). The predictive of `learned` is Dirichlet's, centred on the model.
