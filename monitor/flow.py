@@ -44,7 +44,6 @@ class MonitorState(msgspec.Struct, frozen=True, array_like=True):
     """What a `Monitor` remembers beside its agents, as plain data: who they are, and what was asked in whose name.
 
     `agents`, `ready`: in order. `connected`, `swept`: the broker is reached; ticks when silence was last looked for.
-    `since`, `outage`: ticks since when it is not, and the seconds for which it was not before.
     """
 
     formulas: tuple[FormulaSpec, ...]
@@ -53,8 +52,6 @@ class MonitorState(msgspec.Struct, frozen=True, array_like=True):
     ready: tuple[str, ...]
     connected: bool
     swept: float | None
-    since: float
-    outage: float
     doubt: DoubtState | None
 
 
@@ -97,7 +94,6 @@ class Monitor:
         self._agenda = Agenda()  # agents to be answered although nothing may come
         self._changed: set[str] = set()  # agents whose state is not what `changed` last gave, forgotten ones too
         self._connected = True
-        self._since = self._outage = 0.0
         self._doubt = Doubt(model, trust or TrustSettings(), self.settings.encoder)
         self._swept: float | None = None
         # Silence is looked for once in a quarter of the shortest time that matters, since that visits every agent.
@@ -115,7 +111,6 @@ class Monitor:
                 watch = self._admit(observation)
             except InputError as error:
                 return self.reject(observation.agent, error)
-        now = self._heard(now)
         self._touch(observation.agent, now)
         return watch.session.arrive(observation, now)
 
@@ -129,7 +124,7 @@ class Monitor:
         `agents`: how many of those with something to answer take their turn; the others stay in line. 0: all.
         """
         notices: list[Notice] = []
-        now, doubted = self._heard(now), self._doubt.stands
+        doubted = self._doubt.stands
         self._ready.update(dict.fromkeys(self._agenda.due(now.ticks)))
         for agent in list(islice(self._ready, agents or None)):
             watch = self._watches[agent]
@@ -150,19 +145,13 @@ class Monitor:
         watch = self._watches.get(agent)
         if watch is None:
             return [Received(agent, "dropped")]
-        now = self._heard(now)
         self._touch(agent, now)
         return [Received(agent, "dropped"), *watch.session.lost(now)]
 
     def connected(self, up: bool, now: Instant) -> list[Notice]:  # noqa: FBT001 - the one thing there is to say
         """Whether the broker is reached; while it is not, nothing can be seen."""
-        if up and not self._connected:
-            self._outage += now.ticks - self._since
-        elif self._connected and not up:
-            self._since = now.ticks
         self._connected = up
-        here = self._heard(now)
-        return [notice for agent in self._watches for notice in self._look(agent, here)]
+        return [notice for agent in self._watches for notice in self._look(agent, now)]
 
     # ---- kept and taken up again ----
 
@@ -170,17 +159,7 @@ class Monitor:
         """What is remembered beside the agents."""
         formulas = tuple(question.spec for question in self._questions)
         agents, ready = tuple(self._watches), tuple(self._ready)
-        return MonitorState(
-            formulas,
-            self._identity,
-            agents,
-            ready,
-            self._connected,
-            self._swept,
-            self._since,
-            self._outage,
-            self._doubt.dump(),
-        )
+        return MonitorState(formulas, self._identity, agents, ready, self._connected, self._swept, self._doubt.dump())
 
     def changed(self, *, everything: bool = False) -> dict[str, WatchState | None]:
         """The agents that changed since the last call, or all; None: forgotten. Write it before the next step."""
@@ -219,7 +198,6 @@ class Monitor:
             self._agenda.put(agent, watch.due)
         self._ready = dict.fromkeys(state.ready)
         self._connected, self._swept = state.connected, state.swept
-        self._since, self._outage = state.since, state.outage
         same_model = state.identity.model_sha256 == self._identity.model_sha256
         if not self._doubt.load(state.doubt, same_model=same_model) or len(kept) < max(
             len(state.formulas), len(self._questions)
@@ -240,15 +218,6 @@ class Monitor:
         yield from self._doubt.again()
 
     # ---- one agent ----
-
-    def _heard(self, now: Instant) -> Instant:
-        """Now, on the agents' clock, which stands still while the broker is away: then nothing could have been heard.
-
-        So no step is given up, and nobody held silent or forgotten, for our own absence.
-        """
-        if self._outage == 0.0 and self._connected:
-            return now
-        return Instant(now.wall, (now.ticks if self._connected else self._since) - self._outage)
 
     def _touch(self, agent: str, now: Instant) -> None:
         self._watches[agent].wait(now)
