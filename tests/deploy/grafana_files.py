@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-__all__ = ["BOARDS", "GRAFANA", "RULES", "asked", "panels", "runnable"]
+__all__ = ["BOARDS", "GRAFANA", "RULES", "asked", "in_runbooks", "panels", "runnable"]
 
 GRAFANA = Path(__file__).parents[2] / "deploy" / "grafana"
 BOARDS: dict[str, dict[str, Any]] = {
@@ -46,6 +46,16 @@ def asked() -> dict[str, str]:
             found[f"{name}, annotation {annotation['name']}"] = annotation["expr"]
     for rule in RULES:
         found[f"rule {rule['title']}"] = rule["data"][0]["model"]["expr"]
+    return found
+
+
+def in_runbooks() -> dict[str, str]:
+    """Every PromQL expression that a runbook has people ask, by page and expression."""
+    found: dict[str, str] = {}
+    for page in sorted((GRAFANA.parent / "runbooks").glob("*.md")):
+        for code in re.findall(r"`([^`]+)`", page.read_text()):
+            if re.search(r"\b(cfmon_[a-z]|up\{)", code):
+                found[f"{page.name}: {code}"] = code
     return found
 
 

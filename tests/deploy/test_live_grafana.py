@@ -20,7 +20,7 @@ import pytest
 from monitor.sidecar.clock import read_clock
 from monitor.types import Trust
 from tests.deploy.chain import ALERTS, cfmon, hastened, publisher
-from tests.deploy.grafana_files import asked, runnable
+from tests.deploy.grafana_files import asked, in_runbooks, runnable
 from tests.deploy.small_world import write_world
 from tests.deploy.test_live_prometheus import WHILE_ALL_IS_WELL, Scene, Watcher, hanging_target, wait_for
 from tests.servers import Prometheus, free_port, mosquitto, prometheus, wait_until
@@ -99,6 +99,9 @@ def test_every_question_has_an_answer(stage: tuple[Scene, Path]) -> None:
         wait_until(lambda: len(server.query("cfmon_mqtt_connected == 1")) == 2, "both targets are scraped")
         here.begin()
         questions.until(lambda place: place not in ABOUT_TROUBLE, well)
+        assert len(in_runbooks()) > len(ALERTS)
+        for question in in_runbooks().values():
+            server.query(question)  # Prometheus refuses what it cannot read
         here.spoil()
         questions.until(lambda place: not any(end in place for end in WITHOUT_THE_BROKER + WITHOUT_A_MONITOR), here.ill)
         here.mend()

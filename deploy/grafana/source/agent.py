@@ -92,8 +92,8 @@ def _states(made: Dashboard) -> Dashboard:
     return made.with_panel(
         timeline(
             "Each formula over time",
-            "The alarm of each formula. BLIND: it was not answered, and the alarm stands as it stood before. "
-            "NOT WATCHED: its monitor is gone, or has forgotten it.",
+            "The alarm of each formula. BLIND: it was not answered, and the alarm stands as it stood before. NOT "
+            "WATCHED: its monitor is gone, or has forgotten it.",
             [query(standing("formula", SOME), "{{formula}}")],
             STATES,
             nothing="NOT WATCHED",
@@ -114,8 +114,8 @@ def _values(made: Dashboard) -> Dashboard:
     value = graph(
         "$formula: value",
         "The formula's value (a probability, or a reward): of a regret formula that under the alternative. Dashed: "
-        "the bounds over "
-        "every causal model asked for, with what lies between them filled. A hole: blind, or between two episodes.",
+        "the bounds over every causal model asked for, with what lies between them filled. A hole: blind, or between "
+        "two episodes.",
         [
             query(f'max by (formula) (cfmon_formula_value{{{ONE}, formula=~"$formula"}})', "value", letter="A"),
             query(f'max by (formula) (cfmon_formula_lower{{{ONE}, formula=~"$formula"}})', "lower bound", letter="B"),
@@ -137,8 +137,7 @@ def _values(made: Dashboard) -> Dashboard:
         graph(
             "What the alternative would change",
             "Value under the alternative minus value under the nominal policy, of regret formulas. Far above 0: the "
-            "other "
-            "policy would do better; at 0: it would change nothing. A hole: blind, or between two episodes.",
+            "other policy would do better; at 0: it would change nothing. A hole: blind, or between two episodes.",
             [query(f"max by (formula) (cfmon_effect{{{SOME}}})", "{{formula}}")],
             unit="none",
             limit=0,

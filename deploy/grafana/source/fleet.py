@@ -139,8 +139,7 @@ def _over_time(made: Dashboard) -> Dashboard:
             timeline(
                 "Everybody over time",
                 "A row for each monitor and each agent. BLIND: the monitor could not answer, whatever the alarm was "
-                "before. "
-                "NOT WATCHED: its monitor is gone, or has forgotten it. Click a row for the agent's page.",
+                "before. NOT WATCHED: its monitor is gone, or has forgotten it. Click a row for the agent's page.",
                 [
                     query(f'8 + 2 * (up{{job="cfmon", {HERE}}} == bool 0)', "monitor {{instance}}", letter="A"),
                     query(standing("agent", WHO), "{{agent}}", letter="B"),

@@ -29,9 +29,8 @@ def _health(made: Dashboard) -> Dashboard:
             timeline(
                 "Can it be relied on?",
                 "Every row should say yes. NO in the first: it is down, the others then have a hole. Each has an "
-                "alert and a runbook: "
-                "CfmonDown, CfmonBrokerDisconnected, CfmonEvaluationStalled, CfmonStoreFailing, CfmonReloadFailed, "
-                "CfmonModelDoubt.",
+                "alert and a runbook: CfmonDown, CfmonBrokerDisconnected, CfmonEvaluationStalled, CfmonStoreFailing, "
+                "CfmonReloadFailed, CfmonModelDoubt.",
                 [
                     query(f'up{{job="cfmon", {HERE}}}', "{{instance}} answers scrapes", letter="A"),
                     query(f"cfmon_mqtt_connected{{{HERE}}}", "{{instance}} reaches the broker", letter="B"),
@@ -114,8 +113,7 @@ def _speed(made: Dashboard) -> Dashboard:
             graph(
                 "From the agent's clock to ours",
                 "How old steps are when they come, median and 99th percentile. It holds the two clocks' difference "
-                "too. "
-                "A hole: no step came meanwhile, or none that says its time.",
+                "too. A hole: no step came meanwhile, or none that says its time.",
                 [
                     query(quantile("0.5", "cfmon_message_lag_seconds", "le"), "median", letter="A"),
                     query(quantile("0.99", "cfmon_message_lag_seconds", "le"), "99 %", letter="B"),
@@ -151,8 +149,7 @@ def _losses(made: Dashboard) -> Dashboard:
             graph(
                 "Steps lost",
                 "Missing (gap), contradicting each other (conflict), thrown away (dropped), of an episode long over "
-                "(stale). "
-                "All should be 0; else see CfmonStepsLost.",
+                "(stale). All should be 0; else see CfmonStepsLost.",
                 [query(lost, "{{result}}")],
                 unit="short",
                 bars=True,
@@ -172,9 +169,8 @@ def _losses(made: Dashboard) -> Dashboard:
         .with_panel(
             graph(
                 "Answers passed over or undecided",
-                "Skipped: due, and passed over to stay with the present (CfmonEvaluationsSkipped). Undecided: the "
-                "question was too "
-                "large (CfmonUndecided). Both should be 0.",
+                "Skipped: due, and passed over to stay with the present (CfmonEvaluationsSkipped). Undecided: too "
+                "large a question, or too near its bound for sampling (CfmonUndecided). Both should be 0.",
                 [
                     query(
                         f"sum by (formula) (increase(cfmon_evaluations_skipped_total{{{HERE}}}{RATE}))",
@@ -196,8 +192,7 @@ def _losses(made: Dashboard) -> Dashboard:
             graph(
                 "Store errors and clocks",
                 "Failures to write down what happens (CfmonStoreFailing), and messages that claim to come from the "
-                "future: "
-                "an agent's clock is ahead of the monitor's. Both should be 0.",
+                "future: an agent's clock is ahead of the monitor's. Both should be 0.",
                 [
                     query(f"sum(increase(cfmon_store_errors_total{{{HERE}}}{RATE}))", "store errors", letter="A"),
                     query(f"sum(increase(cfmon_negative_lags_total{{{HERE}}}{RATE}))", "from the future", letter="B"),
@@ -211,9 +206,8 @@ def _losses(made: Dashboard) -> Dashboard:
             graph(
                 "Evidence against the model",
                 "log10 of an e-value: 3 (the line) is a thousand to one, and where doubt begins unless trust.alpha "
-                "says otherwise. "
-                "Flat and then steep: the world has changed. Steep from the start: the model never fitted. A hole: "
-                "not tested.",
+                "says otherwise. Flat and then steep: the world has changed. Steep from the start: the model never "
+                "fitted. A hole: not tested.",
                 [query(f"cfmon_model_log10_e_value{{{HERE}}}", "{{instance}}")],
                 unit="none",
                 limit=3,
