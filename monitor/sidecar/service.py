@@ -141,7 +141,8 @@ class Service:
     async def _work(self, stop: asyncio.Event) -> None:
         linking = asyncio.create_task(self._link.run(stop))
         stopping = asyncio.create_task(stop.wait())
-        others = [self._worker.run(), self._knock(), self._beat(), self._tidy()]
+        others = [self._worker.run(), self._knock(), self._beat()]
+        others += [] if self._store is None else [self._tidy(self._store)]
         others += [] if self._reloader is None else [self._reloader.run()]
         tasks = (linking, stopping, *(asyncio.create_task(other) for other in others))
         try:
@@ -167,9 +168,9 @@ class Service:
             await asyncio.sleep(self.config.heartbeat)
             self._worker.beat()
 
-    async def _tidy(self) -> None:
-        while self._store is not None:
-            await self._store.clear_out(keep=self.config.store.keep, size=self.config.store.size)
+    async def _tidy(self, store: Store) -> None:
+        while True:
+            await store.clear_out(keep=self.config.store.keep, size=self.config.store.size)
             await asyncio.sleep(TIDY)
 
     # ---- another configuration ----

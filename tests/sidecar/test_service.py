@@ -199,3 +199,15 @@ def test_the_client_id_is_configured_or_of_this_host_and_configuration(config: P
     config.write_text(config.read_text().replace("heartbeat: 1s", "heartbeat: 2s"))
     assert make_client_id(assemble(config)) != first
     assert make_client_id(assemble(config, {"CFMON_MQTT__CLIENT_ID": "mine"})) == "mine"
+
+
+def test_without_a_store_it_watches_all_the_same_and_says_so(
+    config: Path, broker: Mosquitto, caplog: pytest.LogCaptureFixture
+) -> None:
+    config.write_text(config.read_text().replace("store: {path: var/cfmon.sqlite}", "store: {path: null}"))
+    with inside(config) as running, subscriber(broker) as listening:
+        assert "NOTHING IS KEPT" in caplog.text
+        publish(broker, steps(RISE_AND_FALL[:1]))
+        assert wait_until(listening.alerts, "the alert")[0]["evidence"] is None
+        assert httpx.get(f"{running.url}/api/status").json()["store"] == "nothing is kept"
+    assert not (config.parent / "var").exists()
