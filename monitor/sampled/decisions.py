@@ -85,13 +85,13 @@ class Remembered:
     def _learn(self, states: Ints) -> None:
         """Add what is missing; `states` ascending, each once."""
         if self._values is None or len(self._states) + len(states) > self._limit:
-            self._states, self._values = states, self._ask(states)
-            return
-        missing = np.setdiff1d(states, self._states, assume_unique=True)
-        together = np.concatenate([self._states, missing])
-        order = np.argsort(together)
-        self._states = together[order]
-        self._values = np.concatenate([self._values, self._ask(missing)])[order]
+            values = self._ask(states)
+        else:
+            missing = np.setdiff1d(states, self._states, assume_unique=True)
+            states = np.concatenate([self._states, missing])
+            order = np.argsort(states)
+            states, values = states[order], np.concatenate([self._values, self._ask(missing)])[order]
+        self._states, self._values = states, values  # only now: a function that raises leaves what was known as it was
 
     def _ask(self, states: Ints) -> npt.NDArray[Any]:
         size = self._batch or max(len(states), 1)

@@ -159,7 +159,7 @@ class Sampler:
         """Outcomes in one world."""
         ending = question.ending
         kept = None if ending is not None and has_nested(question.measure) else walks  # an end changes nested truths
-        key = change, question.measure, question.first, question.particles
+        key = self.scene, self.seed, change, question.measure, question.first, question.particles
         walk = None if kept is None else kept.take(key, question.path)
         if walk is None:
             walk = _Walk(self._start(change, question), question.path[0][0])

@@ -137,16 +137,21 @@ class Numbered(Generic[State]):
 
     def successors(self, state: int, action: int) -> tuple[Sequence[int], Sequence[float]]:
         """Of the state with that number."""
-        states, probabilities = self._simulator.successors(self._states[state], action)
+        states, probabilities = self._simulator.successors(self._known(state), action)
         return [self.number(one) for one in states], probabilities
 
     def holds(self, label: str, state: int) -> bool:
         """Of the state with that number."""
-        return self._simulator.holds(label, self._states[state])
+        return self._simulator.holds(label, self._known(state))
 
     def reward(self, state: int, action: int) -> float:
         """Of the state with that number."""
-        return self._simulator.reward(self._states[state], action)
+        return self._simulator.reward(self._known(state), action)
+
+    def _known(self, number: int) -> State:
+        if number not in self._states:
+            raise ModelError(f"no state met so far has the number {number}; take those of a path from `number(state)`")
+        return self._states[number]
 
 
 def number_of(state: Hashable) -> int:

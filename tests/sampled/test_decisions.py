@@ -57,6 +57,19 @@ def test_a_memo_that_is_full_starts_anew_and_answers_the_same() -> None:
         assert np.array_equal(entries.end - entries.begin, np.full(4, 2))
 
 
+def test_a_memo_keeps_what_it_knew_when_the_function_fails() -> None:
+    def function(states: Ints) -> Ints:
+        if states.min() < 2:
+            raise PolicyError("not there")
+        return states * 2
+
+    remembered = Remembered(function)
+    remembered(np.array([2, 4, 6]))
+    with pytest.raises(PolicyError, match="not there"):
+        remembered(np.array([0, 1]))
+    assert remembered(np.array([6, 2, 4])).tolist() == [12, 4, 8]
+
+
 def test_a_network_decides_like_its_table() -> None:
     model = load_model(POLICIES / "icu-sepsis" / "model.npz")
     states = np.random.default_rng(0).integers(0, model.states, 3_000)

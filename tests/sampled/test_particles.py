@@ -125,6 +125,17 @@ def test_more_than_one_block_is_many_blocks(monkeypatch: pytest.MonkeyPatch) -> 
     assert np.array_equal(drawn.outcomes(asked, path, range(5, 1_000, 3), walks=Walks()), whole)
 
 
+def test_walks_of_one_noise_are_not_those_of_another() -> None:
+    small, other = (small_world(Random(seed), length=4) for seed in (4, 5))
+    walks, asked, path = Walks(), goal("alt@2.R=? [ C<=4 ]"), small.setting.path
+    for drawn in (sampler(small, 3), sampler(small, 4)):
+        assert np.array_equal(
+            drawn.outcomes(asked, path, range(60), walks=walks), drawn.outcomes(asked, path, range(60))
+        )
+    walked = sampler(other, 4).outcomes(asked, other.setting.path, range(60), walks=walks)
+    assert np.array_equal(walked, sampler(other, 4).outcomes(asked, other.setting.path, range(60)))
+
+
 @LAW
 @given(chances, st.integers(1, 6), st.integers(0, 1000))
 def test_a_stream_gives_what_a_rebuild_from_the_held_path_gives(chance: Random, window: int, first: int) -> None:
