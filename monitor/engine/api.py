@@ -11,7 +11,7 @@ from monitor.decide.handed_in import as_pairs, check_path, read_all
 from monitor.decide.names import validate
 from monitor.decide.track import Path
 from monitor.engine.drawer import Drawer
-from monitor.engine.drawing import alone, check_sampling
+from monitor.engine.drawing import SEEDS, alone, check_sampling
 from monitor.engine.engines import NOT_EXACT
 from monitor.engine.simulated import check_simulated_labels, check_simulated_path, simulated_scene
 from monitor.errors import ConfigError, LimitError
@@ -106,6 +106,8 @@ def check_many(
     _check_engine(engine, causal_model)
     drawn = drawn or alone(sampling or Sampling())
     check_sampling(drawn.sampling)
+    if not (0 <= drawn.seed < SEEDS and drawn.first >= 0):
+        raise ConfigError(f"drawn holds seed {drawn.seed} and first {drawn.first}, which no verdict was drawn with")
     asked = _Asked(as_pairs(path), engine, causal_model, drawn, terminated=terminated, start_observed=start_observed)
     read = read_all(queries)
     if not isinstance(model, MDP):

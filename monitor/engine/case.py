@@ -9,7 +9,17 @@ import numpy.typing as npt
 
 from monitor.decide.names import goals
 from monitor.decide.track import Path, resolve
-from monitor.engine.procedures import Draw, Estimate, decided, decision, estimate, given, settled, span
+from monitor.engine.procedures import (
+    Draw,
+    Estimate,
+    check_outcomes,
+    decided,
+    decision,
+    estimate,
+    given,
+    settled,
+    span,
+)
 from monitor.logic import Formula, print_formula
 from monitor.logic.syntax import NOMINAL, And, Const, Goal, Label, Not, Or, Regret, Until, WorldRef
 from monitor.sampled import Sampler
@@ -65,7 +75,8 @@ class Case:
         """The goal under nominal and under the alternative (semantics, section 8).
 
         What is tested is that there is nothing to regret: `nominal meets it or the alternative does not`. So alpha is
-        the probability to say *regret* of what is none.
+        the probability to say *regret* of what is none. The effect's bounds come of two intervals, so they miss with
+        twice the probability of one at most.
         """
         goal, world = formula.goal, formula.world
         asked = [
@@ -138,10 +149,14 @@ class Case:
         )
 
     def _draw(self, goal: Goal) -> Draw:
+        within = span(goal, self._rewards)
+
         def draw(particles: range) -> npt.NDArray[np.float64]:
-            return self._sampler.outcomes(
+            values = self._sampler.outcomes(
                 goal, self._path, particles, first_seq=self._drawn.first, terminated=self._terminated
             )
+            check_outcomes(goal, values, within)
+            return values
 
         return draw
 

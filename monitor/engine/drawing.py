@@ -14,6 +14,8 @@ __all__ = ["SEEDS", "alone", "check_sampling", "on_stream", "stream_seed"]
 
 SEEDS = 1 << 53
 """Seeds are numbers below this, which JSON carries unharmed."""
+LEAST = 1e-30
+"""No probability or width may be smaller: the share of it that one test on a stream gets must still be a number."""
 MOST_SAMPLES = 10_000_000
 """What one quantity may be allowed."""
 
@@ -24,12 +26,12 @@ def check_sampling(sampling: Sampling) -> Sampling:
         raise ConfigError(f"sampling.seed must be a whole number from 0 to 2**53 - 1, not {sampling.seed}")
     for name in ("alpha", "beta", "delta", "error", "error_alpha"):
         value = getattr(sampling, name)
-        if not 0.0 < value < 1.0:
-            raise ConfigError(f"sampling.{name} must lie strictly between 0 and 1, not {value}")
+        if not LEAST <= value < 1.0:
+            raise ConfigError(f"sampling.{name} must lie strictly between 0 and 1, not below {LEAST}; it is {value}")
     if sampling.alpha + sampling.beta >= 1.0:
         raise ConfigError(f"sampling.alpha and beta must sum to less than 1, not {sampling.alpha} + {sampling.beta}")
-    if not 0.0 < sampling.deviation < math.inf:
-        raise ConfigError(f"sampling.deviation counts standard deviations, above 0, not {sampling.deviation}")
+    if not LEAST <= sampling.deviation <= 1.0 / LEAST:
+        raise ConfigError(f"sampling.deviation counts standard deviations, {LEAST} or more, not {sampling.deviation}")
     if not (isinstance(sampling.limit, int) and 1 <= sampling.limit <= MOST_SAMPLES):
         raise ConfigError(f"sampling.limit counts samples, from 1 to {MOST_SAMPLES}, not {sampling.limit}")
     if sampling.rewards is not None and not -math.inf < sampling.rewards[0] <= sampling.rewards[1] < math.inf:

@@ -13,7 +13,7 @@ from typing import NamedTuple, Protocol, TypeVar, assert_never
 import numpy as np
 import numpy.typing as npt
 
-from monitor.errors import ConfigError
+from monitor.errors import ConfigError, ModelError
 from monitor.logic import print_formula
 from monitor.logic.syntax import Goal, Probability, Reward, Test
 from monitor.statistics import (
@@ -27,9 +27,10 @@ from monitor.statistics import (
     error_bound,
     sample_size,
 )
+from monitor.statistics.samples import SLACK
 from monitor.types import Drawn, Sampling
 
-__all__ = ["Draw", "Estimate", "Span", "decided", "decision", "estimate", "given", "settled", "span"]
+__all__ = ["Draw", "Estimate", "Span", "check_outcomes", "decided", "decision", "estimate", "given", "settled", "span"]
 
 Floats = npt.NDArray[np.float64]
 Draw = Callable[[range], Floats]
@@ -72,6 +73,25 @@ def span(goal: Goal, rewards: tuple[float, float] | None) -> Span | None:
         case _:
             assert_never(goal.measure)
     return one if goal.world.baseline is None else Span(one.lo - one.hi, one.hi - one.lo)
+
+
+def check_outcomes(goal: Goal, values: Floats, within: Span | None) -> None:
+    """Refuse outcomes that no interval can be relied on with.
+
+    Raises:
+        ModelError: a simulator's reward is no number.
+        ConfigError: it lies outside `sampling.rewards`.
+    """
+    if not np.isfinite(values).all():
+        raise ModelError(f"{print_formula(goal)}: a drawn world came to {values.sum()}; rewards must be finite numbers")
+    if within is None:
+        return
+    slack = SLACK * (within.hi - within.lo)
+    if values.min() < within.lo - slack or values.max() > within.hi + slack:
+        raise ConfigError(
+            f"{print_formula(goal)}: drawn worlds came to {values.min():.6g} to {values.max():.6g}, outside "
+            f"[{within.lo:.6g}, {within.hi:.6g}]; sampling.rewards must hold the smallest and the largest of a step"
+        )
 
 
 def given(test: Test, within: Span | None) -> bool | None:
@@ -145,7 +165,7 @@ def estimate(goal: Goal, draw: Draw, within: Span | None, drawn: Drawn) -> Estim
             "model does not tell; give the smallest and the largest as sampling.rewards"
         )
     if within.lo == within.hi:
-        return Estimate(within.lo, 1, within)
+        return Estimate(_mean(draw(range(1))), 1, within)
     if drawn.test:
         return _followed(goal, draw, within, sampling)
     effect = goal.world.baseline is not None

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 import pytest
 
 import monitor
-from monitor.errors import ConfigError, FormulaError, PathError, PolicyError
+from monitor.errors import ConfigError, FormulaError, ModelError, PathError, PolicyError
 from monitor.model import MDP
-from monitor.types import Sampling, Verdict
+from monitor.sampled import Numbered
+from monitor.types import Drawn, Sampling, Verdict
 
 Ints = npt.NDArray[np.int64]
 LEFT, RIGHT = 0, 1
@@ -142,3 +144,74 @@ def test_models_of_two_kinds_do_not_mix() -> None:
         ask('model:other@2.P>=0.5 [ F<=5 "home" ]', models={"other": small})
     with pytest.raises(ConfigError, match="give each as an MDP"):
         monitor.check("true", model=small, path=[(0, 0)], policies={"nominal": [0]}, models={"other": Line()})
+
+
+class Paid(Line):
+    """Brings the same at each step."""
+
+    def __init__(self, gain: float) -> None:
+        self.gain = gain
+
+    def reward(self, state: int, action: int) -> float:
+        del state, action
+        return self.gain
+
+
+@pytest.mark.parametrize(
+    "text", ["R=? [ C<=4 ]", "R>=3 [ C<=4 ]", "R>=-1 [ C<=4 ]", "delta(right,nominal)@1.R=? [ C<=4 ]"]
+)
+def test_rewards_that_are_not_as_told_give_no_number(text: str) -> None:
+    told = Sampling(rewards=(0.0, 1.0))
+    if "delta" not in text:
+        for gain in (5.0, -1000.0):
+            with pytest.raises(ConfigError, match=r"outside \[0, 5\]; sampling\.rewards must hold the smallest"):
+                ask(text, model=Paid(gain), sampling=told)
+    for gain in (float("nan"), *([] if "delta" in text else [float("inf")])):
+        with pytest.raises(ModelError, match="must be finite numbers"):
+            ask(text, model=Paid(gain), sampling=told)
+
+
+def test_rewards_told_to_be_nothing_are_looked_at() -> None:
+    with pytest.raises(ConfigError, match=r"came to 5 to 5, outside \[0, 0\]"):
+        ask("R=? [ C<=4 ]", model=Paid(1.0), sampling=Sampling(rewards=(0.0, 0.0)))
+
+
+class Words:
+    """States that are words."""
+
+    actions = 1
+    labels = ("long",)
+
+    def successors(self, state: str, action: int) -> tuple[list[str], list[float]]:
+        del action
+        return [state, state + "a"], [0.5, 0.5]
+
+    def holds(self, label: str, state: str) -> bool:
+        del label
+        return len(state) > 2
+
+    def reward(self, state: str, action: int) -> float:
+        del state, action
+        return 0.0
+
+
+def test_a_number_that_no_state_has_is_named() -> None:
+    words, policies = Numbered(Words()), {"nominal": left}
+    monitor.check('P>=0.1 [ F<=4 "long" ]', model=words, path=[(words.number("a"), 0)], policies=policies)
+    with pytest.raises(ModelError, match="no state met so far has the number 3"):
+        monitor.check('P>=0.1 [ F<=4 "long" ]', model=words, path=[(3, 0)], policies=policies)
+
+
+@pytest.mark.parametrize(("seed", "first"), [(-1, 0), (1 << 53, 0), (0, -1)])
+def test_what_no_verdict_was_drawn_with_is_refused(seed: int, first: int) -> None:
+    with pytest.raises(ConfigError, match="which no verdict was drawn with"):
+        ask('P>=0.5 [ F<=5 "home" ]', drawn=Drawn(Sampling(), seed, first, 0.01, 0.01))
+
+
+@pytest.mark.parametrize("name", ["alpha", "beta", "delta", "error", "error_alpha", "deviation"])
+def test_settings_so_small_that_numbers_end_are_refused(name: str) -> None:
+    with pytest.raises(ConfigError, match=f"sampling.{name}.*1e-30"):
+        ask('P>=0.5 [ F<=5 "home" ]', sampling=msgspec.structs.replace(Sampling(), **{name: 1e-200}))
+    smallest = msgspec.structs.replace(Sampling(limit=300), **{name: 1e-30})
+    for text in ('P>=0.5 [ F<=5 "home" ]', 'P=? [ F<=5 "home" ]', 'delta(right,nominal)@2.P>0.2 [ F<=5 "home" ]'):
+        assert ask(text, sampling=smallest).quantities[0].samples <= 300
