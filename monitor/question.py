@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -42,7 +43,8 @@ class Answers:
 
     `track` is no more than a short cut: it can be made anew from the held path, with the same answers to the bit.
     `begun`, `pushed`: the path's when the track last moved. `tests`: answers by sampling so far, over all episodes;
-    each spends its share of the stream's alpha, so this is never reset.
+    each spends its share of the stream's alpha, so this is never reset: the stream ends with the agent (forgotten) or
+    with the formula (changed), and what comes after that is promised anew.
     """
 
     tests: int = 0
@@ -142,9 +144,9 @@ def _check_spec(spec: FormulaSpec, formula: Formula) -> None:
     alarm, where = spec.alarm, f"formula {spec.name!r}"
     if not NAME.fullmatch(spec.name):
         raise ConfigError(f"{where}: a name is 1 to 64 of the characters A-Z a-z 0-9 _ . -, for it becomes a topic")
-    if spec.every <= 0:
+    if not (isinstance(spec.every, int | float) and 0 < spec.every < math.inf):  # another number is in no unit
         raise ConfigError(f"{where}: every is {spec.every}; it counts steps (a whole number) or seconds, above 0")
-    if alarm.for_ < 1 or alarm.keep < 1:
+    if not all(isinstance(count, int) and count >= 1 for count in (alarm.for_, alarm.keep)):
         raise ConfigError(f"{where}: for and keep count verdicts, from 1 on")
     if spec.causal_model not in get_args(CausalModel):
         raise ConfigError(f"{where}: causal model {spec.causal_model!r}; use {', '.join(get_args(CausalModel))}")
