@@ -21,7 +21,7 @@ from monitor.sidecar.clock import read_clock
 from monitor.types import Trust
 from tests.deploy.chain import ALERTS, cfmon, hastened, publisher
 from tests.deploy.grafana_files import asked, in_runbooks, runnable
-from tests.deploy.small_world import write_world
+from tests.deploy.small_world import DRIFT, EDGE, write_world
 from tests.deploy.test_live_prometheus import WHILE_ALL_IS_WELL, Scene, Watcher, hanging_target, wait_for
 from tests.servers import Prometheus, free_port, mosquitto, prometheus, wait_until
 
@@ -36,7 +36,9 @@ ABOUT_TROUBLE = {
     "fleet, panel 13 Blind, by reason, A",
 }
 WITHOUT_THE_BROKER = ("BrokerDisconnected", "annotation blind", "Why it was blind")  # w1 is never blind before
+EVERYBODY = "fleet, panel 9 Everybody over time, B"
 WITHOUT_A_MONITOR = ("rule CfmonDown", "runbooks/CfmonDown")
+CLEAR, FIRING, BLIND, BLIND_FIRING, WATCHES, NOT_WATCHED, DOWN = "0", "2", "4", "6", "8", "9", "10"
 FITS = Trust(doubted=False, log10_e=0.1, transitions=100)
 
 
@@ -67,6 +69,25 @@ class Questions:
             look, lambda: f"no answer: { {place: runnable(q) for place, q in self.open.items() if wanted(place)} }"
         )
 
+    def shown(self, place: str, label: str = "") -> dict[str, str]:
+        """What stands there now, by a label."""
+        found = self.prometheus.query(runnable(asked()[place]))
+        return {series["metric"].get(label, ""): series["value"][1] for series in found}
+
+    def until_shown(self, states: dict[str, str], meanwhile: Callable[[], None]) -> None:
+        """Let things go on until the fleet's page has these states of the agents, in its table and its timeline.
+
+        w9 is the second target's: it stays as it is, whatever becomes of the monitor.
+        """
+
+        def look() -> bool:
+            meanwhile()
+            seen[:] = [self.shown(place, "agent") for place in ("fleet, panel 8 Agents now, A", EVERYBODY)]
+            return seen == [states, states]
+
+        seen: list[dict[str, str]] = []
+        wait_for(look, lambda: f"{states} is not shown, but {seen}")
+
 
 @pytest.fixture
 def stage(tmp_path: Path) -> Iterator[tuple[Scene, Path]]:
@@ -95,6 +116,10 @@ def test_every_question_has_an_answer(stage: tuple[Scene, Path]) -> None:
         here.stalling.take([FITS], read_clock())
         here.well()
 
+    def astray() -> None:
+        """No faster than answers are given; w2 stays as silent as it was."""
+        here.agents.step("w1", EDGE, DRIFT, episode="bad")
+
     with cfmon(config):
         wait_until(lambda: len(server.query("cfmon_mqtt_connected == 1")) == 2, "both targets are scraped")
         here.begin()
@@ -104,24 +129,13 @@ def test_every_question_has_an_answer(stage: tuple[Scene, Path]) -> None:
             server.query(question)  # Prometheus refuses what it cannot read
         here.spoil()
         questions.until(lambda place: not any(end in place for end in WITHOUT_THE_BROKER + WITHOUT_A_MONITOR), here.ill)
-        here.mend()
+        questions.until_shown({"w1": FIRING, "w2": BLIND, "w9": CLEAR}, astray)
         here.broker.kill()
         questions.until(lambda place: not place.startswith(WITHOUT_A_MONITOR), well)
+        questions.until_shown({"w1": BLIND_FIRING, "w2": BLIND, "w9": CLEAR}, well)
     questions.until(lambda _place: True, well)
-    what_the_pages_say_of_a_monitor_that_is_gone(questions)
-
-
-def what_the_pages_say_of_a_monitor_that_is_gone(questions: Questions) -> None:
-    """Its agents are NOT WATCHED (9), it is DOWN (10), and neither is left out or shows what stood before."""
-    files = asked()
-
-    def values(place: str, label: str = "") -> dict[str, str]:
-        found = questions.prometheus.query(runnable(files[place]))
-        return {series["metric"].get(label, ""): series["value"][1] for series in found}
-
-    wait_until(lambda: values("agent, panel 1 Now, A") == {"": "9"}, "the agent is said to be unwatched")
-    assert set(values("agent, panel 6 Each formula over time, A", "formula").values()) == {"9"}
-    for place in ("fleet, panel 8 Agents now, A", "fleet, panel 9 Everybody over time, B"):
-        assert values(place, "agent") == {"w1": "9", "w2": "9", "w9": "0"}  # the last is the second target's
-    assert sorted(values("fleet, panel 9 Everybody over time, A", "instance").values()) == ["10", "8"]
-    assert values("fleet, panel 5 Monitors down, A") == {"": "1"}
+    questions.until_shown({"w1": NOT_WATCHED, "w2": NOT_WATCHED, "w9": CLEAR}, well)
+    assert questions.shown("agent, panel 1 Now, A") == {"": NOT_WATCHED}
+    assert set(questions.shown("agent, panel 6 Each formula over time, A", "formula").values()) == {NOT_WATCHED}
+    assert sorted(questions.shown("fleet, panel 9 Everybody over time, A", "instance").values()) == [DOWN, WATCHES]
+    assert questions.shown("fleet, panel 5 Monitors down, A") == {"": "1"}
