@@ -44,7 +44,7 @@ experiments: $(VENV)/.dev ## Draw the paper's figures and tables anew (minutes):
 	@echo "== error rates"; $(BIN)/python -m tests.statistics.error_rates --csv var/experiments/error-rates.csv $(ARGS)
 
 docs: $(VENV)/.dev ## Build the documentation as a site, var/site/index.html; a broken link is an error
-	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+	@told=$$(NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict 2>&1) || { echo "$$told"; exit 1; }
 	@echo "docs: var/site/index.html"
 
 lint: $(VENV)/.dev ## ruff, ruff format, mypy, import-linter

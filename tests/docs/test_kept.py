@@ -1,0 +1,52 @@
+"""What is generated and kept says what would be generated now."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from docs.site import configuration, pictures
+from monitor.sidecar.config import config_schema
+from tests.docs.blocks import PAGES
+
+NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
+DIGEST = re.compile(r"evidence [0-9a-f]{32}")
+
+
+def test_the_configuration_page_is_that_of_the_schema() -> None:
+    kept = configuration.PAGE.read_text(encoding="utf-8")
+    assert kept == configuration.page(), "python -m docs.site.configuration"
+
+
+def keys(section: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
+    return list(section["properties"].items())
+
+
+def test_every_key_has_a_meaning_a_default_and_a_row() -> None:
+    schema, page = config_schema(), configuration.page()
+    sections = [schema, *schema["$defs"].values()]
+    described = [(key, setting) for section in sections for key, setting in keys(section)]
+    assert len(described) > 50
+    for key, setting in described:
+        assert setting.get("description"), key
+        assert not {"ge", "le", "gt", "lt"} & setting.keys(), key  # no words of JSON Schema
+        if "$ref" not in setting:
+            assert f"| `{key}` |" in page
+
+
+@pytest.mark.parametrize("name", pictures.PICTURES)
+def test_the_pictures_are_those_that_would_be_drawn(name: str) -> None:
+    kept = DIGEST.sub("", (pictures.FOLDER / f"{name}.svg").read_text(encoding="utf-8"))
+    drawn = DIGEST.sub("", pictures.PICTURES[name]())  # the evidence's id depends on every last digit
+    assert NUMBER.sub("0", kept) == NUMBER.sub("0", drawn), "python -m docs.site.pictures"
+    numbers = [[float(number) for number in NUMBER.findall(text)] for text in (kept, drawn)]
+    assert numbers[0] == pytest.approx(numbers[1], abs=0.011)  # the last of two digits may be the machine's
+
+
+def test_every_picture_is_shown_and_none_else_is_kept() -> None:
+    shown = "\n".join(page.read_text(encoding="utf-8") for page in PAGES)
+    assert {file.stem for file in pictures.FOLDER.iterdir()} == pictures.PICTURES.keys()
+    for name in pictures.PICTURES:
+        assert f"pictures/{name}.svg)" in shown
