@@ -27,7 +27,7 @@ FEWEST: Final = 3
 MOST_TOLD: Final = 2
 """Alarms told in a sentence, and reasons of blindness; the others are rows of the table."""
 
-MOST_AGENTS: Final = 200
+MOST_AGENTS: Final = 100
 """More agents than any terminal has lines."""
 
 FIRING, BLIND, CALM = range(3)

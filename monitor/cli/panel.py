@@ -26,7 +26,7 @@ from monitor.cli.output import printable
 
 __all__ = ["Panel"]
 
-EVERY: Final = 0.5
+EVERY: Final = 1.0
 """Seconds between two looks."""
 
 MOST_WAITING: Final = 1000

@@ -1,0 +1,53 @@
+"""How far long work is: on a terminal's stderr, and nowhere else; whatever ends it, the terminal stays sane."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+from monitor.cli.files import data_file
+from tests.terminal import Terminal
+
+HALF_WAY = """
+import signal, sys
+from monitor.cli.output import progress, say
+told_on = {signal.SIGUSR1}
+signal.pthread_sigmask(signal.SIG_BLOCK, told_on)
+with progress("counting [sheep]", total=10) as bar:
+    bar.at(5)
+    if sys.stderr.isatty():
+        signal.sigwait(told_on)
+    bar.at(6, "counting on")
+    if sys.stderr.isatty():
+        signal.sigwait(told_on)
+say("counted")
+"""
+
+
+def test_a_bar_on_a_terminal_that_leaves_no_trace() -> None:
+    with Terminal([sys.executable, "-c", HALF_WAY]) as terminal:
+        for words in (("counting [sheep]", "50%"), ("counting on", "60%")):
+            terminal.until(*words)
+            terminal.process.send_signal(signal.SIGUSR1)
+        assert terminal.end() == 0
+        assert terminal.cursor_shown()
+        assert terminal.text.strip() == "counted"
+
+
+def test_nothing_elsewhere() -> None:
+    command = [sys.executable, "-c", HALF_WAY]
+    run = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    assert (run.stdout, run.stderr) == ("counted\n", "")
+
+
+def test_machine_code_is_told_and_sigterm_leaves_the_terminal_sane(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "monitor", "config", "check", str(data_file("config/frozen-lake.yaml"))]
+    with Terminal(command, env={"NUMBA_CACHE_DIR": str(tmp_path)}) as terminal:
+        terminal.until("reading the configuration", "making machine code, once on this machine")
+        assert not terminal.cursor_shown()
+        terminal.process.send_signal(signal.SIGTERM)
+        assert terminal.end() == 128 + signal.SIGTERM
+        assert terminal.cursor_shown()
+        assert "Traceback" not in terminal.text
