@@ -19,7 +19,7 @@ def sample_size(delta: float, alpha: float, width: float = 1.0, *, effect: bool 
     """The number of samples n with P(|mean of n - expectation| >= delta) <= alpha.
 
     `width`: of the interval the samples lie in; `effect`: they are differences of two such, so it doubles. `delta` > 0,
-    `width` > 0, `alpha` in (0, 1), else ConfigError.
+    `width` > 0, `alpha` in (0, 1), and n a number that a float holds, else ConfigError.
 
     >>> sample_size(0.02, 0.05), sample_size(0.02, 0.05, effect=True)
     (4612, 18445)
@@ -28,7 +28,10 @@ def sample_size(delta: float, alpha: float, width: float = 1.0, *, effect: bool 
     _positive(delta, "delta")
     _positive(width, "width")
     spread = 2.0 * width if effect else width
-    return max(1, math.ceil((spread / delta) ** 2 * math.log(2.0 / alpha) / 2.0))
+    needed = (spread / delta) * (spread / delta) * math.log(2.0 / alpha) / 2.0
+    if needed == math.inf:
+        raise ConfigError(f"delta {delta} of a width of {spread} takes more samples than there are numbers")
+    return max(1, math.ceil(needed))
 
 
 def error_bound(samples: int, alpha: float, width: float = 1.0, *, effect: bool = False) -> float:

@@ -16,6 +16,10 @@ __all__ = ["acceptance", "expected_samples"]
 
 LEVEL = 1e-9
 """A mean step smaller than this, measured in steps, is none: the general formula is 0/0 there."""
+LARGE = 700.0
+"""Beyond it exp overflows. An h that needs more is beyond the one that is sought."""
+RARE = 1e-290
+"""A p below it is 0: so rare a success decides no test, and the h of its formula would need more than `LARGE`."""
 
 
 def acceptance(test: Sprt, p: float) -> float:
@@ -30,8 +34,8 @@ def acceptance(test: Sprt, p: float) -> float:
     success, failure = test.steps
     if not math.isfinite(success) or not math.isfinite(failure):
         return _decided_by_one(test, p)[0]
-    if p in (0.0, 1.0):
-        return p
+    if p < RARE or p == 1.0:
+        return float(p == 1.0)
     low, high = test.strength.lower, test.strength.upper
     drift = p * success + (1.0 - p) * failure
     if abs(drift) <= LEVEL * (failure - success):
@@ -66,7 +70,8 @@ def _exponent(success: float, failure: float, p: float) -> float:
     from scipy.optimize import brentq  # noqa: PLC0415  (a heavy import, needed for planning only)
 
     def excess(h: float) -> float:
-        return p * math.exp(h * success) + (1.0 - p) * math.exp(h * failure) - 1.0
+        up, down = (math.exp(min(h * step, LARGE)) for step in (success, failure))
+        return p * up + (1.0 - p) * down - 1.0
 
     bottom = math.log(-p * success / ((1.0 - p) * failure)) / (failure - success)  # of the mean: the root lies beyond
     beyond = 2.0 * bottom

@@ -88,6 +88,14 @@ def test_acceptance_is_the_strength_at_the_edges_and_falls_between(case: tuple[f
     assert acceptance(test, test.theta) == pytest.approx(middle.true, abs=0.05)
 
 
+@pytest.mark.parametrize("p", [5e-324, 1e-305, 1e-289, 1e-12, 1 - 1e-16])
+@pytest.mark.parametrize("theta", [1e-12, 0.5, 1 - 1e-12])
+def test_planning_ends_in_numbers_at_the_extremes_too(theta: float, p: float) -> None:
+    for test in (make(theta, 0.999, 1e-300, 0.01), make(theta, 1e-12, 0.01, 1e-300), make(theta, 0.999, 0.5, 0.4)):
+        assert 0.0 <= acceptance(test, p) <= 1.0
+        assert 0.0 < expected_samples(test, p) < math.inf
+
+
 def test_where_there_is_no_drift_the_limit_is_taken() -> None:
     test = make(0.5, 0.1, 0.05, 0.05)
     assert acceptance(test, 0.5) == pytest.approx(0.5)
