@@ -28,7 +28,8 @@ class DoubtState(msgspec.Struct, frozen=True, array_like=True):
 class Doubt:
     """One test for all agents. `encoder`: how states are read; read otherwise, they are another model's.
 
-    `test` is None where the settings switch it off: then nothing is told, and nothing kept.
+    `test` is None where the settings switch it off: then nothing is kept, and it is told as one that tested nothing,
+    since a reload that switches it off must take back a doubt that was shown.
     """
 
     def __init__(self, model: MDP, settings: TrustSettings, encoder: str) -> None:
@@ -52,7 +53,9 @@ class Doubt:
 
     def again(self) -> Iterator[Notice]:
         """How the model stands."""
-        if self.test is not None:
+        if self.test is None:
+            yield Trust(doubted=False, log10_e=0.0, transitions=0)
+        else:
             yield Trust(self.test.doubted, self.test.log10_e, self.test.transitions)
 
     def dump(self) -> DoubtState | None:
