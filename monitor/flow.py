@@ -18,7 +18,7 @@ from monitor.alarm.message import Identity, identity_of
 from monitor.decide import Checker, tables
 from monitor.doubt import Doubt, DoubtState
 from monitor.engine import Engines
-from monitor.errors import FormulaError, InputError
+from monitor.errors import ConfigError, FormulaError, InputError
 from monitor.logic import parse
 from monitor.model import MDP
 from monitor.question import Question, prepare
@@ -84,7 +84,7 @@ class Monitor:
         sampling: Sampling | None = None,
         trust: TrustSettings | None = None,
     ) -> None:
-        self.settings = settings or StreamSettings()
+        self.settings = _checked(settings or StreamSettings())
         self._checker = Checker(model, tables(policies, model), models)
         self._engines = Engines(self._checker, sampling or Sampling())
         self._questions = prepare(formulas, self._engines, window=self.settings.window)
@@ -263,3 +263,16 @@ class Monitor:
         if before is None:
             return Session(agent, model, self.settings, nominal=nominal)
         return Session.load(before.session, model, self.settings, nominal=nominal)
+
+
+def _checked(settings: StreamSettings) -> StreamSettings:
+    """The settings, if they count; else a ConfigError. With NaN for a time what is missed would never be told."""
+    for name in ("reorder_wait", "stale_after", "forget_after", "max_lag"):
+        value = getattr(settings, name)
+        if not (isinstance(value, int | float) and value >= 0):
+            raise ConfigError(f"{name} is {value!r}; it must be a number of seconds, not below 0")
+    for name, least in (("window", 1), ("reorder_steps", 0), ("agents", 1)):
+        value = getattr(settings, name)
+        if not (isinstance(value, int) and value >= least):
+            raise ConfigError(f"{name} is {value!r}; it must be a whole number, {least} or more")
+    return settings

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -309,6 +310,24 @@ def test_mistakes_are_told_before_the_first_message(
 ) -> None:
     with pytest.raises(error, match=says):
         Monitor(corridor, policies, formulas)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("stale_after", math.nan),
+        ("reorder_wait", -1.0),
+        ("forget_after", "3"),
+        ("max_lag", math.nan),
+        ("window", 0),
+        ("reorder_steps", 1.5),
+        ("agents", 0),
+    ],
+)
+def test_settings_of_the_stream_that_do_not_count_are_refused(name: str, value: object) -> None:
+    model = MDP.from_transitions(states=1, actions=1, transitions=[(0, 0, 0, 1.0)])
+    with pytest.raises(ConfigError, match=f"{name} is {value!r}; it must be"):
+        Monitor(model, {"nominal": [0]}, [], msgspec.structs.replace(StreamSettings(), **{name: value}))
 
 
 @pytest.mark.parametrize(
