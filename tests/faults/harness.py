@@ -109,12 +109,13 @@ class Monitor:
     def until_ready(self, *, patience: float = PATIENCE) -> float:
         """Wait until it is connected and sees; seconds that took."""
         began, running = time.monotonic(), self.running
-        served = "the monitor serves"
-        wait_until(
-            lambda: running.process.poll() is not None or "status page at" in running.log, served, patience=patience
-        )
+
+        def settled() -> bool:
+            ended = running.process.poll() is not None
+            return ended or ("status page at" in running.log and running.ready())
+
+        wait_until(settled, "the monitor is ready", patience=patience)
         assert running.process.poll() is None, running.log
-        wait_until(running.ready, "the monitor is ready", patience=patience)
         return time.monotonic() - began
 
     def kill(self) -> None:
@@ -137,15 +138,12 @@ class Monitor:
         return {(name, row["name"]): (row["seq"], row["value"]) for name, row in rows if row["seq"] is not None}
 
     def lost(self) -> dict[str, float]:
-        """What this run counts as lost or passed over; empty if nothing was, or if nobody answers.
-
-        `duplicate` and `stale` are steps that came again, the latter after the end of their episode.
-        """
+        """What this run counts as lost or passed over; empty if nothing was, or if nobody answers."""
         try:
             text = self.running.get("/metrics").decode()
         except (OSError, AssertionError):
             return {}
-        results = r'cfmon_messages_total\{result="(?:gap|conflict|dropped|rejected)"\}'
+        results = r'cfmon_messages_total\{result="(?:gap|conflict|dropped|rejected|stale)"\}'
         pattern = rf"({results}|cfmon_evaluations_skipped_total\{{[^}}]*\}}) (\S+)"
         return {series: count for series, number in re.findall(pattern, text) if (count := float(number))}
 
@@ -294,7 +292,7 @@ def scene(
             str(seed),
             host,
         ]
-        agents = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        agents = stack.enter_context(subprocess.Popen(command, stdout=subprocess.PIPE, text=True))
         stack.callback(end, agents)
         wait_until(lambda: len(monitor.newest()) > AGENTS, "the first steps are answered")
         yield Scene(broker, listener, monitor, agents, log)

@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import pytest
 
-__all__ = ["BAD", "CLEAN", "NAME", "far_host", "inside", "losing", "severed", "throttled"]
+__all__ = ["BAD", "CLEAN", "Hurt", "far_host", "inside", "losing", "severed", "throttled"]
 
 NAME = f"cfmon{os.getpid() % 100000}"
 CLEAN, BAD = "10.213.1.2", "10.213.2.2"
 """The far host's addresses on the two lines."""
 
 
-def run(*command: str) -> None:
+Hurt = Callable[[], int]
+"""How many packets were lost or held up so far."""
+
+
+def run(*command: str) -> str:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, f"{' '.join(command)}: {done.stderr}"
+    return done.stdout
 
 
 def inside() -> list[str]:
@@ -47,36 +53,43 @@ def far_host() -> Iterator[None]:
             run(*inside(), "ip", "link", "set", theirs, "up")
         yield
     finally:
+        for line in "cb":  # with the host they would go too, but only some time later
+            subprocess.run(["ip", "link", "delete", f"{NAME}{line}0"], capture_output=True, check=False)
         subprocess.run(["ip", "netns", "delete", NAME], capture_output=True, check=False)
 
 
 @contextmanager
-def losing(percent: int) -> Iterator[None]:
+def losing(percent: int) -> Iterator[Hurt]:
     """On the bad line that part of the packets is lost, either way."""
-    drop = f"numgen random mod 100 < {percent} drop"
+    with _dropping(f"numgen random mod 100 < {percent}") as hurt:
+        yield hurt
+
+
+@contextmanager
+def severed() -> Iterator[Hurt]:
+    """Nothing goes over the bad line, and nobody is told."""
+    with _dropping("") as hurt:
+        yield hurt
+
+
+@contextmanager
+def _dropping(which: str) -> Iterator[Hurt]:
+    drop = f"{which} counter drop"
     arriving = f'chain arriving {{ type filter hook input priority 0; iifname "{NAME}b1" {drop}; }}'
     leaving = f'chain leaving {{ type filter hook output priority 0; oifname "{NAME}b1" {drop}; }}'
-    table = f"table ip {NAME} {{\n{arriving}\n{leaving}\n}}"
-    run(*inside(), "nft", table)
+    run(*inside(), "nft", f"table ip {NAME} {{\n{arriving}\n{leaving}\n}}")
     try:
-        yield
+        yield lambda: sum(map(int, re.findall(r"packets (\d+)", run(*inside(), "nft", "list", "table", "ip", NAME))))
     finally:
         run(*inside(), "nft", "delete", "table", "ip", NAME)
 
 
 @contextmanager
-def throttled(rate: str) -> Iterator[None]:
+def throttled(rate: str) -> Iterator[Hurt]:
     """What comes over the bad line comes at this rate, such as `512kbit`."""
-    shape = ["tc", "qdisc", "replace", "dev", f"{NAME}b1", "root", "tbf", "rate", rate, "burst", "16kb"]
-    run(*inside(), *shape, "latency", "200ms")
+    line = ["dev", f"{NAME}b1"]
+    run(*inside(), "tc", "qdisc", "replace", *line, "root", "tbf", "rate", rate, "burst", "16kb", "latency", "200ms")
     try:
-        yield
+        yield lambda: int(re.findall(r"overlimits (\d+)", run(*inside(), "tc", "-s", "qdisc", "show", *line))[0])
     finally:
-        run(*inside(), "tc", "qdisc", "delete", "dev", f"{NAME}b1", "root")
-
-
-@contextmanager
-def severed() -> Iterator[None]:
-    """Nothing goes over the bad line, and nobody is told."""
-    with losing(100):
-        yield
+        run(*inside(), "tc", "qdisc", "delete", *line, "root")

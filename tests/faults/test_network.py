@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -16,10 +17,16 @@ from tests.servers import wait_until
 
 
 @pytest.mark.parametrize(
-    "line", [namespace.losing(5), namespace.throttled("600kbit"), namespace.severed()], ids=["loss", "rate", "cut"]
+    "bad_line",
+    [partial(namespace.losing, 5), partial(namespace.throttled, "256kbit"), namespace.severed],
+    ids=["loss", "rate", "cut"],
 )
 def test_nothing_is_lost_on_a_bad_line(
-    tmp_path: Path, line: AbstractContextManager[None], *, long: bool, report: Callable[..., None]
+    tmp_path: Path,
+    bad_line: Callable[[], AbstractContextManager[namespace.Hurt]],
+    *,
+    long: bool,
+    report: Callable[..., None],
 ) -> None:
     seconds = 30.0 if long else 8.0
     hosts = ("127.0.0.1", namespace.CLEAN, namespace.BAD)
@@ -27,12 +34,14 @@ def test_nothing_is_lost_on_a_bad_line(
         broker = Broker(tmp_path / "broker", hosts=hosts, inside=namespace.inside())
         with scene(tmp_path, broker=broker, host=namespace.CLEAN, monitor_host=namespace.BAD) as staged:
             staged.fault()
-            with line:
+            with bad_line() as hurt:
                 time.sleep(seconds)  # what is tested is a length of time
-            staged.faults.append(time.monotonic())  # the broker may find out only now
+                packets = hurt()
+            assert packets, "the line was good"
+            staged.fault()  # the broker may find out only now
             wait_until(staged.monitor.running.ready, "the monitor is back", patience=120.0)
             outcome = staged.outcome()
-        report(seconds=seconds, **outcome.figures())
+        report(seconds=seconds, packets_hurt=packets, **outcome.figures())
 
 
 def test_steps_out_of_order_are_put_in_order(tmp_path: Path, *, long: bool, report: Callable[..., None]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sqlite3
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -77,21 +78,37 @@ def test_a_store_that_cannot_be_opened_is_an_error_at_start(tmp_path: Path) -> N
         assert "Traceback" not in monitor.logs
 
 
-@pytest.mark.parametrize("damage", [b"", b"no database at all", None], ids=["empty", "other", "flipped"])
-def test_a_corrupt_store_is_set_aside(tmp_path: Path, damage: bytes | None) -> None:
+def emptied(_store: Path) -> bytes:
+    return b""
+
+
+def exchanged(_store: Path) -> bytes:
+    return b"no database at all"
+
+
+def flipped(store: Path) -> bytes:
+    """One byte of what it remembers is another."""
+    database = sqlite3.connect(store)
+    [[remembered]] = database.execute("SELECT events FROM journal ORDER BY n DESC LIMIT 1")
+    database.close()  # by which all of it is in one file
+    content = bytearray(store.read_bytes())
+    content[content.rindex(remembered) + len(remembered) // 2] ^= 0x01
+    return bytes(content)
+
+
+@pytest.mark.parametrize("damaged", [emptied, exchanged, flipped])
+def test_a_corrupt_store_is_set_aside(tmp_path: Path, damaged: Callable[[Path], bytes]) -> None:
     with scene(tmp_path) as staged:
         staged.monitor.kill()
         store = staged.monitor.config.parent / "var" / "cfmon.sqlite"
-        content = bytearray(store.read_bytes())
+        content = damaged(store)
         for suffix in ("-wal", "-shm"):
             store.with_name(store.name + suffix).unlink(missing_ok=True)
-        middle = len(content) // 2
-        content[middle : middle + 512] = bytes(byte ^ 0xFF for byte in content[middle : middle + 512])
-        store.write_bytes(content if damage is None else damage)
+        store.write_bytes(content)
         staged.monitor.start()
         staged.monitor.until_ready()
         aside = list(store.parent.glob("*.corrupt-*"))
         wait_until(staged.monitor.newest, "it watches again")
-    if damage != b"":  # an empty file is a new database
+    if damaged is not emptied:  # an empty file is a new database
         assert aside, staged.monitor.logs
-        assert "corrupt" in staged.monitor.logs
+        assert "set aside as" in staged.monitor.logs

@@ -52,8 +52,7 @@ def write_world(folder: Path, url: str, **sections: object) -> Path:
         "mqtt": {"url": url, "client_id": CLIENT_ID, "keepalive": "5s"},
         "model": "model.npz",
         "policies": {"nominal": "rash.yaml", "fallback": "careful.yaml"},
-        # A broker that was killed may deliver a step that much too early or late, on a disk that others use too.
-        "path": {"window": 64, "reorder": {"wait": "3s"}},
+        "path": {"window": 64},
         "formulas": FORMULAS,
         # Longer than any fault here, so that nothing is late, passed over or hidden for being old.
         "stream": {"max_lag": "30m", "stale_after": "30m"},
