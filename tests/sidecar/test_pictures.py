@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 from pathlib import Path
 
@@ -42,12 +43,13 @@ def test_what_is_no_evidence_is_refused_in_one_line(tmp_path: Path) -> None:
 
 def test_each_is_drawn_once_and_the_oldest_are_let_go(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     script = "import sys, os; sys.stdout.write(f'{sys.stdin.read()} {os.nice(0)} {os.getpid()}')"
+    behind = min(os.nice(0) + 10, 19)
     monkeypatch.setattr(pictures, "KEPT", 2)
 
     async def scene() -> None:
         of = Pictures({name: name.encode() for name in "abc"}.get, tmp_path, instead(script))
         first = await drawn(of, "a")
-        assert first[0].startswith(b"a 10 ")  # behind everyone else
+        assert first[0].startswith(b"a %d " % behind)  # behind us
         assert await drawn(of, "a") == first
         await drawn(of, "b")
         await drawn(of, "c")
@@ -78,5 +80,49 @@ def test_no_more_wait_than_can_be_drawn_and_at_the_end_none_is_left(
         assert found is not None
         assert "ask again later" in found[1]
         await of.close()
+
+    asyncio.run(scene())
+
+
+def test_those_that_nobody_fetches_do_not_keep_others_from_being_drawn(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(pictures, "WAITING", 2)
+
+    async def scene() -> None:
+        of = Pictures({name: name.encode() for name in "abc"}.get, tmp_path, instead("print('drawn')"))
+        assert (of.look("a"), of.look("b")) == (None, None)
+        await asyncio.wait(list(of._drawing.values()))
+        assert await drawn(of, "c") == (b"drawn\n", "")
+        assert of.look("a") == (b"drawn\n", "")  # kept for whoever comes back
+
+    asyncio.run(scene())
+
+
+def test_nothing_in_the_working_directory_is_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "monitor").mkdir()
+    (tmp_path / "monitor" / "__init__.py").write_text("print('not ours', end='')\nraise SystemExit\n")
+    monkeypatch.chdir(tmp_path)
+
+    async def scene() -> None:
+        assert "not ours" not in str(await drawn(Pictures({"a": b"no evidence"}.get, tmp_path), "a"))
+
+    asyncio.run(scene())
+
+
+def test_who_draws_is_told_no_secret(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("CFMON_MQTT__PASSWORD", "hunter2-hunter2")
+    script = "import os; print(os.environ.get('CFMON_MQTT__PASSWORD'), 'PATH' in os.environ, end='')"
+
+    async def scene() -> None:
+        assert await drawn(Pictures({"a": b""}.get, tmp_path, instead(script)), "a") == (b"None True", "")
+
+    asyncio.run(scene())
+
+
+def test_where_no_process_can_be_made_that_is_said(tmp_path: Path) -> None:
+    async def scene() -> None:
+        of = Pictures({"a": b""}.get, tmp_path, (str(tmp_path / "none"),))
+        assert await drawn(of, "a") == (b"", "it cannot be drawn now: No such file or directory")
 
     asyncio.run(scene())
