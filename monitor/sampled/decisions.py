@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, NoReturn, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 
+from monitor.errors import PolicyError
 from monitor.policy import PolicyTable
 from monitor.policy.network import Network
+from monitor.policy.table import ROW_SUM_TOLERANCE
 
 __all__ = ["Decisions", "Held", "Remembered", "TableDecisions", "as_decisions"]
 
@@ -109,12 +111,49 @@ class _Asked:
         return self._known(states)
 
 
-def as_decisions(policy: object) -> Decisions:
+class _Checked:
+    """A function of states, each answer of which is a choice of one of so many actions; else PolicyError.
+
+    Of distributions those within rounding of 1 stay as they are, to the bit, as in a table.
+    """
+
+    def __init__(self, function: Callable[[Ints], object], actions: int, name: str) -> None:
+        self._function, self._actions, self._name = function, actions, name
+
+    def decide(self, states: Ints) -> Ints | Floats:
+        """What the function says of these states."""
+        given = np.asarray(self._function(states))
+        shapes = (len(states),), (len(states), self._actions)
+        if given.shape not in shapes or given.dtype.kind not in ("biu" if given.ndim == 1 else "fiu"):
+            self._refuse(f"gives {given.shape} of {given.dtype}, not {shapes[0]} actions or {shapes[1]} probabilities")
+        if given.ndim == 1:
+            outside = np.flatnonzero((given < 0) | (given >= self._actions))
+            if outside.size:
+                one = outside[0]
+                self._refuse(f"gives action {given[one]} in state {states[one]}, outside 0..{self._actions - 1}")
+            return given.astype(np.int64)
+        chances: Floats = given.astype(np.float64)
+        sums: Floats = chances.sum(axis=1)
+        wrong = np.flatnonzero(~((chances >= 0.0).all(axis=1) & (np.abs(sums - 1.0) <= ROW_SUM_TOLERANCE)))
+        if wrong.size:
+            self._refuse(f"gives {chances[wrong[0]].tolist()} in state {states[wrong[0]]}, which is no distribution")
+        loose = np.abs(sums - 1.0) > self._actions * np.finfo(np.float64).eps
+        chances[loose] /= sums[loose, np.newaxis]
+        return chances
+
+    def _refuse(self, problem: str) -> NoReturn:
+        raise PolicyError(f"policy {self._name!r} {problem}")
+
+
+def as_decisions(policy: object, actions: int | None = None, name: str = "") -> Decisions:
     """A policy in any form it may be given in.
 
     Args:
         policy: a `PolicyTable`, an ONNX `Network`, anything with `decide(states)`, or a function of states [n] that
             gives actions [n] or distributions [n, A]; networks and functions are asked once for each state.
+        actions: how many there are; what is neither a table nor a network is then held to it: PolicyError names the
+            policy and the state.
+        name: of the policy.
     """
     match policy:
         case PolicyTable():
@@ -122,8 +161,8 @@ def as_decisions(policy: object) -> Decisions:
         case Network():
             return _Asked(policy.choose, policy.batch)
         case Decisions():
-            return policy
+            return policy if actions is None else _Checked(policy.decide, actions, name)
         case _ if callable(policy):
-            return _Asked(policy, None)
+            return _Asked(policy if actions is None else _Checked(policy, actions, name).decide, None)
         case _:
             raise TypeError(f"a policy is a table, a network or a function of states, not {type(policy).__name__}")

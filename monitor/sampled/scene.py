@@ -177,7 +177,7 @@ class _Cast:
         action: Callable[[str], int],
     ) -> None:
         self.main: Rows = as_rows(model)
-        self.policies = {name: as_decisions(policy) for name, policy in policies.items()}
+        self.policies = {name: as_decisions(policy, model.actions, name) for name, policy in policies.items()}
         self.models = {name: as_rows(other) for name, other in models.items()}
         self._action = action
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -215,3 +216,32 @@ def test_settings_so_small_that_numbers_end_are_refused(name: str) -> None:
     smallest = msgspec.structs.replace(Sampling(limit=300), **{name: 1e-30})
     for text in ('P>=0.5 [ F<=5 "home" ]', 'P=? [ F<=5 "home" ]', 'delta(right,nominal)@2.P>0.2 [ F<=5 "home" ]'):
         assert ask(text, sampling=smallest).quantities[0].samples <= 300
+
+
+class Deciding:
+    """A policy that is no function."""
+
+    def __init__(self, function: Callable[[Ints], Any]) -> None:
+        self.decide = function
+
+
+@pytest.mark.parametrize("kind", [lambda function: function, Deciding], ids=["function", "object"])
+@pytest.mark.parametrize(
+    ("policy", "says"),
+    [
+        (lambda _: [0, 0, 0, 0, 0, 0, 0], r"gives \(7,\) of int64, not"),
+        (lambda states: np.full(len(states), 0.7), r"of float64, not"),
+        (lambda states: np.full((len(states), 3), 1 / 3), r"3\) of float64, not"),
+        (lambda states: np.full(len(states), 2), r"gives action 2 in state \d+, outside 0\.\.1"),
+        (lambda states: np.full(len(states), -1), "gives action -1"),
+        (lambda states: np.full((len(states), 2), np.nan), "no distribution"),
+        (lambda states: np.zeros((len(states), 2)), "no distribution"),
+        (lambda states: np.tile([0.2, 0.2], (len(states), 1)), "no distribution"),
+        (lambda states: np.tile([1.5, -0.5], (len(states), 1)), "no distribution"),
+    ],
+)
+def test_a_policy_that_gives_no_decision_gives_no_number(
+    kind: Callable[[Any], Any], policy: Callable[[Ints], Any], says: str
+) -> None:
+    with pytest.raises(PolicyError, match=f"policy 'right' .*{says}"):
+        ask('right@2.P>=0.5 [ F<=5 "home" ]', policies={"nominal": left, "right": kind(policy)})
