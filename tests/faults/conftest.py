@@ -11,6 +11,7 @@ import pytest
 
 LONG = os.environ.get("CFMON_FAULTS") == "long"
 FIGURES = Path("var/faults.json")
+only_long = pytest.mark.skipif(not LONG, reason="takes long: make faults")
 
 
 @pytest.fixture

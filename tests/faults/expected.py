@@ -20,7 +20,7 @@ from monitor.sidecar.pipeline import Effects
 from monitor.types import Ended, Instant, Judged
 from tests.faults.publisher import read_log
 
-__all__ = ["Expected", "Heard", "Outcome", "compare", "replay"]
+__all__ = ["ALERTS", "Expected", "Heard", "Outcome", "compare", "replay", "said_again"]
 
 Alert = dict[str, Any]
 Marks = defaultdict[tuple[str, Any], list[int]]
@@ -29,6 +29,7 @@ Marks = defaultdict[tuple[str, Any], list[int]]
 MARKS: Final = frozenset({None, "disconnected", "stale", "deadline"})
 """What a fault of the line or of the process may say of an alarm. Others would mean that the path was hurt."""
 
+ALERTS: Final = "cfmon/alerts/"
 LATER: Final = 60.0
 """Seconds after which nothing is awaited any more: no earlier step, and no earlier episode's end."""
 
@@ -117,6 +118,13 @@ def compare(expected: Expected, heard: Iterable[Heard], faults: Sequence[float])
     for name in wanted.keys() & told.keys():
         outcome.problems += _differences(wanted[name], told[name], marks)
     return outcome
+
+
+def said_again(said: Iterable[Heard], faults: Sequence[float]) -> tuple[int, list[str]]:
+    """How often the monitor itself told the same twice, as heard on its own line; and where that was too often."""
+    outcome = Outcome()
+    _first_copies((told for told in said if told.topic.startswith(ALERTS)), faults, outcome)
+    return outcome.duplicates, outcome.problems
 
 
 def _first_copies(heard: Iterable[Heard], faults: Sequence[float], outcome: Outcome) -> dict[str, list[Alert]]:

@@ -25,16 +25,19 @@ from typing import Any
 import paho.mqtt.client as mqtt
 from paho.mqtt.enums import CallbackAPIVersion
 
-from tests.faults.expected import Expected, Heard, Outcome, compare, replay
+from tests.faults.expected import ALERTS, Expected, Heard, Outcome, compare, replay
 from tests.faults.world import AGENTS, write_world
 from tests.servers import PATIENCE, Sidecar, end, free_port, listens, need, wait_until
 
-__all__ = ["Broker", "Listener", "Monitor", "Scene", "scene"]
+__all__ = ["AT_MOST", "Broker", "Listener", "Monitor", "Scene", "scene"]
 
 SHIPPED = Path(__file__).parents[2] / "deploy" / "mosquitto" / "mosquitto.conf"
 MEMORY = Path("/dev/shm")
 RATE = 500.0
 """Steps a second."""
+
+AT_MOST = 5.0
+"""Seconds for a monitor to end."""
 
 HEARTBEAT = 1.0
 """Seconds, as `world` configures it."""
@@ -181,7 +184,7 @@ class Listener:
         again = message.dup or delivery in self._deliveries
         self._deliveries.add(delivery)
         noted = Heard(time.monotonic(), message.topic, bytes(message.payload), again)
-        (self.heard if message.topic.startswith("cfmon/alerts/") else self.states).append(noted)
+        (self.heard if message.topic.startswith(ALERTS) else self.states).append(noted)
 
     def catch_up(self) -> None:
         """Return once everything that was published before has come: a message of our own comes behind it."""
@@ -209,17 +212,19 @@ class Scene:
     agents: subprocess.Popen[str]
     log: Path
     faults: list[float] = field(default_factory=list)
+    """when each happened: at each, what is under way between monitor and broker may be told once more"""
+    broker_faults: list[float] = field(default_factory=list)
+    """those of the broker: at each, what is under way from it to the listener may be told once more, too"""
     lost: list[dict[str, float]] = field(default_factory=list)
     """what each run counted as lost when it was last asked, where that was anything"""
 
-    def fault(self, *, hops: int = 1) -> None:
-        """Note that one happens now, on the way to the broker (`hops` 1) or at it: then also on the way from it.
-
-        On each hop something that was under way is told once more.
-        """
+    def fault(self, *, of_broker: bool = False) -> None:
+        """Note that one happens now."""
         if lost := self.monitor.lost():
             self.lost.append(lost)
-        self.faults += [time.monotonic()] * hops
+        self.faults.append(time.monotonic())
+        if of_broker:
+            self.broker_faults.append(self.faults[-1])
 
     def outcome(self) -> Outcome:
         """End the agents, wait until their last step is answered, and hold what was heard against a run without faults.
@@ -232,7 +237,7 @@ class Scene:
         expected = replay(self.monitor.config, self.log, RATE)
         assert expected.steps == int(told)
         self._until_quiet(expected)
-        outcome = compare(expected, self.listener.heard, self.faults)
+        outcome = compare(expected, self.listener.heard, [*self.faults, *self.broker_faults])
         assert outcome.problems == []
         assert not any(lost := [*self.lost, self.monitor.lost()]), lost
         assert outcome.alerts > 50, "a test of alarms needs some"

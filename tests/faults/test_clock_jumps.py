@@ -16,7 +16,7 @@ from tests.faults.expected import Expected
 from tests.faults.harness import RATE
 from tests.faults.world import agent_steps, write_world
 
-STEPS = 5000
+STEPS = 2000
 EPOCH = 1.7e9
 HOUR = 3600.0
 

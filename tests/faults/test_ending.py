@@ -8,12 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.harness import Monitor, Scene, scene
+from tests.faults.harness import AT_MOST, Monitor, Scene, scene
 from tests.faults.world import write_world
 from tests.servers import free_port, wait_until
-
-AT_MOST = 5.0
-"""Seconds."""
 
 
 def told(monitor: Monitor, what: str) -> None:
@@ -57,7 +54,7 @@ def test_it_ends_in_time_and_loses_nothing(
     tmp_path: Path, state: Callable[[Scene], None], afterwards: Callable[[Scene], None], report: Callable[..., None]
 ) -> None:
     with scene(tmp_path) as staged:
-        staged.fault(hops=2)
+        staged.fault(of_broker=True)
         state(staged)
         code, took = staged.monitor.stop()
         assert (code, took < AT_MOST) == (0, True), (took, staged.monitor.logs)

@@ -10,7 +10,10 @@ from statistics import median
 
 import pytest
 
-from tests.faults.harness import Scene, scene
+from tests.faults.conftest import only_long
+from tests.faults.expected import said_again
+from tests.faults.harness import Broker, Scene, scene
+from tests.faults.proxy import tapped
 
 SEED = 20261121
 
@@ -32,7 +35,7 @@ def kill_monitor(staged: Scene, draw: random.Random) -> float | None:
 
 
 def kill_broker(staged: Scene, draw: random.Random) -> float | None:
-    staged.fault(hops=2)
+    staged.fault(of_broker=True)
     staged.broker.kill()
     staged.broker.start()
     time.sleep(draw.uniform(0.0, 2.0))  # it may not have been connected to yet when it is killed again
@@ -40,22 +43,31 @@ def kill_broker(staged: Scene, draw: random.Random) -> float | None:
 
 
 @pytest.mark.parametrize(
-    ("monitors", "brokers"), [(0, 0), (1, 0), (0, 1), (1, 1)], ids=["none", "monitor", "broker", "both"]
+    ("monitors", "brokers"),
+    [
+        pytest.param(0, 0, id="none", marks=only_long),
+        pytest.param(25, 0, id="monitor", marks=only_long),
+        pytest.param(0, 25, id="broker", marks=only_long),
+        pytest.param(100, 50, id="both", marks=only_long),
+        pytest.param(1, 1, id="each"),
+    ],
 )
-def test_nothing_is_lost_by_kills(
-    tmp_path: Path, monitors: int, brokers: int, *, long: bool, report: Callable[..., None]
-) -> None:
+def test_nothing_is_lost_by_kills(tmp_path: Path, monitors: int, brokers: int, report: Callable[..., None]) -> None:
     draw = random.Random(SEED)
-    kills = [kill_monitor] * monitors * (100 if long else 3) + [kill_broker] * brokers * (50 if long else 2)
+    kills = [kill_monitor] * monitors + [kill_broker] * brokers
     draw.shuffle(kills)
-    with scene(tmp_path) as staged:
+    broker = Broker(tmp_path / "broker")
+    with tapped(broker.port) as (port, said), scene(tmp_path, broker=broker, through=port) as staged:
         time.sleep(draw.uniform(0.0, 2.0))
         restarts = [took for kill in kills if (took := kill(staged, draw)) is not None]
         staged.monitor.until_ready()
         outcome = staged.outcome()
+        copies, problems = said_again(said, staged.faults)
+        assert problems == []
     report(
-        monitor_kills=sum(kill is kill_monitor for kill in kills),
-        broker_kills=sum(kill is kill_broker for kill in kills),
+        monitor_kills=monitors,
+        broker_kills=brokers,
         **outcome.figures(),
+        duplicates_of_the_monitor=copies,
         restart_seconds=[round(median(restarts), 2), round(max(restarts), 2)] if restarts else None,
     )

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.faults import namespace
+from tests.faults.conftest import only_long
 from tests.faults.harness import Broker, scene
 from tests.faults.proxy import delaying
 from tests.servers import wait_until
@@ -18,8 +19,11 @@ from tests.servers import wait_until
 
 @pytest.mark.parametrize(
     "bad_line",
-    [partial(namespace.losing, 5), partial(namespace.throttled, "256kbit"), namespace.severed],
-    ids=["loss", "rate", "cut"],
+    [
+        pytest.param(partial(namespace.losing, 5), id="loss"),
+        pytest.param(partial(namespace.throttled, "256kbit"), id="rate", marks=only_long),
+        pytest.param(namespace.severed, id="cut", marks=only_long),
+    ],
 )
 def test_nothing_is_lost_on_a_bad_line(
     tmp_path: Path,
@@ -28,7 +32,7 @@ def test_nothing_is_lost_on_a_bad_line(
     long: bool,
     report: Callable[..., None],
 ) -> None:
-    seconds = 30.0 if long else 8.0
+    seconds = 30.0 if long else 3.0
     hosts = ("127.0.0.1", namespace.CLEAN, namespace.BAD)
     with namespace.far_host():
         broker = Broker(tmp_path / "broker", hosts=hosts, inside=namespace.inside())
@@ -45,7 +49,7 @@ def test_nothing_is_lost_on_a_bad_line(
 
 
 def test_steps_out_of_order_are_put_in_order(tmp_path: Path, *, long: bool, report: Callable[..., None]) -> None:
-    seconds = 30.0 if long else 5.0
+    seconds = 30.0 if long else 3.0
     broker = Broker(tmp_path / "broker")
     with (
         delaying(broker.port, mean=0.2, spread=0.1, seed=3) as (port, overtook),

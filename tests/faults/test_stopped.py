@@ -12,18 +12,15 @@ from pathlib import Path
 from tests.faults.harness import HEARTBEAT, Scene, scene
 from tests.servers import Sidecar, wait_until
 
-STOPPED = 10.0
-"""Seconds."""
-
 
 @contextmanager
-def stopped(send: Callable[[int], None]) -> Iterator[float]:
-    """For ten seconds from now on; gives the moment it began."""
+def stopped(send: Callable[[int], None], seconds: float) -> Iterator[float]:
+    """From now on; gives the moment it began."""
     began = time.monotonic()
     send(signal.SIGSTOP)
     try:
         yield began
-        time.sleep(max(0.0, began + STOPPED - time.monotonic()))  # what is tested is a length of time
+        time.sleep(max(0.0, began + seconds - time.monotonic()))  # what is tested is a length of time
     finally:
         send(signal.SIGCONT)
 
@@ -37,12 +34,14 @@ def alive(monitor: Sidecar) -> bool:
         return False
 
 
-def test_a_stopped_monitor_is_noticed_and_loses_nothing(tmp_path: Path, report: Callable[..., None]) -> None:
+def test_a_stopped_monitor_is_noticed_and_loses_nothing(
+    tmp_path: Path, *, long: bool, report: Callable[..., None]
+) -> None:
     with scene(tmp_path) as staged:
         wait_until(lambda: staged.listener.states, "it says that it is there")
         staged.fault()
         process = staged.monitor.running.process
-        with stopped(process.send_signal) as began:
+        with stopped(process.send_signal, 10.0 if long else 2.5) as began:
             wait_until(lambda: not alive(staged.monitor.running), "a probe notices it")
             probe = time.monotonic() - began
             silent = _silence(staged, began)
@@ -65,13 +64,13 @@ def _silence(staged: Scene, began: float) -> float:
     return time.monotonic() - began
 
 
-def test_a_stopped_broker_loses_nothing(tmp_path: Path, report: Callable[..., None]) -> None:
+def test_a_stopped_broker_loses_nothing(tmp_path: Path, *, long: bool, report: Callable[..., None]) -> None:
     with scene(tmp_path) as staged:
-        staged.fault(hops=2)
+        staged.fault(of_broker=True)
         process = staged.broker.process
         assert process is not None
-        with stopped(process.send_signal):
+        with stopped(process.send_signal, 10.0 if long else 2.5):
             pass
-        staged.faults.append(time.monotonic())  # it may be lost only now, when the broker has noticed our silence
+        staged.fault(of_broker=True)  # it may be lost only now, when the broker has noticed our silence
         staged.monitor.until_ready()
         report(**staged.outcome().figures())

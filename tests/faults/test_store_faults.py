@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sqlite3
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from tests.faults.harness import Monitor, Scene, scene
+from tests.faults.conftest import only_long
+from tests.faults.harness import AT_MOST, Monitor, Scene, scene
 from tests.faults.world import write_world
 from tests.servers import wait_until
 
@@ -27,6 +30,28 @@ def small_disk(folder: Path, size: str = "6m") -> Iterator[Path]:
         yield folder
     finally:
         subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+@contextmanager
+def breaking_disk(folder: Path) -> Iterator[Callable[[], object]]:
+    """A file system of its own, which the kernel makes read-only when that is called, as after an error of the disk."""
+    folder.mkdir()
+    image = folder.with_suffix(".img")
+    with image.open("wb") as file:
+        file.truncate(16 << 20)
+    make = ["mkfs.ext4", "-q", "-F", str(image)]
+    mount = ["mount", "-o", "loop,errors=remount-ro", str(image), str(folder)]
+    if os.geteuid() != 0 or shutil.which(make[0], path="/usr/sbin:/sbin") is None:
+        pytest.skip("a disk that breaks needs root and mkfs.ext4 (Debian: apt-get install e2fsprogs)")
+    subprocess.run(make, check=True)
+    if subprocess.run(mount, capture_output=True, check=False).returncode != 0:
+        pytest.skip("no file can be mounted as a disk here")
+    try:
+        device = subprocess.check_output(["findmnt", "-no", "SOURCE", str(folder)], text=True).strip()
+        trigger = Path("/sys/fs/ext4") / Path(device).name / "trigger_fs_error"
+        yield partial(trigger.write_text, "test")
+    finally:
+        subprocess.run(["umount", str(folder)], check=True)
 
 
 @contextmanager
@@ -67,6 +92,20 @@ def test_a_full_disk_stops_nothing(tmp_path: Path, report: Callable[..., None]) 
     report(store_errors=errors, **outcome.figures())
 
 
+def test_a_disk_that_becomes_read_only_stops_nothing(tmp_path: Path, report: Callable[..., None]) -> None:
+    disk = tmp_path / "disk"
+    with breaking_disk(disk) as break_it, scene(tmp_path, store={"path": str(disk / "cfmon.sqlite")}) as staged:
+        break_it()
+        wait_until(lambda: failing(staged), "it says that it cannot keep anything")
+        before = len(staged.listener.heard)
+        wait_until(lambda: len(staged.listener.heard) > before + 100, "alerts are told all the same")
+        outcome = staged.outcome()
+        code, took = staged.monitor.stop()
+        assert (code, took < AT_MOST) == (0, True), (took, staged.monitor.logs)
+        assert staged.monitor.logs.count("nothing is kept from here on") == 1
+    report(seconds_to_end=round(took, 2), **outcome.figures())
+
+
 def test_a_store_that_cannot_be_opened_is_an_error_at_start(tmp_path: Path) -> None:
     with small_disk(tmp_path / "disk") as disk:
         subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
@@ -96,7 +135,9 @@ def flipped(store: Path) -> bytes:
     return bytes(content)
 
 
-@pytest.mark.parametrize("damaged", [emptied, exchanged, flipped])
+@pytest.mark.parametrize(
+    "damaged", [pytest.param(emptied, marks=only_long), pytest.param(exchanged, marks=only_long), flipped]
+)
 def test_a_corrupt_store_is_set_aside(tmp_path: Path, damaged: Callable[[Path], bytes]) -> None:
     with scene(tmp_path) as staged:
         staged.monitor.kill()
