@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 from html.parser import HTMLParser
@@ -14,6 +15,7 @@ import pytest
 import monitor
 from tests.docs.blocks import ROOT
 
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 LOADS = {
     "script": "src",
     "img": "src",
@@ -93,6 +95,14 @@ def test_every_promised_name_is_in_the_reference(site: Path) -> None:
     for name in set(monitor.__all__) - {"__version__"}:
         home = getattr(monitor, name).__module__
         assert re.search(rf'id="monitor\.[\w.]*\b{name}"', text), f"{name} of {home}"
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed (Debian: chromium)")
+def test_the_pages_can_be_read_by_everyone(site: Path) -> None:
+    """WCAG 2 AA as far as axe can see, by day and by night; in a process of its own, for playwright keeps its loop."""
+    script = [sys.executable, "-m", "tests.docs.readable", str(CHROMIUM), str(site)]
+    run = subprocess.run(script, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (run.returncode, run.stdout) == (0, "14 pages read\n"), run.stdout + run.stderr
 
 
 @pytest.mark.parametrize("target", ["nowhere.md", "../tests/nowhere.py", "concepts.md#nowhere", "pictures/nowhere.svg"])
