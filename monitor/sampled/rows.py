@@ -90,11 +90,17 @@ class VectorRows:
 
     def holds(self, label: str, states: Ints) -> Bools:
         """[n]."""
-        return np.asarray(self.simulator.holds(label, states), dtype=np.bool_)
+        marks = np.asarray(self.simulator.holds(label, states), dtype=np.bool_)
+        if marks.shape != states.shape:  # which might spread over all states
+            raise ModelError(f"label {label!r}: {marks.shape} truths for {len(states)} states")
+        return marks
 
     def rewards(self, states: Ints, actions: Ints) -> Floats:
         """[n]."""
-        return np.asarray(self.simulator.rewards(states, actions), dtype=np.float64)
+        gains = np.asarray(self.simulator.rewards(states, actions), dtype=np.float64)
+        if gains.shape != states.shape:
+            raise ModelError(f"rewards: {gains.shape} for {len(states)} pairs")
+        return gains
 
 
 class SimulatorRows:

@@ -245,3 +245,34 @@ def test_a_policy_that_gives_no_decision_gives_no_number(
 ) -> None:
     with pytest.raises(PolicyError, match=f"policy 'right' .*{says}"):
         ask('right@2.P>=0.5 [ F<=5 "home" ]', policies={"nominal": left, "right": kind(policy)})
+
+
+class Many:
+    """The line for many states at once; says of one state what it should say of all."""
+
+    actions = 2
+    labels = ("home",)
+
+    def rows(self, states: Ints, actions: Ints) -> tuple[Ints, npt.NDArray[np.float64]]:
+        return np.stack([states, states + 2 * actions - 1], axis=1), np.tile([0.2, 0.8], (len(states), 1))
+
+    def holds(self, label: str, states: Ints) -> npt.NDArray[np.bool_]:
+        del label
+        first: npt.NDArray[np.bool_] = states[:1] == FAR + 3
+        return first
+
+    def rewards(self, states: Ints, actions: Ints) -> npt.NDArray[np.float64]:
+        del actions
+        return np.ones((len(states), 1))
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ('right@2.P>=0.5 [ F<=5 "home" ]', r"label 'home': \(1,\) truths for 256 states"),
+        ("right@2.R>=3 [ C<=5 ]", r"rewards: \(256, 1\) for 256 pairs"),
+    ],
+)
+def test_a_simulator_that_answers_for_fewer_states_gives_no_number(text: str, says: str) -> None:
+    with pytest.raises(ModelError, match=says):
+        ask(text, model=Many())
