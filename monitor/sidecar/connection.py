@@ -14,6 +14,7 @@ import socket
 import ssl
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from paho.mqtt.client import Client, ConnectFlags, DisconnectFlags, MQTTMessage
@@ -26,6 +27,7 @@ from monitor.sidecar.broker import Broker
 from monitor.sidecar.clock import Clock, read_clock
 from monitor.sidecar.door import Arrived, Receipt
 from monitor.sidecar.pipeline import OFFLINE, Publication
+from monitor.sidecar.tasks import in_thread
 from monitor.sidecar.tls import explain, make_context
 from monitor.sidecar.wire import TlsWire, Wire
 
@@ -41,8 +43,10 @@ WINDOW: Final = 20
 """Messages of ours that may wait for the broker's acknowledgement at once."""
 
 CONNECT_PATIENCE: Final = 4.0
-"""Seconds for TCP to connect, and for each answer of the broker after that."""
+"""Seconds for TCP to connect to one address, and for each answer of the broker after that."""
 
+DIAL_PATIENCE: Final = 15.0
+"""Seconds to find the address, connect and encrypt. A resolver can hang for longer; then it is tried anew."""
 
 UNEXPLAINED: Final = (
     " before it greeted us; is this the port for mqtt:// or for mqtts://, and must we show a certificate?"
@@ -114,7 +118,8 @@ class Connection:
         """Connect and subscribe; BrokerError if either fails. What was not acknowledged before comes right behind."""
         broker, keepalive = self._session.broker, max(1, round(self._session.keepalive))
         try:
-            await self._loop.run_in_executor(None, self._dial, broker, keepalive)
+            # Not the loop's own threads: the end of the process would wait for them, and so for a resolver that hangs.
+            await asyncio.wait_for(in_thread(partial(self._dial, broker, keepalive)), DIAL_PATIENCE)
             self._attach()
             await self._answer(self._greeted, "no greeting")
             self._unexplained = ""
@@ -122,7 +127,7 @@ class Connection:
             await self._answer(self._subscribed, "no answer to the subscription")
         except OSError as error:
             self.abort()
-            raise BrokerError(self._explain(error)) from error
+            raise BrokerError(self._explain(error) or f"no connection within {DIAL_PATIENCE:.0f} s") from error
         except ConfigError as error:  # a file was exchanged for a bad one: perhaps the next try finds a good one
             self.abort()
             raise BrokerError(str(error)) from error
@@ -168,6 +173,7 @@ class Connection:
             self._let_go(self._wire)
             self._wire.close()
         self._end("ended here")
+        self._drop_late()
 
     # ---- paho on the loop ----
 
@@ -199,6 +205,12 @@ class Connection:
         if broker.tls is not None:
             self._client.tls = make_context(broker.tls)
         self._client.connect(broker.host, broker.port, keepalive)
+        self._drop_late()
+
+    def _drop_late(self) -> None:
+        """Of a connection that was given up before it stood, no word goes out: our greeting would end the next one."""
+        if self.lost.done() and self._wire is None and self._client.wire is not None:
+            socket.socket.close(self._client.wire)
 
     def _attach(self) -> None:
         """Hand the socket to the loop. Only now, since `connect` runs in another thread."""

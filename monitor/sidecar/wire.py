@@ -12,10 +12,15 @@ import socket
 import ssl
 from typing import Final
 
+from monitor.sidecar.clock import read_clock
+
 __all__ = ["TlsWire", "Wire"]
 
 READ: Final = 1 << 13
 """Bytes asked for at once: some hundred steps, few enough that a backlog stays where it is counted, in the door."""
+
+HANDSHAKE: Final = 8.0
+"""Seconds for all of a TLS handshake: whoever sends a byte now and then could draw it out for ever."""
 
 
 class Wire(socket.socket):
@@ -88,7 +93,7 @@ class TlsWire(Wire):
     record, and mosquitto makes a record of each packet.
 
     Raises:
-        OSError: the handshake fails (`ssl.SSLError`), or takes longer than the socket's timeout for one answer.
+        OSError: the handshake fails (`ssl.SSLError`), or takes too long.
     """
 
     def __init__(self, connected: socket.socket, context: ssl.SSLContext, host: str) -> None:
@@ -134,10 +139,13 @@ class TlsWire(Wire):
 
     def _shake_hands(self) -> None:
         """On a blocking socket, as it comes from `connect`."""
+        deadline = read_clock().ticks + HANDSHAKE
         while True:
             try:
                 self._tls.do_handshake()
             except ssl.SSLWantReadError:
+                if read_clock().ticks > deadline:
+                    raise TimeoutError("the TLS handshake takes too long") from None
                 self.sendall(self._to_send.read())
                 self._take_sealed()
             except ssl.SSLError:

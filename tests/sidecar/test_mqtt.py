@@ -5,14 +5,17 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import signal
+import socket
 import subprocess
 import sys
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
 import aiomqtt
 import pytest
 
+from monitor.sidecar import connection
 from monitor.sidecar.broker import parse_broker
 from monitor.sidecar.door import Arrived, Dropped
 from monitor.sidecar.pipeline import OFFLINE, Publication
@@ -238,3 +241,55 @@ def test_wrong_credentials_are_told_without_the_password(tmp_path: Path, caplog:
     with mosquitto(tmp_path / "m", "allow_anonymous false") as broker:
         asyncio.run(scenario(broker.url.replace("mqtt://", "mqtt://user:s3cret@")))
     assert "s3cret" not in caplog.text
+
+
+def test_a_resolver_that_hangs_holds_up_neither_the_end_nor_the_next_try(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    asked, answered = threading.Semaphore(0), threading.Event()
+
+    def hang(*_args: object, **_more: object) -> list[object]:
+        asked.release()
+        answered.wait(PATIENCE)
+        raise OSError("no such name")
+
+    monkeypatch.setattr(socket, "getaddrinfo", hang)
+    monkeypatch.setattr(connection, "DIAL_PATIENCE", 0.05)
+
+    async def scenario() -> None:
+        side = Side("mqtt://broker.invalid")
+        for _ in range(2):
+            await asyncio.to_thread(asked.acquire)
+        await side.stop()
+
+    asyncio.run(scenario())
+    assert not answered.is_set()
+    assert "no connection within" in caplog.text
+    answered.set()
+
+
+def test_of_a_connection_that_stands_too_late_no_word_goes_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A greeting in our name would have the broker end the connection that was made meanwhile."""
+    dialling, may = threading.Event(), threading.Event()
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        connect = socket.create_connection
+
+        def late(address: tuple[str, int], *_args: object, **_more: object) -> socket.socket:
+            dialling.set()
+            may.wait(PATIENCE)
+            return connect(address)
+
+        monkeypatch.setattr(socket, "create_connection", late)
+
+        async def scenario() -> None:
+            side = Side(f"mqtt://127.0.0.1:{listener.getsockname()[1]}")
+            await side.until(dialling.is_set)
+            await side.stop()
+            may.set()
+
+        asyncio.run(scenario())
+        listener.settimeout(PATIENCE)
+        far, _ = listener.accept()
+        far.settimeout(PATIENCE)
+        with far:
+            assert far.recv(1) == b""

@@ -13,7 +13,9 @@ import trustme
 from hypothesis import given
 from hypothesis import strategies as st
 
+from monitor.sidecar import wire
 from monitor.sidecar.wire import TlsWire, Wire
+from tests.servers import PATIENCE
 
 NOTHING_YET = (BlockingIOError, ssl.SSLWantReadError)
 CA = trustme.CA()
@@ -194,3 +196,28 @@ def test_a_server_that_says_nothing_is_given_up() -> None:
     left.settimeout(0.05)
     with right, pytest.raises(TimeoutError):
         TlsWire(left, contexts()[0], "there")
+
+
+def test_a_handshake_drawn_out_byte_by_byte_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wire, "HANDSHAKE", 0.2)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        left = socket.create_connection(listener.getsockname(), timeout=2.0)
+        right, _ = listener.accept()
+    enough = threading.Event()
+
+    def drip() -> None:
+        with contextlib.suppress(OSError):
+            right.sendall(b"\x16\x03\x03\x40\x00")  # a record of 16 KiB begins, which never comes
+            while not enough.wait(0.02):
+                right.sendall(b"\x02")
+
+    dripping = threading.Thread(target=drip)
+    dripping.start()
+    too_long = threading.Timer(PATIENCE, enough.set)
+    too_long.start()
+    with pytest.raises(TimeoutError, match="the TLS handshake takes too long"):
+        TlsWire(left, contexts()[0], "there")
+    too_long.cancel()
+    enough.set()
+    dripping.join()
+    right.close()
