@@ -127,8 +127,12 @@ class Sampling(msgspec.Struct, frozen=True):
     rewards: tuple[float, float] | None = None
 
 
-class FormulaSpec(msgspec.Struct, frozen=True):
-    """One formula to watch. `every`: an int counts steps, a float is a duration in seconds on the monotonic clock."""
+class FormulaSpec(msgspec.Struct, frozen=True, eq=False):
+    """One formula to watch. `every`: an int counts steps, a float is a duration in seconds on the monotonic clock.
+
+    >>> FormulaSpec("f", "true", every=1) == FormulaSpec("f", "true", every=1.0)
+    False
+    """
 
     name: str
     text: str
@@ -136,6 +140,16 @@ class FormulaSpec(msgspec.Struct, frozen=True):
     causal_model: CausalModel = "gumbel"
     alarm: AlarmSpec = msgspec.field(default_factory=AlarmSpec)
     engine: Engine = "auto"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, FormulaSpec) and self._content() == other._content()
+
+    def __hash__(self) -> int:
+        return hash(self._content())
+
+    def _content(self) -> tuple[object, ...]:
+        """Every field, and of which kind `every` is: one step is not one second."""
+        return *msgspec.structs.astuple(self), type(self.every)
 
 
 class StreamSettings(msgspec.Struct, frozen=True):
