@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-LONG = os.environ.get("CFMON_FAULTS") == "long"
+from tests.faults.harness import LONG
+
 FIGURES = Path("var/faults.json")
-only_long = pytest.mark.skipif(not LONG, reason="takes long: make faults")
 
 
 @pytest.fixture

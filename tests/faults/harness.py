@@ -23,13 +23,17 @@ from pathlib import Path
 from typing import Any
 
 import paho.mqtt.client as mqtt
+import pytest
 from paho.mqtt.enums import CallbackAPIVersion
 
 from tests.faults.expected import ALERTS, Expected, Heard, Outcome, compare, replay
 from tests.faults.world import AGENTS, write_world
 from tests.servers import PATIENCE, Sidecar, end, free_port, listens, need, wait_until
 
-__all__ = ["AT_MOST", "Broker", "Listener", "Monitor", "Scene", "scene"]
+__all__ = ["AT_MOST", "HEARTBEAT", "LONG", "RATE", "Broker", "Listener", "Monitor", "Scene", "only_long", "scene"]
+
+LONG = os.environ.get("CFMON_FAULTS") == "long"
+only_long = pytest.mark.skipif(not LONG, reason="takes long: make faults")
 
 SHIPPED = Path(__file__).parents[2] / "deploy" / "mosquitto" / "mosquitto.conf"
 MEMORY = Path("/dev/shm")
@@ -106,6 +110,7 @@ class Monitor:
         with log_file.open("wb") as log:
             command = [sys.executable, "-m", "monitor", "run", str(self.config)]
             environment = {**os.environ, **self.environment}
+            environment.pop("CFMON_FAULTS", None)  # for the monitor it would be a setting
             process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, env=environment)
         self._running = Sidecar(process, log_file)
 

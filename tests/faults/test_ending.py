@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.harness import AT_MOST, Monitor, Scene, scene
+from tests.faults.harness import AT_MOST, Monitor, Scene, only_long, scene
 from tests.faults.world import write_world
 from tests.servers import free_port, wait_until
 
@@ -47,8 +47,11 @@ def broker_back(staged: Scene) -> None:
 
 @pytest.mark.parametrize(
     ("state", "afterwards"),
-    [(under_load, under_load), (while_it_takes_up, under_load), (without_a_broker, broker_back)],
-    ids=["under load", "taking up", "broker gone"],
+    [
+        pytest.param(under_load, under_load, id="under load", marks=only_long),
+        pytest.param(while_it_takes_up, under_load, id="taking up", marks=only_long),
+        pytest.param(without_a_broker, broker_back, id="broker gone"),
+    ],
 )
 def test_it_ends_in_time_and_loses_nothing(
     tmp_path: Path, state: Callable[[Scene], None], afterwards: Callable[[Scene], None], report: Callable[..., None]

@@ -10,9 +10,8 @@ from statistics import median
 
 import pytest
 
-from tests.faults.conftest import only_long
 from tests.faults.expected import said_again
-from tests.faults.harness import Broker, Scene, scene
+from tests.faults.harness import Broker, Scene, only_long, scene
 from tests.faults.proxy import tapped
 
 SEED = 20261121

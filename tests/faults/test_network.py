@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.faults import namespace
-from tests.faults.conftest import only_long
-from tests.faults.harness import Broker, scene
+from tests.faults.harness import Broker, only_long, scene
 from tests.faults.proxy import delaying
 from tests.servers import wait_until
 

@@ -13,8 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.conftest import only_long
-from tests.faults.harness import AT_MOST, Monitor, Scene, scene
+from tests.faults.harness import AT_MOST, Monitor, Scene, only_long, scene
 from tests.faults.world import write_world
 from tests.servers import wait_until
 
