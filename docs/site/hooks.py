@@ -30,6 +30,8 @@ ELSEWHERE: Final = {
 """Page of the site -> file of the repository."""
 LINK: Final = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^()\s]+)\)")
 FENCE: Final = re.compile(r"^( *)(```+|~~~+).*?^\1\2[^\n]*$", re.MULTILINE | re.DOTALL)
+LIST: Final = re.compile(r"^(?!(?:[-*]|\d+\.) )(\S.*)\n(?=(?:[-*]|\d+\.) )", re.MULTILINE)
+"""A line of text right above a list: for mkdocs, though not for others, that list needs an empty line before it."""
 MATH: Final = re.compile(r'<(span|div) class="arithmatex">\\([(\[])(.*?)\\[)\]]</\1>', re.DOTALL)
 RUNBOOKS: Final = "deploy/runbooks"
 
@@ -94,7 +96,7 @@ def _relinked(text: str, here: PurePosixPath, page: str) -> str:
             return words
         return f"{image}[{words}]({os.path.relpath(new, PurePosixPath(page).parent)}{mark}{anchor})"
 
-    return LINK.sub(follow, text)
+    return LINK.sub(follow, LIST.sub(r"\1\n\n", text))
 
 
 def _page_of(file: str) -> str | None:

@@ -76,6 +76,13 @@ def test_every_page_and_every_runbook_is_there(site: Path) -> None:
     assert runbooks | docs | {"index.html", "deployment.html", "architecture.html"} <= pages
 
 
+def test_lists_are_lists(site: Path) -> None:
+    for file in (ROOT / "deploy/runbooks").glob("*.md"):
+        text = (site / f"runbooks/{file.stem}.html").read_text(encoding="utf-8").partition("<article")[2]
+        steps = len(re.findall(r"^ *(?:[-*]|\d+\.) ", file.read_text(encoding="utf-8"), flags=re.MULTILINE))
+        assert text.partition("</article>")[0].count("<li>") == steps, file
+
+
 def test_every_page_of_the_repository_is_in_the_navigation(site: Path) -> None:
     front = (site / "index.html").read_text(encoding="utf-8")
     for file in (ROOT / "docs").glob("*.md"):
