@@ -6,11 +6,12 @@ so that writing one twice is harmless.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -58,22 +59,32 @@ class Archive:
         except OSError:
             return None
 
-    def clear_out(self, *, keep: float, size: int) -> int:
+    def clear_out(self, *, keep: float, size: int, needed: Collection[str] = ()) -> int:
         """Remove evidence older than `keep` seconds, then the oldest until `size` bytes are left; how many files went.
 
-        What a crash left unfinished goes with them. Objects stay: any evidence, also a copy that lies elsewhere, may
-        refer to them. OSError if a file cannot go.
+        What a crash left unfinished goes with them; of `needed`, which alarms that fire refer to, nothing goes. Objects
+        stay: any evidence, also a copy that lies elsewhere, may refer to them. OSError if a file cannot go.
         """
-        with os.scandir(self.evidence) as entries:
-            files = sorted((entry.stat().st_mtime, entry.stat().st_size, entry.path) for entry in entries)
+        files = sorted(self._files())
         oldest, left, removed = time.time() - keep, sum(length for _, length, _ in files), 0
         for written, length, path in files:
             if written >= oldest and left <= size:
                 break
-            Path(path).unlink(missing_ok=True)
+            if path.name in needed:
+                continue
+            path.unlink(missing_ok=True)
             left -= length
             removed += 1
         return removed
+
+    def _files(self) -> Iterator[tuple[float, int, Path]]:
+        """When each was written, its bytes, and where. Folders are none of ours: a disk's `lost+found`, say."""
+        with os.scandir(self.evidence) as entries:
+            for entry in entries:
+                with contextlib.suppress(FileNotFoundError):  # just finished, under its own name now
+                    if entry.is_file(follow_symlinks=False):
+                        found = entry.stat(follow_symlinks=False)
+                        yield found.st_mtime, found.st_size, Path(entry.path)
 
 
 def _write(path: Path, content: bytes) -> None:

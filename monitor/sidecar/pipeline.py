@@ -179,6 +179,10 @@ class Pipeline:
         alerts = (firing.alert for firing in self._announcer.alarms())
         return Effects(tuple(self._announcer.retained()), notices=(*self._monitor.standing(), *alerts))
 
+    def proofs(self) -> frozenset[str]:
+        """Ids of the evidence of alarms that fire now."""
+        return frozenset(firing.evidence for firing in self._announcer.alarms() if firing.evidence is not None)
+
     # ---- in ----
 
     def _observe(self, event: Message) -> list[Notice]:

@@ -6,10 +6,10 @@ a file afterwards, so that no alert waits for the file.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -20,6 +20,7 @@ from monitor.sidecar.events import Event
 from monitor.sidecar.journal import STORE_ERRORS, Batch, DamagedError, Journal, Kept, Setting
 from monitor.sidecar.pipeline import Snapshot
 from monitor.sidecar.recording import pack_event
+from monitor.sidecar.tasks import in_thread
 
 __all__ = ["Store"]
 
@@ -40,7 +41,7 @@ class Store:
     """The database at `path`, and `evidence/` and `objects/` beside it. Used from one thread, `read_evidence` from any.
 
     Once it is open, nothing raises: what fails stands in `problem` until it has been made good, and what is not noted
-    meanwhile is in the whole snapshot that `mend` writes.
+    meanwhile is in the whole snapshot that `mend` writes. `grown`: bytes of evidence filed since the last `clear_out`.
 
     Raises:
         ConfigError: it cannot be written to, is in use, not ours, or of a later version. A damaged database is set
@@ -58,6 +59,7 @@ class Store:
         self._pending: dict[str, bytes] = {}
         self._filed: list[str] = []
         self._unfiled = ""
+        self.grown = 0
         self.kept = self._open()
         self._pending = {file.id: file.content for file in self.kept.evidence}
 
@@ -204,7 +206,7 @@ class Store:
         """Make files of the evidence that is noted, one after the other, in a thread."""
         for name, content in list(self._pending.items()):
             try:
-                await asyncio.to_thread(self._archive.keep_evidence, EvidenceFile(name, content))
+                await in_thread(partial(self._archive.keep_evidence, EvidenceFile(name, content)))
             except OSError as error:  # it stays in the database, and in memory
                 reason = error.strerror or str(error)
                 if self._unfiled != reason:
@@ -214,12 +216,14 @@ class Store:
                 return
             self._pending.pop(name, None)
             self._filed.append(name)
+            self.grown += len(content)
         self._unfiled = ""
 
-    async def clear_out(self, *, keep: float, size: int) -> None:
-        """Remove evidence that is too old (seconds) or too much (bytes)."""
+    async def clear_out(self, *, keep: float, size: int, needed: Collection[str] = ()) -> None:
+        """Remove evidence that is too old (seconds) or too much (bytes), but not what is `needed`."""
+        self.grown = 0
         try:
-            removed = await asyncio.to_thread(self._archive.clear_out, keep=keep, size=size)
+            removed = await in_thread(partial(self._archive.clear_out, keep=keep, size=size, needed=needed))
         except OSError as error:
             LOG.warning("old evidence could not be removed: %s", error)
             return
@@ -233,5 +237,6 @@ class Store:
         while sum(map(len, self._pending.values())) > PENDING:
             lost = next(iter(self._pending))
             del self._pending[lost]
+            self._filed.append(lost)  # nor shall it fill the database
             self.failures += 1
             LOG.error("evidence %s is given up: the disk takes none", lost)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -71,3 +73,39 @@ def test_old_evidence_goes_and_the_oldest_where_it_is_too_much(archive: Archive)
     assert archive.clear_out(keep=350.0, size=1999) == 2
     assert kept(archive) == ["d"]
     assert (archive.objects / ("f" * 64)).exists()
+
+
+def test_what_lies_there_and_is_not_ours_keeps_nothing_from_being_removed(archive: Archive) -> None:
+    (archive.evidence / "lost+found").mkdir()
+    os.utime(archive.evidence / "lost+found", (1, 1))
+    archive.keep_evidence(EvidenceFile("a" * 32, b"proof"))
+    assert archive.clear_out(keep=1000.0, size=0) == 1
+    assert kept(archive) == ["l"]
+
+
+def test_a_file_that_gets_its_name_meanwhile_keeps_nothing_from_being_removed(
+    archive: Archive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    archive.keep_evidence(EvidenceFile("a" * 32, b"proof"))
+    (archive.evidence / ".new-1").write_bytes(b"pro")
+    scan = os.scandir
+
+    @contextlib.contextmanager
+    def scanned(folder: Path) -> Iterator[Iterator[os.DirEntry[str]]]:
+        with scan(folder) as entries:
+            found = list(entries)
+        (archive.evidence / ".new-1").rename(archive.evidence / ("b" * 32))
+        yield iter(found)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "scandir", scanned)
+        assert archive.clear_out(keep=1000.0, size=0) == 1
+    assert kept(archive) == ["b"]
+
+
+def test_the_evidence_of_what_fires_stays_however_old_and_much(archive: Archive) -> None:
+    for letter in "abc":
+        archive.keep_evidence(EvidenceFile(letter * 32, bytes(1000)))
+        os.utime(archive.evidence / (letter * 32), (ord(letter), ord(letter)))
+    assert archive.clear_out(keep=1.0, size=0, needed={"b" * 32}) == 2
+    assert kept(archive) == ["b"]

@@ -53,7 +53,9 @@ def test_a_bad_message_is_counted_and_the_stream_goes_on(
 
 def test_an_alarm_fires_once_and_resolves_with_the_same_evidence(driver: Driver) -> None:
     first = driver.send(0, 0)
+    assert driver.pipeline.proofs() == {first.evidence[0].id}  # while it fires
     rest = [driver.send(1, 1, CAREFUL), driver.send(2, HOME), driver.send(3, HOME), driver.send(4, HOME)]
+    assert driver.pipeline.proofs() == set()
     told = alerts(first, *rest)
     assert [(alert["state"], alert["revision"]) for alert in told] == [("firing", 1), ("resolved", 2)]
     assert {alert["id"] for alert in told} == {told[0]["id"]}

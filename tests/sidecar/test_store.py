@@ -131,7 +131,7 @@ def test_a_place_that_takes_no_file_is_told_once_and_the_evidence_stays(
 
 
 def test_evidence_no_disk_takes_does_not_fill_the_memory(
-    store: Store, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    store: Store, path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(rooms, "PENDING", 9)
     store.commit(evidence=[PROOF])
@@ -139,6 +139,7 @@ def test_evidence_no_disk_takes_does_not_fill_the_memory(
     assert store.read_evidence(PROOF.id) is None
     assert store.read_evidence("b" * 32) == b"other"
     assert f"evidence {PROOF.id} is given up" in caplog.text
+    assert [file.id for file in reopened(store, path).kept.evidence] == ["b" * 32]  # nor the database
 
 
 class Full:
