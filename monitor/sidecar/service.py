@@ -48,8 +48,11 @@ LOG: Final = logging.getLogger("monitor.service")
 GOODBYE: Final = 3.5
 """Seconds for the link to end; with what comes after it, a sidecar is gone 5 s after it was told to."""
 
-TIDY: Final = 3600.0
-"""Seconds between two looks for evidence that is too old or too much."""
+LOOK: Final = 60.0
+"""Seconds between two looks for how much evidence has come."""
+
+TIDY: Final = 60
+"""So many looks until what is too old or too much is removed; sooner where a tenth of what may be kept has come."""
 
 
 def make_client_id(loaded: Loaded) -> str:
@@ -142,7 +145,7 @@ class Service:
         linking = asyncio.create_task(self._link.run(stop))
         stopping = asyncio.create_task(stop.wait())
         others = [self._worker.run(), self._knock(), self._beat()]
-        others += [] if self._store is None else [self._tidy(self._store)]
+        others += [] if self._store is None else [self._tidy(self._store), self._file()]
         others += [] if self._reloader is None else [self._reloader.run()]
         tasks = (linking, stopping, *(asyncio.create_task(other) for other in others))
         try:
@@ -157,10 +160,15 @@ class Service:
                 raise result
 
     async def _knock(self) -> None:
-        """Time passes also where nothing comes; and evidence that was noted becomes a file."""
+        """Time passes also where nothing comes."""
         while True:
             await asyncio.sleep(tick_of(self._loaded))
             self._door.knock()
+
+    async def _file(self) -> None:
+        """Evidence that was noted becomes a file; time passes also while a disk is slow to take it."""
+        while True:
+            await asyncio.sleep(tick_of(self._loaded))
             await self._worker.tidy()
 
     async def _beat(self) -> None:
@@ -170,8 +178,12 @@ class Service:
 
     async def _tidy(self, store: Store) -> None:
         while True:
-            await store.clear_out(keep=self.config.store.keep, size=self.config.store.size)
-            await asyncio.sleep(TIDY)
+            kept, needed = self.config.store, self._worker.pipeline.proofs()
+            await store.clear_out(keep=kept.keep, size=kept.size, needed=needed)
+            for _ in range(TIDY):
+                await asyncio.sleep(LOOK)
+                if store.grown > kept.size / 10:
+                    break
 
     # ---- another configuration ----
 
@@ -184,7 +196,8 @@ class Service:
 
     def _adopt(self, loaded: Loaded) -> None:
         """Go on under another configuration; nothing has changed if it raises."""
-        state, pipeline = self._worker.pipeline.snapshot(everything=True), loaded.pipeline(self.client_id)
+        pipeline = loaded.pipeline(self.client_id)
+        state = self._worker.pipeline.snapshot(everything=True)
         try:
             effects = pipeline.restore(state.common, state.agents)
         except Exception:
@@ -298,8 +311,7 @@ class Service:
         return Header(self.client_id, self.config.digest, self._loaded.identity.model_sha256, __version__)
 
     def _close(self) -> None:
-        if self._worker.recorder is not None:
-            self._worker.recorder.close()
+        self._worker.end_recording()
         if self._store is not None:
             self._store.close()
         if self._http is not None:

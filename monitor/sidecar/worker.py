@@ -6,6 +6,7 @@ So nothing leaves the process, and no step is acknowledged, before a restart wou
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable, Sequence
 from typing import Final
@@ -33,6 +34,14 @@ BATCH: Final = 64
 GRACE: Final = 3.0
 """Seconds after the broker is reached in which no time passes for steps that are awaited: agents that lost it too are
 still finding back, and what they could not deliver comes after what the broker had."""
+
+MERCY: Final = 30.0
+"""Seconds of that, all together, for connections that are lost before it is over. After that time passes whenever the
+broker is reached, or one that comes and goes would keep silence from being noticed for ever.
+"""
+
+FILING: Final = 0.5
+"""Seconds at the end for evidence to become files; what does not, stands in the database."""
 
 MEMORY: Final = 0.1
 """Weight of the newest evaluation in the running estimate of what an answer takes."""
@@ -72,6 +81,7 @@ class Worker:
         self._setting = setting
         self._up = False
         self._going: asyncio.TimerHandle | None = None
+        self._spared = 0.0
         self._outcomes: list[tuple[Event, Effects]] = []
         self._pace = 0.0
         self._unfinished = False
@@ -105,14 +115,21 @@ class Worker:
     def connected(self, up: bool) -> None:  # noqa: FBT001 - the one thing there is to say
         """The broker was reached or lost."""
         self._up = up
-        if self._going is not None:
+        loop = asyncio.get_running_loop()
+        if self._going is not None:  # the connection before did not last
             self._going.cancel()
+            self._spared += GRACE - max(self._going.when() - loop.time(), 0.0)
+        self._going = loop.call_later(GRACE, self._lasts) if up else None
         self._clock.stop()
-        if up:
-            self._going = asyncio.get_running_loop().call_later(GRACE, self._clock.go)
+        if up and self._spared >= MERCY:
+            self._clock.go()
         self._metrics.connected(up=up)
         self._step(Connected(self._clock(), up))
         self._settle()
+
+    def _lasts(self) -> None:
+        self._going, self._spared = None, 0.0
+        self._clock.go()
 
     async def tidy(self) -> None:
         """Make files of the evidence that was noted."""
@@ -132,8 +149,17 @@ class Worker:
         self.keep_everything()
         if self.recorder is not None:
             LOG.warning("the recording ends here: what comes now is answered under another configuration")
+            self.end_recording()
+
+    def end_recording(self) -> None:
+        """Finish the file, if there is one."""
+        if self.recorder is None:
+            return
+        try:
             self.recorder.close()
-            self.recorder = None
+        except OSError as error:  # what it still held does not fit on the disk
+            LOG.error("the end of the recording is missing: %s", error)  # noqa: TRY400 - no bug, no traceback
+        self.recorder = None
 
     def keep_everything(self) -> None:
         """Note the whole state, in place of whatever was noted before."""
@@ -151,8 +177,9 @@ class Worker:
             self._tell_store()
 
     async def end(self) -> None:
-        """Leave nothing behind that the next process would have to go through again."""
-        await self.tidy()
+        """Leave nothing behind that the next process would have to go through again, if the disk is quick enough."""
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self.tidy(), FILING)
         if self._store is not None and self._store.problem:
             self.keep_everything()
         else:

@@ -1,0 +1,124 @@
+"""The worker on its own: a clock that cannot be kept from going on, a recording that cannot be finished."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from monitor.model import MDP
+from monitor.sidecar import worker as rooms
+from monitor.sidecar.load import assemble
+from monitor.sidecar.service import Service
+from tests.servers import PATIENCE
+from tests.sidecar.project import write_project
+
+
+class Handle:
+    """What a loop gives for something that is to happen later."""
+
+    def __init__(self, at: float, call: Callable[[], object]) -> None:
+        self.at, self.call, self.cancelled = at, call, False
+
+    def when(self) -> float:
+        return self.at
+
+    def cancel(self) -> None:
+        self.cancelled = True
+
+
+class Loop:
+    """A loop whose time is what the test says; everybody's clock follows."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+        self.later: list[Handle] = []
+
+    def time(self) -> float:
+        return self.now
+
+    def call_later(self, seconds: float, call: Callable[[], object]) -> Handle:
+        self.later.append(Handle(self.now + seconds, call))
+        return self.later[-1]
+
+    def advance(self, seconds: float) -> None:
+        end = self.now + seconds
+        for handle in [handle for handle in self.later if handle.at <= end]:
+            self.later.remove(handle)
+            self.now = handle.at
+            if not handle.cancelled:
+                handle.call()
+        self.now = end
+
+
+@pytest.fixture
+def loop(monkeypatch: pytest.MonkeyPatch) -> Loop:
+    loop = Loop()
+    monkeypatch.setattr(asyncio, "get_running_loop", lambda: loop)
+    monkeypatch.setattr(time, "monotonic", loop.time)
+    return loop
+
+
+@pytest.fixture
+def service(tmp_path: Path, corridor: MDP) -> Iterator[Service]:
+    service = Service(assemble(write_project(tmp_path / "project", corridor)))
+    yield service
+    service._close()
+
+
+def ticks_while(service: Service, loop: Loop, *, up: bool, seconds: float) -> float:
+    before = service._clock().ticks
+    service._worker.connected(up)
+    loop.advance(seconds)
+    return service._clock().ticks - before
+
+
+def test_time_stands_still_while_the_broker_is_away_and_a_little_longer(service: Service, loop: Loop) -> None:
+    assert ticks_while(service, loop, up=False, seconds=3600.0) == 0.0
+    assert ticks_while(service, loop, up=True, seconds=rooms.GRACE + 10.0) == pytest.approx(10.0)
+    assert ticks_while(service, loop, up=False, seconds=5.0) == 0.0
+    assert ticks_while(service, loop, up=True, seconds=rooms.GRACE / 2) == 0.0
+
+
+def test_a_broker_that_comes_and_goes_does_not_stop_time_for_ever(service: Service, loop: Loop) -> None:
+    went = 0.0
+    for _ in range(40):
+        assert ticks_while(service, loop, up=False, seconds=0.5) == 0.0
+        went += ticks_while(service, loop, up=True, seconds=rooms.GRACE / 2)
+    reached = 40 * rooms.GRACE / 2
+    assert went == pytest.approx(reached - rooms.MERCY)
+    loop.advance(rooms.GRACE)  # it lasts: from now on it is spared again
+    assert ticks_while(service, loop, up=False, seconds=0.5) == 0.0
+    assert ticks_while(service, loop, up=True, seconds=rooms.GRACE / 2) == 0.0
+
+
+def test_a_recording_that_cannot_be_finished_stops_nothing(service: Service, caplog: pytest.LogCaptureFixture) -> None:
+    class Full:
+        def close(self) -> None:
+            raise OSError(28, "No space left on device")
+
+    service._worker.recorder = Full()  # type: ignore[assignment] # all of a recorder that is used here
+    service._worker.end_recording()
+    assert service._worker.recorder is None
+    assert "the end of the recording is missing" in caplog.text
+
+
+def test_evidence_that_no_disk_takes_in_time_does_not_hold_up_the_end(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rooms, "FILING", 0.01)
+    never = asyncio.Event()
+
+    async def slow() -> None:
+        await never.wait()
+
+    monkeypatch.setattr(service._store, "file_evidence", slow)
+
+    async def scenario() -> None:
+        await service._begin()
+        await asyncio.wait_for(service._worker.end(), PATIENCE)
+
+    asyncio.run(scenario())
