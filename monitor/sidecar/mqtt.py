@@ -34,6 +34,11 @@ FIRST_PAUSE: Final = 0.2
 LONGEST_PAUSE: Final = 10.0
 """Seconds before trying to connect again; doubled from the first to the longest, each shortened by up to a half."""
 
+STEADY: Final = 1.0
+"""Seconds after which a connection has succeeded. One lost before is tried again ever later: two sidecars under one
+name would otherwise throw each other out many times a second.
+"""
+
 GOODBYE: Final = 1.5
 """Seconds for the last messages at the end, and for the goodbye. What is not sent by then is sent after the restart."""
 
@@ -57,6 +62,7 @@ class Link:
         self._connection: Connection | None = None
         self._connections = 0
         self._up = False
+        self._since = 0.0
         self._sent: dict[int, int] = {}
         self._window = asyncio.Event()
         self._patience: asyncio.TimerHandle | None = None
@@ -80,7 +86,8 @@ class Link:
             try:
                 await self._connect(stop)
             except BrokerError as error:
-                failures = 0 if self._up else failures + 1
+                steady = self._up and read_clock().ticks - self._since > STEADY
+                failures = 0 if steady else failures + 1
                 self._tell_lost(error)
             finally:
                 self._connection = None
@@ -96,7 +103,7 @@ class Link:
         if not await unless(stop, connection.open()):
             return
         try:
-            self._up = True
+            self._up, self._since = True, read_clock().ticks
             LOG.info("connected to %s as %s", self._session.broker.address, self._session.client_id)
             self._sent.clear()
             self._window.set()

@@ -16,6 +16,7 @@ import aiomqtt
 import pytest
 
 from monitor.sidecar import connection
+from monitor.sidecar import mqtt as link
 from monitor.sidecar.broker import parse_broker
 from monitor.sidecar.door import Arrived, Dropped
 from monitor.sidecar.pipeline import OFFLINE, Publication
@@ -293,3 +294,50 @@ def test_of_a_connection_that_stands_too_late_no_word_goes_out(monkeypatch: pyte
         far.settimeout(PATIENCE)
         with far:
             assert far.recv(1) == b""
+
+
+async def end_at_once(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """A broker that greets us, lets us subscribe, and is gone."""
+    await reader.readuntil(b"MQTT")
+    writer.write(b"\x20\x02\x00\x00")
+    await reader.readuntil(b"agents/+/steps\x01")
+    writer.write(b"\x90\x03\x00\x01\x01")
+    await writer.drain()
+    writer.close()
+
+
+def test_room_at_the_door_opens_no_connection_that_is_over() -> None:
+    """Which is known here a turn of the loop before the link hears of it; meanwhile steps are taken."""
+
+    async def scenario() -> None:
+        async with await asyncio.start_server(end_at_once, "127.0.0.1", 0) as server:
+            broker = parse_broker(f"mqtt://127.0.0.1:{server.sockets[0].getsockname()[1]}")
+            session = connection.Session(broker, "test", "agents/+/steps", STATUS, 5.0)
+            over = connection.Connection(session, 1, lambda _: None, lambda _: None)
+            await over.open()
+            await asyncio.wait_for(asyncio.shield(over.lost), PATIENCE)
+            over.resume()
+            over.abort()
+
+    asyncio.run(scenario())
+
+
+def test_a_connection_lost_at_once_is_no_success_and_is_tried_ever_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As when two sidecars share a name, and the broker ends each for the other."""
+    failures: list[int] = []
+
+    async def pause(stop: asyncio.Event, count: int) -> None:
+        failures.append(count)
+        if len(failures) == 3:
+            stop.set()
+
+    monkeypatch.setattr(link, "_pause", pause)
+
+    async def scenario() -> None:
+        async with await asyncio.start_server(end_at_once, "127.0.0.1", 0) as server:
+            side = Side(f"mqtt://127.0.0.1:{server.sockets[0].getsockname()[1]}")
+            await asyncio.wait_for(side.task, PATIENCE)
+            assert side.changes == [True, False] * 3
+
+    asyncio.run(scenario())
+    assert failures == [1, 2, 3]
