@@ -152,8 +152,8 @@ class Connection:
         self._reading = False
 
     def resume(self) -> None:
-        """Read again."""
-        if not self._reading and self._wire is not None:
+        """Read again, unless it is over: whoever takes from the door may know of that later than we do."""
+        if not self._reading and self._wire is not None and not self.lost.done():
             self._loop.add_reader(self._wire, self._read)
             self._reading = True
             self._read_on()
