@@ -68,6 +68,7 @@ def parse_broker(url: str) -> Broker:
     try:
         parts = urlsplit(url)
         host, port = parts.hostname, parts.port
+        (host or "").encode("idna")  # as it will be looked up
     except ValueError:
         raise ValueError("is not a URL; write mqtt://host:port") from None
     if parts.scheme in {"ws", "wss"}:

@@ -21,6 +21,9 @@ __all__ = ["Arrived", "Door", "Dropped", "Receipt"]
 MAX_HOLES: Final = 1000
 """Topics told apart while the door is full; the steps of further agents are still missed by their sequence numbers."""
 
+LARGE: Final = 64 << 20
+"""Bytes that make a door full however few messages they are, and twice as many end what finds room."""
+
 
 class Receipt(msgspec.Struct, frozen=True, gc=False):
     """What acknowledges a message, on the connection it came by; on a later one its number means another message."""
@@ -52,8 +55,8 @@ class Dropped:
 class Door:
     """First in, first out. Used from one thread (the loop's).
 
-    With `limit` messages it is `full`; `slack` more find room, for a read that was under way then; after that they are
-    dropped. `on_room` is called when a full door is half empty again.
+    With `limit` messages, or `LARGE` bytes of them, it is `full`; `slack` more find room, for a read that was under way
+    then; after that they are dropped. `on_room` is called when a full door is half empty again.
     """
 
     def __init__(self, limit: int, *, slack: int = 0) -> None:
@@ -62,7 +65,7 @@ class Door:
         self._was_full = False
         self.on_room: Callable[[], None] = lambda: None
         self._entries: deque[Arrived | Dropped] = deque()
-        self._messages = 0
+        self._messages = self._bytes = 0
         self._holes: dict[str, Dropped] = {}
         self._something = asyncio.Event()
 
@@ -73,14 +76,15 @@ class Door:
     @property
     def full(self) -> bool:
         """Whether no more messages should come for now."""
-        return self._messages >= self._limit
+        return self._messages >= self._limit or self._bytes >= LARGE
 
     def enter(self, message: Arrived) -> bool:
         """Take a message in; False if it had to be dropped."""
         self._something.set()
-        if self._messages < self._limit + self._slack:
+        if self._messages < self._limit + self._slack and self._bytes < 2 * LARGE:
             self._entries.append(message)
             self._messages += 1
+            self._bytes += len(message.payload)
             self._was_full = self._was_full or self.full
             self._holes = {}
             return True
@@ -100,6 +104,7 @@ class Door:
         entry = self._entries.popleft()
         if isinstance(entry, Arrived):
             self._messages -= 1
+            self._bytes -= len(entry.payload)
             self._tell_room()
         else:
             self._holes.pop(entry.topic, None)
@@ -117,7 +122,7 @@ class Door:
             hole.receipts.append(message.receipt)
 
     def _tell_room(self) -> None:
-        if self._was_full and self._messages <= self._limit // 2:
+        if self._was_full and self._messages <= self._limit // 2 and self._bytes <= LARGE // 2:
             self._was_full = False
             self.on_room()
 

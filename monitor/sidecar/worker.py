@@ -190,7 +190,9 @@ class Worker:
     def _take_over(self, entry: Arrived | Dropped) -> Sequence[Receipt]:
         match entry:
             case Arrived():
-                self._step(Message(entry.now, entry.topic, entry.payload))
+                # What is longer than a message may be is refused, so no more than shows it need be noted.
+                payload = entry.payload[: self._config.limits.message_bytes + 1]
+                self._step(Message(entry.now, entry.topic, payload))
                 return () if entry.receipt is None else (entry.receipt,)
             case Dropped():
                 self._step(Lost(entry.now, entry.topic, entry.count))

@@ -123,6 +123,7 @@ def test_every_as_a_duration_is_seconds(tmp_path: Path) -> None:
         (PLAIN + 'mqtt: {url: "wss://u:s3cret@h"}\n', "line 6, mqtt.url: is for MQTT over websockets"),
         (PLAIN + 'mqtt: {url: "http://h"}\n', "line 6, mqtt.url: must be mqtt://host:port"),
         (PLAIN + 'mqtt: {url: "mqtt://h:99999"}\n', "line 6, mqtt.url: is not a URL"),
+        (PLAIN + 'mqtt: {url: "mqtt://a..b"}\n', "line 6, mqtt.url: is not a URL"),
         (PLAIN + "http: {listen: 9108}\n", "line 6, http.listen:"),
         (PLAIN + "http: {listen: localhost}\n", "line 6, http.listen: must be host:port"),
         (PLAIN + "path: {window: 0}\n", "line 6, path.window: input should be greater"),

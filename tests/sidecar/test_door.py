@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from monitor.sidecar import door as door_module
 from monitor.sidecar.door import MAX_HOLES, Arrived, Door, Dropped, Receipt
 from monitor.types import Instant
 
@@ -84,3 +86,18 @@ def test_a_flood_of_topics_takes_no_more_room_than_its_messages() -> None:
     last = entries[-1]
     assert isinstance(last, Dropped)
     assert (last.topic, last.count) == ("", 2 * MAX_HOLES)
+
+
+def test_few_but_large_messages_make_it_full_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(door_module, "LARGE", 100)
+    door, room = Door(1000), []
+    door.on_room = lambda: room.append(len(door))
+    large = Arrived(NOW, "a", bytes(60), None)
+    assert door.enter(Arrived(NOW, "a", bytes(1000), None))  # what is too large by itself comes in, to be refused
+    assert door.full
+    assert not door.enter(large)
+    assert isinstance(door.take(), Arrived)
+    assert not door.full
+    assert [door.enter(large) for _ in range(5)] == [True, True, True, True, False]
+    drain(door)
+    assert room == [0, 0]

@@ -11,8 +11,10 @@ import pytest
 
 from monitor.model import MDP
 from monitor.sidecar import worker as rooms
+from monitor.sidecar.door import Arrived
 from monitor.sidecar.load import assemble
 from monitor.sidecar.service import Service
+from monitor.types import Instant
 from tests.servers import PATIENCE
 from tests.sidecar.project import write_project
 
@@ -122,3 +124,12 @@ def test_evidence_that_no_disk_takes_in_time_does_not_hold_up_the_end(
         await asyncio.wait_for(service._worker.end(), PATIENCE)
 
     asyncio.run(scenario())
+
+
+def test_of_a_message_that_is_too_large_no_more_is_noted_than_shows_it(service: Service, loop: Loop) -> None:
+    payload = bytes(1 << 20)
+    service._door.enter(Arrived(Instant(1.0, loop.now), "agents/ada/steps", payload, None))
+    service._worker.turn()
+    assert service._store is not None
+    assert service._store._size < 100_000
+    assert 'cfmon_rejected_total{reason="too_large"} 1.0' in service._metrics.exposition().decode()
