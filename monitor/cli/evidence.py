@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from monitor.cli.output import ExitCode, finish, print_json, progress, say
+from monitor.cli.output import ExitCode, finish, print_json, printable, progress, say
 from monitor.errors import ConfigError, EvidenceError
 
 if TYPE_CHECKING:
@@ -172,17 +172,18 @@ def _summary(document: Evidence | None, numbers: dict[str, float], disagreements
 def _tell(file: Path, document: Evidence | None, numbers: dict[str, float], disagreements: list[str]) -> None:
     say(f"evidence {file}")
     if document is not None:
-        say(f"  alarm    {document.formula} of agent {document.agent}, episode {document.episode}, step {document.seq}")
-        say(f"  formula  {document.text}")
-        say(f"  model    {document.model}  sha256 {document.model_sha256}")
+        whose = f"agent {document.agent}, episode {document.episode}, step {document.seq}"
+        say(printable(f"  alarm    {document.formula} of {whose}"))
+        say(printable(f"  formula  {document.text}"))
+        say(printable(f"  model    {document.model}  sha256 {document.model_sha256}"))
         for name, policy in document.policies.items():
-            say(f"  policy   {name}  sha256 {policy.sha256}")
+            say(printable(f"  policy   {name}  sha256 {policy.sha256}"))
         if (drawn := document.verdict.drawn) is not None:
             say(f"  sampled  as test {drawn.test} of its stream, with seed {drawn.seed}; its numbers are drawn again")
         said = "\n".join(disagreements)
         for where, number in numbers.items():
-            say(f"  {'DIFFERS' if f'{where}:' in said else 'agrees '}  {where} = {number:.12g}")
+            say(printable(f"  {'DIFFERS' if f'{where}:' in said else 'agrees '}  {where} = {number:.12g}"))
     for disagreement in disagreements:
-        say(f"NOT VERIFIED: {disagreement}")
+        say(printable(f"NOT VERIFIED: {disagreement}"))
     if not disagreements:
         say(f"verified: {len(numbers)} numbers derived again from the path, the model and the policies; all agree")

@@ -6,6 +6,7 @@ differs in colour differs in line or pattern too. Colours are those of Okabe & I
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Sequence
 from typing import Final, Literal
@@ -19,6 +20,9 @@ FAINT: Final = "#767676"
 NOMINAL: Final = "#a63c00"
 ALTERNATIVE: Final = "#005a8f"
 """Vermilion and blue, darkened until text in them has contrast 4.5 to 1 and more on white."""
+
+UNWRITABLE: Final = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+"""What XML has no way to write; an agent's episode may be called so."""
 
 Ink = str
 Point = tuple[float, float]
@@ -47,7 +51,7 @@ class Canvas:
 
     def __init__(self, width: float, title: str, description: str) -> None:
         self.width = width
-        self._title, self._description = title, description
+        self._title, self._description = _writable(title), _writable(description)
         self._parts: list[str] = []
 
     def line(self, a: Point, b: Point, *, ink: Ink = INK, width: float = 1.0, dash: str = "") -> None:
@@ -75,7 +79,7 @@ class Canvas:
         self, at: Point, size: Point, *, fill: str = "none", ink: Ink = "none", width: float = 1.0, says: str = ""
     ) -> None:
         """A rectangle; `says` is shown by a browser under the pointer, and read aloud."""
-        title = f"<title>{escape(says)}</title>" if says else ""
+        title = f"<title>{escape(_writable(says))}</title>" if says else ""
         self._parts.append(
             f'<rect x="{_n(at[0])}" y="{_n(at[1])}" width="{_n(size[0])}" height="{_n(size[1])}" fill="{fill}"'
             f"{_stroke(ink, width)}>{title}</rect>"
@@ -93,7 +97,7 @@ class Canvas:
         says: str = "",
     ) -> None:
         """A circle."""
-        title = f"<title>{escape(says)}</title>" if says else ""
+        title = f"<title>{escape(_writable(says))}</title>" if says else ""
         self._parts.append(
             f'<circle cx="{_n(at[0])}" cy="{_n(at[1])}" r="{_n(radius)}" fill="{fill}"{_stroke(ink, width, dash)}>'
             f"{title}</circle>"
@@ -123,7 +127,7 @@ class Canvas:
         weight += ' paint-order="stroke" stroke="#fff" stroke-width="4"' if halo else ""
         self._parts.append(
             f'<text x="{_n(at[0])}" y="{_n(at[1])}" text-anchor="{anchor}"{weight} '
-            f'style="font-size:{_n(size)}px;fill:{ink}">{escape(content)}</text>'
+            f'style="font-size:{_n(size)}px;fill:{ink}">{escape(_writable(content))}</text>'
         )
 
     def paragraph(self, at: Point, content: str, *, size: float = 14, columns: int = 128) -> float:
@@ -147,6 +151,10 @@ class Canvas:
                 "</svg>\n",
             ]
         )
+
+
+def _writable(text: str) -> str:
+    return UNWRITABLE.sub("\ufffd", text)
 
 
 def _stroke(ink: Ink, width: float, dash: str = "") -> str:

@@ -116,3 +116,12 @@ def luminance(colour: str) -> float:
     parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
     linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def test_what_xml_cannot_write_makes_no_picture_unreadable() -> None:
+    canvas = Canvas(100, 'episode \x01"\x1b', "d\ufffe<")
+    canvas.text((1, 1), "a\x00b & c")
+    canvas.dot((1, 1), 1, says="\x0b")
+    root = ET.fromstring(canvas.document(100))
+    assert root.attrib["aria-label"] == 'episode \ufffd"\ufffd'
+    assert [element.text for element in root.iter(f"{SVG}text")] == ["a\ufffdb & c"]
