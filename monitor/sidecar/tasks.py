@@ -50,8 +50,9 @@ async def in_thread(work: Callable[[], T]) -> T:
     def run() -> None:
         try:
             result = work()
-        except Exception as error:  # noqa: BLE001 - raised again where it is waited for
-            failure = error
+        except BaseException as error:  # noqa: BLE001 - raised again where it is waited for, or that waits for ever
+            strange = isinstance(error, StopIteration) or not isinstance(error, Exception)  # an exit is not the loop's
+            failure = RuntimeError(f"ended by {error!r}") if strange else error
             settle(lambda: done.set_exception(failure))
         else:
             settle(lambda: done.set_result(result))

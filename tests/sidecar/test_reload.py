@@ -350,3 +350,17 @@ def without_reload(config: Path) -> set[tuple[Any, ...]]:
 def key(alert: dict[str, Any]) -> tuple[Any, ...]:
     """What an alert says, but for when it was said."""
     return (alert["id"], alert["revision"], alert["state"], alert["seq"], alert["outcome"], alert["effect"])
+
+
+@pytest.mark.parametrize("ending", [SystemExit(3), StopIteration()], ids=["exit", "stop"])
+def test_a_module_that_ends_the_process_at_its_import_changes_nothing(
+    config: Path, log: pytest.LogCaptureFixture, ending: BaseException
+) -> None:
+    """A model may name a module, and a module can do anything where it is imported."""
+
+    def again() -> Loaded:
+        raise ending
+
+    with inside(config, again=again) as there:
+        reloaded(there, log, "this is a bug")
+        assert httpx.get(f"{there.url}/healthz").status_code == 200
