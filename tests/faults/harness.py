@@ -40,6 +40,9 @@ MEMORY = Path("/dev/shm")
 RATE = 500.0
 """Steps a second."""
 
+PROMPT = 0.5
+"""Seconds after which a step comes that did not wait."""
+
 AT_MOST = 5.0
 """Seconds for a monitor to end."""
 
@@ -64,6 +67,7 @@ class Broker:
         listeners = "\n".join(f"listener {self.port} {host}" for host in hosts)
         text = re.sub(r"(?m)^listener 1883$", listeners, SHIPPED.read_text())
         text = re.sub(r"(?m)^persistence_location .*$", f"persistence_location {self._memory.name}/", text)
+        text = text.replace("log_dest stdout", f"log_dest file {folder}/broker.log")
         (folder / "mosquitto.conf").write_text(f"{text}user {pwd.getpwuid(os.getuid()).pw_name}\n")
 
     def start(self) -> None:
@@ -138,6 +142,11 @@ class Monitor:
     def status(self) -> dict[str, Any]:
         found: dict[str, Any] = json.loads(self.running.get("/api/status"))
         return found
+
+    def lags(self) -> tuple[float, float]:
+        """How late the steps of this run came, in seconds in all, and how many they were."""
+        found = [self.running.metric(f"cfmon_message_lag_seconds_{kind}") or 0.0 for kind in ("sum", "count")]
+        return found[0], found[1]
 
     def newest(self) -> dict[tuple[str, str], tuple[int, float]]:
         """(agent, formula) -> seq and value of the last verdict, as the board shows it; what is blind is left out."""
@@ -230,6 +239,19 @@ class Scene:
         self.faults.append(time.monotonic())
         if of_broker:
             self.broker_faults.append(self.faults[-1])
+
+    def catch_up(self) -> None:
+        """Return once the monitor takes over what the agents say now, and not what has waited."""
+        seen = self.monitor.lags()
+
+        def current() -> bool:
+            nonlocal seen
+            before, seen = seen, self.monitor.lags()
+            steps = seen[1] - before[1]
+            return steps > 0 and seen[0] - before[0] < PROMPT * steps
+
+        self.monitor.until_ready()
+        wait_until(current, "the monitor has caught up", patience=4 * PATIENCE)
 
     def outcome(self) -> Outcome:
         """End the agents, wait until their last step is answered, and hold what was heard against a run without faults.

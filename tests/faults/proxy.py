@@ -51,7 +51,11 @@ class _Line:
             elif due < self._latest:
                 self.moved += 1
             self._latest = max(self._latest, due)
-            loop.call_at(due, writer.write, content)
+            loop.call_at(due, self._write, writer, content)
+
+    def _write(self, writer: asyncio.StreamWriter, content: bytes) -> None:
+        if not writer.is_closing():
+            writer.write(content)
 
 
 class _Tap:
@@ -63,9 +67,10 @@ class _Tap:
     async def carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while True:
             content = await packet(reader)
-            writer.write(content)
             if content[0] >> 4 == PUBLISH:
                 self._heard.append(published(content))
+            writer.write(content)
+            await writer.drain()
 
 
 def published(content: bytes) -> Heard:

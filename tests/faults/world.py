@@ -49,7 +49,7 @@ FORMULAS: list[dict[str, Any]] = [
 def write_world(folder: Path, url: str, **sections: object) -> Path:
     """Model, policies and configuration below `folder`; returns the configuration. `sections` replace its own."""
     config: dict[str, Any] = {
-        "mqtt": {"url": url, "client_id": CLIENT_ID, "keepalive": "5s"},
+        "mqtt": {"url": url, "client_id": CLIENT_ID},
         "model": "model.npz",
         "policies": {"nominal": "rash.yaml", "fallback": "careful.yaml"},
         "path": {"window": 64},
