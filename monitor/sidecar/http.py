@@ -56,6 +56,9 @@ MAX_HEADER_BYTES: Final = 1 << 14
 PATIENCE: Final = 10.0
 """Seconds in which a request must be there, and its answer taken."""
 
+MOST_CONNECTIONS: Final = 256
+"""At once; the oldest makes room for a newer one, so that a probe is heard however many others are held open."""
+
 START_DEADLINE: Final = 10.0
 """Seconds for the server to come up: it has nothing to do but to accept on a socket that is already open."""
 
@@ -173,12 +176,24 @@ def _missing(what: str) -> Response:
 class _Impatient(H11Protocol):
     """HTTP/1.1 that closes a connection on which nothing was finished for `PATIENCE`: no headers, no answer read.
 
-    Else a few hundred slow clients would hold every connection there is, and a probe would find us dead.
+    Else a few hundred slow clients would hold every connection there is, and a probe would find us dead. For the same
+    reason the newest is never turned away: where there are too many, the oldest is closed.
     """
+
+    begun = 0.0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # as in uvicorn's own
         super().connection_made(transport)
+        self.begun = self.loop.time()
+        others = [other for other in self.connections if isinstance(other, _Impatient) and other.open]
+        if len(others) > MOST_CONNECTIONS:
+            min(others, key=lambda other: other.begun).transport.abort()
         self._look_again(self.cycle)
+
+    @property
+    def open(self) -> bool:
+        """Whether it is not being closed already."""
+        return not self.transport.is_closing()
 
     def _look_again(self, before: object) -> None:
         """`before`: the request that was under way at the last look, or the last one that was."""
@@ -214,7 +229,6 @@ class HttpServer:
                 ws="none",
                 server_header=False,
                 proxy_headers=False,
-                limit_concurrency=256,
                 timeout_keep_alive=5,
                 timeout_graceful_shutdown=1,
             )

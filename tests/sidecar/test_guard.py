@@ -242,6 +242,14 @@ def test_slow_clients_are_closed_and_do_not_keep_others_out(monkeypatch: pytest.
             everything(connection)  # returns: each was closed
 
 
+def test_a_probe_is_heard_at_once_however_many_connections_are_held_open() -> None:
+    with serving() as client, contextlib.ExitStack() as stack:
+        address = ("127.0.0.1", client.base_url.port)
+        held = [stack.enter_context(socket.create_connection(address, timeout=30)) for _ in range(300)]
+        assert client.get("/healthz").status_code == 200
+        assert held[0].recv(1) == b""  # the oldest made room
+
+
 def test_a_busy_connection_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http, "PATIENCE", 0.2)
     with serving() as client:
