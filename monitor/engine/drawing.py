@@ -27,7 +27,9 @@ def check_sampling(sampling: Sampling) -> Sampling:
     for name in ("alpha", "beta", "delta", "error", "error_alpha"):
         value = getattr(sampling, name)
         if not LEAST <= value < 1.0:
-            raise ConfigError(f"sampling.{name} must lie strictly between 0 and 1, not below {LEAST}; it is {value}")
+            raise ConfigError(
+                f"sampling.{name} must lie strictly between 0 and 1, not {value:g} (and not below {LEAST})"
+            )
     if sampling.alpha + sampling.beta >= 1.0:
         raise ConfigError(f"sampling.alpha and beta must sum to less than 1, not {sampling.alpha} + {sampling.beta}")
     if not LEAST <= sampling.deviation <= 1.0 / LEAST:
