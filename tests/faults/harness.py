@@ -242,6 +242,7 @@ class Scene:
 
     def catch_up(self) -> None:
         """Return once the monitor takes over what the agents say now, and not what has waited."""
+        self.monitor.until_ready()
         seen = self.monitor.lags()
 
         def current() -> bool:
@@ -250,7 +251,6 @@ class Scene:
             steps = seen[1] - before[1]
             return steps > 0 and seen[0] - before[0] < PROMPT * steps
 
-        self.monitor.until_ready()
         wait_until(current, "the monitor has caught up", patience=4 * PATIENCE)
 
     def outcome(self) -> Outcome:
