@@ -39,8 +39,9 @@ __all__ = ["BURST", "WINDOW", "BrokerError", "Connection", "Session"]
 BURST: Final = 64
 """Reads in one turn of the loop: enough to see a backlog, few enough to let everyone else have their turn."""
 
-WINDOW: Final = 20
-"""Messages of ours that may wait for the broker's acknowledgement at once."""
+WINDOW: Final = 500
+"""Messages of ours that may wait for the broker's acknowledgement at once. They stand behind our acknowledgements, and
+a broker that has much to write takes seconds for those: with 20, alerts went out more slowly than they were raised."""
 
 CONNECT_PATIENCE: Final = 4.0
 """Seconds for TCP to connect to one address, and for each answer of the broker after that."""

@@ -43,6 +43,9 @@ RATE = 500.0
 PROMPT = 0.5
 """Seconds after which a step comes that did not wait."""
 
+FEW = 200
+"""Messages unsent at any moment: some of the last turns."""
+
 AT_MOST = 5.0
 """Seconds for a monitor to end."""
 
@@ -148,6 +151,10 @@ class Monitor:
         found = [self.running.metric(f"cfmon_message_lag_seconds_{kind}") or 0.0 for kind in ("sum", "count")]
         return found[0], found[1]
 
+    def unsent(self) -> int:
+        """Messages of the monitor that the broker has not acknowledged."""
+        return int(json.loads(self.running.get("/api/status"))["unsent"])
+
     def newest(self) -> dict[tuple[str, str], tuple[int, float]]:
         """(agent, formula) -> seq and value of the last verdict, as the board shows it; what is blind is left out."""
         agents = json.loads(self.running.get("/api/agents"))
@@ -241,7 +248,7 @@ class Scene:
             self.broker_faults.append(self.faults[-1])
 
     def catch_up(self) -> None:
-        """Return once the monitor takes over what the agents say now, and not what has waited."""
+        """Return once the monitor takes over what the agents say now, and not what has waited, and has told it."""
         self.monitor.until_ready()
         seen = self.monitor.lags()
 
@@ -249,7 +256,7 @@ class Scene:
             nonlocal seen
             before, seen = seen, self.monitor.lags()
             steps = seen[1] - before[1]
-            return steps > 0 and seen[0] - before[0] < PROMPT * steps
+            return steps > 0 and seen[0] - before[0] < PROMPT * steps and self.monitor.unsent() < FEW
 
         wait_until(current, "the monitor has caught up", patience=4 * PATIENCE)
 

@@ -15,7 +15,7 @@ from tests.faults.harness import Broker, Scene, only_long, scene
 from tests.faults.proxy import tapped
 
 SEED = 20261121
-IN_A_ROW = 2
+IN_A_ROW = 1
 """Kills before the monitor may catch up."""
 
 
