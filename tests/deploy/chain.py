@@ -48,7 +48,7 @@ class Publisher:
     seq: dict[str, int] = field(default_factory=dict)
     episode: str = "first"
 
-    def step(self, agent: str, state: int, action: int, **more: object) -> None:
+    def step(self, agent: str, state: int, action: int, *, qos: int = 1, **more: object) -> None:
         seq = self.seq[agent] = self.seq.get(agent, -1) + 1
         fields = {
             "v": 1,
@@ -59,7 +59,7 @@ class Publisher:
             "time": time.time(),
             **more,
         }
-        self.client.publish(f"agents/{agent}/steps", msgpack.packb(fields), qos=1)
+        self.client.publish(f"agents/{agent}/steps", msgpack.packb(fields), qos=qos)
 
     def noise(self, agent: str) -> None:
         self.client.publish(f"agents/{agent}/steps", b"\xc1 not msgpack", qos=1)

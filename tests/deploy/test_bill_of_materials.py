@@ -18,7 +18,8 @@ from tests.deploy.test_lock import ROOT, pins
 def test_every_package_of_the_lock_file_is_in_it_with_its_hashes(tmp_path: Path) -> None:
     if shutil.which("make") is None:
         pytest.skip("make is missing")
-    recipe = subprocess.run(["make", "--no-print-directory", "-n", "sbom"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    say = ["make", "--no-print-directory", "-n", "sbom"]
+    recipe = subprocess.run(say, cwd=ROOT, capture_output=True, text=True, check=True).stdout
     command = recipe[recipe.index("PYTHONWARNINGS=") :].replace("var/sbom.cdx.json", str(tmp_path / "bill.json"))
     done = subprocess.run(["sh", "-c", command], cwd=ROOT, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")

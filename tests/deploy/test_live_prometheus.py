@@ -142,8 +142,8 @@ class Scene:
         self.stalling.take([UNDECIDED, Trust(doubted=True, log10_e=3.1, transitions=500)], read_clock())
         self.stalling.store_failed()
         self.stalling.reloaded(ok=False)
-        for _ in range(100):  # faster than one answer after the other
-            self.agents.step("w1", EDGE, DRIFT, episode="bad")
+        for _ in range(300):  # faster than one answer after the other; with QoS 1 the broker would let twenty through
+            self.agents.step("w1", EDGE, DRIFT, qos=0, episode="bad")
         self.agents.noise("w1")
         self.agents.step("w3", PARK, STAY)
 
