@@ -34,10 +34,11 @@ from monitor.sidecar.wire import TlsWire, Wire
 if TYPE_CHECKING:
     from paho.mqtt.client import SocketLike  # paho defines it for type checkers only
 
-__all__ = ["BURST", "WINDOW", "BrokerError", "Connection", "Session"]
+__all__ = ["WINDOW", "BrokerError", "Connection", "Session"]
 
 BURST: Final = 64
-"""Reads in one turn of the loop: enough to see a backlog, few enough to let everyone else have their turn."""
+"""Reads in one turn of the loop: enough to see a backlog, few enough to let everyone else have their turn. paho takes
+at most as many packets in one as messages of ours are under way, or one."""
 
 WINDOW: Final = 500
 """Messages of ours that may wait for the broker's acknowledgement at once. They stand behind our acknowledgements, and
@@ -147,15 +148,17 @@ class Connection:
         self._client.ack(receipt.message_id, receipt.qos)
 
     def pause(self) -> None:
-        """Read nothing more for now; the broker has to wait."""
+        """Read nothing more for now, not even what was read with the last message; the broker has to wait."""
         if self._reading and self._wire is not None:
             self._loop.remove_reader(self._wire)
+            self._wire.held = True
         self._reading = False
 
     def resume(self) -> None:
         """Read again, unless it is over: whoever takes from the door may know of that later than we do."""
         if not self._reading and self._wire is not None and not self.lost.done():
             self._loop.add_reader(self._wire, self._read)
+            self._wire.held = False
             self._reading = True
             self._read_on()
 

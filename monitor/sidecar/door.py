@@ -22,7 +22,7 @@ MAX_HOLES: Final = 1000
 """Topics told apart while the door is full; the steps of further agents are still missed by their sequence numbers."""
 
 LARGE: Final = 64 << 20
-"""Bytes that make a door full however few messages they are, and twice as many end what finds room."""
+"""Bytes that make a door full however few messages they are."""
 
 
 class Receipt(msgspec.Struct, frozen=True, gc=False):
@@ -55,13 +55,12 @@ class Dropped:
 class Door:
     """First in, first out. Used from one thread (the loop's).
 
-    With `limit` messages, or `LARGE` bytes of them, it is `full`; `slack` more find room, for a read that was under way
-    then; after that they are dropped. `on_room` is called when a full door is half empty again.
+    With `limit` messages, or `LARGE` bytes of them, it is `full`, and what comes then is dropped. `on_room` is called
+    when a full door is half empty again.
     """
 
-    def __init__(self, limit: int, *, slack: int = 0) -> None:
+    def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._slack = slack
         self._was_full = False
         self.on_room: Callable[[], None] = lambda: None
         self._entries: deque[Arrived | Dropped] = deque()
@@ -81,7 +80,7 @@ class Door:
     def enter(self, message: Arrived) -> bool:
         """Take a message in; False if it had to be dropped."""
         self._something.set()
-        if self._messages < self._limit + self._slack and self._bytes < 2 * LARGE:
+        if not self.full:
             self._entries.append(message)
             self._messages += 1
             self._bytes += len(message.payload)

@@ -24,7 +24,7 @@ from monitor.sidecar.clock import Clock, read_clock
 from monitor.sidecar.collector import collector_at_ease
 from monitor.sidecar.condition import Condition, tick_of
 from monitor.sidecar.config import check_secrets
-from monitor.sidecar.connection import BURST, Session
+from monitor.sidecar.connection import Session
 from monitor.sidecar.door import Door
 from monitor.sidecar.http import HttpServer, Sources, make_app
 from monitor.sidecar.journal import Setting
@@ -88,7 +88,7 @@ class Service:
         self._store = None if self.config.store.path is None else Store(self.config.store.path)
         self.client_id = self._choose_client_id()
         self._clock = Clock()
-        self._door = Door(self.config.limits.queue, slack=BURST)
+        self._door = Door(self.config.limits.queue)
         self._outbox = Outbox()
         self._board = Board(loaded.formulas, self.config.mqtt.alerts)
         self._metrics = Metrics(

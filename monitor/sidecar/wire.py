@@ -26,10 +26,13 @@ HANDSHAKE: Final = 8.0
 class Wire(socket.socket):
     """A connected socket; `recv` gives from what was read, `send` takes until `flush`. For one thread at a time.
 
-    `failure`: what ended the connection, which paho does not tell; none for an end in good order.
+    `failure`: what ended the connection, which paho does not tell; none for an end in good order. `held`: `recv` gives
+    nothing, although something may be there, so that paho, too, stops between two packets and not after the next
+    hundred.
     """
 
     failure: OSError | None = None
+    held = False
 
     def __init__(self, connected: socket.socket) -> None:
         timeout = connected.gettimeout()
@@ -52,6 +55,8 @@ class Wire(socket.socket):
     def recv(self, size: int, flags: int = 0, /) -> bytes:
         """At most `size` bytes, as a socket gives them; empty at the end of the connection."""
         del flags
+        if self.held:
+            raise BlockingIOError
         if self._at == len(self._read):
             try:
                 self._read, self._at = self._fetch(), 0

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
 from pathlib import Path
 
 import aiomqtt
@@ -318,6 +319,57 @@ def test_room_at_the_door_opens_no_connection_that_is_over() -> None:
             await asyncio.wait_for(asyncio.shield(over.lost), PATIENCE)
             over.resume()
             over.abort()
+
+    asyncio.run(scenario())
+
+
+async def flood(gone: asyncio.Event, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """A broker that acknowledges nothing, and sends 300 steps at once when it has heard the last of ours."""
+    await reader.readuntil(b"MQTT")
+    writer.write(b"\x20\x02\x00\x00")
+    await reader.readuntil(b"agents/+/steps\x01")
+    writer.write(b"\x90\x03\x00\x01\x01")
+    await reader.readuntil(b"the last")
+    topic = b"agents/ada/steps"
+    for number in range(1, 301):
+        body = len(topic).to_bytes(2) + topic + number.to_bytes(2) + b"%d" % (number - 1)
+        writer.write(bytes([0x32, len(body)]) + body)
+    with contextlib.suppress(ConnectionError):
+        await reader.read()
+    writer.close()
+    gone.set()
+
+
+def test_between_two_messages_it_can_be_stopped_however_many_came_at_once() -> None:
+    """paho reads as many packets in one go as messages of ours are under way."""
+
+    async def scenario() -> None:
+        gone = asyncio.Event()
+        async with await asyncio.start_server(partial(flood, gone), "127.0.0.1", 0) as server:
+            broker = parse_broker(f"mqtt://127.0.0.1:{server.sockets[0].getsockname()[1]}")
+            session = connection.Session(broker, "test", "agents/+/steps", STATUS, 5.0)
+            heard: list[bytes] = []
+            full, all_heard = asyncio.Event(), asyncio.Event()
+
+            def arrived(message: Arrived) -> None:
+                heard.append(message.payload)
+                if len(heard) == 5:
+                    line.pause()
+                    full.set()
+                if len(heard) == 300:
+                    all_heard.set()
+
+            line = connection.Connection(session, 1, arrived, lambda _: None)
+            await line.open()
+            for said in [*numbered(0, 100), b"the last"]:
+                line.publish(Publication("cfmon/alerts/a", said, qos=1))
+            await asyncio.wait_for(full.wait(), PATIENCE)
+            assert heard == numbered(0, 5)
+            line.resume()
+            await asyncio.wait_for(all_heard.wait(), PATIENCE)
+            assert heard == numbered(0, 300)
+            line.abort()
+            await asyncio.wait_for(gone.wait(), PATIENCE)
 
     asyncio.run(scenario())
 
