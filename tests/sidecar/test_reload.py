@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import signal
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -296,17 +298,45 @@ def test_without_a_file_there_is_nothing_to_read_again(config: Path, log: pytest
 # ---- under load, with the signal itself ----
 
 LIFE = [(0, RASH), (1, CAREFUL), (1, CAREFUL), (1, RASH), (2, CAREFUL), (HOME, RASH), (HOME, CAREFUL)]
-EPISODES = 200
+AT_ONCE = 10
+"""Episodes."""
+
+PAUSE = 0.05
+"""Seconds before the next ones: a load, no flood."""
+
 AGENTS = ("ada", "bob", "eve")
 
 
-def lives(agent: str) -> Sequence[str]:
-    """Every episode ends with its last step: nothing waits for a clock."""
+def lives(agent: str, first: int) -> Sequence[str]:
+    """Some episodes. Each ends with its last step: nothing waits for a clock."""
     told = []
-    for n in range(EPISODES):
+    for n in range(first, first + AT_ONCE):
         *lines, last = steps(LIFE, episode=f"{agent}-{n}")
         told += [*lines, json.dumps({**json.loads(last), "truncated": True})]
     return told
+
+
+@contextmanager
+def load(broker: Mosquitto) -> Iterator[dict[str, list[str]]]:
+    """All agents live until the block ends; by then it holds what they said."""
+    said: dict[str, list[str]] = {name: [] for name in AGENTS}
+    enough = threading.Event()
+
+    def live(name: str) -> None:
+        for first in count(0, AT_ONCE):
+            publish(broker, lines := lives(name, first), agent=name)
+            said[name] += lines
+            if enough.wait(PAUSE):
+                break
+
+    with ThreadPoolExecutor(len(AGENTS)) as pool:
+        living = [pool.submit(live, name) for name in AGENTS]
+        try:
+            yield said
+        finally:
+            enough.set()
+    for each in living:
+        each.result()
 
 
 def test_under_load_no_step_is_lost_and_the_alarms_are_those_of_a_run_without_it(
@@ -314,34 +344,29 @@ def test_under_load_no_step_is_lost_and_the_alarms_are_those_of_a_run_without_it
 ) -> None:
     # However late it comes, every step is answered, and nothing is marked for having waited.
     change(config, "heartbeat:", "stream: {max_lag: 1h, stale_after: 1h, forget_after: 2h}\nheartbeat:")
-    expected = without_reload(config)
     with subscriber(broker) as listening, sidecar(config) as there:
-        agents = [
-            threading.Thread(target=publish, args=(broker, lives(name)), kwargs={"agent": name}) for name in AGENTS
-        ]
-        for thread in agents:
-            thread.start()
-        meanwhile: list[float] = []
-        for n in range(4):
-            there.process.send_signal(signal.SIGHUP)
-            wait_until(lambda n=n: there.log.count("the configuration is in force") > n, "it is reloaded")  # type: ignore[misc]
-            meanwhile.append(there.metric('cfmon_messages_total{result="accepted"}') or 0.0)
-        for thread in agents:
-            thread.join(PATIENCE)
-        total = len(AGENTS) * EPISODES * len(LIFE)
-        assert any(0 < count < total for count in meanwhile), "no reload fell into the load"
-        wait_until(lambda: there.metric('cfmon_messages_total{result="accepted"}') == total, "every step is taken over")
+        with load(broker) as said:
+            wait_until(lambda: there.metric(ACCEPTED), "the first steps are taken over")
+            for n in range(4):
+                there.process.send_signal(signal.SIGHUP)
+                wait_until(lambda n=n: there.log.count("the configuration is in force") > n, "it is reloaded")  # type: ignore[misc]
+        total = sum(map(len, said.values()))
+        wait_until(lambda: there.metric(ACCEPTED) == total, "every step is taken over")
+        expected = without_reload(config, said)
         for result in ("duplicate", "gap", "conflict", "dropped", "rejected"):
             assert there.metric(f'cfmon_messages_total{{result="{result}"}}') == 0
         wait_until(lambda: {key(alert) for alert in listening.alerts()} >= expected, "every alert arrives")
         assert {key(alert) for alert in listening.alerts()} == expected
 
 
-def without_reload(config: Path) -> set[tuple[Any, ...]]:
+ACCEPTED = 'cfmon_messages_total{result="accepted"}'
+
+
+def without_reload(config: Path, said: Mapping[str, Sequence[str]]) -> set[tuple[Any, ...]]:
     pipeline = assemble(config).pipeline("test")
     alerts = []
-    for agent in AGENTS:
-        for line in lives(agent):
+    for agent, lines in said.items():
+        for line in lines:
             for event in (Message(read_clock(), f"agents/{agent}/steps", line.encode()), Evaluate(read_clock())):
                 alerts += [json.loads(p.payload) for p in pipeline.step(event).publications if "/alerts/" in p.topic]
     return {key(alert) for alert in alerts}
