@@ -9,6 +9,8 @@ export PATH := $(PATH):/usr/local/sbin:/usr/sbin
 PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11 python; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && { command -v $$p; break; }; done)
 ARGS ?=
+# All tests at once: those of a file one after the other, files side by side, for many of them wait most of the time.
+SIDE_BY_SIDE := -n auto --maxprocesses 4 --dist loadfile
 # The rooms without clock, I/O and chance: everything in them can be tested, so nearly all of it is.
 PURE := monitor/types.py,monitor/errors.py,monitor/flow.py,monitor/watch.py,monitor/standing.py,monitor/doubt.py,monitor/model/*,monitor/policy/*,monitor/causal/*,monitor/logic/*,monitor/decide/*,monitor/stream/*,monitor/alarm/*,monitor/statistics/*,monitor/sampled/*,monitor/engine/*,monitor/question.py,monitor/picture/*
 
@@ -24,7 +26,7 @@ demo: $(VENV)/.demo ## Run the monitor beside a live agent: an alarm fires, reso
 test: $(VENV)/.dev ## Check everything: lint, types, import contracts, all tests
 	@$(PYTHON) .ci/setup.py system
 	@$(MAKE) --no-print-directory lint
-	@$(BIN)/pytest --cov --cov-report=term:skip-covered $(ARGS)
+	@$(BIN)/pytest --cov --cov-report=term:skip-covered $(or $(ARGS),$(SIDE_BY_SIDE))
 	@[ -n "$(ARGS)" ] || $(BIN)/coverage report --include='$(PURE)' --fail-under=99 --format=total >/dev/null \
 		|| { echo "make: branch coverage of the pure rooms fell below 99 %" >&2; exit 1; }
 

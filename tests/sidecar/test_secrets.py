@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from monitor.errors import ConfigError
@@ -143,6 +143,7 @@ PLACES = ["password: ", "username: ", "url: mqtt://u:", "url: ftp://u:", "url: "
 def test_a_mistake_beside_a_secret_is_told_without_it(
     tmp_path_factory: pytest.TempPathFactory, place: str, shape: str, mistake: str
 ) -> None:
+    assume((place, shape) != ("url: mqtt://u:", "@{s}"))  # what stands there is the host
     file = tmp_path_factory.mktemp("c") / "config.yaml"
     rest = "model: m.npz\npolicies: {nominal: n.yaml}\nformulas: [{name: a, formula: 'P>=0.5 [ true ]'}]\n"
     file.write_text(f"mqtt:\n  {place}{shape.format(s=CANARY)}\n{mistake}{rest}")
