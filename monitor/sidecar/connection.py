@@ -104,7 +104,7 @@ class Connection:
         self._arrived = arrived
         self._published = published
         self._loop = asyncio.get_running_loop()
-        self._greeted: asyncio.Future[None] = self._loop.create_future()
+        self._greeted: asyncio.Future[bool] = self._loop.create_future()  # whether the broker kept our session
         self._subscribed: asyncio.Future[None] = self._loop.create_future()
         self.lost: asyncio.Future[str] = self._loop.create_future()
         self._reading = False
@@ -117,7 +117,11 @@ class Connection:
         self._client = self._make_client()
 
     async def open(self) -> None:
-        """Connect and subscribe; BrokerError if either fails. What was not acknowledged before comes right behind."""
+        """Connect and subscribe; BrokerError if either fails. What was not acknowledged before comes right behind.
+
+        A broker that kept our session has our subscription, and may have thousands of messages to send before it
+        answers to this one: it is not waited for. If it refuses, the connection is `lost`.
+        """
         broker, keepalive = self._session.broker, max(1, round(self._session.keepalive))
         try:
             # Not the loop's own threads: the end of the process would wait for them, and so for a resolver that hangs.
@@ -126,7 +130,8 @@ class Connection:
             await self._answer(self._greeted, "no greeting")
             self._unexplained = ""
             self._client.subscribe(self._session.steps, qos=1)
-            await self._answer(self._subscribed, "no answer to the subscription")
+            if not self._greeted.result():
+                await self._answer(self._subscribed, "no answer to the subscription")
         except OSError as error:
             self.abort()
             raise BrokerError(self._explain(error) or f"no connection within {DIAL_PATIENCE:.0f} s") from error
@@ -271,7 +276,7 @@ class Connection:
         while self._client.loop_misc() == MQTTErrorCode.MQTT_ERR_SUCCESS:  # noqa: ASYNC110 - paho wants to be asked
             await asyncio.sleep(1.0)
 
-    async def _answer(self, answer: asyncio.Future[None], otherwise: str) -> None:
+    async def _answer(self, answer: asyncio.Future[Any], otherwise: str) -> None:
         either: set[asyncio.Future[Any]] = {answer, self.lost}
         await asyncio.wait(either, timeout=CONNECT_PATIENCE, return_when=asyncio.FIRST_COMPLETED)
         if answer.done():
@@ -291,22 +296,21 @@ class Connection:
     # ---- what paho tells ----
 
     def _on_connect(
-        self, _client: Client, _data: object, _flags: ConnectFlags, code: ReasonCode, _more: Properties | None
+        self, _client: Client, _data: object, flags: ConnectFlags, code: ReasonCode, _more: Properties | None
     ) -> None:
         if self._greeted.done():
             return
         if code.is_failure:
             self._greeted.set_exception(BrokerError(f"the broker refuses the connection: {code}"))
         else:
-            self._greeted.set_result(None)
+            self._greeted.set_result(flags.session_present)
 
     def _on_subscribe(
         self, _client: Client, _data: object, _id: int, codes: list[ReasonCode], _more: Properties | None
     ) -> None:
         if any(code.is_failure for code in codes):
-            problem = f"the broker refuses the subscription to {self._session.steps}: check its access rules"
-            self._subscribed.set_exception(BrokerError(problem))
-        else:
+            self._end(f"the broker refuses the subscription to {self._session.steps}: check its access rules")
+        elif not self._subscribed.done():
             self._subscribed.set_result(None)
 
     def _on_disconnect(

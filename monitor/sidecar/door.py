@@ -55,13 +55,13 @@ class Dropped:
 class Door:
     """First in, first out. Used from one thread (the loop's).
 
-    With `limit` messages, or `LARGE` bytes of them, it is `full`, and what comes then is dropped. `on_room` is called
-    when a full door is half empty again.
+    With `limit` messages, or `LARGE` bytes of them, it is `full`, and what comes then is dropped until it is half empty
+    again: one long hole is better than one after each message. `on_room` is called when a full door is half empty.
     """
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._was_full = False
+        self._was_full = self._dropping = False
         self.on_room: Callable[[], None] = lambda: None
         self._entries: deque[Arrived | Dropped] = deque()
         self._messages = self._bytes = 0
@@ -80,7 +80,7 @@ class Door:
     def enter(self, message: Arrived) -> bool:
         """Take a message in; False if it had to be dropped."""
         self._something.set()
-        if not self.full:
+        if not self.full and not self._dropping:
             self._entries.append(message)
             self._messages += 1
             self._bytes += len(message.payload)
@@ -111,6 +111,7 @@ class Door:
 
     def _drop(self, message: Arrived) -> None:
         """One entry a topic for all that is dropped between two messages let in; in a flood of topics, one for all."""
+        self._dropping = True
         topic = message.topic if message.topic in self._holes or len(self._holes) < MAX_HOLES else ""
         hole = self._holes.get(topic)
         if hole is None:
@@ -122,7 +123,7 @@ class Door:
 
     def _tell_room(self) -> None:
         if self._was_full and self._messages <= self._limit // 2 and self._bytes <= LARGE // 2:
-            self._was_full = False
+            self._was_full = self._dropping = False
             self.on_room()
 
     def knock(self) -> None:

@@ -172,6 +172,9 @@ class Link:
 
     def _give_up_holding(self) -> None:
         """Unread, the broker's answers to our pings would be missed: read on, and drop what finds no room."""
+        if not self._door.full:  # steps are taken over, if slowly
+            self._let_in()
+            return
         LOG.warning("%d messages wait and no more can be held back: steps are dropped", len(self._door))
         if self._connection is not None:
             self._connection.resume()

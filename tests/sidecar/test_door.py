@@ -88,6 +88,28 @@ def test_a_flood_of_topics_takes_no_more_room_than_its_messages() -> None:
     assert (last.topic, last.count) == ("", 2 * MAX_HOLES)
 
 
+def test_an_overload_that_lasts_takes_no_more_room_either() -> None:
+    door, number = Door(100), 0
+    for _ in range(200):
+        for _ in range(4):  # twice what is taken
+            door.enter(message(number, f"topic{number % 40}"))
+            number += 1
+        door.take()
+        door.take()
+    assert len(door._entries) < 100 + 3 * 40
+
+
+def test_a_door_that_dropped_drops_until_it_is_half_empty() -> None:
+    door = Door(4)
+    assert [door.enter(message(n)) for n in range(5)] == [True, True, True, True, False]
+    door.take()
+    assert not door.enter(message(5))
+    door.take()
+    assert door.enter(message(6))
+    shown = [entry.count if isinstance(entry, Dropped) else entry.payload for entry in drain(door)]
+    assert shown == [b"2", b"3", 2, b"6"]
+
+
 def test_few_but_large_messages_make_it_full_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(door_module, "LARGE", 100)
     door, room = Door(1000), []

@@ -203,6 +203,22 @@ def test_what_cannot_be_held_back_any_longer_is_dropped_and_told(
         asyncio.run(scenario(broker))
 
 
+def test_a_slow_taker_makes_the_broker_wait_and_drops_nothing(broker: Mosquitto) -> None:
+    """The door is not half empty by the time that no more can be held back; but neither is it full."""
+
+    async def scenario() -> None:
+        side = Side(broker.url, limit=5, keepalive=1.0)
+        await side.until(lambda: side.changes == [True])
+        await publish(broker.url, *numbered(0, 30))
+        await side.until(lambda: len(side.door) == 5)
+        first = await side.take(1, acknowledge=True)
+        await side.until(lambda: len(side.door) == 5)
+        assert first + await side.take(29, acknowledge=True) == numbered(0, 30)
+        await side.stop()
+
+    asyncio.run(scenario())
+
+
 def weight(entry: Arrived | Dropped) -> int:
     return entry.count if isinstance(entry, Dropped) else 1
 
@@ -229,6 +245,38 @@ def test_a_refused_subscription_is_an_error_not_silence(caplog: pytest.LogCaptur
             side = Side(f"mqtt://127.0.0.1:{server.sockets[0].getsockname()[1]}")
             await side.until(lambda: "refuses the subscription" in caplog.text)
             assert side.changes == []
+            await side.stop()
+
+    asyncio.run(scenario())
+
+
+async def busy(answer: asyncio.Event, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """A broker that kept the session, and has a step to send before it refuses the subscription, once told to."""
+    await reader.readuntil(b"MQTT")
+    writer.write(b"\x20\x02\x01\x00")
+    await reader.readuntil(b"agents/+/steps\x01")
+    writer.write(b"\x32\x15\x00\x10agents/ada/steps\x00\x01x")
+    await answer.wait()
+    writer.write(b"\x90\x03\x00\x01\x80")
+    with contextlib.suppress(ConnectionError):
+        await reader.read()
+    writer.close()
+
+
+def test_a_kept_session_is_a_connection_before_its_subscription_is_answered(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Behind thousands of messages the answer takes longer than anyone would wait for it."""
+
+    async def scenario() -> None:
+        answer = asyncio.Event()
+        async with await asyncio.start_server(partial(busy, answer), "127.0.0.1", 0) as server:
+            side = Side(f"mqtt://127.0.0.1:{server.sockets[0].getsockname()[1]}")
+            await side.until(lambda: side.changes == [True])
+            assert await side.take(1, acknowledge=True) == [b"x"]
+            answer.set()
+            await side.until(lambda: side.changes[:2] == [True, False])
+            assert "refuses the subscription to agents/+/steps" in caplog.text
             await side.stop()
 
     asyncio.run(scenario())
