@@ -69,7 +69,7 @@ class Reloader:
         try:
             loaded = await in_thread(self._read)
             self._adopt(loaded)
-        except MonitorError as error:
+        except (MonitorError, OSError) as error:  # it is wrong, or cannot be read for now
             LOG.error("the configuration before stays in force: %s", "; ".join(str(error).splitlines()))  # noqa: TRY400
             return False
         except Exception:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import threading
 from collections.abc import Callable, Coroutine, Iterable
 from contextlib import suppress
@@ -39,7 +40,11 @@ async def unless(stop: asyncio.Event, work: Coroutine[Any, Any, None]) -> bool:
 
 
 async def in_thread(work: Callable[[], T]) -> T:
-    """Do some work beside the loop; raises what it raises. Given up, it does not hold up the end of the process."""
+    """Do some work beside the loop; raises what it raises. Given up, it does not hold up the end of the process.
+
+    Raises:
+        OSError: `EAGAIN`; the system has no thread for us now. The work has not begun, and may be tried again.
+    """
     loop = asyncio.get_running_loop()
     done: asyncio.Future[T] = loop.create_future()
 
@@ -57,5 +62,8 @@ async def in_thread(work: Callable[[], T]) -> T:
         else:
             settle(lambda: done.set_result(result))
 
-    threading.Thread(target=run, daemon=True).start()
+    try:
+        threading.Thread(target=run, daemon=True).start()
+    except RuntimeError as error:  # Python's word for it; who waits is prepared for a system that refuses
+        raise OSError(errno.EAGAIN, f"no thread can be started: {error}") from error
     return await done

@@ -290,6 +290,23 @@ def test_it_ends_in_time_while_it_reads(config: Path) -> None:
     go_on.set()
 
 
+def test_without_a_thread_to_read_it_in_the_one_before_stays_until_asked_again(
+    config: Path, log: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with inside(config, again=partial(assemble, config)) as there:
+        change(config, "heartbeat: 1s\n", ADDED)
+        with monkeypatch.context() as patch:
+            patch.setattr(threading.Thread, "start", refuse)
+            reloaded(there, log, "the configuration before stays in force: ")
+        assert watched(there) == ["watch", "chance"]
+        assert said(log, "this is a bug") == 0
+        reloaded(there, log)
+        assert watched(there) == ["watch", "chance", "late"]
+
+
 def test_without_a_file_there_is_nothing_to_read_again(config: Path, log: pytest.LogCaptureFixture) -> None:
     with inside(config) as there:
         reloaded(there, log, "there is no file that the configuration could be read from again")
