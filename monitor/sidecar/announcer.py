@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -86,6 +86,19 @@ class Announcer:
     def cleared(self, agent: str, formula: str) -> Publication:
         """Take back what is retained, if anything is."""
         return Publication(f"{self._alerts}/{agent}/{formula}", b"")
+
+    def clear(self, formulas: Container[str]) -> list[Publication]:
+        """Take back what is retained on these formulas; where nothing was said, nothing is taken back.
+
+        One message for every agent and formula would be more than may wait for the broker, and the ones that matter
+        would be lost among them.
+        """
+        return [
+            self.cleared(agent, formula)
+            for agent in sorted(self._told)
+            for formula in (*self._told[agent].firing, *self._told[agent].closed)
+            if formula in formulas
+        ]
 
     def repeat(self, sent: float) -> list[Publication]:
         """What fires now, said again."""

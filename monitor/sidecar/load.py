@@ -91,13 +91,18 @@ class Loaded:
         content = make_evidence(alert, self.identity, self.tables, manifests)
         return EvidenceFile(evidence_id(content), content)
 
-    def pipeline(self, client_id: str) -> Pipeline:
-        """The way in and out around the monitor."""
+    @property
+    def topics(self) -> Topics:
+        """Where steps come from, and where alerts and the status go."""
         mqtt = self.config.mqtt
+        return Topics(mqtt.steps, mqtt.alerts, mqtt.status)
+
+    def pipeline(self, client_id: str, topics: Topics | None = None) -> Pipeline:
+        """The way in and out around the monitor; `topics`: others than those of the configuration."""
         return Pipeline(
             self.monitor,
             self.identity,
-            topics=Topics(mqtt.steps, mqtt.alerts, mqtt.status),
+            topics=self.topics if topics is None else topics,
             client_id=client_id,
             message_bytes=self.config.limits.message_bytes,
             evidence_of=self.evidence_of,

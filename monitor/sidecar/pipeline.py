@@ -25,7 +25,7 @@ from monitor.stream import agent_of, decode, seal, unseal
 from monitor.types import Alert, Blind, Forgotten, Instant, Notice, Received
 from monitor.watch import WatchState
 
-__all__ = ["OFFLINE", "Effects", "EvidenceFile", "Pipeline", "Publication", "Snapshot", "Topics"]
+__all__ = ["OFFLINE", "Effects", "EvidenceFile", "Pipeline", "Publication", "Snapshot", "Topics", "topics_of"]
 
 TOPICS: Final = 4096
 """Topics whose agent is remembered; of a topic that names none nothing is."""
@@ -61,6 +61,11 @@ class _Common(msgspec.Struct, frozen=True, array_like=True):
     topics: Topics
     status_topic: str
     sent: float
+
+
+def topics_of(common: bytes) -> Topics:
+    """Where things were when a snapshot was taken; InputError (`bad_snapshot`) if it is none."""
+    return unseal(common, _Common).topics
 
 
 class _Agent(msgspec.Struct, frozen=True, array_like=True):
@@ -158,15 +163,15 @@ class Pipeline:
         former = Announcer(before.monitor.identity, before.topics.alerts, self._evidence_of)
         former.load({agent: state.told for agent, state in found.items()})
         publications = [former.alert(alert, [], before.sent) for alert in notices if isinstance(alert, Alert)]
-        kept, moved = self._monitor.kept(before.monitor), before.topics.alerts != self._topics.alerts
-        for formula in (spec.name for spec in before.monitor.formulas):
-            if moved or formula not in kept:
-                publications += [former.cleared(agent, formula) for agent in before.monitor.agents]
-            if formula not in kept:
-                former.drop(formula)
+        names, moved = {spec.name for spec in before.monitor.formulas}, before.topics.alerts != self._topics.alerts
+        gone = names - self._monitor.kept(before.monitor)
+        cleared = former.clear(names if moved else gone)
+        for formula in gone:
+            former.drop(formula)
         self._announcer.load({agent: state.told for agent, state in found.items()})
         if moved:
             publications += self._announcer.retained()
+        publications += cleared  # last: what is retained is said again at the next connection, this is not
         if before.status_topic != self.status_topic:
             publications.append(Publication(before.status_topic, b""))
         return Effects(tuple(publications), notices=tuple(notices))

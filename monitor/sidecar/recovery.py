@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 import msgspec
@@ -14,7 +14,7 @@ from monitor.sidecar.effects import Publication
 from monitor.sidecar.events import Event
 from monitor.sidecar.journal import Kept, Setting
 from monitor.sidecar.load import Loaded
-from monitor.sidecar.pipeline import Pipeline
+from monitor.sidecar.pipeline import Pipeline, Topics, topics_of
 from monitor.sidecar.recording import unpack_events
 
 __all__ = ["Recovered", "setting_of", "take_up"]
@@ -46,14 +46,21 @@ async def take_up(
     """Restore the snapshot and let the events since happen again; `progress` hears how many have.
 
     What they publish is passed over: it was noted with them, and what the broker does not have yet is in `kept` too.
-    They happen to the formulas of that time, also under a changed configuration; then its pipeline takes over, and says
-    which alarms are removed. Where model or policies are others, they happen to the paths alone.
+    They happen to the formulas of that time, on the topics of that time, also under a changed configuration; then its
+    pipeline takes over, and says which alarms are removed or told elsewhere. Where model or policies are others, they
+    happen to the paths alone.
 
     Raises whatever the content causes; `loaded.monitor` is used up then.
     """
-    former = _former(setting, loaded)
-    earlier = former.pipeline(client_id)
-    publications = list(earlier.restore(setting.common or b"", kept.agents).publications)
+    common = setting.common or b""
+    topics = topics_of(common)
+    same = _same(setting, topics, loaded, client_id)
+    former = loaded if same else _former(setting, loaded)
+    earlier = former.pipeline(setting.client_id, topics)
+    publications = earlier.restore(common, kept.agents).publications
+    unasked = [spec.name for spec in setting.formulas if spec not in former.formulas]
+    if unasked:
+        earlier.snapshot()  # the next one tells who changed since
     ticks, count = setting.ticks, 0
     for event in _events(kept):
         earlier.step(event)
@@ -61,24 +68,44 @@ async def take_up(
         if count % PIECE == 0:
             progress(count)
             await asyncio.sleep(0)
-    if former is loaded:
-        return Recovered(earlier, tuple(publications), ticks)
+    if same:
+        return Recovered(earlier, publications, ticks)
+    if topics.steps != loaded.topics.steps:
+        LOG.warning("steps come from %s now; what still comes from %s is refused", loaded.topics.steps, topics.steps)
+    closed = {publication.topic for publication in publications}
+    unheard = _unheard(earlier, topics, unasked) if unasked else ()
+    doubtful = [publication for publication in unheard if publication.topic not in closed]
     pipeline = loaded.pipeline(client_id)
     state = earlier.snapshot(everything=True)
-    publications += pipeline.restore(state.common, state.agents).publications
-    return Recovered(pipeline, tuple(publications), ticks)
+    moved = pipeline.restore(state.common, state.agents).publications
+    # The oldest in the outbox are given up first, so what is not even certain to be retained goes in front.
+    return Recovered(pipeline, (*doubtful, *publications, *moved), ticks)
+
+
+def _same(setting: Setting, topics: Topics, loaded: Loaded, client_id: str) -> bool:
+    """Whether the configuration before was this one, as far as the events' effects depend on it."""
+    before = (setting.world, set(setting.formulas), topics, setting.client_id)
+    return before == (loaded.world, set(loaded.formulas), loaded.topics, client_id)
 
 
 def _former(setting: Setting, loaded: Loaded) -> Loaded:
-    """The configuration as far as it was in force before; `loaded` itself if it is the same."""
+    """The configuration as far as it was in force before, with a monitor of its own."""
     if setting.world != loaded.world:
         return loaded.watching(())
-    if set(setting.formulas) == set(loaded.formulas):
-        return loaded
     try:
         return loaded.watching(setting.formulas)
     except MonitorError:  # such as an offset that does not fit a smaller window
         return loaded.watching([spec for spec in loaded.formulas if spec in setting.formulas])
+
+
+def _unheard(earlier: Pipeline, topics: Topics, formulas: Sequence[str]) -> list[Publication]:
+    """Take back what these formulas may have said since the snapshot; what that was, only asking them would tell."""
+    return [
+        Publication(f"{topics.alerts}/{agent}/{formula}", b"")
+        for agent, state in earlier.snapshot().agents.items()
+        if state is not None
+        for formula in formulas
+    ]
 
 
 def _events(kept: Kept) -> Iterator[Event]:

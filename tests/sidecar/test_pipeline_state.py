@@ -18,7 +18,8 @@ from monitor.errors import InputError
 from monitor.flow import Monitor
 from monitor.model import MDP, load_model, model_sha256
 from monitor.policy import PolicyTable, as_table
-from monitor.sidecar.events import Connected, Evaluate, Event
+from monitor.sidecar.events import Connected, Evaluate, Event, Message
+from monitor.sidecar.outbox import Outbox
 from monitor.sidecar.pipeline import Effects, EvidenceFile, Pipeline, Snapshot, Topics
 from monitor.types import AlarmSpec, Alert, Blind, FormulaSpec, Instant, Judged, Sampling, StreamSettings
 from tests.sidecar.chaos import DEEDS, Life
@@ -259,7 +260,7 @@ def test_a_changed_formula_is_closed_as_removed_and_the_others_go_on(
     new = after()
     effects = new.restore(state.common, state.agents)
     told = said(effects)
-    assert set(told) == {f"cfmon/alerts/a{n}/other" for n in range(3)}, "the topics of all agents, fired or not"
+    assert set(told) == {topic for topic in standing if topic.endswith("/other")}, "what is retained, fired or closed"
     assert all(published[-1] is None for published in told.values())
     firing = {topic: alert for topic, alert in standing.items() if alert["state"] == "firing"}
     closed = {topic: published[0] for topic, published in told.items() if published[0] is not None}
@@ -286,7 +287,7 @@ def test_another_model_keeps_the_paths_that_fit_it_and_judges_them_anew(
     pipeline, state = lived(maker(corridor, tables, [FIRST, OTHER]), corridor)
     new = maker(milder, tables, [FIRST, OTHER])()
     told = said(new.restore(state.common, state.agents))
-    assert set(told) == {f"cfmon/alerts/a{n}/{name}" for n in range(3) for name in ("first", "other")}
+    assert set(told) == {publication.topic for publication in pipeline.standing().publications}
     assert {alert["model"]["sha256"] for published in told.values() for alert in published if alert} == {
         model_sha256(corridor)
     }, "an alarm is closed in the name of the model it was raised with"
@@ -318,5 +319,26 @@ def test_alerts_that_moved_to_another_topic_are_cleared_on_the_old_one(
     assert told.pop("cfmon/status/test") == [None]
     retained = said(pipeline.standing())
     cleared = {topic: published for topic, published in told.items() if topic.startswith("cfmon/alerts/")}
-    assert cleared == {f"cfmon/alerts/a{n}/first": [None] for n in range(3)}
+    assert cleared == {topic: [None] for topic in retained}
     assert {topic.replace("ward/", "cfmon/"): told[topic] for topic in told.keys() - cleared.keys()} == retained != {}
+
+
+def test_in_a_fleet_only_what_is_retained_is_taken_back_so_that_none_of_it_is_given_up(
+    corridor: MDP, tables: dict[str, PolicyTable]
+) -> None:
+    """Agents times formulas are more than the outbox holds; of those, one agent's alarms fired."""
+    formulas = [FormulaSpec(f"f{n}", f"regret(careful@2, {GOAL})", alarm=AlarmSpec(keep=9)) for n in range(4)]
+    pipeline = maker(corridor, tables, formulas)()
+    for n in range(100):
+        path = [(0, 0), (1, 1)] if n == 0 else [(5, 1)]
+        for seq, (state, action) in enumerate(path):
+            content = {"v": 1, "episode": 0, "seq": seq, "state": state, "action": action}
+            pipeline.step(Message(Instant(1000.0, 0.0), f"agents/a{n:02}/steps", json.dumps(content).encode()))
+    pipeline.step(Evaluate(Instant(1000.0, 0.0)))
+    retained = {publication.topic for publication in pipeline.standing().publications}
+    assert retained == {f"cfmon/alerts/a00/f{n}" for n in range(4)}
+    kept = pipeline.snapshot(everything=True)
+    outbox = Outbox(limit=20)
+    outbox.put(outbox.number(maker(corridor, tables, [FIRST])().restore(kept.common, kept.agents).publications))
+    last = {message.topic: message.payload for _, message in outbox.waiting()}
+    assert last == dict.fromkeys(retained, b"")

@@ -39,6 +39,7 @@ class World:
     def __init__(self, steps: int) -> None:
         self.steps = {n: self._step(n) for n in range(steps)}
         self.published: list[tuple[str, bytes]] = []
+        self.topic = "agents/{}/steps"
         self.points = 0
         self.crash_at = -1
 
@@ -91,15 +92,19 @@ class Life:
         waiting = list(self.world.steps.items())
         for start in range(0, len(waiting), 3):
             for n, payload in waiting[start : start + 3]:
-                arrived = Instant(1000.0 + n, self.service._clock().ticks)
-                topic = f"agents/{'ada' if n % 2 else 'bob'}/steps"
-                self.service._door.enter(Arrived(arrived, topic, payload, Receipt(1, n, 1)))
+                self.enter(n, payload)
             self.worker.turn()
             await self._send()
             if start % 9 == 0:
                 self.worker.keep_changes()
         self.worker.turn()  # what the broker has by now is noted
         await self.worker.end()
+
+    def enter(self, n: int, payload: bytes) -> None:
+        """A step comes to the door."""
+        arrived = Instant(1000.0 + n, self.service._clock().ticks)
+        topic = self.world.topic.format("ada" if n % 2 else "bob")
+        self.service._door.enter(Arrived(arrived, topic, payload, Receipt(1, n, 1)))
 
     async def _send(self) -> None:
         outbox = self.service._outbox
@@ -213,9 +218,7 @@ def test_a_disk_that_fails_for_a_while_costs_nothing(
 async def _turns(life: Life) -> None:
     """Take over what the world has, and send what comes of it."""
     for n, payload in list(life.world.steps.items()):
-        arrived = Instant(1000.0 + n, life.service._clock().ticks)
-        topic = f"agents/{'ada' if n % 2 else 'bob'}/steps"
-        life.service._door.enter(Arrived(arrived, topic, payload, Receipt(1, n, 1)))
+        life.enter(n, payload)
     life.worker.turn()
     await life._send()
 
@@ -264,3 +267,87 @@ def client_id_in(folder: Path, config: Path) -> str:
     again._close()
     assert (folder / "cfmon.sqlite").exists()
     return again.client_id
+
+
+# ---- killed, and started with things elsewhere ----
+
+HERE = 'mqtt: {url: "mqtt://127.0.0.1:1"'
+
+
+class Restart:
+    """A process that was killed after both agents' alarms fired, and what the next says with a changed configuration.
+
+    `retained`: what the broker then holds of the status and of alerts, by topic.
+    """
+
+    def __init__(self, config: Path, folder: Path) -> None:
+        self._config = config.with_name(f"{folder.name}-moved.yaml")
+        self._text = UNDOUBTED.replace("var/cfmon.sqlite", f"{folder}/cfmon.sqlite")
+        self._config.write_text(self._text)
+        self.world = World(36)
+        self.waiting = dict(self.world.steps)
+        asyncio.run(self._live(range(2)))
+        self.killed = len(self.world.published)
+        self.fired = {topic: json.loads(said)["id"] for topic, said in self.retained.items() if "/alerts/" in topic}
+        assert self.fired.keys() == {"cfmon/alerts/ada/watch", "cfmon/alerts/bob/watch"}
+
+    @property
+    def retained(self) -> dict[str, bytes]:
+        return {topic: said for topic, said in dict(self.world.published).items() if said}
+
+    @property
+    def cleared(self) -> list[str]:
+        """Where the last process took something back, in order."""
+        return [topic for topic, said in self.world.published[self.killed :] if not said]
+
+    def again(self, old: str, new: str, then: range) -> tuple[str, ...]:
+        """Live on under the configuration with `new` for `old`, up to these steps; returns the agents known."""
+        assert old in self._text
+        self._config.write_text(self._text.replace(old, new))
+        return asyncio.run(self._live(then))
+
+    async def _live(self, numbers: range) -> tuple[str, ...]:
+        with pytest.MonkeyPatch.context() as patch:
+            life = Life(self._config, self.world, patch)
+            await life.service._begin()
+            life.worker.connected(True)  # noqa: FBT003 - as the link calls it
+            self.world.steps = {n: self.waiting[n] for n in numbers}
+            await _turns(life)
+            agents = life.worker.pipeline._monitor.agents()
+            life.service._close()  # without the worker's end: as if killed
+            return agents
+
+
+def test_steps_that_moved_to_another_topic_do_not_undo_those_that_were_taken_over(
+    config: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    life = Restart(config, tmp_path)
+    life.world.topic = "fleet/{}/steps"
+    moved = HERE + ', steps: "fleet/+/steps"'
+    assert life.again(HERE, moved, range(2, 8)) == ("bob", "ada")
+    now = {topic: json.loads(life.retained[topic]) for topic in life.fired}
+    assert {topic: (alert["id"], alert["state"]) for topic, alert in now.items()} == {
+        topic: (name, "resolved") for topic, name in life.fired.items()
+    }, "the alarms go on, on paths without a gap"
+    assert life.cleared == []
+    assert "steps come from fleet/+/steps now; what still comes from agents/+/steps is refused" in caplog.text
+
+
+def test_alerts_and_a_status_that_moved_leave_nothing_behind(config: Path, tmp_path: Path) -> None:
+    life = Restart(config, tmp_path)
+    [status] = [topic for topic in life.retained if topic.startswith("cfmon/status/")]
+    life.again(HERE, HERE + ', alerts: "ward/alerts", status: "ward/status", client_id: renamed', range(0))
+    assert sorted(life.cleared) == ["cfmon/alerts/ada/watch", "cfmon/alerts/bob/watch", status]
+    alerts_now = {topic: json.loads(said)["id"] for topic, said in life.retained.items() if "/alerts/" in topic}
+    assert alerts_now == {topic.replace("cfmon/", "ward/"): name for topic, name in life.fired.items()}
+    assert life.retained.keys() - alerts_now.keys() == {"ward/status/renamed"}
+
+
+def test_what_fired_since_the_snapshot_is_taken_back_where_it_cannot_happen_again(config: Path, tmp_path: Path) -> None:
+    """With another policy the events happen to the paths alone; what the formulas said of them stands at the broker."""
+    life = Restart(config, tmp_path)
+    assert life.again("careful: careful.yaml", "careful: rash.yaml", range(0)) == ("bob", "ada")
+    assert sorted(life.cleared) == sorted(
+        topic.replace("watch", formula) for topic in life.fired for formula in ("watch", "chance")
+    ), "and no other"
+    assert not life.fired.keys() & life.retained.keys()
