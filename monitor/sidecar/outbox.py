@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from typing import Final
@@ -29,7 +30,7 @@ class Outbox:
         self._next = 0
         self._sent = -1
         self._settled: list[int] = []
-        self._closed = False
+        self._last = math.inf
         self._something = asyncio.Event()
         self._nothing = asyncio.Event()
         self._nothing.set()
@@ -45,26 +46,27 @@ class Outbox:
         return numbered
 
     def put(self, numbered: Sequence[tuple[int, Publication]]) -> None:
-        """Add messages to send, also those of an earlier process; after `finish` nobody is listening."""
-        if self._closed or not numbered:
+        """Add messages to send, also those of an earlier process; after `finish` they wait for the next process."""
+        if not numbered:
             return
         self._waiting.update(numbered)
         self._next = max(self._next, numbered[-1][0] + 1)
         if len(self._waiting) > self._limit:
             self._thin_out()
         self._something.set()
-        self._nothing.clear()
+        self._tell_emptied()
 
     def finish(self, last: Publication) -> None:
-        """Add the very last message: none may overtake it, none may come after it."""
+        """Add the very last message to send: none may overtake it, none may come after it."""
         self.put(self.number([last]))
-        self._closed = True
+        self._last = self._next - 1
+        self._tell_emptied()
 
     async def take(self) -> tuple[int, Publication]:
         """The oldest message not yet taken on this connection, and its number; it stays until `done`."""
         while True:
             for number, publication in self._waiting.items():
-                if number > self._sent:
+                if self._sent < number <= self._last:
                     self._sent = number
                     return number, publication
             self._something.clear()
@@ -80,8 +82,7 @@ class Outbox:
         publication = self._waiting.pop(number, None)
         if publication is not None and not publication.repeats:
             self._settled.append(number)
-        if not self._waiting:
-            self._nothing.set()
+        self._tell_emptied()
 
     def waiting(self) -> list[tuple[int, Publication]]:
         """What must still be sent after a restart: repetitions say nothing new, and will be said anew."""
@@ -98,7 +99,7 @@ class Outbox:
         return settled
 
     async def emptied(self) -> None:
-        """Until the broker has everything."""
+        """Until the broker has everything up to the last message."""
         await self._nothing.wait()
 
     def _without_copies(self, publications: list[Publication]) -> list[Publication]:
@@ -111,6 +112,12 @@ class Outbox:
             for message in publications
             if not message.repeats or (message.topic, message.payload) not in waiting
         ]
+
+    def _tell_emptied(self) -> None:
+        if all(number > self._last for number in self._waiting):  # in order: looks at the first, if any is to be sent
+            self._nothing.set()
+        else:
+            self._nothing.clear()
 
     def _thin_out(self) -> None:
         newest = {publication.topic: number for number, publication in self._waiting.items()}

@@ -65,6 +65,24 @@ def test_nothing_follows_the_last_word() -> None:
     asyncio.run(scenario())
 
 
+def test_what_comes_after_the_last_word_waits_for_the_next_process() -> None:
+    async def scenario() -> None:
+        outbox = Outbox()
+        outbox.put(outbox.number([message("alerts", "firing")]))
+        outbox.finish(message("status", "offline"))
+        outbox.put(outbox.number([message("alerts", "")]))
+        assert [word for _, word in await take_all(outbox)] == ["firing", "offline"]
+        emptied = asyncio.create_task(outbox.emptied())
+        outbox.done(0)
+        await asyncio.sleep(0)
+        assert not emptied.done()
+        outbox.done(1)
+        await asyncio.wait_for(emptied, 1.0)
+        assert outbox.waiting() == [(2, message("alerts", ""))]
+
+    asyncio.run(scenario())
+
+
 def test_a_full_outbox_keeps_the_newest_of_each_topic(caplog: pytest.LogCaptureFixture) -> None:
     async def scenario() -> None:
         outbox = Outbox(limit=3)
