@@ -12,11 +12,12 @@ import pytest
 from monitor.model import MDP
 from monitor.sidecar import worker as rooms
 from monitor.sidecar.door import Arrived
+from monitor.sidecar.effects import Publication
 from monitor.sidecar.load import assemble
 from monitor.sidecar.service import Service
 from monitor.types import Instant
 from tests.servers import PATIENCE
-from tests.sidecar.project import write_project
+from tests.sidecar.project import CONFIG, write_project
 
 
 class Handle:
@@ -133,3 +134,18 @@ def test_of_a_message_that_is_too_large_no_more_is_noted_than_shows_it(service: 
     assert service._store is not None
     assert service._store._size < 100_000
     assert 'cfmon_rejected_total{reason="too_large"} 1.0' in service._metrics.exposition().decode()
+
+
+def test_without_a_store_nothing_is_remembered_of_what_the_broker_has(
+    tmp_path: Path, corridor: MDP, loop: Loop
+) -> None:
+    config = CONFIG.replace("path: var/cfmon.sqlite", "path: null")
+    service = Service(assemble(write_project(tmp_path / "project", corridor, config)))
+    outbox = service._outbox
+    outbox.put(outbox.number([Publication("cfmon/alerts/ada/watch", b"{}")]))
+    outbox.done(0)
+    assert outbox.unsettled
+    loop.advance(1.0)
+    service._worker.turn()
+    assert outbox.settled() == []
+    service._close()
