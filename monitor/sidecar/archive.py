@@ -7,6 +7,7 @@ so that writing one twice is harmless.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import re
 import tempfile
@@ -18,24 +19,28 @@ from typing import Final
 from monitor.errors import ConfigError
 from monitor.sidecar.effects import EvidenceFile
 
-__all__ = ["Archive"]
+__all__ = ["Archive", "is_full"]
 
 _NAME: Final = re.compile(r"[0-9a-f]{8,64}")
 
 
 class Archive:
-    """The folders below `folder`, made if need be. Raises ConfigError if they cannot be written to."""
+    """The folders below `folder`, made if need be. Raises ConfigError if they cannot be written to.
+
+    A full disk is no such error: it may have room again by the time there is something to write.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.evidence = folder / "evidence"
         self.objects = folder / "objects"
-        try:
-            for place in (self.evidence, self.objects):
+        for place in (self.evidence, self.objects):
+            try:
                 place.mkdir(parents=True, exist_ok=True)
                 with tempfile.TemporaryFile(dir=place):
                     pass
-        except OSError as error:
-            raise ConfigError(f"store.path: {folder} cannot be written to: {error.strerror}") from error
+            except OSError as error:
+                if not (is_full(error) and place.is_dir()):
+                    raise ConfigError(f"store.path: {folder} cannot be written to: {error.strerror}") from error
 
     def keep_objects(self, objects: Mapping[str, bytes]) -> None:
         """Keep the models and policies that evidence will refer to; raises ConfigError where that fails."""
@@ -85,6 +90,11 @@ class Archive:
                     if entry.is_file(follow_symlinks=False):
                         found = entry.stat(follow_symlinks=False)
                         yield found.st_mtime, found.st_size, Path(entry.path)
+
+
+def is_full(error: OSError) -> bool:
+    """Whether there is no room, on the disk or for us."""
+    return error.errno in (errno.ENOSPC, errno.EDQUOT)
 
 
 def _write(path: Path, content: bytes) -> None:

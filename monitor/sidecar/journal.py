@@ -6,10 +6,11 @@ so each value carries its own: a flipped byte is found, not believed.
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import zlib
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -30,13 +31,28 @@ FORMAT: Final = 1
 PATIENCE: Final = 1.0
 """Seconds to wait for a sidecar that is just ending."""
 
-TABLES: Final = """
-CREATE TABLE setting (n INTEGER PRIMARY KEY, content BLOB NOT NULL);
-CREATE TABLE snapshot (agent TEXT PRIMARY KEY, state BLOB NOT NULL);
-CREATE TABLE journal (n INTEGER PRIMARY KEY, events BLOB NOT NULL);
-CREATE TABLE outbox (n INTEGER PRIMARY KEY, message BLOB NOT NULL);
-CREATE TABLE evidence (id TEXT PRIMARY KEY, content BLOB NOT NULL) WITHOUT ROWID;
-"""
+TABLES: Final = (
+    "CREATE TABLE setting (n INTEGER PRIMARY KEY, content BLOB NOT NULL)",
+    "CREATE TABLE snapshot (agent TEXT PRIMARY KEY, state BLOB NOT NULL)",
+    "CREATE TABLE journal (n INTEGER PRIMARY KEY, events BLOB NOT NULL)",
+    "CREATE TABLE outbox (n INTEGER PRIMARY KEY, message BLOB NOT NULL)",
+    "CREATE TABLE evidence (id TEXT PRIMARY KEY, content BLOB NOT NULL) WITHOUT ROWID",
+)
+
+DISK: Final = frozenset(
+    {
+        sqlite3.SQLITE_PERM,
+        sqlite3.SQLITE_BUSY,
+        sqlite3.SQLITE_READONLY,
+        sqlite3.SQLITE_INTERRUPT,
+        sqlite3.SQLITE_IOERR,
+        sqlite3.SQLITE_FULL,
+        sqlite3.SQLITE_CANTOPEN,
+        sqlite3.SQLITE_PROTOCOL,
+    }
+)
+"""What SQLite says of the disk, or of others at it. Whatever else it says is of the content: our statements fit our
+tables."""
 
 
 class DamagedError(Exception):
@@ -89,7 +105,7 @@ class Journal:
 
     Raises:
         ConfigError: in use, of a later version, or not ours.
-        STORE_ERRORS: it cannot be read or written; DamagedError or sqlite3.DatabaseError where its content is why.
+        STORE_ERRORS: it cannot be read or written; DamagedError where its content is why, here as in all that follows.
     """
 
     def __init__(self, path: Path) -> None:
@@ -98,85 +114,115 @@ class Journal:
         # Made in one thread, used in another, never in two at once: HTTP looks at `Store` only.
         self._database = sqlite3.connect(path, isolation_level=None, timeout=PATIENCE, check_same_thread=False)
         try:
-            self._prepare()
-        except BaseException:
+            with self._damage_told():
+                self._prepare()
+        except BaseException as error:
             self.close()
+            if getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_BUSY:
+                problem = f"{path} is in use by another sidecar; give each of them a store of its own"
+                raise ConfigError(f"store.path: {problem}") from error
             raise
 
     def read(self) -> Kept:
         """All of it; DamagedError if a value is not what was written."""
-        rows = self._database.execute
-        settings = [_decoded(content, Setting) for (content,) in rows("SELECT content FROM setting")]
-        return Kept(
-            setting=settings[0] if settings else None,
-            agents={agent: _opened(state) for agent, state in rows("SELECT agent, state FROM snapshot")},
-            events=[_opened(events) for (events,) in rows("SELECT events FROM journal ORDER BY n")],
-            publications=[
-                (n, _decoded(content, Publication)) for n, content in rows("SELECT n, message FROM outbox ORDER BY n")
-            ],
-            evidence=[
-                EvidenceFile(name, _opened(content)) for name, content in rows("SELECT id, content FROM evidence")
-            ],
-        )
+        with self._damage_told():
+            return self._read()
 
     def commit(self, batch: Batch) -> None:
         """Note a batch; STORE_ERRORS if that fails: then nothing of it was noted."""
-        self._database.execute("BEGIN IMMEDIATE")
-        try:
+        with self._transaction():
             self._add(batch)
-            self._database.execute("COMMIT")
-        except BaseException:
-            self._undo()
-            raise
 
     def checkpoint(self, setting: Setting, snapshot: Snapshot, batch: Batch, *, everything: bool) -> None:
         """Note a batch and then a snapshot in place of the events up to here; errors as for `commit`.
 
         `everything`: snapshot and batch are all there is, so forget whatever was noted before.
         """
-        self._database.execute("BEGIN IMMEDIATE")
-        try:
+        with self._transaction():
             if everything:
                 for table in ("snapshot", "outbox", "evidence"):
                     self._database.execute(f"DELETE FROM {table}")  # noqa: S608 - one of three words
             self._add(batch)
             self._database.execute("DELETE FROM journal")
             self._put(setting, snapshot)
-            self._database.execute("COMMIT")
-        except BaseException:
-            self._undo()
-            raise
 
     def close(self) -> None:
         """Let go of the database; what was committed stays."""
         with suppress(sqlite3.Error):
             self._database.close()
 
+    @contextmanager
+    def _damage_told(self) -> Iterator[None]:
+        """Whatever sqlite3 raises because of what the file holds becomes DamagedError; what the disk does, stays."""
+        try:
+            yield
+        except (sqlite3.Error, UnicodeDecodeError) as error:
+            code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF  # none: a text that is no UTF-8
+            # A write version in the file's head that SQLite does not know looks like a file that cannot be written to.
+            pretended = code == sqlite3.SQLITE_READONLY and os.access(self._path, os.W_OK)
+            if code in DISK and not pretended:
+                raise
+            raise DamagedError(str(error)) from error
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        """All of it or nothing, on the disk at the end."""
+        with self._damage_told():
+            self._database.execute("BEGIN IMMEDIATE")
+            try:
+                yield
+                self._database.execute("COMMIT")
+            except BaseException:
+                with suppress(sqlite3.Error):  # SQLite may have rolled back by itself
+                    self._database.execute("ROLLBACK")
+                raise
+
+    def _read(self) -> Kept:
+        rows = self._database.execute
+        settings = {n: _decoded(content, Setting) for n, content in rows("SELECT n, content FROM setting")}
+        if settings.keys() - {1}:
+            raise DamagedError("a setting is not where it was written")
+        return Kept(
+            setting=settings.get(1),
+            agents={_name(agent): _opened(state) for agent, state in rows("SELECT agent, state FROM snapshot")},
+            events=[_opened(events) for (events,) in rows("SELECT events FROM journal ORDER BY n")],
+            publications=[
+                (n, _decoded(content, Publication)) for n, content in rows("SELECT n, message FROM outbox ORDER BY n")
+            ],
+            evidence=[
+                EvidenceFile(_name(name), _opened(content))
+                for name, content in rows("SELECT id, content FROM evidence")
+            ],
+        )
+
     def _prepare(self) -> None:
         execute = self._database.execute
         execute("PRAGMA locking_mode=EXCLUSIVE")
-        try:
-            [(application,)] = execute("PRAGMA application_id")
-            [(version,)] = execute("PRAGMA user_version")
-            [(tables,)] = execute("SELECT count(*) FROM sqlite_master")
-        except sqlite3.OperationalError as error:
-            raise self._in_use(error) from error
-        if (application, version, tables) != (0, 0, 0):
+        [(application,)] = execute("PRAGMA application_id")
+        [(version,)] = execute("PRAGMA user_version")
+        [(tables,)] = execute("SELECT count(*) FROM sqlite_master")
+        new = (application, version, tables) == (0, 0, 0)
+        if not new:
             self._check(application, version)
-        try:
-            execute("PRAGMA journal_mode=WAL")
-            execute("PRAGMA synchronous=FULL")
-            execute(f"PRAGMA journal_size_limit={64 << 20}")
-            execute("BEGIN EXCLUSIVE")
-        except sqlite3.OperationalError as error:
-            raise self._in_use(error) from error
-        if not tables:
-            for statement in TABLES.strip().split("\n"):
-                execute(statement)
-        execute(f"PRAGMA application_id={APPLICATION}")
-        execute(f"PRAGMA user_version={FORMAT}")  # also shows that it can be written to
+        execute("PRAGMA journal_mode=WAL")
+        execute("PRAGMA synchronous=FULL")
+        execute(f"PRAGMA journal_size_limit={64 << 20}")
+        execute("BEGIN EXCLUSIVE")  # also shows that the file is not read-only
+        if new:  # else nothing is written: what was kept can be taken up from a full disk
+            self._make()
         execute("COMMIT")
-        if tables and (problems := execute("PRAGMA quick_check(1)").fetchall()) != [("ok",)]:
+        self._examine()
+
+    def _make(self) -> None:
+        for statement in (*TABLES, f"PRAGMA application_id={APPLICATION}", f"PRAGMA user_version={FORMAT}"):
+            self._database.execute(statement)
+
+    def _examine(self) -> None:
+        """Tables and pages; values are looked at when they are read."""
+        made = self._database.execute("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL ORDER BY rowid").fetchall()
+        if made != [(statement,) for statement in TABLES]:
+            raise DamagedError("its tables are not those of a store")
+        if (problems := self._database.execute("PRAGMA quick_check(1)").fetchall()) != [("ok",)]:
             raise DamagedError(str(problems[0][0]))
 
     def _check(self, application: int, version: int) -> None:
@@ -185,12 +231,6 @@ class Journal:
         if version > FORMAT:
             problem = f"was written by a later version of this program (format {version}, this one knows {FORMAT})"
             raise ConfigError(f"store.path: {self._path} {problem}; upgrade, or give another path")
-
-    def _in_use(self, error: sqlite3.OperationalError) -> Exception:
-        if error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY:
-            problem = f"store.path: {self._path} is in use by another sidecar; give each of them a store of its own"
-            return ConfigError(problem)
-        return error
 
     def _add(self, batch: Batch) -> None:
         write, write_all = self._database.execute, self._database.executemany
@@ -216,23 +256,27 @@ class Journal:
         content = _sealed(msgspec.msgpack.encode(setting))
         self._database.execute("INSERT OR REPLACE INTO setting VALUES (1, ?)", (content,))
 
-    def _undo(self) -> None:
-        with suppress(sqlite3.Error):  # SQLite may have rolled back by itself
-            self._database.execute("ROLLBACK")
-
 
 def _sealed(content: bytes) -> bytes:
     return zlib.crc32(content).to_bytes(4, "big") + content
 
 
-def _opened(sealed: bytes) -> bytes:
+def _name(key: object) -> str:
+    if not isinstance(key, str):
+        raise DamagedError("a name is not of the kind that was written")
+    return key
+
+
+def _opened(sealed: object) -> bytes:
+    if not isinstance(sealed, bytes):
+        raise DamagedError("a value is not of the kind that was written")
     content = sealed[4:]
     if zlib.crc32(content).to_bytes(4, "big") != sealed[:4]:
         raise DamagedError("a value is not what was written")
     return content
 
 
-def _decoded(sealed: bytes, kind: type[_T]) -> _T:
+def _decoded(sealed: object, kind: type[_T]) -> _T:
     try:
         return msgspec.msgpack.decode(_opened(sealed), type=kind)
     except msgspec.DecodeError as error:

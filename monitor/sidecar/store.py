@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from monitor.errors import ConfigError
-from monitor.sidecar.archive import Archive
+from monitor.sidecar.archive import Archive, is_full
 from monitor.sidecar.effects import EvidenceFile, Publication
 from monitor.sidecar.events import Event
 from monitor.sidecar.journal import STORE_ERRORS, Batch, DamagedError, Journal, Kept, Setting
@@ -45,7 +45,7 @@ class Store:
 
     Raises:
         ConfigError: it cannot be written to, is in use, not ours, or of a later version. A damaged database is set
-            aside, which is told, and a new one begun.
+            aside, which is told, and a new one begun; a full disk is no reason not to watch, and stands in `problem`.
     """
 
     def __init__(self, path: Path) -> None:
@@ -135,7 +135,7 @@ class Store:
             self._set_aside(reason)
             self._journal = self._open_or_begin()
         except STORE_ERRORS as error:
-            raise self._unusable(error) from error
+            self._begin_without(error)
         self.kept = NOTHING
 
     def close(self) -> None:
@@ -147,20 +147,17 @@ class Store:
     def _open(self) -> Kept:
         try:
             self._journal = self._open_or_begin()
-            try:
-                return self._journal.read()
-            except (DamagedError, sqlite3.DatabaseError) as error:
-                self.begin_anew(str(error))
-                return NOTHING
+            return self._journal.read()
+        except DamagedError as error:
+            self.begin_anew(str(error))
         except STORE_ERRORS as error:
-            raise self._unusable(error) from error
+            self._begin_without(error)
+        return NOTHING
 
     def _open_or_begin(self) -> Journal:
         try:
             return Journal(self._path)
-        except (DamagedError, sqlite3.DatabaseError) as error:
-            if isinstance(error, sqlite3.OperationalError):
-                raise
+        except DamagedError as error:
             self._set_aside(str(error))
             return Journal(self._path)
 
@@ -174,8 +171,12 @@ class Store:
                 part.rename(f"{aside}{suffix}")
         LOG.error("%s cannot be used (%s): set aside as %s, and begun anew", self._path, reason, aside.name)
 
-    def _unusable(self, error: Exception) -> ConfigError:
-        return ConfigError(f"store.path: {self._path} cannot be written to: {error}")
+    def _begin_without(self, error: Exception) -> None:
+        """A disk that is full will have room again, and `mend` tries; what else is wrong is refused: ConfigError."""
+        code = getattr(error, "sqlite_errorcode", None)
+        if code != sqlite3.SQLITE_FULL and not (isinstance(error, OSError) and is_full(error)):
+            raise ConfigError(f"store.path: {self._path} cannot be written to: {error}") from error
+        self._fail(error)
 
     def _forget(self) -> None:
         self._events.clear()

@@ -91,6 +91,20 @@ def test_a_full_disk_stops_nothing(tmp_path: Path, report: Callable[..., None]) 
     report(store_errors=errors, **outcome.figures())
 
 
+def test_a_restart_on_a_full_disk_watches(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "disk") as disk, scene(tmp_path, store={"path": str(disk / "cfmon.sqlite")}) as staged:
+        with filled(disk):
+            wait_until(lambda: failing(staged), "it says that it cannot keep anything")
+            staged.monitor.kill()
+            staged.monitor.start()
+            staged.monitor.until_ready()
+            assert "taken up what was kept" in staged.monitor.logs
+            wait_until(lambda: failing(staged), "it says so again")
+            before = len(staged.listener.heard)
+            wait_until(lambda: len(staged.listener.heard) > before + 100, "alerts are told all the same")
+        wait_until(lambda: works(staged), "it keeps again")
+
+
 def test_a_disk_that_becomes_read_only_stops_nothing(tmp_path: Path, report: Callable[..., None]) -> None:
     disk = tmp_path / "disk"
     with breaking_disk(disk) as break_it, scene(tmp_path, store={"path": str(disk / "cfmon.sqlite")}) as staged:

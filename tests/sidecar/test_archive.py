@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -54,6 +55,20 @@ def test_a_folder_that_cannot_be_is_an_error_at_start(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(ConfigError, match=r"store\.path: .* cannot be written to"):
         Archive(tmp_path / "file")
+
+
+@pytest.mark.parametrize(("number", "told"), [(28, None), (30, "Read-only file system")])
+def test_a_full_disk_is_no_error_at_start(
+    archive: Archive, monkeypatch: pytest.MonkeyPatch, number: int, told: str | None
+) -> None:
+    archive.keep_evidence(EvidenceFile("a" * 32, b"proof"))
+
+    def failing(**_: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(tempfile, "TemporaryFile", failing)
+    with contextlib.nullcontext() if told is None else pytest.raises(ConfigError, match=told):
+        assert Archive(archive.evidence.parent).read_evidence("a" * 32) == b"proof"
 
 
 def kept(archive: Archive) -> list[str]:

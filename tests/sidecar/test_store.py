@@ -8,6 +8,7 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -182,15 +183,30 @@ def test_a_disk_that_fails_is_told_once_and_made_good_by_everything_anew(
     assert (list(kept.publications), list(kept.evidence)) == ([(12, ALERT)], [PROOF])
 
 
-def test_a_file_system_that_is_really_full(tmp_path: Path) -> None:
-    if os.geteuid() != 0:
-        pytest.skip("only root may mount a file system")
-    place = tmp_path / "small"
-    place.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", place], check=False)
-    if mounted.returncode != 0:
+@contextmanager
+def small_disk(folder: Path) -> Iterator[Path]:
+    """A file system of one megabyte; skips the test where that is not allowed."""
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(folder)]
+    if os.geteuid() != 0 or subprocess.run(mount, check=False).returncode != 0:
         pytest.skip("no file system can be mounted here")
     try:
+        yield folder
+    finally:
+        subprocess.run(["umount", folder], check=True)
+
+
+def fill(disk: Path) -> Path:
+    """Not a byte is left; returns the file to remove."""
+    filler = disk / "filler"
+    with filler.open("wb", buffering=0) as file, suppress(OSError):
+        while True:
+            file.write(bytes(4096))
+    return filler
+
+
+def test_a_file_system_that_is_really_full(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "small") as place:
         store = Store(place / "cfmon.sqlite")
         store.mend(SETTING, Snapshot(b"common", {}), [])
         filler = place / "filler"
@@ -206,8 +222,53 @@ def test_a_file_system_that_is_really_full(tmp_path: Path) -> None:
         kept = reopened(store, place / "cfmon.sqlite").kept
         assert kept.setting is not None
         assert kept.setting.common == b"after"
-    finally:
-        subprocess.run(["umount", place], check=True)
+
+
+def test_on_a_full_disk_a_start_takes_up_what_was_kept(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "small") as place:
+        path = place / "cfmon.sqlite"
+        store = Store(path)
+        store.mend(SETTING, Snapshot(b"common", {"ada": b"state"}), [(3, ALERT)])
+        store.note(step(1))
+        store.commit()
+        killed = {suffix: path.with_name(path.name + suffix).read_bytes() for suffix in ("", "-wal")}
+        store.close()
+        for suffix, content in killed.items():
+            path.with_name(path.name + suffix).write_bytes(content)
+        filler = fill(place)
+        again = Store(path)
+        assert (dict(again.kept.agents), again.kept.publications) == ({"ada": b"state"}, [(3, ALERT)])
+        assert again.kept.events == [pack_event(step(1))]
+        again.mend(SETTING, Snapshot(bytes(300_000), {}), [])
+        assert "full" in again.problem
+        filler.unlink()
+        again.mend(SETTING, Snapshot(b"after", {}), [])
+        assert again.ok
+        again.close()
+
+
+@pytest.mark.parametrize("content", [None, b"no database at all" * 100])
+def test_on_a_full_disk_a_new_store_is_begun_when_there_is_room(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, content: bytes | None
+) -> None:
+    with small_disk(tmp_path / "small") as place:
+        path = place / "cfmon.sqlite"
+        Store(path).close()
+        path.unlink()
+        if content is not None:
+            path.write_bytes(content)
+        filler = fill(place)
+        store = Store(path)
+        assert "full" in store.problem
+        assert "nothing is kept from here on" in caplog.text
+        assert store.kept.setting is None
+        store.mend(SETTING, Snapshot(b"", {}), [])
+        assert "full" in store.problem
+        filler.unlink()
+        store.mend(SETTING, Snapshot(b"after", {}), [])
+        kept = reopened(store, path).kept
+        assert kept.setting is not None
+        assert kept.setting.common == b"after"
 
 
 def test_a_read_only_file_system_is_an_error_at_start(tmp_path: Path) -> None:
