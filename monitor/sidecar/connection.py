@@ -62,13 +62,17 @@ class BrokerError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """Who we are to the broker, and what we want from it. `keepalive`: seconds."""
+    """Who we are to the broker, and what we want from it. `keepalive`: seconds.
+
+    `left`: where steps came from under an earlier configuration; in a kept session that subscription goes on.
+    """
 
     broker: Broker
     client_id: str
     steps: str
     status_topic: str
     keepalive: float
+    left: str | None = None
 
 
 class _Client(Client):
@@ -130,6 +134,8 @@ class Connection:
             await self._answer(self._greeted, "no greeting")
             self._unexplained = ""
             self._client.subscribe(self._session.steps, qos=1)
+            if self._session.left is not None:
+                self._client.unsubscribe(self._session.left)
             if not self._greeted.result():
                 await self._answer(self._subscribed, "no answer to the subscription")
         except OSError as error:

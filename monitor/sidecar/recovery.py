@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from monitor.errors import MonitorError
+from monitor.errors import InputError, MonitorError
 from monitor.sidecar.effects import Publication
 from monitor.sidecar.events import Event
 from monitor.sidecar.journal import Kept, Setting
@@ -17,7 +17,7 @@ from monitor.sidecar.load import Loaded
 from monitor.sidecar.pipeline import Pipeline, Topics, topics_of
 from monitor.sidecar.recording import unpack_events
 
-__all__ = ["Recovered", "setting_of", "take_up"]
+__all__ = ["Recovered", "setting_of", "steps_left", "take_up"]
 
 LOG: Final = logging.getLogger("monitor.service")
 PIECE: Final = 200
@@ -38,6 +38,17 @@ class Recovered(msgspec.Struct, frozen=True):
 def setting_of(loaded: Loaded, client_id: str, ticks: float) -> Setting:
     """Under which circumstances a snapshot is taken now."""
     return Setting(client_id, loaded.world, loaded.formulas, ticks)
+
+
+def steps_left(setting: Setting | None, steps: str) -> str | None:
+    """Where steps came from under the configuration before, if from elsewhere than `steps`."""
+    if setting is None or setting.common is None:
+        return None
+    try:
+        before = topics_of(setting.common).steps
+    except InputError:  # damaged: that is told where it is taken up
+        return None
+    return None if before == steps else before
 
 
 async def take_up(

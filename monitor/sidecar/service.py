@@ -35,7 +35,7 @@ from monitor.sidecar.mqtt import Link
 from monitor.sidecar.outbox import Outbox
 from monitor.sidecar.pictures import Pictures
 from monitor.sidecar.recording import Header, Recorder
-from monitor.sidecar.recovery import Recovered, setting_of, take_up
+from monitor.sidecar.recovery import Recovered, setting_of, steps_left, take_up
 from monitor.sidecar.reload import Reloader, check_fixed
 from monitor.sidecar.store import Store
 from monitor.sidecar.systemd import ServiceManager, reporting
@@ -278,6 +278,7 @@ class Service:
             steps=mqtt.steps,
             status_topic=self._worker.pipeline.status_topic,
             keepalive=mqtt.keepalive,
+            left=None if self._store is None else steps_left(self._store.kept.setting, mqtt.steps),
         )
         return Link(session, self._door, self._outbox, self._worker.connected, self._clock)
 

@@ -25,10 +25,12 @@ def steps(path: Sequence[tuple[int, int]], *, episode: str = "one") -> list[str]
     ]
 
 
-def publish(broker: Mosquitto, lines: Sequence[str], *, agent: str = "ada") -> None:
+def publish(
+    broker: Mosquitto, lines: Sequence[str], *, agent: str = "ada", topic: str = "agents/{agent}/steps"
+) -> None:
     """Each line a message, from a process of its own."""
     command = [need("mosquitto_pub", "mosquitto-clients"), "-p", str(broker.port), "-h", "127.0.0.1", "-q", "1"]
-    command += ["-t", f"agents/{agent}/steps", "-l"]
+    command += ["-t", topic.format(agent=agent), "-l"]
     subprocess.run(command, input="\n".join(lines) + "\n", text=True, check=True, timeout=PATIENCE)
 
 

@@ -231,6 +231,19 @@ def test_a_state_that_cannot_be_carried_over_stays_where_it_is(
         wait_until(lambda: "resolved" in states(listening, "watch"), "the alarm goes on as before")
 
 
+def test_steps_that_moved_are_not_heard_any_more_where_they_were(config: Path, broker: Mosquitto) -> None:
+    """The broker keeps the session, and the subscription of before with it."""
+    with running(config):
+        pass
+    change(config, "mqtt: {url", 'mqtt: {steps: "fleet/+/steps", url')
+    with running(config) as there:
+        wait_until(lambda: "Received UNSUBSCRIBE" in broker.log, "the old subscription is given up")
+        publish(broker, steps([(0, RASH)]))
+        publish(broker, steps([(0, RASH)]), topic="fleet/{agent}/steps")
+        wait_until(lambda: metric(there, ACCEPTED) == 1, "the step is taken over")
+        assert metric(there, 'cfmon_messages_total{result="rejected"}') == 0
+
+
 def test_a_restart_after_a_reload_takes_up_the_new_configuration(
     config: Path, broker: Mosquitto, log: pytest.LogCaptureFixture
 ) -> None:
