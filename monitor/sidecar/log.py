@@ -5,11 +5,35 @@ from __future__ import annotations
 import json
 import logging
 import sys
+from collections.abc import Hashable
 from datetime import UTC, datetime
+from typing import Final
 
 from monitor.sidecar.settings import LoggingConfig
+from monitor.types import Instant
 
-__all__ = ["set_up_logging"]
+__all__ = ["Seldom", "set_up_logging"]
+
+PAUSE: Final = 60.0
+"""Seconds between two warnings of one kind."""
+
+
+class Seldom:
+    """Warnings that would otherwise come with each message: one a minute of each kind, the others at level debug.
+
+    What they count stands in the metrics; here is an example to look at. Kinds are few, and never forgotten.
+    """
+
+    def __init__(self, log: logging.Logger) -> None:
+        self._log = log
+        self._next: dict[Hashable, float] = {}
+
+    def warn(self, kind: Hashable, now: Instant, message: str, *arguments: object) -> None:
+        """Say it, as loudly as it may be."""
+        due = now.ticks >= self._next.get(kind, now.ticks)
+        if due:
+            self._next[kind] = now.ticks + PAUSE
+        self._log.log(logging.WARNING if due else logging.DEBUG, message, *arguments)
 
 
 class _Text(logging.Formatter):

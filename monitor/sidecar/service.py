@@ -245,7 +245,8 @@ class Service:
         self._worker.connected(False)  # noqa: FBT003 - nothing is seen before the broker is reached
 
     def _progress(self, count: int) -> None:
-        self._worker.evaluated = read_clock()
+        self._worker.evaluated = now = read_clock()
+        self._metrics.evaluated(0.0, (), now)
         self.condition.beginning = f"taking up what was kept: {count} events so far"
 
     def _continue(self, recovered: Recovered) -> None:

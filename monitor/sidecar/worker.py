@@ -17,13 +17,14 @@ from monitor.sidecar.door import Arrived, Door, Dropped, Receipt
 from monitor.sidecar.effects import Effects, Publication
 from monitor.sidecar.events import Connected, Evaluate, Event, Heartbeat, Lost, Message
 from monitor.sidecar.journal import Setting
+from monitor.sidecar.log import Seldom
 from monitor.sidecar.metrics import Metrics
 from monitor.sidecar.outbox import Outbox
 from monitor.sidecar.pipeline import Pipeline
 from monitor.sidecar.recording import Recorder
 from monitor.sidecar.settings import Config
 from monitor.sidecar.store import Store
-from monitor.types import Instant, Judged, Notice, Received, Trust
+from monitor.types import Blind, Instant, Judged, Notice, Received, Trust
 
 __all__ = ["Worker"]
 
@@ -42,6 +43,9 @@ broker is reached, or one that comes and goes would keep silence from being noti
 
 FILING: Final = 0.5
 """Seconds at the end for evidence to become files; what does not, stands in the database."""
+
+LOST: Final = frozenset({"gap", "conflict", "stale", "dropped", "rejected"})
+"""What a message can come to of which no step is taken over, or before which one is missing."""
 
 MEMORY: Final = 0.1
 """Weight of the newest evaluation in the running estimate of what an answer takes."""
@@ -87,6 +91,7 @@ class Worker:
         self._unfinished = False
         self._failures = 0
         self._undecided: set[str] = set()
+        self._seldom = Seldom(LOG)
 
     async def run(self) -> None:
         """Take over what comes through the door; answer formulas after each batch, and at each knock."""
@@ -266,11 +271,15 @@ class Worker:
         self._metrics.take(effects.notices, now)
         self._board.take(effects, now)
         for notice in effects.notices:
-            self._log(notice)
+            self._log(notice, now)
 
-    def _log(self, notice: Notice) -> None:
-        if isinstance(notice, Received) and notice.detail:
-            LOG.debug("message of %s %s: %s %s", notice.agent or "?", notice.result, notice.reason, notice.detail)
+    def _log(self, notice: Notice, now: Instant) -> None:
+        if isinstance(notice, Received) and notice.result in LOST:
+            what = (notice.result, notice.reason)
+            self._seldom.warn(what, now, "message of %s %s: %s %s", notice.agent or "?", *what, notice.detail)
+        if isinstance(notice, Blind) and notice.reason == "impossible_step":
+            where = (notice.formula, notice.agent)
+            self._seldom.warn(notice.reason, now, "%s is blind for %s: %s", *where, notice.detail)
         if isinstance(notice, Judged) and notice.verdict.reason and notice.formula not in self._undecided:
             self._undecided.add(notice.formula)
             LOG.warning("formula %s is undecided: %s", notice.formula, notice.verdict.reason)

@@ -81,7 +81,9 @@ def test_nothing_that_runs_shows_or_keeps_a_secret(
     recording = tmp_path / "recording"
     evidence = config.parent / "var" / "evidence"
     with sidecar(config, "--record", str(recording)) as running:
-        publish(guarded, "nonsense", json.dumps({"v": 1, "episode": "one", "seq": 0, "state": 0, "action": 0}))
+        publish(
+            guarded, "nonsense", "nonsense", json.dumps({"v": 1, "episode": "one", "seq": 0, "state": 0, "action": 0})
+        )
         wait_until(lambda: evidence.is_dir() and any(evidence.iterdir()), "the alarm's evidence is kept")
         paths = ["/", "/metrics", "/api/status", "/api/formulas", "/api/agents", "/api/alarms", "/healthz", "/readyz"]
         shown = {path: served(running, path) for path in paths}

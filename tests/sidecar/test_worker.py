@@ -18,6 +18,7 @@ from monitor.sidecar.service import Service
 from monitor.types import Instant
 from tests.servers import PATIENCE
 from tests.sidecar.project import CONFIG, write_project
+from tests.sidecar.running import steps
 
 
 class Handle:
@@ -134,6 +135,37 @@ def test_of_a_message_that_is_too_large_no_more_is_noted_than_shows_it(service: 
     assert service._store is not None
     assert service._store._size < 100_000
     assert 'cfmon_rejected_total{reason="too_large"} 1.0' in service._metrics.exposition().decode()
+
+
+def heard(service: Service, loop: Loop, *payloads: str) -> None:
+    for payload in payloads:
+        service._door.enter(Arrived(Instant(1.0, loop.now), "agents/ada/steps", payload.encode(), None))
+    service._worker.turn()
+
+
+def test_the_log_names_what_was_refused_once_a_minute_of_each_kind(
+    service: Service, loop: Loop, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The runbooks send whoever is paged there."""
+
+    def warnings() -> list[str]:
+        return [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+
+    caplog.set_level("DEBUG", logger="monitor.service")
+    ticks_while(service, loop, up=True, seconds=60.0)  # from now on time passes
+    heard(service, loop, "no step", "no step either")
+    [only] = warnings()
+    assert only.startswith("message of ada rejected: ")
+    assert sum("message of ada rejected" in record.getMessage() for record in caplog.records) == 2
+    loop.advance(61.0)
+    heard(service, loop, "again")
+    assert len(warnings()) == 2
+
+
+def test_the_log_names_an_impossible_step(service: Service, loop: Loop, caplog: pytest.LogCaptureFixture) -> None:
+    heard(service, loop, *steps([(0, 0), (5, 0)]))
+    told = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert told == ["watch is blind for ada: the model has no transition (0, 0) -> 5"]
 
 
 def test_without_a_store_nothing_is_remembered_of_what_the_broker_has(
