@@ -94,7 +94,8 @@ CAUSES = [
         f"{BAD}::test_what_breaks_the_path_blinds_until_it_is_long_enough_again",
     ),
     Row(
-        "Messages were dropped at a full door",
+        "Messages were dropped at a full door: `limits.queue` of them, or 64 MiB, waited, and holding the broker back"
+        " for half a `mqtt.keepalive` did not help",
         "dropped",
         'cfmon_messages_total{result="dropped"}',
         "CfmonStepsLost",
@@ -161,7 +162,7 @@ UNSEEN = [
         f"{FLOW}::test_agents_beyond_the_limit_are_refused_and_counted",
     ),
     Unseen(
-        "Overload: due answers are passed over, steps are not",
+        "Overload: due answers are passed over; steps are not, but in the last resort (`dropped`, above)",
         "cfmon_evaluations_skipped_total",
         "`cfmon_queue_length`",
         "CfmonEvaluationsSkipped",
