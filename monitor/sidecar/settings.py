@@ -254,8 +254,7 @@ class LimitsConfig(_Section):
     agents: Annotated[Count, Field(ge=1, le=1_000_000)] = 1000
     """Agents beyond that are refused, counted and alerted."""
     queue: Annotated[Count, Field(ge=1, le=1_000_000)] = 10_000
-    """Messages that wait at the door; then the broker is held back, for half a `keepalive`: after that steps are dropped,
-    and the agents concerned are blind with `dropped`."""
+    """Messages that wait here; then the broker has to, for half a `keepalive`; then steps are dropped, which is told."""
     deadline: Duration = 0.05
     """How long one evaluation may take before agents take turns."""
 
