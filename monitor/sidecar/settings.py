@@ -254,7 +254,7 @@ class LimitsConfig(_Section):
     agents: Annotated[Count, Field(ge=1, le=1_000_000)] = 1000
     """Agents beyond that are refused, counted and alerted."""
     queue: Annotated[Count, Field(ge=1, le=1_000_000)] = 10_000
-    """Messages that wait here; then the broker waits, for half a `keepalive`; then steps are dropped and missed."""
+    """Messages that wait here; then the broker waits, for half a `keepalive`; then steps are dropped: blind."""
     deadline: Duration = 0.05
     """How long one evaluation may take before agents take turns."""
 
