@@ -247,7 +247,7 @@ class Worker:
     ) -> None:
         """Looking at the clock in vain has no effect and is noted with whatever comes next."""
         if self._store is None:
-            self._outbox.settled()
+            self._outbox.settled()  # nobody needs them, and they would be kept for ever
             return
         matter = any(effects.notices or not isinstance(event, Evaluate) for event, effects in outcomes)
         if not (receipts or numbered or matter or self._outbox.unsettled):

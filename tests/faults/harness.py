@@ -75,6 +75,7 @@ class Broker:
         text = re.sub(r"(?m)^listener 1883$", listeners, SHIPPED.read_text())
         text = re.sub(r"(?m)^persistence_location .*$", f"persistence_location {self._memory.name}/", text)
         text = text.replace("log_dest stdout", f"log_dest file {folder}/broker.log")
+        assert "autosave_interval 1\n" in text, "what is shipped has changed; is the advice in it still the same?"
         text = text.replace("autosave_interval 1\n", f"autosave_interval {SAVED_EVERY}\n")
         (folder / "mosquitto.conf").write_text(f"{text}user {pwd.getpwuid(os.getuid()).pw_name}\n")
 
