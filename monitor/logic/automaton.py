@@ -11,7 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import product
-from typing import NamedTuple, Protocol, assert_never
+from typing import Protocol, assert_never
+
+import msgspec
 
 from monitor.errors import LimitError
 from monitor.logic.syntax import And, Const, Formula, Goal, Label, Not, Or, Regret, Until
@@ -70,12 +72,14 @@ class Collector:
         return obligation >= 2 + self.low
 
 
-class _Literal(NamedTuple):
+class _Literal(msgspec.Struct, frozen=True, cache_hash=True):
+    # Structs, not named tuples: those compare by their fields alone, so that a conjunction and a disjunction of the
+    # same operands would be one key.
     atom: int
     positive: bool
 
 
-class _Timed(NamedTuple):
+class _Timed(msgspec.Struct, frozen=True, cache_hash=True):
     """Until (or its dual, release, if not `until`) over [low, high]; `left`, `right` are negation-free."""
 
     until: bool
@@ -85,11 +89,11 @@ class _Timed(NamedTuple):
     right: _Node
 
 
-class _All(NamedTuple):
+class _All(msgspec.Struct, frozen=True, cache_hash=True):
     every: tuple[_Node, ...]
 
 
-class _Any(NamedTuple):
+class _Any(msgspec.Struct, frozen=True, cache_hash=True):
     some: tuple[_Node, ...]
 
 

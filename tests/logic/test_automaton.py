@@ -226,3 +226,18 @@ def _path_of(text: str) -> Formula:
     assert isinstance(goal, Goal)
     assert isinstance(goal.measure, Probability)
     return goal.measure.path
+
+
+@pytest.mark.parametrize("operator", ["F", "G"])
+@pytest.mark.parametrize("first", [And, Or])
+def test_the_same_operands_under_another_connective_are_another_formula(
+    operator: str, first: Callable[[Formula, Formula], Formula]
+) -> None:
+    """Operands that differ in nothing but `&` and `|` must not meet in one obligation."""
+    other = Or if first is And else And
+    timed = eventually if operator == "F" else always
+    a, b = Label("a"), Label("b")
+    parts = timed(0, 2, first(a, b)), timed(0, 2, other(a, b))
+    alone = [accepted(Automaton(part)) for part in parts]
+    assert accepted(Automaton(And(*parts))) == alone[0] & alone[1]
+    assert accepted(Automaton(Or(*parts))) == alone[0] | alone[1]
