@@ -316,7 +316,7 @@ class Evaluator:
         robust, bounds = None, None
         if kind != "gumbel":
             robust = self._robust(formula, parts)
-        if len(parts) == 1 and formula in parts:
+        if len(nodes) == 1:
             bounds = parts[nodes[0]].bounds
         return Answer(tuple(parts.values()), holds=holds, robust=robust, bounds=bounds)
 
