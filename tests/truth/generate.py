@@ -17,20 +17,30 @@ QUESTIONS = 40
 
 @dataclass(frozen=True)
 class Case:
-    """One question: a formula on a setting, with bounds where the causal model is not `gumbel`."""
+    """One question: a formula on a setting, with bounds where the causal model is not `gumbel`.
+
+    `before`: questions asked of the same `Checker` before, where that matters.
+    """
 
     setting: Setting
     formula: str
     causal_model: str = "gumbel"
+    before: tuple[tuple[str, str], ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Return the case as lists and strings."""
-        return {"formula": self.formula, "causal_model": self.causal_model, "setting": self.setting.to_json()}
+        return {
+            "formula": self.formula,
+            "causal_model": self.causal_model,
+            "before": [list(each) for each in self.before],
+            "setting": self.setting.to_json(),
+        }
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Case:
         """Return the case that `to_json` wrote."""
-        return cls(Setting.from_json(data["setting"]), data["formula"], data["causal_model"])
+        before = tuple((formula, kind) for formula, kind in data["before"])
+        return cls(Setting.from_json(data["setting"]), data["formula"], data["causal_model"], before)
 
 
 def batch(seed: int, questions: int = QUESTIONS) -> tuple[Evaluator, list[Case]]:
