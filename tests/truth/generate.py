@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from random import Random
-from typing import Any
+from typing import Any, Literal
 
 from tests.oracle.evaluate import Evaluator
 from tests.oracle.setting import Setting
 from tests.truth.formulas import Writer
 from tests.truth.settings import random_setting
 
-KINDS = ("gumbel",) * 5 + ("any", "stable")
+Kind = Literal["gumbel", "any", "stable"]
+KINDS: tuple[Kind, ...] = ("gumbel", "gumbel", "gumbel", "gumbel", "gumbel", "any", "stable")
 QUESTIONS = 40
 
 
@@ -24,8 +25,8 @@ class Case:
 
     setting: Setting
     formula: str
-    causal_model: str = "gumbel"
-    before: tuple[tuple[str, str], ...] = ()
+    causal_model: Kind = "gumbel"
+    before: tuple[tuple[str, Kind], ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Return the case as lists and strings."""

@@ -39,7 +39,8 @@ def as_test(case: Case, fault: Fault) -> str:
     """Return a case as a test that can be pasted into a file of this folder."""
     lines = "".join(f"    # {line}\n" for line in "\n".join(fault).splitlines())
     data = json.dumps(case.to_json())
-    return f"def test_found() -> None:\n{lines}    case = Case.from_json(json.loads({data!r}))\n    assert not rejudge(case)\n"
+    body = f"    case = Case.from_json(json.loads({data!r}))\n    assert not rejudge(case)\n"
+    return f"def test_found() -> None:\n{lines}{body}"
 
 
 def _tried(case: Case, judged: Callable[[Case], Fault]) -> Fault:

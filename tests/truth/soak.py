@@ -87,7 +87,7 @@ def _tell(seed: int, case: Case, fault: Fault, number: int) -> None:
     file = FOUND / f"seed-{seed}-{number}.json"
     file.parent.mkdir(exist_ok=True)
     file.write_text(json.dumps(small.to_json(), indent=1) + "\n")
-    print(f"\nseed {seed}: {file}\n{as_test(small, fault)}", flush=True)
+    print(f"\nseed {seed}: {file}\n{as_test(small, fault)}", flush=True)  # noqa: T201 - what this command is for
 
 
 def main() -> int:
@@ -99,16 +99,16 @@ def main() -> int:
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--most", type=int, default=5, help="disagreements to shrink")
     args = parser.parse_args()
-    print(f"seed {args.seed}, {args.minutes:g} minutes, {args.processes} processes", flush=True)
+    print(f"seed {args.seed}, {args.minutes:g} minutes, {args.processes} processes", flush=True)  # noqa: T201 - likewise
     begun, total = time.monotonic(), Report()
     for report in _reports(args.seed, begun + 60 * args.minutes, args.questions, args.processes):
         for number, fault in enumerate(report.faults[: max(0, args.most - len(total.faults))]):
             _tell(*fault, number)
         total.add(report)
     minutes = (time.monotonic() - begun) / 60
-    print(f"{total.questions} questions, {total.questions / minutes:.0f} a minute, {len(total.faults)} disagreements")
+    print(f"{total.questions} questions, {total.questions / minutes:.0f} a minute, {len(total.faults)} disagreements")  # noqa: T201 - likewise
     for kind, number in sorted(total.kinds.items()):
-        print(f"  {kind:<16}{number}")
+        print(f"  {kind:<16}{number}")  # noqa: T201 - likewise
     return bool(total.faults)
 
 
