@@ -130,7 +130,7 @@ _COMPARE = re.compile(r"<=|>=|<|>")
 _LOOSEST_FIRST = ("<=>", "=>", "|", "&")
 
 
-class SyntaxMistake(ValueError):
+class GrammarError(ValueError):
     """A text outside the grammar; only the tests of this parser meet it."""
 
 
@@ -148,7 +148,7 @@ class Parser:
         self._blank()
         formula = self._formula()
         if self._at != len(text):
-            raise SyntaxMistake(f"{text!r} at {self._at}")
+            raise GrammarError(f"{text!r} at {self._at}")
         return formula
 
     def _make(self, cls: type[Made], *fields: Any) -> Made:  # noqa: ANN401 (the fields of whatever node)
@@ -166,7 +166,7 @@ class Parser:
     def _token(self, pattern: re.Pattern[str]) -> str:
         match = pattern.match(self._text, self._at)
         if match is None:
-            raise SyntaxMistake(f"{pattern.pattern} expected: {self._text!r} at {self._at}")
+            raise GrammarError(f"{pattern.pattern} expected: {self._text!r} at {self._at}")
         self._at = match.end()
         self._blank()
         return match.group(0)
@@ -187,7 +187,7 @@ class Parser:
 
     def _need(self, symbol: str) -> None:
         if not self._take(symbol):
-            raise SyntaxMistake(f"{symbol!r} expected: {self._text!r} at {self._at}")
+            raise GrammarError(f"{symbol!r} expected: {self._text!r} at {self._at}")
 
     def _formula(self) -> Formula:
         start = self._at
@@ -278,7 +278,7 @@ class Parser:
         elif kind == "R" and self._take("C"):
             made = self._make(Reward, world, *self._interval())
         else:
-            raise SyntaxMistake(f"{kind!r}: {self._text!r} at {self._at}")
+            raise GrammarError(f"{kind!r}: {self._text!r} at {self._at}")
         self._need("]")
         return made
 

@@ -18,7 +18,7 @@ def model_of(setting: Setting, rows: Rows, *, rewards: bool) -> monitor.MDP:
     if rewards:
         given += [(*key, float(reward)) for key, reward in setting.rewards.items()]
         given += [(*key, float(reward)) for key, reward in setting.transition_rewards.items()]
-    names = {} if setting.action_names is None else {"action_names": list(setting.action_names)}
+    names: dict[str, Any] = {} if setting.action_names is None else {"action_names": list(setting.action_names)}
     return monitor.MDP.from_transitions(
         states=setting.states,
         actions=setting.actions,
