@@ -80,10 +80,19 @@ class Law:
     def gains(
         self, offset: int, states: npt.NDArray[np.int64], actions: npt.NDArray[np.int64]
     ) -> npt.NDArray[np.float64]:
-        """The rewards [n] of n pairs at an offset."""
-        gains: npt.NDArray[np.float64] = self.model_at(offset).rewards[states, actions]
+        """The expected rewards [n] of n pairs at an offset, nothing observed."""
+        gains: npt.NDArray[np.float64] = self.model_at(offset).expected_rewards[states, actions]
         gains[states == self.ended(offset)] = 0.0
         return gains
+
+    def rewards(
+        self, offset: int, state: int, action: int, successors: npt.NDArray[np.int64]
+    ) -> npt.NDArray[np.float64]:
+        """R(s, a, s') at an offset, [n] for n successors."""
+        if state == self.ended(offset):
+            return np.zeros(len(successors))
+        model = self.model_at(offset)
+        return float(model.rewards[state, action]) + model.extra_rewards(state, action, successors)
 
     def table(self, offset: int) -> PolicyTable:
         """The policy in force at an offset."""

@@ -22,17 +22,23 @@ from monitor.model.annotations import (
     checked_observations,
     checked_valuations,
 )
+from monitor.model.rewards import (
+    checked_magnitude,
+    checked_rewards,
+    checked_transition_rewards,
+    expected_rewards,
+    reward_tables,
+)
 from monitor.model.rows import (
     ROW_SUM_TOLERANCE,
     as_floats,
     as_indices,
     checked_distribution,
-    checked_rewards,
     checked_rows,
     checked_size,
     frozen,
 )
-from monitor.model.tuples import columns, reward_table, rows_from_triples, spread_out
+from monitor.model.tuples import columns, rows_from_triples, spread_out
 
 __all__ = ["MDP", "ROW_SUM_TOLERANCE"]
 
@@ -52,7 +58,12 @@ class MDP:
         indptr: [S*A + 1] int64; row r occupies `indptr[r]:indptr[r+1]`. An empty row: the action is unavailable there.
         successors: [N] int64, ascending within a row.
         probabilities: [N] float64, positive; each non-empty row sums to 1.
-        rewards: [S, A] float64, R(s, a).
+        rewards: [S, A] float64, the part of the reward that does not depend on the successor.
+        transition_rewards: [N] float64 aligned with `successors`, the part that does, or None where there is none:
+            R(s, a, s') = rewards[s, a] + transition_rewards[n].
+        reward_spread: [N] float64, by how much the reward seen at a transition may differ from R (an environment may
+            pay differently for the same transition; R is then the mean), or None where it never does. No value of a
+            formula depends on it.
         labels: name -> [S] bool, sorted by name.
         initial: [S] float64 distribution of the first state, or None.
         observations: [S, D] float32, what a policy sees of a state, or None.
@@ -68,6 +79,8 @@ class MDP:
     successors: Ints
     probabilities: Floats
     rewards: Floats
+    transition_rewards: Floats | None = None
+    reward_spread: Floats | None = None
     labels: Mapping[str, Bools] = field(default_factory=dict)
     initial: Floats | None = None
     observations: npt.NDArray[np.float32] | None = None
@@ -84,7 +97,7 @@ class MDP:
         states: int,
         actions: int,
         transitions: Iterable[tuple[int, int, int, float]],
-        rewards: Iterable[tuple[int, int, float]] = (),
+        rewards: Iterable[tuple[int, int, float] | tuple[int, int, int, float]] = (),
         labels: Mapping[str, Sequence[int]] | None = None,
         initial: Mapping[int, float] | None = None,
         **carried: Any,  # noqa: ANN401 - the annotations of from_rows, checked there
@@ -95,7 +108,8 @@ class MDP:
             states: number of states.
             actions: number of actions.
             transitions: an action without any transition in a state is unavailable there.
-            rewards: (state, action, reward), each pair at most once; 0 where not given.
+            rewards: (state, action, reward) and (state, action, successor, reward), which add up; each pair and each
+                transition at most once; 0 where not given.
             labels: name -> the states that carry it.
             initial: state -> probability that an episode starts there.
             **carried: `observations`, `state_names`, `action_names`, `bin_edges`, `valuations`, `source`, as in
@@ -114,6 +128,9 @@ class MDP:
         at, taken, successors, chances = columns(transitions, 4, "transitions")
         rows = as_indices(at, states, "transition: state") * actions + as_indices(taken, actions, "transition: action")
         targets, weights = as_indices(successors, states, "transition: successor"), as_floats(chances, "probability")
+        table, extra = reward_tables(states, actions, rewards, (rows, targets))
+        if extra is not None:
+            extra = extra[np.argsort(rows, kind="stable")]
         indptr, targets, weights = rows_from_triples(states, actions, rows, targets, weights)
         return cls.from_rows(
             states=states,
@@ -121,7 +138,8 @@ class MDP:
             indptr=indptr,
             successors=targets,
             probabilities=weights,
-            rewards=reward_table(states, actions, rewards),
+            rewards=table,
+            transition_rewards=extra,
             labels=labels,
             initial=None if initial is None else spread_out(initial, states),
             **carried,
@@ -137,6 +155,8 @@ class MDP:
         successors: npt.NDArray[Any],
         probabilities: npt.NDArray[Any],
         rewards: npt.NDArray[Any] | None = None,
+        transition_rewards: npt.NDArray[Any] | None = None,
+        reward_spread: npt.NDArray[Any] | None = None,
         labels: Mapping[str, Any] | None = None,
         initial: npt.NDArray[Any] | None = None,
         observations: npt.NDArray[Any] | None = None,
@@ -148,8 +168,8 @@ class MDP:
     ) -> MDP:
         """A model from CSR arrays laid out as the attributes; `labels` maps to [S] bool arrays or lists of states.
 
-        Zeros are dropped, duplicates summed, successors sorted, rows renormalised. Arrays that are writeable are
-        copied, so that a model never changes.
+        Zeros are dropped, duplicates summed (their rewards averaged, and the spread kept), successors sorted, rows
+        renormalised. Arrays that are writeable are copied, so that a model never changes.
 
         Raises:
             ModelError: an index out of bounds, a number that is negative or not finite where it must not be, a row
@@ -157,14 +177,21 @@ class MDP:
                 an array of the wrong shape. Names the row.
         """
         checked_size(states, actions)
-        indptr, successors, probabilities = checked_rows(states, actions, (indptr, successors, probabilities))
+        rows = checked_rows(states, actions, (indptr, successors, probabilities))
+        given = indptr, successors, probabilities
+        extra, spread = checked_transition_rewards(given, transition_rewards, reward_spread, rows)
+        table = checked_rewards(states, actions, rewards)
+        checked_magnitude(table, extra, actions, rows)
+        indptr, successors, probabilities = rows
         return cls(
             states=states,
             actions=actions,
             indptr=indptr,
             successors=successors,
             probabilities=probabilities,
-            rewards=checked_rewards(states, actions, rewards),
+            rewards=table,
+            transition_rewards=extra,
+            reward_spread=spread,
             labels=checked_labels(labels, states),
             initial=None if initial is None else checked_distribution(initial, states),
             observations=checked_observations(observations, states),
@@ -180,6 +207,37 @@ class MDP:
         r = state * self.actions + action
         lo, hi = self.indptr[r], self.indptr[r + 1]
         return self.successors[lo:hi], self.probabilities[lo:hi]
+
+    @cached_property
+    def expected_rewards(self) -> Floats:
+        """[S, A] float64, read-only: the mean of R(s, a, s') over each row."""
+        return expected_rewards(
+            self.rewards, self.transition_rewards, (self.indptr, self.successors, self.probabilities)
+        )
+
+    def reward(self, state: int, action: int, successor: int) -> float:
+        """R(s, a, s'); for a transition the model does not have, the part that does not depend on the successor."""
+        extra = self.extra_rewards(state, action, np.array([successor]))
+        return float(self.rewards[state, action] + extra[0])
+
+    def extra_rewards(self, state: int, action: int, successors: Ints) -> Floats:
+        """The part of R that depends on the successor, [n] for n successors of (state, action)."""
+        if self.transition_rewards is None:
+            return np.zeros(len(successors))
+        r = state * self.actions + action
+        lo, hi = self.indptr[r], self.indptr[r + 1]
+        at = np.searchsorted(self.successors[lo:hi], successors) + lo
+        found = np.minimum(at, len(self.successors) - 1)
+        there = (at < hi) & (self.successors[found] == successors)
+        return np.where(there, self.transition_rewards[found], 0.0)
+
+    @cached_property
+    def reward_range(self) -> tuple[float, float]:
+        """The smallest and the largest R(s, a, s') of the model's transitions."""
+        if self.transition_rewards is None:
+            return float(self.rewards.min()), float(self.rewards.max())
+        totals = np.repeat(self.rewards.reshape(-1), np.diff(self.indptr)) + self.transition_rewards
+        return float(totals.min()), float(totals.max())
 
     @cached_property
     def availability(self) -> Bools:
@@ -222,6 +280,7 @@ class MDP:
             and int(hi - lo) == self.actions
             and bool((self.successors[lo:hi] == state).all())
             and not self.rewards[state].any()
+            and (self.transition_rewards is None or not self.transition_rewards[lo:hi].any())
         )
 
     def with_absorbing(self, state: int) -> MDP:
@@ -246,4 +305,11 @@ class MDP:
                 np.concatenate([self.probabilities[:lo], np.ones(self.actions), self.probabilities[hi:]])
             ),
             rewards=frozen(rewards),
+            transition_rewards=_cut(self.transition_rewards, lo, hi, self.actions),
+            reward_spread=_cut(self.reward_spread, lo, hi, self.actions),
         )
+
+
+def _cut(values: Floats | None, lo: int, hi: int, zeros: int) -> Floats | None:
+    """The entries with those of one state replaced by `zeros` zeros."""
+    return None if values is None else frozen(np.concatenate([values[:lo], np.zeros(zeros), values[hi:]]))

@@ -6,7 +6,9 @@ Keys (S states, A actions, N entries; any integer or float width is read; those 
     indptr*         [S*A + 1] integers: the row of (s, a) is entries `indptr[s*A + a]` up to `indptr[s*A + a + 1]`
     successors*     [N] integers
     probabilities*  [N] floats; an empty row is an unavailable action, every other one sums to 1 within 1e-9
-    rewards         [S, A] floats, R(s, a); zeros if absent
+    rewards         [S, A] floats, the part of R(s, a, s') that does not depend on s'; zeros if absent
+    transition_rewards  [N] floats, the part that does; zeros if absent
+    reward_spread   [N] floats, by how much the reward seen at a transition may differ from R; zeros if absent
     label_names     [L] text, and labels [L, S] truths: which states carry each label
     initial         [S] floats, the distribution of the first state
     observations    [S, D] floats, what a policy sees of a state
@@ -59,6 +61,8 @@ _KINDS = {
     "successors": "iu",
     "probabilities": "f",
     "rewards": "fiu",
+    "transition_rewards": "fiu",
+    "reward_spread": "fiu",
     "label_names": "U",
     "labels": "b",
     "initial": "f",
@@ -131,6 +135,9 @@ def _members(model: MDP) -> dict[str, Array]:
         "probabilities": model.probabilities.astype("<f8", copy=False),
         "rewards": model.rewards.astype("<f8", copy=False),
     }
+    for name in ("transition_rewards", "reward_spread"):  # left out where there are none, as before there were any
+        if (values := getattr(model, name)) is not None:
+            members[name] = values.astype("<f8", copy=False)
     if model.labels:
         names = sorted(model.labels)
         members["label_names"] = _text(names)
@@ -220,6 +227,8 @@ def _model(arrays: dict[str, Array], source: str) -> MDP:
         successors=arrays["successors"],
         probabilities=arrays["probabilities"],
         rewards=arrays.get("rewards"),
+        transition_rewards=arrays.get("transition_rewards"),
+        reward_spread=arrays.get("reward_spread"),
         labels=_labels(arrays, states),
         initial=arrays.get("initial"),
         observations=arrays.get("observations"),

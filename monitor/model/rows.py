@@ -19,7 +19,6 @@ __all__ = [
     "as_floats",
     "as_indices",
     "checked_distribution",
-    "checked_rewards",
     "checked_rows",
     "checked_size",
     "frozen",
@@ -121,16 +120,6 @@ def checked_rows(states: int, actions: int, rows: Rows) -> Rows:
         )
     probabilities = _renormalised(indptr, probabilities, actions)
     return frozen(indptr), frozen(successors), frozen(probabilities)
-
-
-def checked_rewards(states: int, actions: int, rewards: object) -> Floats:
-    """R(s, a) as [S, A] float64, read-only; zeros if None."""
-    if rewards is None:
-        return frozen(np.zeros((states, actions)))
-    table = as_floats(rewards, "rewards")
-    if table.shape != (states, actions):
-        raise ModelError(f"rewards have shape {table.shape}, not [{states}, {actions}]")
-    return frozen(table + 0.0)  # -0.0 becomes 0.0: equal models then have equal bytes
 
 
 def checked_distribution(values: object, states: int) -> Floats:

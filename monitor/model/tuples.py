@@ -10,7 +10,7 @@ import numpy as np
 from monitor.errors import ModelError
 from monitor.model.rows import Floats, Ints, Rows, as_floats, as_indices
 
-__all__ = ["columns", "reward_table", "rows_from_triples", "spread_out"]
+__all__ = ["columns", "rows_from_triples", "spread_out"]
 
 
 def rows_from_triples(states: int, actions: int, rows: Ints, successors: Ints, probabilities: Floats) -> Rows:
@@ -31,18 +31,6 @@ def columns(tuples: Iterable[Sequence[Any]], width: int, what: str) -> list[Sequ
     if widths - {width}:
         raise ModelError(f"{what}: every entry needs {width} fields, one has {min(widths - {width})}")
     return list(zip(*rows, strict=True)) if rows else [()] * width
-
-
-def reward_table(states: int, actions: int, rewards: Iterable[tuple[int, int, float]]) -> Floats:
-    """(state, action, reward) tuples as R(s, a), [S, A]; 0 where none is given, ModelError where two are."""
-    at, taken, values = columns(rewards, 3, "rewards")
-    rows = as_indices(at, states, "reward: state") * actions + as_indices(taken, actions, "reward: action")
-    twice = np.flatnonzero(np.bincount(rows, minlength=1) > 1)
-    if twice.size:
-        raise ModelError(f"the reward of (state {twice[0] // actions}, action {twice[0] % actions}) is given twice")
-    table = np.zeros(states * actions)
-    table[rows] = as_floats(values, "reward")
-    return table.reshape(states, actions)
 
 
 def spread_out(initial: Mapping[int, float], states: int) -> Floats:

@@ -1,0 +1,202 @@
+"""Rewards of transitions: R(s, a, s') = r(s, a) + r'(s, a, s'), with r' kept beside the entries of the rows.
+
+Kazemi & Paoletti define R(s, a); environments pay for where a step leads. r' is aligned with `MDP.successors`; a
+transition that a model does not have earns r(s, a) alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from monitor.errors import ModelError
+from monitor.model.rows import Floats, Ints, Rows, as_floats, as_indices, frozen
+from monitor.model.tuples import columns
+
+__all__ = [
+    "MAX_REWARD",
+    "aligned_rewards",
+    "checked_magnitude",
+    "checked_rewards",
+    "checked_transition_rewards",
+    "expected_rewards",
+    "reward_tables",
+    "transition_keys",
+]
+
+MAX_REWARD = 1e300
+"""Largest |R|: a million of them, the longest horizon, and the difference of two such sums are still finite."""
+
+
+def checked_rewards(states: int, actions: int, rewards: object) -> Floats:
+    """r(s, a) as [S, A] float64, read-only; zeros if None."""
+    if rewards is None:
+        return frozen(np.zeros((states, actions)))
+    table = as_floats(rewards, "rewards")
+    if table.shape != (states, actions):
+        raise ModelError(f"rewards have shape {table.shape}, not [{states}, {actions}]")
+    return frozen(table + 0.0)  # -0.0 becomes 0.0: equal models then have equal bytes
+
+
+def checked_transition_rewards(
+    given: tuple[Any, Any, Any], rewards: object, spread: object, rows: Rows
+) -> tuple[Floats | None, Floats | None]:
+    """Return r' and its spread for the entries of checked rows, read-only; None where all are 0.
+
+    Args:
+        given: indptr, successors and probabilities as they came in, [N'] entries.
+        rewards: [N'] r' of those entries, or None.
+        spread: [N'] by how much the reward of an entry may differ from that, or None.
+        rows: what `checked_rows` made of them, [N] entries.
+
+    Entries of one transition are one: its r' is their mean, weighted by probability, and the spread holds all of them.
+
+    Raises ModelError for a wrong shape, a number that is not finite, or a negative spread.
+    """
+    if rewards is None and spread is None:
+        return None, None
+    indptr, successors, probabilities = given
+    chances = as_floats(probabilities, "probability")
+    extra = _entries(rewards, "transition_rewards", chances.shape)
+    around = _entries(spread, "reward_spread", chances.shape)
+    if (around < 0).any():
+        raise ModelError(f"reward_spread: entry {int(np.flatnonzero(around < 0)[0])} is negative")
+    kept = chances > 0
+    places = np.searchsorted(transition_keys(rows), transition_keys((indptr, successors, chances), kept))
+    mean, width = _means(places, chances[kept], extra[kept], around[kept], len(rows[1]))
+    return _none_if_zero(mean), _none_if_zero(width)
+
+
+def _entries(values: object, what: str, shape: tuple[int, ...]) -> Floats:
+    if values is None:
+        return np.zeros(shape)
+    numbers = as_floats(values, what)
+    if numbers.shape != shape:
+        raise ModelError(f"{what} have shape {numbers.shape}; one for each of the {shape[0]} successors is needed")
+    return numbers
+
+
+def _means(places: Ints, weights: Floats, extra: Floats, around: Floats, count: int) -> tuple[Floats, Floats]:
+    """Mean and spread [count] of entries [n] that fall on the same place."""
+    low, high = np.full(count, np.inf), np.full(count, -np.inf)
+    np.minimum.at(low, places, extra - around)
+    np.maximum.at(high, places, extra + around)
+    least, most = np.full(count, np.inf), np.full(count, -np.inf)
+    np.minimum.at(least, places, extra)
+    np.maximum.at(most, places, extra)
+    mass = np.bincount(places, weights, count)
+    mean = np.bincount(places, weights / mass[places] * extra, count)
+    mean = np.where(least == most, least, np.clip(mean, least, most))  # one reward stays that very number
+    width: Floats = np.maximum(high - mean, mean - low) + 0.0
+    return np.asarray(mean + 0.0, dtype=np.float64), width
+
+
+def _none_if_zero(values: Floats) -> Floats | None:
+    return frozen(values) if values.any() else None
+
+
+def transition_keys(rows: tuple[Any, Any, Any], kept: npt.NDArray[np.bool_] | None = None) -> Ints:
+    """A number for each entry's transition, row and successor in one; ascending for checked rows.
+
+    A model of 2^31 rows takes more memory than its index alone, 16 GB, so 32 bits hold either part.
+    """
+    indptr, successors = np.asarray(rows[0], dtype=np.int64), np.asarray(rows[1], dtype=np.int64)
+    at = np.repeat(np.arange(len(indptr) - 1, dtype=np.int64), np.diff(indptr))
+    keys: Ints = (at << 32) + successors
+    return keys if kept is None else keys[kept]
+
+
+def aligned_rewards(rows: Rows, extra: Floats | None, others: Rows) -> Floats | None:
+    """Return r' for the entries of other rows over the same pairs; 0 where the first rows lack the transition."""
+    if extra is None:
+        return None
+    keys, wanted = transition_keys(rows), transition_keys(others)
+    places = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
+    return _none_if_zero(np.where(keys[places] == wanted, extra[places], 0.0))
+
+
+def expected_rewards(rewards: Floats, extra: Floats | None, rows: Rows) -> Floats:
+    """[S, A], read-only: the mean of R over each row; r(s, a) where the row is empty."""
+    if extra is None:
+        return rewards
+    indptr, _, probabilities = rows
+    of = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
+    means = np.bincount(of, probabilities * extra, len(indptr) - 1).reshape(rewards.shape)
+    return frozen(rewards + means)
+
+
+def checked_magnitude(rewards: Floats, extra: Floats | None, actions: int, rows: Rows) -> None:
+    """Raise ModelError if a reward exceeds `MAX_REWARD`, naming its row."""
+    totals = np.abs(rewards).reshape(-1)
+    if extra is not None:
+        np.maximum.at(totals, np.repeat(np.arange(len(rows[0]) - 1), np.diff(rows[0])), np.abs(extra))
+    bad = np.flatnonzero(totals > MAX_REWARD)
+    if bad.size:
+        where = f"(state {bad[0] // actions}, action {bad[0] % actions})"
+        raise ModelError(
+            f"the reward of {where} exceeds {MAX_REWARD:g}: sums of such rewards overflow; scale them down"
+        )
+
+
+def reward_tables(
+    states: int, actions: int, rewards: Iterable[Sequence[Any]], transitions: tuple[Ints, Ints]
+) -> tuple[Floats, Floats | None]:
+    """(s, a, r) and (s, a, s', r) tuples as r [S, A] and r' of each transition [N], which add up.
+
+    Args:
+        states: S.
+        actions: A.
+        rewards: each pair and each transition at most once; 0 where none is given.
+        transitions: rows s * A + a, and successors, [N] each.
+
+    Raises ModelError for a reward given twice, or one of a transition that is not there.
+    """
+    given = list(rewards)
+    try:
+        pairs, triples = [r for r in given if len(r) != 4], [r for r in given if len(r) == 4]
+    except TypeError as error:
+        raise ModelError(f"rewards: a list of tuples is needed ({error})") from error
+    table = _of_pairs(states, actions, pairs)
+    return table, _of_transitions(states, actions, triples, transitions) if triples else None
+
+
+def _of_pairs(states: int, actions: int, rewards: Sequence[Sequence[Any]]) -> Floats:
+    at, taken, values = columns(rewards, 3, "rewards")
+    rows = as_indices(at, states, "reward: state") * actions + as_indices(taken, actions, "reward: action")
+    twice = np.flatnonzero(np.bincount(rows, minlength=1) > 1)
+    if twice.size:
+        raise ModelError(f"the reward of (state {twice[0] // actions}, action {twice[0] % actions}) is given twice")
+    table = np.zeros(states * actions)
+    table[rows] = as_floats(values, "reward")
+    return table.reshape(states, actions)
+
+
+def _of_transitions(
+    states: int, actions: int, rewards: Sequence[Sequence[Any]], transitions: tuple[Ints, Ints]
+) -> Floats:
+    at, taken, after, values = columns(rewards, 4, "rewards")
+    rows = as_indices(at, states, "reward: state") * actions + as_indices(taken, actions, "reward: action")
+    keys = rows * states + as_indices(after, states, "reward: successor")
+    order = np.argsort(keys, kind="stable")
+    keys, numbers = keys[order], as_floats(values, "reward")[order]
+    twice = np.flatnonzero(np.diff(keys) == 0)
+    if twice.size:
+        raise ModelError(f"the reward of {_transition(int(keys[twice[0]]), states, actions)} is given twice")
+    wanted = transitions[0] * states + transitions[1]
+    lost = np.setdiff1d(keys, wanted)
+    if lost.size:
+        where = _transition(int(lost[0]), states, actions)
+        raise ModelError(
+            f"a reward is given for {where}, which is no transition of the model: correct it or leave it out"
+        )
+    places = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
+    found: Floats = np.where(keys[places] == wanted, numbers[places], 0.0)
+    return found
+
+
+def _transition(key: int, states: int, actions: int) -> str:
+    row, successor = divmod(key, states)
+    return f"(state {row // actions}, action {row % actions}) -> {successor}"
