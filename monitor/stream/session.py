@@ -228,7 +228,7 @@ class Session:
     # ---- entries to events ----
 
     def _settle(self, ticks: float) -> list[Notice]:
-        if not self.order.held:
+        if not self.order.held and self.order.restart is None:
             return []
         return [notice for released in self.order.release(ticks) for notice in self._tell(released)]
 
@@ -267,8 +267,11 @@ class Session:
 
     def _missing(self, missing: Missing) -> Iterable[Notice]:
         where = f"seq {missing.first} to {missing.last} of episode {missing.episode!r}"
-        if missing.joined:
+        if missing.why == "joined":
             self._break(Break("warming_up", f"joined after {where}"))
+            return ()
+        if missing.why == "conflict":
+            self._break(Break("conflict", f"a conflict leaves {where} unknown"))
             return ()
         self._break(Break("dropped" if self.dropped else "gap", f"{where} did not come"))
         self.dropped = False

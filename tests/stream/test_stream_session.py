@@ -163,10 +163,10 @@ def test_duplicates_are_dropped_also_among_the_held() -> None:
     assert told.events == [0, 1, 2]
 
 
-def test_a_conflict_restarts_the_path_from_the_new_message() -> None:
+def test_a_conflict_restarts_the_path_after_it() -> None:
     told = run(*(message(seq) for seq in range(3)), message(1, time=999.5), message(2, time=999.6))
     assert told.results == ["accepted"] * 3 + ["conflict", "accepted"]
-    assert told.events == [0, 1, 2, "conflict", 1, 2]
+    assert told.events == [0, 1, 2, "conflict", 2]
 
 
 def test_an_agent_that_starts_over_under_the_same_episode_is_seen_however_late() -> None:
@@ -174,19 +174,71 @@ def test_an_agent_that_starts_over_under_the_same_episode_is_seen_however_late()
     told.session.pending.clear()
     told.send(message(0, time=999.0), message(1, time=999.5))
     assert told.results[3000:] == ["conflict", "accepted"]
-    assert told.events == ["conflict", 0, 1]
+    assert told.events == ["conflict", 1]
 
 
-def test_a_conflict_among_the_held_restarts_the_path_too() -> None:
-    told = run(message(0), message(3), message(2), message(3, time=999.0))
-    assert (told.results[-1], told.events) == ("conflict", [0, "conflict", 3])
+def test_a_conflict_among_the_held_leaves_its_own_place_unknown_and_the_others_as_they_are() -> None:
+    told = run(message(0), message(4), message(3), message(2), message(3, time=999.0))
+    assert (told.results[-1], told.events) == ("conflict", [0])
+    assert told.send(message(1)).events == [0, 1, 2, "conflict", 4]
     assert told.session.waiting is None
 
 
+def test_a_conflict_among_the_held_is_no_gap() -> None:
+    """Steps that came are never said to be missing."""
+    told = run(message(0), *(message(seq, "f") for seq in range(4)), message(2, "f", time=999.0))
+    told.send(message(1, terminated=True))
+    assert told.events == [0, 1, ("e", "terminated"), 0, 1, "conflict", 3]
+    assert told.results == ["accepted"] * 5 + ["conflict", "accepted"]
+
+
 def test_a_conflict_in_an_episode_that_waits_for_its_turn() -> None:
-    told = run(message(0), message(0, "f"), message(0, "f", time=999.0), message(1, terminated=True))
+    told = run(message(0), message(0, "f"), message(0, "f", time=999.0), message(1, "f"), message(1, terminated=True))
+    assert told.results == ["accepted", "accepted", "conflict", "accepted", "accepted"]
+    assert told.events == [0, 1, ("e", "terminated"), "conflict", 1]
+    tuple(told.session.drain())
+    assert not told.session.path.start_observed
+    assert told.session.path.broken == "conflict"
+
+
+def test_where_an_episode_begins_again_what_was_held_belongs_to_the_time_before() -> None:
+    told = run(message(0), message(2), message(0, time=999.0), message(1, time=999.5))
+    assert told.events == [0, "conflict", 2, "conflict", 1]
     assert told.results == ["accepted", "accepted", "conflict", "accepted"]
-    assert told.events == [0, 1, ("e", "terminated"), "conflict", 0]
+
+
+def test_what_came_before_a_conflict_and_not_after_it_is_no_gap() -> None:
+    told = run(*(message(seq) for seq in range(4)), message(0, time=999.0), message(2, time=999.0))
+    told.send(message(7)).tick(0.5)
+    assert told.events == [0, 1, 2, 3, "conflict", "conflict", 2, "conflict", "gap", 7]
+    gap = next(notice for notice in told.notices if isinstance(notice, Received) and notice.result == "gap")
+    assert gap.detail == "seq 4 to 6 of episode 'e' did not come"
+    assert isinstance(lost := told.session.pending[7], Break)
+    assert lost.detail == "a conflict leaves seq 3 to 3 of episode 'e' unknown"
+    told.send(message(8, terminated=True), message(1, "f"), ticks=1.0).tick(1.5)
+    assert told.events[-2:] == ["gap", 1]  # another episode knows nothing of it
+
+
+def test_an_end_is_one_only_where_both_contents_say_so() -> None:
+    ended = {"terminated": True}
+    for first, second, ends in ((ended, {}, False), ({}, ended, False), (ended, ended, True)):
+        told = run(message(0), message(2, **first), message(2, time=999.0, **second), message(1))
+        assert told.events == [0, 1, "conflict", *([("e", "terminated")] if ends else [])]
+
+
+def test_a_conflict_before_an_end_that_waits_is_one_of_an_ended_episode() -> None:
+    told = run(message(0), message(2, terminated=True), message(0, time=999.0), message(1, time=999.5))
+    assert told.events == [0, "conflict", 2, ("e", "terminated")]
+    assert told.results == ["accepted", "accepted", "conflict", "stale"]
+    told.send(message(0, "f"))
+    tuple(told.session.drain())
+    assert told.session.path.start_observed
+
+
+def test_a_policy_that_only_one_content_names_is_not_known() -> None:
+    told = Told(replace(SETTINGS, nominal_sha256="ab" * 32))
+    told.send(message(0, policy="ab" * 32), message(2, policy="cd" * 32), message(2), message(1), message(3))
+    assert [step.foreign for step in told.session.drain() if isinstance(step, Step)] == [False] * 3
 
 
 def test_the_end_of_an_episode() -> None:
