@@ -128,7 +128,7 @@ def _question(spec: FormulaSpec, engines: Engines, window: int) -> Question:
     if reach >= window:
         problem = f"formula {spec.name!r} looks {reach} steps back, the path holds {window}"
         raise ConfigError(f"{problem}; raise path.window or lower the offset")
-    sampled, why = engines.prepare(formula, spec)
+    sampled, why = engines.prepare(formula, spec, window=window)
     return Question(spec, formula, sampled, why)
 
 

@@ -44,7 +44,11 @@ TRANSITIONS, ENTRIES, MOVES, NUMBERS, COMPUTED = range(5)
 
 
 class Memory(NamedTuple):
-    """The arrays of a memo. Two hash tables (open addressing, -1: free), then moves, then the numbers of their rows."""
+    """The arrays of a memo. Two hash tables (open addressing, -1: free), then moves, then the numbers of their rows.
+
+    `gain` is the reward expected of a move, times its share; of bounds only the part that no successor changes, the
+    rest being `extra`, the part of each successor.
+    """
 
     transition_keys: Ints
     transition_values: Ints
@@ -58,6 +62,7 @@ class Memory(NamedTuple):
     states: Shorts
     low: Floats
     high: Floats
+    extra: Floats
     used: Ints
 
 
@@ -128,6 +133,7 @@ class Memo:
             np.zeros(held + 1, dtype=np.int64),
             np.zeros(numbers, dtype=np.int32),
             np.zeros(numbers),
+            np.zeros(numbers if self.kind != EXACT else 0),
             np.zeros(numbers if self.kind != EXACT else 0),
             np.zeros(5, dtype=np.int64),
         )

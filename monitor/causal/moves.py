@@ -33,7 +33,9 @@ class Dynamics(NamedTuple):
     `first` [R]: a regime's first offset; `default` [R]: whether nothing was changed there; `stochastic` [R];
     `actions` [R, S] for the deterministic ones; `probabilities` [R, S, A] for the others. `nominal_probabilities`
     [R, S, A]: the choice of which one action was observed, empty where it was certain. `asked_*`, `observed_*`: CSR
-    rows of the world asked about, and of the one observed; `same`: they are one. `rewards` [S, A]. `merged`: a state's
+    rows of the world asked about, and of the one observed; `same`: they are one. `rewards` [S, A] and
+    `asked_extra` [N], empty if there is none: the reward of the world asked about, and the part of it that depends on
+    the successor. `merged`: a state's
     actions may all be added up, for nothing that is asked depends on the action. `local`: states are so many that the
     rows of those that a transition says nothing about are better kept once for all transitions.
     """
@@ -45,6 +47,7 @@ class Dynamics(NamedTuple):
     observed_successors: Ints
     observed_probabilities: Floats
     rewards: Floats
+    asked_extra: Floats
     first: Ints
     default: npt.NDArray[np.bool_]
     stochastic: npt.NDArray[np.bool_]
@@ -104,8 +107,8 @@ def moves(
     """The entry of what can be done in `state`: moves `entry_begin[e]:entry_begin[e + 1]`; NO_ROOM: make some.
 
     An `outcome` of -1: nothing was observed. A move: an action, its probability (`share`), its share of the reward
-    (`gain`), and a row already times the share (EXACT) or bounds of the row (ANY, STABLE). `merged` dynamics have all
-    actions of a state in one EXACT move.
+    (`gain`; for bounds without the part that a successor brings, `extra`), and a row already times the share (EXACT) or
+    bounds of the row (ANY, STABLE). `merged` dynamics have all actions of a state in one EXACT move.
     """
     states = dynamics.rewards.shape[0]
     key = transition * states + state
@@ -170,17 +173,25 @@ def put(
     q = dynamics.asked_probabilities[dynamics.asked_indptr[a] : dynamics.asked_indptr[a + 1]]
     if move + 2 > len(memory.row_begin) or begin + len(q) + 1 > len(memory.states):
         return False
-    memory.action[move], memory.share[move], memory.gain[move] = action, share, share * dynamics.rewards[state, action]
+    memory.action[move], memory.share[move] = action, share
+    gain = dynamics.rewards[state, action]
+    rewarded, first = len(dynamics.asked_extra) > 0, dynamics.asked_indptr[a]
     n = begin
     if dynamics.same and state == seen and action == taken:
         # The very same state, action and model as observed: the same outcome, under every causal model.
         memory.states[n], memory.low[n] = outcome, share if kind == EXACT else 1.0
         if kind != EXACT:
-            memory.high[n] = 1.0
+            memory.high[n], memory.extra[n] = 1.0, 0.0
+        if rewarded:
+            for k in range(len(q)):
+                if q_states[k] == outcome:
+                    gain += dynamics.asked_extra[first + k]
         n += 1
     elif outcome < 0:
         for k in range(len(q)):
             memory.states[n], memory.low[n] = q_states[k], share * q[k]
+            if rewarded:
+                gain += q[k] * dynamics.asked_extra[first + k]
             n += 1
     else:
         o = seen * actions + taken
@@ -198,7 +209,11 @@ def put(
                 memory.states[n], memory.low[n] = q_states[k], share * high[k] if kind == EXACT else low[k]
                 if kind != EXACT:
                     memory.high[n] = high[k]
+                    memory.extra[n] = dynamics.asked_extra[first + k] if rewarded else 0.0
+                elif rewarded:
+                    gain += high[k] * dynamics.asked_extra[first + k]
                 n += 1
+    memory.gain[move] = share * gain
     used[NUMBERS] = n
     memory.row_begin[move + 1] = n
     used[MOVES] = move + 1

@@ -94,7 +94,7 @@ def extreme(lower: Floats, upper: Floats, values: Floats, *, largest: bool) -> f
 
     Greedy: everyone gets the lower bound, the rest goes to the best values first.
     """
-    return float(greedy(lower, upper, values, np.arange(len(values)), largest))
+    return float(greedy(lower, upper, values, largest))
 
 
 # ---- compiled ----
@@ -226,18 +226,18 @@ def bound(
 
 
 @compiled
-def greedy(lower: Floats, upper: Floats, values: Floats, at: Ints, largest: bool) -> float:
-    """`extreme`, compiled: of `values[at]`, [K]."""
+def greedy(lower: Floats, upper: Floats, values: Floats, largest: bool) -> float:
+    """`extreme`, compiled; `values` may be longer than the row."""
     sign = -1.0 if largest else 1.0
     rest, total = 1.0, 0.0
     for k in range(len(lower)):
         rest -= lower[k]
-        total += lower[k] * values[at[k]]
+        total += lower[k] * values[k]
     taken, worst, last = 0, -np.inf, -1
     while rest > 0.0 and taken < min(len(lower), FEW):  # looking for the next best: as a rule few take all that is left
         best, found = -1, np.inf
         for k in range(len(lower)):
-            value = sign * values[at[k]]
+            value = sign * values[k]
             if value < found and (value > worst or (value == worst and k > last)):
                 best, found = k, value
         given = min(rest, upper[best] - lower[best])
@@ -245,12 +245,12 @@ def greedy(lower: Floats, upper: Floats, values: Floats, at: Ints, largest: bool
         rest -= given
         taken, worst, last = taken + 1, found, best
     if rest > 0.0 and taken < len(lower):
-        order = np.argsort(sign * values[at], kind="mergesort")
+        order = np.argsort(sign * values[: len(lower)], kind="mergesort")
         for n in range(taken, len(order)):
             if rest <= 0.0:
                 break
             k = order[n]
             given = min(rest, upper[k] - lower[k])
-            total += given * values[at[k]]
+            total += given * values[k]
             rest -= given
     return total

@@ -101,6 +101,12 @@ class World:
         observed = self.nominal.row(offset, seen, taken)
         return asked[0], *row_bounds(observed, self.path[offset + 1][0], asked, causal_model)
 
+    def rewards(
+        self, offset: int, state: int, action: int, successors: npt.NDArray[np.int64]
+    ) -> npt.NDArray[np.float64]:
+        """R(s, a, s') in this world at an offset, [n] for n successors."""
+        return self.law.rewards(offset, state, action, successors)
+
     def _replayed(self, offset: int, state: int, action: int) -> bool:
         """The very same state, action and model as observed: the same outcome, under every causal model."""
         same = self.law.model_at(offset) is self.nominal.model_at(offset)

@@ -16,6 +16,7 @@ from monitor.causal.compiled import held, typed
 from monitor.causal.memo import EXACT, Memo, Memos
 from monitor.causal.moves import Dynamics
 from monitor.decide import closing, interval, kernel
+from monitor.decide.interval import Levels
 from monitor.decide.room import Progress, Workspace
 from monitor.decide.strands import Strands
 from monitor.decide.tail import SMALL, Tail, is_large
@@ -46,6 +47,7 @@ def dynamics(nominal: Law, law: Law, *, merged: bool) -> Dynamics:
         *_rows(asked),
         *_rows(seen),
         _fixed(asked.rewards),
+        _fixed(np.zeros(0) if asked.transition_rewards is None else asked.transition_rewards),
         np.array(first),
         np.array([law.default_from is not None and offset >= law.default_from for offset in first]),
         np.array([table.actions is None for table in chosen]),
@@ -105,7 +107,7 @@ class Arm:
         self._workspace = workspace
         self._engines: dict[int, tuple[Memo, Any, Any]] = {}
         self._scratch = workspace.scratch
-        self._levels: Any = None
+        self._levels: tuple[Levels, Any] | None = None
         self._known: Ints | None = None
         self._forgot = False
         self.lazy = False
@@ -171,19 +173,28 @@ class Arm:
         self._work(1)
         while True:
             engine = self._engine(kind)
-            if self._levels is None:
-                self._levels = held(self._workspace.levels)
+            levels = self._lent_levels()
             if self.lazy:
-                came_to = interval.forward(engine, self._levels, kind, *pairs)
+                came_to = interval.forward(engine, levels, kind, *pairs)
             else:
-                came_to = interval.interval(engine, self._levels, kind, *pairs, bounds)
+                came_to = interval.interval(engine, levels, kind, *pairs, bounds)
             if came_to == kernel.DONE:
                 break
-            self._mend(came_to, kind, None)
+            if came_to == interval.FULL_LEVELS:
+                self._workspace.grow_levels(*self._scratch.lacks.tolist())
+            else:
+                self._mend(came_to, kind, None)
         if self.lazy:
             self._close_levels(pairs)
-            interval.backward(engine, self._levels, len(pairs[0]) - 1, bounds)
+            interval.backward(engine, levels, len(pairs[0]) - 1, bounds)
         return float(bounds[0]), float(bounds[1])
+
+    def _lent_levels(self) -> Any:  # noqa: ANN401 - numba's box
+        """The workspace's levels for compiled code; another arm may have made new ones, and the old are gone then."""
+        levels = self._workspace.levels
+        if self._levels is None or self._levels[0] is not levels:
+            self._levels = levels, held(levels)
+        return self._levels[1]
 
     def _fit(self, progress: Progress, pairs: int) -> None:
         """Have room for what a walk may come to with so many pairs more."""
@@ -200,7 +211,7 @@ class Arm:
         if lanes > self._workspace.lanes or len(self.strands.owed) > self._workspace.strands:
             self._workspace.fit(len(self.strands.owed), lanes)
         if self._scratch is not self._workspace.scratch:
-            self._scratch, self._levels = self._workspace.scratch, None
+            self._scratch = self._workspace.scratch
             self._engines.clear()
 
     def _reach(self, offsets: int) -> None:
@@ -220,7 +231,7 @@ class Arm:
                 self._dynamics,
                 memo.arrays,
                 kernel.Machine(self.strands.known, self.strands.spans, self._reading, self.tail.letters.by_action),
-                kernel.Future(_fixed(self._values), self._rows, *_rows(future), _fixed(future.rewards)),
+                kernel.Future(_fixed(self._values), self._rows, *_rows(future), _fixed(future.expected_rewards)),
                 self._scratch,
             )
             self._engines[kind] = memo, parts, held(parts)

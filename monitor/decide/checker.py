@@ -57,14 +57,19 @@ class Checker:
         """What the tables of what lies ahead take up: obligations times states, for each law and formula."""
         return self._worlds.table_bytes
 
-    def prepare(self, formula: Formula, causal_model: CausalModel = "gumbel") -> None:
+    def prepare(self, formula: Formula, causal_model: CausalModel = "gumbel", *, window: int | None = None) -> None:
         """Compute and compile what a formula needs on any path, so that the first message meets nothing cold.
 
-        Raises LimitError where a table would be too large: at start, not on the stream.
+        `window`: pairs a path holds at most; None: no more than the formula looks back.
+
+        Raises LimitError where a table or bounds would be too large: at start, not on the stream.
         """
-        for goal, changes, _ in goals(formula):
+        for goal, changes, offset in goals(formula):
+            steps = offset if offset >= 0 else (window or -offset) - 1
             for change in changes:
                 self._worlds.prepare(goal, change)
+                if causal_model != "gumbel":
+                    self._worlds.prepare_bounds(goal, change, steps)
         window = max(largest_offset(formula) + 1, len(WARM_UP))
         Lines(self._worlds, formula, window).rehearse(self.some_path(), causal_model)
 

@@ -154,15 +154,19 @@ class HistoryChain:
 
     def _worth(self, cell: _Cell, offset: int, ahead: dict[_Cell, float], *, largest: bool) -> float:
         total = 0.0
+        pays = self._program.pays(cell.owed)
         for action, share in self._world.choices(offset, cell.state):
             kept = self._kept(cell, offset, action)
             states, lower, upper = self._row(offset, cell.state, action)
+            gains = self._world.rewards(offset, cell.state, action, states) if pays else np.zeros(len(states))
             worths = []
             for rest in self._rests(cell, offset, action):
                 if rest in (FALSE, TRUE):
-                    worths.append(float(rest == TRUE))
+                    worths.append(
+                        float(rest == TRUE) + (extreme(lower, upper, gains, largest=largest) if pays else 0.0)
+                    )
                     continue
                 values = np.array([ahead.get(_Cell(kept, int(state), rest), 0.0) for state in states])
-                worths.append(extreme(lower, upper, values, largest=largest))
+                worths.append(extreme(lower, upper, gains + values, largest=largest))
             total += share * (max(worths) if largest else min(worths))
         return total

@@ -10,14 +10,13 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from monitor.causal.compiled import compiled, inlined
-from monitor.causal.memo import Memory, place
+from monitor.causal.memo import place
 from monitor.causal.moves import NO_ROOM, moves, regime, seen_before
 from monitor.causal.row import greedy
 from monitor.decide.closing import ahead
 from monitor.decide.kernel import (
     DONE,
     FULL_MEMO,
-    FULL_SCRATCH,
     TRUE,
     Engine,
     Floats,
@@ -26,25 +25,34 @@ from monitor.decide.kernel import (
 )
 from monitor.decide.strands import FIRST_STRAND
 
-__all__ = ["Levels", "backward", "forward", "interval"]
+__all__ = ["FULL_LEVELS", "Levels", "backward", "forward", "interval"]
+
+
+FULL_LEVELS = 5
+"""What a call comes to, beside those of the kernel: `Scratch.lacks` says what of `Levels` is too small."""
+PLACES, NODES, ITEMS = range(3)
+"""What may be too small: `node_first`, the arrays of nodes, `items`."""
 
 
 class Levels(NamedTuple):
     """All that is reached, offset by offset, and how.
 
-    Level o has the nodes `node_first[o]:node_first[o + 1]`, each with a strand and a state, and the items
-    `item_first[o]:item_first[o + 1]`: `items` [n, 4] node, move, first child, next item of the same strand; the
-    children of a move are nodes of the next level, one for each successor. `low`, `high` [nodes].
+    Level o has the nodes `node_first[o]:node_first[o + 1]`, each with a strand and a state, by strand and state. Its
+    items lead to the next level: `items` [n, 4] node, move, next item that leads to the same strand, whether the reward
+    counts. `entry` [nodes]: for the first node of a strand in its level, the first item that leads there.
+    `low`, `high` [nodes]. `below`, `above` [S]: the values of one row's successors.
     """
 
     node_first: Ints
-    item_first: Ints
+    item_count: Ints
     strand: Ints
     state: Shorts
+    entry: Ints
     low: Floats
     high: Floats
     items: Ints
-    children: Ints
+    below: Floats
+    above: Floats
 
 
 @compiled
@@ -70,7 +78,7 @@ def interval(engine: Any, levels: Any, kind: int, states: Ints, actions: Ints, b
         if came_to != DONE:
             return came_to
         reached.low[node] = reached.high[node] = value
-    draw_back(parts.memory, reached, last, bounds)
+    draw_back(parts, reached, last, bounds)
     return DONE
 
 
@@ -83,15 +91,16 @@ def forward(engine: Any, levels: Any, kind: int, states: Ints, actions: Ints) ->
 @compiled
 def backward(engine: Any, levels: Any, last: int, bounds: Floats) -> None:
     """The second half."""
-    draw_back(engine.value.memory, levels.value, last, bounds)
+    draw_back(engine.value, levels.value, last, bounds)
 
 
 @inlined
 def reach(parts: Engine, reached: Levels, kind: int, states: Ints, actions: Ints) -> int:
     """All that some causal model of the class reaches up to the last observed pair; DONE, or what is lacking."""
-    if len(states) + 1 > len(reached.node_first) or len(reached.state) == 0:
-        return FULL_SCRATCH
-    reached.node_first[0], reached.node_first[1], reached.item_first[0] = 0, 1, 0
+    if len(states) + 1 > len(reached.node_first):
+        parts.scratch.lacks[0], parts.scratch.lacks[1] = PLACES, len(states) + 1
+        return FULL_LEVELS
+    reached.node_first[0], reached.node_first[1], reached.item_count[0] = 0, 1, 0
     reached.strand[0], reached.state[0] = 0, states[0]
     for offset in range(len(states) - 1):
         came_to = read_level(parts, reached, kind, offset, states[offset], actions[offset], states[offset + 1])
@@ -106,18 +115,18 @@ def reach(parts: Engine, reached: Levels, kind: int, states: Ints, actions: Ints
 def read_level(parts: Engine, levels: Levels, kind: int, offset: int, seen: int, taken: int, outcome: int) -> int:
     """Read what the nodes of a level show: its items, linked by strand, and what the nodes yield for good."""
     dynamics, memory, machine, _, scratch = parts
-    items, ends, low = levels.items, scratch.ends, levels.low
+    items, ends, low, high = levels.items, scratch.ends, levels.low, levels.high
     keys, entries = memory.entry_keys, memory.entry_values
     size, actions = dynamics.rewards.shape
     scratch.clock[0] += 1
-    count = levels.item_first[offset]
+    count = levels.item_count[offset]
     r = regime(dynamics, offset)
     transition = seen_before(dynamics, memory, r, seen, taken, outcome)
     if transition == NO_ROOM:
         return FULL_MEMO
     for node in range(levels.node_first[offset], levels.node_first[offset + 1]):
         state, strand = levels.state[node], levels.strand[node]
-        low[node] = 0.0
+        low[node] = high[node] = 0.0
         key = transition * size + state
         at = place(keys, key)
         entry = entries[at]
@@ -130,41 +139,40 @@ def read_level(parts: Engine, levels: Levels, kind: int, offset: int, seen: int,
             span = machine.known[strand, shown, 0]
             while machine.spans[span, 1] <= offset:
                 span += 1
-            target = machine.spans[span, 2]
-            if machine.spans[span, 3]:
+            target, pays = machine.spans[span, 2], machine.spans[span, 3]
+            if pays:
                 low[node] += memory.gain[move]
+                high[node] += memory.gain[move]
             if target == TRUE:
                 low[node] += memory.share[move]
+                high[node] += memory.share[move]
             elif target >= FIRST_STRAND:
                 if count == len(items):
-                    return FULL_SCRATCH
+                    scratch.lacks[0], scratch.lacks[1] = ITEMS, count + 1
+                    return FULL_LEVELS
                 target -= FIRST_STRAND
                 if ends[target, 0] != scratch.clock[0]:
                     ends[target, 0], ends[target, 1] = scratch.clock[0], count
                 else:
-                    items[ends[target, 2], 3] = count
+                    items[ends[target, 2], 2] = count
                 ends[target, 2] = count
-                items[count, 0], items[count, 1], items[count, 3] = node, move, -1
+                items[count, 0], items[count, 1], items[count, 2], items[count, 3] = node, move, -1, pays
                 count += 1
-    levels.item_first[offset + 1] = count
+            elif pays:  # nothing is owed any more, so the row matters for what its successors bring alone
+                begin, end = memory.row_begin[move], memory.row_begin[move + 1]
+                least, most, extra = memory.low[begin:end], memory.high[begin:end], memory.extra[begin:end]
+                low[node] += memory.share[move] * greedy(least, most, extra, False)
+                high[node] += memory.share[move] * greedy(least, most, extra, True)
+    levels.item_count[offset + 1] = count
     return DONE
 
 
 @inlined
 def join_levels(parts: Engine, levels: Levels, offset: int) -> int:
-    """The nodes of the next level, strand by strand, as children of the items that lead there."""
+    """The nodes of the next level, strand by strand."""
     _, memory, machine, _, scratch = parts
-    mark, where, ends, items, children = scratch.mark, scratch.where, scratch.ends, levels.items, levels.children
+    mark, ends, items = scratch.mark, scratch.ends, levels.items
     nodes = levels.node_first[offset + 1]
-    child = 0
-    if levels.item_first[offset] > 0:
-        last = levels.item_first[offset] - 1
-        child = items[last, 2] + memory.row_begin[items[last, 1] + 1] - memory.row_begin[items[last, 1]]
-    for item in range(levels.item_first[offset], levels.item_first[offset + 1]):
-        items[item, 2] = child
-        child += memory.row_begin[items[item, 1] + 1] - memory.row_begin[items[item, 1]]
-    if child > len(children):
-        return FULL_SCRATCH
     for strand in range(machine.known.shape[0]):
         if ends[strand, 0] != scratch.clock[0]:
             continue
@@ -176,35 +184,38 @@ def join_levels(parts: Engine, levels: Levels, offset: int) -> int:
                 state = memory.states[k]
                 if mark[state] != scratch.clock[1]:
                     if nodes == len(levels.state):
-                        return FULL_SCRATCH
+                        scratch.lacks[0], scratch.lacks[1] = NODES, nodes + 1
+                        return FULL_LEVELS
                     mark[state], levels.state[nodes], levels.strand[nodes] = scratch.clock[1], state, strand
                     nodes += 1
-            item = items[item, 3]
+            item = items[item, 2]
         levels.state[start:nodes].sort()
-        for node in range(start, nodes):
-            where[levels.state[node]] = node
-        item = ends[strand, 1]
-        while item >= 0:
-            move, child = items[item, 1], items[item, 2]
-            for k in range(memory.row_begin[move], memory.row_begin[move + 1]):
-                children[child + k - memory.row_begin[move]] = where[memory.states[k]]
-            item = items[item, 3]
+        levels.entry[start] = ends[strand, 1]
     levels.node_first[offset + 2] = nodes
     return DONE
 
 
 @inlined
-def draw_back(memory: Memory, reached: Levels, last: int, bounds: Floats) -> None:
+def draw_back(parts: Engine, reached: Levels, last: int, bounds: Floats) -> None:
     """From the values of the last level's nodes to those of the first, into `bounds` [2]."""
-    low, high = reached.low, reached.high
+    memory, where = parts.memory, parts.scratch.where
+    low, high, items, below, above = reached.low, reached.high, reached.items, reached.below, reached.above
     for offset in range(last - 1, -1, -1):
-        for node in range(reached.node_first[offset], reached.node_first[offset + 1]):
-            high[node] = low[node]  # what it yields for good
-        for item in range(reached.item_first[offset], reached.item_first[offset + 1]):
-            node, move, child = reached.items[item, 0], reached.items[item, 1], reached.items[item, 2]
-            begin, end = memory.row_begin[move], memory.row_begin[move + 1]
-            children = reached.children[child : child + end - begin]
-            least, most = memory.low[begin:end], memory.high[begin:end]
-            low[node] += memory.share[move] * greedy(least, most, low, children, False)
-            high[node] += memory.share[move] * greedy(least, most, high, children, True)
+        node, end = reached.node_first[offset + 1], reached.node_first[offset + 2]
+        while node < end:
+            strand, item = reached.strand[node], reached.entry[node]
+            while node < end and reached.strand[node] == strand:
+                where[reached.state[node]] = node
+                node += 1
+            while item >= 0:
+                source, move, pays = items[item, 0], items[item, 1], items[item, 3]
+                begin, stop = memory.row_begin[move], memory.row_begin[move + 1]
+                for k in range(begin, stop):
+                    child = where[memory.states[k]]
+                    extra = memory.extra[k] if pays else 0.0
+                    below[k - begin], above[k - begin] = low[child] + extra, high[child] + extra
+                least, most = memory.low[begin:stop], memory.high[begin:stop]
+                low[source] += memory.share[move] * greedy(least, most, below, False)
+                high[source] += memory.share[move] * greedy(least, most, above, True)
+                item = items[item, 2]
     bounds[0], bounds[1] = low[0], high[0]

@@ -17,7 +17,7 @@ from monitor.decide import kernel
 from monitor.decide.arm import Arm
 from monitor.decide.names import asks_back, goals
 from monitor.decide.room import Progress
-from monitor.decide.worlds import Worlds, pair_arrays
+from monitor.decide.worlds import Worlds, pair_arrays, within
 from monitor.errors import FormulaError
 from monitor.logic import Formula
 from monitor.logic.syntax import Change, Goal, Probability, Regret, Reward
@@ -117,7 +117,7 @@ class Lines:
         line = self._lines.get((id(change), id(measure)))
         if line is None or self._apart(line):
             return self.worlds.value(self._world(change, position), measure)
-        return float(line.values[len(self._path) - 1 - position if line.only < 0 else 0])
+        return within(measure, float(line.values[len(self._path) - 1 - position if line.only < 0 else 0]))
 
     def profile(self, change: Change, measure: Measure) -> list[float]:
         """The values at offsets 0, 1, ..., as far back as the formula looks."""
@@ -125,8 +125,7 @@ class Lines:
         count = len(self._path) if line is None else min(line.keep, len(self._path))
         if line is None or self._apart(line):
             return [self.value(change, measure, len(self._path) - 1 - offset) for offset in range(count)]
-        values: list[float] = line.values[:count].tolist()
-        return values
+        return [within(measure, value) for value in line.values[:count].tolist()]
 
     def bounds(self, change: Change, measure: Measure, position: int, causal_model: CausalModel) -> tuple[float, float]:
         """Bounds of the value over a class of causal models."""
@@ -134,7 +133,9 @@ class Lines:
         line = self._lines.get((id(change), id(measure)))
         if line is None or self._end is not None:
             return self.worlds.interval(self._world(change, position), measure, causal_model)
-        return line.arm.interval(pair_arrays(self._path[position:]), STABLE if causal_model == "stable" else ANY)
+        pairs = pair_arrays(self._path[position:])
+        low, high = line.arm.interval(pairs, STABLE if causal_model == "stable" else ANY)
+        return within(measure, low), within(measure, high)
 
     def _add(self, line: Line, from_start: int) -> None:
         key = id(line.change), id(line.measure)

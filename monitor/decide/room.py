@@ -8,8 +8,9 @@ import numpy.typing as npt
 from monitor.causal.compiled import held
 from monitor.decide import kernel
 from monitor.decide.interval import Levels
+from monitor.errors import LimitError
 
-__all__ = ["Progress", "Workspace"]
+__all__ = ["MAX_LEVELS", "Progress", "Workspace", "too_long"]
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -23,6 +24,18 @@ def _shorts(count: int) -> npt.NDArray[np.int32]:
     return np.zeros(count, dtype=np.int32)
 
 
+MAX_LEVELS = 8_000_000
+"""Nodes, and moves between them, that bounds over one path may take in: 256 MB and 600 MB at most."""
+
+
+def too_long(count: str) -> str:
+    """The refusal of bounds over a path that reaches too much."""
+    return (
+        f"bounds over causal models would have to choose {count} rows along the observed path (limit MAX_LEVELS); "
+        "look back fewer steps, shorten the formula's intervals, or use causal model gumbel"
+    )
+
+
 class Workspace:
     """Room to work in, for models of `states` states, shared by all that ask; its arrays are others as it grows."""
 
@@ -33,28 +46,40 @@ class Workspace:
         self.strands, self.lanes, self._nodes = 4, 1, 64
         self.scratch = self._scratch()
         self._levels: Levels | None = None
+        self._sizes = [64, 64, 64]
 
     @property
     def levels(self) -> Levels:
-        """For bounds, made when first asked for."""
+        """For bounds, made when first asked for. Sized for themselves: bounds are those of one start point."""
         if self._levels is None:
-            size = self._nodes
+            places, nodes, items = self._sizes
             self._levels = Levels(
-                _ints(size),
-                _ints(size),
-                _ints(size),
-                _shorts(size),
-                np.zeros(size),
-                np.zeros(size),
-                _ints(size, 4),
-                _ints(size),
+                node_first=_ints(places),
+                item_count=_ints(places),
+                strand=_ints(nodes),
+                state=_shorts(nodes),
+                entry=_ints(nodes),
+                low=np.zeros(nodes),
+                high=np.zeros(nodes),
+                items=_ints(items, 4),
+                below=np.zeros(len(self._mark)),
+                above=np.zeros(len(self._mark)),
             )
         return self._levels
+
+    def grow_levels(self, which: int, wanted: int) -> None:
+        """Have room for `wanted` of what bounds lack (`interval.PLACES`, NODES or ITEMS), and as many again.
+
+        Raises LimitError beyond `MAX_LEVELS`.
+        """
+        if wanted > MAX_LEVELS:
+            raise LimitError(too_long(f"more than {MAX_LEVELS:,}"))
+        self._sizes[which] = min(2 * wanted, MAX_LEVELS)
+        self._levels = None
 
     def grow(self) -> None:
         """Twice the room."""
         self._nodes *= 2
-        self._levels = None
         self.scratch = self._scratch()
 
     def fit(self, strands: int, lanes: int) -> None:

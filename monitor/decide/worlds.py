@@ -19,15 +19,16 @@ from monitor.causal.moves import Dynamics
 from monitor.decide.arm import Arm, Reading, ahead, dynamics, reading
 from monitor.decide.history import History, HistoryChain, PastAtom
 from monitor.decide.names import looks_back
-from monitor.decide.room import Progress, Workspace
+from monitor.decide.room import MAX_LEVELS, Progress, Workspace, too_long
 from monitor.decide.tail import Letters, NestedGoal, Static, Tail, is_large
-from monitor.errors import ConfigError
+from monitor.errors import ConfigError, LimitError
 from monitor.logic import FALSE, TRUE, Automaton, Collector, Program
 from monitor.logic.syntax import Change, Goal, Probability, Reward
 from monitor.model import MDP, encode_action
+from monitor.model.rewards import aligned_rewards
 from monitor.policy import PolicyTable
 
-__all__ = ["Worlds", "pair_arrays"]
+__all__ = ["Worlds", "pair_arrays", "within"]
 
 MAX_TAILS = 256
 """Tables of what lies ahead kept at once; a table is wanted again as long as its formula is watched."""
@@ -67,11 +68,12 @@ class Worlds:
     def value(self, world: World, measure: Probability | Reward) -> float:
         """The Gumbel-Max value of a measure in a world: a probability or an expected reward."""
         constant = self.constant(measure)
-        if constant is not None:
-            return constant
+        return within(measure, self._value(world, measure)) if constant is None else constant
+
+    def _value(self, world: World, measure: Probability | Reward) -> float:
         tail = self.tail(world.law, measure)
         past = self._past(measure, world.law, None)
-        if past or _ends_within(world):
+        if past or _ends_elsewhere(world):
             return HistoryChain(world, tail.program, tail.letters, past).value()
         states, actions = pair_arrays(world.path)
         if world.observed == 0:
@@ -90,9 +92,15 @@ class Worlds:
         constant = self.constant(measure)
         if constant is not None:
             return constant, constant
+        low, high = self._interval(world, measure, causal_model)
+        return within(measure, low), within(measure, high)
+
+    def _interval(
+        self, world: World, measure: Probability | Reward, causal_model: Literal["any", "stable"]
+    ) -> tuple[float, float]:
         tail = self.tail(world.law, measure)
         past = self._past(measure, world.law, causal_model)
-        if past or _ends_within(world):
+        if past or _ends_elsewhere(world):
             return HistoryChain(world, tail.program, tail.letters, past, causal_model).interval()
         arm = self.arm(world.nominal, world.law, measure)
         return arm.interval(pair_arrays(world.path), STABLE if causal_model == "stable" else ANY)
@@ -169,6 +177,26 @@ class Worlds:
         tail = self.tail(nominal.under(self.intervention(change, None)), goal.measure)
         if not self._past(goal.measure, nominal, None):
             tail.prepare()
+
+    def prepare_bounds(self, goal: Goal, change: Change, offset: int) -> None:
+        """Refuse bounds that could outgrow `MAX_LEVELS` on some path, `offset` observed steps long.
+
+        Of a large model that is not known before: there a path that reaches too far is refused when it does.
+
+        Raises LimitError.
+        """
+        nominal = self.nominal(None, 0)
+        if change.kind == "nominal" or is_large(self.model) or self._past(goal.measure, nominal, None):
+            return
+        if self.constant(goal.measure) is not None:
+            return
+        law = nominal.under(self.intervention(change, None))
+        strands = self.arm(nominal, law, goal.measure).strands
+        strands.extend(offset + 1)
+        nodes = self.model.states * sum(o in owed for o in range(offset) for owed in strands.owed)
+        most = nodes * (1 if all(table.actions is not None for _, table in law.phases) else self.model.actions)
+        if most > MAX_LEVELS:
+            raise LimitError(too_long(f"as many as {most:,}"))
 
     @property
     def table_bytes(self) -> int:
@@ -298,12 +326,20 @@ def _past_of(law: Law) -> Law:
     return replace(law, dynamics=here, future=here, until=0)
 
 
-def _ends_within(world: World) -> bool:
-    """Whether the rows change before the last observed pair: a path that goes on where its episode had ended."""
+def _ends_elsewhere(world: World) -> bool:
+    """Whether the rows change before or after the last observed pair, where the kernel does not look for a change.
+
+    So it is with a path that a nested quantity looks back along: it may end before or after its episode does.
+    """
     return any(
-        law.until < world.observed and ((law.until > 0 and law.future is not law.dynamics) or not law.written)
+        law.until != world.observed and (not law.written or (law.until > 0 and law.future is not law.dynamics))
         for law in (world.nominal, world.law)
     )
+
+
+def within(measure: Probability | Reward, value: float) -> float:
+    """A value without what rounding has put outside [0, 1], if it is a probability."""
+    return min(max(value, 0.0), 1.0) if isinstance(measure, Probability) else value
 
 
 def pair_arrays(path: Sequence[tuple[int, int | None]]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
@@ -321,4 +357,6 @@ def _same_space(model: MDP, other: MDP, name: str) -> MDP:
     if len(missing):
         problem = f"model {name!r} lacks action {missing[0, 1]} in state {missing[0, 0]}, where the main model has it"
         raise ConfigError(f"{problem}; give the action a row there")
-    return replace(other, rewards=model.rewards, labels=model.labels)
+    rows, others = ((m.indptr, m.successors, m.probabilities) for m in (model, other))
+    extra = aligned_rewards(rows, model.transition_rewards, others)
+    return replace(other, rewards=model.rewards, transition_rewards=extra, reward_spread=None, labels=model.labels)

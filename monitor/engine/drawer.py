@@ -33,7 +33,7 @@ class Drawer:
         self._rows = as_rows(model)
         self._rewards: tuple[float, float] | None = None
         if isinstance(model, MDP):
-            self._rewards = float(model.rewards.min()), float(model.rewards.max())
+            self._rewards = model.reward_range
 
     def verdict(
         self,

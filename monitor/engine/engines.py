@@ -35,8 +35,10 @@ class Engines:
         """Answers by sampling; made when it is first needed."""
         return Drawer(Enumerated(self.checker.worlds), self.checker.model)
 
-    def prepare(self, formula: Formula, spec: FormulaSpec) -> tuple[bool, str]:
+    def prepare(self, formula: Formula, spec: FormulaSpec, *, window: int | None = None) -> tuple[bool, str]:
         """Make ready what a formula needs, so that the first message meets nothing cold.
+
+        `window`: pairs a path holds at most.
 
         Returns:
             Whether it will always be sampled, and why, where that is not simply what its user wants.
@@ -48,7 +50,7 @@ class Engines:
             self._rehearse(formula)
             return True, ""
         try:
-            self.checker.prepare(formula, spec.causal_model)
+            self.checker.prepare(formula, spec.causal_model, window=window)
         except LimitError as error:
             if spec.engine == "exact" or spec.causal_model != "gumbel":
                 raise

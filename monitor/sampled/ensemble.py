@@ -44,7 +44,7 @@ class Arm:
         nominal: the deployed policy.
         observed: the rows that what was observed came from.
         rows: the rows of this world.
-        rewards: R of n (state, action) pairs; those of the main model, whatever the rows.
+        rewards: R of n transitions; those of the main model, whatever the rows.
     """
 
     phases: tuple[tuple[int | None, Decisions], ...]
@@ -52,7 +52,7 @@ class Arm:
     nominal: Decisions
     observed: Rows
     rows: Rows
-    rewards: Callable[[Ints, Ints], Floats]
+    rewards: Callable[[Ints, Ints, Ints], Floats]
 
     def decisions(self, offset: int) -> Decisions:
         """The policy in force at an offset."""
@@ -153,8 +153,7 @@ class Ensemble:
         """Advance by one observed transition, whose noise is thereby no longer that of the prior."""
         state, taken = pair
         assert taken is not None
-        evidence = _evidence(self._arm.observed, state, taken, reached)
-        self._move(self._read(pair, None), evidence, None)
+        self._step(pair, _evidence(self._arm.observed, state, taken, reached), None)
 
     def outcomes(self, last: Pair, ended: int | None) -> Floats:
         """What each particle comes to [n]: 0 or 1, or what it collects. The ensemble itself stays where it is.
@@ -167,25 +166,28 @@ class Ensemble:
         ahead._values = self._values.copy()  # noqa: SLF001 - its own
         pair: Pair | None = last
         while len(ahead._open):  # noqa: SLF001 - its own
-            actions = ahead._read(pair, ended)  # noqa: SLF001 - its own
-            ahead._move(actions, NOTHING, ended)  # noqa: SLF001 - its own
+            ahead._step(pair, NOTHING, ended)  # noqa: SLF001 - its own
             pair = None
         return ahead._values  # noqa: SLF001 - its own
 
-    def _read(self, pair: Pair | None, ended: int | None) -> Ints:
-        """Choose, read one letter, collect; the actions of those that still owe something."""
+    def _step(self, pair: Pair | None, evidence: Evidence, ended: int | None) -> None:
+        """Choose, read one letter, move; what is decided by the letter alone need not move."""
         if not len(self._open):
-            return self._states
+            self.offset += 1
+            return
         actions = self._chosen(pair)
-        if self._steps.collects:
-            paid = self._steps.pays(self._owed)
-            if ended is not None:
-                paid &= self._states != ended
-            self._values[self._open[paid]] += self._arm.rewards(self._states[paid], actions[paid])
         letters = self._letters(self.offset, self._states, actions)
+        before, paid = self._states, self._steps.pays(self._owed)
         self._owed = self._steps.after(self._owed, letters)
-        kept = self._settle(self._owed)
-        return actions if kept is None else actions[kept]
+        if not self._steps.collects:
+            kept = self._settle(self._owed)
+            self._move(actions if kept is None else actions[kept], evidence, ended)
+            return
+        self._move(actions, evidence, ended)
+        if ended is not None:
+            paid &= before != ended
+        self._values[self._open[paid]] += self._arm.rewards(before[paid], actions[paid], self._states[paid])
+        self._settle(self._owed)
 
     def _settle(self, owed: Ints) -> Ints | None:
         """Let go of those that owe nothing any more; the places of the others, None: all."""

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from monitor.errors import ModelError, PolicyError
 from monitor.model import MDP
+from monitor.model.rewards import transition_keys
 from monitor.sampled.decisions import Remembered
 from monitor.sampled.noise import Entries
 from monitor.sampled.simulator import Simulator, VectorSimulator
@@ -43,8 +44,8 @@ class Rows(Protocol):
         """[n]."""
         ...
 
-    def rewards(self, states: Ints, actions: Ints) -> Floats:
-        """[n]."""
+    def rewards(self, states: Ints, actions: Ints, successors: Ints) -> Floats:
+        """R(s, a, s'), [n]."""
         ...
 
 
@@ -53,6 +54,8 @@ class ModelRows:
 
     def __init__(self, model: MDP) -> None:
         self.model, self.labels = model, model.labels.keys()
+        rows = model.indptr, model.successors, model.probabilities
+        self._keys = None if model.transition_rewards is None else transition_keys(rows)
 
     def entries(self, states: Ints, actions: Ints) -> Entries:
         """The model's own arrays."""
@@ -66,10 +69,15 @@ class ModelRows:
         marks: Bools = self.model.labels[label][states]
         return marks
 
-    def rewards(self, states: Ints, actions: Ints) -> Floats:
-        """[n]."""
+    def rewards(self, states: Ints, actions: Ints, successors: Ints) -> Floats:
+        """[n]; a transition that the model does not have brings r(s, a) alone."""
         gains: Floats = self.model.rewards[states, actions]
-        return gains
+        if self._keys is None:
+            return gains
+        assert self.model.transition_rewards is not None
+        wanted = ((states * self.model.actions + actions) << 32) + successors
+        places = np.minimum(np.searchsorted(self._keys, wanted), len(self._keys) - 1)
+        return gains + np.where(self._keys[places] == wanted, self.model.transition_rewards[places], 0.0)
 
 
 class VectorRows:
@@ -95,8 +103,9 @@ class VectorRows:
             raise ModelError(f"label {label!r}: {marks.shape} truths for {len(states)} states")
         return marks
 
-    def rewards(self, states: Ints, actions: Ints) -> Floats:
-        """[n]."""
+    def rewards(self, states: Ints, actions: Ints, successors: Ints) -> Floats:
+        """[n]: a simulator pays R(s, a)."""
+        del successors
         gains = np.asarray(self.simulator.rewards(states, actions), dtype=np.float64)
         if gains.shape != states.shape:
             raise ModelError(f"rewards: {gains.shape} for {len(states)} pairs")
@@ -121,8 +130,9 @@ class SimulatorRows:
         """[n]."""
         return self._marks[label](states)
 
-    def rewards(self, states: Ints, actions: Ints) -> Floats:
-        """[n]; asked for once for each different pair."""
+    def rewards(self, states: Ints, actions: Ints, successors: Ints) -> Floats:
+        """[n]: a simulator pays R(s, a), once looked up for each different pair."""
+        del successors
         pairs, back = different_pairs(states, actions)
         return np.array([self.simulator.reward(s, a) for s, a in pairs.tolist()], dtype=np.float64)[back]
 

@@ -14,7 +14,7 @@ from scipy import integrate
 
 from monitor.causal import Row, conditional_choices, counterfactual_row
 from tests.causal.rows import LAW, STATES, as_row, distributions, hard_rows, mass, rows
-from tests.oracle import race
+from tests.old_oracle import race
 
 
 def test_the_worked_example() -> None:

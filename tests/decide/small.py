@@ -17,7 +17,7 @@ from monitor.logic import parse
 from monitor.logic.syntax import Goal
 from monitor.model import MDP
 from monitor.types import Verdict
-from tests.oracle import Dist, Setting, Trail, goal_value
+from tests.old_oracle import Dist, Setting, Trail, goal_value
 
 __all__ = ["LAW", "Small", "chances", "exact", "path_formula", "question", "small_world"]
 

@@ -13,7 +13,7 @@ from monitor.logic import parse
 from monitor.logic.syntax import Change, Goal
 from monitor.types import Verdict
 from tests.decide.small import LAW, Small, chances, path_formula, question, small_world
-from tests.oracle import Dist, World, race, resolve
+from tests.old_oracle import Dist, World, race, resolve
 
 CLASSES = ["any", "stable"]
 TOLERANCE = 1e-10

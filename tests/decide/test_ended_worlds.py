@@ -17,7 +17,7 @@ from monitor.decide.worlds import MAX_ENDED
 from monitor.engine import check
 from monitor.logic import parse
 from monitor.model import MDP
-from tests.decide.small import LAW, chances, question, small_world
+from tests.decide.small import LAW, chances, exact, question, small_world
 
 SIZE = 3 * MAX_ENDED
 
@@ -92,3 +92,40 @@ def test_bounds_at_an_end_of_a_large_model(causal_model: str, monkeypatch: pytes
     assert found.value == pytest.approx(expected.value, abs=1e-12)
     assert found.bounds == pytest.approx(expected.bounds, abs=1e-12)
     assert found.bounds[0] < found.bounds[1]
+
+
+INNER = [
+    'third@{t}.P>0.5 [ F<=2 "b" ]',
+    "third@{t}.R>0.5 [ C<=3 ]",
+    "nominal@{t}.R>=0 [ C<=2 ]",
+    'model:icy@{t}.P>0.4 [ X "b" ]',
+]
+
+
+@settings(LAW, max_examples=150)
+@given(chances)
+def test_an_end_is_met_at_its_time_by_whatever_looks_back(chance: Random) -> None:
+    """A nested quantity may look back from before the end, from the end, or from beyond it: the clock stays one."""
+    small = small_world(chance, stochastic=chance.random() < 0.3, terminated=True, length=chance.randint(2, 4))
+    world = chance.choice(["alt@", "model:icy@", "nominal@", "alt[1]@"]) + str(chance.randint(0, 3))
+    inner = chance.choice(INNER).format(t=chance.choice([1, 2, -1, -2]))
+    also = chance.choice(["true", '"a"'])
+    text = f"{world}.P=? [ F<={chance.randint(0, 3)} ({also} & {inner}) ]"
+    assert small.number(text) == pytest.approx(float(exact(small, text)), abs=1e-12), text
+
+
+def test_before_the_end_the_world_is_as_it_was() -> None:
+    """0 -> 1 -> 0, ended there: asked from offset 1, the step before the end still leaves state 0 and pays."""
+    model = MDP.from_transitions(
+        states=2, actions=1, transitions=[(0, 0, 1, 1.0), (1, 0, 0, 1.0)], rewards=[(0, 0, 1.0)], labels={"one": [1]}
+    )
+    path = [(0, 0), (1, 0), (0, 0)]
+    for text, value in (
+        ('@2.P=? [ F[1,1] @1.P>0.5 [ F[2,2] !"one" ] ]', 1.0),
+        ('@2.P=? [ @-1.P>0.5 [ X "one" ] ]', 1.0),  # one pair: asked at offset 0, two steps before the end
+        ("@2.P=? [ F[1,1] @1.R>=1 [ C<=2 ] ]", 1.0),
+        ("@2.P=? [ F[3,3] @3.R>=1 [ C<=3 ] ]", 1.0),  # beyond the end: what was earned before it counts
+        ("@2.P=? [ F[3,3] @3.R>1 [ C<=3 ] ]", 0.0),
+    ):
+        verdict = check(text, model=model, path=path, policies={"nominal": [0, 0]}, terminated=True)
+        assert verdict.value == value, text

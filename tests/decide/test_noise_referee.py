@@ -20,7 +20,7 @@ from scipy.stats import binomtest
 from monitor.logic import parse
 from monitor.logic.syntax import Change, Goal, Probability, Reward
 from tests.decide.small import Small, question, small_world
-from tests.oracle import Dist, Trail, World, reach, resolve
+from tests.old_oracle import Dist, Trail, World, reach, resolve
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
