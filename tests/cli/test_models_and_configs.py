@@ -33,6 +33,15 @@ def test_converting_keeps_the_model(cfmon: Run) -> None:
     assert json.loads(cfmon("model", "info", "copy.npz", "--json")[1])["sha256"] == digest
 
 
+def test_model_info_says_what_rewards_depend_on(cfmon: Run) -> None:
+    pytest.importorskip("gymnasium")
+    for source, depend, varying in (("CliffWalking-v1", False, 0), ("CliffWalkingSlippery-v1", True, 6)):
+        facts = json.loads(cfmon("model", "info", f"gymnasium:{source}", "--json")[1])
+        assert facts["rewards"] is True
+        assert facts["rewards depend on the successor"] is depend
+        assert facts["transitions whose reward varies"] == varying
+
+
 def test_policy_info_checks_against_the_model(cfmon: Run, workdir: Path) -> None:
     code, out, _ = cfmon("policy", "info", str(ICU / "clinicians.yaml"), "--model", str(ICU / "model.npz"), "--json")
     facts = json.loads(out)
