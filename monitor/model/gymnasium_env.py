@@ -1,9 +1,13 @@
-"""A model from a Gymnasium environment that publishes its dynamics as `env.unwrapped.P[s][a]`."""
+"""A model from a Gymnasium environment that publishes its dynamics as `env.unwrapped.P[s][a]`.
+
+Whether the environment itself follows that table is another question: `monitor.model.conformance` tests it.
+"""
 
 from __future__ import annotations
 
 import json
 import re
+import warnings
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import parse_qsl
@@ -11,7 +15,7 @@ from urllib.parse import parse_qsl
 import numpy as np
 import numpy.typing as npt
 
-from monitor.errors import ModelError
+from monitor.errors import ModelError, ModelWarning
 from monitor.model.mdp import MDP
 
 __all__ = ["PREFIX", "from_environment", "load_gymnasium"]
@@ -37,6 +41,9 @@ class _Move:
 def load_gymnasium(source: str) -> MDP:
     """Return the model of `gymnasium:ID?arg=value&...`; values are numbers, true, false, or text.
 
+    The environment is run beside its table, always with the same seed. Where it does not follow the table, values
+    computed on the model are not those of the environment, and a `ModelWarning` says so.
+
     Raises:
         ModelError: Gymnasium is not installed, does not know the environment, or the environment has no table P.
     """
@@ -47,15 +54,21 @@ def load_gymnasium(source: str) -> MDP:
         import gymnasium  # noqa: PLC0415 - an optional extra, and slow to import
     except ImportError as error:
         raise ModelError(f"model {source}: needs Gymnasium: pip install 'counterfactual-monitor[models]'") from error
+    from monitor.model.conformance import conformance  # noqa: PLC0415 - the only user of statistics in this room
+
     try:
         arguments: dict[str, Any] = {key: _value(text) for key, text in parse_qsl(query, strict_parsing=bool(query))}
         environment = gymnasium.make(identifier, **arguments)
     except Exception as error:  # environments raise what they like, and all of it is about this source
         raise ModelError(f"model {source}: Gymnasium cannot make it ({type(error).__name__}: {error})") from error
     try:
-        return from_environment(environment, source)
+        model = from_environment(environment, source)
+        problem = conformance(environment).problem
     finally:
         environment.close()
+    if problem:
+        warnings.warn(f"model {source}: {problem}", ModelWarning, stacklevel=2)
+    return model
 
 
 def from_environment(environment: Any, source: str) -> MDP:  # noqa: ANN401 - Gymnasium is optional, so is its type
