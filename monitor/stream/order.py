@@ -34,7 +34,8 @@ class Entry(msgspec.Struct, frozen=True):
     """A message on its way through the ordering, already in the model's indices.
 
     `arrived`: ticks. `problem`: the break to put before it; with `state` None it is no step at all. `ends`: it is the
-    last of its episode. `policy`: sha256 of the one it names, in lower case; None if it names none.
+    last of its episode. `policy`: sha256 of the one it names, in lower case; None if it names none. `reward`: of the
+    transition into `state`; None if it says none.
     """
 
     episode: Episode
@@ -49,6 +50,7 @@ class Entry(msgspec.Struct, frozen=True):
     terminated: bool
     policy: str | None
     problem: Break | None
+    reward: float | None = None
 
 
 class Missing(msgspec.Struct, frozen=True):

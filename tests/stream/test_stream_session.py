@@ -20,6 +20,7 @@ from monitor.types import (
     Observation,
     OffPolicy,
     Received,
+    RewardMismatch,
     Step,
     StreamSettings,
     Wait,
@@ -47,8 +48,10 @@ def message(number: int, run_of: Episode = "e", /, **changes: object) -> Observa
 class Told:
     """A session, and all it told."""
 
-    def __init__(self, settings: StreamSettings = SETTINGS, nominal: PolicyTable | None = None) -> None:
-        self.session = Session("a", RING, settings, nominal=nominal)
+    def __init__(
+        self, settings: StreamSettings = SETTINGS, nominal: PolicyTable | None = None, model: MDP = RING
+    ) -> None:
+        self.session = Session("a", model, settings, nominal=nominal)
         self.notices: list[Notice] = []
 
     def send(self, *messages: Observation, ticks: float = 0.0) -> Told:
@@ -387,6 +390,58 @@ def test_steps_off_a_deterministic_nominal_are_told() -> None:
     assert [n for n in told.notices if isinstance(n, OffPolicy)] == [OffPolicy("a")]
     stochastic = Told(nominal=PolicyTable(probabilities=np.tile([1.0, 0.0], (4, 1))))
     assert OffPolicy("a") not in stochastic.send(message(0, action=1)).notices
+
+
+PAYING = MDP.from_rows(
+    states=3,
+    actions=1,
+    indptr=np.array([0, 4, 5, 6]),
+    successors=np.array([0, 1, 1, 2, 0, 2]),
+    probabilities=np.array([0.25, 0.25, 0.25, 0.25, 1.0, 1.0]),
+    rewards=np.array([[1.0], [-4.0], [0.0]]),
+    transition_rewards=np.array([0.0, 2.0, 6.0, -1.0, 0.0, 0.0]),
+)
+"""From 0: staying earns 1, to 1 earns 3 or 7 (mean 5), to 2 nothing. From 1 back: -4."""
+
+
+@pytest.mark.parametrize(
+    ("states", "rewards", "wrong"),
+    [
+        ([0, 0, 1, 0, 2], [99.0, 1.0, 3.0, -4.0, 0.0], []),
+        ([0, 1, 0, 1], [None, 7.0, None, 5.0], []),
+        ([0, 0, 1], [0.0, 1.0000005, 7.000001], []),
+        ([0, 0, 0, 2], [0.0, 1.1, 1.0, 1e-6], ["(0, 0) -> 0 earned 1.1, the model says 1", "(0, 0) -> 2 earned 1e-06"]),
+        ([0, 1, 0], [0.0, 7.1, 4.0], ["(0, 0) -> 1 earned 7.1, the model says 5 +- 2", "(1, 0) -> 0 earned 4"]),
+    ],
+)
+def test_a_reward_that_contradicts_the_model_is_reported_and_changes_nothing(
+    states: list[int], rewards: list[float | None], wrong: list[str]
+) -> None:
+    told = Told(model=PAYING)
+    for seq, (state, reward) in enumerate(zip(states, rewards, strict=True)):
+        told.send(message(seq, state=state, reward=reward))
+    found = [notice.detail for notice in told.notices if isinstance(notice, RewardMismatch)]
+    assert len(found) == len(wrong)
+    assert all(words in detail for words, detail in zip(wrong, found, strict=True))
+    assert all(detail.startswith("seq ") for detail in found)
+    assert told.events == list(range(len(states)))
+
+
+def test_a_reward_says_nothing_where_the_step_before_is_not_known() -> None:
+    told = Told(model=PAYING).send(message(0, state=0), message(2, state=0, reward=9.0)).tick(0.5)
+    told.send(
+        message(3, state=1, reward=9.0, time=1.0), message(3, state=1, reward=8.0), message(4, state=0, reward=9.0)
+    )
+    assert [type(notice) for notice in told.notices] == [Received] * 3 + [Received, RewardMismatch, Received, Received]
+    silent = run(message(0), message(1, reward=9.0))  # the ring pays nothing, and says nothing of rewards
+    assert [type(notice) for notice in silent.notices] == [Received] * 2
+
+
+def test_the_reward_of_a_held_step_is_kept_with_it() -> None:
+    told = Told(model=PAYING).send(message(0, state=0), message(2, state=0, reward=9.0), message(1, state=0))
+    assert [n.detail for n in told.notices if isinstance(n, RewardMismatch)] == [
+        "seq 2 of episode 'e': (0, 0) -> 0 earned 9, the model says 1"
+    ]
 
 
 def test_a_policy_that_is_not_the_nominal_one() -> None:
