@@ -38,6 +38,7 @@ __all__ = [
     "Quantity",
     "RawState",
     "Received",
+    "RewardMismatch",
     "Sampling",
     "Skipped",
     "Step",
@@ -185,8 +186,8 @@ class Observation(msgspec.Struct, frozen=True):
     """One decoded message, not yet ordered or matched with the model.
 
     `agent` comes from the topic, never from the payload. `action` is None only where the agent sent none, which is
-    allowed in the last message of an episode. `time`: the agent's clock, seconds since the epoch. `policy`: sha256 of
-    the policy the agent says it runs.
+    allowed in the last message of an episode. `time`: the agent's clock, seconds since the epoch. `reward`: what the
+    transition into this state earned. `policy`: sha256 of the policy the agent says it runs.
     """
 
     agent: str
@@ -380,6 +381,16 @@ class OffPolicy(msgspec.Struct, frozen=True):
     agent: str
 
 
+class RewardMismatch(msgspec.Struct, frozen=True):
+    """A step says that the transition into its state earned something else than the model has for that transition.
+
+    `detail`: which transition, what it earned, and what the model says. Path and verdicts do not depend on it.
+    """
+
+    agent: str
+    detail: str
+
+
 class Skipped(msgspec.Struct, frozen=True):
     """`count` due answers of a formula were passed over; the path they were about is complete all the same."""
 
@@ -412,4 +423,6 @@ class Trust(msgspec.Struct, frozen=True):
     transitions: int
 
 
-Notice = Received | Judged | Blind | AlarmMoved | Alert | OffPolicy | Skipped | Ended | Forgotten | Trust
+Notice = (
+    Received | Judged | Blind | AlarmMoved | Alert | OffPolicy | RewardMismatch | Skipped | Ended | Forgotten | Trust
+)

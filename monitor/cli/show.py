@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import shutil
-import signal
 import sys
 from asyncio.subprocess import Process
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -23,6 +22,7 @@ from monitor.sidecar.broker import parse_broker
 from monitor.sidecar.config import load_config
 from monitor.sidecar.load import Loaded, assemble
 from monitor.sidecar.service import Service
+from monitor.sidecar.signals import when_ended
 from monitor.sidecar.tasks import unless
 
 __all__ = ["Show"]
@@ -166,14 +166,9 @@ async def _ended(process: Process) -> None:
 @contextmanager
 def _interrupted() -> Iterator[asyncio.Event]:
     """An event that Ctrl-C and SIGTERM set while the block lasts."""
-    stop, loop = asyncio.Event(), asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stop.set)
-    try:
+    stop = asyncio.Event()
+    with when_ended(stop.set):
         yield stop
-    finally:
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.remove_signal_handler(number)
 
 
 @asynccontextmanager

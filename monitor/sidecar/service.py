@@ -37,6 +37,7 @@ from monitor.sidecar.pictures import Pictures
 from monitor.sidecar.recording import Header, Recorder
 from monitor.sidecar.recovery import Recovered, setting_of, steps_left, take_up
 from monitor.sidecar.reload import Reloader, check_fixed
+from monitor.sidecar.signals import when_ended
 from monitor.sidecar.store import Store
 from monitor.sidecar.systemd import ServiceManager, reporting
 from monitor.sidecar.tasks import end_tasks, unless
@@ -328,15 +329,13 @@ async def _run_until_signalled(service: Service, manager: ServiceManager) -> Non
         manager.stopping()
         stop.set()
 
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, end)
+    condition = service.condition
     loop.add_signal_handler(signal.SIGHUP, service.reload)
     try:
-        with collector_at_ease(), reporting(manager, service.condition.health, service.condition.readiness):
+        with when_ended(end), collector_at_ease(), reporting(manager, condition.health, condition.readiness):
             await service.run(stop)
     finally:
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            loop.remove_signal_handler(number)
+        loop.remove_signal_handler(signal.SIGHUP)
 
 
 def serve(
@@ -347,7 +346,7 @@ def serve(
     again: Callable[[], Loaded] | None = None,
     started: Callable[[Sources, str], None] | None = None,
 ) -> int:
-    """Run a sidecar in this process until SIGTERM or SIGINT; returns the exit code. Errors of the user are raised.
+    """Run a sidecar here until one of `ending_signals` comes; returns the exit code. Errors of the user are raised.
 
     `again` reads the configuration anew at each SIGHUP; without it there is nothing to read again. `started` is told
     once what is served, and at which URL.

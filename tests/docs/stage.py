@@ -17,6 +17,7 @@ from typing import Final
 import pytest
 
 from tests.docs.blocks import ROOT, Command, Save, agrees
+from tests.servers import interruptible
 
 CLONED: Final = ("Makefile", "pyproject.toml", "mkdocs.yml", ".ci", "config", "policies", "deploy", "docs", "monitor")
 PATIENCE: Final = 150.0
@@ -58,7 +59,8 @@ class Stage:
         assert not command.shown or agrees(command.shown, ran.stdout), f"$ {command.text}\n{ran.stdout}"
 
     def _start(self, command: Command) -> None:
-        """Start it, and wait until what the page shows has come."""
+        """Start it, and wait until what the page shows has come: only then it is sure to hear an interrupt."""
+        assert command.shown.strip(" .\n"), f"$ {command.text}: show what it prints once it runs"
         log = self.folder / f"started-{len(self.running)}.log"
         with log.open("wb") as out:
             process = subprocess.Popen(
@@ -69,6 +71,7 @@ class Stage:
                 stdout=out,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
+                preexec_fn=interruptible,  # noqa: PLW1509 - no thread of ours could hold a lock meanwhile
             )
         self.running.append(process)
         limit = time.monotonic() + PATIENCE

@@ -41,7 +41,8 @@ def test_frozen_lake_keeps_its_state_numbers() -> None:
     assert np.flatnonzero(model.labels["start"]).tolist() == [0]
     assert np.array_equal(model.labels["terminal"], model.labels["hole"] | model.labels["goal"])
     assert model.action_names == ("left", "down", "right", "up")
-    assert model.rewards[62, 2] == pytest.approx(1 / 3)
+    assert (model.reward(62, 2, 63), model.reward(62, 2, 62)) == (1.0, 0.0)
+    assert model.expected_rewards[62, 2] == pytest.approx(1 / 3)
     assert canonical_bytes(load_model(SHIPPED)) == canonical_bytes(model)
 
 
@@ -68,12 +69,48 @@ def test_a_state_entered_terminated_gets_a_copy_only_where_it_goes_on() -> None:
     assert [x.tolist() for x in model.row(0, 0)] == [[1, 2, 3], [0.25, 0.25, 0.5]]
     assert model.is_absorbing(3)
     assert model.is_absorbing(2)
-    assert model.rewards[:, 0].tolist() == [2.0, 0.0, 0.0, 0.0]
+    assert not model.rewards.any()
+    assert [model.reward(0, 0, successor) for successor in (1, 2, 3)] == [4.0, 0.0, 2.0]
+    assert model.reward_spread is None
     assert np.flatnonzero(model.labels["terminal"]).tolist() == [2, 3]
     assert model.initial is not None
     assert model.initial.tolist() == [1.0, 0.0, 0.0, 0.0]
     assert model.observations is not None
     assert model.observations.tolist() == [[1, 0, 0], [0, 1, 0], [0, 0, 1], [0, 1, 0]]
+
+
+def test_rewards_are_of_transitions_only_where_they_differ() -> None:
+    table: dict[int, dict[int, list[tuple[float, ...]]]] = {
+        0: {
+            0: [(0.5, 0, -1.0, False), (0.5, 1, -1.0, False), (0.0, 1, 7.0, False)],
+            1: [(0.5, 0, -1.0, False), (0.25, 0, -100.0, False), (0.25, 1, 2.0, False)],
+        },
+        1: {0: [(1.0, 1, 3.0, False)], 1: []},
+    }
+    model = from_environment(environment(table), "test")
+    assert model.rewards.tolist() == [[-1.0, 0.0], [3.0, 0.0]]
+    assert model.transition_rewards is not None
+    assert model.transition_rewards == pytest.approx([0.0, 0.0, -34.0, 2.0, 0.0])
+    assert model.reward_spread == pytest.approx([0.0, 0.0, 66.0, 0.0, 0.0])
+
+
+def test_the_cliff_is_a_place_and_not_a_mean() -> None:
+    pytest.importorskip("gymnasium")
+    model = load_model("gymnasium:CliffWalkingSlippery-v1")
+    up, right, down, left = range(4)  # as in Gymnasium
+    assert [model.reward(25, down, successor) for successor in (24, 26, 36)] == [-1.0, -1.0, -100.0]
+    assert model.rewards[24, up] == -1.0
+    assert model.reward_spread is not None
+    varies = np.repeat(np.arange(196), np.diff(model.indptr))[model.reward_spread > 0]
+    beside = [
+        (36, up),
+        (36, right),
+        (36, down),
+        (37, up),
+        (37, down),
+        (37, left),
+    ]  # both stay in 36 and fall back to it
+    assert [divmod(int(row), 4) for row in varies] == beside
 
 
 def test_a_tile_labels_the_copy_as_well() -> None:
