@@ -138,8 +138,6 @@ def test_true_evidence_is_verified(
 
 INPUTS = {
     ("start_observed",): "after a conflict a path from seq 0 is none from an observed start; only @-k verdicts show it",
-    ("time",): "nothing else tells the time",
-    ("since",): "nothing else tells the time",
     ("policies", "nominal", "manifest", "greedy"): "the table handed over was made with the manifest",
     ("policies", "nominal", "manifest", "input", "shape", 0): "likewise",
     ("policies", "nominal", "manifest", "input", "shape", 1): "likewise",

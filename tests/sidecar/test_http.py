@@ -43,6 +43,7 @@ class World:
             board=board,
             exposition=lambda: b"cfmon_metric 1\n",
             evidence=lambda name: b"proof" if name == "abc" else None,
+            signature=lambda name: b"signature" if name == "abc" else None,
             health=lambda: self.problem,
             readiness=lambda: self.problem,
             status=lambda: STATUS,
