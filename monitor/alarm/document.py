@@ -151,7 +151,7 @@ def plain(value: object) -> Any:  # noqa: ANN401 - whatever shape the value has,
 
 
 def _check_version(version: object) -> None:
-    if version != EVIDENCE_VERSION or isinstance(version, bool):
+    if type(version) is not int or version != EVIDENCE_VERSION:  # neither true nor 1.0 is a version
         raise EvidenceError(
             f"evidence: its version `v` is {version!r}, and this program reads version {EVIDENCE_VERSION}; use the "
             "program that wrote it"

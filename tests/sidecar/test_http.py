@@ -88,6 +88,14 @@ def test_evidence_is_given_out_by_its_id(client: httpx.Client) -> None:
         assert client.get(path).status_code == 404
 
 
+def test_a_signature_is_given_out_beside_its_evidence(client: httpx.Client) -> None:
+    answer = client.get("/evidence/abc.sig")
+    assert answer.content == b"signature"
+    assert 'filename="abc.sig"' in answer.headers["content-disposition"]
+    for path in ("/evidence/other.sig", "/evidence/abc.sig.sig", "/evidence/.sig", "/evidence/%2e%2e%2fabc.sig"):
+        assert client.get(path).status_code == 404
+
+
 @pytest.mark.parametrize("path", ["/", "/metrics", "/healthz", "/api/agents", "/evidence/abc"])
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH"])
 def test_nothing_can_be_written(client: httpx.Client, method: str, path: str) -> None:
