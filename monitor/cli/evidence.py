@@ -28,13 +28,16 @@ Objects = Annotated[
 ]
 
 
+Id = Annotated[
+    str | None,
+    typer.Option("--id", help="the id the alert gave as its evidence; default: the one in the file's name"),
+]
+
+
 def verify(
     evidence: Annotated[Path, typer.Argument(help="the evidence file of one alarm; - for standard input")],
     *,
-    expected: Annotated[
-        str | None,
-        typer.Option("--id", help="the id the alert gave as its evidence; default: the one in the file's name"),
-    ] = None,
+    expected: Id = None,
     key: Annotated[
         Path | None, typer.Option(help="PEM file of the monitor's public key; then a signature is required")
     ] = None,
@@ -74,6 +77,7 @@ def explain(
             help="FILE.svg, FILE.png, or - for SVG on standard output; default: the evidence's name with .svg",
         ),
     ] = None,
+    expected: Id = None,
     objects: Objects = None,
 ) -> None:
     """Draw an alarm: what happened, what would have happened instead, and how it came to that.
@@ -84,7 +88,7 @@ def explain(
     if target != PIPE and target.suffix not in (".svg", ".png"):
         raise ConfigError(f"cannot draw {target}: give it a name that ends in .svg or .png")
     with progress("reading the model and the policies") as bar:
-        proof = _proof(evidence, objects)
+        proof = _proof(evidence, expected, objects)
         from monitor.picture import draw, tell  # noqa: PLC0415 - keep `cfmon --help` light
 
         bar.at(0, "deriving the alarm again, and drawing it")
@@ -167,14 +171,14 @@ def _objects(file: Path, objects: Path | None) -> Path:
     return objects if objects is not None else file.resolve().parent.parent / "objects"
 
 
-def _proof(file: Path, objects: Path | None) -> Proof:
-    """The evidence with what it names, to be drawn; EvidenceError if it is not the one that its name says."""
+def _proof(file: Path, expected: str | None, objects: Path | None) -> Proof:
+    """The evidence with what it names, to be drawn; EvidenceError if it has another id than its name or `expected`."""
     from monitor.alarm.document import read_evidence  # noqa: PLC0415 - keep `cfmon --help` light
     from monitor.sidecar.proof import open_proof  # noqa: PLC0415 - likewise
     from monitor.sidecar.verification import check_id  # noqa: PLC0415 - likewise
 
     document = read_evidence(_content(file))
-    for problem in check_id(document, _expected(file, None, None, None)):
+    for problem in check_id(document, _expected(file, expected, None, None)):
         raise EvidenceError(problem)
     folder = _objects(file, objects)
     return open_proof(document, lambda sha256: _object(folder, sha256))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import logging
 import sys
@@ -17,10 +18,13 @@ from cryptography.hazmat.primitives.serialization import (
     PublicFormat,
     load_pem_private_key,
 )
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from monitor.errors import ConfigError
 from monitor.model import MDP
 from monitor.sidecar.config import check_secrets, load_config
+from monitor.sidecar.effects import EvidenceFile
 from monitor.sidecar.load import assemble
 from monitor.sidecar.reload import check_fixed
 from monitor.sidecar.service import Service
@@ -128,6 +132,19 @@ def test_what_is_no_public_key_is_refused_in_words(tmp_path: Path, file: str, sa
     assert says in str(raised.value)
 
 
+@given(data=st.data())
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_any_bytes_are_a_key_or_a_configuration_error(tmp_path: Path, data: st.DataObject) -> None:
+    private, public = make_keys(tmp_path)
+    for true, read in ((private, read_signer), (public, read_verifier)):
+        content = bytearray(true.read_bytes())
+        for _ in range(data.draw(st.integers(1, 3))):
+            content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
+        (tmp_path / "key").write_bytes(bytes(content))
+        with contextlib.suppress(ConfigError):
+            read(tmp_path / "key")
+
+
 def test_without_the_extra_it_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     private, public = make_keys(tmp_path)
     monkeypatch.setitem(sys.modules, "cryptography.hazmat.primitives.asymmetric.ed25519", None)
@@ -165,6 +182,20 @@ def test_a_key_that_everyone_can_read_is_warned_of(
         service._close()
     assert f"fingerprint is {read_verifier(public).fingerprint}" in caplog.text
     assert ("everyone on this machine can read" in caplog.text) == warned
+
+
+def test_the_running_monitor_gives_out_signatures_of_the_evidence_it_keeps(tmp_path: Path, corridor: MDP) -> None:
+    for text, signs in ((SIGNED, True), (CONFIG, False)):
+        path = write_project(tmp_path / f"project-{signs}", corridor, text)
+        private, public = make_keys(path.parent)
+        private.rename(path.parent / "key.pem")
+        service = Service(assemble(path, {}))
+        assert service._store is not None
+        service._store.commit([], [EvidenceFile("a" * 32, b"proof")], [])
+        signature = service.sources.signature("a" * 32)
+        assert (signature is not None and read_verifier(public).accepts(signature, b"proof")) == signs
+        assert service.sources.signature("b" * 32) is None
+        service._close()
 
 
 def test_another_key_takes_a_restart(tmp_path: Path, corridor: MDP) -> None:
