@@ -26,8 +26,6 @@ PIPE: Final = Path("-")
 Objects = Annotated[
     Path | None, typer.Option(help="where models and policies lie by sha256; default: objects/ beside evidence/")
 ]
-
-
 Id = Annotated[
     str | None,
     typer.Option("--id", help="the id the alert gave as its evidence; default: the one in the file's name"),
@@ -82,7 +80,8 @@ def explain(
 ) -> None:
     """Draw an alarm: what happened, what would have happened instead, and how it came to that.
 
-    Everything drawn is derived again from the evidence. Exit code: 0 drawn; 2 a file cannot be read or written.
+    Evidence that does not follow from its path, model and policies is not drawn. Exit code: 0 drawn; 2 not verified, or
+    a file cannot be read or written.
     """
     target = out if out is not None else Path(f"{evidence.name}.svg")
     if target != PIPE and target.suffix not in (".svg", ".png"):
@@ -172,8 +171,8 @@ def _objects(file: Path, objects: Path | None) -> Path:
 
 
 def _proof(file: Path, expected: str | None, objects: Path | None) -> Proof:
-    """The evidence with what it names, to be drawn; EvidenceError if it has another id than its name or `expected`."""
-    from monitor.alarm.document import read_evidence  # noqa: PLC0415 - keep `cfmon --help` light
+    """The evidence with what it names, to be drawn; EvidenceError if anything in it is not verified."""
+    from monitor.alarm.evidence import read_evidence, rederive  # noqa: PLC0415 - keep `cfmon --help` light
     from monitor.sidecar.proof import open_proof  # noqa: PLC0415 - likewise
     from monitor.sidecar.verification import check_id  # noqa: PLC0415 - likewise
 
@@ -181,7 +180,10 @@ def _proof(file: Path, expected: str | None, objects: Path | None) -> Proof:
     for problem in check_id(document, _expected(file, expected, None, None)):
         raise EvidenceError(problem)
     folder = _objects(file, objects)
-    return open_proof(document, lambda sha256: _object(folder, sha256))
+    proof = open_proof(document, lambda sha256: _object(folder, sha256))
+    for problem in rederive(document, proof.model, proof.tables, proof.models):
+        raise EvidenceError(f"not drawn, for it is not verified; `cfmon verify` lists all that differs: {problem}")
+    return proof
 
 
 def _object(folder: Path, sha256: str) -> bytes:

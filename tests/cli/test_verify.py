@@ -227,6 +227,17 @@ def test_a_wrong_id_is_told_before_a_file_that_is_missing(file: Path, cfmon: Run
     assert (code, "--objects" in err) == (2, False)
 
 
+def test_no_wrong_number_is_drawn(file: Path, cfmon: Run) -> None:
+    def change(document: dict[str, Any]) -> None:
+        document["verdict"]["profile"][0][1] += 0.01
+
+    name, content = forged(change)
+    file.with_name(name).write_bytes(content)
+    code, out, err = cfmon("explain", str(file.with_name(name)), "-o", str(file.with_name("alarm.svg")))
+    assert (code, out) == (2, "")
+    assert "not drawn, for it is not verified; `cfmon verify` lists all that differs: verdict.profile" in err
+
+
 def test_no_picture_is_drawn_of_another_alarm_than_the_name_says(file: Path, cfmon: Run) -> None:
     target = str(file.with_name("alarm.svg"))
     assert cfmon("explain", str(file), "-o", target)[0] == 0
