@@ -38,6 +38,7 @@ from monitor.sidecar.recording import Header, Recorder
 from monitor.sidecar.recovery import Recovered, setting_of, steps_left, take_up
 from monitor.sidecar.reload import Reloader, check_fixed
 from monitor.sidecar.signals import when_ended
+from monitor.sidecar.signing import read_signer
 from monitor.sidecar.store import Store
 from monitor.sidecar.systemd import ServiceManager, reporting
 from monitor.sidecar.tasks import end_tasks, unless
@@ -86,7 +87,9 @@ class Service:
         self._loaded = loaded
         self._record = record
         self._tell = tell or LOG.info
-        self._store = None if self.config.store.path is None else Store(self.config.store.path)
+        key = self.config.store.signing_key
+        self._signer = None if key is None else read_signer(key)
+        self._store = None if self.config.store.path is None else Store(self.config.store.path, self._signer)
         self.client_id = self._choose_client_id()
         self._clock = Clock()
         self._door = Door(self.config.limits.queue)
@@ -131,6 +134,11 @@ class Service:
         self._tell(f"metrics, health and status page at {self._http.url}")
         if self._store is None:
             LOG.warning("store.path is null: NOTHING IS KEPT; a restart forgets paths, alarms and unsent alerts")
+        if self._signer is not None:
+            LOG.info("evidence is signed; the public key's fingerprint is %s", self._signer.fingerprint)
+            if self._signer.exposed:
+                key = self.config.store.signing_key
+                LOG.warning("store.signing_key: everyone on this machine can read %s; chmod 600 keeps it private", key)
         return self._http.url
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -299,11 +307,12 @@ class Service:
 
     def _make_sources(self) -> Sources:
         place = self.config.store.path
-        evidence = (lambda _name: None) if self._store is None else self._store.read_evidence
+        evidence: Callable[[str], bytes | None] = _nothing if self._store is None else self._store.read_evidence
         return Sources(
             board=self._board,
             exposition=self._metrics.exposition,
             evidence=evidence,
+            signature=_nothing if self._store is None else self._store.read_signature,
             health=self.condition.health,
             readiness=self.condition.readiness,
             status=self.condition.status,
@@ -319,6 +328,10 @@ class Service:
             self._store.close()
         if self._http is not None:
             self._http.stop()
+
+
+def _nothing(_name: str) -> None:
+    """What is found of evidence where none is kept."""
 
 
 async def _run_until_signalled(service: Service, manager: ServiceManager) -> None:

@@ -235,7 +235,7 @@ class StoreConfig(_Section):
     """What survives a restart, in the database `path`, with `evidence/` and `objects/` beside it.
 
     `path: null` keeps nothing at all. Evidence older than `keep` is removed, and the oldest where it is more than
-    `size`.
+    `size`. With `signing_key`, each piece of evidence has an Ed25519 signature beside it, `evidence/<id>.sig`.
     """
 
     path: Path | None = Path("var/cfmon.sqlite")
@@ -244,6 +244,14 @@ class StoreConfig(_Section):
     """Evidence older than that is removed."""
     size: Size = 1_000_000_000
     """Where evidence takes more, the oldest is removed."""
+    signing_key: Path | None = None
+    """PEM file of an Ed25519 private key, not encrypted, read at start; evidence is signed with it."""
+
+    @model_validator(mode="after")
+    def _consistent(self) -> StoreConfig:
+        if self.signing_key is not None and self.path is None:
+            raise ValueError("signing_key is of no use without path: nothing is kept that could be signed")
+        return self
 
 
 class LimitsConfig(_Section):

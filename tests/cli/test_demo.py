@@ -15,6 +15,7 @@ import pytest
 
 from monitor.alarm import document
 from monitor.cli.files import data_file
+from tests.sidecar.keys import make_keys
 
 Stage = tuple[Path, subprocess.CompletedProcess[str]]
 FROZEN_LAKE = ("demo", "--scenario", "frozen-lake", "--steps", "120", "--interval", "0.01", "--seed")
@@ -127,6 +128,27 @@ def test_verification_needs_the_true_objects(
     code, out, _ = cfmon("verify", str(evidence), "--objects", str(tmp_path / "objects"))
     assert code == 1
     assert "altered" in out
+
+
+def test_evidence_is_signed_as_it_is_kept(tmp_path: Path, cfmon: Callable[..., tuple[int, str, str]]) -> None:
+    private, public = make_keys(tmp_path)
+    text = data_file("config/frozen-lake.yaml").read_text()
+    text = text.replace("../policies", str(data_file("policies")))
+    text = text.replace("store: {path: ../var/frozen-lake/cfmon.sqlite}", f"store: {{signing_key: {private.name}}}")
+    (tmp_path / "signed.yaml").write_text(text)
+    run = started("demo", "--config", "signed.yaml", *FROZEN_LAKE[3:], "1", cwd=tmp_path)
+    assert (run.returncode, run.stderr) == (0, "")
+    folder = tmp_path / "var/demo/signed"
+    ids = [file.name for file in (folder / "evidence").iterdir() if file.suffix != ".sig"]
+    assert ids
+    assert {file.name for file in (folder / "evidence").iterdir()} == {*ids, *(f"{name}.sig" for name in ids)}
+    for name in ids:
+        code, out, _ = cfmon("verify", str(folder / "evidence" / name), "--key", str(public))
+        assert (code, "signed by" in out) == (0, True)
+    secret = private.read_bytes().splitlines()[1]
+    for file in folder.rglob("*"):
+        assert file.is_dir() or secret not in file.read_bytes(), file
+    assert secret.decode() not in run.stdout
 
 
 def test_a_missing_fallback_stops_it_at_once(tmp_path: Path) -> None:
