@@ -1,9 +1,9 @@
 """Which procedure answers which quantity (Kazemi & Paoletti, Appendix "Decision procedures"; semantics, section 9).
 
-Asked alone: Wald's test for `P`; for `R` and `delta(..)` betting with an indifference region, which needs the range of
-a world's outcome and nothing else; a number of samples said in advance (Hoeffding) for `=?`. On a stream: betting too,
-right at every number of samples. It has no indifference region: a value that is the bound itself (`P>=1` of what is
-certain) stays undecided there.
+Asked alone: Wald's test for `P`, with lines a little further apart so that it exceeds neither rate; for `R` and
+`delta(..)` betting with an indifference region, which needs the range of a world's outcome and nothing else; a number
+of samples said in advance (Hoeffding) for `=?`. On a stream: betting too, right at every number of samples. It has no
+indifference region: a value that is the bound itself (`P>=1` of what is certain) stays undecided there.
 
 With `sampling.test: paper` the paper's tests decide, on a stream as well: Wald's for `P`, the sequential t-test beside
 the equal-outcome test for `R` and `delta(..)`. The rates of the t-test hold for normal samples and are nominal for
@@ -131,7 +131,7 @@ def decision(goal: Goal, strength: Strength, within: Span | None, drawn: Drawn) 
     effect = goal.world.baseline is not None
     betting = sampling.test == "betting"
     if isinstance(goal.measure, Probability) and not effect and not (betting and drawn.test):
-        return Sprt(theta, sampling.delta, strength)
+        return Sprt(theta, sampling.delta, strength.guarded if betting else strength)
     if not betting:
         return TSprt(theta, sampling.deviation, strength, EqualOutcome(sampling.delta, strength), strict=strict)
     if within is None:

@@ -79,7 +79,6 @@ def test_the_papers_test_is_had_by_name(text: str) -> None:
     betting, paper = ask(text), ask(text, sampling=Sampling(test="paper"))
     assert betting.holds == paper.holds == ask(text, "exact").holds
     assert betting.quantities[0].samples != paper.quantities[0].samples
-    assert ask(HOME, sampling=Sampling(test="paper")).quantities == ask(HOME).quantities  # Wald's, in both
 
 
 def test_the_t_test_is_seldom_wrong_on_the_reference_questions() -> None:

@@ -75,19 +75,19 @@ def value(question: str) -> float:
 
 
 def alone() -> Iterator[Case]:
-    """Single tests at both edges of their regions. Wald's lines may exceed one rate by 1/(1 - the other)."""
+    """Single tests at both edges of their regions."""
     asked = [
-        ("P", f"bold@2.P{{}} [ {HOME} ]", 1.0, ALPHA / (1 - ALPHA)),
-        ("delta P", f"delta(bold,nominal)@2.P{{}} [ {HOME} ]", 1.0, ALPHA),
-        ("delta P, three values", f"delta(bold,nominal)@1.P{{}} [ {KEPT} ]", 1.0, ALPHA),
-        ("R", f"bold@2.R{{}} [ {PAID} ]", ONE_WORLD, ALPHA),
-        ("delta R", f"delta(bold,nominal)@2.R{{}} [ {PAID} ]", ONE_WORLD, ALPHA),
+        ("P", f"bold@2.P{{}} [ {HOME} ]", 1.0),
+        ("delta P", f"delta(bold,nominal)@2.P{{}} [ {HOME} ]", 1.0),
+        ("delta P, three values", f"delta(bold,nominal)@1.P{{}} [ {KEPT} ]", 1.0),
+        ("R", f"bold@2.R{{}} [ {PAID} ]", ONE_WORLD),
+        ("delta R", f"delta(bold,nominal)@2.R{{}} [ {PAID} ]", ONE_WORLD),
     ]
-    for name, text, wide, limit in asked:
+    for name, text, wide in asked:
         true = value(text.format("=?"))
         for sign, where in ((-1, "above"), (1, "below")):
             bound = f">={true + sign * REGION * wide!r}"
-            yield Case(f"verdict, {name}", where, text.format(bound), wrong=sign > 0, limit=limit)
+            yield Case(f"verdict, {name}", where, text.format(bound), wrong=sign > 0, limit=ALPHA)
         above = text.format(f">={true - REGION * wide!r}")
         yield Case(f"interval beside a test, {name}", "at its stop", above, None, ALPHA, true)
 
@@ -116,18 +116,18 @@ def combined() -> Iterator[Case]:
             a, b, c = world
             text = shape.format(*parts(a=a, b=b, c=c))
             what, where = f"verdict, {shape.format('a', 'b', 'c')}", "true" if holds else "false"
-            yield Case(what, where, text, not holds, ALPHA / (1 - ALPHA))
+            yield Case(what, where, text, not holds, ALPHA)
 
 
 def regrets() -> Iterator[Case]:
     """Nothing to regret, by as little as a test can tell; and a regret by as little."""
-    saved, limit = value(f"bold@2.P=? [ {HOME} ]"), ALPHA / (1 - ALPHA)
+    saved = value(f"bold@2.P=? [ {HOME} ]")
     for where, goal, bound, wrong in (
         ("safe by delta", KEPT, value(f"nominal@2.P=? [ {KEPT} ]") - REGION, "regret"),
         ("unavoidable by delta", HOME, saved + REGION, "regret"),
         ("regret by delta", HOME, saved - REGION, "safe unavoidable"),
     ):
-        yield Case("regret by sampling", where, f"regret(bold@2, P>={bound!r} [ {goal} ])", wrong, limit)
+        yield Case("regret by sampling", where, f"regret(bold@2, P>={bound!r} [ {goal} ])", wrong, ALPHA)
 
 
 def on_a_stream() -> Iterator[Case]:

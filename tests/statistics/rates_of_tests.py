@@ -102,31 +102,27 @@ def equal_rows(runs: int, rng: np.random.Generator) -> Iterator[Row]:
     for delta, alpha, beta in [(0.01, 0.05, 0.05), (0.02, 0.01, 0.1)]:
         needed = EqualOutcome(delta, Strength(alpha, beta)).needed
         lasted = rng.geometric(delta, runs) > needed - 1  # the first names the value; then come so many equal ones
-        errors = int(lasted.sum())
+        errors, exact = int(lasted.sum()), (1 - delta) ** (needed - 1)
         what = f"equal outcomes delta={delta} <{alpha},{beta}>"
-        yield Row(what, "not equal", runs, errors, errors / runs, beta / (1 - alpha), 0, float(needed))
+        yield Row(what, "not equal", runs, errors, errors / runs, beta / (1 - alpha), 0, float(needed), exact=exact)
 
 
 def combination_rows(runs: int, rng: np.random.Generator) -> Iterator[Row]:
-    """Combinations of Wald's tests, each leaf at the edge of its region, in the world where errors are likeliest.
-
-    Wald's lines may exceed one of the two rates by 1/(1 - the other); so may a combination.
-    """
+    """Combinations of Wald's tests, each leaf at the edge of its region, in the world where errors are likeliest."""
     whole = Strength(0.05, 0.05)
     for name, tree in TREES.items():
         for true in (True, False):
             world = _worst(tree, whole, true=true)
             errors, undecided, samples = _combined(tree, whole, world, runs, rng)
             held = ", ".join(f"{key} {'true' if holds else 'false'}" for key, holds in world.items())
-            limit = 0.05 / 0.95
-            yield Row(f"combination {name}", held, runs, errors, errors / runs, limit, undecided, samples)
+            yield Row(f"combination {name}", held, runs, errors, errors / runs, 0.05, undecided, samples)
 
 
 def _combined(tree: Tree, whole: Strength, world: World, runs: int, rng: np.random.Generator) -> tuple[int, int, float]:
     """Errors, undecided ones and the mean number of samples of all leaves together."""
     needed, sides, samples = strengths(tree, whole), {}, 0.0
     for key, holds in world.items():
-        test = Sprt(0.8, 0.05, needed[key])
+        test = Sprt(0.8, 0.05, needed[key].guarded)
         taken, sides[key] = play(test, coin(test.sides[1 if holds else 0], rng), runs, block=128, limit=1 << 14)
         samples += float(taken.mean())
     truth = {1: True, -1: False, 0: None}
