@@ -1,7 +1,7 @@
 """How often the tests err, how often intervals miss, and how many samples both take, measured by running them.
 
-Long: `python -m tests.statistics.error_rates [--csv FILE] [--only WORDS]` (minutes; a row is printed as soon as it is
-known). Short: the same functions, with fewer runs, in `test_error_rates.py` and in `tests/engine`.
+Long: `python -m tests.statistics.error_rates [--csv FILE] [--only PART ..]` (minutes; a row is printed as soon as it
+is known). Short: the same functions, with fewer runs, in `test_error_rates.py` and in `tests/engine`.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import csv
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, fields
 from pathlib import Path
 
@@ -17,6 +17,7 @@ import numpy as np
 
 from tests.engine import verdict_rates
 from tests.statistics.measured import Row
+from tests.statistics.rates_as_tables import markdown
 from tests.statistics.rates_of_intervals import interval_rows, sequence_rows, size_rows
 from tests.statistics.rates_of_tests import (
     combination_rows,
@@ -56,7 +57,7 @@ PARTS: dict[str, Callable[[np.random.Generator], Iterator[Row]]] = {
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--csv", type=Path, help="write the rows there as well")
+    parser.add_argument("--csv", type=Path, help="write the rows there, and the tables beside them")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", nargs="+", choices=PARTS, default=list(PARTS), help="these parts (default: all)")
     arguments = parser.parse_args()
@@ -66,14 +67,40 @@ def main() -> int:
             rows.append(row)
             print(line(row), flush=True)  # noqa: T201  (the report)
     if arguments.csv:
-        with arguments.csv.open("w", newline="") as file:
-            writer = csv.DictWriter(file, [field.name for field in fields(Row)])
-            writer.writeheader()
-            writer.writerows(asdict(row) for row in rows)
+        write(arguments.csv, rows)
+        if arguments.only == list(PARTS):
+            arguments.csv.with_suffix(".md").write_text(markdown(rows), encoding="utf-8")
     broken = [row for row in rows if not row.within(len(rows))]
     for row in broken:
         print("beyond its limit:", line(row))  # noqa: T201  (likewise)
     return 1 if broken else 0
+
+
+def write(path: Path, rows: Sequence[Row]) -> None:
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, [field.name for field in fields(Row)])
+        writer.writeheader()
+        writer.writerows(asdict(row) for row in rows)
+
+
+def read(path: Path) -> list[Row]:
+    """Return the rows of a file that `write` made."""
+    with path.open(newline="") as file:
+        return [
+            Row(
+                line["what"],
+                line["where"],
+                int(line["runs"]),
+                int(line["errors"]),
+                float(line["rate"]),
+                float(line["limit"]) if line["limit"] else None,
+                int(line["undecided"]),
+                float(line["samples"]),
+                float(line["expected"]) if line["expected"] else None,
+                float(line["exact"]) if line["exact"] else None,
+            )
+            for line in csv.DictReader(file)
+        ]
 
 
 def line(row: Row) -> str:

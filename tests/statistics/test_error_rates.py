@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from tests.statistics import rates_of_intervals, rates_of_tests, rates_on_streams
+from tests.statistics.error_rates import read
+from tests.statistics.rates_as_tables import markdown
+
+KEPT = Path(__file__).parents[2] / "docs" / "experiments" / "error-rates.csv"
 
 
 def test_sequential_tests_keep_their_strength_and_walds_size() -> None:
@@ -65,3 +71,12 @@ def test_a_stream_raises_a_false_alarm_as_seldom_as_it_says(kind: str) -> None:
 def test_without_the_rule_nearly_every_stream_raises_one() -> None:
     row = rates_on_streams.stream_row("SPRT", 100, 200, np.random.default_rng(4), ruled=False)
     assert row.rate > 0.9
+
+
+def test_the_kept_measurements_are_within_their_limits_and_those_the_page_shows() -> None:
+    rows = read(KEPT)
+    assert len(rows) > 100
+    assert [row for row in rows if not row.within(len(rows))] == []
+    tables = markdown(rows)
+    assert KEPT.with_suffix(".md").read_text(encoding="utf-8") == tables
+    assert tables in (KEPT.parents[1] / "experiments.md").read_text(encoding="utf-8")
