@@ -43,6 +43,7 @@ __all__ = [
     "Skipped",
     "Step",
     "StreamSettings",
+    "TestName",
     "Trust",
     "TrustSettings",
     "Verdict",
@@ -78,6 +79,9 @@ CausalModel = Literal["gumbel", "any", "stable"]
 Engine = Literal["auto", "exact", "sampled"]
 """How a formula is answered; `auto`: exactly where that fits, else by sampling."""
 
+TestName = Literal["betting", "paper"]
+"""By which tests sampled values are compared with bounds."""
+
 MessageResult = Literal["accepted", "duplicate", "stale", "conflict", "gap", "rejected", "dropped"]
 
 
@@ -109,12 +113,16 @@ class Sampling(msgspec.Struct, frozen=True):
         alpha: the probability of a false alarm: to say *false*, or *regret*, of what is not so. On a stream it holds
             for all verdicts of one formula on one agent together, and counts the answer the alarm fires on.
         beta: that of the opposite error, of one verdict.
-        delta: half-width of the region around the bound of a `P` within which either answer will do.
-        deviation: the same for `R` and for `delta(..)`, in standard deviations of one sample.
-        error: half-width asked of a `=?`, as a part of the range one world's outcome may have: of 1 for a `P`.
+        delta: half-width of the region around a bound within which either answer will do, as a part of the range one
+            world's outcome may have: of 1 for a `P`. `betting` on a stream has no such region.
+        deviation: the same for `R` and for `delta(..)` with the test `paper`, in standard deviations of one sample.
+        error: half-width asked of a `=?`, as a part of the same range.
         error_alpha: the probability that a reported interval misses the true value.
         limit: samples a quantity may take; what is open then is undecided.
         rewards: the smallest and the largest reward of a step, for models that cannot be enumerated.
+        test: of values against bounds. `betting`: alpha and beta hold for every model (a `P` asked alone is decided by
+            Wald's test, whose rates hold too). `paper`: the paper's; for `R` and `delta(..)` a sequential t-test, whose
+            rates are nominal.
     """
 
     seed: int = 0
@@ -126,6 +134,7 @@ class Sampling(msgspec.Struct, frozen=True):
     error_alpha: float = 0.05
     limit: int = 20_000
     rewards: tuple[float, float] | None = None
+    test: TestName = "betting"
 
 
 class FormulaSpec(msgspec.Struct, frozen=True, eq=False):

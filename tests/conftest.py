@@ -1,4 +1,4 @@
-"""Fixtures for every room: the real servers of `tests/servers.py`."""
+"""What every test shares: the profile of Hypothesis, and the real servers of `tests/servers.py`."""
 
 from __future__ import annotations
 
@@ -6,9 +6,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 import monitor
 from tests.servers import Mosquitto, mosquitto
+
+# The time an example takes is the machine's, not the code's: a slow or busy one must not fail a test.
+settings.register_profile("unhurried", deadline=None)
+settings.load_profile("unhurried")
 
 
 def pytest_configure() -> None:

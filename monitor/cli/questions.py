@@ -31,6 +31,13 @@ class Engine(StrEnum):
     sampled = "sampled"
 
 
+class Test(StrEnum):
+    """Which tests compare sampled values with bounds."""
+
+    betting = "betting"
+    paper = "paper"
+
+
 class CausalModelName(StrEnum):
     """Which causal models besides Gumbel-Max a verdict is bounded over."""
 
@@ -62,12 +69,19 @@ def check(
     ] = DEFAULT.alpha,
     beta: Annotated[float, typer.Option(help="sampled: the probability of the opposite error")] = DEFAULT.beta,
     delta: Annotated[
-        float, typer.Option(help="sampled: half-width around a bound of P within which either answer will do")
+        float,
+        typer.Option(
+            help="sampled: half-width around a bound within which either answer will do, as a part of its range"
+        ),
     ] = DEFAULT.delta,
     error: Annotated[
         float, typer.Option(help="sampled: half-width asked of a =?, as a part of its range")
     ] = DEFAULT.error,
     samples: Annotated[int, typer.Option(help="sampled: most samples a quantity may take")] = DEFAULT.limit,
+    test: Annotated[
+        Test,
+        typer.Option(help="sampled: `betting`, whose error rates hold; `paper`: for R and delta they are nominal"),
+    ] = Test.betting,
     terminated: Annotated[bool, typer.Option("--terminated", help="the episode ended in the last state")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="one JSON document on stdout")] = False,
 ) -> None:
@@ -97,7 +111,16 @@ def check(
             causal_model=causal_model.value,
             terminated=terminated,
             models=models,
-            sampling=replace(DEFAULT, seed=seed, alpha=alpha, beta=beta, delta=delta, error=error, limit=samples),
+            sampling=replace(
+                DEFAULT,
+                seed=seed,
+                alpha=alpha,
+                beta=beta,
+                delta=delta,
+                error=error,
+                limit=samples,
+                test=test.value,
+            ),
             each=bar.at,
         )
     if as_json:

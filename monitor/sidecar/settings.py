@@ -30,6 +30,7 @@ from monitor.sidecar.fields import (
     as_text,
 )
 from monitor.sidecar.yamlfile import YamlFile, dotted
+from monitor.types import TestName
 
 __all__ = ["ENVIRONMENT_PREFIX", "Config", "FormulaConfig", "config_schema"]
 
@@ -171,8 +172,7 @@ class SamplingConfig(_Section):
     """How well answers by sampling are founded, for formulas that are not answered exactly.
 
     `alpha` is the false-alarm rate of all verdicts of one formula on one agent together, `beta` the probability to miss
-    in one verdict; tests on a stream have no region of indifference. `error` and `error_alpha` are for `=?`, `limit`
-    counts the samples of a quantity.
+    in one verdict. `error` and `error_alpha` are for `=?`, `limit` counts the samples of a quantity.
     """
 
     seed: Annotated[Count, Field(ge=0, le=(1 << 53) - 1)] = 0
@@ -187,6 +187,8 @@ class SamplingConfig(_Section):
     """Probability that its interval misses the true value."""
     limit: Annotated[Count, Field(ge=1, le=10_000_000)] = 20_000
     """Samples of a quantity beyond which its verdict is undecided."""
+    test: TestName = "betting"
+    """`betting`: both rates hold for every model. `paper`: the paper's; for `R` and `delta` their rates are nominal."""
 
 
 class TrustConfig(_Section):

@@ -58,6 +58,6 @@ def test_couplings_are_the_rows_of_any_causal_model() -> None:
         totals = [float(p[i]) for i in p] + [float(q[k]) for k in q]
         for k in q:
             cost = np.array([float(i == observed and other == k) for i in p for other in q])
-            for sign, limit in zip((1, -1), limits.get(k, (0, 0)), strict=True):
+            for sign, limit in zip((1, -1), map(float, limits.get(k, (0, 0))), strict=True):
                 solved = linprog(sign * cost, A_eq=np.vstack([equal, likewise]), b_eq=totals)
-                assert sign * solved.fun / float(p[observed]) == pytest.approx(float(limit), abs=1e-9)
+                assert sign * solved.fun / float(p[observed]) == pytest.approx(limit, abs=1e-9)
