@@ -10,11 +10,15 @@ agree, neither is wrong by a shared mistake. Read `row.py`, `world.py`, `residua
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import get_args
 
 from monitor.errors import ConfigError, LimitError
+from monitor.logic.parser import parse
+from monitor.logic.printer import print_formula
 from monitor.logic.syntax import Formula
 from monitor.model.mdp import MDP
-from monitor.referee import question
+from monitor.policy.table import as_table
+from monitor.referee.question import Path, check_models, checked_path, named_actions
 from monitor.referee.unroll import Unroll
 from monitor.referee.verdict import Judge
 from monitor.referee.world import MAIN, Frame, Moment, Setting, Step
@@ -27,7 +31,7 @@ def judge(
     query: str | Formula,
     *,
     model: MDP,
-    path: question.Path,
+    path: Path,
     policies: Mapping[str, object],
     models: Mapping[str, MDP] | None = None,
     causal_model: CausalModel = "gumbel",
@@ -57,23 +61,26 @@ def judge(
     >>> judge('bold@1.P=? [ F<=2 "goal" ]', model=model, policies=policies, path=[(0, 0), (0, 0)]).value
     0.75
     """
-    question.check_causal_model(causal_model)
-    formula, text = question.read(query)
+    if causal_model not in get_args(CausalModel):
+        raise ConfigError(f"causal model {causal_model!r} does not exist; use {', '.join(get_args(CausalModel))}")
     if not isinstance(model, MDP):
         raise ConfigError("the referee reads enumerated models only")
-    tables, others = question.checked_policies(policies, model), question.checked_models(models, model)
-    actions = question.checked_names(formula, text, model, tables, others)
-    pairs = question.checked_path(path, model, terminated=terminated)
-    setting = Setting({MAIN: model, **others}, tables, pairs[-1][0] if terminated else None)
-    labels = {name: bool(mask[pairs[-1][0]]) for name, mask in model.labels.items()}
-    unroll = Unroll(setting, actions, causal_model)
-    judge_ = Judge(unroll, _observed(pairs, terminated=terminated), labels, causal_model, start_observed)
+    if "nominal" not in policies:
+        raise ConfigError("no policy is called 'nominal'; it names the deployed one, so name it under policies")
+    text = query if isinstance(query, str) else print_formula(query)
+    formula, others = parse(text), dict(models or {})
+    tables = {name: as_table(policy, model) for name, policy in policies.items()}
+    check_models(others, model)
+    actions = named_actions(formula, text, model, tables, others)
+    pairs = checked_path(path, model, terminated=terminated)
+    last = pairs[-1][0]
+    unroll = Unroll(Setting({MAIN: model, **others}, tables, last if terminated else None), actions, causal_model)
+    labels = {name: bool(states[last]) for name, states in model.labels.items()}
+    asked = Judge(unroll, _observed(pairs, terminated=terminated), labels, causal_model, start_observed)
     try:
-        return judge_.verdict(formula, text)
+        return asked.verdict(formula, text)
     except RecursionError as error:
-        raise LimitError(
-            "the formula is nested too deeply for the referee; only the exact engine answers it"
-        ) from error
+        raise LimitError("the referee cannot follow a formula nested this deeply; the exact engine does") from error
 
 
 def _observed(pairs: list[tuple[int, int | None]], *, terminated: bool) -> Frame:
@@ -83,4 +90,4 @@ def _observed(pairs: list[tuple[int, int | None]], *, terminated: bool) -> Frame
         Step(state, action, Moment("nominal", MAIN, ended=terminated and place == last))
         for place, (state, action) in enumerate(pairs)
     )
-    return Frame(steps, ((0, Moment("nominal", MAIN, ended=terminated)),))
+    return Frame(steps, (Moment("nominal", MAIN, ended=terminated),))

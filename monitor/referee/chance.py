@@ -13,14 +13,14 @@ from typing import Literal
 
 import numpy as np
 
-from monitor.referee.row import Floats, counterfactual, limits, reachable_mean
-from monitor.referee.world import Ints, Setting, World
+from monitor.referee.row import Floats, counterfactual, extreme_mean, limits
+from monitor.referee.world import Ints, Setting, World, looked_up
 from monitor.types import CausalModel
 
-__all__ = ["Aim", "Row", "bounded", "certain", "mean", "mixed"]
+__all__ = ["Aim", "Row", "mean", "mixed", "row"]
 
 Aim = Literal["value", "least", "most"]
-"""The Gumbel-Max value, or the end of the range over a class of causal models."""
+"""The Gumbel-Max value, or an end of the range over a class of causal models."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,53 +33,45 @@ class Row:
     earned: Floats
 
 
-def certain(setting: Setting, world: World, state: int, action: int) -> Row:
-    """Return the Gumbel-Max distribution of (state, action) at the present offset of a world."""
-    successors, probabilities = setting.row(world.now, state, action)
-    observed = setting.observed(world, state, action)
-    if observed is not None:
-        successors, p, q, i = observed
-        probabilities = counterfactual(p, q, i)
-    return _row(setting, world, (state, action), (successors, probabilities, None))
-
-
-def bounded(setting: Setting, world: World, state: int, action: int, causal_model: CausalModel) -> Row:
-    """Return the lowest and highest probabilities over a class of causal models, where a transition was observed."""
-    observed = setting.observed(world, state, action)
-    if observed is None or causal_model == "gumbel":
-        return certain(setting, world, state, action)
-    successors, p, q, i = observed
-    step = world.seen[0]
-    if (state, action, world.now.model) == (step.state, step.action, step.moment.model):
-        same = np.zeros(len(successors))
-        same[i] = 1.0
-        return _row(setting, world, (state, action), (successors, same, None))
-    lowest, highest = limits(p, q, i, causal_model)
-    return _row(setting, world, (state, action), (successors, lowest, highest))
-
-
-def _row(setting: Setting, world: World, at: tuple[int, int], found: tuple[Ints, Floats, Floats | None]) -> Row:
-    """Return the row without impossible successors, with rewards."""
-    successors, lowest, highest = found
-    kept = np.flatnonzero(lowest if highest is None else highest)
+def row(setting: Setting, world: World, at: tuple[int, int], causal_model: CausalModel) -> Row:
+    """Return the row of (state, action) `at` the present offset of a world; with bounds unless `gumbel`."""
+    successors, probabilities = setting.row(world.now, *at)
+    highest: Floats | None = None
+    if len(world.seen) > 1:
+        successors, probabilities, highest = _posterior(setting, world, at, causal_model)
+    kept = np.flatnonzero(probabilities if highest is None else highest)
     successors = successors[kept]
     earned = setting.rewards(world.now, *at, successors)
-    return Row(successors, lowest[kept], None if highest is None else highest[kept], earned)
+    return Row(successors, probabilities[kept], None if highest is None else highest[kept], earned)
+
+
+def _posterior(
+    setting: Setting, world: World, at: tuple[int, int], causal_model: CausalModel
+) -> tuple[Ints, Floats, Floats | None]:
+    """Return successors, probabilities (or the lowest) and the highest ones, given the transition observed here."""
+    step, outcome = world.seen[0], world.seen[1].state
+    assert step.action is not None
+    theirs, ours = setting.row(step.moment, step.state, step.action), setting.row(world.now, *at)
+    both = np.union1d(theirs[0], ours[0])
+    p, q, i = looked_up(*theirs, both), looked_up(*ours, both), int(np.searchsorted(both, outcome))
+    if causal_model == "gumbel":
+        return both, counterfactual(p, q, i), None
+    if (at, world.now.model) == ((step.state, step.action), step.moment.model):
+        return both, np.eye(1, len(both), i)[0], None
+    return both, *limits(p, q, i, causal_model)
 
 
 def mixed(rows: list[tuple[float, Row]]) -> Row:
-    """Return the mean of several rows with weights that sum to 1; what a successor earns is its mean over the rows."""
-    if len(rows) == 1:
-        return rows[0][1]
-    weights = np.concatenate([weight * row.probabilities for weight, row in rows])
-    earned = weights * np.concatenate([row.earned for _, row in rows])
-    successors, place = np.unique(np.concatenate([row.successors for _, row in rows]), return_inverse=True)
-    probabilities = np.bincount(place, weights)
+    """Return the mean of rows without bounds; what a successor earns is its mean over the rows."""
+    weights = np.concatenate([weight * one.probabilities for weight, one in rows])
+    earned = weights * np.concatenate([one.earned for _, one in rows])
+    successors, place = np.unique(np.concatenate([one.successors for _, one in rows]), return_inverse=True)
+    probabilities: Floats = np.bincount(place, weights).astype(np.float64)
     return Row(successors, probabilities, None, np.bincount(place, earned) / probabilities)
 
 
-def mean(row: Row, values: Floats, aim: Aim) -> float:
+def mean(one: Row, values: Floats, aim: Aim) -> float:
     """Return the mean of `values` [K] over the row, or the least or most of it within the row's bounds."""
-    if row.highest is None:
-        return float(row.probabilities @ values)
-    return reachable_mean(row.probabilities, row.highest, values, largest=aim == "most")
+    if one.highest is None:
+        return float(one.probabilities @ values)
+    return extreme_mean(one.probabilities, one.highest, values, largest=aim == "most")

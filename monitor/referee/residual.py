@@ -5,7 +5,7 @@
     left U[0,0] right  =  right
     C[a,b]             =  (the reward of this step, if a = 0)  and  C[max(a-1,0), b-1] afterwards
 
-Everything else of the language is made of `!`, `&`, `|`, labels and nested goals, whose truth at the present state is a
+The rest of the language is `!`, `&`, `|`, labels and nested goals; the truth of the last two in the present state is a
 constant. Constants are folded, nested conjunctions (and disjunctions) become one set, and negations move inwards.
 
 Kazemi & Paoletti, Definition 3 (until), bounded; `monitor.logic.syntax` says what the sugar stands for.
@@ -19,7 +19,7 @@ from typing import assert_never
 
 from monitor.logic.syntax import And, Const, Formula, Goal, Label, Not, Or, Probability, Regret, Reward, Until
 
-__all__ = ["FALSE", "TRUE", "Residual", "Truth", "collect", "expand", "looks_back", "nested", "present", "window"]
+__all__ = ["TRUE", "Owed", "Residual", "collect", "expand", "looks_back", "nested", "present", "window"]
 
 TRUE, FALSE = Const(value=True), Const(value=False)
 
@@ -40,7 +40,6 @@ class AnyOf:
 
 Owed = Formula | AllOf | AnyOf
 Residual = Owed | Reward
-Truth = Callable[[Label | Goal], bool]
 
 
 def collect(reward: Reward) -> Residual:
@@ -48,7 +47,7 @@ def collect(reward: Reward) -> Residual:
     return Reward(max(reward.low - 1, 0), reward.high - 1) if reward.high > 0 else FALSE
 
 
-def expand(owed: Owed, truth: Truth) -> Owed:
+def expand(owed: Owed, truth: Callable[[Label | Goal], bool]) -> Owed:
     """Return what is owed from the next state on; `truth` says which labels and goals hold in the present one."""
     match owed:
         case Const():
@@ -57,30 +56,21 @@ def expand(owed: Owed, truth: Truth) -> Owed:
             return TRUE if truth(owed) else FALSE
         case Not(arg):
             return _opposite(expand(arg, truth))
-        case And(left, right):
-            return _all(expand(part, truth) for part in (left, right))
-        case Or(left, right):
-            return _any(expand(part, truth) for part in (left, right))
-        case AllOf(parts):
-            return _all(expand(part, truth) for part in parts)
-        case AnyOf(parts):
-            return _any(expand(part, truth) for part in parts)
-        case Until():
-            return _until(owed, truth)
+        case And() | AllOf():
+            return _all(expand(part, truth) for part in _parts(owed))
+        case Or() | AnyOf():
+            return _any(expand(part, truth) for part in _parts(owed))
+        case Until(low, high, left, right) if low > 0:
+            return _all((expand(left, truth), Until(low - 1, high - 1, left, right)))
+        case Until(_, high, left, right):
+            now = expand(right, truth)
+            if now == TRUE or high == 0:
+                return now
+            return _any((now, _all((expand(left, truth), Until(0, high - 1, left, right)))))
         case Regret():
             raise AssertionError("the parser keeps regret out of paths")
         case _:
             assert_never(owed)
-
-
-def _until(until: Until, truth: Truth) -> Owed:
-    low, high, left, right = until.low, until.high, until.left, until.right
-    if low > 0:
-        return _all((expand(left, truth), Until(low - 1, high - 1, left, right)))
-    now = expand(right, truth)
-    if now == TRUE or high == 0:
-        return now
-    return _any((now, _all((expand(left, truth), Until(0, high - 1, left, right)))))
 
 
 def _all(parts: Iterable[Owed]) -> Owed:
@@ -96,13 +86,7 @@ def _all(parts: Iterable[Owed]) -> Owed:
 
 def _any(parts: Iterable[Owed]) -> Owed:
     """Disjunction; reads no further than the first `true`."""
-    kept: set[Owed] = set()
-    for part in parts:
-        if part == TRUE:
-            return TRUE
-        kept |= part.parts if isinstance(part, AnyOf) else {part}
-    kept.discard(FALSE)
-    return AnyOf(frozenset(kept)) if len(kept) > 1 else next(iter(kept), FALSE)
+    return _opposite(_all(map(_opposite, parts)))
 
 
 def _opposite(owed: Owed) -> Owed:
@@ -112,11 +96,11 @@ def _opposite(owed: Owed) -> Owed:
         case Not(arg):
             return arg
         case AllOf(parts):
-            return _any(map(_opposite, parts))
+            return AnyOf(frozenset(map(_opposite, parts)))
         case AnyOf(parts):
-            return _all(map(_opposite, parts))
+            return AllOf(frozenset(map(_opposite, parts)))
         case _:
-            return Not(owed)  # type: ignore[arg-type] # sets were handled above
+            return Not(owed)
 
 
 def _parts(owed: Residual) -> Iterator[Owed]:
@@ -157,6 +141,6 @@ def looks_back(owed: Residual) -> bool:
 
 
 def window(owed: Residual) -> int | None:
-    """Return how many pairs before the present one its goals need; None: all since the start."""
+    """Return how many steps before the present one its goals need; None: all since the start."""
     offsets = [goal.world.offset for goal in nested(owed)]
     return None if any(offset < 0 for offset in offsets) else max(offsets, default=0)

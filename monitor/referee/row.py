@@ -11,8 +11,7 @@ was drawn from, `q` the one of the world asked about.
    q_i / p_i >= q_k / p_k; every other outcome has the upper bound of `any` and gets at least what the upper bounds of
    the rest leave. Where they share none, as `any`.
 
-Kazemi & Paoletti, Section 2 (Gumbel-Max SCM, counterfactual stability) and Appendix A; the closed form replaces their
-sampling.
+Kazemi & Paoletti, Section 2 (Gumbel-Max SCM, counterfactual stability); the closed form replaces their sampling.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Floats", "counterfactual", "limits", "reachable_mean"]
+__all__ = ["Floats", "counterfactual", "extreme_mean", "limits"]
 
 Floats = npt.NDArray[np.float64]
 
@@ -31,13 +30,7 @@ SLACK = 1e-12
 
 
 def counterfactual(p: Floats, q: Floats, i: int) -> Floats:
-    """Return the Gumbel-Max distribution [K] of the outcome under `q`, given that `p` gave `i`.
-
-    Args:
-        p: [K] distribution observed from, with p[i] > 0.
-        q: [K] distribution asked about.
-        i: the observed outcome.
-    """
+    """Return the Gumbel-Max distribution [K] of the outcome under `q` [K], given that `p` [K] gave `i`, p[i] > 0."""
     answer = np.zeros(len(q))
     k = np.flatnonzero(q > 0)
     elsewhere = float(p[q == 0].sum())
@@ -53,12 +46,8 @@ def counterfactual(p: Floats, q: Floats, i: int) -> Floats:
 def _integrals(p: Floats, q: Floats, elsewhere: float, upper: float) -> Floats:
     """Return [K]: the integral of du / D(u)^2 from each p_k / q_k to `upper`, 0 where that interval is empty.
 
+    All q_k > 0, in ascending order of p_k / q_k; `elsewhere` is the probability under p of what q makes impossible.
     Between two ratios D(u) = c + m u is linear, and the integral from a to b is (b - a) / (D(a) D(b)).
-
-    Args:
-        p, q: [K], q > 0, in ascending order of p / q.
-        elsewhere: the probability under p of the outcomes that are impossible under q.
-        upper: the end of all integrals, possibly infinite.
     """
     begin = np.minimum(p / q, upper)
     end = np.append(begin[1:], upper)
@@ -82,14 +71,13 @@ def limits(p: Floats, q: Floats, i: int, causal_model: Literal["any", "stable"])
     return np.where(ruled_out, 0.0, np.maximum(0.0, 1.0 - others)), highest
 
 
-def reachable_mean(lowest: Floats, highest: Floats, values: Floats, *, largest: bool) -> float:
-    """Return the largest (or smallest) mean of `values` over all distributions between the bounds.
+def extreme_mean(lowest: Floats, highest: Floats, values: Floats, *, largest: bool) -> float:
+    """Return the largest (or smallest) mean of `values` over all distributions between the bounds, all [K].
 
     Every outcome gets its lowest probability; what is left goes to the best outcomes first, each up to its highest.
     """
     order = np.argsort(-values if largest else values, kind="stable")
     room = (highest - lowest)[order]
     left = max(0.0, 1.0 - float(lowest.sum()))
-    before = np.cumsum(room) - room
-    given = np.clip(left - before, 0.0, room)
-    return float(lowest @ values + given @ values[order])
+    extra = np.clip(left - (np.cumsum(room) - room), 0.0, room)
+    return float(lowest @ values + extra @ values[order])

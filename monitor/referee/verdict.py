@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import product
 from typing import Any, assert_never
 
 from monitor.logic.printer import print_formula
@@ -22,7 +23,8 @@ from monitor.types import CausalModel, Outcome, Quantity, Verdict
 __all__ = ["Judge"]
 
 Truths = frozenset[bool]
-"""The truths a formula may have over the class of causal models."""
+"""The truths something may have over the class of causal models."""
+EITHER: Truths = frozenset({True, False})
 
 
 @dataclass(frozen=True)
@@ -44,76 +46,68 @@ class Judge:
     start_observed: bool
 
     def verdict(self, formula: Formula, text: str) -> Verdict:
-        """Return the verdict on a formula; `text`: as it was written.
-
-        Raises:
-            LimitError: the question is too large.
-        """
+        """Return the verdict on a formula; `text`: as it was written. Raises LimitError if it is too large."""
         match formula:
-            case Regret():
-                return self._regret(formula, text)
+            case Regret(world):
+                found = self._regret(formula)
+                dropped = world.offset < 0
             case Goal(test=None):
                 quantity = self._quantity(formula, text)
-                return self._filled(text, (quantity,), [formula], value=quantity.value, bounds=quantity.bounds)
+                found = {"quantities": (quantity,), "value": quantity.value, "bounds": quantity.bounds}
+                dropped = formula.world.offset < 0
             case _:
-                return self._plain(formula, text)
+                found = self._plain(formula)
+                dropped = any(goal.world.offset < 0 for goal in _goals(formula))
+        quantities: tuple[Quantity, ...] = found.pop("quantities")
+        return Verdict(
+            text,
+            "exact",
+            self.causal_model,
+            quantities,
+            **found,
+            offset=quantities[-1].offset if quantities else 0,
+            clipped=any(quantity.clipped for quantity in quantities),
+            start_dropped=dropped and not self.start_observed,
+        )
 
-    def _plain(self, formula: Formula, text: str) -> Verdict:
+    def _plain(self, formula: Formula) -> dict[str, Any]:
+        """Return the fields of a verdict on a Boolean combination."""
         goals = _goals(formula)
         quantities = tuple(self._quantity(goal, print_formula(goal)) for goal in goals)
-        truths = dict(zip(goals, map(self._truths, quantities), strict=True))
         held = {goal: frozenset({bool(found.holds)}) for goal, found in zip(goals, quantities, strict=True)}
-        (holds,) = self._combined(formula, held)
-        return self._filled(
-            text,
-            quantities,
-            goals,
-            holds=holds,
-            bounds=quantities[0].bounds if len(quantities) == 1 else None,
-            robust=None if self.causal_model == "gumbel" else len(self._combined(formula, truths)) == 1,
-        )
+        possible = dict(zip(goals, map(_truths, quantities), strict=True))
+        return {
+            "quantities": quantities,
+            "holds": True in self._combined(formula, held),
+            "bounds": quantities[0].bounds if len(quantities) == 1 else None,
+            "robust": self._if_bounded(len(self._combined(formula, possible)) == 1),
+        }
 
-    def _regret(self, formula: Regret, text: str) -> Verdict:
-        goals = [self._arm(formula, change, formula.world.offset) for change in (NOMINAL, formula.world.change)]
-        nominal, other = (self._quantity(goal, print_formula(goal)) for goal in goals)
+    def _regret(self, formula: Regret) -> dict[str, Any]:
+        """Return the fields of a verdict on regret."""
+        asked, length = formula.world.offset, len(self.frame.steps)
+        ours, theirs = (self._quantity(goal, print_formula(goal)) for goal in _arms(formula, asked))
         effect_bounds = None
-        if nominal.bounds is not None and other.bounds is not None:
-            effect_bounds = other.bounds[0] - nominal.bounds[1], other.bounds[1] - nominal.bounds[0]
-        outcomes = {_outcome(ours, theirs) for ours in self._truths(nominal) for theirs in self._truths(other)}
-        profile, useful = self._profile(formula)
-        return self._filled(
-            text,
-            (nominal, other),
-            goals[:1],
-            outcome=_outcome(bool(nominal.holds), bool(other.holds)),
-            bounds=other.bounds,
-            robust=None if self.causal_model == "gumbel" else len(outcomes) == 1,
-            effect=other.value - nominal.value,
-            effect_bounds=effect_bounds,
-            profile=profile,
-            latest_useful=useful,
-        )
-
-    def _arm(self, formula: Regret, change: Change, offset: int) -> Goal:
-        return Goal(WorldRef(change, None, offset), formula.goal.measure, formula.goal.test)
-
-    def _profile(self, formula: Regret) -> tuple[dict[int, tuple[float, float]], int | None]:
-        """Return both arms' values by offset, and the smallest offset whose outcome is regret."""
-        length = len(self.frame.steps)
-        _, start = position(formula.world.offset, length)
+        if ours.bounds is not None and theirs.bounds is not None:
+            effect_bounds = theirs.bounds[0] - ours.bounds[1], theirs.bounds[1] - ours.bounds[0]
         profile: dict[int, tuple[float, float]] = {}
-        useful: int | None = None
-        test = formula.goal.test
-        assert test is not None
-        for offset in range(length - start):
-            ours, theirs = (
-                self.unroll.quantity(self._arm(formula, change, offset), self.frame)
-                for change in (NOMINAL, formula.world.change)
-            )
-            profile[offset] = ours, theirs
-            if useful is None and _outcome(test.holds(ours), test.holds(theirs)) == "regret":
-                useful = offset
-        return profile, useful
+        useful = []
+        for offset in range(length - position(asked, length)[1]):
+            arms = _arms(formula, offset)
+            nominal, other = (self.unroll.quantity(goal, self.frame) for goal in arms)
+            profile[offset] = nominal, other
+            if _outcome(_holds(arms[0], nominal), _holds(arms[1], other)) == "regret":
+                useful.append(offset)
+        return {
+            "quantities": (ours, theirs),
+            "outcome": _outcome(ours.holds, theirs.holds),
+            "bounds": theirs.bounds,
+            "robust": self._if_bounded(len({_outcome(*two) for two in product(_truths(ours), _truths(theirs))}) == 1),
+            "effect": theirs.value - ours.value,
+            "effect_bounds": effect_bounds,
+            "profile": profile,
+            "latest_useful": min(useful, default=None),
+        }
 
     def _quantity(self, goal: Goal, text: str) -> Quantity:
         offset, _ = position(goal.world.offset, len(self.frame.steps))
@@ -121,23 +115,16 @@ class Judge:
         bounds: tuple[float, float] | None = None
         if self.causal_model != "gumbel":
             bounds = self.unroll.quantity(goal, self.frame, "least"), self.unroll.quantity(goal, self.frame, "most")
-        robust: bool | None = None
-        if goal.test is not None and bounds is not None:
-            robust = goal.test.holds(bounds[0]) == goal.test.holds(bounds[1])
         return Quantity(
             text,
             value,
             offset,
-            offset != goal.world.offset,
-            bounds,
-            None if goal.test is None else goal.test.bound,
-            None if goal.test is None else goal.test.holds(value),
-            robust,
+            clipped=offset != goal.world.offset,
+            bounds=bounds,
+            threshold=None if goal.test is None else goal.test.bound,
+            holds=_holds(goal, value),
+            robust=None if goal.test is None or bounds is None else _holds(goal, bounds[0]) == _holds(goal, bounds[1]),
         )
-
-    @staticmethod
-    def _truths(quantity: Quantity) -> Truths:
-        return frozenset({True, False}) if quantity.robust is False else frozenset({bool(quantity.holds)})
 
     def _combined(self, formula: Formula, truths: Mapping[Goal, Truths]) -> Truths:
         """Return the truths a formula may have, given those of its goals."""
@@ -150,28 +137,16 @@ class Judge:
                 return truths[formula]
             case Not(arg):
                 return frozenset(not one for one in self._combined(arg, truths))
-            case And(left, right):
-                pairs = [(a, b) for a in self._combined(left, truths) for b in self._combined(right, truths)]
-                return frozenset(a and b for a, b in pairs)
-            case Or(left, right):
-                pairs = [(a, b) for a in self._combined(left, truths) for b in self._combined(right, truths)]
-                return frozenset(a or b for a, b in pairs)
+            case And(left, right) | Or(left, right):
+                join = all if isinstance(formula, And) else any
+                return frozenset(map(join, product(self._combined(left, truths), self._combined(right, truths))))
             case Until() | Regret():
                 raise AssertionError("the parser keeps these out of Boolean combinations")
             case _:
                 assert_never(formula)
 
-    def _filled(self, text: str, quantities: tuple[Quantity, ...], goals: list[Goal], **found: Any) -> Verdict:  # noqa: ANN401 - fields of a verdict
-        return Verdict(
-            text,
-            "exact",
-            self.causal_model,
-            quantities,
-            offset=quantities[-1].offset if quantities else 0,
-            clipped=any(quantity.clipped for quantity in quantities),
-            start_dropped=not self.start_observed and any(goal.world.offset < 0 for goal in goals),
-            **found,
-        )
+    def _if_bounded(self, robust: bool) -> bool | None:  # noqa: FBT001 - a truth
+        return None if self.causal_model == "gumbel" else robust
 
 
 def _goals(formula: Formula) -> list[Goal]:
@@ -187,7 +162,24 @@ def _goals(formula: Formula) -> list[Goal]:
             return []
 
 
-def _outcome(nominal: bool, alternative: bool) -> Outcome:  # noqa: FBT001 - two truths
+def _arms(formula: Regret, offset: int) -> list[Goal]:
+    """Return the goal under nominal and under the alternative, both at an offset."""
+
+    def arm(change: Change) -> Goal:
+        return Goal(WorldRef(change, None, offset), formula.goal.measure, formula.goal.test)
+
+    return [arm(NOMINAL), arm(formula.world.change)]
+
+
+def _holds(goal: Goal, value: float) -> bool | None:
+    return None if goal.test is None else goal.test.holds(value)
+
+
+def _truths(quantity: Quantity) -> Truths:
+    return EITHER if quantity.robust is False else frozenset({bool(quantity.holds)})
+
+
+def _outcome(nominal: bool | None, alternative: bool | None) -> Outcome:  # noqa: FBT001 - two truths
     if nominal:
         return "safe"
     return "regret" if alternative else "unavoidable"

@@ -1,11 +1,11 @@
-"""What acts when: worlds after an intervention, step by step.
+"""What is in force when: worlds after an intervention.
 
 1. At each time a policy and a model are in force, and the episode has ended or not: a `Moment`. The moments from some
    time on are a `Timeline`.
 2. A `Frame` is what has happened so far (each step with the moment it happened in) and the timeline that follows.
    Outside all brackets it is the observed path; for a nested goal it is the path its outer world has taken up to here.
 3. An intervention in a frame makes a `World`: the timeline from its offset on, with the intervention in force, beside
-   the steps that were taken from there.
+   the steps that were observed from there.
 4. While steps were observed, action and successor follow the posterior noise; the last observed action is known, its
    outcome is not; beyond it, noise is prior. Action noise and transition noise are independent.
 5. Where no other policy is in force, the state really visited sees the action really taken, on-policy or not. An
@@ -23,16 +23,20 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
+from monitor.errors import LimitError
 from monitor.logic.syntax import Change
 from monitor.model.mdp import MDP
 from monitor.policy.table import PolicyTable
 from monitor.referee.row import Floats, counterfactual
 
-__all__ = ["MAIN", "Frame", "Moment", "Setting", "Step", "Timeline", "World", "intervene", "position", "shifted"]
+__all__ = ["MAIN", "Frame", "Ints", "Moment", "Setting", "Step", "World", "intervene", "looked_up", "position"]
 
 Ints = npt.NDArray[np.int64]
+
 MAIN = ""
 """The name of the model the path was observed in."""
+LONGEST_TAKEOVER = 10_000
+"""Steps; a timeline that changes later is not held."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +48,8 @@ class Moment:
     ended: bool
 
 
-Timeline = tuple[tuple[int, Moment], ...]
-"""Runs of (number of steps, moment); the last one holds for good and has the number 0. Neighbours differ."""
+Timeline = tuple[Moment, ...]
+"""One moment a step; the last one holds for good, and differs from the one before it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,44 +73,57 @@ class Frame:
 class World:
     """What is in force from the present offset on.
 
-    `seen`: the observed steps from here on. `changed`: for how many more of them another policy is in force than the
-    one they were observed under; -1: for all.
+    `seen`: the observed steps from here on. `changed`: for how many of them another policy is in force than the one
+    they were observed under.
     """
 
     seen: tuple[Step, ...]
     timeline: Timeline
-    changed: int
+    changed: int = 0
 
     @property
     def now(self) -> Moment:
         """Return the present moment."""
-        return self.timeline[0][1]
+        return self.timeline[0]
+
+    @property
+    def future(self) -> Timeline:
+        """Return the timeline from the next offset on."""
+        return self.timeline[1:] or self.timeline
 
     def later(self) -> World:
-        """Return the world one step on."""
-        return _world(self.seen[1:], shifted(self.timeline), self.changed - (self.changed > 0))
+        """Return the world at the next offset."""
+        return _world(self.seen[1:], self.future, self.changed - 1)
 
 
 def _world(seen: tuple[Step, ...], timeline: Timeline, changed: int) -> World:
-    """Return a world in which nothing is kept that no longer matters, so that equal futures are equal."""
-    known = seen and not (len(seen) == 1 and seen[0].action is None)
-    return World(seen, timeline, changed) if known else World((), timeline, 0)
+    """Return a world without what no longer matters, so that worlds of equal future are equal."""
+    if not seen or (len(seen) == 1 and seen[0].action is None):
+        return World((), timeline)
+    return World(seen, timeline, min(max(changed, 0), len(seen)))
 
 
-def shifted(timeline: Timeline) -> Timeline:
-    """Return the timeline one step on."""
-    (steps, moment), *rest = timeline
-    return timeline if steps == 0 else tuple(rest) if steps == 1 else ((steps - 1, moment), *rest)
+def intervene(frame: Frame, start: int, change: Change, action: int | None) -> World:
+    """Return the world of `change` made at step `start` of a frame. `action`: the index of the one `do(..)` names.
 
-
-def _merged(runs: list[tuple[int, Moment]]) -> Timeline:
-    merged: list[tuple[int, Moment]] = []
-    for steps, moment in runs:
-        if merged and merged[-1][1] == moment:
-            merged[-1] = (merged[-1][0] + steps if steps else 0, moment)
-        else:
-            merged.append((steps, moment))
-    return tuple(merged)
+    Raises:
+        LimitError: it is limited to more steps than a timeline holds.
+    """
+    if change.steps is not None and change.steps > LONGEST_TAKEOVER:
+        raise LimitError(f"the referee follows a takeover of {LONGEST_TAKEOVER:,} steps at most, not {change.steps:,}")
+    seen = frame.steps[start:]
+    moments = [*(step.moment for step in seen), *frame.future]
+    lasts = 0 if change.kind == "nominal" else len(moments) if change.steps is None else change.steps
+    if change.steps is not None:
+        moments += moments[-1:] * max(0, lasts + 1 - len(moments))
+    if change.kind == "model":
+        forced = [replace(moment, model=change.name) for moment in moments[:lasts]]
+    else:
+        forced = [replace(moment, policy=change.name if action is None else action) for moment in moments[:lasts]]
+    moments = forced + moments[lasts:]
+    while len(moments) > 1 and moments[-1] == moments[-2]:
+        moments.pop()
+    return _world(seen, tuple(moments), 0 if change.kind == "model" else lasts)
 
 
 def position(offset: int, length: int) -> tuple[int, int]:
@@ -117,7 +134,7 @@ def position(offset: int, length: int) -> tuple[int, int]:
 
 @dataclass(frozen=True)
 class Setting:
-    """What a question is asked about. `models` holds the main one as `MAIN`; `end`: the state the episode ended in."""
+    """What a question is about. `models` holds the main one as `MAIN`; `end`: the state the episode ended in."""
 
     models: Mapping[str, MDP]
     policies: Mapping[str, PolicyTable]
@@ -128,96 +145,44 @@ class Setting:
         """Return the model the path was observed in."""
         return self.models[MAIN]
 
-    def choice(self, policy: str | int, state: int) -> Floats:
-        """Return the distribution [A] of the action."""
-        if isinstance(policy, int):
-            return np.eye(1, self.main.actions, policy)[0]
-        return self.policies[policy].distribution(state, self.main.actions)
+    def actions(self, world: World, state: int) -> list[tuple[int, float]]:
+        """Return the actions that may be taken in `state` at the present offset of a world, with probabilities."""
+        asked = self._choice(world.now.policy, state)
+        if world.seen and world.seen[0].action is not None:
+            step, taken = world.seen[0], world.seen[0].action
+            if world.changed == 0 and state == step.state:
+                return [(taken, 1.0)]
+            observed = self._choice(step.moment.policy, step.state)
+            if observed[taken] > 0:
+                asked = counterfactual(observed, asked, taken)
+        return [(int(action), float(asked[action])) for action in np.flatnonzero(asked)]
+
+    def _choice(self, policy: str | int, state: int) -> Floats:
+        """Return the distribution [A] of the action with prior noise."""
+        if isinstance(policy, str):
+            return self.policies[policy].distribution(state, self.main.actions)
+        always: Floats = np.eye(1, self.main.actions, policy)[0]
+        return always
 
     def row(self, moment: Moment, state: int, action: int) -> tuple[Ints, Floats]:
-        """Return successors and probabilities with prior noise."""
+        """Return successors and probabilities [K] with prior noise."""
         if moment.ended and state == self.end:
             return np.array([state]), np.ones(1)
         return self.models[moment.model].row(state, action)
 
     def rewards(self, moment: Moment, state: int, action: int, successors: Ints) -> Floats:
-        """Return the reward of moving to each successor: the main model's, whatever model the row is from."""
+        """Return the reward [K] of moving to each successor: the main model's, whatever model the row is from."""
         if moment.ended and state == self.end:
             return np.zeros(len(successors))
         earned = np.full(len(successors), self.main.rewards[state, action])
         extra = getattr(self.main, "transition_rewards", None)
         if extra is not None:
-            row = state * self.main.actions + action
-            own = slice(self.main.indptr[row], self.main.indptr[row + 1])
-            earned += _looked_up(self.main.successors[own], extra[own], successors)
+            first, last = self.main.indptr[state * self.main.actions + action :][:2]
+            earned += looked_up(self.main.successors[first:last], extra[first:last], successors)
         return earned
 
-    def actions(self, world: World, state: int) -> list[tuple[int, float]]:
-        """Return the actions that may be taken in `state` at the present offset of `world`, with probabilities."""
-        asked = self.choice(world.now.policy, state)
-        if world.seen and world.seen[0].action is not None:
-            step, taken = world.seen[0], world.seen[0].action
-            if world.changed == 0 and state == step.state:
-                return [(taken, 1.0)]
-            observed = self.choice(step.moment.policy, step.state)
-            if observed[taken] > 0:
-                asked = counterfactual(observed, asked, taken)
-        return [(int(action), float(asked[action])) for action in np.flatnonzero(asked)]
 
-    def observed(self, world: World, state: int, action: int) -> tuple[Ints, Floats, Floats, int] | None:
-        """Return successors, both rows over them, and the place of the observed one; None: no transition was observed.
-
-        The first row is the one observed from, the second the one of (state, action) in this world.
-        """
-        if len(world.seen) < 2:
-            return None
-        step, outcome = world.seen[0], world.seen[1].state
-        assert step.action is not None
-        before, p = self.row(step.moment, step.state, step.action)
-        after, q = self.row(world.now, state, action)
-        both = np.union1d(before, after)
-        return both, _looked_up(before, p, both), _looked_up(after, q, both), int(np.searchsorted(both, outcome))
-
-
-def _looked_up(keys: Ints, values: Floats, wanted: Ints) -> Floats:
+def looked_up(keys: Ints, values: Floats, wanted: Ints) -> Floats:
     """Return the value of each wanted key, 0 where it is not among the (ascending) keys."""
-    if not len(keys):
-        return np.zeros(len(wanted))
     places = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
     return np.where(keys[places] == wanted, values[places], 0.0)
-
-
-def intervene(frame: Frame, start: int, change: Change, action: int | None) -> World:
-    """Return the world of `change` made at step `start` of a frame. `action`: the index of the one `do(..)` names."""
-    seen = frame.steps[start:]
-    timeline = _merged([*((1, step.moment) for step in seen), *frame.future])
-    if change.kind == "nominal" or change.steps == 0:
-        return _world(seen, timeline, 0)
-
-    def forced(moment: Moment) -> Moment:
-        if change.kind == "model":
-            return replace(moment, model=change.name)
-        return replace(moment, policy=change.name if action is None else action)
-
-    if change.steps is None:
-        after = _merged([(steps, forced(moment)) for steps, moment in timeline])
-    else:
-        during, rest = _split(timeline, change.steps)
-        after = _merged([*((steps, forced(moment)) for steps, moment in during), *rest])
-    lasts = -1 if change.steps is None else change.steps
-    return _world(seen, after, 0 if change.kind == "model" else lasts)
-
-
-def _split(timeline: Timeline, at: int) -> tuple[Timeline, Timeline]:
-    """Return the first `at` steps of a timeline, and what follows."""
-    first: list[tuple[int, Moment]] = []
-    while at > 0:
-        (steps, moment), *rest = timeline
-        taken = at if steps == 0 else min(steps, at)
-        first.append((taken, moment))
-        at -= taken
-        if steps == taken:
-            timeline = tuple(rest)
-        elif steps > 0:
-            timeline = ((steps - taken, moment), *rest)
-    return tuple(first), timeline
