@@ -127,7 +127,8 @@ _INT = re.compile(r"-?\d+")
 _NUMBER = re.compile(r"[-+]?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?")
 _STRING = re.compile(r'"([^"]*)"')
 _COMPARE = re.compile(r"<=|>=|<|>")
-_LOOSEST_FIRST = ("<=>", "=>", "|", "&")
+_CONNECTIVE = re.compile(r"<=>|=>|\||&")
+_LEVELS = {"<=>": 0, "=>": 1, "|": 2, "&": 3}
 
 
 class GrammarError(ValueError):
@@ -139,11 +140,17 @@ class Parser:
 
     def __init__(self) -> None:
         self._nodes: dict[Any, Any] = {}
+        self._parsed: dict[str, Formula] = {}
         self._text = ""
         self._at = 0
 
     def parse(self, text: str) -> Formula:
         """Return the formula of a whole text."""
+        if text not in self._parsed:
+            self._parsed[text] = self._whole(text)
+        return self._parsed[text]
+
+    def _whole(self, text: str) -> Formula:
         self._text, self._at = text, 0
         self._blank()
         formula = self._formula()
@@ -219,14 +226,12 @@ class Parser:
         word = self._word()
         return self._sees("@") or (bool(word) and word not in {"true", "false", "F", "G", "X", "U", "W", "C", "regret"})
 
-    def _expr(self, level: int) -> Node:
-        """Return an expression of connectives that bind at least as tightly as that of this level."""
-        if level == len(_LOOSEST_FIRST):
-            return self._binary()
-        left = self._expr(level + 1)
-        symbol = _LOOSEST_FIRST[level]
-        if self._take(symbol):  # right-associative: only `=>` cares
-            return self._make(Binary, symbol, left, self._expr(level))
+    def _expr(self, loosest: int) -> Node:
+        """Return an expression of connectives that bind at least as tightly as the level says."""
+        left = self._binary()
+        while (match := _CONNECTIVE.match(self._text, self._at)) and _LEVELS[match.group(0)] >= loosest:
+            symbol = self._token(_CONNECTIVE)  # right-associative: only `=>` cares
+            left = self._make(Binary, symbol, left, self._expr(_LEVELS[symbol]))
         return left
 
     def _binary(self) -> Node:

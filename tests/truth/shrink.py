@@ -57,11 +57,15 @@ def _smaller(case: Case) -> Iterator[Case]:
         yield replace(case, causal_model="gumbel")
     parser = ast.Parser()
     formula = parser.parse(case.formula)
-    texts = {text for text in map(unparse, _formulas(formula)) if len(text) <= len(case.formula)}
-    for text in sorted(texts - {case.formula}, key=len):
+    texts = {text for text in map(unparse, _formulas(formula)) if _size(text) <= _size(case.formula)}
+    for text in sorted(texts - {case.formula}, key=_size):
         yield replace(case, formula=text)
     for setting in _settings(case.setting):
         yield replace(case, setting=setting)
+
+
+def _size(text: str) -> int:
+    return len(text.replace("nominal", ""))
 
 
 # Formulas.

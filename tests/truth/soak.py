@@ -24,7 +24,7 @@ from tests.truth.judge import Fault, judge, rejudge
 from tests.truth.shrink import as_test, shrink
 
 FOUND = Path(__file__).with_name("found")
-ALONE = 20  # one question in so many is also asked of a fresh `monitor.check`
+ALONE = 40  # one question in so many is also asked of a fresh `monitor.check`
 
 
 @dataclass
