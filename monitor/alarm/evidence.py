@@ -14,7 +14,7 @@ nothing, which an unsigned document therefore cannot prove.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from msgspec.structs import replace
@@ -30,14 +30,16 @@ from monitor.alarm.document import (
 )
 from monitor.alarm.message import Identity, alert_id
 from monitor.engine import check, on_stream
-from monitor.errors import ConfigError, MonitorError
+from monitor.errors import ConfigError, LimitError, MonitorError
 from monitor.model.mdp import MDP
 from monitor.model.npz import model_sha256
 from monitor.policy.table import PolicyTable
+from monitor.referee import judge
 from monitor.types import AlarmSpec, Alert, FormulaSpec, Verdict
 
 __all__ = [
     "ENGINE",
+    "REFEREE",
     "TOLERANCE",
     "Deriver",
     "Evidence",
@@ -97,7 +99,8 @@ class Deriver(NamedTuple):
     """A program that answers the question of an alarm anew.
 
     `name`: what `cfmon verify` calls it. `verdict`: gives the verdict that follows from the evidence's path and text,
-    the model, the policies and the other models; raises MonitorError where none follows.
+    the model, the policies and the other models; raises MonitorError where none follows, a LimitError where the
+    question is not one for this program.
     """
 
     name: str
@@ -105,10 +108,15 @@ class Deriver(NamedTuple):
 
 
 class Rederivation(NamedTuple):
-    """What was found. `derived`: a verdict was derived, so that numbers without a problem agree with it."""
+    """What was found.
+
+    `by`: the program that derived a verdict, so that numbers without a problem agree with it; None: none was derived.
+    `passed`: why the programs before it did not answer, one sentence each.
+    """
 
     problems: list[str]
-    derived: bool
+    by: str | None
+    passed: tuple[str, ...] = ()
 
 
 def rederive(
@@ -130,19 +138,25 @@ def derive_again(
     model: MDP,
     tables: Mapping[str, PolicyTable],
     models: Mapping[str, MDP] | None = None,
-    deriver: Deriver | None = None,
+    derivers: Sequence[Deriver] | None = None,
 ) -> Rederivation:
-    """Do what `rederive` does, by `deriver` (default `ENGINE`), and say whether a verdict was derived at all."""
+    """Do what `rederive` does, by the first of `derivers` (default: `ENGINE`) that answers such a question."""
     problems = contradictions(evidence) or list(_of_models(evidence, model, models or {}))
     if problems:
-        return Rederivation(problems, derived=False)  # another alarm or model: what follows says nothing about this one
+        return Rederivation(problems, None)  # another alarm or another model: what follows says nothing about this one
     problems = list(_of_policies(evidence, model, tables))
-    try:
-        verdict = (deriver or ENGINE).verdict(evidence, model, tables, models or {})
-    except MonitorError as error:
-        return Rederivation([*problems, f"no verdict follows: {_first_line(error)}"], derived=False)
-    found = _differences("verdict", plain(evidence.verdict), plain(verdict))
-    return Rederivation([*problems, *found], derived=True)
+    passed: tuple[str, ...] = ()
+    for deriver in derivers or (ENGINE,):
+        try:
+            verdict = deriver.verdict(evidence, model, tables, models or {})
+        except LimitError as error:
+            passed += (f"not by the {deriver.name}: {_first_line(error)}",)
+        except MonitorError as error:
+            return Rederivation([*problems, f"no verdict follows: {_first_line(error)}"], None, passed)
+        else:
+            found = _differences("verdict", plain(evidence.verdict), plain(verdict))
+            return Rederivation([*problems, *found], deriver.name, passed)
+    return Rederivation([*problems, f"no verdict follows: {passed[-1]}"], None, passed)
 
 
 def contradictions(evidence: Evidence) -> list[str]:
@@ -174,6 +188,28 @@ def _verdict(evidence: Evidence, model: MDP, tables: Mapping[str, PolicyTable], 
 
 ENGINE: Final = Deriver("engine", _verdict)
 """The engine that judges on the stream: exact, or drawn again where the verdict was sampled."""
+
+
+def _by_referee(
+    evidence: Evidence, model: MDP, tables: Mapping[str, PolicyTable], models: Mapping[str, MDP]
+) -> Verdict:
+    """The verdict by the second program; it draws no samples."""
+    if evidence.verdict.drawn is not None:
+        raise LimitError("a sampled verdict has to be drawn again, with the noise it was drawn with")
+    return judge(
+        evidence.text,
+        model=model,
+        path=list(evidence.path),
+        policies=tables,
+        models=models,
+        causal_model=evidence.causal_model,
+        terminated=evidence.terminated,
+        start_observed=evidence.start_observed,
+    )
+
+
+REFEREE: Final = Deriver("referee", _by_referee)
+"""A plain evaluator that shares neither code nor method with the engine (`monitor.referee`)."""
 
 
 def _first_line(error: Exception) -> str:

@@ -14,6 +14,12 @@ if TYPE_CHECKING:
 
 __all__ = ["as_document", "show"]
 
+PROGRAMS = {
+    "referee": "a second program, which shares nothing with the engine that raised the alarm",
+    "engine": "the program that raised the alarm",
+}
+"""What each program that derives numbers is to the alarm."""
+
 
 def as_document(report: Report, known: Expected) -> dict[str, object]:
     """Return the report as `--json` prints it; keys may be added, none is renamed."""
@@ -25,6 +31,7 @@ def as_document(report: Report, known: Expected) -> dict[str, object]:
         "numbers": _recorded(document),
         "disagreements": list(report.problems),
         "derived_by": report.derived_by,
+        "not_derived_by": list(report.passed),
         "id_compared": report.id_compared,
         "signature": {"state": report.signed, "key": None if known.key is None else known.key.fingerprint},
     }
@@ -41,7 +48,9 @@ def show(file: Path, report: Report, known: Expected) -> None:
     if document is not None:
         _tell_alarm(document)
     if report.derived_by is not None:
-        say(f"  derived by: {report.derived_by}")
+        say(f"  derived by: {report.derived_by} ({PROGRAMS[report.derived_by]})")
+        for reason in report.passed:
+            say(printable(f"    {reason}"))
         places = [problem.partition(":")[0] for problem in report.problems]
         for where, number in numbers.items():
             say(printable(f"  {'DIFFERS' if _within(where, places) else 'agrees '}  {where} = {number:.12g}"))

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
 from monitor.alarm.document import Evidence, read_evidence
-from monitor.alarm.evidence import ENGINE, Deriver, contradictions, derive_again
+from monitor.alarm.evidence import ENGINE, REFEREE, Deriver, contradictions, derive_again
 from monitor.errors import ConfigError, EvidenceError
 from monitor.sidecar.proof import open_proof
 from monitor.sidecar.signing import SIGNATURE_BYTES, Verifier
@@ -41,7 +41,8 @@ class Report:
     """What was found. `problems`: one sentence each, none if the evidence is verified.
 
     `document`: None if the file is no evidence. `id_compared`: with the id in `Expected`. `derived_by`: the program
-    that derived the verdict again; None if none was derived, and then no number was compared.
+    that derived the verdict again; None if none was derived, and then no number was compared. `passed`: why the
+    programs before it did not, one sentence each.
     """
 
     document: Evidence | None
@@ -49,6 +50,7 @@ class Report:
     signed: Signed
     id_compared: bool = False
     derived_by: str | None = None
+    passed: tuple[str, ...] = ()
 
 
 def id_in_name(name: str) -> str | None:
@@ -67,9 +69,14 @@ def id_in_name(name: str) -> str | None:
 
 
 def examine(
-    content: bytes, read: Callable[[str], bytes], expected: Expected = Expected(), deriver: Deriver = ENGINE
+    content: bytes,
+    read: Callable[[str], bytes],
+    expected: Expected = Expected(),
+    derivers: Sequence[Deriver] = (REFEREE, ENGINE),
 ) -> Report:
     """Verify the evidence in `content`; `read` gives the model or policy kept under a sha256.
+
+    The numbers are derived by the first of `derivers` that answers such a question.
 
     Everything that can be said is said: a wrong id or signature does not keep the numbers from being derived.
 
@@ -83,7 +90,8 @@ def examine(
         return Report(None, (*problems, str(error)), signed)
     problems += check_id(document, expected)
     problems += contradictions(document)
-    derived_by = None
+    derived_by: str | None = None
+    passed: tuple[str, ...] = ()
     try:
         proof = open_proof(document, read)
     except EvidenceError as error:
@@ -92,10 +100,10 @@ def examine(
         if not problems:
             raise
     else:
-        found = derive_again(document, proof.model, proof.tables, proof.models, deriver)
+        found = derive_again(document, proof.model, proof.tables, proof.models, derivers)
         problems += [problem for problem in found.problems if problem not in problems]
-        derived_by = deriver.name if found.derived else None
-    return Report(document, tuple(problems), signed, expected.id is not None, derived_by)
+        derived_by, passed = found.by, found.passed
+    return Report(document, tuple(problems), signed, expected.id is not None, derived_by, passed)
 
 
 def check_id(document: Evidence, expected: Expected) -> list[str]:

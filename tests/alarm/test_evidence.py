@@ -17,6 +17,8 @@ from msgspec.structs import replace
 
 from monitor.alarm.document import MAX_EVIDENCE_BYTES, MAX_ITEMS, plain
 from monitor.alarm.evidence import (
+    ENGINE,
+    REFEREE,
     Deriver,
     Evidence,
     contradictions,
@@ -27,7 +29,7 @@ from monitor.alarm.evidence import (
     rederive,
 )
 from monitor.alarm.message import Identity
-from monitor.errors import EvidenceError, LimitError
+from monitor.errors import EvidenceError, LimitError, PathError
 from monitor.model.mdp import MDP
 from monitor.policy.table import PolicyTable
 from monitor.types import Alert, Verdict
@@ -242,22 +244,39 @@ def test_an_alarm_at_the_first_breach_has_one_time(content: bytes, road: MDP, ta
     assert contradictions(mid_episode) == []  # an agent may have started over, and meet the same seq again
 
 
-def test_the_verdict_is_derived_by_whichever_program_is_given(content: bytes, road: MDP, tables: Tables) -> None:
+def test_the_verdict_is_derived_by_the_first_program_that_answers(content: bytes, road: MDP, tables: Tables) -> None:
     evidence = read_evidence(content)
 
-    def fails(*_: object) -> Verdict:
+    def too_large(*_: object) -> Verdict:
         raise LimitError("too large\n  and more of it")
 
-    same = derive_again(evidence, road, tables, deriver=Deriver("another", lambda read, *_: read.verdict))
-    assert same == ([], True)
-    other = replace(evidence.verdict, effect=0.25)
-    problems, derived = derive_again(evidence, road, tables, deriver=Deriver("another", lambda *_: other))
-    assert (problems, derived) == ([f"verdict.effect: {evidence.verdict.effect!r} is recorded, 0.25 follows"], True)
-    assert derive_again(evidence, road, tables, deriver=Deriver("another", fails)) == (
-        ["no verdict follows: too large"],
-        False,
+    def refuses(*_: object) -> Verdict:
+        raise PathError("no such path")
+
+    true = Deriver("true", lambda read, *_: read.verdict)
+    other = Deriver("other", lambda *_: replace(evidence.verdict, effect=0.25))
+    small = Deriver("small", too_large)
+
+    def found(*derivers: Deriver) -> tuple[list[str], str | None, tuple[str, ...]]:
+        return derive_again(evidence, road, tables, derivers=derivers)
+
+    assert found(true, other) == ([], "true", ())
+    assert found(small, true) == ([], "true", ("not by the small: too large",))
+    assert found(other, true) == (
+        [f"verdict.effect: {evidence.verdict.effect!r} is recorded, 0.25 follows"],
+        "other",
+        (),
     )
-    assert not derive_again(evidence, dataclasses.replace(road, rewards=road.rewards + 1), tables).derived
+    assert found(Deriver("strict", refuses), true) == (["no verdict follows: no such path"], None, ())
+    nobody = ("not by the small: too large",)
+    assert found(small) == ([f"no verdict follows: {nobody[0]}"], None, nobody)
+    assert derive_again(evidence, dataclasses.replace(road, rewards=road.rewards + 1), tables).by is None
+
+
+def test_two_programs_derive_the_same_verdict(content: bytes, road: MDP, tables: Tables) -> None:
+    evidence = read_evidence(content)
+    for deriver in (REFEREE, ENGINE):
+        assert derive_again(evidence, road, tables, derivers=[deriver]) == ([], deriver.name, ())
 
 
 def test_a_path_the_model_rules_out_gives_no_verdict(content: bytes, road: MDP, tables: Tables) -> None:

@@ -56,7 +56,7 @@ def test_true_evidence_is_verified_by_its_name(file: Path, cfmon: Run) -> None:
     assert code == 0
     assert f"  id       {TRUE.id}  as the file's name says" in out
     assert "not signed: proves arithmetic, not origin" in out
-    assert "derived by: engine" in out
+    assert "derived by: referee (a second program" in out
     assert out.splitlines()[-1].startswith("verified: ")
 
 
@@ -179,11 +179,11 @@ def test_the_json_says_who_signed_who_derived_and_whether_the_id_was_compared(
     file: Path, keys: tuple[Path, Path], cfmon: Run
 ) -> None:
     fingerprint = read_verifier(keys[1]).fingerprint
-    known = {"verified": True, "evidence": TRUE.id, "disagreements": [], "derived_by": "engine", "id_compared": True}
+    known = {"verified": True, "evidence": TRUE.id, "disagreements": [], "derived_by": "referee", "id_compared": True}
     told = json.loads(cfmon("verify", str(signed(file, keys[0])), "--key", str(keys[1]), "--json")[1])
     assert {key: told[key] for key in known} == known
     assert told["signature"] == {"state": "valid", "key": fingerprint}
-    assert told.keys() == {*known, "alert", "formula", "numbers", "signature"}
+    assert told.keys() == {*known, "alert", "formula", "not_derived_by", "numbers", "signature"}
     told = json.loads(cfmon("verify", str(file), "--json")[1])
     assert told["signature"] == {"state": "unchecked", "key": None}
 

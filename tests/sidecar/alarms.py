@@ -59,7 +59,7 @@ KINDS: dict[str, tuple[str, list[tuple[int, int]], dict[str, Any]]] = {
     "plain, joined in mid-episode": (f"'{CHANCE}'", [(5, 0), (6, 1), (7, 2)], {"for": 2}),
     "plain, the start dropped, other dynamics": (f"'{EFFECT}'", [(s, min(s, 3)) for s in range(6)], {"for": 6}),
     "sampled": (f"'{CHANCE}', engine: sampled", [(0, 0), (1, 1), (2, 2)], {"for": 2}),
-    "started over under the same episode": (f"'{SAFE}'", [(5, 0), (6, LOST), (5, LOST)], {"for": 2}),
+    "started over under the same episode": (f"'{SAFE}'", [(5, 0), (6, 1), (7, LOST), (5, LOST), (6, LOST)], {"for": 2}),
     "ended": (f"'{CHANCE}', every: 100", [(0, 0), (1, 1), (2, LOST)], {"for": 1}),
 }
 """Kind -> the formula as configured, the agent's steps (seq, state), and the alarm's settings."""

@@ -156,12 +156,13 @@ def test_what_is_true_is_verified(kind: str) -> None:
     true = alarm(kind)
     report = examine(true.content, true.read, Expected(true.id, key=VERIFIER, signature=SIGNER.sign(true.content)))
     assert report.problems == ()
-    assert (report.id_compared, report.signed, report.derived_by) == (True, "valid", "engine")
+    by = "engine" if report.document is not None and report.document.verdict.drawn else "referee"
+    assert (report.id_compared, report.signed, report.derived_by) == (True, "valid", by)
 
 
 def test_an_agent_that_starts_over_can_raise_an_alarm_before_the_step_at_which_the_breach_began() -> None:
     evidence = read_evidence(alarm("started over under the same episode").content)
-    assert (evidence.seq, evidence.first_seq, evidence.start_observed) == (5, 6, False)
+    assert (evidence.seq, evidence.first_seq, evidence.start_observed) == (6, 7, False)
     assert contradictions(evidence) == []
 
 
