@@ -153,7 +153,7 @@ class Setting:
             if world.changed == 0 and state == step.state:
                 return [(taken, 1.0)]
             observed = self._choice(step.moment.policy, step.state)
-            if observed[taken] > 0:
+            if 0 < observed[taken] < 1:  # one that was certain says nothing either
                 asked = counterfactual(observed, asked, taken)
         return [(int(action), float(asked[action])) for action in np.flatnonzero(asked)]
 

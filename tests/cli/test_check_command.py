@@ -119,3 +119,19 @@ def test_help_names_every_command(cfmon: Run) -> None:
     assert code == 0
     for command in ("demo", "run", "check", "replay", "verify", "explain", "model", "policy", "config"):
         assert f"\n  {command} " in out
+
+
+@pytest.mark.usefixtures("workdir")
+def test_the_referee_answers_as_the_engine_does(cfmon: Run) -> None:
+    text = 'regret(bold@1, P>=0.5 [ G<=3 !"unsafe" ])'
+    code, out, err = ask(cfmon, text, "--json", "--engine", "referee", "--causal-model", "any")
+    judged = json.loads(out)
+    (verdict,) = judged["verdicts"]
+    assert (code, err, judged["engine"], verdict["method"]) == (1, "", "referee", "exact")
+    _, out, _ = ask(cfmon, text, "--json", "--engine", "exact", "--causal-model", "any")
+    checked = json.loads(out)
+    assert checked["engine"] == "exact"
+    assert [verdict[name] for name in ("answer", "robust", "offset", "clipped", "latest_useful")] == [
+        checked["verdicts"][0][name] for name in ("answer", "robust", "offset", "clipped", "latest_useful")
+    ]
+    assert verdict["effect_bounds"] == pytest.approx(checked["verdicts"][0]["effect_bounds"], abs=1e-9)
