@@ -42,7 +42,7 @@ class Report:
         self.faults.extend(other.faults)
 
 
-def ask(seed: int, questions: int = QUESTIONS) -> Report:
+def ask(seed: int, questions: int = QUESTIONS, *, count_features: bool = True) -> Report:
     """Return what came of the questions of one seed, without shrinking."""
     evaluator, cases = batch(seed, questions)
     engine = Engine(cases[0].setting)
@@ -54,7 +54,8 @@ def ask(seed: int, questions: int = QUESTIONS) -> Report:
         if fault:
             report.faults.append((seed, _with_before(case, cases[:number]), fault))
         report.questions += 1
-        report.kinds.update(features(evaluator, case))
+        if count_features:
+            report.kinds.update(features(evaluator, case))
     return report
 
 

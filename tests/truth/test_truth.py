@@ -30,7 +30,7 @@ WANTED = {
 @pytest.mark.parametrize("part", range(PARTS))
 def test_the_engine_agrees_with_the_oracle(part: int) -> None:
     for seed in range(part * SEEDS, (part + 1) * SEEDS):
-        report = ask(seed)
+        report = ask(seed, count_features=False)
         if report.faults:
             pytest.fail(f"seed {seed}\n" + as_test(*shrink(report.faults[0][1])))
 
