@@ -72,7 +72,7 @@ class Judge:
 
     def _plain(self, formula: Formula) -> dict[str, Any]:
         """Return the fields of a verdict on a Boolean combination."""
-        goals = _goals(formula)
+        goals = list(dict.fromkeys(_goals(formula)))  # `<=>` names each of its sides twice
         quantities = tuple(self._quantity(goal, print_formula(goal)) for goal in goals)
         held = {goal: frozenset({bool(found.holds)}) for goal, found in zip(goals, quantities, strict=True)}
         possible = dict(zip(goals, map(_truths, quantities), strict=True))

@@ -1,6 +1,8 @@
-"""The judgement on one case: in what the engine and the oracle differ."""
+"""The judgement on one case: in what the engine, or the referee, and the oracle differ."""
 
 from __future__ import annotations
+
+from typing import Literal
 
 from tests.oracle.evaluate import Evaluator
 from tests.truth.compare import differences
@@ -8,15 +10,19 @@ from tests.truth.engine_side import Engine
 from tests.truth.generate import Case
 
 Fault = list[str]  # one line for each field; empty: they agree
+Side = Literal["checker", "check", "referee"]
+"""Who answers: a `Checker` that has answered others before, `monitor.check` from scratch, or the second evaluator."""
 
 
-def judge(evaluator: Evaluator, engine: Engine, case: Case, *, alone: bool = False) -> Fault:
-    """Return the differences on one question; an engine that refuses a valid question differs too."""
+def judge(evaluator: Evaluator, engine: Engine, case: Case, side: Side = "checker") -> Fault:
+    """Return the differences on one question; who refuses a valid question differs too."""
+    ask = {"checker": engine.verdict, "check": engine.verdict_alone, "referee": engine.verdict_of_referee}[side]
     try:
-        verdict = engine.verdict_alone(case) if alone else engine.verdict(case)
+        verdict = ask(case)
     except Exception as error:  # noqa: BLE001 (whatever it raises is what is reported)
         return [f"{type(error).__name__}: {error}"]
-    return differences(evaluator.answer(case.formula, case.causal_model), verdict)
+    found = differences(evaluator.answer(case.formula, case.causal_model), verdict)
+    return [line.replace(", engine ", f", {side} ") for line in found]
 
 
 def rejudge(case: Case) -> Fault:
@@ -25,7 +31,7 @@ def rejudge(case: Case) -> Fault:
     evaluator = Evaluator(case.setting)
     for formula, kind in case.before:
         engine.verdict(Case(case.setting, formula, kind))
-    return judge(evaluator, engine, case)
+    return judge(evaluator, engine, case) or judge(evaluator, engine, case, "referee")
 
 
 def kind_of(fault: Fault) -> str:

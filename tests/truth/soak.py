@@ -25,6 +25,7 @@ from tests.truth.shrink import as_test, shrink
 
 FOUND = Path(__file__).with_name("found")
 ALONE = 40  # one question in so many is also asked of a fresh `monitor.check`
+REFEREE = 10  # one in so many of the second evaluator, `monitor.referee`
 
 
 @dataclass
@@ -32,12 +33,14 @@ class Report:
     """What came of one seed, or of many."""
 
     questions: int = 0
+    refereed: int = 0
     kinds: Counter[str] = field(default_factory=Counter)
     faults: list[tuple[int, Case, Fault]] = field(default_factory=list)
 
     def add(self, other: Report) -> None:
         """Count another report in."""
         self.questions += other.questions
+        self.refereed += other.refereed
         self.kinds.update(other.kinds)
         self.faults.extend(other.faults)
 
@@ -50,7 +53,10 @@ def ask(seed: int, questions: int = QUESTIONS, *, count_features: bool = True) -
     for number, case in enumerate(cases):
         fault = judge(evaluator, engine, case)
         if not fault and number % ALONE == 0:
-            fault = judge(evaluator, engine, case, alone=True)
+            fault = judge(evaluator, engine, case, "check")
+        if not fault and number % REFEREE == 0:
+            fault = judge(evaluator, engine, case, "referee")
+            report.refereed += 1
         if fault:
             report.faults.append((seed, _with_before(case, cases[:number]), fault))
         report.questions += 1
@@ -107,7 +113,9 @@ def main() -> int:
             _tell(*fault, number)
         total.add(report)
     minutes = (time.monotonic() - begun) / 60
-    print(f"{total.questions} questions, {total.questions / minutes:.0f} a minute, {len(total.faults)} disagreements")  # noqa: T201 - likewise
+    pace, faults = total.questions / minutes, len(total.faults)
+    told = f"{total.questions} questions, {pace:.0f} a minute, {total.refereed} of the referee too"
+    print(f"{told}: {faults} disagreements")  # noqa: T201 - likewise
     for kind, number in sorted(total.kinds.items()):
         print(f"  {kind:<16}{number}")  # noqa: T201 - likewise
     return bool(total.faults)

@@ -1,4 +1,7 @@
-"""Twenty thousand questions over the whole language, at fixed seeds: the engine says what the oracle says."""
+"""Twenty thousand questions over the whole language, at fixed seeds: the engine says what the oracle says.
+
+One in ten is asked of the referee too (`soak.REFEREE`).
+"""
 
 from __future__ import annotations
 
@@ -86,4 +89,4 @@ def test_a_wrong_engine_is_noticed_and_the_case_shrunk(monkeypatch: pytest.Monke
 def test_agreement_is_the_empty_list() -> None:
     evaluator, cases = batch(3)
     engine = Engine(cases[0].setting)
-    assert judge(evaluator, engine, cases[0], alone=True) == []
+    assert judge(evaluator, engine, cases[0], "check") == judge(evaluator, engine, cases[0], "referee") == []
