@@ -175,7 +175,7 @@ class Setting:
         if moment.ended and state == self.end:
             return np.zeros(len(successors))
         earned = np.full(len(successors), self.main.rewards[state, action])
-        extra = getattr(self.main, "transition_rewards", None)
+        extra = self.main.transition_rewards
         if extra is not None:
             first, last = self.main.indptr[state * self.main.actions + action :][:2]
             earned += looked_up(self.main.successors[first:last], extra[first:last], successors)

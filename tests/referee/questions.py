@@ -30,11 +30,15 @@ def setting(seed: int) -> Setting:
     rng = Random(seed)
     states, actions = rng.randint(2, 5), rng.randint(2, 3)
     available = [(s, a) for s in range(states) for a in range(actions) if a == 0 or rng.random() < 0.85]
+    rows = _rows(rng, states, available)
     model = MDP.from_transitions(
         states=states,
         actions=actions,
-        transitions=_rows(rng, states, available),
-        rewards=[(s, a, rng.randint(-8, 8) / 4) for s, a in available],
+        transitions=rows,
+        rewards=[
+            *((s, a, rng.randint(-8, 8) / 4) for s, a in available),
+            *((s, a, t, rng.randint(-4, 4) / 2) for s, a, t, _ in rows if rng.random() < 0.4),
+        ],
         labels={name: [s for s in range(states) if rng.random() < 0.4] for name in LABELS},
     )
     other = MDP.from_transitions(states=states, actions=actions, transitions=_rows(rng, states, available))
@@ -78,11 +82,10 @@ def _path(rng: Random, model: MDP, nominal: PolicyTable) -> list[tuple[int, int 
 
 @dataclass(frozen=True)
 class Writer:
-    """Writes formulas. `back`: whether nested quantities may ask about an earlier point."""
+    """Writes formulas; `held`: the actions that `do(..)` may name."""
 
     rng: Random
     held: list[int]
-    back: bool
 
     def question(self) -> str:
         kind, depth = self.rng.random(), self.rng.choice([0, 0, 1, 1, 2])
@@ -107,8 +110,8 @@ class Writer:
             return f"do({self.rng.choice(self.held)}){self.rng.choice(['', '[1]', '[2]'])}"
         return "model:other"
 
-    def world(self, *, inside: bool = False) -> str:
-        offset = 0 if inside and not self.back else self.rng.choice([0, 0, 1, 1, 2, 3, 4, -1, -2, -3, 9, -9])
+    def world(self) -> str:
+        offset = self.rng.choice([0, 0, 1, 1, 2, 3, 4, -1, -2, -3, 9, -9])
         change = self.change()
         return f"delta({change},{self.change()})@{offset}" if self.rng.random() < 0.15 else f"{change}@{offset}"
 
@@ -126,7 +129,7 @@ class Writer:
         choice = self.rng.random()
         if levels == 0 or choice < 0.15:
             if depth > 0 and self.rng.random() < 0.5:
-                return f"{self.world(inside=True)}.{self.measure(depth - 1, levels=1)}"
+                return f"{self.world()}.{self.measure(depth - 1, levels=1)}"
             return self.rng.choice(['"a"', '"b"', '"c"', "true"])
         one, two = (f"({self.path(levels - 1, depth)})" for _ in range(2))
         if choice < 0.3:

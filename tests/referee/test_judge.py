@@ -6,7 +6,6 @@ import time
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 import monitor
@@ -18,15 +17,14 @@ from monitor.referee import judge, unroll
 ICU = Path(__file__).parents[2] / "policies" / "icu-sepsis"
 
 
-def walk(**more: Any) -> MDP:  # noqa: ANN401 - arguments of from_transitions
-    """Two states; action 0 stays, action 1 moves on with probability 1/2; moving pays 4, being at the goal 1."""
+def walk(*more: tuple[int, int, int, float]) -> MDP:
+    """Two states; action 0 stays, action 1 moves on with probability 1/2; trying pays 4, being at the goal 1."""
     return MDP.from_transitions(
         states=2,
         actions=2,
         transitions=[(0, 0, 0, 1.0), (0, 1, 0, 0.5), (0, 1, 1, 0.5), (1, 0, 1, 1.0), (1, 1, 1, 1.0)],
-        rewards=[(0, 1, 4.0), (1, 0, 1.0), (1, 1, 1.0)],
+        rewards=[(0, 1, 4.0), (1, 0, 1.0), (1, 1, 1.0), *more],
         labels={"goal": [1]},
-        **more,
     )
 
 
@@ -55,12 +53,8 @@ def test_an_observed_move_is_replayed() -> None:
 
 
 def test_rewards_of_transitions_follow_the_counterfactual_row() -> None:
-    """Moving on earns 4 and another 2; a replayed move earns just that."""
-    model = walk()
-    extra = np.zeros(len(model.successors))
-    extra[2] = 2.0  # state 0, action 1, successor 1
-    object.__setattr__(model, "transition_rewards", extra)
-    about = ABOUT | {"model": model}
+    """Trying to move on earns 4, succeeding another 2; a replayed step earns just what it earned."""
+    about = ABOUT | {"model": walk((0, 1, 1, 2.0))}
     assert judge("bold@0.R=? [ C=0 ]", **about).value == pytest.approx(4.0 + 0.5 * 2.0)
     assert judge("bold@1.R=? [ C=0 ]", **(about | {"path": [(0, 1), (1, 0)]})).value == pytest.approx(6.0)
     assert judge("bold@1.R=? [ C=0 ]", **(about | {"path": [(0, 1), (0, 1)]})).value == pytest.approx(4.0)
