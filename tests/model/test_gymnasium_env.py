@@ -151,6 +151,18 @@ def test_environments_that_give_no_model(source: str, message: str) -> None:
         load_model(source)
 
 
+def test_an_id_that_names_a_module_is_refused_before_anything_is_imported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gymnasium = pytest.importorskip("gymnasium")
+    (tmp_path / "planted.py").write_text("raise SystemExit('imported')\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(SystemExit, match="imported"):
+        gymnasium.make("planted:FrozenLake-v1")  # what Gymnasium itself does with such an id
+    with pytest.raises(ModelError, match="no environment id"):
+        load_model("gymnasium:planted:FrozenLake-v1")
+
+
 def test_a_malformed_table_names_the_source() -> None:
     with pytest.raises(ModelError, match=r"broken: .*sums to 0\.5"):
         from_environment(environment({0: {0: [(0.5, 0, 0.0, False)]}}), "broken")
