@@ -85,12 +85,18 @@ def _model_facts(mdp: MDP, sha256: str) -> dict[str, object]:
         "rewards": bool(np.any(mdp.rewards)) or mdp.transition_rewards is not None,
         "rewards depend on the successor": mdp.transition_rewards is not None,
         "transitions whose reward varies": 0 if mdp.reward_spread is None else int(np.count_nonzero(mdp.reward_spread)),
+        "states with a copy for the end": _copies(mdp),
         "initial states": 0 if mdp.initial is None else int(np.count_nonzero(mdp.initial)),
         "observation features": 0 if mdp.observations is None else int(mdp.observations.shape[1]),
         "state names": bool(mdp.state_names),
         "action names": bool(mdp.action_names),
         "state encoders": _encoders(mdp),
     }
+
+
+def _copies(mdp: MDP) -> int:
+    """How many states have an absorbing copy for episodes that terminate there."""
+    return 0 if mdp.ended_as is None else sum(mdp.ended(state) != state for state in range(mdp.states))
 
 
 def _encoders(mdp: MDP) -> list[str]:

@@ -103,7 +103,7 @@ def check(
         models = {name: load_model(source) for name, source in (_named("--other-model", o) for o in other_model or ())}
         tables = {name: read_policy(Path(file), mdp) for name, file in (_named("--policy", p) for p in policy)}
         tables["nominal"] = _nominal(tables, nominal)
-        pairs = read_path(path, mdp)
+        pairs = read_path(path, mdp, terminated=terminated)
     with progress("deciding", total=len(texts) if len(texts) > 1 else None) as bar:
         about: dict[str, Any] = {
             "model": mdp,

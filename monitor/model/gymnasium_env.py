@@ -76,8 +76,10 @@ def from_environment(environment: Any, source: str) -> MDP:  # noqa: ANN401 - Gy
 
     State and action numbers stay those of the environment. A state entered with `terminated` ends the episode: where
     its own rows do not already stay there with reward 0, an absorbing copy with its labels is appended after the last
-    state, and such transitions go to the copy. Duplicates are summed. Rewards are of transitions, R(s, a, s'); where
-    one transition is listed with several rewards, R is their mean, and `reward_spread` holds how far they lie from it.
+    state, and such transitions go to the copy. The environment itself has one number for both: `ended_as` says which
+    copy it means by a state at the end of an episode. Duplicates are summed. Rewards are of transitions, R(s, a, s');
+    where one transition is listed with several rewards, R is their mean, and `reward_spread` holds how far they lie
+    from it.
 
     Every state an episode ends in is labelled `terminal`; FrozenLake's are also `hole` or `goal`, its first one
     `start`, and all are called `row 2 column 3`. If there are copies, `observations` is the one-hot encoding of the
@@ -111,6 +113,7 @@ def from_environment(environment: Any, source: str) -> MDP:  # noqa: ANN401 - Gy
             observations=_one_hot(count, copies),
             action_names=("left", "down", "right", "up") if lake else (),
             state_names=() if tiles is None else _names(tiles, copies),
+            ended_as=[copies.get(s, s) for s in range(count + len(copies))],
             source=source,
         )
     except ModelError as error:

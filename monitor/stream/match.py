@@ -45,6 +45,7 @@ class Matching:
         self._spread = None if model.reward_spread is None else model.reward_spread.data
         actions = None if nominal is None else nominal.actions
         self._nominal = None if actions is None else actions.data
+        self._ended = None if model.ended_as is None else model.ended_as.data
 
     def entry(self, observation: Observation, now: Instant) -> tuple[Entry, InputError | None]:
         """The entry of a valid observation, and why its content is refused if it is.
@@ -116,6 +117,8 @@ class Matching:
 
     def _encode(self, observation: Observation) -> tuple[int, int | None]:
         state = encode_state(self._model, self._settings.encoder, observation.state)
+        if observation.terminated and self._ended is not None:
+            state = self._ended[state]  # the environment's number of a state is also that of its copy (MDP.ended_as)
         if observation.action is not None:
             return state, encode_action(self._model, observation.action)
         if observation.terminated or observation.truncated:

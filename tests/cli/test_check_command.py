@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from monitor.model import MDP, save_model
+
 Run = Callable[..., tuple[int, str, str]]
 ARGUMENTS = (
     "--model",
@@ -87,6 +89,24 @@ def test_wrong_arguments_are_told_in_one_line(cfmon: Run, change: tuple[str, ...
     code, out, err = ask(cfmon, "@0.P=? [ true ]", *change)
     assert (code, out, err.count("\n")) == (2, "", 1)
     assert message in err
+
+
+def test_a_terminated_path_ends_in_the_copy_of_its_last_state(cfmon: Run, workdir: Path) -> None:
+    model = MDP.from_transitions(
+        states=3,
+        actions=2,
+        transitions=[(s, a, t, 1.0) for s, t in ((0, 2), (1, 0), (2, 2)) for a in (0, 1)],
+        labels={"goal": [2]},
+        ended_as=[0, 2, 2],
+    )
+    save_model(model, workdir / "model.npz")
+    (workdir / "path.json").write_text("[[0, 0], [1, null]]")
+    code, out, _ = ask(cfmon, '@0.P=? [ F<=3 "goal" ]', "--terminated", "--json")
+    told = json.loads(out)
+    assert (code, told["path"], told["verdicts"][0]["value"]) == (0, [[0, 0], [2, None]], 1.0)
+    code, _, err = ask(cfmon, '@0.P=? [ F<=3 "goal" ]')  # an episode that goes on: the model does not lead there
+    assert code == 2
+    assert "the model gives 1 probability 0 after state 0, action 0" in err
 
 
 @pytest.mark.usefixtures("workdir")

@@ -52,6 +52,7 @@ def test_model_info_says_what_rewards_depend_on(cfmon: Run) -> None:
         assert facts["rewards"] is True
         assert facts["rewards depend on the successor"] is depend
         assert facts["transitions whose reward varies"] == varying
+        assert facts["states with a copy for the end"] == 1
 
 
 def test_policy_info_checks_against_the_model(cfmon: Run, workdir: Path) -> None:

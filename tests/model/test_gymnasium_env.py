@@ -43,6 +43,7 @@ def test_frozen_lake_keeps_its_state_numbers() -> None:
     assert model.action_names == ("left", "down", "right", "up")
     assert (model.reward(62, 2, 63), model.reward(62, 2, 62)) == (1.0, 0.0)
     assert model.expected_rewards[62, 2] == pytest.approx(1 / 3)
+    assert model.ended_as is None  # holes and the goal stay in Gymnasium's own table: no copies
     assert canonical_bytes(load_model(SHIPPED)) == canonical_bytes(model)
 
 
@@ -56,6 +57,11 @@ def test_taxi_ends_in_copies() -> None:
     assert model.observations.shape == (504, 500)
     assert model.observations[500].argmax() < 500
     assert model.rewards.max() == 20
+    assert model.ended_as is not None
+    assert model.ended_as[ends].tolist() == ends.tolist()
+    dropped = np.flatnonzero(model.ended_as[:500] != np.arange(500))
+    assert model.ended_as[dropped].tolist() == ends.tolist()
+    assert model.observations[dropped].tolist() == model.observations[ends].tolist()
 
 
 def test_a_state_entered_terminated_gets_a_copy_only_where_it_goes_on() -> None:
@@ -67,6 +73,9 @@ def test_a_state_entered_terminated_gets_a_copy_only_where_it_goes_on() -> None:
     model = from_environment(environment(ends_twice, initial_state_distrib=[1.0, 0.0, 0.0]), "test")
     assert model.states == 4
     assert [x.tolist() for x in model.row(0, 0)] == [[1, 2, 3], [0.25, 0.25, 0.5]]
+    assert model.ended_as is not None
+    assert model.ended_as.tolist() == [0, 3, 2, 3]
+    assert [model.ended(state) for state in range(4)] == [0, 3, 2, 3]
     assert model.is_absorbing(3)
     assert model.is_absorbing(2)
     assert not model.rewards.any()
@@ -140,6 +149,18 @@ def test_environments_that_give_no_model(source: str, message: str) -> None:
     pytest.importorskip("gymnasium")
     with pytest.raises(ModelError, match=message):
         load_model(source)
+
+
+def test_an_id_that_names_a_module_is_refused_before_anything_is_imported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gymnasium = pytest.importorskip("gymnasium")
+    (tmp_path / "planted.py").write_text("raise SystemExit('imported')\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(SystemExit, match="imported"):
+        gymnasium.make("planted:FrozenLake-v1")  # what Gymnasium itself does with such an id
+    with pytest.raises(ModelError, match="no environment id"):
+        load_model("gymnasium:planted:FrozenLake-v1")
 
 
 def test_a_malformed_table_names_the_source() -> None:
