@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
+from unittest.mock import AsyncMock
 
 import msgpack
 import pytest
 
 from monitor.alarm import document
 from monitor.cli.files import data_file
+from monitor.cli.show import Show
+from monitor.cli.watch import Watcher
+from monitor.model import MDP
 from tests.sidecar.keys import make_keys
 
 Stage = tuple[Path, subprocess.CompletedProcess[str]]
@@ -63,6 +69,30 @@ def test_other_seeds_and_the_main_scenario_do_it_too(tmp_path: Path, scenario: s
     steps = ("--scenario", scenario, "--steps", "120", "--interval", "0.02", "--seed", seed)
     run = started("demo", *steps, cwd=tmp_path)
     assert run.returncode == 0, run.stdout + run.stderr
+
+
+def test_evidence_is_verified_once_the_monitor_has_written_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    show = Show(tmp_path / "mine.yaml", "mine", 1, 0, 0.0, tmp_path)
+    watcher = Watcher(MDP.from_transitions(states=1, actions=1, transitions=[(0, 0, 0, 1.0)]), "")
+    watcher.seen.alerts.append({"state": "resolved", "evidence": "late"})
+    file = tmp_path / "mine/evidence/late"
+
+    async def wait(_seconds: float) -> None:  # what happens while the demo waits: it does, so the file comes
+        file.parent.mkdir(parents=True)
+        file.touch()
+
+    async def verify(*command: str) -> SimpleNamespace:
+        assert Path(command[-1]) == file
+        assert file.is_file()
+        return SimpleNamespace(wait=AsyncMock(return_value=0))
+
+    monkeypatch.setattr(asyncio, "sleep", wait)
+    monkeypatch.setattr(asyncio, "create_subprocess_exec", verify)
+
+    async def end() -> list[str]:
+        return await show._epilogue(watcher, asyncio.Event())
+
+    assert asyncio.run(end()) == []
 
 
 def test_too_short_a_run_says_what_did_not_happen(tmp_path: Path) -> None:
