@@ -1,11 +1,10 @@
-"""Run the mutants of the pure rooms: `python -m tests.mutation [rooms or files] [--sample 60 --seed 1] ...`."""
+"""Run the mutants of the pure rooms: `python -m tests.mutation [rooms or files] [--share 60] ...`."""
 
 from __future__ import annotations
 
 import argparse
 import json
 import os
-import random
 import sys
 import time
 from collections import deque
@@ -19,6 +18,7 @@ import pytest
 
 from tests.mutation.operators import Mutant, mutants_of
 from tests.mutation.report import Results, table, unexplained
+from tests.mutation.share import chosen, hints, write_hints
 from tests.mutation.suite import Outcome, Suite
 
 ROOT: Final = Path(__file__).parents[2]
@@ -35,16 +35,17 @@ QUESTIONS: Final = "tests/mutation/test_questions.py"
 def main() -> int:
     """Run what the arguments ask for; 1 if a mutant survives that is not explained."""
     options = _options()
-    chosen = _chosen(options)
-    print(f"{len(chosen)} mutants", flush=True)
-    runner = _Runner(chosen, options)
+    mutants = _chosen(options)
+    print(f"{len(mutants)} mutants", flush=True)
+    runner = _Runner(mutants, options)
     plugins = ["no:cacheprovider", "no:cov", "no:xdist", "no:faulthandler"]
-    code = pytest.main(["-q", "-s", *(f"-p{each}" for each in plugins), *_tests(options, chosen)], plugins=[runner])
-    if code or len(runner.results) < len(chosen):
+    code = pytest.main(["-q", "-s", *(f"-p{each}" for each in plugins), *_tests(options, mutants)], plugins=[runner])
+    if code or len(runner.results) < len(mutants):
         print("the tests could not be run", file=sys.stderr)
         return 2
-    if options.json is not None:
-        options.json.write_text(json.dumps([_record(*each) for each in runner.results.items()], indent=1))
+    runner.write()
+    if options.write_share is not None:
+        write_hints(runner.results, options.write_share)
     print(table(runner.results))
     left = unexplained(runner.results)
     for mutant, outcome in left:
@@ -71,12 +72,18 @@ class _Runner:
         """Run the mutants in place of the tests."""
         began = time.monotonic()
         files = {mutant.file for mutant in self._mutants}
-        suite = Suite(session.items, ROOT, files, longest=self._options.longest)
+        noticed = None if self._options.share is None else hints()
+        suite = Suite(session.items, ROOT, files, longest=self._options.longest, noticed=noticed)
         print(f"{len(suite)} tests, {suite.seconds:.0f} s of work, {time.monotonic() - began:.0f} s", flush=True)
         began = time.monotonic()
         self._run(suite)
         print(f"{len(self.results)} mutants in {time.monotonic() - began:.0f} s")
         return True
+
+    def write(self) -> None:
+        """Write down what became of the mutants so far."""
+        if self._options.json is not None:
+            self._options.json.write_text(json.dumps([_record(*each) for each in self.results.items()], indent=1))
 
     def _run(self, suite: Suite) -> None:
         """Keep as many forks going as there may be; the oldest is waited for."""
@@ -95,6 +102,7 @@ class _Runner:
     def _take(self, mutant: Mutant, waiting: Callable[[], Outcome]) -> None:
         self.results[mutant] = waiting()
         if len(self.results) % 100 == 0:
+            self.write()
             left = sum(outcome.how != "killed" for outcome in self.results.values())
             print(f"  {len(self.results)} done, {left} not killed", flush=True)
 
@@ -102,8 +110,8 @@ class _Runner:
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.mutation", description=__doc__)
     parser.add_argument("what", nargs="*", default=[], help="rooms or files (all four rooms)")
-    parser.add_argument("--sample", type=int, help="only so many, drawn at random")
-    parser.add_argument("--seed", type=int, default=1, help="of the sample")
+    parser.add_argument("--share", type=int, help="only so many, each first with the test that noticed it last time")
+    parser.add_argument("--write-share", type=int, help="write down which tests noticed a share of so many")
     parser.add_argument("--budget", type=float, default=20.0, help="seconds of tests at most for one mutant")
     parser.add_argument("--longest", type=float, default=0.6, help="seconds that a test may take to be among them")
     parser.add_argument("--jobs", type=int, default=1, help="mutants at once")
@@ -121,13 +129,13 @@ def _chosen(options: argparse.Namespace) -> list[Mutant]:
     if options.only is not None:
         left = {each["mutant"] for each in json.loads(options.only.read_text()) if each["how"] != "killed"}
         mutants = [mutant for mutant in mutants if f"{mutant.file} {mutant.key}" in left]
-    if options.sample is not None and options.sample < len(mutants):
-        mutants = random.Random(options.seed).sample(mutants, options.sample)  # noqa: S311 - not for secrets
-    return mutants
+    return mutants if options.share is None else chosen(mutants, options.share)
 
 
 def _tests(options: argparse.Namespace, mutants: list[Mutant]) -> list[str]:
     """The tests to collect: questions first, then those of the rooms above and of the room itself."""
+    if options.share is not None:
+        return sorted({str(ROOT / test) for test in hints().values()} | {str(ROOT / QUESTIONS)})
     rooms = {mutant.file.split("/")[1] for mutant in mutants}
     wanted = [QUESTIONS] if rooms & {"logic", "causal", "decide"} else []
     for room in ROOMS:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import contextlib
 import gc
 import os
+import pickle
 import resource
 import signal
-import sys
 import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -28,6 +28,8 @@ __all__ = ["Outcome", "Suite"]
 SURVIVED, KILLED, NOT_APPLIED = range(3)
 ROOM = 3 << 30
 """Bytes a fork may take beyond what is mapped here."""
+PROMISING: Final = 30
+"""Mutants that the oracle's questions are taken to have noticed, before it is known: they come first."""
 LONG: Final = 300.0
 """Seconds of waiting, not of work, after which a fork is given up."""
 
@@ -42,15 +44,30 @@ class Outcome:
 
 
 class Suite:
-    """Tests that pass, with the lines of the source each reaches."""
+    """Tests that pass, with the lines of the source each reaches.
 
-    def __init__(self, items: Sequence[Any], root: Path, files: set[str], *, longest: float) -> None:
+    With `noticed` (a test for the name of a mutant) nothing is found out: each mutant meets that test, then the others.
+    """
+
+    def __init__(
+        self,
+        items: Sequence[Any],
+        root: Path,
+        files: set[str],
+        *,
+        longest: float,
+        noticed: Mapping[str, str] | None = None,
+    ) -> None:
         self._items: list[Any] = []
         self._root = root
         self._seconds: list[float] = []
         self._reached: dict[str, dict[int, list[int]]] = {file: {} for file in files}
-        self._learn(items, files, longest)
-        self._kills = [0] * len(self._items)
+        self._noticed = noticed
+        if noticed is None:
+            self._learn(items, files, longest)
+        else:
+            self._items, self._seconds = list(items), [longest] * len(items)
+        self._kills = [PROMISING if _answers(item) else 0 for item in self._items]
         self._live = Live(root, files)
         gc.collect()
         gc.freeze()
@@ -64,14 +81,15 @@ class Suite:
         return sum(self._seconds)
 
     def _learn(self, items: Sequence[Any], files: set[str], longest: float) -> None:
+        """Take in the tests that are of use; those not known yet run in a fork of their own, under coverage."""
         learned = Learned(self._root / "var" / "mutation.pickle", self._root)
         for item in items:
+            if _answers(item):
+                _run(item)  # what the oracle answers is wanted in the forks
             known = learned.get(item.nodeid)
             if known is None:
                 known = self._watched(item, longest)
                 learned.put(item.nodeid, known)
-            elif known.useful and hasattr(item.module if hasattr(item, "module") else None, "answered"):
-                _run(item)  # the oracle's answers are wanted in the forks
             if not known.useful or known.seconds > longest:
                 continue
             for file in files & known.lines.keys():
@@ -82,23 +100,45 @@ class Suite:
         learned.save()
 
     def _watched(self, item: Any, longest: float) -> Known:  # noqa: ANN401 - pytest's items
-        watch = coverage.Coverage(data_file=None, config_file=False, include=[str(self._root / "monitor" / "*")])
-        began = time.process_time()
-        watch.start()
+        reading, writing = os.pipe()
+        child = os.fork()
+        if child == 0:
+            os.close(reading)
+            self._watch(item, longest, writing)
+        os.close(writing)
+        with os.fdopen(reading, "rb") as pipe:
+            told = pipe.read()
+        os.waitpid(child, 0)
+        known: Known = pickle.loads(told) if told else Known(longest, {}, useful=False)  # noqa: S301 - from `_watch`
+        if not known.useful:
+            print(f"left out: {item.nodeid} ({'it fails' if told else f'more than {longest:g} s'})", flush=True)
+        return known
+
+    def _watch(self, item: Any, longest: float, writing: int) -> None:  # noqa: ANN401 - likewise
+        """Be the process that runs one test under coverage and tells what it reached: never returns."""
         try:
-            with _limit(longest * 2, raised=True):
+            _hush()
+            watch = coverage.Coverage(data_file=None, config_file=False, include=[str(self._root / "monitor" / "*")])
+            began = time.process_time()
+            with _limit(longest):
+                watch.start()
                 problem = _run(item)
+                watch.stop()
+            took = time.process_time() - began
+            with warnings.catch_warnings(action="ignore"):  # some tests reach nothing
+                data = watch.get_data()
+            reached = {str(Path(f).relative_to(self._root)): data.lines(f) or () for f in data.measured_files()}
+            lines = {file: frozenset(some) for file, some in reached.items()}
+            with os.fdopen(writing, "wb") as pipe:
+                pipe.write(pickle.dumps(Known(took, lines, problem is None)))
         finally:
-            watch.stop()
-        took = time.process_time() - began
-        if problem is not None or took > longest:
-            print(f"left out: {item.nodeid} ({took:.1f} s{'' if problem is None else f': {problem!r}'[:200]})")
-        data = watch.get_data()
-        lines = {str(Path(f).relative_to(self._root)): frozenset(data.lines(f) or ()) for f in data.measured_files()}
-        return Known(took, lines, problem is None)
+            os._exit(0)
 
     def reaching(self, mutant: Mutant) -> list[int]:
         """Return the tests that reach a mutant's lines, those first that find much in little time."""
+        if self._noticed is not None:
+            first = self._noticed.get(f"{mutant.file} {mutant.key}", "")
+            return sorted(range(len(self._items)), key=lambda n: self._items[n].nodeid != first)
         lines = self._reached[mutant.file]
         if mutant.first_line:
             found = {n for line in range(mutant.lines[0], mutant.lines[1] + 1) for n in lines.get(line, ())}
@@ -129,9 +169,7 @@ class Suite:
         """Be the mutant: never returns."""
         code = KILLED
         try:
-            quiet = os.open(os.devnull, os.O_WRONLY)
-            os.dup2(quiet, 1)
-            os.dup2(quiet, 2)
+            _hush()
             used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
             resource.setrlimit(resource.RLIMIT_AS, (used + ROOM, used + ROOM))
             signal.setitimer(signal.ITIMER_REAL, LONG)
@@ -149,7 +187,7 @@ class Suite:
     def _notice(self, tests: list[int], writing: int) -> int:
         for n in tests:
             os.write(writing, n.to_bytes(4, "little"))
-            with _limit(10 * self._seconds[n] + 2):
+            with _limit(3 * self._seconds[n] + 0.5):
                 if _run(self._items[n]) is not None:
                     return KILLED
         return SURVIVED
@@ -170,22 +208,25 @@ class Suite:
         return Outcome(how, by if how == "killed" else "", seconds)
 
 
-class _Overtime(BaseException):
-    """A test has taken too long."""
+def _answers(item: Any) -> bool:  # noqa: ANN401 - pytest's items
+    """Whether a test asks the oracle, whose answers are kept."""
+    return hasattr(getattr(item, "module", None), "answered")
 
 
-def _overtime(*_: object) -> None:
-    raise _Overtime
+def _hush() -> None:
+    quiet = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(quiet, 1)
+    os.dup2(quiet, 2)
 
 
 class _limit(contextlib.AbstractContextManager[None]):  # noqa: N801 - reads as a function
-    """End this process, or (`raised`) what it does, after so many seconds of work."""
+    """End this process after so many seconds of work."""
 
-    def __init__(self, seconds: float, *, raised: bool = False) -> None:
-        self._seconds, self._raised = seconds, raised
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
 
     def __enter__(self) -> None:
-        signal.signal(signal.SIGPROF, _overtime if self._raised else signal.SIG_DFL)
+        signal.signal(signal.SIGPROF, signal.SIG_DFL)
         signal.setitimer(signal.ITIMER_PROF, self._seconds)
 
     def __exit__(self, *_: object) -> None:

@@ -11,7 +11,8 @@ from functools import cache
 import pytest
 
 import monitor
-from monitor.decide import arm, tail
+from monitor.causal import memo, world
+from monitor.decide import arm, reach, room, tail, worlds
 from tests.oracle.evaluate import Answer, Evaluator
 from tests.oracle.setting import Setting
 from tests.truth.compare import differences
@@ -59,8 +60,7 @@ def test_each_question_has_the_oracles_answer(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(100, 130))
 def test_questions_on_a_large_model_have_the_oracles_answer(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tail, "SMALL", 0)
-    monkeypatch.setattr(arm, "SMALL", 0)
+    call_every_model_large(monkeypatch)
     questions = answered(seed, QUESTIONS)
     engine = Engine(questions[0][0].setting)
     for case, answer in questions:
@@ -68,13 +68,27 @@ def test_questions_on_a_large_model_have_the_oracles_answer(seed: int, monkeypat
 
 
 @pytest.mark.parametrize("large", [False, True])
-@pytest.mark.parametrize("seed", range(200, 230))
+@pytest.mark.parametrize("seed", range(300, 330))
+def test_no_answer_depends_on_the_room_that_there_is(seed: int, large: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    leave_no_room(monkeypatch)
+    if large:
+        call_every_model_large(monkeypatch)
+    questions = answered(seed, QUESTIONS)
+    engine = Engine(questions[0][0].setting)
+    for case, answer in questions:
+        assert not differences(answer, engine.verdict(case)), case.formula
+
+
+@pytest.mark.parametrize("space", ["enough", "little"])
+@pytest.mark.parametrize("large", [False, True])
+@pytest.mark.parametrize("seed", range(200, 220))
 def test_a_track_has_the_oracles_answer_after_each_pair(
-    seed: int, large: bool, monkeypatch: pytest.MonkeyPatch
+    seed: int, large: bool, space: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if large:
-        monkeypatch.setattr(tail, "SMALL", 0)
-        monkeypatch.setattr(arm, "SMALL", 0)
+        call_every_model_large(monkeypatch)
+    if space == "little":
+        leave_no_room(monkeypatch)
     questions = streamed(seed)
     checker = Engine(questions[0][0].setting)._checker
     path = questions[0][0].setting.path
@@ -84,6 +98,26 @@ def test_a_track_has_the_oracles_answer_after_each_pair(
         for begin, end, answer in answers:
             ended = case.setting.terminated and end == len(path)
             assert not differences(answer, track.verdict(path[begin:end], 1, terminated=ended)), (case.formula, end)
+
+
+def call_every_model_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have values computed around the states that are reached, as for models of many states."""
+    monkeypatch.setattr(tail, "SMALL", 0)
+    monkeypatch.setattr(arm, "SMALL", 0)
+
+
+def leave_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have every array grow from nearly nothing, and nothing remembered that need not be."""
+    monkeypatch.setattr(memo, "FIRST_ROOM", (1, 1, 1, 1))
+    monkeypatch.setattr(memo, "MAX_NUMBERS", 0)
+    monkeypatch.setattr(world, "MAX_ROWS", 1)
+    monkeypatch.setattr(room, "FIRST_NODES", 1)
+    monkeypatch.setattr(room, "FIRST_WALK", (1, 1))
+    monkeypatch.setattr(worlds, "MAX_TAILS", 1)
+    monkeypatch.setattr(worlds, "MAX_ENDED", 1)
+    monkeypatch.setattr(reach, "MAX_KEPT", 0)
+    monkeypatch.setattr(tail, "MAX_GATHERED", 0)
+    monkeypatch.setattr(tail, "MANY", 1)
 
 
 def _part(case: Case, begin: int, end: int) -> Setting:
