@@ -1,13 +1,19 @@
-"""Compiling the inner loops (numba): once, kept on disk beside the source or in the user's cache folder."""
+"""Compiling the inner loops (numba): once, kept on disk beside the source or in the user's cache folder.
+
+With `NUMBA_DISABLE_JIT=1` nothing is compiled: the same loops run in the interpreter, some hundred times slower, for
+debuggers and for mutation tests.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-from numba import njit, typeof, types
+import numpy as np
+from numba import config, njit, typeof, types
 from numba.core.caching import CompileResultCacheImpl, FunctionCache, UserProvidedCacheLocator
 from numba.experimental import structref
 from numba.extending import intrinsic
@@ -15,6 +21,7 @@ from numba.extending import intrinsic
 __all__ = ["Held", "compiled", "held", "inlined", "typed"]
 
 F = TypeVar("F", bound=Callable[..., object])
+INTERPRETED = bool(config.DISABLE_JIT)
 
 
 def compiled(function: F) -> F:
@@ -23,6 +30,8 @@ def compiled(function: F) -> F:
     Where nothing can be written (a read-only installation without a home) it is compiled anew in every process, unless
     `NUMBA_CACHE_DIR` names a folder that was filled at installation.
     """
+    if INTERPRETED:
+        return np.errstate(all="ignore")(function)  # divisions by zero as above, and hashes that overflow
     try:
         return cast("F", njit(cache=True, error_model="numpy", nogil=True)(function))
     except RuntimeError:  # numba found no folder to keep the machine code in
@@ -61,6 +70,8 @@ def typed(function: Callable[..., Any], *examples: object) -> Callable[..., Any]
     Called so, numba does not look at the types again, which takes 1 us where boxes are among them. Whoever calls it
     sees to it that they are the same.
     """
+    if INTERPRETED:
+        return function
     code: Callable[..., Any] = cast("Any", function).compile(tuple(map(typeof, examples)))
     return code
 
@@ -95,6 +106,13 @@ def _lent(_context: Any, value: Any) -> Any:  # noqa: ANN401 - LLVM's own words
     return value(value), codegen
 
 
+@dataclass(frozen=True)
+class _Plain:
+    """What `Held` is where nothing is compiled."""
+
+    value: object
+
+
 @structref.register
 class _HeldType(types.StructRef):
     """One field, of any type."""
@@ -112,11 +130,17 @@ class Held(structref.StructRefProxy):
         return held(value)
 
 
-structref.define_boxing(_HeldType, Held)  # type: ignore[no-untyped-call] # numba has no types here
-structref.define_constructor(Held, _HeldType, ["value"])  # type: ignore[no-untyped-call] # likewise
+if INTERPRETED:
 
+    def held(value: Any) -> Any:  # noqa: ANN401 - as below
+        """Lend a value to the loops, in the box they expect."""
+        return _Plain(value)
 
-@compiled
-def held(value: Any) -> Any:  # noqa: ANN401 - any tuple numba knows
-    """Lend a value to the compiled side, for as long as the caller keeps its arrays."""
-    return Held(_lent(value))  # type: ignore[call-arg] # numba passes the first itself
+else:
+    structref.define_boxing(_HeldType, Held)  # type: ignore[no-untyped-call] # numba has no types here
+    structref.define_constructor(Held, _HeldType, ["value"])  # type: ignore[no-untyped-call] # likewise
+
+    @compiled
+    def held(value: Any) -> Any:  # noqa: ANN401 - any tuple numba knows
+        """Lend a value to the compiled side, for as long as the caller keeps its arrays."""
+        return Held(_lent(value))  # type: ignore[call-arg] # numba passes the first itself

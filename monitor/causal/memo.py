@@ -39,6 +39,9 @@ MAX_NUMBERS = 4_000_000
 """Probabilities the memos of one model may hold together before one of them starts anew: 64 to 96 MB. One question that
 needs more is given more."""
 
+FIRST_ROOM = 64, 256, 256, 2048
+"""Transitions, entries, moves and numbers that a memo has room for before it grows."""
+
 TRANSITIONS, ENTRIES, MOVES, NUMBERS, COMPUTED = range(5)
 """What `Memory.used` counts: the first four in use, the last: counterfactual rows ever computed."""
 
@@ -78,7 +81,7 @@ class Memo:
 
     def __init__(self, kind: int, allowance: Allowance | None = None) -> None:
         self.kind, self._allowance = kind, allowance or Allowance()
-        self.arrays = self._allocate(64, 256, 256, 2048)
+        self.arrays = self._allocate(*FIRST_ROOM)
         self._allowance.held += len(self.arrays.states)
 
     @property
@@ -166,7 +169,7 @@ def _power(number: int) -> int:
 def place(keys: Ints, key: int) -> int:
     """Where a key stands in a hash table, or where it would."""
     mask = len(keys) - 1
-    at = (key * 0x9E3779B97F4A7C1 >> 17) & mask
+    at = (np.int64(key) * 0x9E3779B97F4A7C1 >> 17) & mask  # what overflows is dropped
     while keys[at] != -1 and keys[at] != key:
         at = (at + 1) & mask
     return at

@@ -28,6 +28,13 @@ MAX_LEVELS = 8_000_000
 """Nodes, and moves between them, that bounds over one path may take in: 256 MB and 600 MB at most."""
 
 
+FIRST_NODES = 64
+"""Nodes and items that there is room for before anything grows, for answers and for bounds."""
+
+FIRST_WALK = 2, 16
+"""Segments and nodes of a walk before it grows."""
+
+
 def too_long(count: str) -> str:
     """The refusal of bounds over a path that reaches too much."""
     return (
@@ -43,10 +50,10 @@ class Workspace:
         self._mark, self._where, self._evidence = _ints(states), _shorts(states), _ints(states if local else 0)
         self.no_table = np.zeros((1, states))  # the kernel reads some row where a weight is 0, so there must be one
         self._clock = _ints(2)  # runs on: marks of the arrays before must not be met again
-        self.strands, self.lanes, self._nodes = 4, 1, 64
+        self.strands, self.lanes, self._nodes = 4, 1, FIRST_NODES
         self.scratch = self._scratch()
         self._levels: Levels | None = None
-        self._sizes = [64, 64, 64]
+        self._sizes = [FIRST_NODES] * 3
 
     @property
     def levels(self) -> Levels:
@@ -121,7 +128,7 @@ class Progress:
         self.keep, self.lanes = keep, max(min(keep, horizon), 1)
         self.fits: kernel.Scratch | None = None
         """The room an arm has seen to be large enough for it."""
-        self.arrays = self._walk(max(keep, 1), 2, 16)
+        self.arrays = self._walk(max(keep, 1), *FIRST_WALK)
         self.arrays.now[kernel.KEEP], self.arrays.now[kernel.ONLY] = keep, only
         self.held = held(self.arrays)
 

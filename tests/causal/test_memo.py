@@ -1,0 +1,154 @@
+"""The memory of counterfactual rows: what it holds as it grows, when it starts anew, what it counts."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from monitor.causal import Law, memo
+from monitor.causal.memo import ANY, COMPUTED, ENTRIES, EXACT, MOVES, NUMBERS, STABLE, TRANSITIONS, Allowance, Memo, Memos
+from monitor.causal.moves import NO_ROOM, moves, seen_before
+from monitor.decide.arm import dynamics
+from monitor.model import MDP
+from monitor.policy import as_table
+
+STATES = 40
+MODEL = MDP.from_transitions(
+    states=STATES,
+    actions=1,
+    transitions=[(s, 0, (s + k) % STATES, 0.25) for s in range(STATES) for k in (0, 1, 5, 9)],
+)
+LAW = Law.stationary(as_table([0] * STATES, MODEL), MODEL)
+WORLD = dynamics(LAW, LAW, merged=True)
+NAMES = ("action", "share", "gain", "states", "low")
+
+
+def entry(kept: Memo, seen: int, outcome: int, state: int) -> int:
+    """Return the entry of a state after an observed transition; the memo grows where it has to."""
+    while True:
+        transition = seen_before(WORLD, kept.arrays, 0, seen, 0, outcome)
+        if transition != NO_ROOM:
+            found = moves(WORLD, kept.arrays, kept.kind, 0, transition, seen, 0, outcome, state)
+            if found != NO_ROOM:
+                return int(found)
+        kept.make_room(forget=True)
+
+
+def row(kept: Memo, number: int) -> dict[int, float]:
+    """Return what an entry of one move holds."""
+    arrays = kept.arrays
+    move = arrays.entry_begin[number]
+    assert arrays.entry_begin[number + 1] == move + 1
+    places = slice(arrays.row_begin[move], arrays.row_begin[move + 1])
+    return dict(zip(arrays.states[places].tolist(), arrays.low[places].tolist(), strict=True))
+
+
+def pairs() -> list[tuple[int, int, int]]:
+    return [(seen, (seen + k) % STATES, state) for seen in range(STATES) for k in (0, 5) for state in range(STATES)]
+
+
+def test_what_is_remembered_outlives_growth() -> None:
+    kept = Memo(EXACT)
+    first = {asked: (entry(kept, *asked), row(kept, entry(kept, *asked))) for asked in pairs()[:400]}
+    used = kept.arrays.used.copy()
+    assert {asked: (entry(kept, *asked), row(kept, entry(kept, *asked))) for asked in first} == first
+    assert kept.arrays.used.tolist() == used.tolist()  # nothing was computed again
+    assert used[ENTRIES] == 400
+    assert used[TRANSITIONS] == len({asked[:2] for asked in first})
+    assert used[MOVES] == 400
+    assert used[NUMBERS] == sum(len(held) for _, held in first.values())
+
+
+def test_the_allowance_knows_what_its_memos_hold() -> None:
+    allowance = Allowance()
+    assert allowance.held == 0
+    some = [Memo(EXACT, allowance), Memo(ANY, allowance)]
+    for asked in pairs()[:900]:
+        entry(some[0], *asked)
+    assert len(some[0].arrays.states) > len(some[1].arrays.states)
+    assert allowance.held == sum(len(each.arrays.states) for each in some)
+    some[0].close()
+    assert allowance.held == len(some[1].arrays.states)
+    some[0].make_room(forget=False)  # whoever still asks it has it for himself
+    assert allowance.held == len(some[1].arrays.states)
+
+
+def test_beyond_the_limit_it_starts_anew_and_counts_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    allowance = Allowance()
+    kept = Memo(EXACT, allowance)
+    for asked in pairs()[:100]:
+        entry(kept, *asked)
+    computed, sizes, held = kept.computed, [len(array) for array in kept.arrays], allowance.held
+    assert computed > 0
+    monkeypatch.setattr(memo, "MAX_NUMBERS", 2 * len(kept.arrays.states) - 1)
+    kept.make_room(forget=True)
+    assert [len(array) for array in kept.arrays] == sizes
+    assert kept.arrays.used[:COMPUTED].tolist() == [0, 0, 0, 0]
+    assert (kept.arrays.entry_keys == -1).all()
+    assert (kept.computed, allowance.held) == (computed, held)
+    entry(kept, *pairs()[0])
+    kept.make_room(forget=False)  # one question that needs more is given more
+    assert len(kept.arrays.states) == 2 * sizes[memo.Memory._fields.index("states")]
+
+
+def test_at_the_limit_it_still_grows(monkeypatch: pytest.MonkeyPatch) -> None:
+    kept = Memo(EXACT)
+    entry(kept, *pairs()[0])
+    monkeypatch.setattr(memo, "MAX_NUMBERS", 2 * len(kept.arrays.states))
+    size = len(kept.arrays.states)
+    kept.make_room(forget=True)
+    assert len(kept.arrays.states) == 2 * size
+    assert kept.arrays.used[ENTRIES] == 1
+
+
+def test_one_that_holds_nothing_grows_whatever_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memo, "MAX_NUMBERS", 0)
+    kept = Memo(EXACT)
+    size = len(kept.arrays.states)
+    kept.make_room(forget=True)
+    assert len(kept.arrays.states) == 2 * size
+
+
+def test_tables_grow_where_they_are_half_full_and_are_never_more_than_half_full() -> None:
+    kept = Memo(EXACT)
+    before = [len(array) for array in kept.arrays]
+    kept.make_room(forget=False)
+    fields = dict(zip(memo.Memory._fields, zip(before, map(len, kept.arrays), strict=True), strict=True))
+    for name in ("transition_keys", "transition_values", "entry_keys", "entry_values", "entry_begin"):
+        assert fields[name][0] == fields[name][1], name
+    for asked in pairs()[: STATES * STATES]:
+        entry(kept, *asked)
+        assert 2 * kept.arrays.used[TRANSITIONS] <= len(kept.arrays.transition_keys)
+        assert 2 * kept.arrays.used[ENTRIES] <= len(kept.arrays.entry_keys)
+    assert len(kept.arrays.entry_begin) < 4 * kept.arrays.used[ENTRIES]
+    assert len(kept.arrays.transition_keys) <= 8 * kept.arrays.used[TRANSITIONS]
+
+
+@pytest.mark.parametrize("kind", [ANY, STABLE])
+def test_only_bounds_have_an_upper_end_and_a_part_for_each_successor(kind: int) -> None:
+    assert len(Memo(EXACT).arrays.high) == len(Memo(EXACT).arrays.extra) == 0
+    arrays = Memo(kind).arrays
+    assert len(arrays.high) == len(arrays.extra) == len(arrays.states) == len(arrays.low)
+
+
+def test_a_world_has_one_memo_for_each_kind_and_gives_all_back() -> None:
+    allowance = Allowance()
+    some = Memos(allowance)
+    assert some(EXACT) is some(EXACT)
+    assert (some(EXACT).kind, some(ANY).kind, some(STABLE).kind) == (EXACT, ANY, STABLE)
+    assert allowance.held == sum(len(some(kind).arrays.states) for kind in (EXACT, ANY, STABLE)) > 0
+    some.close()
+    assert allowance.held == 0
+
+
+def test_every_key_is_found_again_in_a_larger_table() -> None:
+    keys = np.full(64, -1)
+    values = np.zeros(64, dtype=np.int64)
+    for n, key in enumerate(range(0, 3200, 100)):
+        at = key // 100 % 64
+        keys[at], values[at] = key, n
+    new_keys, new_values = np.full(128, -1), np.zeros(128, dtype=np.int64)
+    memo.rehash(keys, values, new_keys, new_values)
+    assert dict(zip(new_keys[new_keys >= 0].tolist(), new_values[new_keys >= 0].tolist(), strict=True)) == {
+        key: n for n, key in enumerate(range(0, 3200, 100))
+    }
