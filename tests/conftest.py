@@ -17,13 +17,12 @@ settings.load_profile("unhurried")
 
 
 def pytest_configure() -> None:
-    """Throw away machine code older than the newest source that is compiled into others.
+    """Throw away machine code older than the newest source.
 
     numba keeps it by the time stamp of the function called, and does not see a change in one that this calls.
     """
     root = Path(monitor.__file__).parent
-    sources = [source for room in ("causal", "decide") for source in (root / room).glob("*.py")]
-    newest = max(source.stat().st_mtime for source in sources if "@inlined" in source.read_text(encoding="utf-8"))
+    newest = max(source.stat().st_mtime for room in ("causal", "decide") for source in (root / room).glob("*.py"))
     for index in root.rglob("*.nbi"):
         if index.stat().st_mtime < newest:
             index.unlink(missing_ok=True)

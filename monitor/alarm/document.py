@@ -29,7 +29,7 @@ __all__ = [
     "read_evidence",
 ]
 
-EVIDENCE_VERSION: Literal[1] = 1
+EVIDENCE_VERSION: Literal[2] = 2
 MAX_EVIDENCE_BYTES = 16 << 20
 """A larger document is not read. One of 64 steps, three policies and 25 actions has about 60 KB."""
 MAX_ITEMS = 65_536
@@ -60,7 +60,7 @@ class Evidence(msgspec.Struct, frozen=True):
     SHA-256, in hexadecimal, of the document without it. `models`: name -> sha256 of the other dynamics.
     """
 
-    v: Literal[1]
+    v: Literal[2]
     digest: str
     alert: str
     agent: str

@@ -193,7 +193,7 @@ class Track:
             least, greatest = holds and all(ends), holds or any(ends)
             robust = least == greatest
         found = Quantity(text, value, answer.offset, answer.clipped, bounds, test.bound, holds, robust)
-        if found not in self.quantities:  # `<=>` names each of its sides twice
+        if all(known.text != text for known in self.quantities):  # `<=>` names each of its sides twice
             self.quantities.append(found)
         return _Truth(holds, least, greatest)
 

@@ -194,8 +194,9 @@ class Worlds:
         law = nominal.under(self.intervention(change, None))
         strands = self.arm(nominal, law, goal.measure).strands
         strands.extend(offset + 1)
-        nodes = self.model.states * sum(o in owed for o in range(offset) for owed in strands.owed)
-        most = nodes * (1 if all(table.actions is not None for _, table in law.phases) else self.model.actions)
+        levels = [self.model.states * sum(o in owed for owed in strands.owed) for o in range(offset + 1)]
+        moves = 1 if all(table.actions is not None for _, table in law.phases) else self.model.actions
+        most = max(sum(levels), moves * sum(levels[:-1]))  # the last level is closed: no move is chosen there
         if most > MAX_LEVELS:
             raise LimitError(too_long(f"as many as {most:,}"))
 

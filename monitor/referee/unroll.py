@@ -31,7 +31,7 @@ from monitor.types import CausalModel
 
 __all__ = ["LIMIT", "Unroll"]
 
-LIMIT = 1_000_000
+LIMIT = 200_000
 """Rows one question may read: one for each node and action, or for each node where the action makes no difference."""
 
 Owing = tuple[Residual, tuple[Step, ...]]

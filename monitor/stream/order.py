@@ -19,7 +19,7 @@ from typing import Literal
 import msgspec
 from msgspec.structs import replace
 
-from monitor.stream.digests import Digests, DigestsState
+from monitor.stream.digests import CONFLICTED, Digests, DigestsState
 from monitor.types import Break, Episode, Wait
 
 __all__ = ["ENDED_REMEMBERED", "Closed", "Discarded", "Entry", "Missing", "OrderState", "Ordering", "Released"]
@@ -150,6 +150,8 @@ class Ordering:
             return "accepted"
         if known == entry.digest:
             return "duplicate"
+        if known == CONFLICTED:  # one of its contents again, as a broker sends it after a crash: nothing begins anew
+            return "conflict"
         if key in self.held:
             self.held[key] = _either(self.held[key], entry)
         else:
@@ -273,7 +275,9 @@ class Ordering:
         self.again = max(self.again, self.next_seq)
         self.next_seq = entry.seq
         self.digests.clear(entry.seq)
-        self.held[entry.episode, entry.seq] = replace(entry, state=None, action=None, problem=_conflict(entry))
+        self.held[entry.episode, entry.seq] = replace(
+            entry, digest=CONFLICTED, state=None, action=None, problem=_conflict(entry)
+        )
 
     def _open(self, episode: Episode, seq: int) -> None:
         self.episode = episode
@@ -311,7 +315,7 @@ def _either(held: Entry, other: Entry) -> Entry:
     """Return the entry of a seq that is held and came with other content: a break, and only what both say."""
     return replace(
         held,
-        digest=other.digest,
+        digest=CONFLICTED,
         state=None,
         action=None,
         ends=held.ends and other.ends,
