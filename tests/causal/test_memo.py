@@ -6,7 +6,19 @@ import numpy as np
 import pytest
 
 from monitor.causal import Law, memo
-from monitor.causal.memo import ANY, COMPUTED, ENTRIES, EXACT, MOVES, NUMBERS, STABLE, TRANSITIONS, Allowance, Memo, Memos
+from monitor.causal.memo import (
+    ANY,
+    COMPUTED,
+    ENTRIES,
+    EXACT,
+    MOVES,
+    NUMBERS,
+    STABLE,
+    TRANSITIONS,
+    Allowance,
+    Memo,
+    Memos,
+)
 from monitor.causal.moves import NO_ROOM, moves, seen_before
 from monitor.decide.arm import dynamics
 from monitor.model import MDP
