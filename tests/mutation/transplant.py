@@ -67,7 +67,7 @@ class Live:
         name = _module_name(mutant.file)
         module = sys.modules[name]
         found = importlib.util.module_from_spec(module.__spec__)  # type: ignore[arg-type] # it was imported
-        exec(code, found.__dict__)  # noqa: S102 - that is what it is for
+        exec(code, found.__dict__)
         if not _adopt(vars(module), vars(found), name, everywhere=True):
             raise NotApplied
 
