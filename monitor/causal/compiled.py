@@ -21,7 +21,7 @@ from numba.extending import intrinsic
 __all__ = ["Held", "compiled", "held", "inlined", "typed"]
 
 F = TypeVar("F", bound=Callable[..., object])
-INTERPRETED = bool(config.DISABLE_JIT)
+INTERPRETED = bool(config.DISABLE_JIT)  # type: ignore[attr-defined] # numba reads it from the environment
 
 
 def compiled(function: F) -> F:

@@ -169,15 +169,15 @@ def test_another_model_is_never_what_was_observed() -> None:
     assert found(world(change=Intervention(dynamics=other)), EXACT, (0, 0, 1), 0)[0][3] == {0: 1.0}
 
 
-@pytest.mark.parametrize("kind", [EXACT, ANY])
-def test_without_room_nothing_is_changed(kind: int) -> None:
+@pytest.mark.parametrize(("kind", "room"), [(EXACT, 3), (ANY, 4)])  # of bounds, room for the first of two moves
+def test_without_room_nothing_is_changed(kind: int, room: int) -> None:
     memo, of = Memo(kind), world(change=Intervention(MIXED))
-    memo.arrays = memo._allocate(64, 64, 64, 4)
+    memo.arrays = memo._allocate(64, 64, 64, room)
     transition = seen_before(of, memo.arrays, 0, 0, 0, 1)
     used = memo.arrays.used.copy()
-    assert moves(of, memo.arrays, kind, 0, transition, 0, 0, 1, 1) == NO_ROOM  # room for one row, not for both
+    assert moves(of, memo.arrays, kind, 0, transition, 0, 0, 1, 1) == NO_ROOM
     assert memo.arrays.used[:COMPUTED].tolist() == used[:COMPUTED].tolist()
     assert (memo.arrays.entry_keys == -1).all()
-    memo.arrays = memo._allocate(64, 64, 64, 5)
+    memo.arrays = memo._allocate(64, 64, 64, room + 1)
     transition = seen_before(of, memo.arrays, 0, 0, 0, 1)
     assert moves(of, memo.arrays, kind, 0, transition, 0, 0, 1, 1) == 0

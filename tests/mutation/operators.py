@@ -183,8 +183,8 @@ def _changes(node: ast.AST, *, inside: bool) -> Iterator[Change]:
             yield node, str(not node.value)
         case ast.Call(func=ast.Name(name)) if name in CALLS:
             yield node.func, CALLS[name]
-        case ast.Call(func=ast.Attribute(attr=name)) if name in CALLS:
-            yield node.func, f"{ast.unparse(node.func.value)}.{CALLS[name]}"
+        case ast.Call(func=ast.Attribute(value=value, attr=name)) if name in CALLS:
+            yield node.func, f"{ast.unparse(value)}.{CALLS[name]}"
         case ast.If() | ast.While() | ast.IfExp():
             yield from _negated(node.test)
         case ast.comprehension():
