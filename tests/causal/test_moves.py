@@ -80,6 +80,22 @@ def test_a_choice_observed_tells_something_only_where_it_was_uncertain() -> None
     assert uncertain.nominal_probabilities.tolist() == [MIXED.probabilities.tolist()]  # type: ignore[union-attr]
     later = dynamics(Law.stationary(MIXED, MODEL), PLAIN.under(Intervention(OTHER, 2)), merged=False)
     assert later.nominal_probabilities.shape == (2, 4, 2)
+    first = Law.stationary(NOMINAL, MODEL).under(Intervention(MIXED, 2))
+    assert dynamics(first, first, merged=False).nominal_probabilities.tolist() == [
+        [[0.75, 0.25]] * 4,
+        [[1.0, 0.0]] * 4,
+    ]
+
+
+def test_what_many_paths_share_is_neither_copied_nor_written_to() -> None:
+    mixed = world(change=Intervention(MIXED))
+    assert MIXED.probabilities is not None
+    assert NOMINAL.actions is not None
+    assert np.shares_memory(mixed.probabilities, MIXED.probabilities)
+    assert np.shares_memory(world().actions, NOMINAL.actions)
+    assert np.shares_memory(world().asked_probabilities, MODEL.probabilities)
+    fixed = world()._replace(first=NOMINAL.actions)  # the regimes are its own
+    assert not any(part.flags.writeable for part in fixed if isinstance(part, np.ndarray) and part.dtype != np.bool_)
 
 
 def test_every_observed_transition_has_a_number_of_its_own() -> None:
