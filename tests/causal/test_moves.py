@@ -46,7 +46,7 @@ def found(of: Dynamics, kind: int, step: tuple[int, int, int], state: int, r: in
 
 def read(memo: Memo, entry: int) -> list[tuple[object, ...]]:
     a = memo.arrays
-    some = []
+    some: list[tuple[object, ...]] = []
     for move in range(a.entry_begin[entry], a.entry_begin[entry + 1]):
         row = {
             int(a.states[k]): a.low[k] if memo.kind == EXACT else (a.low[k], a.high[k], a.extra[k])
