@@ -74,7 +74,7 @@ class _Runner:
         from hypothesis import settings  # noqa: PLC0415 - as above
 
         for item in items:
-            test = getattr(item, "obj", None)
+            test: Any = getattr(item, "obj", None)
             if getattr(test, "is_hypothesis_test", False):
                 before = test._hypothesis_internal_use_settings
                 few = settings(before, max_examples=min(before.max_examples, EXAMPLES))
