@@ -15,7 +15,7 @@ SIDE_BY_SIDE := -n auto --maxprocesses 4 --dist loadfile
 PURE := monitor/types.py,monitor/errors.py,monitor/flow.py,monitor/watch.py,monitor/standing.py,monitor/doubt.py,monitor/model/*,monitor/policy/*,monitor/causal/*,monitor/logic/*,monitor/decide/*,monitor/stream/*,monitor/alarm/*,monitor/statistics/*,monitor/sampled/*,monitor/engine/*,monitor/question.py,monitor/picture/*
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test docs faults soak-truth bench experiments lint lock dashboards sbom format clean
+.PHONY: help demo test mutants docs faults soak-truth bench experiments lint lock dashboards sbom format clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' Makefile
@@ -29,6 +29,9 @@ test: $(VENV)/.dev ## Check everything: lint, types, import contracts, all tests
 	@$(BIN)/pytest --cov --cov-report=term:skip-covered $(or $(ARGS),$(SIDE_BY_SIDE))
 	@[ -n "$(ARGS)" ] || $(BIN)/coverage report --include='$(PURE)' --fail-under=99 --format=total >/dev/null \
 		|| { echo "make: branch coverage of the pure rooms fell below 99 %" >&2; exit 1; }
+
+mutants: $(VENV)/.dev ## Change the source of the pure rooms in small ways; tests must notice (an hour): ARGS="decide --jobs 4"
+	@$(BIN)/python -m tests.mutation $(ARGS)
 
 faults: $(VENV)/.dev ## Kill, stop, cut off and starve the monitor and its broker (long; some of it needs root): var/faults.json
 	@$(PYTHON) .ci/setup.py system

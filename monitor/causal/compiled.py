@@ -22,7 +22,7 @@ from numba.extending import intrinsic
 __all__ = ["Held", "compiled", "held", "inlined", "typed"]
 
 F = TypeVar("F", bound=Callable[..., object])
-INTERPRETED = bool(config.DISABLE_JIT)
+INTERPRETED = bool(config.DISABLE_JIT)  # type: ignore[attr-defined] # numba reads it from the environment
 
 
 def compiled(function: F) -> F:
@@ -57,7 +57,7 @@ def _sources() -> str:
 _SOURCES = _sources()
 
 
-def _by_content(locator: type) -> type:
+def _by_content(locator: type[Any]) -> type[Any]:
     """Return a locator of kept machine code that is stale when any source has changed."""
 
     def get_source_stamp(self: Any) -> tuple[object, str]:  # noqa: ANN401 - numba's locator

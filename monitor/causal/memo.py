@@ -169,7 +169,7 @@ def _power(number: int) -> int:
 def place(keys: Ints, key: int) -> int:
     """Where a key stands in a hash table, or where it would."""
     mask = len(keys) - 1
-    at = (np.int64(key) * 0x9E3779B97F4A7C1 >> 17) & mask  # what overflows is dropped
+    at = int(np.int64(key) * 0x9E3779B97F4A7C1 >> 17) & mask  # what overflows is dropped
     while keys[at] != -1 and keys[at] != key:
         at = (at + 1) & mask
     return at

@@ -6,7 +6,19 @@ import numpy as np
 import pytest
 
 from monitor.causal import Law, memo
-from monitor.causal.memo import ANY, COMPUTED, ENTRIES, EXACT, MOVES, NUMBERS, STABLE, TRANSITIONS, Allowance, Memo, Memos
+from monitor.causal.memo import (
+    ANY,
+    COMPUTED,
+    ENTRIES,
+    EXACT,
+    MOVES,
+    NUMBERS,
+    STABLE,
+    TRANSITIONS,
+    Allowance,
+    Memo,
+    Memos,
+)
 from monitor.causal.moves import NO_ROOM, moves, seen_before
 from monitor.decide.arm import dynamics
 from monitor.model import MDP
@@ -113,7 +125,9 @@ def test_tables_grow_where_they_are_half_full_and_are_never_more_than_half_full(
     kept = Memo(EXACT)
     before = [len(array) for array in kept.arrays]
     kept.make_room(forget=False)
-    fields = dict(zip(memo.Memory._fields, zip(before, map(len, kept.arrays), strict=True), strict=True))
+    fields = dict(
+        zip(memo.Memory._fields, zip(before, [len(array) for array in kept.arrays], strict=True), strict=True)
+    )
     for name in ("transition_keys", "transition_values", "entry_keys", "entry_values", "entry_begin"):
         assert fields[name][0] == fields[name][1], name
     for asked in pairs()[: STATES * STATES]:

@@ -29,6 +29,7 @@ TESTS: Final = {
     "decide": ("tests/decide", "monitor/decide"),
     "alarm": ("tests/alarm", "monitor/alarm"),
 }
+EXAMPLES: Final = 25
 QUESTIONS: Final = "tests/mutation/test_questions.py"
 
 
@@ -67,6 +68,17 @@ class _Runner:
         phases = [Phase.explicit, Phase.generate]
         settings.register_profile("mutation", derandomize=True, database=None, phases=phases)
         settings.load_profile("mutation")
+
+    def pytest_collection_modifyitems(self, items: list[Any]) -> None:
+        """Have few examples of each property: many properties find more than many examples."""
+        from hypothesis import settings  # noqa: PLC0415 - as above
+
+        for item in items:
+            test: Any = getattr(item, "obj", None)
+            if getattr(test, "is_hypothesis_test", False):
+                before = test._hypothesis_internal_use_settings
+                few = settings(before, max_examples=min(before.max_examples, EXAMPLES))
+                test._hypothesis_internal_use_settings = few
 
     def pytest_runtestloop(self, session: Any) -> bool:  # noqa: ANN401 - pytest's session
         """Run the mutants in place of the tests."""

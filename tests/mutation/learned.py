@@ -1,4 +1,4 @@
-"""What tests reach and how long they take, kept between runs for as long as neither they nor the source have changed."""
+"""What tests reach and how long they take, kept between runs while neither they nor the source have changed."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-__all__ = ["Learned", "Known"]
+__all__ = ["Known", "Learned"]
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Learned:
         self._path, self._root = path, root
         self._known: dict[tuple[str, str], Known] = {}
         if path.is_file():
-            self._known = pickle.loads(path.read_bytes())  # noqa: S301 - written by `save`
+            self._known = pickle.loads(path.read_bytes())
 
     def get(self, test: str) -> Known | None:
         """Return what is known about a test as it is now."""
@@ -43,7 +43,7 @@ class Learned:
         self._path.write_bytes(pickle.dumps(self._known))
 
     def _state(self, test: str) -> str:
-        return _digest(self._root, "monitor") + _digest(self._root, test.split("::")[0])
+        return _digest(self._root, "monitor") + _digest(self._root, test.split("::", 1)[0])
 
 
 @cache

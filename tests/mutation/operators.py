@@ -102,16 +102,15 @@ class _Finder:
             same = scope, before, after
             counts[same] = counts.get(same, 0) + 1
             lines = node.lineno, _header_end(node)  # type: ignore[attr-defined] # every node changed has a place
-            mutants.append(
-                Mutant(self._file, scope, first_line, lines, self._span(node), before, after, counts[same])
-            )
+            mutants.append(Mutant(self._file, scope, first_line, lines, self._span(node), before, after, counts[same]))
         return mutants
 
     def _span(self, node: ast.AST) -> tuple[int, int]:
         place: ast.expr = node  # type: ignore[assignment] # every node changed has a place
         assert place.end_lineno is not None
         assert place.end_col_offset is not None
-        return self._starts[place.lineno - 1] + place.col_offset, self._starts[place.end_lineno - 1] + place.end_col_offset
+        first, last = self._starts[place.lineno - 1], self._starts[place.end_lineno - 1]
+        return first + place.col_offset, last + place.end_col_offset
 
     def _text(self, node: ast.AST) -> str:
         begin, end = self._span(node)
@@ -184,8 +183,8 @@ def _changes(node: ast.AST, *, inside: bool) -> Iterator[Change]:
             yield node, str(not node.value)
         case ast.Call(func=ast.Name(name)) if name in CALLS:
             yield node.func, CALLS[name]
-        case ast.Call(func=ast.Attribute(attr=name)) if name in CALLS:
-            yield node.func, f"{ast.unparse(node.func.value)}.{CALLS[name]}"
+        case ast.Call(func=ast.Attribute(value=value, attr=name)) if name in CALLS:
+            yield node.func, f"{ast.unparse(value)}.{CALLS[name]}"
         case ast.If() | ast.While() | ast.IfExp():
             yield from _negated(node.test)
         case ast.comprehension():

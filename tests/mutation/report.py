@@ -19,7 +19,7 @@ Results = dict[Mutant, Outcome]
 
 def explanations() -> dict[str, str]:
     """Return the known survivors, as `file function: change`, with the reason for each."""
-    groups = tomllib.loads(EXPLAINED.read_text())["group"]
+    groups = tomllib.loads(EXPLAINED.read_text()).get("group", [])
     return {f"{group['file']} {mutant}": group["why"] for group in groups for mutant in group["mutants"]}
 
 

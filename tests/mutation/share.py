@@ -25,7 +25,7 @@ def chosen(mutants: list[Mutant], count: int) -> list[Mutant]:
 
 def hints() -> dict[str, str]:
     """Return the test that noticed a mutant, by the mutant's name."""
-    found: dict[str, str] = json.loads(NOTICED.read_text())
+    found: dict[str, str] = json.loads(NOTICED.read_text()) if NOTICED.is_file() else {}
     return found
 
 

@@ -1,4 +1,4 @@
-"""The tests as they lie in this process: which lines each reaches and how long it takes; and a run of some in a fork."""
+"""The tests as they lie in this process: the lines each reaches and its time; and a run of some in a fork."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ from typing import Any, Final
 
 import coverage
 import numpy as np
-import pytest
 
 from tests.mutation.learned import Known, Learned
 from tests.mutation.operators import Mutant
@@ -61,6 +60,8 @@ class Suite:
         self._items: list[Any] = []
         self._root = root
         self._seconds: list[float] = []
+        self._costs: list[float] = []
+        """Seconds times lines reached: a test that reaches little notices much of it."""
         self._reached: dict[str, dict[int, list[int]]] = {file: {} for file in files}
         self._noticed = noticed
         if noticed is None:
@@ -97,6 +98,7 @@ class Suite:
                     self._reached[file].setdefault(line, []).append(len(self._items))
             self._items.append(item)
             self._seconds.append(known.seconds)
+            self._costs.append(known.seconds * sum(map(len, known.lines.values())))
         learned.save()
 
     def _watched(self, item: Any, longest: float) -> Known:  # noqa: ANN401 - pytest's items
@@ -109,7 +111,7 @@ class Suite:
         with os.fdopen(reading, "rb") as pipe:
             told = pipe.read()
         os.waitpid(child, 0)
-        known: Known = pickle.loads(told) if told else Known(longest, {}, useful=False)  # noqa: S301 - from `_watch`
+        known: Known = pickle.loads(told) if told else Known(longest, {}, useful=False)
         if not known.useful:
             print(f"left out: {item.nodeid} ({'it fails' if told else f'more than {longest:g} s'})", flush=True)
         return known
@@ -119,12 +121,12 @@ class Suite:
         try:
             _hush()
             watch = coverage.Coverage(data_file=None, config_file=False, include=[str(self._root / "monitor" / "*")])
+            watch.start()
             began = time.process_time()
             with _limit(longest):
-                watch.start()
                 problem = _run(item)
-                watch.stop()
             took = time.process_time() - began
+            watch.stop()
             with warnings.catch_warnings(action="ignore"):  # some tests reach nothing
                 data = watch.get_data()
             reached = {str(Path(f).relative_to(self._root)): data.lines(f) or () for f in data.measured_files()}
@@ -145,7 +147,7 @@ class Suite:
         else:
             found = {n for some in lines.values() for n in some}
         found &= set(range(len(self._items)))
-        return sorted(found, key=lambda n: self._seconds[n] / (1 + self._kills[n]))
+        return sorted(found, key=lambda n: self._costs[n] / (1 + self._kills[n]))
 
     def start(self, mutant: Mutant, budget: float) -> Callable[[], Outcome] | None:
         """Fork a process that runs what reaches a mutant; `budget`: seconds of tests at most. None: nothing does."""

@@ -67,11 +67,11 @@ def test_questions_on_a_large_model_have_the_oracles_answer(seed: int, monkeypat
         assert not differences(answer, engine.verdict(case)), case.formula
 
 
-@pytest.mark.parametrize("large", [False, True])
+@pytest.mark.parametrize("model", ["small", "large"])
 @pytest.mark.parametrize("seed", range(300, 330))
-def test_no_answer_depends_on_the_room_that_there_is(seed: int, large: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_answer_depends_on_the_room_that_there_is(seed: int, model: str, monkeypatch: pytest.MonkeyPatch) -> None:
     leave_no_room(monkeypatch)
-    if large:
+    if model == "large":
         call_every_model_large(monkeypatch)
     questions = answered(seed, QUESTIONS)
     engine = Engine(questions[0][0].setting)
@@ -80,12 +80,12 @@ def test_no_answer_depends_on_the_room_that_there_is(seed: int, large: bool, mon
 
 
 @pytest.mark.parametrize("space", ["enough", "little"])
-@pytest.mark.parametrize("large", [False, True])
+@pytest.mark.parametrize("model", ["small", "large"])
 @pytest.mark.parametrize("seed", range(200, 220))
 def test_a_track_has_the_oracles_answer_after_each_pair(
-    seed: int, large: bool, space: str, monkeypatch: pytest.MonkeyPatch
+    seed: int, model: str, space: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if large:
+    if model == "large":
         call_every_model_large(monkeypatch)
     if space == "little":
         leave_no_room(monkeypatch)

@@ -28,6 +28,7 @@ class Live:
 
     def __init__(self, root: Path, files: set[str]) -> None:
         self._root = root
+        self._sources = {file: (root / file).read_bytes() for file in files}  # as they were when they were imported
         self._functions: dict[tuple[str, str, int], list[types.FunctionType]] = defaultdict(list)
         self._caches: list[Any] = []
         names = {str(root / file): file for file in files}
@@ -44,7 +45,7 @@ class Live:
         Raises:
             NotApplied: no function or value that lives here would be another one.
         """
-        code = compile(mutant.apply((self._root / mutant.file).read_bytes()), str(self._root / mutant.file), "exec")
+        code = compile(mutant.apply(self._sources[mutant.file]), str(self._root / mutant.file), "exec")
         if mutant.first_line:
             self._put_code(mutant, code)
         else:
@@ -67,7 +68,7 @@ class Live:
         name = _module_name(mutant.file)
         module = sys.modules[name]
         found = importlib.util.module_from_spec(module.__spec__)  # type: ignore[arg-type] # it was imported
-        exec(code, found.__dict__)  # noqa: S102 - that is what it is for
+        exec(code, found.__dict__)
         if not _adopt(vars(module), vars(found), name, everywhere=True):
             raise NotApplied
 
