@@ -385,7 +385,7 @@ def test_the_same_numbers_written_another_way_are_not_the_evidence(content: byte
         read_evidence(packed({**document, "time": 1_700_000_003}))
     with pytest.raises(EvidenceError, match="the one form"):
         read_evidence(packed({**document, "note": "not asked for"}))
-    for version in (2, 0, True, "1", None, 1.0):
+    for version in (1, 3, 0, True, "2", None, 2.0):
         with pytest.raises(EvidenceError, match="and this program reads version 2; use the program that wrote it"):
             read_evidence(packed({**document, "v": version}))
     for key in ("verdict", "path"):

@@ -120,6 +120,9 @@ def test_before_the_end_the_world_is_as_it_was() -> None:
         states=2, actions=1, transitions=[(0, 0, 1, 1.0), (1, 0, 0, 1.0)], rewards=[(0, 0, 1.0)], labels={"one": [1]}
     )
     path = [(0, 0), (1, 0), (0, 0)]
+    longer = [*path, (1, 0), (0, 0)]
+    looked = '@4.P=? [ F[2,2] @1.P>0.5 [ F[2,2] "one" ] ]'  # from offset 1, one step beyond a visit to the end's state
+    assert check(looked, model=model, path=longer, policies={"nominal": [0, 0]}, terminated=True).value == 1.0
     for text, value in (
         ('@2.P=? [ F[1,1] @1.P>0.5 [ F[2,2] !"one" ] ]', 1.0),
         ('@2.P=? [ @-1.P>0.5 [ X "one" ] ]', 1.0),  # one pair: asked at offset 0, two steps before the end
