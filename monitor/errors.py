@@ -63,7 +63,7 @@ class ModelError(MonitorError):
 
 
 class ModelWarning(UserWarning):
-    """A model was read, and is not what it says it is a model of."""
+    """A model was read, but its source does not follow it."""
 
 
 class PolicyError(MonitorError):

@@ -29,9 +29,9 @@ __all__ = ["FULL_LEVELS", "Levels", "backward", "forward", "interval"]
 
 
 FULL_LEVELS = 5
-"""What a call comes to, beside those of the kernel: `Scratch.lacks` says what of `Levels` is too small."""
+"""Result of a call, beside those of the kernel: a part of `Levels` is too small; `Scratch.lacks` says which."""
 PLACES, NODES, ITEMS = range(3)
-"""What may be too small: `node_first`, the arrays of nodes, `items`."""
+"""The parts: `node_first`, the arrays of nodes, `items`."""
 
 
 class Levels(NamedTuple):

@@ -8,7 +8,7 @@ The region goes from `below` to `above`, with theta inside. Two capitals are pla
 
 Strength. To say true, `up` must reach 1/beta; if the mean is `below` or less, `up` is a nonnegative supermartingale
 that starts at 1, so by Ville's inequality it ever does with probability at most beta. Likewise for alpha and `down`.
-Nothing is asked of the samples but that each has that mean, given those before it, and lies in [lo, hi].
+The only assumptions: each sample has that mean given those before it, and lies in [lo, hi].
 
 A decision. Every mean lies above `below` or under `above`, so at least one of the capitals grows, and the test ends
 with probability 1: also where the mean is theta itself.

@@ -258,18 +258,18 @@ class Session:
             self._break(entry.problem)
         if entry.state is None:
             return ()
-        told: list[Notice] = []
+        notices: list[Notice] = []
         if self.previous is not None and not self._matching.possible(self.previous, entry.state):
             s, a = self.previous
             self._break(Break("impossible_step", f"the model has no transition ({s}, {a}) -> {entry.state}"))
         if self.previous is not None and entry.reward is not None:
-            told += self._rewarded(self.previous, entry.state, entry)
+            notices += self._rewarded(self.previous, entry.state, entry)
         foreign = self._matching.foreign(self.policy)
         self._emit(Step(entry.episode, entry.seq, entry.state, entry.action, entry.time, entry.late, foreign))
         self.previous = None if entry.action is None else (entry.state, entry.action)
         if self._matching.off_policy(entry.state, entry.action):
-            told.append(OffPolicy(self.agent))
-        return told
+            notices.append(OffPolicy(self.agent))
+        return notices
 
     def _rewarded(self, pair: tuple[int, int], state: int, entry: Entry) -> Iterator[Notice]:
         """Hold the reward that the step into `state` says it earned against the model's."""
