@@ -15,10 +15,10 @@ SIDE_BY_SIDE := -n auto --maxprocesses 4 --dist loadfile
 PURE := monitor/types.py,monitor/errors.py,monitor/flow.py,monitor/watch.py,monitor/standing.py,monitor/doubt.py,monitor/model/*,monitor/policy/*,monitor/causal/*,monitor/logic/*,monitor/decide/*,monitor/stream/*,monitor/alarm/*,monitor/statistics/*,monitor/sampled/*,monitor/engine/*,monitor/question.py,monitor/picture/*
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test mutants docs faults bench experiments lint lock dashboards sbom format clean
+.PHONY: help demo test mutants docs faults soak-truth bench experiments lint lock dashboards sbom format clean
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' Makefile
 
 demo: $(VENV)/.demo ## Run the monitor beside a live agent: an alarm fires, resolves and is verified (ARGS=--forever, ARGS="--seed 3")
 	@$(BIN)/cfmon demo $(ARGS)
@@ -36,6 +36,9 @@ mutants: $(VENV)/.dev ## Change the source of the pure rooms in small ways; test
 faults: $(VENV)/.dev ## Kill, stop, cut off and starve the monitor and its broker (long; some of it needs root): var/faults.json
 	@$(PYTHON) .ci/setup.py system
 	@CFMON_FAULTS=long $(BIN)/pytest -p no:cacheprovider tests/faults $(ARGS)
+
+soak-truth: $(VENV)/.dev ## Ask random questions of the engine and of the oracle (ARGS="--minutes 60 --seed 1 --processes 2")
+	@$(BIN)/python -m tests.truth.soak $(ARGS)
 
 bench: $(VENV)/.dev ## Measure every row beside its peers (minutes): table, var/bench.json, var/bench.svg (ARGS=--quick)
 	@$(PYTHON) .ci/setup.py system

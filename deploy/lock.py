@@ -1,8 +1,8 @@
 """Make the lock files anew: `make lock`, or `make lock ARGS=--upgrade` to move to the newest versions.
 
-`requirements.lock` is what the image and `install.sh` install: every package of the monitor's own run, with the hashes
-of all its files, for every python that pyproject.toml allows. `build.lock` is what makes the wheel and the bill of
-materials. Without `--upgrade`, versions that still satisfy everything stay as they are.
+`requirements.lock` is what the image and `install.sh` install: every package of the monitor's own run, the extra `sign`
+included, with the hashes of all its files, for every python that pyproject.toml allows. `build.lock` is what makes the
+wheel and the bill of materials. Without `--upgrade`, versions that still satisfy everything stay as they are.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def main() -> int:
     """Ask uv twice; returns the exit code."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     floor = project["project"]["requires-python"].removeprefix(">=")
-    runtime = project["project"]["dependencies"]
+    runtime = [*project["project"]["dependencies"], *project["project"]["optional-dependencies"]["sign"]]
     build = [*project["build-system"]["requires"], BILL_OF_MATERIALS]
     return compile_lock("requirements.lock", runtime, floor) or compile_lock("build.lock", build, floor)
 

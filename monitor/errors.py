@@ -13,6 +13,7 @@ __all__ = [
     "InputError",
     "LimitError",
     "ModelError",
+    "ModelWarning",
     "MonitorError",
     "PathError",
     "PolicyError",
@@ -59,6 +60,10 @@ class FormulaError(MonitorError):
 
 class ModelError(MonitorError):
     """The model is malformed; names the row."""
+
+
+class ModelWarning(UserWarning):
+    """A model was read, and is not what it says it is a model of."""
 
 
 class PolicyError(MonitorError):

@@ -38,10 +38,12 @@ __all__ = [
     "Quantity",
     "RawState",
     "Received",
+    "RewardMismatch",
     "Sampling",
     "Skipped",
     "Step",
     "StreamSettings",
+    "TestName",
     "Trust",
     "TrustSettings",
     "Verdict",
@@ -77,6 +79,9 @@ CausalModel = Literal["gumbel", "any", "stable"]
 Engine = Literal["auto", "exact", "sampled"]
 """How a formula is answered; `auto`: exactly where that fits, else by sampling."""
 
+TestName = Literal["betting", "paper"]
+"""By which tests sampled values are compared with bounds."""
+
 MessageResult = Literal["accepted", "duplicate", "stale", "conflict", "gap", "rejected", "dropped"]
 
 
@@ -108,12 +113,16 @@ class Sampling(msgspec.Struct, frozen=True):
         alpha: the probability of a false alarm: to say *false*, or *regret*, of what is not so. On a stream it holds
             for all verdicts of one formula on one agent together, and counts the answer the alarm fires on.
         beta: that of the opposite error, of one verdict.
-        delta: half-width of the region around the bound of a `P` within which either answer will do.
-        deviation: the same for `R` and for `delta(..)`, in standard deviations of one sample.
-        error: half-width asked of a `=?`, as a part of the range one world's outcome may have: of 1 for a `P`.
+        delta: half-width of the region around a bound within which either answer will do, as a part of the range one
+            world's outcome may have: of 1 for a `P`. `betting` on a stream has no such region.
+        deviation: the same for `R` and for `delta(..)` with the test `paper`, in standard deviations of one sample.
+        error: half-width asked of a `=?`, as a part of the same range.
         error_alpha: the probability that a reported interval misses the true value.
         limit: samples a quantity may take; what is open then is undecided.
         rewards: the smallest and the largest reward of a step, for models that cannot be enumerated.
+        test: of values against bounds. `betting`: alpha and beta hold for every model (a `P` asked alone is decided by
+            Wald's test, whose rates hold too). `paper`: the paper's; for `R` and `delta(..)` a sequential t-test, whose
+            rates are nominal.
     """
 
     seed: int = 0
@@ -125,6 +134,7 @@ class Sampling(msgspec.Struct, frozen=True):
     error_alpha: float = 0.05
     limit: int = 20_000
     rewards: tuple[float, float] | None = None
+    test: TestName = "betting"
 
 
 class FormulaSpec(msgspec.Struct, frozen=True, eq=False):
@@ -185,8 +195,8 @@ class Observation(msgspec.Struct, frozen=True):
     """One decoded message, not yet ordered or matched with the model.
 
     `agent` comes from the topic, never from the payload. `action` is None only where the agent sent none, which is
-    allowed in the last message of an episode. `time`: the agent's clock, seconds since the epoch. `policy`: sha256 of
-    the policy the agent says it runs.
+    allowed in the last message of an episode. `time`: the agent's clock, seconds since the epoch. `reward`: what the
+    transition into this state earned. `policy`: sha256 of the policy the agent says it runs.
     """
 
     agent: str
@@ -380,6 +390,16 @@ class OffPolicy(msgspec.Struct, frozen=True):
     agent: str
 
 
+class RewardMismatch(msgspec.Struct, frozen=True):
+    """A step says that the transition into its state earned something else than the model has for that transition.
+
+    `detail`: which transition, what it earned, and what the model says. Path and verdicts do not depend on it.
+    """
+
+    agent: str
+    detail: str
+
+
 class Skipped(msgspec.Struct, frozen=True):
     """`count` due answers of a formula were passed over; the path they were about is complete all the same."""
 
@@ -412,4 +432,6 @@ class Trust(msgspec.Struct, frozen=True):
     transitions: int
 
 
-Notice = Received | Judged | Blind | AlarmMoved | Alert | OffPolicy | Skipped | Ended | Forgotten | Trust
+Notice = (
+    Received | Judged | Blind | AlarmMoved | Alert | OffPolicy | RewardMismatch | Skipped | Ended | Forgotten | Trust
+)

@@ -32,6 +32,7 @@ __all__ = [
     "alertmanager",
     "end",
     "free_port",
+    "interruptible",
     "mosquitto",
     "need",
     "prometheus",
@@ -79,6 +80,14 @@ def end(process: subprocess.Popen[Any], *, with_signal: int = signal.SIGTERM) ->
     except subprocess.TimeoutExpired:
         process.kill()
         return process.wait()
+
+
+def interruptible() -> None:
+    """Let SIGINT end this process, a child about to execute its program, as one started by a person's shell.
+
+    It inherits otherwise what was ignored for the tests, and a script runs them in the background with SIGINT ignored.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def listens(port: int) -> bool:

@@ -16,6 +16,8 @@ from typing import Self
 
 import pyte
 
+from tests.servers import interruptible
+
 __all__ = ["Terminal"]
 
 LEADER = "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); os.execvp(sys.argv[1], sys.argv[1:])"
@@ -44,6 +46,7 @@ class Terminal:
             stdout=theirs,
             stderr=theirs,
             start_new_session=True,
+            preexec_fn=interruptible,  # noqa: PLW1509 - no thread of ours could hold a lock meanwhile
         )
         os.close(theirs)
 

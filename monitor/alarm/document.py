@@ -29,7 +29,7 @@ __all__ = [
     "read_evidence",
 ]
 
-EVIDENCE_VERSION: Literal[1] = 1
+EVIDENCE_VERSION: Literal[2] = 2
 MAX_EVIDENCE_BYTES = 16 << 20
 """A larger document is not read. One of 64 steps, three policies and 25 actions has about 60 KB."""
 MAX_ITEMS = 65_536
@@ -60,7 +60,7 @@ class Evidence(msgspec.Struct, frozen=True):
     SHA-256, in hexadecimal, of the document without it. `models`: name -> sha256 of the other dynamics.
     """
 
-    v: Literal[1]
+    v: Literal[2]
     digest: str
     alert: str
     agent: str
@@ -107,12 +107,15 @@ def read_evidence(content: bytes) -> Evidence:
     _check(document)
     if document.get("digest") != _digest(document):
         raise EvidenceError("evidence: its digest does not match its content: altered or damaged; use a true copy")
+    _check_version(document.get("v"))
     try:
         verdict = dict(document["verdict"])
         verdict["profile"] = {offset: (nominal, other) for offset, nominal, other in verdict["profile"]}
         evidence = msgspec.convert({**document, "verdict": verdict}, Evidence)
         written = _pack(plain(evidence))
-    except (ValueError, TypeError, LookupError, OverflowError) as error:
+    except LookupError as error:
+        raise EvidenceError(f"evidence: not an evidence document: {error.args[0]} is missing") from error
+    except (ValueError, TypeError, OverflowError) as error:
         raise EvidenceError(f"evidence: not an evidence document of version {EVIDENCE_VERSION} ({error})") from error
     if written != content:
         raise EvidenceError("evidence: not in the one form that is written: altered; use a true copy")
@@ -145,6 +148,14 @@ def plain(value: object) -> Any:  # noqa: ANN401 - whatever shape the value has,
             return plain(members)
         case _:
             return value
+
+
+def _check_version(version: object) -> None:
+    if type(version) is not int or version != EVIDENCE_VERSION:  # neither true nor 1.0 is a version
+        raise EvidenceError(
+            f"evidence: its version `v` is {version!r}, and this program reads version {EVIDENCE_VERSION}; use the "
+            "program that wrote it"
+        )
 
 
 def _digest(document: Mapping[str, object]) -> str:

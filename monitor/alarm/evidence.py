@@ -1,22 +1,21 @@
 """The evidence of an alarm: made from the alert, read back, and derived again from the model and the policies.
 
-Altering any number of a document is found by its digest. Whoever alters the digest as well is found by `rederive`, as
-far as the number follows from others. What follows from nothing, and is guarded by the digest alone, are the inputs:
+Three things protect a document, each against a stronger forger:
 
-- who, what and when: `agent`, `episode`, `formula` (the name), `first_seq` are bound to `alert`, the alarm's id, but
-  that is a hash anyone can compute; `time`, `since`, `model` (the name) and `versions` are bound to nothing;
-- `reason`, which for a sampled verdict says why it is not exact;
-- `seq`, where the start of the path was not observed (otherwise the path's length gives it);
-- the manifests and the policies' sha256, as far as the tables handed to `rederive` come from elsewhere;
-- the path, `terminated` and `start_observed`: altered, they are the evidence of another history. Mostly that shows (an
-  impossible step, another verdict, a `seq` that does not fit), but a history with the very same verdict cannot be told
-  from the true one. Which of them happened, only an id kept elsewhere can tell: the published alert's `evidence`.
+- the digest inside it finds every alteration by someone who does not recompute the digest;
+- its id, which is the beginning of that digest, is the file's name and stands in the alert: it finds every alteration
+  by someone who cannot also rename the file and change the alert;
+- a signature (`monitor.sidecar.signing`) finds every alteration by someone who does not have the private key.
+
+Without a key, `rederive` finds what does not follow from the rest. docs/security.md lists the fields that follow from
+nothing, which an unsigned document therefore cannot prove.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
@@ -31,13 +30,27 @@ from monitor.alarm.document import (
 )
 from monitor.alarm.message import Identity, alert_id
 from monitor.engine import check, on_stream
-from monitor.errors import ConfigError, MonitorError
+from monitor.errors import ConfigError, LimitError, MonitorError
 from monitor.model.mdp import MDP
 from monitor.model.npz import model_sha256
 from monitor.policy.table import PolicyTable
+from monitor.referee import judge
 from monitor.types import AlarmSpec, Alert, FormulaSpec, Verdict
 
-__all__ = ["TOLERANCE", "Evidence", "evidence_id", "make_evidence", "read_evidence", "rederive"]
+__all__ = [
+    "ENGINE",
+    "REFEREE",
+    "TOLERANCE",
+    "Deriver",
+    "Evidence",
+    "Rederivation",
+    "contradictions",
+    "derive_again",
+    "evidence_id",
+    "make_evidence",
+    "read_evidence",
+    "rederive",
+]
 
 TOLERANCE = 1e-9
 """How far a derived number may be from the recorded one, relative to the larger of it and 1."""
@@ -82,34 +95,80 @@ def make_evidence(
     return pack_evidence(evidence)
 
 
+class Deriver(NamedTuple):
+    """A program that answers the question of an alarm anew.
+
+    `name`: what `cfmon verify` calls it. `verdict`: gives the verdict that follows from the evidence's path and text,
+    the model, the policies and the other models; raises MonitorError where none follows, a LimitError where the
+    question is not one for this program.
+    """
+
+    name: str
+    verdict: Callable[[Evidence, MDP, Mapping[str, PolicyTable], Mapping[str, MDP]], Verdict]
+
+
+class Rederivation(NamedTuple):
+    """What was found.
+
+    `by`: the program that derived a verdict, so that numbers without a problem agree with it; None: none was derived.
+    `passed`: why the programs before it did not answer, one sentence each.
+    """
+
+    problems: list[str]
+    by: str | None
+    passed: tuple[str, ...] = ()
+
+
 def rederive(
     evidence: Evidence,
     model: MDP,
     tables: Mapping[str, PolicyTable],
     models: Mapping[str, MDP] | None = None,
 ) -> list[str]:
-    """Everything in the evidence that does not follow from its path, this model and these policies; empty if all does.
+    """Return everything in the evidence that does not follow from its path, this model and these policies.
 
     Numbers may differ by `TOLERANCE`; everything else must be equal. Each entry is a sentence: what is recorded, and
-    what follows instead.
+    what follows instead. Empty if all of it follows.
     """
-    problems = [*_of_identity(evidence), *_of_models(evidence, model, models or {})]
+    return derive_again(evidence, model, tables, models).problems
+
+
+def derive_again(
+    evidence: Evidence,
+    model: MDP,
+    tables: Mapping[str, PolicyTable],
+    models: Mapping[str, MDP] | None = None,
+    derivers: Sequence[Deriver] | None = None,
+) -> Rederivation:
+    """Do what `rederive` does, by the first of `derivers` (default: `ENGINE`) that answers such a question."""
+    problems = contradictions(evidence) or list(_of_models(evidence, model, models or {}))
     if problems:
-        return problems  # another alarm or another model: what follows from them says nothing about this one
-    noise = list(_of_noise(evidence))
-    if noise:
-        return noise  # other noise gives other numbers
+        return Rederivation(problems, None)  # another alarm or another model: what follows says nothing about this one
     problems = list(_of_policies(evidence, model, tables))
-    try:
-        verdict = _verdict(evidence, model, tables, models)
-    except MonitorError as error:
-        return [*problems, f"no verdict follows: {error}"]
-    return [*problems, *_differences("verdict", plain(evidence.verdict), plain(verdict))]
+    passed: tuple[str, ...] = ()
+    for deriver in derivers or (ENGINE,):
+        try:
+            verdict = deriver.verdict(evidence, model, tables, models or {})
+        except LimitError as error:
+            passed += (f"not by the {deriver.name}: {_first_line(error)}",)
+        except MonitorError as error:
+            return Rederivation([*problems, f"no verdict follows: {_first_line(error)}"], None, passed)
+        else:
+            found = _differences("verdict", plain(evidence.verdict), plain(verdict))
+            return Rederivation([*problems, *found], deriver.name, passed)
+    return Rederivation([*problems, f"no verdict follows: {passed[-1]}"], None, passed)
 
 
-def _verdict(
-    evidence: Evidence, model: MDP, tables: Mapping[str, PolicyTable], models: Mapping[str, MDP] | None
-) -> Verdict:
+def contradictions(evidence: Evidence) -> list[str]:
+    """Return everything in the evidence that contradicts the rest of it, one sentence each.
+
+    It takes neither the model nor the policies, so it can be asked before they are opened.
+    """
+    problems = [*_of_identity(evidence), *_of_place(evidence), *_of_manifests(evidence)]
+    return problems or list(_of_noise(evidence))
+
+
+def _verdict(evidence: Evidence, model: MDP, tables: Mapping[str, PolicyTable], models: Mapping[str, MDP]) -> Verdict:
     """The verdict by the engine that gave it: a sampled one is drawn again, with the same noise."""
     drawn = evidence.verdict.drawn
     verdict = check(
@@ -125,6 +184,37 @@ def _verdict(
         drawn=drawn,
     )
     return verdict if drawn is None else replace(verdict, reason=evidence.verdict.reason)
+
+
+ENGINE: Final = Deriver("engine", _verdict)
+"""The engine that judges on the stream: exact, or drawn again where the verdict was sampled."""
+
+
+def _by_referee(
+    evidence: Evidence, model: MDP, tables: Mapping[str, PolicyTable], models: Mapping[str, MDP]
+) -> Verdict:
+    """The verdict by the second program; it draws no samples."""
+    if evidence.verdict.drawn is not None:
+        raise LimitError("a sampled verdict has to be drawn again, with the noise it was drawn with")
+    return judge(
+        evidence.text,
+        model=model,
+        path=list(evidence.path),
+        policies=tables,
+        models=models,
+        causal_model=evidence.causal_model,
+        terminated=evidence.terminated,
+        start_observed=evidence.start_observed,
+    )
+
+
+REFEREE: Final = Deriver("referee", _by_referee)
+"""A plain evaluator that shares neither code nor method with the engine (`monitor.referee`)."""
+
+
+def _first_line(error: Exception) -> str:
+    """What is wrong, without the excerpt and the caret that may follow."""
+    return (str(error) or type(error).__name__).splitlines()[0]
 
 
 def _of_noise(evidence: Evidence) -> Iterator[str]:
@@ -164,19 +254,40 @@ def _policy(
 
 
 def _of_identity(evidence: Evidence) -> Iterator[str]:
-    """The alarm's id, and where the path lies in the episode."""
+    """Whether the alarm's id is the hash of what it identifies."""
     formula = FormulaSpec(evidence.formula, evidence.text, causal_model=evidence.causal_model)
     policies = {name: policy.sha256 for name, policy in evidence.policies.items()}
     identity = Identity(evidence.model, evidence.model_sha256, policies, evidence.versions, evidence.models)
     expected = alert_id(evidence.agent, evidence.episode, formula, identity, evidence.first_seq)
     if evidence.alert != expected:
         yield f"alert: {evidence.alert} is recorded, {expected} follows from what it identifies"
+    if evidence.causal_model != evidence.verdict.causal_model:
+        yield f"causal_model: {evidence.causal_model} is recorded, the verdict was for {evidence.verdict.causal_model}"
+
+
+def _of_place(evidence: Evidence) -> Iterator[str]:
+    """Where the path and the breach lie in the episode.
+
+    On a path whose start was observed nothing was seen before it, so the breach cannot be later than its last step, and
+    an alarm raised at the first breach has one time. Elsewhere the agent may have started over under the same episode:
+    its steps are then numbered anew while the alarm goes on.
+    """
     oldest = evidence.seq - (len(evidence.path) - 1)
     if not evidence.path or oldest < 0 or (evidence.start_observed and oldest > 0):
         start = " from the start of the episode" if evidence.start_observed else ""
         yield f"path: {len(evidence.path)} pairs{start} do not end at seq {evidence.seq}"
-    if not 0 <= evidence.first_seq <= evidence.seq:
+    if evidence.first_seq < 0 or (evidence.start_observed and evidence.first_seq > evidence.seq):
         yield f"first_seq: the breach began at {evidence.first_seq}, which is not within 0..{evidence.seq}"
+    if evidence.start_observed and evidence.first_seq == evidence.seq and evidence.since != evidence.time:
+        yield f"since: {evidence.since!r} is recorded, {evidence.time!r} follows: the breach began at this step"
+
+
+def _of_manifests(evidence: Evidence) -> Iterator[str]:
+    """Whether each manifest names the file that the policy is."""
+    for name, policy in evidence.policies.items():
+        named = policy.manifest.get("sha256", policy.sha256)
+        if named != policy.sha256:
+            yield f"policies.{name}.manifest.sha256: {named} is recorded, the policy is {policy.sha256}"
 
 
 def _of_models(evidence: Evidence, model: MDP, models: Mapping[str, MDP]) -> Iterator[str]:
@@ -185,8 +296,6 @@ def _of_models(evidence: Evidence, model: MDP, models: Mapping[str, MDP]) -> Ite
         yield f"model: {evidence.model_sha256} is recorded, the model given has {given}"
     others = {name: model_sha256(other) for name, other in models.items()}
     yield from _differences("models", plain(evidence.models), plain(others))
-    if evidence.causal_model != evidence.verdict.causal_model:
-        yield f"causal_model: {evidence.causal_model} is recorded, the verdict was for {evidence.verdict.causal_model}"
 
 
 def _of_policies(evidence: Evidence, model: MDP, tables: Mapping[str, PolicyTable]) -> Iterator[str]:

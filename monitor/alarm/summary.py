@@ -114,7 +114,8 @@ def _obtained(formula: FormulaSpec, verdict: Verdict) -> str:
         return f" ({told}, undecided)"
     alarming = verdict.outcome != "safe" if verdict.holds is None else verdict.holds == (formula.alarm.when == "holds")
     sampling = verdict.drawn.sampling
-    return f" ({told}, confidence {1.0 - (sampling.alpha if alarming else sampling.beta):.6g})"
+    sure = "nominal confidence" if sampling.test == "paper" else "confidence"
+    return f" ({told}, {sure} {1.0 - (sampling.alpha if alarming else sampling.beta):.6g})"
 
 
 def _regret(change: Change, subject: str, test: Test, verdict: Verdict, since: str) -> str:

@@ -6,6 +6,7 @@ debuggers and for mutation tests.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -32,15 +33,47 @@ def compiled(function: F) -> F:
     """
     if INTERPRETED:
         return np.errstate(all="ignore")(function)  # divisions by zero as above, and hashes that overflow
-    try:
-        return cast("F", njit(cache=True, error_model="numpy", nogil=True)(function))
-    except RuntimeError:  # numba found no folder to keep the machine code in
-        pass
     made = njit(error_model="numpy", nogil=True)(function)
-    with suppress(RuntimeError):  # nor one that was filled before
-        cache = cast("Any", _ReadOnlyCache)(function)
-        cast("Any", made)._cache = cache  # noqa: SLF001 - as numba's own `enable_caching` does
+    for kind in (_SourceCache, _ReadOnlyCache):  # a folder to keep machine code in, or one that was filled before
+        with suppress(RuntimeError):  # numba found none
+            cast("Any", made)._cache = cast("Any", kind)(function)  # noqa: SLF001 - as numba's `enable_caching` does
+            break
     return cast("F", made)
+
+
+def _sources() -> str:
+    """Return a digest of every source that machine code may be made of.
+
+    numba keeps machine code by the time stamp of the file it calls into, and does not see a change in another one whose
+    functions or constants became part of it: a tree that was updated would go on giving the old numbers.
+    """
+    rooms = Path(__file__).parent.parent
+    digest = hashlib.sha256()
+    for source in sorted(path for room in ("causal", "decide", "sampled") for path in (rooms / room).glob("*.py")):
+        digest.update(source.read_bytes())
+    return digest.hexdigest()
+
+
+_SOURCES = _sources()
+
+
+def _by_content(locator: type[Any]) -> type[Any]:
+    """Return a locator of kept machine code that is stale when any source has changed."""
+
+    def get_source_stamp(self: Any) -> tuple[object, str]:  # noqa: ANN401 - numba's locator
+        return cast("Any", locator).get_source_stamp(self), _SOURCES
+
+    return type(locator.__name__, (locator,), {"get_source_stamp": get_source_stamp})
+
+
+class _SourceCacheImpl(CompileResultCacheImpl):
+    _locator_classes = [_by_content(locator) for locator in CompileResultCacheImpl._locator_classes]  # noqa: RUF012, SLF001 - as numba has it
+
+
+class _SourceCache(FunctionCache):
+    """Machine code kept on disk for as long as no source changes."""
+
+    _impl_class = _SourceCacheImpl
 
 
 class _ReadOnlyLocator(UserProvidedCacheLocator):
@@ -52,7 +85,7 @@ class _ReadOnlyLocator(UserProvidedCacheLocator):
 
 
 class _ReadOnlyCacheImpl(CompileResultCacheImpl):
-    _locator_classes = [_ReadOnlyLocator]  # noqa: RUF012 - as numba has it
+    _locator_classes = [_by_content(_ReadOnlyLocator)]  # noqa: RUF012 - as numba has it
 
 
 class _ReadOnlyCache(FunctionCache):

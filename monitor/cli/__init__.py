@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import sys
 import traceback
+import warnings
 
 from monitor.errors import MonitorError
 
@@ -22,7 +23,9 @@ BUG = 70
 def main() -> None:
     """Run the command that `sys.argv` names and exit with its code; the only place where exceptions become codes."""
     from monitor.cli.app import app  # noqa: PLC0415 - the agent process imports this package and needs no commands
+    from monitor.cli.output import show_warning  # noqa: PLC0415 - likewise
 
+    warnings.showwarning = show_warning
     try:
         app(prog_name="cfmon")
     except MonitorError as error:

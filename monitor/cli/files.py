@@ -33,12 +33,13 @@ def data_file(relative: str) -> Path:
     return in_repository if in_repository.exists() else package / "_data" / relative
 
 
-def read_path(file: Path, model: MDP) -> list[Pair]:
+def read_path(file: Path, model: MDP, *, terminated: bool = False) -> list[Pair]:
     """The (state, action) pairs of a file, oldest first; the last action may be absent (null, or an empty field).
 
     `.csv`: two columns, a header `state,action` allowed. Anything else: JSON, either one list of pairs or one value a
     line; a pair is `[state, action]` or `{"state": ..., "action": ...}`. States and actions are indices or the
-    model's names.
+    model's names. `terminated`: the episode ended in the last state, which is then that of `MDP.ended_as`, as on the
+    stream.
 
     Raises:
         PathError: names the file, the line (or the place in the list) and what is wrong there.
@@ -51,7 +52,11 @@ def read_path(file: Path, model: MDP) -> list[Pair]:
     for place, (_, action) in pairs[:-1]:
         if action is None:
             raise PathError(f"{file}, {place}: only the last pair may lack its action")
-    return [pair for _, pair in pairs]
+    path = [pair for _, pair in pairs]
+    if terminated:
+        state, action = path[-1]
+        path[-1] = model.ended(state), action
+    return path
 
 
 def read_formulas(file: Path) -> list[str]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from monitor.cli.output import print_json, progress, say
+from monitor.cli.output import print_json, progress, say, warned
 
 if TYPE_CHECKING:
     from monitor.model.mdp import MDP
@@ -27,9 +27,9 @@ def model_info(model: Source, *, as_json: AsJson = False) -> None:
     """Show a model: sizes, rows, labels, what it carries, and the digest that evidence refers to."""
     from monitor.model.io import load_model, model_sha256  # noqa: PLC0415 - keep `cfmon --help` light
 
-    with progress(f"reading {model}"):
+    with progress(f"reading {model}"), warned() as problems:
         mdp = load_model(model)
-        facts = _model_facts(mdp, model_sha256(mdp))
+        facts = _model_facts(mdp, model_sha256(mdp)) | {"problems": problems}
     _show(facts, as_json=as_json)
 
 
@@ -37,13 +37,18 @@ def model_info(model: Source, *, as_json: AsJson = False) -> None:
 def model_convert(
     model: Source, target: Annotated[Path, typer.Argument(metavar="TARGET.npz", help="file to write")]
 ) -> None:
-    """Read a model from any supported source and write it as .npz, the form the monitor itself loads."""
+    """Read a model from any supported source and write it as .npz, the form the monitor itself loads.
+
+    A Gymnasium environment is run beside its table; where it does not follow it, a warning says so, and the exit is 0.
+    """
     from monitor.model.io import load_model, model_sha256, save_model  # noqa: PLC0415 - keep `cfmon --help` light
 
-    with progress(f"converting {model}"):
+    with progress(f"converting {model}"), warned() as problems:
         mdp = load_model(model)
         save_model(mdp, target)
     say(f"{target}: {mdp.states} states, {mdp.actions} actions, sha256 {model_sha256(mdp)}")
+    for problem in problems:
+        say(f"{target}: {problem}")
 
 
 @policy_app.command("info")
@@ -77,13 +82,21 @@ def _model_facts(mdp: MDP, sha256: str) -> dict[str, object]:
         "successors a row, mean": round(float(sizes.mean()), 1),
         "successors a row, most": int(sizes.max()),
         "labels": {name: int(states.sum()) for name, states in mdp.labels.items()},
-        "rewards": bool(np.any(mdp.rewards)),
+        "rewards": bool(np.any(mdp.rewards)) or mdp.transition_rewards is not None,
+        "rewards depend on the successor": mdp.transition_rewards is not None,
+        "transitions whose reward varies": 0 if mdp.reward_spread is None else int(np.count_nonzero(mdp.reward_spread)),
+        "states with a copy for the end": _copies(mdp),
         "initial states": 0 if mdp.initial is None else int(np.count_nonzero(mdp.initial)),
         "observation features": 0 if mdp.observations is None else int(mdp.observations.shape[1]),
         "state names": bool(mdp.state_names),
         "action names": bool(mdp.action_names),
         "state encoders": _encoders(mdp),
     }
+
+
+def _copies(mdp: MDP) -> int:
+    """How many states have an absorbing copy for episodes that terminate there."""
+    return 0 if mdp.ended_as is None else sum(mdp.ended(state) != state for state in range(mdp.states))
 
 
 def _encoders(mdp: MDP) -> list[str]:
@@ -115,7 +128,7 @@ def _show(facts: dict[str, object], *, as_json: bool) -> None:
             case dict():
                 shown = ", ".join(f"{key}: {item}" for key, item in value.items())
             case list():
-                shown = ", ".join(map(str, value))
+                shown = ", ".join(map(str, value)) or "none"
             case bool():
                 shown = "yes" if value else "no"
         say(f"{name:<{width}}{shown}")

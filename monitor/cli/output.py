@@ -9,6 +9,7 @@ import signal
 import sys
 import threading
 import time
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from enum import IntEnum
@@ -17,11 +18,24 @@ from typing import TYPE_CHECKING, Final, NoReturn, Protocol, TextIO
 import typer
 
 from monitor.cli.compiling import telling_of_machine_code
+from monitor.errors import ModelWarning
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
-__all__ = ["Bar", "ExitCode", "ended_by_sigterm", "finish", "on_terminal", "print_json", "printable", "progress", "say"]
+__all__ = [
+    "Bar",
+    "ExitCode",
+    "ended_by_sigterm",
+    "finish",
+    "on_terminal",
+    "print_json",
+    "printable",
+    "progress",
+    "say",
+    "show_warning",
+    "warned",
+]
 
 SIGNALLED: Final = 128
 """What a shell adds to the number of the signal that ended a command."""
@@ -124,6 +138,28 @@ def progress(what: str, total: float | None = None, *, still: bool = False) -> I
 def on_terminal(stream: TextIO) -> bool:
     """Whether it is a terminal on which something can be drawn in place."""
     return stream.isatty() and os.environ.get("TERM", "") not in ("dumb", "unknown", "")
+
+
+@contextmanager
+def warned() -> Iterator[list[str]]:
+    """Collect what is wrong with a model that is read in the block; each is a line on stderr at its end."""
+    problems: list[str] = []
+    with warnings.catch_warnings(record=True) as noticed:
+        warnings.simplefilter("always", ModelWarning)
+        yield problems
+        problems += [str(warning.message) for warning in noticed if issubclass(warning.category, ModelWarning)]
+    for warning in noticed:
+        show_warning(warning.message, warning.category, warning.filename, warning.lineno)
+
+
+def show_warning(
+    message: Warning | str, category: type[Warning], filename: str, lineno: int, *_: object, **__: object
+) -> None:
+    """Write a warning on stderr; one about a model as a person reads it. In place of `warnings.showwarning`."""
+    if issubclass(category, ModelWarning):
+        sys.stderr.write(f"cfmon: warning: {message}\n")
+    else:
+        sys.stderr.write(warnings.formatwarning(message, category, filename, lineno))
 
 
 @contextmanager

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from msgspec.structs import replace
@@ -24,11 +24,19 @@ DEFAULT = Sampling()
 
 
 class Engine(StrEnum):
-    """How a formula is decided."""
+    """Which program answers: one of `monitor.types.Engine`, or the second, slower evaluator."""
 
     auto = "auto"
     exact = "exact"
     sampled = "sampled"
+    referee = "referee"
+
+
+class Test(StrEnum):
+    """Which tests compare sampled values with bounds."""
+
+    betting = "betting"
+    paper = "paper"
 
 
 class CausalModelName(StrEnum):
@@ -52,7 +60,9 @@ def check(
     formulas: Annotated[
         Path | None, typer.Option(help="a file: one a line, indented lines continue, // comments")
     ] = None,
-    engine: Annotated[Engine, typer.Option(help="how to decide")] = Engine.auto,
+    engine: Annotated[
+        Engine, typer.Option(help="how to decide; `referee`: exactly, by a second, slower program")
+    ] = Engine.auto,
     causal_model: Annotated[
         CausalModelName, typer.Option(help="report bounds over this class")
     ] = CausalModelName.gumbel,
@@ -62,12 +72,19 @@ def check(
     ] = DEFAULT.alpha,
     beta: Annotated[float, typer.Option(help="sampled: the probability of the opposite error")] = DEFAULT.beta,
     delta: Annotated[
-        float, typer.Option(help="sampled: half-width around a bound of P within which either answer will do")
+        float,
+        typer.Option(
+            help="sampled: half-width around a bound within which either answer will do, as a part of its range"
+        ),
     ] = DEFAULT.delta,
     error: Annotated[
         float, typer.Option(help="sampled: half-width asked of a =?, as a part of its range")
     ] = DEFAULT.error,
     samples: Annotated[int, typer.Option(help="sampled: most samples a quantity may take")] = DEFAULT.limit,
+    test: Annotated[
+        Test,
+        typer.Option(help="sampled: `betting`, whose error rates hold; `paper`: for R and delta they are nominal"),
+    ] = Test.betting,
     terminated: Annotated[bool, typer.Option("--terminated", help="the episode ended in the last state")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="one JSON document on stdout")] = False,
 ) -> None:
@@ -86,25 +103,48 @@ def check(
         models = {name: load_model(source) for name, source in (_named("--other-model", o) for o in other_model or ())}
         tables = {name: read_policy(Path(file), mdp) for name, file in (_named("--policy", p) for p in policy)}
         tables["nominal"] = _nominal(tables, nominal)
-        pairs = read_path(path, mdp)
+        pairs = read_path(path, mdp, terminated=terminated)
     with progress("deciding", total=len(texts) if len(texts) > 1 else None) as bar:
-        verdicts = check_many(
-            texts,
-            model=mdp,
-            path=pairs,
-            policies=tables,
-            engine=engine.value,
-            causal_model=causal_model.value,
-            terminated=terminated,
-            models=models,
-            sampling=replace(DEFAULT, seed=seed, alpha=alpha, beta=beta, delta=delta, error=error, limit=samples),
-            each=bar.at,
-        )
+        about: dict[str, Any] = {
+            "model": mdp,
+            "path": pairs,
+            "policies": tables,
+            "causal_model": causal_model.value,
+            "terminated": terminated,
+            "models": models,
+        }
+        if engine is Engine.referee:
+            verdicts = _judged(texts, about, bar.at)
+        else:
+            sampling = replace(
+                DEFAULT,
+                seed=seed,
+                alpha=alpha,
+                beta=beta,
+                delta=delta,
+                error=error,
+                limit=samples,
+                test=test.value,
+            )
+            about |= {"engine": engine.value, "sampling": sampling}
+            verdicts = check_many(texts, **about, each=bar.at)
     if as_json:
-        print_json({"model": mdp.source, "path": pairs, "verdicts": [verdict_data(verdict) for verdict in verdicts]})
+        answers = [verdict_data(verdict) for verdict in verdicts]
+        print_json({"model": mdp.source, "path": pairs, "engine": engine.value, "verdicts": answers})
     else:
         _show(verdicts, pairs)
     finish(exit_code(verdicts))
+
+
+def _judged(texts: list[str], about: dict[str, Any], each: Callable[[int], None]) -> list[Verdict]:
+    """Answer each formula with the referee; `about`: the other arguments of `judge`."""
+    from monitor.referee import judge  # noqa: PLC0415 - only where it is wanted
+
+    verdicts: list[Verdict] = []
+    for text in texts:
+        verdicts.append(judge(text, **about))
+        each(len(verdicts))
+    return verdicts
 
 
 def _questions(formula: str | None, formulas: Path | None, read: Callable[[Path], list[str]]) -> list[str]:

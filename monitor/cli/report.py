@@ -136,7 +136,8 @@ def _drawn(drawn: Drawn, verdict: Verdict) -> Text:
     if verdict.value is not None:  # a `=?` is a matter of its interval
         return Text(told)
     told += f"; `fails` or `regret` is wrong with probability {drawn.alpha:.3g} at most"
-    return Text(f"{told}, the opposite with {drawn.beta:.3g}")
+    nominal = " (of rewards and effects nominally: sampling.test is 'paper')" if drawn.sampling.test == "paper" else ""
+    return Text(f"{told}, the opposite with {drawn.beta:.3g}{nominal}")
 
 
 def _bounds(bounds: tuple[float, float], verdict: Verdict, confidence: float | None = None) -> str:

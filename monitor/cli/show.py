@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import shutil
-import signal
 import sys
 from asyncio.subprocess import Process
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -23,6 +22,7 @@ from monitor.sidecar.broker import parse_broker
 from monitor.sidecar.config import load_config
 from monitor.sidecar.load import Loaded, assemble
 from monitor.sidecar.service import Service
+from monitor.sidecar.signals import when_ended
 from monitor.sidecar.tasks import unless
 
 __all__ = ["Show"]
@@ -99,6 +99,8 @@ class Show:
             return ""
         if process.returncode != 0:
             return f"the agent ended with exit code {process.returncode}; what it said stands above"
+        if not await _eventually(lambda: watcher.seen.steps >= self.steps and watcher.over):
+            return "not every step that the agent published came back from the broker"
         if not await _eventually(lambda: watcher.settled):
             return "the monitor did not close an alarm although its episode is over"
         return ""
@@ -137,6 +139,8 @@ class Show:
         if not resolved or evidence is None:
             missing = "no alarm fired" if not fired else "no alarm resolved within its episode"
             return [f"{missing}; let it run longer (--steps) or try another --seed"]
+        if not await _eventually(evidence.is_file):  # the monitor writes it after it has published the alert
+            return [f"the monitor did not write the evidence {evidence}"]
         say(f"the evidence of one that resolved, derived again in a fresh process:\n$ {_command()} verify {evidence}")
         process = await asyncio.create_subprocess_exec(sys.executable, "-m", "monitor", "verify", str(evidence))
         problems = [] if await process.wait() == 0 else ["the evidence did not verify"]
@@ -166,14 +170,9 @@ async def _ended(process: Process) -> None:
 @contextmanager
 def _interrupted() -> Iterator[asyncio.Event]:
     """An event that Ctrl-C and SIGTERM set while the block lasts."""
-    stop, loop = asyncio.Event(), asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stop.set)
-    try:
+    stop = asyncio.Event()
+    with when_ended(stop.set):
         yield stop
-    finally:
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.remove_signal_handler(number)
 
 
 @asynccontextmanager

@@ -67,6 +67,11 @@ class Watcher:
         """True while no alarm fires."""
         return not self._firing
 
+    @property
+    def over(self) -> bool:
+        """True while the newest step is the last of its episode."""
+        return bool(self._steps) and _is_last(self._steps[-1])
+
     @contextmanager
     def shown(self) -> Iterator[None]:
         """Show while the block lasts."""
@@ -83,7 +88,7 @@ class Watcher:
         """A step that the agent published."""
         step = msgpack.unpackb(payload)
         self.seen.steps += 1
-        over = bool(step.get("terminated") or step.get("truncated"))
+        over = _is_last(step)
         self.seen.episodes += over
         self._steps.append(step)
         if over and not self._table_stands:
@@ -125,6 +130,10 @@ class Watcher:
             )
         latest = Text(self.seen.alerts[-1]["summary"] if self.seen.alerts else "no alarm so far")
         return Group(Text(self._header), Text(""), tally, steps, Text(""), alerts, latest)
+
+
+def _is_last(step: Message) -> bool:
+    return bool(step.get("terminated") or step.get("truncated"))
 
 
 def _signed(effect: float | None) -> str:

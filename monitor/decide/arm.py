@@ -16,7 +16,6 @@ from monitor.causal.compiled import held, typed
 from monitor.causal.memo import EXACT, Memo, Memos
 from monitor.causal.moves import Dynamics
 from monitor.decide import closing, interval, kernel
-from monitor.decide.interval import Levels
 from monitor.decide.room import Progress, Workspace
 from monitor.decide.strands import Strands
 from monitor.decide.tail import SMALL, Tail, is_large
@@ -107,7 +106,6 @@ class Arm:
         self._workspace = workspace
         self._engines: dict[int, tuple[Memo, Any, Any]] = {}
         self._scratch = workspace.scratch
-        self._levels: tuple[Levels, Any] | None = None
         self._known: Ints | None = None
         self._forgot = False
         self.lazy = False
@@ -173,7 +171,7 @@ class Arm:
         self._work(1)
         while True:
             engine = self._engine(kind)
-            levels = self._lent_levels()
+            levels = self._workspace.lent_levels  # another arm may have made new ones: the old are gone then
             if self.lazy:
                 came_to = interval.forward(engine, levels, kind, *pairs)
             else:
@@ -188,13 +186,6 @@ class Arm:
             self._close_levels(pairs)
             interval.backward(engine, levels, len(pairs[0]) - 1, bounds)
         return float(bounds[0]), float(bounds[1])
-
-    def _lent_levels(self) -> Any:  # noqa: ANN401 - numba's box
-        """The workspace's levels for compiled code; another arm may have made new ones, and the old are gone then."""
-        levels = self._workspace.levels
-        if self._levels is None or self._levels[0] is not levels:
-            self._levels = levels, held(levels)
-        return self._levels[1]
 
     def _fit(self, progress: Progress, pairs: int) -> None:
         """Have room for what a walk may come to with so many pairs more."""

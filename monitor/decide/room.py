@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
@@ -25,7 +27,7 @@ def _shorts(count: int) -> npt.NDArray[np.int32]:
 
 
 MAX_LEVELS = 8_000_000
-"""Nodes, and moves between them, that bounds over one path may take in: 256 MB and 600 MB at most."""
+"""Nodes, and moves between them, that bounds over one path may take in: 320 MB and 256 MB at most."""
 
 
 FIRST_NODES = 64
@@ -52,15 +54,23 @@ class Workspace:
         self._clock = _ints(2)  # runs on: marks of the arrays before must not be met again
         self.strands, self.lanes, self._nodes = 4, 1, FIRST_NODES
         self.scratch = self._scratch()
-        self._levels: Levels | None = None
+        self._levels: tuple[Levels, Any] | None = None
         self._sizes = [FIRST_NODES] * 3
 
     @property
     def levels(self) -> Levels:
         """For bounds, made when first asked for. Sized for themselves: bounds are those of one start point."""
+        return self._both_levels()[0]
+
+    @property
+    def lent_levels(self) -> Any:  # noqa: ANN401 - numba's box
+        """The same for compiled code, until they grow."""
+        return self._both_levels()[1]
+
+    def _both_levels(self) -> tuple[Levels, Any]:
         if self._levels is None:
             places, nodes, items = self._sizes
-            self._levels = Levels(
+            levels = Levels(
                 node_first=_ints(places),
                 item_count=_ints(places),
                 strand=_ints(nodes),
@@ -72,6 +82,7 @@ class Workspace:
                 below=np.zeros(len(self._mark)),
                 above=np.zeros(len(self._mark)),
             )
+            self._levels = levels, held(levels)
         return self._levels
 
     def grow_levels(self, which: int, wanted: int) -> None:

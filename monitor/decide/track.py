@@ -192,7 +192,9 @@ class Track:
             ends = test.holds(bounds[0]), test.holds(bounds[1])
             least, greatest = holds and all(ends), holds or any(ends)
             robust = least == greatest
-        self.quantities.append(Quantity(text, value, answer.offset, answer.clipped, bounds, test.bound, holds, robust))
+        found = Quantity(text, value, answer.offset, answer.clipped, bounds, test.bound, holds, robust)
+        if all(known.text != text for known in self.quantities):  # `<=>` names each of its sides twice
+            self.quantities.append(found)
         return _Truth(holds, least, greatest)
 
     def _measure(self, goal: Goal) -> _Answer:

@@ -55,7 +55,7 @@ class Worlds:
         self.policies = dict(policies)
         self.models = {name: _same_space(model, other, name) for name, other in (models or {}).items()}
         self.rows: RowMemo = {}
-        self._arms: OrderedDict[tuple[Law, Law, Probability | Reward], Arm] = OrderedDict()
+        self._arms: OrderedDict[tuple[Law, Law, Probability | Reward, Law, Law], Arm] = OrderedDict()
         self._dynamics: OrderedDict[tuple[Law, Law, bool], tuple[Dynamics, Memos]] = OrderedDict()
         self._allowance = Allowance()
         self._readings: dict[Probability | Reward, Reading] = {}
@@ -119,18 +119,19 @@ class Worlds:
 
         `past`: nominal and law up to the last observed pair, where an episode's end has changed them since.
         """
-        key = (nominal, law, measure)
+        seen, asked = past or (nominal, law)
+        before = _past_of(seen), _past_of(asked)
+        key = (nominal, law, measure, *before)
         if key not in self._arms:
             tail = self.tail(law, measure)
             read = self._reading(tail, measure)  # first: what is nested asks about worlds, for which others are let go
-            seen, asked = past or (nominal, law)
-            before = _past_of(seen), _past_of(asked), not tail.letters.by_action
-            if before not in self._dynamics:
-                world = dynamics(before[0], before[1], merged=before[2])
-                self._dynamics[before] = world, Memos(self._allowance)
+            world = *before, not tail.letters.by_action
+            if world not in self._dynamics:
+                made = dynamics(before[0], before[1], merged=world[2])
+                self._dynamics[world] = made, Memos(self._allowance)
                 if len(self._dynamics) > MAX_TAILS:
                     self._dynamics.popitem(last=False)[1][1].close()
-            arm = Arm(nominal, tail, read, self._dynamics[before], self._workspace())
+            arm = Arm(nominal, tail, read, self._dynamics[world], self._workspace())
             self._arms[key] = arm
             arm.lazy = not law.written  # the kernel reads rows as they stand
             if len(self._arms) > MAX_TAILS:
@@ -193,8 +194,9 @@ class Worlds:
         law = nominal.under(self.intervention(change, None))
         strands = self.arm(nominal, law, goal.measure).strands
         strands.extend(offset + 1)
-        nodes = self.model.states * sum(o in owed for o in range(offset) for owed in strands.owed)
-        most = nodes * (1 if all(table.actions is not None for _, table in law.phases) else self.model.actions)
+        levels = [self.model.states * sum(o in owed for owed in strands.owed) for o in range(offset + 1)]
+        moves = 1 if all(table.actions is not None for _, table in law.phases) else self.model.actions
+        most = max(sum(levels), moves * sum(levels[:-1]))  # the last level is closed: no move is chosen there
         if most > MAX_LEVELS:
             raise LimitError(too_long(f"as many as {most:,}"))
 

@@ -50,7 +50,8 @@ def check(
             simulator: functions of states [n] that give actions [n] or distributions [n, A].
         engine: `exact`, `sampled`, or `auto`: exact where that fits; where not, the verdict's `reason` says why.
         causal_model: `any` or `stable` also bound the answer over that class of causal models; exactly only.
-        terminated: the episode has ended in the last state, which is absorbing from then on.
+        terminated: the episode has ended in the last state, which is absorbing from then on. Where the model has a copy
+            of that state for the end of an episode, the path ends in the copy: `model.ended(state)`.
         start_observed: whether the first pair is the episode's first step (else `@-k` verdicts say so).
         models: name -> other dynamics, for `model:name`.
         sampling: how well a sampled answer must be founded.

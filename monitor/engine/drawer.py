@@ -33,7 +33,9 @@ class Drawer:
         self._rows = as_rows(model)
         self._rewards: tuple[float, float] | None = None
         if isinstance(model, MDP):
-            self._rewards = model.reward_range
+            alone = float(model.rewards.min()), float(model.rewards.max())  # of a transition only another model has
+            ends = *model.reward_range, *alone
+            self._rewards = min(ends), max(ends)
 
     def verdict(
         self,

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import math
 from hashlib import blake2b
+from typing import get_args
 
 from monitor.errors import ConfigError
 from monitor.statistics import StreamRule, Strength
-from monitor.types import AlarmSpec, Drawn, Episode, Sampling
+from monitor.types import AlarmSpec, Drawn, Episode, Sampling, TestName
 
 __all__ = ["SEEDS", "alone", "check_sampling", "on_stream", "stream_seed"]
 
@@ -36,6 +37,8 @@ def check_sampling(sampling: Sampling) -> Sampling:
         raise ConfigError(f"sampling.deviation counts standard deviations, {LEAST} or more, not {sampling.deviation}")
     if not (isinstance(sampling.limit, int) and 1 <= sampling.limit <= MOST_SAMPLES):
         raise ConfigError(f"sampling.limit counts samples, from 1 to {MOST_SAMPLES}, not {sampling.limit}")
+    if sampling.test not in get_args(TestName):
+        raise ConfigError(f"sampling.test {sampling.test!r} does not exist; use {' or '.join(get_args(TestName))}")
     if sampling.rewards is not None and not -math.inf < sampling.rewards[0] <= sampling.rewards[1] < math.inf:
         raise ConfigError(f"sampling.rewards is the smallest and the largest of a step, not {sampling.rewards}")
     return sampling

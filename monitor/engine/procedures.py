@@ -1,8 +1,13 @@
 """Which procedure answers which quantity (Kazemi & Paoletti, Appendix "Decision procedures"; semantics, section 9).
 
-Asked alone: Wald's test for `P`, the t-test beside the equal-outcome test for `R` and `delta(..)`, a number of samples
-said in advance (Hoeffding) for `=?`. On a stream: betting, which is right at every number of samples and for every law.
-It has no region of indifference: a value that is the bound itself (`P>=1` of what is certain) stays undecided there.
+Asked alone: Wald's test for `P`, with lines a little further apart so that it exceeds neither rate; for `R` and
+`delta(..)` betting with an indifference region, which needs the range of a world's outcome and nothing else; a number
+of samples said in advance (Hoeffding) for `=?`. On a stream: betting too, right at every number of samples. It has no
+indifference region: a value that is the bound itself (`P>=1` of what is certain) stays undecided there.
+
+With `sampling.test: paper` the paper's tests decide, on a stream as well: Wald's for `P`, the sequential t-test beside
+the equal-outcome test for `R` and `delta(..)`. The rates of the t-test hold for normal samples and are nominal for
+others.
 """
 
 from __future__ import annotations
@@ -19,6 +24,7 @@ from monitor.logic.syntax import Goal, Probability, Reward, Test
 from monitor.statistics import (
     ConfidenceSequence,
     EqualOutcome,
+    RegionBets,
     Sprt,
     Strength,
     ThresholdBets,
@@ -35,6 +41,7 @@ __all__ = ["Draw", "Estimate", "Span", "check_outcomes", "decided", "decision", 
 Floats = npt.NDArray[np.float64]
 Draw = Callable[[range], Floats]
 """Outcomes of the particles with these numbers."""
+Decision = Sprt | TSprt | RegionBets | ThresholdBets
 
 FIRST_BATCH, LARGEST_BATCH = 256, 1 << 14
 FOLLOWED_BATCH = 1 << 12
@@ -114,27 +121,43 @@ def is_strict(test: Test) -> bool:
     return test.comparison in (">", "<=")
 
 
-def decision(goal: Goal, strength: Strength, within: Span | None, drawn: Drawn) -> Sprt | TSprt | ThresholdBets:
-    """The test of value >= bound (or > bound)."""
+def decision(goal: Goal, strength: Strength, within: Span | None, drawn: Drawn) -> Decision:
+    """Return the test of value >= bound (or > bound).
+
+    Raises ConfigError for a reward whose range is not known, which betting needs.
+    """
     assert goal.test is not None
-    theta, sampling = goal.test.bound, drawn.sampling
+    theta, sampling, strict = goal.test.bound, drawn.sampling, is_strict(goal.test)
+    effect = goal.world.baseline is not None
+    betting = sampling.test == "betting"
+    if isinstance(goal.measure, Probability) and not effect and not (betting and drawn.test):
+        return Sprt(theta, sampling.delta, strength.guarded if betting else strength)
+    if not betting:
+        return TSprt(theta, sampling.deviation, strength, EqualOutcome(sampling.delta, strength), strict=strict)
+    if within is None:
+        raise ConfigError(
+            f"{print_formula(goal)}: betting needs to know the rewards a step may bring, and the model does not say; "
+            "give the smallest and the largest as sampling.rewards, or choose sampling.test 'paper', "
+            "whose error rates are nominal"
+        )
     if drawn.test:
-        assert within is not None, "what is watched is enumerated, and its rewards are known"
         return ThresholdBets(theta, strength, within.lo, within.hi)
-    if isinstance(goal.measure, Probability) and goal.world.baseline is None:
-        return Sprt(theta, sampling.delta, strength)
-    equal = EqualOutcome(sampling.delta, strength)
-    return TSprt(theta, sampling.deviation, strength, equal, strict=is_strict(goal.test))
+    return RegionBets(theta, sampling.delta * one_world(goal, within), strength, within.lo, within.hi, strict)
 
 
-def decided(
-    test: Sprt | TSprt | ThresholdBets, draw: Draw, within: Span | None, sampling: Sampling
-) -> tuple[Estimate, bool | None]:
+def one_world(goal: Goal, within: Span) -> float:
+    """Return the width of the range of one world's outcome."""
+    return (within.hi - within.lo) / (1.0 if goal.world.baseline is None else 2.0)
+
+
+def decided(test: Decision, draw: Draw, within: Span | None, sampling: Sampling) -> tuple[Estimate, bool | None]:
     """Draw until the test decides or the limit is reached; what was drawn beyond the decision does not count."""
     match test:  # each kind has walks of its own kind
         case Sprt():
             samples, holds = _walked(test.start(), test.update, draw, sampling.limit)
         case TSprt():
+            samples, holds = _walked(test.start(), test.update, draw, sampling.limit)
+        case RegionBets():
             samples, holds = _walked(test.start(), test.update, draw, sampling.limit)
         case ThresholdBets():
             samples, holds = _walked(test.start(), test.update, draw, sampling.limit)
@@ -146,9 +169,9 @@ def decided(
 def summary(samples: Floats, within: Span | None, sampling: Sampling) -> Estimate:
     """What samples say of their mean, whatever rule they were stopped by."""
     if within is None or within.lo == within.hi:
-        return Estimate(_mean(samples), len(samples), within)
+        return Estimate(_mean(samples, within), len(samples), within)
     ends = ConfidenceSequence(sampling.error_alpha, within.lo, within.hi).interval(samples)
-    return Estimate(_mean(samples), len(samples), ends)
+    return Estimate(_mean(samples, within), len(samples), ends)
 
 
 def settled(draw: Draw, within: Span | None, sampling: Sampling) -> Estimate:
@@ -165,14 +188,14 @@ def estimate(goal: Goal, draw: Draw, within: Span | None, drawn: Drawn) -> Estim
             "model does not tell; give the smallest and the largest as sampling.rewards"
         )
     if within.lo == within.hi:
-        return Estimate(_mean(draw(range(1))), 1, within)
+        return Estimate(_mean(draw(range(1)), within), 1, within)
     if drawn.test:
         return _followed(goal, draw, within, sampling)
     effect = goal.world.baseline is not None
     needed = sample_size(sampling.error, sampling.error_alpha, effect=effect)
     samples, short = min(needed, sampling.limit), needed > sampling.limit
     values = np.concatenate([draw(batch) for batch in _batches(samples)])
-    mean = _mean(values)
+    mean = _mean(values, within)
     if isinstance(goal.measure, Probability) and not effect:
         return Estimate(mean, samples, clopper_pearson(round(values.sum()), samples, sampling.error_alpha), short)
     half = error_bound(samples, sampling.error_alpha, within.hi - within.lo)
@@ -181,8 +204,7 @@ def estimate(goal: Goal, draw: Draw, within: Span | None, drawn: Drawn) -> Estim
 
 def _followed(goal: Goal, draw: Draw, within: Span, sampling: Sampling) -> Estimate:
     """Until a confidence sequence is as narrow as asked."""
-    worlds = 1.0 if goal.world.baseline is None else 2.0
-    enough = 2.0 * sampling.error * (within.hi - within.lo) / worlds
+    enough = 2.0 * sampling.error * one_world(goal, within)
     seen = np.zeros(0)
     for batch in _batches(sampling.limit, FOLLOWED_BATCH):
         seen = np.concatenate([seen, draw(batch)])
@@ -224,6 +246,7 @@ def _batches(limit: int, largest: int = LARGEST_BATCH) -> Iterator[range]:
         start, size = start + size, min(2 * size, largest)
 
 
-def _mean(values: Floats) -> float:
-    """The mean; of the only value there is that value itself, whatever rounding a sum brings."""
-    return float(values[0]) if values.min() == values.max() else float(values.mean())
+def _mean(values: Floats, within: Span | None) -> float:
+    """The mean; of the only value there is that value itself, whatever rounding a sum brings. Never out of range."""
+    mean = float(values[0]) if values.min() == values.max() else float(values.mean())
+    return mean if within is None else min(max(mean, within.lo), within.hi)

@@ -1,4 +1,4 @@
-"""Checking what a model carries beside its rows: labels, observations, names, bins, valuations."""
+"""Checking what a model carries beside its rows: labels, observations, names, bins, valuations, copies."""
 
 from __future__ import annotations
 
@@ -15,7 +15,15 @@ import numpy.typing as npt
 from monitor.errors import ModelError
 from monitor.model.rows import as_array, as_floats, as_indices, frozen
 
-__all__ = ["Valuation", "checked_bins", "checked_labels", "checked_names", "checked_observations", "checked_valuations"]
+__all__ = [
+    "Valuation",
+    "checked_bins",
+    "checked_ended_as",
+    "checked_labels",
+    "checked_names",
+    "checked_observations",
+    "checked_valuations",
+]
 
 Valuation = tuple[float | str | bool, ...]
 
@@ -90,6 +98,24 @@ def checked_valuations(valuations: Iterable[Sequence[object]], states: int) -> t
         twice = Counter(given).most_common(1)[0][0]
         raise ModelError(f"the valuation {list(twice)} stands for two states")
     return given
+
+
+def checked_ended_as(copies: object, states: int) -> npt.NDArray[np.int64] | None:
+    """For each state the state in which an episode is once it has terminated there, [S] int64, read-only.
+
+    None if every state is its own: such a model is equal to one that does not say it. A copy is its own copy.
+    """
+    if copies is None:
+        return None
+    given = as_indices(copies, states, "ended_as: state")
+    if given.shape != (states,):
+        raise ModelError(f"ended_as names {given.size} states, not one for each of the {states} states")
+    moved = np.flatnonzero(given[given] != given)
+    if moved.size:
+        state = int(moved[0])
+        copy = int(given[state])
+        raise ModelError(f"ended_as: state {state} ends as {copy}, which itself ends as {int(given[copy])}")
+    return None if np.array_equal(given, np.arange(states)) else frozen(given)
 
 
 def _edges(given: object, what: str) -> npt.NDArray[np.float64]:

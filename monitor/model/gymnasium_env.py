@@ -1,9 +1,13 @@
-"""A model from a Gymnasium environment that publishes its dynamics as `env.unwrapped.P[s][a]`."""
+"""A model from a Gymnasium environment that publishes its dynamics as `env.unwrapped.P[s][a]`.
+
+Whether the environment itself follows that table is another question: `monitor.model.conformance` tests it.
+"""
 
 from __future__ import annotations
 
 import json
 import re
+import warnings
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import parse_qsl
@@ -11,7 +15,7 @@ from urllib.parse import parse_qsl
 import numpy as np
 import numpy.typing as npt
 
-from monitor.errors import ModelError
+from monitor.errors import ModelError, ModelWarning
 from monitor.model.mdp import MDP
 
 __all__ = ["PREFIX", "from_environment", "load_gymnasium"]
@@ -35,7 +39,10 @@ class _Move:
 
 
 def load_gymnasium(source: str) -> MDP:
-    """The model of `gymnasium:ID?arg=value&...`; values are numbers, true, false, or text.
+    """Return the model of `gymnasium:ID?arg=value&...`; values are numbers, true, false, or text.
+
+    The environment is run beside its table, always with the same seed. Where it does not follow the table, values
+    computed on the model are not those of the environment, and a `ModelWarning` says so.
 
     Raises:
         ModelError: Gymnasium is not installed, does not know the environment, or the environment has no table P.
@@ -47,15 +54,21 @@ def load_gymnasium(source: str) -> MDP:
         import gymnasium  # noqa: PLC0415 - an optional extra, and slow to import
     except ImportError as error:
         raise ModelError(f"model {source}: needs Gymnasium: pip install 'counterfactual-monitor[models]'") from error
+    from monitor.model.conformance import conformance  # noqa: PLC0415 - the only user of statistics in this room
+
     try:
         arguments: dict[str, Any] = {key: _value(text) for key, text in parse_qsl(query, strict_parsing=bool(query))}
         environment = gymnasium.make(identifier, **arguments)
     except Exception as error:  # environments raise what they like, and all of it is about this source
         raise ModelError(f"model {source}: Gymnasium cannot make it ({type(error).__name__}: {error})") from error
     try:
-        return from_environment(environment, source)
+        model = from_environment(environment, source)
+        problem = conformance(environment).problem
     finally:
         environment.close()
+    if problem:
+        warnings.warn(f"model {source}: {problem}", ModelWarning, stacklevel=2)
+    return model
 
 
 def from_environment(environment: Any, source: str) -> MDP:  # noqa: ANN401 - Gymnasium is optional, so is its type
@@ -63,10 +76,15 @@ def from_environment(environment: Any, source: str) -> MDP:  # noqa: ANN401 - Gy
 
     State and action numbers stay those of the environment. A state entered with `terminated` ends the episode: where
     its own rows do not already stay there with reward 0, an absorbing copy with its labels is appended after the last
-    state, and such transitions go to the copy. Duplicates are summed; R(s, a) is the expected reward. Every state an
-    episode ends in is labelled `terminal`; FrozenLake's are also `hole` or `goal`, its first one `start`, and all are
-    called `row 2 column 3`. If there are copies, `observations` is the one-hot encoding of the environment's state
-    (where that is not too large); without any, one-hot is what a policy gets from a model without observations.
+    state, and such transitions go to the copy. The environment itself has one number for both: `ended_as` says which
+    copy it means by a state at the end of an episode. Duplicates are summed. Rewards are of transitions, R(s, a, s');
+    where one transition is listed with several rewards, R is their mean, and `reward_spread` holds how far they lie
+    from it.
+
+    Every state an episode ends in is labelled `terminal`; FrozenLake's are also `hole` or `goal`, its first one
+    `start`, and all are called `row 2 column 3`. If there are copies, `observations` is the one-hot encoding of the
+    environment's state (where that is not too large); without any, one-hot is what a policy gets from a model without
+    observations.
     """
     inner = environment.unwrapped
     try:
@@ -82,38 +100,57 @@ def from_environment(environment: Any, source: str) -> MDP:  # noqa: ANN401 - Gy
     ends = sorted({m.successor for m in moves if m.terminated and m.probability > 0})
     copies = {s: count + i for i, s in enumerate(s for s in ends if not _stays(s, actions, moves))}
     initial = getattr(inner, "initial_state_distrib", None)
+    initial = None if initial is None else np.append(initial, np.zeros(len(copies)))
     lake = type(inner).__name__ == "FrozenLakeEnv"
     tiles = inner.desc if lake else None
     try:
-        return MDP.from_transitions(
+        return MDP.from_rows(
             states=count + len(copies),
             actions=actions,
-            transitions=_transitions(moves, copies, actions),
-            rewards=_rewards(moves),
+            **_rows(moves, copies, (count, actions)),
             labels=_labels(tiles, ends, copies),
-            initial=None if initial is None else {s: float(p) for s, p in enumerate(initial) if p},
+            initial=initial,
             observations=_one_hot(count, copies),
             action_names=("left", "down", "right", "up") if lake else (),
             state_names=() if tiles is None else _names(tiles, copies),
+            ended_as=[copies.get(s, s) for s in range(count + len(copies))],
             source=source,
         )
     except ModelError as error:
         raise ModelError(f"model {source}: {error}") from error
 
 
-def _transitions(moves: list[_Move], copies: dict[int, int], actions: int) -> list[tuple[int, int, int, float]]:
-    loops = [(copy, action, copy, 1.0) for copy in copies.values() for action in range(actions)]
-    return loops + [
-        (m.state, m.action, copies.get(m.successor, m.successor) if m.terminated else m.successor, m.probability)
-        for m in moves
-    ]
+def _rows(moves: list[_Move], copies: dict[int, int], size: tuple[int, int]) -> dict[str, npt.NDArray[Any]]:
+    """The table as the arrays of `MDP.from_rows`; `moves` in order of state and action, `size` without the copies.
+
+    The reward is one of the pair where all moves of the row earn the same, else one of each transition.
+    """
+    count, actions = size
+    states = count + len(copies)
+    starts = np.arange(count, states).repeat(actions) * actions + np.tile(np.arange(actions), len(copies))
+    rows = np.concatenate([np.array([m.state * actions + m.action for m in moves], dtype=np.int64), starts])
+    targets = [copies.get(m.successor, m.successor) if m.terminated else m.successor for m in moves]
+    loops = np.arange(count, states).repeat(actions)
+    paid = np.concatenate([np.array([m.reward for m in moves], dtype=np.float64), np.zeros(len(loops))])
+    chances = np.concatenate([np.array([m.probability for m in moves], dtype=np.float64), np.ones(len(loops))])
+    table = _common(rows, paid, chances > 0, states * actions)
+    return {
+        "indptr": np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=states * actions))]),
+        "successors": np.concatenate([np.array(targets, dtype=np.int64), loops]),
+        "probabilities": chances,
+        "rewards": table.reshape(states, actions),
+        "transition_rewards": paid - table[rows],
+    }
 
 
-def _rewards(moves: list[_Move]) -> list[tuple[int, int, float]]:
-    expected: dict[tuple[int, int], float] = {}
-    for m in moves:
-        expected[m.state, m.action] = expected.get((m.state, m.action), 0.0) + m.probability * m.reward
-    return [(state, action, reward) for (state, action), reward in expected.items()]
+def _common(
+    rows: npt.NDArray[np.int64], paid: npt.NDArray[np.float64], possible: npt.NDArray[np.bool_], count: int
+) -> npt.NDArray[np.float64]:
+    """The reward [count] that all possible moves of a row earn; 0 where they differ, or where there are none."""
+    least, most = np.full(count, np.inf), np.full(count, -np.inf)
+    np.minimum.at(least, rows[possible], paid[possible])
+    np.maximum.at(most, rows[possible], paid[possible])
+    return np.where(least == most, most, 0.0)
 
 
 def _stays(state: int, actions: int, moves: list[_Move]) -> bool:

@@ -17,6 +17,7 @@ import numpy.typing as npt
 from monitor.model.annotations import (
     Valuation,
     checked_bins,
+    checked_ended_as,
     checked_labels,
     checked_names,
     checked_observations,
@@ -70,6 +71,9 @@ class MDP:
         state_names, action_names: S and A names, or empty.
         bin_edges: for the `bins` state encoder, one ascending array per dimension, or empty; state = row-major index of
             the bins. valuations: for the `valuation` encoder, S tuples, or empty.
+        ended_as: [S] int64, for each state the state in which an episode is once it has terminated there: its absorbing
+            copy where the environment gives both the same number (as Gymnasium does), else the state itself. None where
+            no state has a copy.
         source: where the model came from, for messages.
     """
 
@@ -88,6 +92,7 @@ class MDP:
     action_names: tuple[str, ...] = ()
     bin_edges: tuple[Floats, ...] = ()
     valuations: tuple[Valuation, ...] = ()
+    ended_as: Ints | None = None
     source: str = "memory"
 
     @classmethod
@@ -112,8 +117,8 @@ class MDP:
                 transition at most once; 0 where not given.
             labels: name -> the states that carry it.
             initial: state -> probability that an episode starts there.
-            **carried: `observations`, `state_names`, `action_names`, `bin_edges`, `valuations`, `source`, as in
-                `from_rows`.
+            **carried: `observations`, `state_names`, `action_names`, `bin_edges`, `valuations`, `ended_as`, `source`,
+                as in `from_rows`.
 
         Raises:
             ModelError: as `from_rows`.
@@ -164,6 +169,7 @@ class MDP:
         action_names: Iterable[str] = (),
         bin_edges: Iterable[Any] = (),
         valuations: Iterable[Sequence[float | str | bool]] = (),
+        ended_as: npt.NDArray[Any] | Sequence[int] | None = None,
         source: str = "memory",
     ) -> MDP:
         """A model from CSR arrays laid out as the attributes; `labels` maps to [S] bool arrays or lists of states.
@@ -199,6 +205,7 @@ class MDP:
             action_names=checked_names(action_names, actions, "action"),
             bin_edges=checked_bins(bin_edges, states),
             valuations=checked_valuations(valuations, states),
+            ended_as=checked_ended_as(ended_as, states),
             source=source,
         )
 
@@ -271,6 +278,10 @@ class MDP:
     def bin_cuts(self) -> tuple[tuple[float, ...], ...]:
         """`bin_edges` as plain numbers, for the search at every message."""
         return tuple(tuple(edges.tolist()) for edges in self.bin_edges)
+
+    def ended(self, state: int) -> int:
+        """Return the state in which an episode is once it has terminated in `state`; see `ended_as`."""
+        return state if self.ended_as is None else int(self.ended_as[state])
 
     def is_absorbing(self, state: int) -> bool:
         """Whether every action leads from `state` to itself with probability 1 and reward 0."""

@@ -16,6 +16,7 @@ Keys (S states, A actions, N entries; any integer or float width is read; those 
     action_names    [A] text
     bin_edges_0 ..  [K] floats each, one per dimension, for the `bins` encoder
     valuations      [S] text: a JSON list of numbers, texts and truths each, for the `valuation` encoder
+    ended_as        [S] integers: the state in which an episode is once it has terminated in s; s itself if absent
 
 Such a file is written with nothing but `numpy.savez_compressed(path, format=1, states=3, ...)`. Python objects are
 never read: the arrays' headers are parsed here, and sizes are checked before memory is taken.
@@ -70,6 +71,7 @@ _KINDS = {
     "state_names": "U",
     "action_names": "U",
     "valuations": "U",
+    "ended_as": "iu",
 }
 _REQUIRED = ("format", "states", "actions", "indptr", "successors", "probabilities")
 _BIN_EDGES = re.compile(r"bin_edges_(0|[1-9][0-9]{0,2})\Z")
@@ -152,6 +154,8 @@ def _members(model: MDP) -> dict[str, Array]:
         members["action_names"] = _text(model.action_names)
     if model.valuations:
         members["valuations"] = _text([json.dumps(v, separators=(",", ":")) for v in model.valuations])
+    if model.ended_as is not None:
+        members["ended_as"] = model.ended_as.astype(index)
     return members | {f"bin_edges_{i}": edges.astype("<f8") for i, edges in enumerate(model.bin_edges)}
 
 
@@ -236,6 +240,7 @@ def _model(arrays: dict[str, Array], source: str) -> MDP:
         action_names=_texts(arrays, "action_names"),
         bin_edges=_bin_edges(arrays),
         valuations=[_valuation(text) for text in _texts(arrays, "valuations")],
+        ended_as=arrays.get("ended_as"),
         source=source,
     )
 

@@ -27,8 +27,8 @@ __all__ = [
     "transition_keys",
 ]
 
-MAX_REWARD = 1e300
-"""Largest |R|: a million of them, the longest horizon, and the difference of two such sums are still finite."""
+MAX_REWARD = 1e140
+"""Largest |r| + |r'|: the sum of a million of them, the longest horizon, is finite, and so is its square."""
 
 
 def checked_rewards(states: int, actions: int, rewards: object) -> Floats:
@@ -132,7 +132,9 @@ def checked_magnitude(rewards: Floats, extra: Floats | None, actions: int, rows:
     """Raise ModelError if a reward exceeds `MAX_REWARD`, naming its row."""
     totals = np.abs(rewards).reshape(-1)
     if extra is not None:
-        np.maximum.at(totals, np.repeat(np.arange(len(rows[0]) - 1), np.diff(rows[0])), np.abs(extra))
+        of = np.repeat(np.arange(len(rows[0]) - 1), np.diff(rows[0]))
+        with np.errstate(over="ignore"):  # what overflows is too large
+            np.maximum.at(totals, of, totals[of] + np.abs(extra))
     bad = np.flatnonzero(totals > MAX_REWARD)
     if bad.size:
         where = f"(state {bad[0] // actions}, action {bad[0] % actions})"

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from monitor.errors import ConfigError, PolicyError
 from monitor.yamltext import parse_yaml
 
-__all__ = ["Input", "Manifest", "Output", "read_manifest"]
+__all__ = ["Input", "Manifest", "Output", "manifest_of", "read_manifest"]
 
 MAX_MANIFEST_BYTES = 65536
 
@@ -93,6 +93,11 @@ def read_manifest(content: bytes, where: str) -> Manifest:
         given = parse_yaml(content, where, limit=MAX_MANIFEST_BYTES).content
     except ConfigError as error:
         raise PolicyError(f"policy {error}") from error
+    return manifest_of(given, where)
+
+
+def manifest_of(given: object, where: str) -> Manifest:
+    """The manifest in plain data; `where` names it in messages. Raises PolicyError, in one line."""
     try:
         return Manifest.model_validate(given)
     except ValidationError as error:

@@ -1,7 +1,7 @@
 """Files that people look into: the evidence of alarms, and the models and policies it refers to.
 
 `evidence/<id>` and `objects/<sha256>` lie beside the store. Both kinds are named after their content and never changed,
-so that writing one twice is harmless.
+so that writing one twice is harmless. Where evidence is signed, `evidence/<id>.sig` is its signature.
 """
 
 from __future__ import annotations
@@ -18,19 +18,24 @@ from typing import Final
 
 from monitor.errors import ConfigError
 from monitor.sidecar.effects import EvidenceFile
+from monitor.sidecar.signing import Signer
 
 __all__ = ["Archive", "is_full"]
 
 _NAME: Final = re.compile(r"[0-9a-f]{8,64}")
+_SIGNATURE: Final = ".sig"
 
 
 class Archive:
     """The folders below `folder`, made if need be. Raises ConfigError if they cannot be written to.
 
+    `signer`: signs all evidence that is kept from now on; None: none is signed.
+
     A full disk is no such error: it may have room again by the time there is something to write.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, signer: Signer | None = None) -> None:
+        self._signer = signer
         self.evidence = folder / "evidence"
         self.objects = folder / "objects"
         for place in (self.evidence, self.objects):
@@ -52,35 +57,57 @@ class Archive:
                     raise ConfigError(f"store.path: {self.objects} cannot be written to: {error.strerror}") from error
 
     def keep_evidence(self, file: EvidenceFile) -> None:
-        """Keep one alarm's evidence; an OSError says that it was not kept."""
+        """Keep one alarm's evidence; an OSError says that it was not kept.
+
+        The signature is written first: whoever finds the evidence finds it signed, also after a crash in between.
+        """
+        if self._signer is not None:
+            _write(self.evidence / f"{file.id}{_SIGNATURE}", self._signer.sign(file.content))
         _write(self.evidence / file.id, file.content)
 
     def read_evidence(self, name: str) -> bytes | None:
         """The content of `evidence/<name>`; None if there is none, or if the name could lead anywhere else."""
-        if not _NAME.fullmatch(name):
-            return None
-        try:
-            return (self.evidence / name).read_bytes()
-        except OSError:
-            return None
+        return self._read(name)
+
+    def read_signature(self, name: str) -> bytes | None:
+        """The content of `evidence/<name>.sig`; None as for `read_evidence`."""
+        return self._read(name, _SIGNATURE)
 
     def clear_out(self, *, keep: float, size: int, needed: Collection[str] = ()) -> int:
-        """Remove evidence older than `keep` seconds, then the oldest until `size` bytes are left; how many files went.
+        """Remove evidence older than `keep` seconds, then the oldest until `size` bytes are left; how many went.
 
-        What a crash left unfinished goes with them; of `needed`, which alarms that fire refer to, nothing goes. Objects
-        stay: any evidence, also a copy that lies elsewhere, may refer to them. OSError if a file cannot go.
+        A signature goes with its evidence, and counts as part of it. What a crash left unfinished goes with them; of
+        `needed`, which alarms that fire refer to, nothing goes. Objects stay: any evidence, also a copy that lies
+        elsewhere, may refer to them. OSError if a file cannot go.
         """
-        files = sorted(self._files())
-        oldest, left, removed = time.time() - keep, sum(length for _, length, _ in files), 0
-        for written, length, path in files:
+        kept = sorted(self._kept())
+        oldest, left, removed = time.time() - keep, sum(length for _, length, _ in kept), 0
+        for written, length, name in kept:
             if written >= oldest and left <= size:
                 break
-            if path.name in needed:
+            if name in needed:
                 continue
-            path.unlink(missing_ok=True)
+            for part in (name, f"{name}{_SIGNATURE}"):
+                (self.evidence / part).unlink(missing_ok=True)
             left -= length
             removed += 1
         return removed
+
+    def _kept(self) -> Iterator[tuple[float, int, str]]:
+        """When each piece of evidence was written, its bytes, and its name, the signature taken together with it."""
+        together: dict[str, list[tuple[float, int]]] = {}
+        for written, length, path in self._files():
+            together.setdefault(path.name.removesuffix(_SIGNATURE), []).append((written, length))
+        for name, parts in together.items():
+            yield max(written for written, _ in parts), sum(length for _, length in parts), name
+
+    def _read(self, name: str, suffix: str = "") -> bytes | None:
+        if not _NAME.fullmatch(name):
+            return None
+        try:
+            return (self.evidence / f"{name}{suffix}").read_bytes()
+        except OSError:
+            return None
 
     def _files(self) -> Iterator[tuple[float, int, Path]]:
         """When each was written, its bytes, and where. Folders are none of ours: a disk's `lost+found`, say."""

@@ -181,7 +181,7 @@ class Board:
             case Forgotten():
                 self._agents.pop(notice.agent, None)
             case _:
-                pass  # OffPolicy and Skipped are counted by the metrics
+                pass  # OffPolicy, RewardMismatch and Skipped are counted by the metrics
 
     def _row(self, agent: str, formula: str, now: Instant) -> _Row:
         rows = self._agent(agent, now).rows

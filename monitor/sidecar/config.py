@@ -14,6 +14,7 @@ from monitor.engine import NO_BOUNDS
 from monitor.errors import ConfigError
 from monitor.sidecar.guard import read_token
 from monitor.sidecar.settings import ENVIRONMENT_PREFIX, Config, FormulaConfig, config_schema
+from monitor.sidecar.signing import read_signer
 from monitor.sidecar.tls import make_context
 from monitor.sidecar.yamlfile import Location, YamlFile, read_yaml
 
@@ -68,6 +69,7 @@ def _resolve(config: Config, directory: Path) -> Config:
     policies = {name: _absolute(directory, manifest) for name, manifest in config.policies.items()}
     place = config.store.path
     store = config.store.model_copy(update={"path": None if place is None else _absolute(directory, place)})
+    store = _with_absolute(directory, store, "signing_key")
     mqtt = _with_absolute(directory, config.mqtt, "username_file", "password_file", "ca", "certificate", "key")
     http = _with_absolute(directory, config.http, "token_file")
     resolved = {"model": model, "models": models, "policies": policies, "store": store, "mqtt": mqtt, "http": http}
@@ -108,7 +110,7 @@ def _check_names(config: Config) -> None:
 
 
 def check_secrets(config: Config) -> None:
-    """That files of secrets and certificates are there and usable; ConfigError if not. They are read again later.
+    """That files of secrets, keys and certificates are there and usable; ConfigError if not. They are read again later.
 
     Apart from `load_config`, because a replay, on another machine, needs none.
     """
@@ -119,6 +121,8 @@ def check_secrets(config: Config) -> None:
             make_context(broker.tls)
         if config.http.token_file is not None:
             read_token(config.http.token_file)
+        if config.store.signing_key is not None:
+            read_signer(config.store.signing_key)
     except ConfigError as error:
         key = str(error).partition(":")[0]
         raise ConfigError(f"{config.where(*key.split('.'))}: {str(error).removeprefix(f'{key}: ')}") from None

@@ -67,12 +67,14 @@ START_DEADLINE: Final = 10.0
 class Sources:
     """Where the answers come from; every one is called on the server's thread.
 
-    `health` and `readiness` return what is wrong, or an empty text; `status` plain data about this process.
+    `evidence` and `signature` are asked by the evidence's id. `health` and `readiness` return what is wrong, or an
+    empty text; `status` plain data about this process.
     """
 
     board: Board
     exposition: Callable[[], bytes]
     evidence: Callable[[str], bytes | None]
+    signature: Callable[[str], bytes | None]
     health: Callable[[], str]
     readiness: Callable[[], str]
     status: Callable[[], dict[str, Any]]
@@ -101,6 +103,7 @@ def make_app(sources: Sources) -> Starlette:
             Route("/metrics", pages.metrics),
             Route("/healthz", pages.healthz),
             Route("/readyz", pages.readyz),
+            Route("/evidence/{name}.sig", pages.signature),
             Route("/evidence/{name}", pages.evidence),
             Route("/picture/{name}.svg", pages.picture),
             Route("/api/overview", pages.overview),
@@ -145,8 +148,14 @@ class _Pages:
         content = self._sources.evidence(name)
         if content is None:
             return _missing("there is no such evidence")
-        download = {**HEADERS, "Content-Disposition": f'attachment; filename="{name}.evidence"'}
-        return Response(content, media_type="application/vnd.msgpack", headers=download)
+        return _download(content, f"{name}.evidence", "application/vnd.msgpack")
+
+    async def signature(self, request: Request) -> Response:
+        name = request.path_params["name"]
+        content = self._sources.signature(name)
+        if content is None:
+            return _missing("there is no such evidence, or it is not signed")
+        return _download(content, f"{name}.sig", "application/octet-stream")
 
     async def status(self, _request: Request) -> Response:
         return JSONResponse(self._sources.status(), headers=HEADERS)
@@ -167,6 +176,11 @@ class _Pages:
 
 def _verdict(problem: str) -> Response:
     return PlainTextResponse(problem or "ok", status_code=503 if problem else 200, headers=HEADERS)
+
+
+def _download(content: bytes, name: str, kind: str) -> Response:
+    download = {**HEADERS, "Content-Disposition": f'attachment; filename="{name}"'}
+    return Response(content, media_type=kind, headers=download)
 
 
 def _missing(what: str) -> Response:

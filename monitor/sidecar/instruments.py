@@ -64,6 +64,7 @@ class Instruments:
         self.messages = self._counted("messages", "What became of each message.", "result")
         self.rejected = self._counted("rejected", "Messages rejected, by reason.", "reason")
         self.off_policy = self._counted("off_policy", "Steps on which nominal would have acted otherwise.", "agent")
+        self.reward_mismatch = self._counted("reward_mismatch", "Steps whose reward contradicts the model.", "agent")
         self.skipped = self._counted("evaluations_skipped", "Answers passed over under load.", "formula")
         self.negative_lags = Counter("cfmon_negative_lags", "Messages from the future.", registry=registry)
         self.store_errors = Counter("cfmon_store_errors", "Failures to note what happened.", registry=registry)
@@ -111,6 +112,7 @@ class Instruments:
         self.remove_formulas(agent, severity, reasons)
         self.last_message.remove((agent,))
         self.off_policy.remove((agent,))
+        self.reward_mismatch.remove((agent,))
 
     def remove_formulas(self, agent: str, severity: Mapping[str, str], reasons: Mapping[str, Iterable[str]]) -> None:
         """Take back what an agent has of these formulas; arguments as for `remove`."""

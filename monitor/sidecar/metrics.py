@@ -27,6 +27,7 @@ from monitor.types import (
     Notice,
     OffPolicy,
     Received,
+    RewardMismatch,
     Skipped,
     Trust,
     Verdict,
@@ -156,6 +157,8 @@ class Metrics:
                 self._count_alert(notice, now)
             case OffPolicy():
                 self._on.off_policy.inc((notice.agent,))
+            case RewardMismatch():
+                self._on.reward_mismatch.inc((notice.agent,))
             case Skipped():
                 self._on.skipped.inc((notice.formula,), notice.count)
             case Ended():
@@ -194,6 +197,7 @@ class Metrics:
             return False
         self._agents.add(agent)
         self._on.off_policy.inc((agent,), 0)
+        self._on.reward_mismatch.inc((agent,), 0)
         self._blank(agent, self._severity)
         for formula in self._severity:
             self._show_alarm(agent, formula, "clear")

@@ -41,7 +41,7 @@ class Pictures:
     """Draws what is asked for, one after the other, and remembers it. Used from the server's loop.
 
     `evidence` gives a document by its id, None if there is none; `objects` is the folder of models and policies.
-    `command` reads a document and writes its picture.
+    `command` reads a document and writes its picture; it is given `--id`, the id that the document must have.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class Pictures:
             self._make_room()
         if len(self._drawing) >= WAITING:
             return b"", f"{WAITING} pictures are waited for already; ask again later"
-        self._drawing[name] = asyncio.get_running_loop().create_task(self._draw(content))
+        self._drawing[name] = asyncio.get_running_loop().create_task(self._draw(name, content))
         return None
 
     async def close(self) -> None:
@@ -92,18 +92,18 @@ class Pictures:
             if task.done():
                 self._take(name, task)
 
-    async def _draw(self, content: bytes) -> tuple[bytes, str]:
+    async def _draw(self, name: str, content: bytes) -> tuple[bytes, str]:
         async with self._turn:
             try:
-                return await self._run(content)
+                return await self._run(name, content)
             except OSError as error:  # no memory for a process, or too many of them
                 return b"", f"it cannot be drawn now: {error.strerror or error}"
 
-    async def _run(self, content: bytes) -> tuple[bytes, str]:
+    async def _run(self, name: str, content: bytes) -> tuple[bytes, str]:
         pipe = asyncio.subprocess.PIPE
         environment = {key: value for key, value in os.environ.items() if not key.startswith(OURS)}
         process = await asyncio.create_subprocess_exec(
-            *self._command, stdin=pipe, stdout=pipe, stderr=pipe, env=environment
+            *self._command, "--id", name, stdin=pipe, stdout=pipe, stderr=pipe, env=environment
         )
         # From here and not by `preexec_fn`, which runs Python between fork and exec: with other threads that can hang.
         with contextlib.suppress(ProcessLookupError):

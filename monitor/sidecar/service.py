@@ -37,6 +37,8 @@ from monitor.sidecar.pictures import Pictures
 from monitor.sidecar.recording import Header, Recorder
 from monitor.sidecar.recovery import Recovered, setting_of, steps_left, take_up
 from monitor.sidecar.reload import Reloader, check_fixed
+from monitor.sidecar.signals import when_ended
+from monitor.sidecar.signing import read_signer
 from monitor.sidecar.store import Store
 from monitor.sidecar.systemd import ServiceManager, reporting
 from monitor.sidecar.tasks import end_tasks, unless
@@ -85,7 +87,9 @@ class Service:
         self._loaded = loaded
         self._record = record
         self._tell = tell or LOG.info
-        self._store = None if self.config.store.path is None else Store(self.config.store.path)
+        key = self.config.store.signing_key
+        self._signer = None if key is None else read_signer(key)
+        self._store = None if self.config.store.path is None else Store(self.config.store.path, self._signer)
         self.client_id = self._choose_client_id()
         self._clock = Clock()
         self._door = Door(self.config.limits.queue)
@@ -130,6 +134,11 @@ class Service:
         self._tell(f"metrics, health and status page at {self._http.url}")
         if self._store is None:
             LOG.warning("store.path is null: NOTHING IS KEPT; a restart forgets paths, alarms and unsent alerts")
+        if self._signer is not None:
+            LOG.info("evidence is signed; the public key's fingerprint is %s", self._signer.fingerprint)
+            if self._signer.exposed:
+                key = self.config.store.signing_key
+                LOG.warning("store.signing_key: everyone on this machine can read %s; chmod 600 keeps it private", key)
         return self._http.url
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -298,11 +307,12 @@ class Service:
 
     def _make_sources(self) -> Sources:
         place = self.config.store.path
-        evidence = (lambda _name: None) if self._store is None else self._store.read_evidence
+        evidence: Callable[[str], bytes | None] = _nothing if self._store is None else self._store.read_evidence
         return Sources(
             board=self._board,
             exposition=self._metrics.exposition,
             evidence=evidence,
+            signature=_nothing if self._store is None else self._store.read_signature,
             health=self.condition.health,
             readiness=self.condition.readiness,
             status=self.condition.status,
@@ -320,6 +330,10 @@ class Service:
             self._http.stop()
 
 
+def _nothing(_name: str) -> None:
+    """What is found of evidence where none is kept."""
+
+
 async def _run_until_signalled(service: Service, manager: ServiceManager) -> None:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -328,15 +342,13 @@ async def _run_until_signalled(service: Service, manager: ServiceManager) -> Non
         manager.stopping()
         stop.set()
 
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, end)
+    condition = service.condition
     loop.add_signal_handler(signal.SIGHUP, service.reload)
     try:
-        with collector_at_ease(), reporting(manager, service.condition.health, service.condition.readiness):
+        with when_ended(end), collector_at_ease(), reporting(manager, condition.health, condition.readiness):
             await service.run(stop)
     finally:
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            loop.remove_signal_handler(number)
+        loop.remove_signal_handler(signal.SIGHUP)
 
 
 def serve(
@@ -347,7 +359,7 @@ def serve(
     again: Callable[[], Loaded] | None = None,
     started: Callable[[Sources, str], None] | None = None,
 ) -> int:
-    """Run a sidecar in this process until SIGTERM or SIGINT; returns the exit code. Errors of the user are raised.
+    """Run a sidecar here until one of `ending_signals` comes; returns the exit code. Errors of the user are raised.
 
     `again` reads the configuration anew at each SIGHUP; without it there is nothing to read again. `started` is told
     once what is served, and at which URL.

@@ -30,6 +30,7 @@ from monitor.sidecar.fields import (
     as_text,
 )
 from monitor.sidecar.yamlfile import YamlFile, dotted
+from monitor.types import TestName
 
 __all__ = ["ENVIRONMENT_PREFIX", "Config", "FormulaConfig", "config_schema"]
 
@@ -171,8 +172,7 @@ class SamplingConfig(_Section):
     """How well answers by sampling are founded, for formulas that are not answered exactly.
 
     `alpha` is the false-alarm rate of all verdicts of one formula on one agent together, `beta` the probability to miss
-    in one verdict; tests on a stream have no region of indifference. `error` and `error_alpha` are for `=?`, `limit`
-    counts the samples of a quantity.
+    in one verdict. `error` and `error_alpha` are for `=?`, `limit` counts the samples of a quantity.
     """
 
     seed: Annotated[Count, Field(ge=0, le=(1 << 53) - 1)] = 0
@@ -187,6 +187,8 @@ class SamplingConfig(_Section):
     """Probability that its interval misses the true value."""
     limit: Annotated[Count, Field(ge=1, le=10_000_000)] = 20_000
     """Samples of a quantity beyond which its verdict is undecided."""
+    test: TestName = "betting"
+    """`betting`: both rates hold for every model. `paper`: the paper's; for `R` and `delta` their rates are nominal."""
 
 
 class TrustConfig(_Section):
@@ -235,7 +237,7 @@ class StoreConfig(_Section):
     """What survives a restart, in the database `path`, with `evidence/` and `objects/` beside it.
 
     `path: null` keeps nothing at all. Evidence older than `keep` is removed, and the oldest where it is more than
-    `size`.
+    `size`. With `signing_key`, each piece of evidence has an Ed25519 signature beside it, `evidence/<id>.sig`.
     """
 
     path: Path | None = Path("var/cfmon.sqlite")
@@ -244,6 +246,14 @@ class StoreConfig(_Section):
     """Evidence older than that is removed."""
     size: Size = 1_000_000_000
     """Where evidence takes more, the oldest is removed."""
+    signing_key: Path | None = None
+    """PEM file of an Ed25519 private key, not encrypted, read at start; evidence is signed with it."""
+
+    @model_validator(mode="after")
+    def _consistent(self) -> StoreConfig:
+        if self.signing_key is not None and self.path is None:
+            raise ValueError("signing_key is of no use without path: nothing is kept that could be signed")
+        return self
 
 
 class LimitsConfig(_Section):

@@ -20,6 +20,7 @@ from monitor.sidecar.events import Event
 from monitor.sidecar.journal import STORE_ERRORS, Batch, DamagedError, Journal, Kept, Setting
 from monitor.sidecar.pipeline import Snapshot
 from monitor.sidecar.recording import pack_event
+from monitor.sidecar.signing import Signer
 from monitor.sidecar.tasks import in_thread
 
 __all__ = ["Store"]
@@ -38,7 +39,9 @@ NOTHING: Final = Kept(None, {}, (), (), ())
 
 
 class Store:
-    """The database at `path`, and `evidence/` and `objects/` beside it. Used from one thread, `read_evidence` from any.
+    """The database at `path`, and `evidence/` and `objects/` beside it; `signer` signs the evidence, if there is one.
+
+    Used from one thread, `read_evidence` and `read_signature` from any.
 
     Once it is open, nothing raises: what fails stands in `problem` until it has been made good, and what is not noted
     meanwhile is in the whole snapshot that `mend` writes. `grown`: bytes of evidence filed since the last `clear_out`.
@@ -48,11 +51,12 @@ class Store:
             aside, which is told, and a new one begun; a full disk is no reason not to watch, and stands in `problem`.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, signer: Signer | None = None) -> None:
         self.problem = ""
         self.failures = 0
         self._path = path
-        self._archive = Archive(path.parent)
+        self._signer = signer
+        self._archive = Archive(path.parent, signer)
         self._journal: Journal | None = None
         self._events: list[bytes] = []
         self._count = self._size = 0
@@ -203,6 +207,13 @@ class Store:
         waiting = self._pending.get(name)
         return waiting if waiting is not None else self._archive.read_evidence(name)
 
+    def read_signature(self, name: str) -> bytes | None:
+        """The content of `/evidence/<name>.sig`; None if there is no such evidence, or it was never signed."""
+        waiting = self._pending.get(name)
+        if waiting is None:
+            return self._archive.read_signature(name)
+        return None if self._signer is None else self._signer.sign(waiting)
+
     async def file_evidence(self) -> None:
         """Make files of the evidence that is noted, one after the other, in a thread."""
         for name, content in list(self._pending.items()):
@@ -229,7 +240,7 @@ class Store:
             LOG.warning("old evidence could not be removed: %s", error)
             return
         if removed:
-            LOG.info("%d files of evidence were removed: older than store.keep, or beyond store.size", removed)
+            LOG.info("the evidence of %d alarms was removed: older than store.keep, or beyond store.size", removed)
 
     def _expect(self, evidence: Sequence[EvidenceFile]) -> None:
         self._pending.update((file.id, file.content) for file in evidence)

@@ -24,7 +24,7 @@ from monitor.sidecar.pipeline import Pipeline
 from monitor.sidecar.recording import Recorder
 from monitor.sidecar.settings import Config
 from monitor.sidecar.store import Store
-from monitor.types import Blind, Instant, Judged, Notice, Received, Trust
+from monitor.types import Blind, Instant, Judged, Notice, Received, RewardMismatch, Trust
 
 __all__ = ["Worker"]
 
@@ -280,6 +280,8 @@ class Worker:
         if isinstance(notice, Blind) and notice.reason == "impossible_step":
             where = (notice.formula, notice.agent)
             self._seldom.warn(notice.reason, now, "%s is blind for %s: %s", *where, notice.detail)
+        if isinstance(notice, RewardMismatch):
+            self._seldom.warn("reward", now, "a reward of %s contradicts the model: %s", notice.agent, notice.detail)
         if isinstance(notice, Judged) and notice.verdict.reason and notice.formula not in self._undecided:
             self._undecided.add(notice.formula)
             LOG.warning("formula %s is undecided: %s", notice.formula, notice.verdict.reason)

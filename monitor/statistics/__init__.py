@@ -6,15 +6,17 @@ decision is True, False or None: undecided within the samples there were is an a
 A sequential test has a `start()`, an `update(walk, samples)` that stops at the very sample that decides, however the
 samples are cut into batches, and `decide(runs)` for many tests at once. A walk has `samples` and `holds`.
 
-Which one: `Sprt` for a probability against a threshold, `TSprt` with `EqualOutcome` for a reward or an effect,
-`combine` for Boolean combinations, `sample_size` and the intervals for `=?`; on a stream `ConfidenceSequence` or
-`ThresholdBets` within a verdict and `StreamRule` across verdicts.
+Which one: `Sprt` for a probability against a threshold, `RegionBets` for a reward or an effect, `combine` for Boolean
+combinations, `sample_size` and the intervals for `=?`; on a stream `ConfidenceSequence` or `ThresholdBets` within a
+verdict and `StreamRule` across verdicts. `TSprt` with `EqualOutcome` is the paper's test of a reward or an effect: its
+strength holds for normal samples only.
 """
 
 from monitor.statistics.anytime import ConfidenceSequence, Pot
 from monitor.statistics.combine import And, Leaf, Not, Or, Tree, evaluate, iff, implies, strengths
 from monitor.statistics.equal import EqualOutcome
 from monitor.statistics.intervals import clopper_pearson, normal, normal_applies, student
+from monitor.statistics.region import RegionBets, RegionWalk
 from monitor.statistics.sizes import error_bound, reward_width, sample_size
 from monitor.statistics.sprt import Sprt, Walk
 from monitor.statistics.stream import StreamRule, share
@@ -32,6 +34,8 @@ __all__ = [
     "Not",
     "Or",
     "Pot",
+    "RegionBets",
+    "RegionWalk",
     "Sprt",
     "StreamRule",
     "Strength",

@@ -25,7 +25,17 @@ from monitor.errors import ConfigError
 from monitor.statistics.samples import unit_array
 from monitor.statistics.strength import Floats, in_open_unit
 
-__all__ = ["Bets", "ConfidenceSequence", "Pot", "bet_sizes", "check_range", "log_capital"]
+__all__ = [
+    "Bets",
+    "ConfidenceSequence",
+    "Pot",
+    "bet_sizes",
+    "check_range",
+    "gain_down",
+    "gain_up",
+    "log_capital",
+    "predicted",
+]
 
 CUT = 0.5
 """No bet stakes more than this part of the capital: the paper's c, of which it recommends 1/2 or 3/4."""
@@ -47,10 +57,10 @@ class Bets:
     spread: float = 0.0
 
 
-def bet_sizes(bets: Bets, values: Floats) -> tuple[Floats, Bets]:
-    """The size [..., N] of the bet on each of values [..., N], from those before it alone, and `bets` after the last.
+def predicted(bets: Bets, values: Floats) -> tuple[Floats, Floats, Bets]:
+    """Return mean and variance [..., N] as guessed before each of values [..., N], and `bets` after the last.
 
-    sqrt(2 log(1/level) / (variance t log(1 + t))) for sample t. With leading axes, `bets` after is that of the first.
+    With leading axes, `bets` after is that of the first row.
     """
     count = bets.samples + np.arange(values.shape[-1] + 1)
     start = np.zeros((*values.shape[:-1], 1))
@@ -58,12 +68,34 @@ def bet_sizes(bets: Bets, values: Floats) -> tuple[Floats, Bets]:
     mean = (0.5 + total) / (1.0 + count)
     squares = (values - mean[..., 1:]) ** 2
     spread = np.add.accumulate(np.concatenate([start + bets.spread, squares], axis=-1), axis=-1)
-    variance = ((0.25 + spread) / (1.0 + count))[..., :-1]
-    t = count[1:]
-    sizes = np.sqrt(2.0 * math.log(1.0 / bets.level) / (variance * t * np.log1p(t)))
+    variance = (0.25 + spread) / (1.0 + count)
     last = (0,) * (values.ndim - 1) + (-1,)
     after = replace(bets, samples=int(count[-1]), total=float(total[last]), spread=float(spread[last]))
-    return sizes, after
+    return mean[..., :-1], variance[..., :-1], after
+
+
+def bet_sizes(bets: Bets, values: Floats) -> tuple[Floats, Bets]:
+    """The size [..., N] of the bet on each of values [..., N], from those before it alone, and `bets` after the last.
+
+    sqrt(2 log(1/level) / (variance t log(1 + t))) for sample t. With leading axes, `bets` after is that of the first.
+    """
+    _, variance, after = predicted(bets, values)
+    t = bets.samples + np.arange(1, values.shape[-1] + 1)
+    return np.sqrt(2.0 * math.log(1.0 / bets.level) / (variance * t * np.log1p(t))), after
+
+
+def gain_up(values: Floats, sizes: Floats, points: ArrayLike) -> Floats:
+    """Return what each sample adds to the log capital of `up`, the bet that the mean is above `points`."""
+    m = np.asarray(points, dtype=np.float64)
+    with np.errstate(divide="ignore"):  # at the border nothing can be lost, and the bet is not cut
+        return np.asarray(np.log1p(np.minimum(sizes, CUT / m) * (values - m)))
+
+
+def gain_down(values: Floats, sizes: Floats, points: ArrayLike) -> Floats:
+    """Return what each sample adds to the log capital of `down`, the bet that the mean is below `points`."""
+    m = np.asarray(points, dtype=np.float64)
+    with np.errstate(divide="ignore"):  # likewise
+        return np.asarray(np.log1p(np.minimum(sizes, CUT / (1.0 - m)) * (m - values)))
 
 
 def log_capital(values: Floats, sizes: Floats, points: ArrayLike) -> tuple[Floats, Floats]:
@@ -71,11 +103,7 @@ def log_capital(values: Floats, sizes: Floats, points: ArrayLike) -> tuple[Float
 
     Summed over the samples: the log capital against the mean `points` at each time.
     """
-    m = np.asarray(points, dtype=np.float64)
-    with np.errstate(divide="ignore"):  # at the border nothing can be lost, and the bet is not cut
-        up = np.minimum(sizes, CUT / m)
-        down = np.minimum(sizes, CUT / (1.0 - m))
-    return np.log1p(up * (values - m)), np.log1p(down * (m - values))
+    return gain_up(values, sizes, points), gain_down(values, sizes, points)
 
 
 @dataclass(frozen=True)
@@ -171,7 +199,7 @@ class ConfidenceSequence:
         )
 
     def _scaled(self, point: float) -> float:
-        return self.lo + float(point) * (self.hi - self.lo)
+        return min(self.lo + float(point) * (self.hi - self.lo), self.hi)  # rounding may lead beyond
 
 
 def check_range(lo: float, hi: float) -> None:

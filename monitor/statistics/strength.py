@@ -51,6 +51,14 @@ class Strength:
         return Strength(self.beta, self.alpha)
 
     @property
+    def guarded(self) -> Strength:
+        """Return <alpha (1 - beta), beta (1 - alpha)>: with lines for it, Wald's test exceeds neither alpha nor beta.
+
+        By the factors above: alpha (1 - beta) / (1 - beta (1 - alpha)) <= alpha, and likewise for beta.
+        """
+        return Strength(self.alpha * (1.0 - self.beta), self.beta * (1.0 - self.alpha))
+
+    @property
     def lower(self) -> float:
         """Log B: at or below it the hypothesis H0 (the formula is true) is accepted."""
         return math.log(self.beta) - math.log1p(-self.alpha)

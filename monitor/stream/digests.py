@@ -11,7 +11,7 @@ import msgspec
 
 from monitor.types import Observation
 
-__all__ = ["REMEMBERED", "Digests", "DigestsState", "digest"]
+__all__ = ["CONFLICTED", "REMEMBERED", "Digests", "DigestsState", "digest"]
 
 DigestsState = tuple[bytes, int, bytes]
 """`Digests` as plain data."""
@@ -21,12 +21,14 @@ REMEMBERED = 512
 
 _SIZE = 8
 _NOTHING = bytes(_SIZE)
+CONFLICTED = b"\xff" * _SIZE
+"""In place of a digest: the seq came with more than one content, so no content is right, nor new."""
 _written = msgspec.msgpack.Encoder().encode
 _HASH = hashlib.blake2b(digest_size=_SIZE, usedforsecurity=False)
 
 
 def digest(observation: Observation) -> bytes:
-    """Eight bytes of the content that must not change when a message comes twice; never all zero.
+    """Eight bytes of the content that must not change when a message comes twice; never all zero, nor `CONFLICTED`.
 
     Two different contents collide with probability 2**-64; a collision would be taken for a duplicate.
     """
@@ -35,7 +37,7 @@ def digest(observation: Observation) -> bytes:
     hashed = _HASH.copy()
     hashed.update(_written(content))  # msgpack tells 1, 1.0, true and "1" apart
     found = hashed.digest()
-    return found if found != _NOTHING else b"\x01" * _SIZE
+    return found if found not in (_NOTHING, CONFLICTED) else b"\x01" * _SIZE
 
 
 class Digests:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from typing import Final
 
 from monitor.errors import InputError
 from monitor.model.encode import encode_action, encode_state
@@ -13,6 +14,12 @@ from monitor.stream.order import Entry
 from monitor.types import Break, Instant, Observation, StreamSettings
 
 __all__ = ["Matching"]
+
+RELATIVE: Final = 1e-6
+"""Part of a reward by which an agent's may differ from the model's: single precision and sums do."""
+
+ROUNDING: Final = 1e-9
+"""The same as a part of the model's largest reward, for rewards that cancel to almost nothing."""
 
 
 class Matching:
@@ -31,8 +38,14 @@ class Matching:
         # Single entries are read at each message: from a view they come as Python's numbers, ten times as fast.
         self._starts = model.indptr.data
         self._successors = model.successors.data
+        least, most = model.reward_range
+        self._largest = max(-least, most)
+        self._rewards = model.rewards.reshape(-1).data
+        self._extra = None if model.transition_rewards is None else model.transition_rewards.data
+        self._spread = None if model.reward_spread is None else model.reward_spread.data
         actions = None if nominal is None else nominal.actions
         self._nominal = None if actions is None else actions.data
+        self._ended = None if model.ended_as is None else model.ended_as.data
 
     def entry(self, observation: Observation, now: Instant) -> tuple[Entry, InputError | None]:
         """The entry of a valid observation, and why its content is refused if it is.
@@ -55,10 +68,24 @@ class Matching:
 
     def possible(self, pair: tuple[int, int], successor: int) -> bool:
         """The model gives the transition from the pair a positive probability."""
-        row = pair[0] * self._model.actions + pair[1]
-        start, end = self._starts[row], self._starts[row + 1]
-        place = bisect_left(self._successors, successor, start, end)
-        return place < end and self._successors[place] == successor
+        return self._place(pair, successor) is not None
+
+    def contradicts(self, pair: tuple[int, int], successor: int, reward: float) -> str:
+        """Return how a reward contradicts that of the model's transition, as a sentence; empty if it does not.
+
+        A model whose rewards are all 0 says nothing of rewards, and one that lacks the transition nothing of this one.
+        """
+        place = self._place(pair, successor)
+        if place is None or not self._largest:
+            return ""
+        extra = 0.0 if self._extra is None else self._extra[place]
+        spread = 0.0 if self._spread is None else self._spread[place]
+        said = self._rewards[pair[0] * self._model.actions + pair[1]] + extra
+        tolerance = spread + RELATIVE * max(abs(said), abs(reward)) + ROUNDING * self._largest
+        if abs(reward - said) <= tolerance:
+            return ""
+        around = f" +- {spread:g}" if spread else ""
+        return f"({pair[0]}, {pair[1]}) -> {successor} earned {reward:g}, the model says {said:g}{around}"
 
     def fits(self, before: tuple[int, int | None] | None, pair: tuple[int, int | None]) -> bool:
         """The model has the pair, and can get to it from the one before it on the same path, if there is one."""
@@ -77,12 +104,21 @@ class Matching:
         """Whether a policy that an agent named (sha256) is another than the nominal one."""
         return policy is not None and self._sha256 is not None and policy != self._sha256
 
+    def _place(self, pair: tuple[int, int], successor: int) -> int | None:
+        """Where the transition is among the model's, None if it has none such."""
+        row = pair[0] * self._model.actions + pair[1]
+        start, end = self._starts[row], self._starts[row + 1]
+        place = bisect_left(self._successors, successor, start, end)
+        return place if place < end and self._successors[place] == successor else None
+
     def _available(self, state: int, action: int) -> bool:
         row = state * self._model.actions + action
         return self._starts[row] != self._starts[row + 1]
 
     def _encode(self, observation: Observation) -> tuple[int, int | None]:
         state = encode_state(self._model, self._settings.encoder, observation.state)
+        if observation.terminated and self._ended is not None:
+            state = self._ended[state]  # the environment's number of a state is also that of its copy (MDP.ended_as)
         if observation.action is not None:
             return state, encode_action(self._model, observation.action)
         if observation.terminated or observation.truncated:
@@ -109,4 +145,5 @@ class Matching:
             terminated=observation.terminated,
             policy=None if named is None else named.lower(),
             problem=problem,
+            reward=observation.reward,
         )

@@ -4,6 +4,10 @@ One rule: whatever is not the next step of the open episode is held. A step that
 released at once; for the others the missing ones are awaited until `wait` seconds have passed or more than `steps`
 are held, and then given up. Steps of a later episode wait likewise for the open one to end, so a step that a broker
 delivers far too early neither cuts off the running episode nor loses its own.
+
+A seq that comes with two contents is unknown: nobody can say which of them happened. Its place is a break, and the
+path goes on with the step after it. Where its first content was taken already, the agent may have started over: the
+episode begins again at that seq, after what was held until then.
 """
 
 from __future__ import annotations
@@ -15,7 +19,7 @@ from typing import Literal
 import msgspec
 from msgspec.structs import replace
 
-from monitor.stream.digests import Digests, DigestsState
+from monitor.stream.digests import CONFLICTED, Digests, DigestsState
 from monitor.types import Break, Episode, Wait
 
 __all__ = ["ENDED_REMEMBERED", "Closed", "Discarded", "Entry", "Missing", "OrderState", "Ordering", "Released"]
@@ -30,7 +34,8 @@ class Entry(msgspec.Struct, frozen=True):
     """A message on its way through the ordering, already in the model's indices.
 
     `arrived`: ticks. `problem`: the break to put before it; with `state` None it is no step at all. `ends`: it is the
-    last of its episode. `policy`: sha256 of the one it names, in lower case; None if it names none.
+    last of its episode. `policy`: sha256 of the one it names, in lower case; None if it names none. `reward`: of the
+    transition into `state`; None if it says none.
     """
 
     episode: Episode
@@ -45,15 +50,20 @@ class Entry(msgspec.Struct, frozen=True):
     terminated: bool
     policy: str | None
     problem: Break | None
+    reward: float | None = None
 
 
 class Missing(msgspec.Struct, frozen=True):
-    """Seqs `first` up to `last` of the episode were given up. `joined`: the agent was never heard before them."""
+    """Seqs `first` up to `last` of the episode are not on the path.
+
+    `why`: `gap`, they did not come; `joined`, the agent was never heard before them; `conflict`, they are on the other
+    side of one: not awaited any longer before it, or come before it and not again after it.
+    """
 
     episode: Episode
     first: int
     last: int
-    joined: bool
+    why: Literal["gap", "joined", "conflict"]
 
 
 class Closed(msgspec.Struct, frozen=True):
@@ -82,6 +92,7 @@ class OrderState(msgspec.Struct, frozen=True, array_like=True):
     digests: DigestsState
     heard: bool
     progress: float
+    again: int = 0
 
 
 class Ordering:
@@ -95,6 +106,8 @@ class Ordering:
             what a broker delivers again after a restart is a duplicate, also when its episode is over.
         heard: an episode was opened before (so a missing start is a gap and not the monitor joining late).
         progress: ticks at which the newest of the released entries arrived.
+        again: seqs of the open episode below it may have come before it began again; 0 if it never did.
+        restart: the message at which the open episode begins again, between `sort` and `release`.
     """
 
     def __init__(self, steps: int, wait: float) -> None:
@@ -107,6 +120,8 @@ class Ordering:
         self.digests = Digests()
         self.heard = False
         self.progress = -math.inf
+        self.again = 0
+        self.restart: Entry | None = None
 
     def follow(self, entry: Entry) -> bool:
         """Take the entry if it is the very next step of the open episode and nothing is held: most are.
@@ -135,11 +150,18 @@ class Ordering:
             return "accepted"
         if known == entry.digest:
             return "duplicate"
-        self._restart_at(entry, is_open=is_open)
+        if known == CONFLICTED:  # one of its contents again, as a broker sends it after a crash: nothing begins anew
+            return "conflict"
+        if key in self.held:
+            self.held[key] = _either(self.held[key], entry)
+        else:
+            self.restart = entry
         return "conflict"
 
     def release(self, ticks: float) -> Iterator[Released]:
         """What is in order now, and what is given up. Exhaust it: the state advances with it."""
+        if self.restart is not None:
+            yield from self._begin_again(self.restart)
         while self.held:
             entry = self._next()
             if entry is not None:
@@ -171,7 +193,7 @@ class Ordering:
         """Plain data."""
         ended = [(episode, None if taken is None else taken.dump()) for episode, taken in self.ended.items()]
         held, digests = list(self.held.values()), self.digests.dump()
-        return OrderState(self.episode, self.next_seq, held, ended, digests, self.heard, self.progress)
+        return OrderState(self.episode, self.next_seq, held, ended, digests, self.heard, self.progress, self.again)
 
     @classmethod
     def load(cls, steps: int, wait: float, state: OrderState) -> Ordering:
@@ -181,7 +203,7 @@ class Ordering:
         ordering.held = {(entry.episode, entry.seq): entry for entry in state.held}
         ordering.ended = {episode: None if taken is None else Digests.load(*taken) for episode, taken in state.ended}
         ordering.digests = Digests.load(*state.digests)
-        ordering.progress = state.progress
+        ordering.progress, ordering.again = state.progress, state.again
         return ordering
 
     def _due(self, ticks: float) -> bool:
@@ -217,21 +239,51 @@ class Ordering:
         """Stop waiting for one thing: seqs of the open episode, its end, or the start of the next one."""
         own, other = self._oldest()
         if own is not None:
-            first = self.next_seq
-            self.next_seq = self._lowest(own.episode)
-            yield Missing(own.episode, first, self.next_seq - 1, joined=False)
+            yield from self._pass_over(own.episode)
         elif self.episode is not None:
             yield from self._close(terminated=False)
         else:
             assert other is not None, "there is nothing to give up where nothing is held"
-            joined = not self.heard
+            why: Literal["gap", "joined"] = "gap" if self.heard else "joined"
             self._open(other.episode, self._lowest(other.episode))
-            yield Missing(other.episode, 0, self.next_seq - 1, joined=joined)
+            yield Missing(other.episode, 0, self.next_seq - 1, why)
+
+    def _pass_over(self, episode: Episode) -> Iterator[Missing]:
+        """Go on with the lowest held seq of the open episode. What came before a conflict is no gap after it."""
+        first, self.next_seq = self.next_seq, self._lowest(episode)
+        known = min(max(first, self.again), self.next_seq)
+        if first < known:
+            yield Missing(episode, first, known - 1, "conflict")
+        if known < self.next_seq:
+            yield Missing(episode, known, self.next_seq - 1, "gap")
+
+    def _begin_again(self, entry: Entry) -> Iterator[Released]:
+        """Begin the open episode again at a seq that was taken with other content.
+
+        What was held until then came before: it is released first, or it would be taken for steps of the new run. If
+        that ends the episode, the message is one of an ended episode, and nothing begins.
+        """
+        self.restart = None
+        while any(episode == self.episode for episode, _ in self.held):
+            if (held := self._next()) is not None:
+                yield from self._take(held)
+            else:
+                first, self.next_seq = self.next_seq, self._lowest(entry.episode)
+                yield Missing(entry.episode, first, self.next_seq - 1, "conflict")
+        if self.episode is None:
+            return
+        self.again = max(self.again, self.next_seq)
+        self.next_seq = entry.seq
+        self.digests.clear(entry.seq)
+        self.held[entry.episode, entry.seq] = replace(
+            entry, digest=CONFLICTED, state=None, action=None, problem=_conflict(entry)
+        )
 
     def _open(self, episode: Episode, seq: int) -> None:
         self.episode = episode
         self.next_seq = seq
         self.heard = True
+        self.again = 0
         self.digests.clear(seq)
 
     def _close(self, *, terminated: bool) -> Iterator[Released]:
@@ -258,12 +310,20 @@ class Ordering:
     def _lowest(self, episode: Episode) -> int:
         return min(seq for held, seq in self.held if held == episode)
 
-    def _restart_at(self, entry: Entry, *, is_open: bool) -> None:
-        """Believe the newer of two messages: the agent may have started over. What is held of the episode goes."""
-        for key in [key for key in self.held if key[0] == entry.episode]:
-            del self.held[key]
-        detail = f"seq {entry.seq} of episode {entry.episode!r} came twice with different content"
-        self.held[entry.episode, entry.seq] = replace(entry, problem=entry.problem or Break("conflict", detail))
-        if is_open:
-            self.next_seq = entry.seq
-            self.digests.clear(entry.seq)
+
+def _either(held: Entry, other: Entry) -> Entry:
+    """Return the entry of a seq that is held and came with other content: a break, and only what both say."""
+    return replace(
+        held,
+        digest=CONFLICTED,
+        state=None,
+        action=None,
+        ends=held.ends and other.ends,
+        terminated=held.terminated and other.terminated,
+        policy=held.policy if held.policy == other.policy else None,
+        problem=_conflict(other),
+    )
+
+
+def _conflict(entry: Entry) -> Break:
+    return Break("conflict", f"seq {entry.seq} of episode {entry.episode!r} came twice with different content")

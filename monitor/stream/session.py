@@ -29,6 +29,7 @@ from monitor.types import (
     Observation,
     OffPolicy,
     Received,
+    RewardMismatch,
     Step,
     StreamSettings,
     Wait,
@@ -228,7 +229,7 @@ class Session:
     # ---- entries to events ----
 
     def _settle(self, ticks: float) -> list[Notice]:
-        if not self.order.held:
+        if not self.order.held and self.order.restart is None:
             return []
         return [notice for released in self.order.release(ticks) for notice in self._tell(released)]
 
@@ -257,18 +258,32 @@ class Session:
             self._break(entry.problem)
         if entry.state is None:
             return ()
+        told: list[Notice] = []
         if self.previous is not None and not self._matching.possible(self.previous, entry.state):
             s, a = self.previous
             self._break(Break("impossible_step", f"the model has no transition ({s}, {a}) -> {entry.state}"))
+        if self.previous is not None and entry.reward is not None:
+            told += self._rewarded(self.previous, entry.state, entry)
         foreign = self._matching.foreign(self.policy)
         self._emit(Step(entry.episode, entry.seq, entry.state, entry.action, entry.time, entry.late, foreign))
         self.previous = None if entry.action is None else (entry.state, entry.action)
-        return (OffPolicy(self.agent),) if self._matching.off_policy(entry.state, entry.action) else ()
+        if self._matching.off_policy(entry.state, entry.action):
+            told.append(OffPolicy(self.agent))
+        return told
+
+    def _rewarded(self, pair: tuple[int, int], state: int, entry: Entry) -> Iterator[Notice]:
+        """Hold the reward that the step into `state` says it earned against the model's."""
+        assert entry.reward is not None, "there is one to compare"
+        if wrong := self._matching.contradicts(pair, state, entry.reward):
+            yield RewardMismatch(self.agent, f"seq {entry.seq} of episode {entry.episode!r}: {wrong}")
 
     def _missing(self, missing: Missing) -> Iterable[Notice]:
         where = f"seq {missing.first} to {missing.last} of episode {missing.episode!r}"
-        if missing.joined:
+        if missing.why == "joined":
             self._break(Break("warming_up", f"joined after {where}"))
+            return ()
+        if missing.why == "conflict":
+            self._break(Break("conflict", f"a conflict leaves {where} unknown"))
             return ()
         self._break(Break("dropped" if self.dropped else "gap", f"{where} did not come"))
         self.dropped = False

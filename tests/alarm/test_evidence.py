@@ -16,12 +16,23 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from monitor.alarm.document import MAX_EVIDENCE_BYTES, MAX_ITEMS, plain
-from monitor.alarm.evidence import Evidence, evidence_id, make_evidence, read_evidence, rederive
+from monitor.alarm.evidence import (
+    ENGINE,
+    REFEREE,
+    Deriver,
+    Evidence,
+    contradictions,
+    derive_again,
+    evidence_id,
+    make_evidence,
+    read_evidence,
+    rederive,
+)
 from monitor.alarm.message import Identity
-from monitor.errors import EvidenceError
+from monitor.errors import EvidenceError, LimitError, PathError
 from monitor.model.mdp import MDP
 from monitor.policy.table import PolicyTable
-from monitor.types import Alert
+from monitor.types import Alert, Verdict
 
 Tables = dict[str, PolicyTable]
 Manifests = dict[str, dict[str, Any]]
@@ -138,8 +149,6 @@ def test_true_evidence_is_verified(
 
 INPUTS = {
     ("start_observed",): "after a conflict a path from seq 0 is none from an observed start; only @-k verdicts show it",
-    ("time",): "nothing else tells the time",
-    ("since",): "nothing else tells the time",
     ("policies", "nominal", "manifest", "greedy"): "the table handed over was made with the manifest",
     ("policies", "nominal", "manifest", "input", "shape", 0): "likewise",
     ("policies", "nominal", "manifest", "input", "shape", 1): "likewise",
@@ -216,6 +225,58 @@ def test_another_model_or_other_policies_are_named(content: bytes, road: MDP, ta
     fewer = rederive(evidence, road, {"nominal": tables["nominal"]})
     assert fewer[0] == "policies: careful, nominal are recorded, nominal are given"
     assert fewer[-1].startswith("no verdict follows: formula, line 1")
+
+
+def test_a_manifest_of_another_file_than_the_policy_is_found(content: bytes, road: MDP, tables: Tables) -> None:
+    document = msgpack.unpackb(content)
+    document["policies"]["careful"]["manifest"]["sha256"] = "c" * 64
+    (told,) = rederive(read_evidence(packed(document)), road, tables)
+    assert told == f"policies.careful.manifest.sha256: {'c' * 64} is recorded, the policy is {'b' * 64}"
+
+
+def test_an_alarm_at_the_first_breach_has_one_time(content: bytes, road: MDP, tables: Tables) -> None:
+    evidence = read_evidence(content)
+    assert evidence.first_seq == evidence.seq
+    for wrong in (replace(evidence, time=evidence.time + 1.0), replace(evidence, since=evidence.since - 1.0)):
+        (told,) = rederive(wrong, road, tables)
+        assert told.startswith("since: ")
+    mid_episode = replace(evidence, start_observed=False, time=evidence.time + 1.0)
+    assert contradictions(mid_episode) == []  # an agent may have started over, and meet the same seq again
+
+
+def test_the_verdict_is_derived_by_the_first_program_that_answers(content: bytes, road: MDP, tables: Tables) -> None:
+    evidence = read_evidence(content)
+
+    def too_large(*_: object) -> Verdict:
+        raise LimitError("too large\n  and more of it")
+
+    def refuses(*_: object) -> Verdict:
+        raise PathError("no such path")
+
+    true = Deriver("true", lambda read, *_: read.verdict)
+    other = Deriver("other", lambda *_: replace(evidence.verdict, effect=0.25))
+    small = Deriver("small", too_large)
+
+    def found(*derivers: Deriver) -> tuple[list[str], str | None, tuple[str, ...]]:
+        return derive_again(evidence, road, tables, derivers=derivers)
+
+    assert found(true, other) == ([], "true", ())
+    assert found(small, true) == ([], "true", ("not by the small: too large",))
+    assert found(other, true) == (
+        [f"verdict.effect: {evidence.verdict.effect!r} is recorded, 0.25 follows"],
+        "other",
+        (),
+    )
+    assert found(Deriver("strict", refuses), true) == (["no verdict follows: no such path"], None, ())
+    nobody = ("not by the small: too large",)
+    assert found(small) == ([f"no verdict follows: {nobody[0]}"], None, nobody)
+    assert derive_again(evidence, dataclasses.replace(road, rewards=road.rewards + 1), tables).by is None
+
+
+def test_two_programs_derive_the_same_verdict(content: bytes, road: MDP, tables: Tables) -> None:
+    evidence = read_evidence(content)
+    for deriver in (REFEREE, ENGINE):
+        assert derive_again(evidence, road, tables, derivers=[deriver]) == ([], deriver.name, ())
 
 
 def test_a_path_the_model_rules_out_gives_no_verdict(content: bytes, road: MDP, tables: Tables) -> None:
@@ -324,8 +385,12 @@ def test_the_same_numbers_written_another_way_are_not_the_evidence(content: byte
         read_evidence(packed({**document, "time": 1_700_000_003}))
     with pytest.raises(EvidenceError, match="the one form"):
         read_evidence(packed({**document, "note": "not asked for"}))
-    with pytest.raises(EvidenceError, match="version 1"):
-        read_evidence(packed({**document, "v": 2}))
+    for version in (1, 3, 0, True, "2", None, 2.0):
+        with pytest.raises(EvidenceError, match="and this program reads version 2; use the program that wrote it"):
+            read_evidence(packed({**document, "v": version}))
+    for key in ("verdict", "path"):
+        with pytest.raises(EvidenceError, match=f"not an evidence document.*{key}"):
+            read_evidence(packed({name: value for name, value in document.items() if name != key}))
 
 
 def test_a_number_that_is_not_finite_is_refused_when_written(regret: Alert, identity: Identity, tables: Tables) -> None:

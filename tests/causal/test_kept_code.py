@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from numba import config
 
+import monitor.causal.compiled as compiled_module
 from monitor.causal.compiled import compiled
 
 SOURCE = "def twice(number):\n    return 2 * number\n"
@@ -71,3 +72,16 @@ def test_without_anything_kept_it_is_compiled(
         function = compiled(module.twice)
         assert function(3) == 6
         assert hits(function) == 0
+
+
+def test_machine_code_is_stale_when_any_source_has_changed(
+    module: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """numba looks at the file of the function alone; what it calls may be in another one."""
+    kept_in(monkeypatch, str(tmp_path / "kept"))
+    assert compiled(module.twice)(3) == 6
+    again = compiled(module.twice)
+    assert (again(3), hits(again)) == (6, 1)
+    monkeypatch.setattr(compiled_module, "_SOURCES", "another digest")
+    anew = compiled(module.twice)
+    assert (anew(3), hits(anew)) == (6, 0)

@@ -125,7 +125,8 @@ def test_tables_grow_where_they_are_half_full_and_are_never_more_than_half_full(
     kept = Memo(EXACT)
     before = [len(array) for array in kept.arrays]
     kept.make_room(forget=False)
-    fields = dict(zip(memo.Memory._fields, zip(before, map(len, kept.arrays), strict=True), strict=True))
+    after = [len(array) for array in kept.arrays]
+    fields = dict(zip(memo.Memory._fields, zip(before, after, strict=True), strict=True))
     for name in ("transition_keys", "transition_values", "entry_keys", "entry_values", "entry_begin"):
         assert fields[name][0] == fields[name][1], name
     for asked in pairs()[: STATES * STATES]:

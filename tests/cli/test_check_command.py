@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from monitor.model import MDP, save_model
+
 Run = Callable[..., tuple[int, str, str]]
 ARGUMENTS = (
     "--model",
@@ -89,6 +91,24 @@ def test_wrong_arguments_are_told_in_one_line(cfmon: Run, change: tuple[str, ...
     assert message in err
 
 
+def test_a_terminated_path_ends_in_the_copy_of_its_last_state(cfmon: Run, workdir: Path) -> None:
+    model = MDP.from_transitions(
+        states=3,
+        actions=2,
+        transitions=[(s, a, t, 1.0) for s, t in ((0, 2), (1, 0), (2, 2)) for a in (0, 1)],
+        labels={"goal": [2]},
+        ended_as=[0, 2, 2],
+    )
+    save_model(model, workdir / "model.npz")
+    (workdir / "path.json").write_text("[[0, 0], [1, null]]")
+    code, out, _ = ask(cfmon, '@0.P=? [ F<=3 "goal" ]', "--terminated", "--json")
+    told = json.loads(out)
+    assert (code, told["path"], told["verdicts"][0]["value"]) == (0, [[0, 0], [2, None]], 1.0)
+    code, _, err = ask(cfmon, '@0.P=? [ F<=3 "goal" ]')  # an episode that goes on: the model does not lead there
+    assert code == 2
+    assert "the model gives 1 probability 0 after state 0, action 0" in err
+
+
 @pytest.mark.usefixtures("workdir")
 def test_any_policy_can_be_the_nominal_one(cfmon: Run) -> None:
     arguments = ("--model", "model.npz", "--path", "path.json", "--policy", "calm=wait.json", "--nominal", "calm")
@@ -119,3 +139,19 @@ def test_help_names_every_command(cfmon: Run) -> None:
     assert code == 0
     for command in ("demo", "run", "check", "replay", "verify", "explain", "model", "policy", "config"):
         assert f"\n  {command} " in out
+
+
+@pytest.mark.usefixtures("workdir")
+def test_the_referee_answers_as_the_engine_does(cfmon: Run) -> None:
+    text = 'regret(bold@1, P>=0.5 [ G<=3 !"unsafe" ])'
+    code, out, err = ask(cfmon, text, "--json", "--engine", "referee", "--causal-model", "any")
+    judged = json.loads(out)
+    (verdict,) = judged["verdicts"]
+    assert (code, err, judged["engine"], verdict["method"]) == (1, "", "referee", "exact")
+    _, out, _ = ask(cfmon, text, "--json", "--engine", "exact", "--causal-model", "any")
+    checked = json.loads(out)
+    assert checked["engine"] == "exact"
+    assert [verdict[name] for name in ("answer", "robust", "offset", "clipped", "latest_useful")] == [
+        checked["verdicts"][0][name] for name in ("answer", "robust", "offset", "clipped", "latest_useful")
+    ]
+    assert verdict["effect_bounds"] == pytest.approx(checked["verdicts"][0]["effect_bounds"], abs=1e-9)

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
+from unittest.mock import AsyncMock
 
 import msgpack
 import pytest
 
 from monitor.alarm import document
 from monitor.cli.files import data_file
+from monitor.cli.show import Show
+from monitor.cli.watch import Watcher
+from monitor.model import MDP
+from tests.sidecar.keys import make_keys
 
 Stage = tuple[Path, subprocess.CompletedProcess[str]]
 FROZEN_LAKE = ("demo", "--scenario", "frozen-lake", "--steps", "120", "--interval", "0.01", "--seed")
@@ -62,6 +69,30 @@ def test_other_seeds_and_the_main_scenario_do_it_too(tmp_path: Path, scenario: s
     steps = ("--scenario", scenario, "--steps", "120", "--interval", "0.02", "--seed", seed)
     run = started("demo", *steps, cwd=tmp_path)
     assert run.returncode == 0, run.stdout + run.stderr
+
+
+def test_evidence_is_verified_once_the_monitor_has_written_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    show = Show(tmp_path / "mine.yaml", "mine", 1, 0, 0.0, tmp_path)
+    watcher = Watcher(MDP.from_transitions(states=1, actions=1, transitions=[(0, 0, 0, 1.0)]), "")
+    watcher.seen.alerts.append({"state": "resolved", "evidence": "late"})
+    file = tmp_path / "mine/evidence/late"
+
+    async def wait(_seconds: float) -> None:  # what happens while the demo waits: it does, so the file comes
+        file.parent.mkdir(parents=True)
+        file.touch()
+
+    async def verify(*command: str) -> SimpleNamespace:
+        assert Path(command[-1]) == file
+        assert file.is_file()
+        return SimpleNamespace(wait=AsyncMock(return_value=0))
+
+    monkeypatch.setattr(asyncio, "sleep", wait)
+    monkeypatch.setattr(asyncio, "create_subprocess_exec", verify)
+
+    async def end() -> list[str]:
+        return await show._epilogue(watcher, asyncio.Event())
+
+    assert asyncio.run(end()) == []
 
 
 def test_too_short_a_run_says_what_did_not_happen(tmp_path: Path) -> None:
@@ -127,6 +158,27 @@ def test_verification_needs_the_true_objects(
     code, out, _ = cfmon("verify", str(evidence), "--objects", str(tmp_path / "objects"))
     assert code == 1
     assert "altered" in out
+
+
+def test_evidence_is_signed_as_it_is_kept(tmp_path: Path, cfmon: Callable[..., tuple[int, str, str]]) -> None:
+    private, public = make_keys(tmp_path)
+    text = data_file("config/frozen-lake.yaml").read_text()
+    text = text.replace("../policies", str(data_file("policies")))
+    text = text.replace("store: {path: ../var/frozen-lake/cfmon.sqlite}", f"store: {{signing_key: {private.name}}}")
+    (tmp_path / "signed.yaml").write_text(text)
+    run = started("demo", "--config", "signed.yaml", *FROZEN_LAKE[3:], "1", cwd=tmp_path)
+    assert (run.returncode, run.stderr) == (0, "")
+    folder = tmp_path / "var/demo/signed"
+    ids = [file.name for file in (folder / "evidence").iterdir() if file.suffix != ".sig"]
+    assert ids
+    assert {file.name for file in (folder / "evidence").iterdir()} == {*ids, *(f"{name}.sig" for name in ids)}
+    for name in ids:
+        code, out, _ = cfmon("verify", str(folder / "evidence" / name), "--key", str(public))
+        assert (code, "signed by" in out) == (0, True)
+    secret = private.read_bytes().splitlines()[1]
+    for file in folder.rglob("*"):
+        assert file.is_dir() or secret not in file.read_bytes(), file
+    assert secret.decode() not in run.stdout
 
 
 def test_a_missing_fallback_stops_it_at_once(tmp_path: Path) -> None:

@@ -33,6 +33,16 @@ def test_a_single_line_is_a_path_of_one_pair(tmp_path: Path) -> None:
     assert read_path(tmp_path / "path.jsonl", MODEL) == [(0, 1)]
 
 
+def test_only_the_last_state_of_a_terminated_path_is_its_copy(tmp_path: Path) -> None:
+    copied = MDP.from_transitions(
+        states=2, actions=2, transitions=[(s, a, a, 1.0) for s in (0, 1) for a in (0, 1)], ended_as=[1, 1]
+    )
+    (tmp_path / "path.json").write_text("[[0, 0], [0, 1], [0, null]]")
+    assert read_path(tmp_path / "path.json", copied, terminated=True) == [(0, 0), (0, 1), (1, None)]
+    assert read_path(tmp_path / "path.json", copied) == [(0, 0), (0, 1), (0, None)]
+    assert read_path(tmp_path / "path.json", MODEL, terminated=True) == [(0, 0), (0, 1), (0, None)]
+
+
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [

@@ -33,6 +33,28 @@ def test_converting_keeps_the_model(cfmon: Run) -> None:
     assert json.loads(cfmon("model", "info", "copy.npz", "--json")[1])["sha256"] == digest
 
 
+@pytest.mark.usefixtures("workdir")
+def test_an_environment_that_does_not_follow_its_table_is_converted_with_a_warning(cfmon: Run) -> None:
+    pytest.importorskip("gymnasium")
+    source = "gymnasium:Taxi-v4?fickle_passenger=true"
+    code, out, err = cfmon("model", "convert", source, "taxi.npz")
+    assert code == 0
+    assert err.startswith(f"cfmon: warning: model {source}: the environment does not follow its own P")
+    assert f"taxi.npz: {err.removeprefix('cfmon: warning: ')}" in out
+    problems = json.loads(cfmon("model", "info", source, "--json")[1])["problems"]
+    assert [f"cfmon: warning: {problem}\n" for problem in problems] == [err]
+
+
+def test_model_info_says_what_rewards_depend_on(cfmon: Run) -> None:
+    pytest.importorskip("gymnasium")
+    for source, depend, varying in (("CliffWalking-v1", False, 0), ("CliffWalkingSlippery-v1", True, 6)):
+        facts = json.loads(cfmon("model", "info", f"gymnasium:{source}", "--json")[1])
+        assert facts["rewards"] is True
+        assert facts["rewards depend on the successor"] is depend
+        assert facts["transitions whose reward varies"] == varying
+        assert facts["states with a copy for the end"] == 1
+
+
 def test_policy_info_checks_against_the_model(cfmon: Run, workdir: Path) -> None:
     code, out, _ = cfmon("policy", "info", str(ICU / "clinicians.yaml"), "--model", str(ICU / "model.npz"), "--json")
     facts = json.loads(out)

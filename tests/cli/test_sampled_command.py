@@ -34,7 +34,7 @@ formulas:
   - name: watch
     formula: 'regret(careful@2, P>=0.8 [ G<=3 !"lost" ])'
     engine: sampled
-sampling: {seed: 5, alpha: 0.02, beta: 0.03, error: 0.1, error_alpha: 0.04, limit: 5000}
+sampling: {seed: 5, alpha: 0.02, beta: 0.03, error: 0.1, error_alpha: 0.04, limit: 5000, test: paper}
 store: {path: var/cfmon.sqlite}
 """
 
@@ -73,10 +73,24 @@ def test_exact_answers_have_no_samples(cfmon: Run) -> None:
 
 @pytest.mark.usefixtures("workdir")
 def test_the_settings_are_options(cfmon: Run) -> None:
-    options = ("--seed", "3", "--alpha", "0.2", "--beta", "0.1", "--delta", "0.05", "--error", "0.3", "--samples", "77")
+    options: tuple[str, ...] = (
+        "--seed",
+        "3",
+        "--alpha",
+        "0.2",
+        "--beta",
+        "0.1",
+        "--delta",
+        "0.05",
+        "--error",
+        "0.3",
+        "--samples",
+        "77",
+    )
+    options = (*options, "--test", "paper")
     _, out, _ = ask(cfmon, '@0.P=? [ F<=3 "unsafe" ]', "--json", *options)
     sampling = json.loads(out)["verdicts"][0]["drawn"]["sampling"]
-    expected = {"seed": 3, "alpha": 0.2, "beta": 0.1, "delta": 0.05, "error": 0.3, "limit": 77}
+    expected = {"seed": 3, "alpha": 0.2, "beta": 0.1, "delta": 0.05, "error": 0.3, "limit": 77, "test": "paper"}
     assert {name: sampling[name] for name in expected} == expected
     code, out, err = ask(cfmon, '@0.P=? [ F<=3 "unsafe" ]', "--alpha", "2")
     assert (code, out) == (2, "")
@@ -91,6 +105,8 @@ def test_the_table_says_how_sure_it_is(cfmon: Run) -> None:
     _, out, _ = ask(cfmon, 'bold@2.P=? [ F<=2 "goal" ]', "--seed", "9")
     assert "drawn with seed 9" in out
     assert "probability" not in out
+    _, out, _ = ask(cfmon, 'delta(bold,nominal)@2.P>=0.5 [ F<=2 "goal" ]', "--test", "paper")
+    assert "nominally: sampling.test is 'paper'" in " ".join(out.split())
     _, out, _ = ask(cfmon, 'bold@2.P>=0.875 [ F<=2 "goal" ]', "--samples", "40")
     assert "open after 40 samples (sampling.limit)" in " ".join(out.split())
 
@@ -153,7 +169,7 @@ def test_the_evidence_of_a_sampled_alarm_is_verified_in_a_process_that_knows_onl
 
 
 def test_every_setting_of_the_file_is_used(project: Path) -> None:
-    expected = Sampling(seed=5, alpha=0.02, beta=0.03, error=0.1, error_alpha=0.04, limit=5000)
+    expected = Sampling(seed=5, alpha=0.02, beta=0.03, error=0.1, error_alpha=0.04, limit=5000, test="paper")
     assert assemble(project, {}).monitor._engines.sampling == expected
     assert assemble(project, {"CFMON_SAMPLING__SEED": "6"}).monitor._engines.sampling.seed == 6
 
@@ -171,6 +187,7 @@ def test_every_setting_of_the_file_is_used(project: Path) -> None:
         ("alpha: 0.02", "alpha: 0", "line 7, sampling.alpha"),
         ("alpha: 0.02", "alpha: 0.98", "line 7, sampling.alpha: alpha and beta must sum to less than 1"),
         ("limit: 5000", "limit: 0", "line 7, sampling.limit"),
+        ("test: paper", "test: t", "line 7, sampling.test"),
     ],
 )
 def test_a_wrong_setting_is_told_with_its_line(project: Path, old: str, new: str, says: str) -> None:

@@ -7,13 +7,15 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from monitor.cli.evidence import _tell
+from monitor.cli.verified import show
+from monitor.sidecar.verification import Expected, Report
 from tests.picture.test_story import FORMULAS, GRID, evidence_of
 
 
 def test_no_name_in_the_evidence_can_steer_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     forged = replace(evidence_of(FORMULAS[0], model=GRID), episode="1\x1b[2J\rverified: all agree\n", model="\x9b2J")
-    _tell(Path("alarm.evidence"), forged, {"value\x07": 0.5}, ["value\x1b[8m: 0.5, derived again 0.4"])
+    problems = ("value\x1b[8m: 0.5, derived again 0.4",)
+    show(Path("alarm\x07.evidence"), Report(forged, problems, "unchecked", derived_by="engine"), Expected())
     told = capsys.readouterr().out
     assert all(line.isprintable() for line in told.splitlines())
     assert not any(line.startswith("verified") for line in told.splitlines())

@@ -36,8 +36,10 @@ def watched() -> Watcher:
         watcher.take_alert(alert(1, "firing"))  # a heartbeat
         watcher.take_alert(alert(2, "resolved", None))
         watcher.take_alert(b"")  # taken back
+        going_on = watcher.over
         watcher.take_step(step(1, 1, terminated=True))
     assert (during, watcher.settled) == (False, True)
+    assert (going_on, watcher.over) == (False, True)
     return watcher
 
 

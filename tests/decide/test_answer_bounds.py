@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from fractions import Fraction
 from random import Random
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from scipy.optimize import linprog
 
+from monitor.engine import check
 from monitor.logic import parse
 from monitor.logic.syntax import Change, Goal
+from monitor.model import MDP
 from monitor.types import Verdict
 from tests.decide.small import LAW, Small, chances, path_formula, question, small_world
 from tests.old_oracle import Dist, World, race, resolve
@@ -248,3 +251,25 @@ def test_bounds_with_nested_quantities_contain_the_value(chance: Random) -> None
     text = f"{chance.choice(['alt@2', 'nominal@1', 'model:icy@1'])}.P=? [ F<=2 ({nested}) ]"
     low, high = bounded(small, text, chance.choice(CLASSES))
     assert low - TOLERANCE <= small.number(text) <= high + TOLERANCE
+
+
+def test_rounding_publishes_no_probability_above_one() -> None:
+    """Rows may sum to 1 + 2^-52, and fifty of them to more: 1.000000000000046 was published."""
+    half, more = 0.5, 0.5 + 2.0**-52
+    model = MDP.from_transitions(
+        states=2,
+        actions=2,
+        transitions=[(s, a, t, more if t else half) for s in (0, 1) for a in (0, 1) for t in (0, 1)],
+        labels={"safe": [0, 1]},
+    )
+    path = [(n % 2, 0) for n in range(60)]
+    about: dict[str, Any] = {"model": model, "path": path, "policies": {"nominal": [0, 0], "alt": [1, 1]}}
+    for text in ('alt@59.P=? [ G<=80 "safe" ]', 'P=? [ G<=80 "safe" ]', 'alt@-1.P=? [ G<=80 @1.P>0 [ X "safe" ] ]'):
+        for terminated in (False, True):
+            verdict = check(text, causal_model="any", terminated=terminated, **about)
+            assert verdict.value is not None
+            assert verdict.bounds is not None
+            assert max(verdict.value, *verdict.bounds) <= 1.0, text
+            assert min(verdict.value, *verdict.bounds) == pytest.approx(1.0)
+    regret = check('regret(alt@59, P>=0.5 [ G<=80 "safe" ])', causal_model="stable", **about)
+    assert max(value for pair in regret.profile.values() for value in pair) <= 1.0

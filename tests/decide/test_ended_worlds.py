@@ -120,6 +120,9 @@ def test_before_the_end_the_world_is_as_it_was() -> None:
         states=2, actions=1, transitions=[(0, 0, 1, 1.0), (1, 0, 0, 1.0)], rewards=[(0, 0, 1.0)], labels={"one": [1]}
     )
     path = [(0, 0), (1, 0), (0, 0)]
+    longer = [*path, (1, 0), (0, 0)]
+    looked = '@4.P=? [ F[2,2] @1.P>0.5 [ F[2,2] "one" ] ]'  # from offset 1, one step beyond a visit to the end's state
+    assert check(looked, model=model, path=longer, policies={"nominal": [0, 0]}, terminated=True).value == 1.0
     for text, value in (
         ('@2.P=? [ F[1,1] @1.P>0.5 [ F[2,2] !"one" ] ]', 1.0),
         ('@2.P=? [ @-1.P>0.5 [ X "one" ] ]', 1.0),  # one pair: asked at offset 0, two steps before the end
@@ -129,3 +132,19 @@ def test_before_the_end_the_world_is_as_it_was() -> None:
     ):
         verdict = check(text, model=model, path=path, policies={"nominal": [0, 0]}, terminated=True)
         assert verdict.value == value, text
+
+
+def test_a_question_asked_before_changes_no_answer() -> None:
+    """The same laws beyond the end, but another past: what was observed up to it, and what goes on from it."""
+    model = MDP.from_transitions(
+        states=2, actions=1, transitions=[(0, 0, 1, 1.0), (1, 0, 0, 1.0)], rewards=[(0, 0, 1.0)]
+    )
+    checker = Checker(model, tables({"nominal": [0, 0]}, model))
+    path = [(0, 0), (1, 0), (0, 0)]
+
+    def ask(text: str) -> float | None:
+        return checker.check(parse(text), path, terminated=True).value
+
+    ended = "P=? [ F=1 @2.R<=0 [ C=0 ] ]"  # one step after the end, looking back to it: nothing was earned
+    assert ask("@2.R=? [ C=0 ]") == 1.0
+    assert ask(ended) == 1.0

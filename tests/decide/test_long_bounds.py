@@ -61,9 +61,11 @@ def test_bounds_over_a_thousand_steps_need_room_for_one_start_point() -> None:
 
 def test_what_no_path_may_outgrow_is_refused_at_start(monkeypatch: pytest.MonkeyPatch) -> None:
     """It was accepted at start, and raised at step 1,001."""
-    monkeypatch.setattr(worlds_module, "MAX_LEVELS", 10 * STATES)
+    for module in (worlds_module, room_module):
+        monkeypatch.setattr(module, "MAX_LEVELS", 11 * STATES)
     model = dense(STATES)
     policies = {"nominal": [0] * STATES, "alt": [1] * STATES}
+    checker, path = Checker(model, tables(policies, model)), wander(model, 12)
 
     def watch(text: str, window: int) -> None:
         monitor.Monitor(
@@ -75,9 +77,11 @@ def test_what_no_path_may_outgrow_is_refused_at_start(monkeypatch: pytest.Monkey
 
     watch('alt@10.P>0.5 [ F<=30 "bad" ]', 64)
     watch('alt@-1.P>0.5 [ F<=30 "bad" ]', 11)
-    with pytest.raises(LimitError, match=r"as many as 550 rows .* look back fewer steps"):
+    accepted = checker.check(parse('alt@10.P>0.5 [ F<=30 "bad" ]'), path[:11], causal_model="any")
+    assert accepted.bounds is not None  # what is accepted is answered
+    with pytest.raises(LimitError, match=r"as many as 600 rows .* look back fewer steps"):
         watch('alt@11.P>0.5 [ F<=30 "bad" ]', 64)
-    with pytest.raises(LimitError, match=r"as many as 550 rows"):
+    with pytest.raises(LimitError, match=r"as many as 600 rows"):
         watch('alt@-1.P>0.5 [ F<=30 "bad" ]', 12)
     watch('alt@11.P>0.5 [ F<=9 "bad" ]', 64)  # after nine steps nothing is owed
 

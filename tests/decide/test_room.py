@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -87,14 +89,16 @@ def test_a_path_forgotten_leaves_what_is_asked_about() -> None:
 def test_a_walk_keeps_what_it_holds_as_it_grows() -> None:
     progress = Progress(2, -1, 2)
     old = progress.arrays
-    for n, array in enumerate(old[1:], 2):
+    arrays: list[Any] = list(old[1:])
+    for n, array in enumerate(arrays, 2):
         array[...] = n
     old.now[kernel.STARTS] = 2
     progress.grow(len(old.strand) + 1, len(old.states))
     new = progress.arrays
     assert (len(new.strand), len(new.first)) == (2 * len(old.strand) + 2, 2 * len(old.strand) + 3)
     assert len(new.states) == len(new.lanes) == len(new.weights) == len(old.states)
-    for before, after in zip(old, new, strict=True):
+    pairs: list[tuple[Any, Any]] = list(zip(old, new, strict=True))
+    for before, after in pairs:
         assert (after[: len(before)] == before).all()
     progress.grow(len(new.strand), len(new.states) + 3)
     assert len(progress.arrays.states) == 2 * len(new.states) + 6

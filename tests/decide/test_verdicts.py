@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from random import Random
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -228,3 +229,13 @@ def test_every_outcome_of_regret() -> None:
     assert ask('regret(hurry@3, P>=1 [ X "s4" ])').outcome == "unavoidable"
     late = ask('regret(hurry@3, P>=1 [ F<=2 "s4" ])')
     assert (late.outcome, late.latest_useful) == ("regret", 2)  # one step later all is well anyway
+
+
+def test_a_quantity_that_is_named_twice_is_reported_once() -> None:
+    """`<=>` is sugar that names each side twice."""
+    model = MDP.from_transitions(states=2, actions=1, transitions=[(0, 0, 1, 1.0), (1, 0, 1, 1.0)], labels={"b": [1]})
+    about: dict[str, Any] = {"model": model, "path": [(0, 0)], "policies": {"nominal": [0, 0]}, "causal_model": "any"}
+    verdict = check('"b" <=> P>=0.5 [ X "b" ]', **about)
+    assert [quantity.text for quantity in verdict.quantities] == ['nominal@0.P>=0.5 [ X "b" ]']
+    assert verdict.bounds == (1.0, 1.0)
+    assert (verdict.holds, verdict.robust) == (False, True)

@@ -77,7 +77,7 @@ CAUSES = [
         "conflict",
         'cfmon_messages_total{result="conflict"}',
         "CfmonStepsLost",
-        f"{SESSION}::test_a_conflict_restarts_the_path_from_the_new_message",
+        f"{SESSION}::test_a_conflict_restarts_the_path_after_it",
     ),
     Row(
         "The model gives the transition, or the action there, no chance",

@@ -19,6 +19,7 @@ ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 RUNTIME = [Requirement(line) for line in PROJECT["project"]["dependencies"]]
+SIGN = [Requirement(line) for line in PROJECT["project"]["optional-dependencies"]["sign"]]
 PYTHONS = ("3.11", "3.12", "3.13")
 LINUX = {"sys_platform": "linux", "platform_system": "Linux", "os_name": "posix", "platform_machine": "x86_64"}
 
@@ -73,6 +74,7 @@ def test_every_pin_has_hashes_and_none_says_where_it_came_from(name: str) -> Non
     ("name", "requirements"),
     [
         ("requirements.lock", RUNTIME),
+        ("requirements.lock", SIGN),
         ("build.lock", [Requirement(line) for line in PROJECT["build-system"]["requires"]]),
     ],
 )

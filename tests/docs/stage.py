@@ -17,19 +17,28 @@ from typing import Final
 import pytest
 
 from tests.docs.blocks import ROOT, Command, Save, agrees
+from tests.servers import interruptible
 
 CLONED: Final = ("Makefile", "pyproject.toml", "mkdocs.yml", ".ci", "config", "policies", "deploy", "docs", "monitor")
-PATIENCE: Final = 150.0
+PATIENCE: Final = 600.0
+"""Seconds for one command, its compiling included; only a command that hangs ever takes them."""
+
+LOOKING: Final = ("curl ", "ls ", "cfmon explain ")
+"""Beginnings of commands that only look at what a started one has done so far."""
 WRONG_INPUT: Final = 2
 
 
 @dataclass
 class Stage:
-    """`enter`: what puts a command on the stage's network. `running`: what waits for its Ctrl-C."""
+    """`enter`: what puts a command on the stage's network. `running`: what waits for its Ctrl-C.
+
+    `looks_for`: seconds for which a command that looks is repeated.
+    """
 
     folder: Path
     enter: list[str]
     running: list[subprocess.Popen[bytes]] = field(default_factory=list)
+    looks_for: float = PATIENCE
 
     def do(self, told: Command | Save) -> None:
         """As a reader would, and see that what comes out is what the page shows."""
@@ -42,7 +51,24 @@ class Stage:
                 self._run(told)
 
     def _run(self, command: Command) -> None:
-        ran = subprocess.run(
+        """Run it, and see that it prints what the page shows.
+
+        A command that only looks is repeated until it does: what it looks at, such as the evidence of an alarm that was
+        just shown, may be a moment away.
+        """
+        limit = time.monotonic() + self.looks_for
+        expected = WRONG_INPUT if command.shown.startswith("cfmon: ") else 0
+        looks = bool(self.running) and command.text.startswith(LOOKING)
+        while True:
+            ran = self._ran(command)
+            if ran.returncode == expected and (not command.shown or agrees(command.shown, ran.stdout)):
+                return
+            again = looks and time.monotonic() < limit
+            assert again, f"$ {command.text}\n{ran.stdout}"
+            time.sleep(0.1)
+
+    def _ran(self, command: Command) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
             self._line(command),
             cwd=self.folder,
             env=self._environment(),
@@ -53,12 +79,10 @@ class Stage:
             timeout=PATIENCE,
             check=False,
         )
-        expected = WRONG_INPUT if command.shown.startswith("cfmon: ") else 0
-        assert ran.returncode == expected, f"$ {command.text}\n{ran.stdout}"
-        assert not command.shown or agrees(command.shown, ran.stdout), f"$ {command.text}\n{ran.stdout}"
 
     def _start(self, command: Command) -> None:
-        """Start it, and wait until what the page shows has come."""
+        """Start it, and wait until what the page shows has come: only then it is sure to hear an interrupt."""
+        assert command.shown.strip(" .\n"), f"$ {command.text}: show what it prints once it runs"
         log = self.folder / f"started-{len(self.running)}.log"
         with log.open("wb") as out:
             process = subprocess.Popen(
@@ -69,6 +93,7 @@ class Stage:
                 stdout=out,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
+                preexec_fn=interruptible,  # noqa: PLW1509 - no thread of ours could hold a lock meanwhile
             )
         self.running.append(process)
         limit = time.monotonic() + PATIENCE

@@ -8,6 +8,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import numpy as np
 import pytest
 from msgspec.structs import replace
 
@@ -20,29 +21,14 @@ from monitor.logic.syntax import Probability
 from monitor.model import MDP
 from monitor.sampled import Enumerated
 from monitor.types import Drawn, Engine, Sampling, Verdict
+from tests.engine.road import PATH, POLICIES, ROAD
 from tests.sampled.worlds import FALSE_ALARM, goal, model_of, width
 
 CASES: list[dict[str, Any]] = json.loads((Path(__file__).parents[1] / "reference" / "cases.json").read_text())
 APART = 0.1
 """How far the bounds asked about lie from the true value, as a part of the range: twice the indifference below."""
 
-WAIT, GO = 0, 1
-ROAD = MDP.from_transitions(
-    states=3,
-    actions=2,
-    labels={"home": [1], "lost": [2]},
-    rewards=[(0, WAIT, 1.0), (0, GO, -1.0)],
-    transitions=[
-        *((0, WAIT, s, p) for s, p in ((0, 0.8), (2, 0.2))),
-        *((0, GO, s, p) for s, p in ((0, 0.5), (1, 0.5))),
-        *((s, a, s, 1.0) for s in (1, 2) for a in (WAIT, GO)),
-    ],
-)
-ABOUT: dict[str, Any] = {
-    "model": ROAD,
-    "path": [(0, WAIT), (0, WAIT), (0, WAIT)],
-    "policies": {"nominal": [WAIT] * 3, "bold": [GO] * 3},
-}
+ABOUT: dict[str, Any] = {"model": ROAD, "path": PATH, "policies": POLICIES}
 HOME = 'bold@2.P>=0.7 [ F<=3 "home" ]'  # 0.8457 exactly
 
 
@@ -74,9 +60,9 @@ def bounded(kinds: str) -> Iterator[tuple[Drawer, list[tuple[int, int]], str, bo
             yield drawer, path, text.replace("=?", f">={theta!r}", 1), holds, number
 
 
-@pytest.mark.parametrize(("kinds", "test"), [("P", 0), ("P R delta", 1)])
+@pytest.mark.parametrize(("kinds", "test"), [("P R delta", 0), ("P R delta", 1)])
 def test_every_reference_question_with_a_bound_apart_from_its_value(kinds: str, test: int) -> None:
-    """Wald's test is as strong as it says for P; the bets of a stream are so for everything."""
+    """Alone (Wald's test for P, bets with a region for the others) and on a stream, all are as strong as they say."""
     asked = list(bounded(kinds))
     assert len(asked) > 300
     each = FALSE_ALARM / len(asked)
@@ -88,12 +74,19 @@ def test_every_reference_question_with_a_bound_apart_from_its_value(kinds: str, 
         assert verdict.method == "sampled"
 
 
+@pytest.mark.parametrize("text", ["bold@2.R>=-1 [ C[0,3] ]", 'delta(bold,nominal)@2.P>=0.5 [ F<=3 "home" ]'])
+def test_the_papers_test_is_had_by_name(text: str) -> None:
+    betting, paper = ask(text), ask(text, sampling=Sampling(test="paper"))
+    assert betting.holds == paper.holds == ask(text, "exact").holds
+    assert betting.quantities[0].samples != paper.quantities[0].samples
+
+
 def test_the_t_test_is_seldom_wrong_on_the_reference_questions() -> None:
     """Its rates are nominal where samples are not normal; at .05 each it was wrong in none of 823."""
     asked = list(bounded("R delta"))
     wrong = 0
     for drawer, path, text, holds, number in asked:
-        drawn = alone(Sampling(seed=number, alpha=0.01, beta=0.01))
+        drawn = alone(Sampling(seed=number, alpha=0.01, beta=0.01, test="paper"))
         wrong += drawer.verdict(parse(text), path, drawn, text=text).holds is not holds
     assert wrong <= 0.02 * len(asked)
 
@@ -169,6 +162,20 @@ def test_the_effect_of_regret_and_its_interval() -> None:
     assert verdict.effect_bounds[0] <= exact.effect <= verdict.effect_bounds[1]
 
 
+@pytest.mark.parametrize("test", [0, 1])
+def test_rounding_leads_no_figure_out_of_its_range(test: int) -> None:
+    """Six steps of 0.7 sum to 4.2, one after the other to a little more."""
+    model = MDP.from_transitions(states=1, actions=1, transitions=[(0, 0, 0, 1.0)], rewards=[(0, 0, 0.7)])
+    drawn = Drawn(Sampling(), seed=0, first=0, alpha=0.01, beta=0.01, test=test)
+    assert np.cumsum([0.7] * 6)[-1] > 6 * 0.7
+    for text in ("R=? [ C[0,5] ]", "R>=4 [ C[0,5] ]"):
+        verdict = check(text, model=model, path=[(0, 0)], policies={"nominal": [0]}, engine="sampled", drawn=drawn)
+        (quantity,) = verdict.quantities
+        assert quantity.bounds is not None
+        assert quantity.bounds[1] <= 6 * 0.7
+        assert quantity.value == 6 * 0.7
+
+
 @pytest.mark.parametrize("text", ['bold@2.P>=0.8456 [ F<=3 "home" ]', 'regret(bold@2, P>=0.8456 [ F<=3 "home" ])'])
 def test_too_near_the_bound_it_is_undecided_within_the_limit(text: str) -> None:
     verdict = ask(text, sampling=Sampling(limit=300, delta=0.001))
@@ -229,6 +236,7 @@ def test_an_engine_that_is_none() -> None:
         ({"error_alpha": 2.0}, "sampling.error_alpha"),
         ({"limit": 0}, "sampling.limit"),
         ({"rewards": (1.0, 0.0)}, "sampling.rewards"),
+        ({"test": "t"}, "sampling.test 't' does not exist; use betting or paper"),
     ],
 )
 def test_settings_that_cannot_be_are_refused(change: dict[str, Any], says: str) -> None:

@@ -88,11 +88,21 @@ def enumerated(text: str, **more: Any) -> Verdict:  # noqa: ANN401 - likewise
     ],
 )
 def test_it_comes_out_as_on_an_enumerated_stretch(text: str) -> None:
-    verdict, exact = ask(text), enumerated(text)
-    assert verdict.method == "sampled"
-    assert verdict.reason == "sampled, for a simulated model cannot be enumerated"
-    assert (verdict.holds, verdict.outcome) == (exact.holds, exact.outcome)
-    assert ask(text, engine="sampled").reason == ""
+    exact = enumerated(text)
+    for sampling in (Sampling(rewards=(0.0, 1.0)), Sampling(test="paper")):
+        verdict = ask(text, sampling=sampling)
+        assert verdict.method == "sampled"
+        assert verdict.reason == "sampled, for a simulated model cannot be enumerated"
+        assert (verdict.holds, verdict.outcome) == (exact.holds, exact.outcome)
+        assert ask(text, engine="sampled", sampling=sampling).reason == ""
+
+
+@pytest.mark.parametrize("text", ["right@2.R>=3 [ C[0,5] ]", "delta(right,nominal)@2.R>0 [ C[0,5] ]"])
+def test_a_reward_is_tested_once_its_range_is_told_or_by_the_paper(text: str) -> None:
+    with pytest.raises(ConfigError, match=r"R>.*: betting needs .* as sampling\.rewards, or .* sampling\.test 'paper'"):
+        ask(text)
+    assert ask(text, sampling=Sampling(rewards=(0.0, 1.0))).holds is True
+    assert ask(text, sampling=Sampling(test="paper")).holds is True
 
 
 def test_a_reward_is_estimated_once_its_range_is_told() -> None:
@@ -275,4 +285,4 @@ class Many:
 )
 def test_a_simulator_that_answers_for_fewer_states_gives_no_number(text: str, says: str) -> None:
     with pytest.raises(ModelError, match=says):
-        ask(text, model=Many())
+        ask(text, model=Many(), sampling=Sampling(rewards=(0.0, 1.0)))

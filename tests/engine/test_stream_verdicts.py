@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from msgspec.structs import replace
@@ -30,6 +30,7 @@ from monitor.types import (
     Notice,
     Observation,
     Sampling,
+    TestName,
     Verdict,
 )
 
@@ -131,6 +132,17 @@ def test_what_is_decided_is_what_is_so(corridor: MDP, text: str) -> None:
     assert {v.method for v in exact} == {"exact"}
 
 
+@pytest.mark.parametrize("text", [PLAIN, BREACH, REGRET, "careful@1.R>=-1 [ C[0,2] ]"])
+def test_the_papers_tests_decide_a_stream_where_they_are_chosen(corridor: MDP, text: str) -> None:
+    """Every bound is at least a tenth away, five times the width of the region."""
+    strong = Sampling(alpha=1e-7, beta=1e-7, test="paper")
+    paper = verdicts(watch(corridor, spec(text), episodes=2, sampling=strong))
+    bets = verdicts(watch(corridor, spec(text), episodes=2, sampling=replace(strong, test="betting")))
+    exact = verdicts(watch(corridor, spec(text, "exact"), episodes=2))
+    assert [(v.holds, v.outcome) for v in paper] == [(v.holds, v.outcome) for v in exact]
+    assert "R>=" in text or [v.quantities for v in paper] != [v.quantities for v in bets]
+
+
 def test_false_alarms_of_many_streams_stay_within_alpha(corridor: MDP, monkeypatch: pytest.MonkeyPatch) -> None:
     """The true value is the bound itself. Of 100 streams at alpha .1, more than 21 alarm with a probability < .001."""
     assert check('P=? [ X !"lost" ]', model=corridor, path=[(0, RASH)], policies=POLICIES).value == 0.5
@@ -173,11 +185,12 @@ def test_an_alert_says_that_it_was_sampled_and_how_sure_it_is(corridor: MDP) -> 
     assert payload["bounds"] == list(alert.verdict.bounds or ())
 
 
-def evidence(corridor: MDP, formula: FormulaSpec) -> bytes:
+def evidence(corridor: MDP, formula: FormulaSpec, sampling: Sampling = SAMPLING) -> bytes:
     given = tables(POLICIES, corridor)
-    monitor = Monitor(corridor, POLICIES, [formula], sampling=SAMPLING)
+    monitor = Monitor(corridor, POLICIES, [formula], sampling=sampling)
     identity = monitor._identity
-    alert = next(n for n in watch(corridor, formula) if isinstance(n, Alert) and n.state == "firing")
+    told = watch(corridor, formula, sampling=sampling)
+    alert = next(n for n in told if isinstance(n, Alert) and n.state == "firing")
     return make_evidence(alert, identity, given, {})
 
 
@@ -203,6 +216,17 @@ def test_evidence_of_a_sampled_alarm_is_drawn_again(corridor: MDP, text: str, wh
     assert any("samples" in problem for problem in rederive(replace(document, verdict=counted), corridor, given))
     nonsense = replace(document.verdict, drawn=replace(drawn, test=-1))
     assert rederive(replace(document, verdict=nonsense), corridor, given)
+
+
+def test_evidence_says_which_test_decided_and_is_drawn_again_with_that(corridor: MDP) -> None:
+    given, numbers = tables(POLICIES, corridor), []
+    for test in get_args(TestName):
+        document = read_evidence(evidence(corridor, spec(BREACH), replace(SAMPLING, test=test)))
+        assert rederive(document, corridor, given) == []
+        assert document.verdict.drawn is not None
+        assert document.verdict.drawn.sampling.test == test
+        numbers.append(document.verdict.quantities[0].samples)
+    assert numbers[0] != numbers[1]
 
 
 def test_exact_evidence_has_nothing_of_samples_in_it(corridor: MDP) -> None:

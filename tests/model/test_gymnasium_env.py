@@ -41,7 +41,9 @@ def test_frozen_lake_keeps_its_state_numbers() -> None:
     assert np.flatnonzero(model.labels["start"]).tolist() == [0]
     assert np.array_equal(model.labels["terminal"], model.labels["hole"] | model.labels["goal"])
     assert model.action_names == ("left", "down", "right", "up")
-    assert model.rewards[62, 2] == pytest.approx(1 / 3)
+    assert (model.reward(62, 2, 63), model.reward(62, 2, 62)) == (1.0, 0.0)
+    assert model.expected_rewards[62, 2] == pytest.approx(1 / 3)
+    assert model.ended_as is None  # holes and the goal stay in Gymnasium's own table: no copies
     assert canonical_bytes(load_model(SHIPPED)) == canonical_bytes(model)
 
 
@@ -55,6 +57,11 @@ def test_taxi_ends_in_copies() -> None:
     assert model.observations.shape == (504, 500)
     assert model.observations[500].argmax() < 500
     assert model.rewards.max() == 20
+    assert model.ended_as is not None
+    assert model.ended_as[ends].tolist() == ends.tolist()
+    dropped = np.flatnonzero(model.ended_as[:500] != np.arange(500))
+    assert model.ended_as[dropped].tolist() == ends.tolist()
+    assert model.observations[dropped].tolist() == model.observations[ends].tolist()
 
 
 def test_a_state_entered_terminated_gets_a_copy_only_where_it_goes_on() -> None:
@@ -66,14 +73,53 @@ def test_a_state_entered_terminated_gets_a_copy_only_where_it_goes_on() -> None:
     model = from_environment(environment(ends_twice, initial_state_distrib=[1.0, 0.0, 0.0]), "test")
     assert model.states == 4
     assert [x.tolist() for x in model.row(0, 0)] == [[1, 2, 3], [0.25, 0.25, 0.5]]
+    assert model.ended_as is not None
+    assert model.ended_as.tolist() == [0, 3, 2, 3]
+    assert [model.ended(state) for state in range(4)] == [0, 3, 2, 3]
     assert model.is_absorbing(3)
     assert model.is_absorbing(2)
-    assert model.rewards[:, 0].tolist() == [2.0, 0.0, 0.0, 0.0]
+    assert not model.rewards.any()
+    assert [model.reward(0, 0, successor) for successor in (1, 2, 3)] == [4.0, 0.0, 2.0]
+    assert model.reward_spread is None
     assert np.flatnonzero(model.labels["terminal"]).tolist() == [2, 3]
     assert model.initial is not None
     assert model.initial.tolist() == [1.0, 0.0, 0.0, 0.0]
     assert model.observations is not None
     assert model.observations.tolist() == [[1, 0, 0], [0, 1, 0], [0, 0, 1], [0, 1, 0]]
+
+
+def test_rewards_are_of_transitions_only_where_they_differ() -> None:
+    table: dict[int, dict[int, list[tuple[float, ...]]]] = {
+        0: {
+            0: [(0.5, 0, -1.0, False), (0.5, 1, -1.0, False), (0.0, 1, 7.0, False)],
+            1: [(0.5, 0, -1.0, False), (0.25, 0, -100.0, False), (0.25, 1, 2.0, False)],
+        },
+        1: {0: [(1.0, 1, 3.0, False)], 1: []},
+    }
+    model = from_environment(environment(table), "test")
+    assert model.rewards.tolist() == [[-1.0, 0.0], [3.0, 0.0]]
+    assert model.transition_rewards is not None
+    assert model.transition_rewards == pytest.approx([0.0, 0.0, -34.0, 2.0, 0.0])
+    assert model.reward_spread == pytest.approx([0.0, 0.0, 66.0, 0.0, 0.0])
+
+
+def test_the_cliff_is_a_place_and_not_a_mean() -> None:
+    pytest.importorskip("gymnasium")
+    model = load_model("gymnasium:CliffWalkingSlippery-v1")
+    up, right, down, left = range(4)  # as in Gymnasium
+    assert [model.reward(25, down, successor) for successor in (24, 26, 36)] == [-1.0, -1.0, -100.0]
+    assert model.rewards[24, up] == -1.0
+    assert model.reward_spread is not None
+    varies = np.repeat(np.arange(196), np.diff(model.indptr))[model.reward_spread > 0]
+    beside = [
+        (36, up),
+        (36, right),
+        (36, down),
+        (37, up),
+        (37, down),
+        (37, left),
+    ]  # both stay in 36 and fall back to it
+    assert [divmod(int(row), 4) for row in varies] == beside
 
 
 def test_a_tile_labels_the_copy_as_well() -> None:
@@ -103,6 +149,18 @@ def test_environments_that_give_no_model(source: str, message: str) -> None:
     pytest.importorskip("gymnasium")
     with pytest.raises(ModelError, match=message):
         load_model(source)
+
+
+def test_an_id_that_names_a_module_is_refused_before_anything_is_imported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gymnasium = pytest.importorskip("gymnasium")
+    (tmp_path / "planted.py").write_text("raise SystemExit('imported')\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(SystemExit, match="imported"):
+        gymnasium.make("planted:FrozenLake-v1")  # what Gymnasium itself does with such an id
+    with pytest.raises(ModelError, match="no environment id"):
+        load_model("gymnasium:planted:FrozenLake-v1")
 
 
 def test_a_malformed_table_names_the_source() -> None:

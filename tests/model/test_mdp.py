@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -184,6 +185,7 @@ def test_an_ended_episode_stays_where_it_ended() -> None:
     assert [x.tolist() for x in ended.row(2, 1)] == [[2], [1.0]]
     assert ended.labels["here"].tolist() == [False, True, False]
     assert ended.with_absorbing(1) is ended
+    assert replace(model, ended_as=np.array([2, 1, 2])).with_absorbing(1).ended(0) == 2
     assert model.with_absorbing(2) is model
     assert not model.is_absorbing(1)
 

@@ -68,6 +68,19 @@ def test_a_saved_model_comes_back_whole(tmp_path: Path) -> None:
     assert_equal(read_model(canonical_bytes(RICH), "x"), RICH)
 
 
+def test_copies_of_states_are_kept_and_left_out_where_there_are_none() -> None:
+    copied = read_model(written(ended_as=np.array([1, 1], np.uint8)), "x")
+    assert copied.ended_as is not None
+    assert copied.ended_as.dtype == np.int64
+    back = read_model(canonical_bytes(copied), "x")
+    assert back.ended_as is not None
+    assert back.ended_as.tolist() == [1, 1]
+    assert model_sha256(back) == model_sha256(copied)
+    without = read_model(written(), "x")
+    assert without.ended_as is None
+    assert model_sha256(read_model(written(ended_as=[0, 1]), "x")) == model_sha256(without) != model_sha256(copied)
+
+
 def test_the_hash_is_that_of_the_canonical_bytes_and_pinned() -> None:
     # Evidence written elsewhere names models by this number: it must not change with machine or version.
     tiny = MDP.from_transitions(states=1, actions=1, transitions=[(0, 0, 0, 1.0)], labels={"on": [0]}, source="here")
@@ -123,6 +136,11 @@ def test_fortran_order_and_big_endian_are_read() -> None:
         ({"valuations": ["[" * 100_000, "[]"]}, "not a readable"),
         ({"state_names": np.array(["a\ud800", "b"])}, "no Unicode text"),
         ({"state_names": ["a\n", "b"]}, "printable"),
+        ({"ended_as": [0]}, "names 1 states, not one for each of the 2"),
+        ({"ended_as": [[0, 1]]}, "a flat list is needed"),
+        ({"ended_as": [0, 2]}, "ended_as: state 2 .* is outside"),
+        ({"ended_as": [1, 0]}, "state 0 ends as 1, which itself ends as 0"),
+        ({"ended_as": [0.0, 1.0]}, "not one of the kinds i, u"),
     ],
 )
 def test_a_malformed_file_says_what_is_wrong(fields: dict[str, Any], message: str) -> None:

@@ -29,6 +29,7 @@ class Part:
     offset: int
     clipped: bool
     bounds: Interval | None = None
+    threshold: Fraction | None = None
     holds: bool | None = None
     robust: bool | None = None
 
@@ -43,6 +44,7 @@ class Answer:
     outcome: str | None = None
     bounds: Interval | None = None
     robust: bool | None = None
+    cautious: bool | None = None  # robust by what is known of each comparison by itself, forgetting that some are equal
     effect: Fraction | None = None
     effect_bounds: Interval | None = None
     profile: dict[int, tuple[Fraction, Fraction]] = field(default_factory=dict)
@@ -213,23 +215,22 @@ class Evaluator:
         _, position = resolve(world.offset, len(path))
         key = quantity, base, start + position, path[position:]
         if key not in self._values:
-            value = self._arm(quantity, world.change, *key[1:])
+            value = self._arm(quantity, self.laws.world(*key[1:], world.change))
             if world.baseline is not None:
-                value -= self._arm(quantity, world.baseline, *key[1:])
+                value -= self._arm(quantity, self.laws.world(*key[1:], world.baseline))
             self._values[key] = value
         return self._values[key]
 
-    def bounds(
-        self, quantity: ast.Quantity, base: Regime, start: int, path: tuple[Pair, ...], kind: str
-    ) -> Interval:
+    def bounds(self, quantity: ast.Quantity, base: Regime, start: int, path: tuple[Pair, ...], kind: str) -> Interval:
         """Return the lowest and highest value over the causal models of a kind."""
         world = quantity.world
         _, position = resolve(world.offset, len(path))
-        key = quantity, base, start + position, path[position:], kind
+        seen = base, start + position, path[position:]
+        key = quantity, *seen, kind
         if key not in self._bounds:
-            low, high = self._arm_bounds(quantity, world.change, *key[1:])
+            low, high = self._arm_bounds(quantity, self.laws.world(*seen, world.change), kind)
             if world.baseline is not None:
-                base_low, base_high = self._arm_bounds(quantity, world.baseline, *key[1:])
+                base_low, base_high = self._arm_bounds(quantity, self.laws.world(*seen, world.baseline), kind)
                 low, high = low - base_high, high - base_low
             self._bounds[key] = low, high
         return self._bounds[key]
@@ -238,9 +239,7 @@ class Evaluator:
         """Return the truth of a comparison of a Gumbel-Max value."""
         return compares(self.value(node.quantity, base, start, path), node.op, node.bound)
 
-    def truths(
-        self, node: ast.Compare, base: Regime, start: int, path: tuple[Pair, ...], kind: str
-    ) -> frozenset[bool]:
+    def truths(self, node: ast.Compare, base: Regime, start: int, path: tuple[Pair, ...], kind: str) -> frozenset[bool]:
         """Return the truths of a comparison at both ends of its bounds."""
         ends = self.bounds(node.quantity, base, start, path, kind)
         return frozenset(compares(end, node.op, node.bound) for end in ends)
@@ -252,26 +251,18 @@ class Evaluator:
             self._trees[key] = Tree(self.laws, world, length, kind)
         return self._trees[key]
 
-    def _arm(
-        self, quantity: ast.Quantity, change: ast.Change, base: Regime, start: int, path: tuple[Pair, ...]
-    ) -> Fraction:
-        world = self.laws.world(base, start, path, change)
+    def _arm(self, quantity: ast.Quantity, world: World) -> Fraction:
         if isinstance(quantity, ast.Reward):
             tree = self.tree(world, quantity.last + 1, "gumbel")
             return tree.expected_reward(quantity.first, quantity.last)
         tree = self.tree(world, horizon(quantity.body), "gumbel")
         return tree.probability(Reading(self, tree).sat(quantity.body, 0))
 
-    def _arm_bounds(
-        self, quantity: ast.Quantity, change: ast.Change, base: Regime, start: int, path: tuple[Pair, ...], kind: str
-    ) -> Interval:
-        world = self.laws.world(base, start, path, change)
+    def _arm_bounds(self, quantity: ast.Quantity, world: World, kind: str) -> Interval:
         if isinstance(quantity, ast.Reward):
             tree = self.tree(world, quantity.last + 1, kind)
-            return (
-                tree.extreme_reward(quantity.first, quantity.last, -1),
-                tree.extreme_reward(quantity.first, quantity.last, 1),
-            )
+            low, high = (tree.extreme_reward(quantity.first, quantity.last, sign) for sign in (-1, 1))
+            return low, high
         length = horizon(quantity.body)
         if looks_back(quantity.body):
             tree = Tree(self.laws, world, length, kind, self._choices(quantity.body, world, kind))
@@ -307,18 +298,20 @@ class Evaluator:
             holds = compares(value, compare.op, compare.bound)
             if bounds is not None:
                 robust = all(compares(end, compare.op, compare.bound) == holds for end in bounds)
-        return Part(value, used, used != quantity.world.offset, bounds, holds, robust)
+        threshold = None if compare is None else compare.bound
+        return Part(value, used, used != quantity.world.offset, bounds, threshold, holds, robust)
 
     def _boolean(self, formula: ast.Node, kind: str) -> Answer:
         nodes = list(dict.fromkeys(_comparisons(formula)))
         parts = {node: self._part(node.quantity, kind, node) for node in nodes}
         holds = self._state(formula, {node: bool(part.holds) for node, part in parts.items()})
-        robust, bounds = None, None
+        robust, cautious, bounds = None, None, None
         if kind != "gumbel":
             robust = self._robust(formula, parts)
+            cautious = self._open(formula, parts) is not None
         if len(nodes) == 1:
             bounds = parts[nodes[0]].bounds
-        return Answer(tuple(parts.values()), holds=holds, robust=robust, bounds=bounds)
+        return Answer(tuple(parts.values()), holds=holds, robust=robust, cautious=cautious, bounds=bounds)
 
     def _robust(self, formula: ast.Node, parts: dict[ast.Compare, Part]) -> bool:
         """Return whether the truth is the same however the open comparisons come out."""
@@ -328,6 +321,21 @@ class Evaluator:
             for each in product(*options)
         }
         return len(found) == 1
+
+    def _open(self, node: ast.Node, parts: dict[ast.Compare, Part]) -> bool | None:
+        """Return the truth if it follows from the comparisons that are not open (Kleene's three values)."""
+        match node:
+            case ast.Compare():
+                return parts[node].holds if parts[node].robust else None
+            case ast.Not(inner):
+                one = self._open(inner, parts)
+                return None if one is None else not one
+            case ast.Binary(op, left, right):
+                sides = self._open(left, parts), self._open(right, parts)
+                options = [(False, True) if side is None else (side,) for side in sides]
+                found = {_connected(op, *each) for each in product(*options)}
+                return found.pop() if len(found) == 1 else None
+        return self._state(node, {})
 
     def _state(self, node: ast.Node, truths: dict[ast.Compare, bool]) -> bool:
         match node:
@@ -340,14 +348,13 @@ class Evaluator:
             case ast.Not(inner):
                 return not self._state(inner, truths)
             case ast.Binary(op, left, right):
-                one, two = self._state(left, truths), self._state(right, truths)
-                return {"&": one and two, "|": one or two, "=>": not one or two, "<=>": one == two}[op]
+                return _connected(op, self._state(left, truths), self._state(right, truths))
         raise AssertionError(node)
 
     def _regret(self, formula: ast.Regret, kind: str) -> Answer:
         nominal = self._part(formula.nominal.quantity, kind, formula.nominal)
         under = self._part(formula.under.quantity, kind, formula.under)
-        used, position = resolve(formula.under.quantity.world.offset, len(self.setting.path))
+        _, position = resolve(formula.under.quantity.world.offset, len(self.setting.path))
         outcome = _outcome(holds=bool(nominal.holds), helped=bool(under.holds))
         profile, latest = self._profile(formula, len(self.setting.path) - 1 - position)
         robust, effect_bounds = None, None
@@ -371,15 +378,20 @@ class Evaluator:
         profile = {}
         for back in range(farthest + 1):
             position = len(path) - 1 - back
-            values = [
-                self._arm(each.quantity, each.quantity.world.change, DEPLOYED, position, path[position:])
+            worlds = (
+                self.laws.world(DEPLOYED, position, path[position:], each.quantity.world.change)
                 for each in (formula.nominal, formula.under)
-            ]
+            )
+            values = [self._arm(formula.under.quantity, world) for world in worlds]
             profile[back] = values[0], values[1]
             truths = [compares(value, formula.under.op, formula.under.bound) for value in values]
             if latest is None and _outcome(holds=truths[0], helped=truths[1]) == "regret":
                 latest = back
         return profile, latest
+
+
+def _connected(op: str, left: bool, right: bool) -> bool:  # noqa: FBT001 (the sides of a connective)
+    return {"&": left and right, "|": left or right, "=>": not left or right, "<=>": left == right}[op]
 
 
 def _outcome(*, holds: bool, helped: bool) -> str:

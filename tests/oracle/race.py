@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 from functools import lru_cache
+from itertools import pairwise
 
 from tests.oracle.setting import Dist
 
@@ -59,7 +60,7 @@ def _joint(p: Dist, q: Dist, i: int, k: int) -> Fraction:
     limits = [(p.get(j, ZERO) / p[i], q.get(j, ZERO) / q[k]) for j in others]  # max(a x, b y)
     turns = [(y, x) for x, y in limits if not _slope_at_least(lowest, (y, x)) and not _slope_at_least((y, x), highest)]
     rays = [lowest, *sorted(turns, key=lambda ray: ray[1] / ray[0]), highest]
-    return sum((_cone(v, w, limits) for v, w in zip(rays, rays[1:], strict=False)), ZERO)
+    return sum((_cone(v, w, limits) for v, w in pairwise(rays)), ZERO)
 
 
 def _slope_at_least(v: Ray, w: Ray) -> bool:

@@ -127,10 +127,11 @@ _INT = re.compile(r"-?\d+")
 _NUMBER = re.compile(r"[-+]?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?")
 _STRING = re.compile(r'"([^"]*)"')
 _COMPARE = re.compile(r"<=|>=|<|>")
-_LOOSEST_FIRST = ("<=>", "=>", "|", "&")
+_CONNECTIVE = re.compile(r"<=>|=>|\||&")
+_LEVELS = {"<=>": 0, "=>": 1, "|": 2, "&": 3}
 
 
-class SyntaxMistake(ValueError):
+class GrammarError(ValueError):
     """A text outside the grammar; only the tests of this parser meet it."""
 
 
@@ -139,16 +140,22 @@ class Parser:
 
     def __init__(self) -> None:
         self._nodes: dict[Any, Any] = {}
+        self._parsed: dict[str, Formula] = {}
         self._text = ""
         self._at = 0
 
     def parse(self, text: str) -> Formula:
         """Return the formula of a whole text."""
+        if text not in self._parsed:
+            self._parsed[text] = self._whole(text)
+        return self._parsed[text]
+
+    def _whole(self, text: str) -> Formula:
         self._text, self._at = text, 0
         self._blank()
         formula = self._formula()
         if self._at != len(text):
-            raise SyntaxMistake(f"{text!r} at {self._at}")
+            raise GrammarError(f"{text!r} at {self._at}")
         return formula
 
     def _make(self, cls: type[Made], *fields: Any) -> Made:  # noqa: ANN401 (the fields of whatever node)
@@ -166,7 +173,7 @@ class Parser:
     def _token(self, pattern: re.Pattern[str]) -> str:
         match = pattern.match(self._text, self._at)
         if match is None:
-            raise SyntaxMistake(f"{pattern.pattern} expected: {self._text!r} at {self._at}")
+            raise GrammarError(f"{pattern.pattern} expected: {self._text!r} at {self._at}")
         self._at = match.end()
         self._blank()
         return match.group(0)
@@ -187,7 +194,7 @@ class Parser:
 
     def _need(self, symbol: str) -> None:
         if not self._take(symbol):
-            raise SyntaxMistake(f"{symbol!r} expected: {self._text!r} at {self._at}")
+            raise GrammarError(f"{symbol!r} expected: {self._text!r} at {self._at}")
 
     def _formula(self) -> Formula:
         start = self._at
@@ -219,14 +226,12 @@ class Parser:
         word = self._word()
         return self._sees("@") or (bool(word) and word not in {"true", "false", "F", "G", "X", "U", "W", "C", "regret"})
 
-    def _expr(self, level: int) -> Node:
-        """Return an expression of connectives that bind at least as tightly as that of this level."""
-        if level == len(_LOOSEST_FIRST):
-            return self._binary()
-        left = self._expr(level + 1)
-        symbol = _LOOSEST_FIRST[level]
-        if self._take(symbol):  # right-associative: only `=>` cares
-            return self._make(Binary, symbol, left, self._expr(level))
+    def _expr(self, loosest: int) -> Node:
+        """Return an expression of connectives that bind at least as tightly as the level says."""
+        left = self._binary()
+        while (match := _CONNECTIVE.match(self._text, self._at)) and _LEVELS[match.group(0)] >= loosest:
+            symbol = self._token(_CONNECTIVE)  # right-associative: only `=>` cares
+            left = self._make(Binary, symbol, left, self._expr(_LEVELS[symbol]))
         return left
 
     def _binary(self) -> Node:
@@ -278,7 +283,7 @@ class Parser:
         elif kind == "R" and self._take("C"):
             made = self._make(Reward, world, *self._interval())
         else:
-            raise SyntaxMistake(f"{kind!r}: {self._text!r} at {self._at}")
+            raise GrammarError(f"{kind!r}: {self._text!r} at {self._at}")
         self._need("]")
         return made
 

@@ -141,8 +141,7 @@ class Tree:
             values = [self._best(fork, of, sign) for _, fork in node.branches]
             if node.offset >= first:
                 values = [
-                    value + self._reward(node, item[0])
-                    for value, (item, _) in zip(values, node.branches, strict=True)
+                    value + self._reward(node, item[0]) for value, (item, _) in zip(values, node.branches, strict=True)
                 ]
             return best_row([item for item, _ in node.branches], values, sign)
 

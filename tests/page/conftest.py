@@ -66,6 +66,7 @@ class Scene:
             board=self.board,
             exposition=lambda: b"",
             evidence=self.evidence.get,
+            signature=lambda _name: None,
             health=lambda: "",
             readiness=lambda: self.problem,
             status=self.status,

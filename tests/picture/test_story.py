@@ -51,7 +51,7 @@ def evidence_of(
     verdict = check(text, model=model, path=path, policies=tables, causal_model=causal_model, terminated=terminated)
     policies = {name: PolicyEvidence("0" * 64, {}, ()) for name in tables}
     return Evidence(
-        v=1, digest="0" * 64, alert="a", agent="robot", episode="e1", formula="f", text=text, causal_model=causal_model,
+        v=2, digest="0" * 64, alert="a", agent="robot", episode="e1", formula="f", text=text, causal_model=causal_model,
         seq=len(path) - 1, first_seq=0, time=1.7e9, since=1.7e9, path=path, start_observed=True, terminated=terminated,
         model="grid.npz", model_sha256=model_sha256(model), models={}, policies=policies, verdict=verdict, versions={},
     )  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import tempfile
@@ -13,6 +14,9 @@ import pytest
 from monitor.errors import ConfigError
 from monitor.sidecar.archive import Archive
 from monitor.sidecar.effects import EvidenceFile
+from monitor.sidecar.signing import Signer, read_signer, read_verifier
+from monitor.sidecar.store import Store
+from tests.sidecar.keys import make_keys
 
 
 @pytest.fixture
@@ -124,3 +128,84 @@ def test_the_evidence_of_what_fires_stays_however_old_and_much(archive: Archive)
         os.utime(archive.evidence / (letter * 32), (ord(letter), ord(letter)))
     assert archive.clear_out(keep=1.0, size=0, needed={"b" * 32}) == 2
     assert kept(archive) == ["b"]
+
+
+# ---- signatures ----
+
+
+@pytest.fixture
+def signer(tmp_path: Path) -> Signer:
+    return read_signer(make_keys(tmp_path)[0])
+
+
+def test_evidence_is_signed_where_there_is_a_key(tmp_path: Path, archive: Archive, signer: Signer) -> None:
+    archive.keep_evidence(EvidenceFile("a" * 32, b"before there was a key"))
+    signing = Archive(tmp_path / "var", signer)
+    signing.keep_evidence(EvidenceFile("b" * 32, b"proof"))
+    verifier = read_verifier(tmp_path / "evidence.pub.pem")
+    signature = signing.read_signature("b" * 32)
+    assert signature is not None
+    assert verifier.accepts(signature, b"proof")
+    assert signing.read_evidence("b" * 32) == b"proof"
+    assert signing.read_signature("a" * 32) is None
+    for name in ("..", "../objects", "", f"{'b' * 32}.sig", "a\0b"):
+        assert signing.read_signature(name) is None
+
+
+def test_evidence_never_lies_there_without_its_signature(
+    tmp_path: Path, signer: Signer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever write fails, or whenever it is killed."""
+    signing = Archive(tmp_path / "var", signer)
+    replace, seen = Path.replace, []
+
+    def watched(path: Path, target: Path) -> Path:
+        seen.append(target.name)
+        if len(seen) == 2:
+            raise OSError(28, "No space left on device")
+        return replace(path, target)
+
+    monkeypatch.setattr(Path, "replace", watched)
+    with pytest.raises(OSError, match="No space left"):
+        signing.keep_evidence(EvidenceFile("a" * 32, b"proof"))
+    assert seen == [f"{'a' * 32}.sig", "a" * 32]
+    assert [path.name for path in signing.evidence.iterdir()] == [f"{'a' * 32}.sig"]
+    signing.keep_evidence(EvidenceFile("a" * 32, b"proof"))
+    assert signing.read_evidence("a" * 32) == b"proof"
+
+
+def test_a_signature_goes_with_its_evidence(tmp_path: Path, signer: Signer) -> None:
+    signing = Archive(tmp_path / "var", signer)
+    for age, letter in ((300, "a"), (200, "b"), (100, "c")):
+        signing.keep_evidence(EvidenceFile(letter * 32, bytes(1000)))
+        for path in signing.evidence.glob(f"{letter}*"):
+            now = path.stat().st_mtime
+            os.utime(path, (now - age, now - age))
+    assert kept(signing) == ["a", "a", "b", "b", "c", "c"]
+    assert signing.clear_out(keep=250.0, size=10_000) == 1
+    assert kept(signing) == ["b", "b", "c", "c"]
+    assert signing.clear_out(keep=250.0, size=2 * 1064) == 0
+    assert signing.clear_out(keep=250.0, size=2 * 1064 - 1, needed={"b" * 32}) == 1
+    assert kept(signing) == ["b", "b"]
+
+
+def test_a_signature_without_evidence_goes_when_it_is_old(tmp_path: Path, signer: Signer) -> None:
+    signing = Archive(tmp_path / "var", signer)
+    signing.keep_evidence(EvidenceFile("a" * 32, b"proof"))
+    (signing.evidence / ("a" * 32)).unlink()
+    os.utime(signing.evidence / f"{'a' * 32}.sig", (1, 1))
+    assert signing.clear_out(keep=1000.0, size=10_000) == 1
+    assert kept(signing) == []
+
+
+def test_a_store_gives_the_signature_of_what_waits_and_of_what_is_filed(tmp_path: Path, signer: Signer) -> None:
+    store = Store(tmp_path / "var" / "cfmon.sqlite", signer)
+    file = EvidenceFile("a" * 32, b"proof")
+    store.commit([], [file], [])
+    assert not list((tmp_path / "var" / "evidence").iterdir())
+    waiting = store.read_signature(file.id)
+    assert waiting == signer.sign(b"proof")
+    asyncio.run(store.file_evidence())
+    assert len(list((tmp_path / "var" / "evidence").iterdir())) == 2
+    assert (store.read_signature(file.id), store.read_signature("b" * 32)) == (waiting, None)
+    store.close()

@@ -24,7 +24,7 @@ from monitor.sidecar.settings import HttpConfig
 from tests.servers import prometheus, wait_until
 
 TOKEN = "0123456789abcdef0123456789abcdef"
-DATA = ["/metrics", "/api/status", "/api/agents", "/evidence/abc"]
+DATA = ["/metrics", "/api/status", "/api/agents", "/evidence/abc", "/evidence/abc.sig"]
 PROBES = ["/healthz", "/readyz"]
 
 

@@ -43,6 +43,7 @@ class World:
             board=board,
             exposition=lambda: b"cfmon_metric 1\n",
             evidence=lambda name: b"proof" if name == "abc" else None,
+            signature=lambda name: b"signature" if name == "abc" else None,
             health=lambda: self.problem,
             readiness=lambda: self.problem,
             status=lambda: STATUS,
@@ -84,6 +85,14 @@ def test_evidence_is_given_out_by_its_id(client: httpx.Client) -> None:
     assert answer.content == b"proof"
     assert "attachment" in answer.headers["content-disposition"]
     for path in ("/evidence/other", "/evidence/../objects", "/evidence/%2e%2e%2fobjects", "/api/agents/nobody", "/no"):
+        assert client.get(path).status_code == 404
+
+
+def test_a_signature_is_given_out_beside_its_evidence(client: httpx.Client) -> None:
+    answer = client.get("/evidence/abc.sig")
+    assert answer.content == b"signature"
+    assert 'filename="abc.sig"' in answer.headers["content-disposition"]
+    for path in ("/evidence/other.sig", "/evidence/abc.sig.sig", "/evidence/.sig", "/evidence/%2e%2e%2fabc.sig"):
         assert client.get(path).status_code == 404
 
 

@@ -25,6 +25,7 @@ from monitor.types import (
     OffPolicy,
     Quantity,
     Received,
+    RewardMismatch,
     Skipped,
     Trust,
     Verdict,
@@ -110,6 +111,7 @@ def test_every_promised_name_is_there(metrics: Metrics) -> None:
         "cfmon_messages": "counter",
         "cfmon_rejected": "counter",
         "cfmon_off_policy": "counter",
+        "cfmon_reward_mismatch": "counter",
         "cfmon_evaluations_skipped": "counter",
         "cfmon_last_message_timestamp_seconds": "gauge",
         "cfmon_last_evaluation_timestamp_seconds": "gauge",
@@ -155,6 +157,9 @@ def test_what_stands_from_the_start(metrics: Metrics, identity: Identity) -> Non
 def test_a_message_is_counted_and_its_agent_shown(metrics: Metrics) -> None:
     metrics.take([Received("ada", "accepted", lag=0.25), Received("ada", "accepted", lag=-1.0)], NOW)
     metrics.take([Received("ada", "duplicate"), OffPolicy("ada"), Skipped("ada", "watch", 3)], NOW)
+    assert value(metrics, "cfmon_reward_mismatch_total", agent="ada") == 0
+    metrics.take([RewardMismatch("ada", "seq 1: 2 instead of 1")], NOW)
+    assert value(metrics, "cfmon_reward_mismatch_total", agent="ada") == 1
     assert value(metrics, "cfmon_messages_total", result="accepted") == 2
     assert value(metrics, "cfmon_messages_total", result="duplicate") == 1
     assert value(metrics, "cfmon_message_lag_seconds_count") == 1

@@ -11,6 +11,7 @@ import pytest
 
 from monitor.sidecar import pictures
 from monitor.sidecar.pictures import Pictures
+from tests.sidecar.alarms import alarm
 
 
 async def drawn(of: Pictures, name: str) -> tuple[bytes, str]:
@@ -37,6 +38,20 @@ def test_what_is_no_evidence_is_refused_in_one_line(tmp_path: Path) -> None:
         assert picture == b""
         assert "not one msgpack document" in problem
         assert await drawn(of, "b") == (b"", "there is no such evidence")
+
+    asyncio.run(scene())
+
+
+def test_no_other_alarm_is_drawn_than_was_asked_for(tmp_path: Path) -> None:
+    asked, exchanged = alarm("regret with bounds"), alarm("sampled")
+    exchanged.keep(tmp_path)
+
+    async def scene() -> None:
+        of = Pictures({asked.id: exchanged.content, exchanged.id: exchanged.content}.get, tmp_path / "objects")
+        picture, problem = await drawn(of, asked.id)
+        assert picture == b""
+        assert f"--id says {asked.id}, the document inside is {exchanged.id}" in problem
+        assert (await drawn(of, exchanged.id))[0].startswith(b"<svg")
 
     asyncio.run(scene())
 

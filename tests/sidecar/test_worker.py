@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from monitor.model import MDP
@@ -166,6 +169,20 @@ def test_the_log_names_an_impossible_step(service: Service, loop: Loop, caplog: 
     heard(service, loop, *steps([(0, 0), (5, 0)]))
     told = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
     assert told == ["watch is blind for ada: the model has no transition (0, 0) -> 5"]
+
+
+def test_the_log_names_a_reward_that_contradicts_the_model_once_a_minute(
+    tmp_path: Path, corridor: MDP, loop: Loop, caplog: pytest.LogCaptureFixture
+) -> None:
+    paid = replace(corridor, rewards=np.full((6, 2), -1.0))
+    service = Service(assemble(write_project(tmp_path / "paid", paid)))
+    sent = [json.loads(step) for step in steps([(0, 1)] * 4)]
+    heard(service, loop, *(json.dumps({**step, "reward": -1 if step["seq"] == 1 else 5}) for step in sent))
+    told = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    why = "seq 2 of episode 'one': (0, 1) -> 0 earned 5, the model says -1"
+    assert told == [f"a reward of ada contradicts the model: {why}"]
+    assert 'cfmon_reward_mismatch_total{agent="ada"} 2.0' in service._metrics.exposition().decode()
+    service._close()
 
 
 def test_without_a_store_nothing_is_remembered_of_what_the_broker_has(

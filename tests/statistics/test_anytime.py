@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.optimize import brentq
@@ -34,7 +34,6 @@ def capital(values: list[float], mean: float, level: float) -> tuple[list[float]
 VALUES = st.lists(st.sampled_from([0.0, 0.2, 0.5, 1.0]), min_size=1, max_size=50)
 
 
-@settings(deadline=None)
 @given(values=VALUES, mean=st.sampled_from([0.0, 0.1, 0.5, 0.93, 1.0]))
 def test_the_capital_is_the_papers(values: list[float], mean: float) -> None:
     sizes, bets = bet_sizes(Bets(0.025), np.array(values))
@@ -45,7 +44,6 @@ def test_the_capital_is_the_papers(values: list[float], mean: float) -> None:
     assert bets.samples == len(values)
 
 
-@settings(deadline=None)
 @given(
     values=VALUES,
     first=st.integers(0, 50),
@@ -91,7 +89,6 @@ def test_ends_only_come_nearer_and_chunks_do_not_show() -> None:
     assert widths[-1] < 0.1
 
 
-@settings(deadline=None)
 @given(values=VALUES, cuts=st.lists(st.integers(0, 50), max_size=4))
 def test_a_threshold_test_decides_at_the_same_sample_however_they_come(values: list[float], cuts: list[int]) -> None:
     test = ThresholdBets(0.6, Strength(0.2, 0.3))

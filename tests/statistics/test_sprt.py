@@ -126,7 +126,17 @@ def test_a_side_that_would_leave_the_unit_interval_goes_half_the_way() -> None:
     assert make(0.9, 0.08, 0.05, 0.05).sides == pytest.approx((0.82, 0.98))  # inside: as asked
 
 
-@settings(max_examples=200, deadline=None)
+@pytest.mark.parametrize("strength", [Strength(0.05, 0.05), Strength(0.01, 0.3), Strength(0.3, 0.01)])
+@pytest.mark.parametrize(("theta", "delta"), [(0.5, 0.1), (0.9, 0.05), (0.99, 0.01), (0.05, 0.04)])
+def test_a_guarded_test_keeps_both_rates_exactly(theta: float, delta: float, strength: Strength) -> None:
+    """By following the walk; lines for the strength itself may exceed one of the two."""
+    test = Sprt(theta, delta, strength.guarded)
+    below, above = test.sides
+    assert fate(test, above).false <= strength.alpha
+    assert fate(test, below).true <= strength.beta
+
+
+@settings(max_examples=200)
 @given(
     outcomes=st.lists(st.booleans(), max_size=120),
     cuts=st.lists(st.integers(0, 120), max_size=6),
@@ -149,7 +159,6 @@ def test_the_decision_falls_at_the_same_sample_however_they_come(
         assert side.tolist() == [{True: 1, False: -1, None: 0}[single.holds]] * 2
 
 
-@settings(deadline=None)
 @given(outcomes=st.lists(st.booleans(), min_size=1, max_size=200))
 def test_negation_swaps_everything(outcomes: list[bool]) -> None:
     test = Sprt(0.7, 0.1, Strength(0.02, 0.1))

@@ -80,7 +80,7 @@ def test_it_stays_finite_where_scipy_overflows() -> None:
     assert float(ratio) == pytest.approx(integral(m, -a) - integral(m, a), rel=1e-10)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(
     values=st.lists(st.sampled_from([-1.0, 0.0, 0.5, 1.0]), max_size=60),
     cuts=st.lists(st.integers(0, 60), max_size=5),
@@ -104,7 +104,6 @@ def test_the_decision_falls_at_the_same_sample_however_they_come(
         assert side.tolist() == [{True: 1, False: -1, None: 0}[single.holds]] * 2
 
 
-@settings(deadline=None)
 @given(
     values=st.lists(st.floats(-5, 5), min_size=2, max_size=30),
     scale=st.sampled_from([1e-3, 0.5, 1e4]),

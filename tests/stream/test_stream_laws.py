@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Literal
@@ -181,6 +182,54 @@ def test_whatever_comes_memory_is_bounded_and_waiting_ends(deeds: list[Deed]) ->
     session.tick(Instant(wall=2000.0, ticks=1000.0))
     assert session.waiting is None
     assert session.deadline is None
+
+
+Place = tuple[Episode, int]
+TWICE = st.builds(
+    Observation,
+    agent=st.just("a"),
+    episode=st.sampled_from([1, 2]),
+    seq=st.integers(0, 9),
+    state=st.integers(1, 3),
+    action=st.just(0),
+    terminated=st.sampled_from([False] * 9 + [True]),
+)
+
+
+@LAW
+@given(st.lists(st.tuples(TWICE, st.sampled_from([0.0, 0.0, 0.3])), max_size=40))
+def test_no_gap_is_of_what_came_and_only_conflicts_cost_a_step(
+    sent: list[tuple[Observation, float]],
+) -> None:
+    session = Session("a", MODEL, SETTINGS)
+    came: set[Place] = set()
+    conflicts: set[Place] = set()
+    late: set[Place] = set()
+    ticks = 0.0
+    for observation, pause in [*sent, (None, 1000.0)]:
+        ticks += pause
+        now = Instant(wall=1000.0 + ticks, ticks=ticks)
+        told = session.tick(now) if observation is None else session.arrive(observation, now)
+        for notice in told:
+            assert isinstance(notice, Received)
+            if notice.result == "gap":
+                assert not came & places_of(notice.detail)
+            elif notice.result == "stale":
+                late |= places_of(notice.detail)
+            elif observation is not None and notice is told[0]:
+                place = observation.episode, observation.seq
+                came |= {place}
+                conflicts |= {place} if notice.result == "conflict" else set()
+    steps = {(event.episode, event.seq) for event in session.pending if isinstance(event, Step)}
+    assert came - conflicts - late <= steps
+
+
+def places_of(detail: str) -> set[Place]:
+    """The seqs a sentence is about."""
+    found = re.match(r"seq (\d+)(?: to (\d+))? of episode (\d+)", detail)
+    assert found is not None
+    first, last, episode = int(found[1]), int(found[2] or found[1]), int(found[3])
+    return {(episode, seq) for seq in range(first, last + 1)}
 
 
 def kept(session: Session, model: MDP = MODEL, settings: StreamSettings = SETTINGS) -> Session:

@@ -20,6 +20,7 @@ from monitor.types import (
     Observation,
     OffPolicy,
     Received,
+    RewardMismatch,
     Step,
     StreamSettings,
     Wait,
@@ -47,8 +48,10 @@ def message(number: int, run_of: Episode = "e", /, **changes: object) -> Observa
 class Told:
     """A session, and all it told."""
 
-    def __init__(self, settings: StreamSettings = SETTINGS, nominal: PolicyTable | None = None) -> None:
-        self.session = Session("a", RING, settings, nominal=nominal)
+    def __init__(
+        self, settings: StreamSettings = SETTINGS, nominal: PolicyTable | None = None, model: MDP = RING
+    ) -> None:
+        self.session = Session("a", model, settings, nominal=nominal)
         self.notices: list[Notice] = []
 
     def send(self, *messages: Observation, ticks: float = 0.0) -> Told:
@@ -163,10 +166,10 @@ def test_duplicates_are_dropped_also_among_the_held() -> None:
     assert told.events == [0, 1, 2]
 
 
-def test_a_conflict_restarts_the_path_from_the_new_message() -> None:
+def test_a_conflict_restarts_the_path_after_it() -> None:
     told = run(*(message(seq) for seq in range(3)), message(1, time=999.5), message(2, time=999.6))
     assert told.results == ["accepted"] * 3 + ["conflict", "accepted"]
-    assert told.events == [0, 1, 2, "conflict", 1, 2]
+    assert told.events == [0, 1, 2, "conflict", 2]
 
 
 def test_an_agent_that_starts_over_under_the_same_episode_is_seen_however_late() -> None:
@@ -174,19 +177,71 @@ def test_an_agent_that_starts_over_under_the_same_episode_is_seen_however_late()
     told.session.pending.clear()
     told.send(message(0, time=999.0), message(1, time=999.5))
     assert told.results[3000:] == ["conflict", "accepted"]
-    assert told.events == ["conflict", 0, 1]
+    assert told.events == ["conflict", 1]
 
 
-def test_a_conflict_among_the_held_restarts_the_path_too() -> None:
-    told = run(message(0), message(3), message(2), message(3, time=999.0))
-    assert (told.results[-1], told.events) == ("conflict", [0, "conflict", 3])
+def test_a_conflict_among_the_held_leaves_its_own_place_unknown_and_the_others_as_they_are() -> None:
+    told = run(message(0), message(4), message(3), message(2), message(3, time=999.0))
+    assert (told.results[-1], told.events) == ("conflict", [0])
+    assert told.send(message(1)).events == [0, 1, 2, "conflict", 4]
     assert told.session.waiting is None
 
 
+def test_a_conflict_among_the_held_is_no_gap() -> None:
+    """Steps that came are never said to be missing."""
+    told = run(message(0), *(message(seq, "f") for seq in range(4)), message(2, "f", time=999.0))
+    told.send(message(1, terminated=True))
+    assert told.events == [0, 1, ("e", "terminated"), 0, 1, "conflict", 3]
+    assert told.results == ["accepted"] * 5 + ["conflict", "accepted"]
+
+
 def test_a_conflict_in_an_episode_that_waits_for_its_turn() -> None:
-    told = run(message(0), message(0, "f"), message(0, "f", time=999.0), message(1, terminated=True))
+    told = run(message(0), message(0, "f"), message(0, "f", time=999.0), message(1, "f"), message(1, terminated=True))
+    assert told.results == ["accepted", "accepted", "conflict", "accepted", "accepted"]
+    assert told.events == [0, 1, ("e", "terminated"), "conflict", 1]
+    tuple(told.session.drain())
+    assert not told.session.path.start_observed
+    assert told.session.path.broken == "conflict"
+
+
+def test_where_an_episode_begins_again_what_was_held_belongs_to_the_time_before() -> None:
+    told = run(message(0), message(2), message(0, time=999.0), message(1, time=999.5))
+    assert told.events == [0, "conflict", 2, "conflict", 1]
     assert told.results == ["accepted", "accepted", "conflict", "accepted"]
-    assert told.events == [0, 1, ("e", "terminated"), "conflict", 0]
+
+
+def test_what_came_before_a_conflict_and_not_after_it_is_no_gap() -> None:
+    told = run(*(message(seq) for seq in range(4)), message(0, time=999.0), message(2, time=999.0))
+    told.send(message(7)).tick(0.5)
+    assert told.events == [0, 1, 2, 3, "conflict", "conflict", 2, "conflict", "gap", 7]
+    gap = next(notice for notice in told.notices if isinstance(notice, Received) and notice.result == "gap")
+    assert gap.detail == "seq 4 to 6 of episode 'e' did not come"
+    assert isinstance(lost := told.session.pending[7], Break)
+    assert lost.detail == "a conflict leaves seq 3 to 3 of episode 'e' unknown"
+    told.send(message(8, terminated=True), message(1, "f"), ticks=1.0).tick(1.5)
+    assert told.events[-2:] == ["gap", 1]  # another episode knows nothing of it
+
+
+def test_an_end_is_one_only_where_both_contents_say_so() -> None:
+    ended = {"terminated": True}
+    for first, second, ends in ((ended, {}, False), ({}, ended, False), (ended, ended, True)):
+        told = run(message(0), message(2, **first), message(2, time=999.0, **second), message(1))
+        assert told.events == [0, 1, "conflict", *([("e", "terminated")] if ends else [])]
+
+
+def test_a_conflict_before_an_end_that_waits_is_one_of_an_ended_episode() -> None:
+    told = run(message(0), message(2, terminated=True), message(0, time=999.0), message(1, time=999.5))
+    assert told.events == [0, "conflict", 2, ("e", "terminated")]
+    assert told.results == ["accepted", "accepted", "conflict", "stale"]
+    told.send(message(0, "f"))
+    tuple(told.session.drain())
+    assert told.session.path.start_observed
+
+
+def test_a_policy_that_only_one_content_names_is_not_known() -> None:
+    told = Told(replace(SETTINGS, nominal_sha256="ab" * 32))
+    told.send(message(0, policy="ab" * 32), message(2, policy="cd" * 32), message(2), message(1), message(3))
+    assert [step.foreign for step in told.session.drain() if isinstance(step, Step)] == [False] * 3
 
 
 def test_the_end_of_an_episode() -> None:
@@ -335,6 +390,58 @@ def test_steps_off_a_deterministic_nominal_are_told() -> None:
     assert [n for n in told.notices if isinstance(n, OffPolicy)] == [OffPolicy("a")]
     stochastic = Told(nominal=PolicyTable(probabilities=np.tile([1.0, 0.0], (4, 1))))
     assert OffPolicy("a") not in stochastic.send(message(0, action=1)).notices
+
+
+PAYING = MDP.from_rows(
+    states=3,
+    actions=1,
+    indptr=np.array([0, 4, 5, 6]),
+    successors=np.array([0, 1, 1, 2, 0, 2]),
+    probabilities=np.array([0.25, 0.25, 0.25, 0.25, 1.0, 1.0]),
+    rewards=np.array([[1.0], [-4.0], [0.0]]),
+    transition_rewards=np.array([0.0, 2.0, 6.0, -1.0, 0.0, 0.0]),
+)
+"""From 0: staying earns 1, to 1 earns 3 or 7 (mean 5), to 2 nothing. From 1 back: -4."""
+
+
+@pytest.mark.parametrize(
+    ("states", "rewards", "wrong"),
+    [
+        ([0, 0, 1, 0, 2], [99.0, 1.0, 3.0, -4.0, 0.0], []),
+        ([0, 1, 0, 1], [None, 7.0, None, 5.0], []),
+        ([0, 0, 1], [0.0, 1.0000005, 7.000001], []),
+        ([0, 0, 0, 2], [0.0, 1.1, 1.0, 1e-6], ["(0, 0) -> 0 earned 1.1, the model says 1", "(0, 0) -> 2 earned 1e-06"]),
+        ([0, 1, 0], [0.0, 7.1, 4.0], ["(0, 0) -> 1 earned 7.1, the model says 5 +- 2", "(1, 0) -> 0 earned 4"]),
+    ],
+)
+def test_a_reward_that_contradicts_the_model_is_reported_and_changes_nothing(
+    states: list[int], rewards: list[float | None], wrong: list[str]
+) -> None:
+    told = Told(model=PAYING)
+    for seq, (state, reward) in enumerate(zip(states, rewards, strict=True)):
+        told.send(message(seq, state=state, reward=reward))
+    found = [notice.detail for notice in told.notices if isinstance(notice, RewardMismatch)]
+    assert len(found) == len(wrong)
+    assert all(words in detail for words, detail in zip(wrong, found, strict=True))
+    assert all(detail.startswith("seq ") for detail in found)
+    assert told.events == list(range(len(states)))
+
+
+def test_a_reward_says_nothing_where_the_step_before_is_not_known() -> None:
+    told = Told(model=PAYING).send(message(0, state=0), message(2, state=0, reward=9.0)).tick(0.5)
+    told.send(
+        message(3, state=1, reward=9.0, time=1.0), message(3, state=1, reward=8.0), message(4, state=0, reward=9.0)
+    )
+    assert [type(notice) for notice in told.notices] == [Received] * 3 + [Received, RewardMismatch, Received, Received]
+    silent = run(message(0), message(1, reward=9.0))  # the ring pays nothing, and says nothing of rewards
+    assert [type(notice) for notice in silent.notices] == [Received] * 2
+
+
+def test_the_reward_of_a_held_step_is_kept_with_it() -> None:
+    told = Told(model=PAYING).send(message(0, state=0), message(2, state=0, reward=9.0), message(1, state=0))
+    assert [n.detail for n in told.notices if isinstance(n, RewardMismatch)] == [
+        "seq 2 of episode 'e': (0, 0) -> 0 earned 9, the model says 1"
+    ]
 
 
 def test_a_policy_that_is_not_the_nominal_one() -> None:

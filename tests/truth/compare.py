@@ -21,9 +21,14 @@ def differences(answer: Answer, verdict: monitor.Verdict) -> list[str]:
 
 
 def _fields(answer: Answer, verdict: monitor.Verdict) -> Iterator[tuple[str, Any, Any]]:
-    for name in ("value", "holds", "outcome", "robust", "effect", "effect_bounds", "latest_useful"):
+    for name in ("value", "holds", "outcome", "effect", "effect_bounds", "latest_useful"):
         yield name, getattr(answer, name), getattr(verdict, name)
     quantities = list({quantity.text: quantity for quantity in verdict.quantities}.values())
+    # That two comparisons of a formula are the same one may be used or not.
+    overcautious = verdict.robust is False and answer.cautious is False
+    yield "robust", answer.cautious if overcautious else answer.robust, verdict.robust
+    yield "method", "exact", verdict.method
+    yield "start_dropped", False, verdict.start_dropped
     yield "profile", answer.profile, dict(verdict.profile)
     yield "clipped", any(part.clipped for part in answer.parts), verdict.clipped
     if len({part.offset for part in answer.parts}) == 1:

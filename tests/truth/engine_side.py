@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 import monitor
+from monitor import referee
 from tests.oracle.setting import Dist, Rows, Setting
 from tests.truth.generate import Case
 
@@ -18,7 +19,7 @@ def model_of(setting: Setting, rows: Rows, *, rewards: bool) -> monitor.MDP:
     if rewards:
         given += [(*key, float(reward)) for key, reward in setting.rewards.items()]
         given += [(*key, float(reward)) for key, reward in setting.transition_rewards.items()]
-    names = {} if setting.action_names is None else {"action_names": list(setting.action_names)}
+    names: dict[str, Any] = {} if setting.action_names is None else {"action_names": list(setting.action_names)}
     return monitor.MDP.from_transitions(
         states=setting.states,
         actions=setting.actions,
@@ -69,3 +70,7 @@ class Engine:
     def verdict_alone(self, case: Case) -> monitor.Verdict:
         """Return the verdict of `monitor.check`, which starts from nothing."""
         return monitor.check(case.formula, causal_model=case.causal_model, engine="exact", **self._about)
+
+    def verdict_of_referee(self, case: Case) -> monitor.Verdict:
+        """Return the verdict of the second evaluator, which shares nothing with the first."""
+        return referee.judge(case.formula, causal_model=case.causal_model, **self._about)

@@ -103,7 +103,7 @@ class Writer:
         if self._chance(reward):
             return "R", f"C{self._interval(max(0, min(3, self._longest - 1)))[0]}"
         longest = min(self._longest, self._random.choice((1, 2, 2, 3, 3, 3, 4, 6)))
-        return "P", self._path(longest, self._random.choice((1, 2, 2, 3, 3, 4)), nesting).text
+        return "P", self._path(longest, self._random.choice((1, 1, 2, 2, 3, 4)), nesting).text
 
     def _bound(self, kind: str, *, delta: bool) -> str:
         plain = self._random.choice(PLAIN)

@@ -149,23 +149,36 @@ def _values(made: Dashboard) -> Dashboard:
 
 
 def _heard(made: Dashboard) -> Dashboard:
-    return made.with_panel(
-        graph(
-            "Silence",
-            "Seconds since a usable step of it came. The line: a minute, where CfmonAgentSilent fires in the middle "
-            "of an episode.",
-            [query(f"time() - max by (agent) (cfmon_last_message_timestamp_seconds{{{ONE}}})", "{{agent}}")],
-            unit="s",
-            limit=60,
-            nothing="never heard, or forgotten",
+    return (
+        made.with_panel(
+            graph(
+                "Silence",
+                "Seconds since a usable step of it came. The line: a minute, where CfmonAgentSilent fires in the "
+                "middle of an episode.",
+                [query(f"time() - max by (agent) (cfmon_last_message_timestamp_seconds{{{ONE}}})", "{{agent}}")],
+                unit="s",
+                limit=60,
+                nothing="never heard, or forgotten",
+            )
         )
-    ).with_panel(
-        graph(
-            "Steps off policy",
-            "How many steps a second differ from what the nominal policy does. A deterministic policy as deployed "
-            "gives 0.",
-            [query(f"sum by (agent) (rate(cfmon_off_policy_total{{{ONE}}}[$__rate_interval]))", "{{agent}}")],
-            unit="cps",
-            nothing="NOT WATCHED",
+        .with_panel(
+            graph(
+                "Steps off policy",
+                "How many steps a second differ from what the nominal policy does. A deterministic policy as deployed "
+                "gives 0.",
+                [query(f"sum by (agent) (rate(cfmon_off_policy_total{{{ONE}}}[$__rate_interval]))", "{{agent}}")],
+                unit="cps",
+                nothing="NOT WATCHED",
+            )
+        )
+        .with_panel(
+            graph(
+                "Rewards that contradict the model",
+                "How many steps a second say that they earned something else than the model has for that transition. "
+                "Verdicts about rewards are then those of another environment; the path is not affected.",
+                [query(f"sum by (agent) (rate(cfmon_reward_mismatch_total{{{ONE}}}[$__rate_interval]))", "{{agent}}")],
+                unit="cps",
+                nothing="NOT WATCHED",
+            )
         )
     )

@@ -1,0 +1,116 @@
+"""What `cfmon verify` found, as a person reads it and as one JSON document."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from monitor.cli.output import printable, say
+
+if TYPE_CHECKING:
+    from monitor.alarm.document import Evidence
+    from monitor.sidecar.verification import Expected, Report
+
+__all__ = ["as_document", "show"]
+
+PROGRAMS = {
+    "referee": "a second program, which shares nothing with the engine that raised the alarm",
+    "engine": "the program that raised the alarm",
+}
+"""What each program that derives numbers is to the alarm."""
+
+
+def as_document(report: Report, known: Expected) -> dict[str, object]:
+    """Return the report as `--json` prints it; keys may be added, none is renamed."""
+    document = report.document
+    alarm = {} if document is None else {"evidence": document.id, "alert": document.alert, "formula": document.text}
+    return {
+        "verified": not report.problems,
+        **alarm,
+        "numbers": _recorded(document),
+        "disagreements": list(report.problems),
+        "derived_by": report.derived_by,
+        "not_derived_by": list(report.passed),
+        "id_compared": report.id_compared,
+        "signature": {"state": report.signed, "key": None if known.key is None else known.key.fingerprint},
+    }
+
+
+def show(file: Path, report: Report, known: Expected) -> None:
+    """Print the report for a person; nothing in the evidence can steer the terminal."""
+    document = report.document
+    numbers = _recorded(document)
+    say(printable(f"evidence {file}"))
+    if document is not None:
+        say(f"  id       {document.id}  {_compared(report, known)}")
+    say(f"  {_signed(report, known)}")
+    if document is not None:
+        _tell_alarm(document)
+    if report.derived_by is not None:
+        say(f"  derived by: {report.derived_by} ({PROGRAMS[report.derived_by]})")
+        for reason in report.passed:
+            say(printable(f"    {reason}"))
+        places = [problem.partition(":")[0] for problem in report.problems]
+        for where, number in numbers.items():
+            say(printable(f"  {'DIFFERS' if _within(where, places) else 'agrees '}  {where} = {number:.12g}"))
+    for problem in report.problems:
+        say(printable(f"NOT VERIFIED: {problem}"))
+    if not report.problems:
+        say(f"verified: {len(numbers)} numbers derived again from the path, the model and the policies; all agree")
+
+
+def _tell_alarm(document: Evidence) -> None:
+    whose = f"agent {document.agent}, episode {document.episode}, step {document.seq}"
+    say(printable(f"  alarm    {document.formula} of {whose}"))
+    say(printable(f"  formula  {document.text}"))
+    say(printable(f"  model    {document.model}  sha256 {document.model_sha256}"))
+    for name, policy in document.policies.items():
+        say(printable(f"  policy   {name}  sha256 {policy.sha256}"))
+    if (drawn := document.verdict.drawn) is not None:
+        say(f"  sampled  as test {drawn.test} of its stream, with seed {drawn.seed}; its numbers are drawn again")
+
+
+def _compared(report: Report, known: Expected) -> str:
+    if not report.id_compared:
+        return "NOT COMPARED: the file's name holds no id; compare it with the alert's `evidence`, or give that as --id"
+    assert report.document is not None
+    return f"{'as' if known.id == report.document.id else 'NOT as'} {known.says}"
+
+
+def _signed(report: Report, known: Expected) -> str:
+    match report.signed:
+        case "valid" if known.key is not None:
+            return f"signed by {known.key.fingerprint}"
+        case "unchecked" if known.signature is not None:
+            return "signature not checked, for lack of --key: proves arithmetic, not origin"
+        case "unchecked":
+            return "not signed: proves arithmetic, not origin"
+        case _:
+            return "signature NOT VALID: proves nothing about its origin"
+
+
+def _within(where: str, places: list[str]) -> bool:
+    """Whether a number lies in one of the places that differ, or is one."""
+    return any(where == place or where.startswith((f"{place}.", f"{place}[")) for place in places)
+
+
+def _recorded(document: Evidence | None) -> dict[str, float]:
+    from monitor.alarm.document import plain  # noqa: PLC0415 - keep `cfmon --help` light
+
+    return {} if document is None else dict(_numbers("verdict", plain(document.verdict)))
+
+
+def _numbers(where: str, value: object) -> Iterator[tuple[str, float]]:
+    """Every number of the verdict under the name a disagreement would give it."""
+    match value:
+        case dict():
+            for key, item in value.items():
+                yield from _numbers(f"{where}.{key}", item)
+        case list():
+            for index, item in enumerate(value):
+                yield from _numbers(f"{where}[{index}]", item)
+        case bool():
+            pass
+        case int() | float():
+            yield where, value

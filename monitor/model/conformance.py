@@ -1,0 +1,165 @@
+"""Whether a Gymnasium environment follows the table `P[s][a]` that it publishes.
+
+The table is what a model is made of. An option such as Taxi's `fickle_passenger` changes the environment and not its
+table, so that values computed on the model are those of another environment. Therefore the environment is run for some
+thousand steps, beside the table. Each step must be an entry of it: successor, `terminated` and reward. How often each
+entry comes is tested at level `ALPHA` (`monitor.statistics.trust`).
+
+What is not found: a departure that these steps do not meet.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from monitor.statistics.trust import ModelTest
+
+__all__ = ["ALPHA", "STEPS", "Conformance", "conformance"]
+
+STEPS: Final = 10_000
+"""Steps run: a third of a second for the environments that come with Gymnasium."""
+
+ALPHA: Final = 1e-6
+"""Probability that the frequencies of an environment that follows its table are reported."""
+
+Entry = tuple[int, bool, float]
+"""Successor, terminated, reward."""
+
+
+@dataclass(frozen=True)
+class Conformance:
+    """What running an environment beside its table gave.
+
+    Attributes:
+        steps: how many were run.
+        departures: what was wrong -> in how many steps.
+        example: the first such step, as a sentence; empty if there was none.
+        log10_e: evidence against the frequencies, log10 of an e-value. Of use only where nothing departs: what does is
+            not counted, and missing among the others.
+        doubted: the e-value reached 1 / `ALPHA`.
+        failure: why the environment could not be run to the end; empty if it could.
+    """
+
+    steps: int
+    departures: Mapping[str, int]
+    example: str
+    log10_e: float
+    doubted: bool
+    failure: str = ""
+
+    @property
+    def problem(self) -> str:
+        """What is wrong and what it means, as one sentence; empty if the environment follows its table."""
+        if self.departures:
+            counts = [f"{count:,} of {self.steps:,} steps {what}" for what, count in self.departures.items()]
+            found = f"{'; '.join(counts)} ({self.example})"
+        elif self.doubted:
+            found = f"frequencies over {self.steps:,} steps contradict it (e-value 1e{self.log10_e:.1f})"
+        elif self.failure:
+            return f"it is not known whether the environment follows its own P: {self.failure}"
+        else:
+            return ""
+        meaning = "values computed on this model are not those of the environment"
+        return f"the environment does not follow its own P: {found}; {meaning}"
+
+
+class _Step(NamedTuple):
+    """One step of the environment."""
+
+    state: int
+    action: int
+    entry: Entry
+
+
+def conformance(environment: Any, *, steps: int = STEPS, seed: int = 0) -> Conformance:  # noqa: ANN401 - optional
+    """Run an environment with random actions and compare each step with its table.
+
+    Args:
+        environment: with discrete spaces and a table `P[s][a] = [(probability, successor, reward, terminated), ...]`,
+            of which only pairs with entries are taken.
+        steps: how many; episodes follow one another.
+        seed: of the environment's own chance, and of the actions.
+    """
+    table = _Table(environment)
+    departures: dict[str, int] = {}
+    example = failure = ""
+    count = 0
+    try:
+        for count, step in enumerate(_steps(environment, table, steps, seed), start=1):
+            if what := table.take(step):
+                departures[what] = departures.get(what, 0) + 1
+                example = example or f"step {count}: {_words(step)}"
+    except Exception as error:  # noqa: BLE001 - environments raise what they like
+        failure = f"it stopped after {count:,} steps ({type(error).__name__}: {error})"
+    return Conformance(count, departures, example, table.test.log10_e, table.test.doubted, failure)
+
+
+class _Table:
+    """The table of an environment, and the test of its frequencies: row s * A + a, entries in ascending order."""
+
+    def __init__(self, environment: Any) -> None:  # noqa: ANN401 - Gymnasium is optional
+        self.actions = int(environment.action_space.n)
+        listed = environment.unwrapped.P
+        self._entries: list[list[Entry]] = []
+        starts, places, chances = [0], list[int](), list[float]()
+        for state in range(int(environment.observation_space.n)):
+            for action in range(self.actions):
+                row = _merged(listed[state][action])
+                self._entries.append(list(row))
+                places += range(len(row))
+                chances += row.values()
+                starts.append(len(places))
+        self.test = ModelTest(starts, places, chances, alpha=ALPHA)
+
+    def available(self, state: int) -> list[int]:
+        """The actions with entries in a state."""
+        first = state * self.actions
+        return [action for action in range(self.actions) if self._entries[first + action]]
+
+    def take(self, step: _Step) -> str:
+        """Return what is wrong with a step, empty if nothing is; what is possible is counted."""
+        row = step.state * self.actions + step.action
+        successor, terminated, reward = step.entry
+        there = [(place, entry) for place, entry in enumerate(self._entries[row]) if entry[0] == successor]
+        if not there:
+            return "led where P has no transition"
+        there = [(place, entry) for place, entry in there if entry[1] == terminated]
+        if not there:
+            return f"{'ended' if terminated else 'did not end'} the episode, against P"
+        place = next((at for at, entry in there if math.isclose(entry[2], reward, rel_tol=1e-6, abs_tol=1e-9)), None)
+        if place is None:
+            return "earned another reward than in P"
+        self.test.step(row, place)
+        return ""
+
+
+def _merged(listed: Any) -> dict[Entry, float]:  # noqa: ANN401 - whatever the environment holds
+    """The entries of a row in ascending order, with their probabilities; equal ones are one."""
+    row: dict[Entry, float] = {}
+    for probability, successor, reward, terminated in listed:
+        if probability > 0:
+            entry = int(successor), bool(terminated), float(reward)
+            row[entry] = row.get(entry, 0.0) + float(probability)
+    return dict(sorted(row.items()))
+
+
+def _steps(environment: Any, table: _Table, steps: int, seed: int) -> Iterator[_Step]:  # noqa: ANN401 - optional
+    rng = np.random.default_rng(seed)
+    state = int(environment.reset(seed=seed)[0])
+    for _ in range(steps):
+        actions = table.available(state)
+        action = actions[int(rng.integers(len(actions)))]
+        successor, reward, terminated, truncated, _ = environment.step(action)
+        yield _Step(state, action, (int(successor), bool(terminated), float(reward)))
+        state = int(environment.reset()[0]) if terminated or truncated else int(successor)
+
+
+def _words(step: _Step) -> str:
+    successor, terminated, reward = step.entry
+    end = ", terminated" if terminated else ""
+    return f"state {step.state}, action {step.action} -> state {successor}, reward {reward:g}{end}"

@@ -1,0 +1,93 @@
+"""A second, plain evaluator of PCFTL, so that an alarm's numbers can be derived again by a different program.
+
+It answers what `monitor.check` answers exactly, from the definitions: the closed form of a counterfactual row, the
+expansion laws of the path operators, and a dictionary of what is known. It shares neither code nor method with the
+exact engine (`monitor.decide`): no automaton, no compiled code, nothing kept between questions. Keep it so; where both
+agree, neither is wrong by a shared mistake. Read `row.py`, `world.py`, `residual.py`, `chance.py`, `unroll.py`,
+`verdict.py`, in this order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import get_args
+
+from monitor.errors import ConfigError, LimitError
+from monitor.logic.parser import parse
+from monitor.logic.printer import print_formula
+from monitor.logic.syntax import Formula
+from monitor.model.mdp import MDP
+from monitor.policy.table import as_table
+from monitor.referee.question import Path, check_models, checked_path, named_actions
+from monitor.referee.unroll import Unroll
+from monitor.referee.verdict import Judge
+from monitor.referee.world import MAIN, Frame, Moment, Setting, Step
+from monitor.types import CausalModel, Verdict
+
+__all__ = ["judge"]
+
+
+def judge(
+    query: str | Formula,
+    *,
+    model: MDP,
+    path: Path,
+    policies: Mapping[str, object],
+    models: Mapping[str, MDP] | None = None,
+    causal_model: CausalModel = "gumbel",
+    terminated: bool = False,
+    start_observed: bool = True,
+) -> Verdict:
+    """Answer one formula on one observed path, as `monitor.check` does exactly.
+
+    Args:
+        query: a formula, or its text.
+        model: the world.
+        path: pairs (state, action), oldest first; the last action may be None (not yet taken).
+        policies: name -> table, S actions or an S x A matrix; `nominal` is the deployed one.
+        models: name -> other dynamics, for `model:name`.
+        causal_model: `any` or `stable` also bound the answer over that class of causal models.
+        terminated: the episode has ended in the last state, which is absorbing from then on.
+        start_observed: whether the first pair is the episode's first step (else `@-k` verdicts say so).
+
+    Raises:
+        FormulaError, PathError, PolicyError, ConfigError: as `monitor.check`.
+        LimitError: the question is too large for this evaluator (`unroll.LIMIT`).
+
+    >>> model = MDP.from_transitions(
+    ...     states=2, actions=2, labels={"goal": [1]},
+    ...     transitions=[(0, 0, 0, 1.0), (0, 1, 0, 0.5), (0, 1, 1, 0.5), (1, 0, 1, 1), (1, 1, 1, 1)])
+    >>> policies = {"nominal": [0, 0], "bold": [1, 1]}
+    >>> judge('bold@1.P=? [ F<=2 "goal" ]', model=model, policies=policies, path=[(0, 0), (0, 0)]).value
+    0.75
+    """
+    if causal_model not in get_args(CausalModel):
+        raise ConfigError(f"causal model {causal_model!r} does not exist; use {', '.join(get_args(CausalModel))}")
+    if not isinstance(model, MDP):
+        raise ConfigError("the referee reads enumerated models only")
+    if "nominal" not in policies:
+        raise ConfigError("no policy is called 'nominal'; it names the deployed one, so name it under policies")
+    text = query if isinstance(query, str) else print_formula(query)
+    formula, others = parse(text), dict(models or {})
+    tables = {name: as_table(policy, model) for name, policy in policies.items()}
+    check_models(others, model)
+    actions = named_actions(formula, text, model, tables, others)
+    pairs = checked_path(path, model, terminated=terminated)
+    last = pairs[-1][0]
+    unroll = Unroll(Setting({MAIN: model, **others}, tables, last if terminated else None), actions, causal_model)
+    labels = {name: bool(states[last]) for name, states in model.labels.items()}
+    asked = Judge(unroll, _observed(pairs, terminated=terminated), labels, causal_model, start_observed)
+    try:
+        return asked.verdict(formula, text)
+    except RecursionError as error:
+        raise LimitError("the referee cannot follow a formula nested this deeply; the exact engine does") from error
+
+
+def _observed(pairs: list[tuple[int, int | None]], *, terminated: bool) -> Frame:
+    """Return the observed path: nominal and the main model throughout, ended from the last pair on if it has."""
+    last = len(pairs) - 1
+    steps = tuple(
+        Step(state, action, Moment("nominal", MAIN, ended=terminated and place == last))
+        for place, (state, action) in enumerate(pairs)
+    )
+    return Frame(steps, (Moment("nominal", MAIN, ended=terminated),))

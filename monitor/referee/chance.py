@@ -1,0 +1,77 @@
+"""One step of a world: where it may lead, with which probability or within which bounds, and what it earns.
+
+1. While transitions are observed, the step follows the posterior noise (or, over a class of causal models, any
+   distribution within the bounds of that class); beyond them, the row of the model in force.
+2. The same action in the same state of the same model has the observed outcome under every causal model.
+3. Action noise is Gumbel under every causal model.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from monitor.referee.row import Floats, counterfactual, extreme_mean, limits
+from monitor.referee.world import Ints, Setting, World, looked_up
+from monitor.types import CausalModel
+
+__all__ = ["Aim", "Row", "mean", "mixed", "row"]
+
+Aim = Literal["value", "least", "most"]
+"""The Gumbel-Max value, or an end of the range over a class of causal models."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """Successors [K], their probabilities [K] (the lowest ones, where `highest` is set) and what each earns [K]."""
+
+    successors: Ints
+    probabilities: Floats
+    highest: Floats | None
+    earned: Floats
+
+
+def row(setting: Setting, world: World, at: tuple[int, int], causal_model: CausalModel) -> Row:
+    """Return the row of (state, action) `at` the present offset of a world; with bounds unless `gumbel`."""
+    successors, probabilities = setting.row(world.now, *at)
+    highest: Floats | None = None
+    if len(world.seen) > 1:
+        successors, probabilities, highest = _posterior(setting, world, at, causal_model)
+    kept = np.flatnonzero(probabilities if highest is None else highest)
+    successors = successors[kept]
+    earned = setting.rewards(world.now, *at, successors)
+    return Row(successors, probabilities[kept], None if highest is None else highest[kept], earned)
+
+
+def _posterior(
+    setting: Setting, world: World, at: tuple[int, int], causal_model: CausalModel
+) -> tuple[Ints, Floats, Floats | None]:
+    """Return successors, probabilities (or the lowest) and the highest ones, given the transition observed here."""
+    step, outcome = world.seen[0], world.seen[1].state
+    assert step.action is not None
+    theirs, ours = setting.row(step.moment, step.state, step.action), setting.row(world.now, *at)
+    both = np.union1d(theirs[0], ours[0])
+    p, q, i = looked_up(*theirs, both), looked_up(*ours, both), int(np.searchsorted(both, outcome))
+    if causal_model == "gumbel":
+        return both, counterfactual(p, q, i), None
+    if (at, world.now.model) == ((step.state, step.action), step.moment.model):
+        return both, np.eye(1, len(both), i)[0], None
+    return both, *limits(p, q, i, causal_model)
+
+
+def mixed(rows: list[tuple[float, Row]]) -> Row:
+    """Return the mean of rows without bounds; what a successor earns is its mean over the rows."""
+    weights = np.concatenate([weight * one.probabilities for weight, one in rows])
+    earned = weights * np.concatenate([one.earned for _, one in rows])
+    successors, place = np.unique(np.concatenate([one.successors for _, one in rows]), return_inverse=True)
+    probabilities: Floats = np.bincount(place, weights).astype(np.float64)
+    return Row(successors, probabilities, None, np.bincount(place, earned) / probabilities)
+
+
+def mean(one: Row, values: Floats, aim: Aim) -> float:
+    """Return the mean of `values` [K] over the row, or the least or most of it within the row's bounds."""
+    if one.highest is None:
+        return float(one.probabilities @ values)
+    return extreme_mean(one.probabilities, one.highest, values, largest=aim == "most")

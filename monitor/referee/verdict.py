@@ -1,0 +1,185 @@
+"""From numbers to a verdict: comparisons, Boolean combinations, regret.
+
+1. A comparison with a bound takes values within 1e-12 max(1, |bound|) of it for equal (`Test.holds`).
+2. A label outside all brackets is read in the path's last state.
+3. An answer is robust if no choice of causal model, made for each quantity on its own, changes it.
+4. Regret: `safe` if nominal meets the goal, else `regret` if the alternative meets it, else `unavoidable`. Its profile
+   holds both values for every offset from the last pair back to the one asked about.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import product
+from typing import Any, assert_never
+
+from monitor.logic.printer import print_formula
+from monitor.logic.syntax import NOMINAL, And, Change, Const, Formula, Goal, Label, Not, Or, Regret, Until, WorldRef
+from monitor.referee.unroll import Unroll
+from monitor.referee.world import Frame, position
+from monitor.types import CausalModel, Outcome, Quantity, Verdict
+
+__all__ = ["Judge"]
+
+Truths = frozenset[bool]
+"""The truths something may have over the class of causal models."""
+EITHER: Truths = frozenset({True, False})
+
+
+@dataclass(frozen=True)
+class Judge:
+    """One question on one path.
+
+    Attributes:
+        unroll: gives the numbers.
+        frame: the observed path.
+        labels: those of the path's last state.
+        causal_model: the class to bound over; `gumbel`: no bounds.
+        start_observed: whether the first pair is the episode's first step.
+    """
+
+    unroll: Unroll
+    frame: Frame
+    labels: Mapping[str, bool]
+    causal_model: CausalModel
+    start_observed: bool
+
+    def verdict(self, formula: Formula, text: str) -> Verdict:
+        """Return the verdict on a formula; `text`: as it was written. Raises LimitError if it is too large."""
+        match formula:
+            case Regret(world):
+                found = self._regret(formula)
+                dropped = world.offset < 0
+            case Goal(test=None):
+                quantity = self._quantity(formula, text)
+                found = {"quantities": (quantity,), "value": quantity.value, "bounds": quantity.bounds}
+                dropped = formula.world.offset < 0
+            case _:
+                found = self._plain(formula)
+                dropped = any(goal.world.offset < 0 for goal in _goals(formula))
+        quantities: tuple[Quantity, ...] = found.pop("quantities")
+        return Verdict(
+            text,
+            "exact",
+            self.causal_model,
+            quantities,
+            **found,
+            offset=quantities[-1].offset if quantities else 0,
+            clipped=any(quantity.clipped for quantity in quantities),
+            start_dropped=dropped and not self.start_observed,
+        )
+
+    def _plain(self, formula: Formula) -> dict[str, Any]:
+        """Return the fields of a verdict on a Boolean combination."""
+        goals = list(dict.fromkeys(_goals(formula)))  # `<=>` names each of its sides twice
+        quantities = tuple(self._quantity(goal, print_formula(goal)) for goal in goals)
+        held = {goal: frozenset({bool(found.holds)}) for goal, found in zip(goals, quantities, strict=True)}
+        possible = dict(zip(goals, map(_truths, quantities), strict=True))
+        return {
+            "quantities": quantities,
+            "holds": True in self._combined(formula, held),
+            "bounds": quantities[0].bounds if len(quantities) == 1 else None,
+            "robust": self._if_bounded(len(self._combined(formula, possible)) == 1),
+        }
+
+    def _regret(self, formula: Regret) -> dict[str, Any]:
+        """Return the fields of a verdict on regret."""
+        asked, length = formula.world.offset, len(self.frame.steps)
+        ours, theirs = (self._quantity(goal, print_formula(goal)) for goal in _arms(formula, asked))
+        effect_bounds = None
+        if ours.bounds is not None and theirs.bounds is not None:
+            effect_bounds = theirs.bounds[0] - ours.bounds[1], theirs.bounds[1] - ours.bounds[0]
+        profile: dict[int, tuple[float, float]] = {}
+        useful = []
+        for offset in range(length - position(asked, length)[1]):
+            arms = _arms(formula, offset)
+            nominal, other = (self.unroll.quantity(goal, self.frame) for goal in arms)
+            profile[offset] = nominal, other
+            if _outcome(_holds(arms[0], nominal), _holds(arms[1], other)) == "regret":
+                useful.append(offset)
+        return {
+            "quantities": (ours, theirs),
+            "outcome": _outcome(ours.holds, theirs.holds),
+            "bounds": theirs.bounds,
+            "robust": self._if_bounded(len({_outcome(*two) for two in product(_truths(ours), _truths(theirs))}) == 1),
+            "effect": theirs.value - ours.value,
+            "effect_bounds": effect_bounds,
+            "profile": profile,
+            "latest_useful": min(useful, default=None),
+        }
+
+    def _quantity(self, goal: Goal, text: str) -> Quantity:
+        offset, _ = position(goal.world.offset, len(self.frame.steps))
+        value = self.unroll.quantity(goal, self.frame)
+        bounds: tuple[float, float] | None = None
+        if self.causal_model != "gumbel":
+            bounds = self.unroll.quantity(goal, self.frame, "least"), self.unroll.quantity(goal, self.frame, "most")
+        return Quantity(
+            text,
+            value,
+            offset,
+            clipped=offset != goal.world.offset,
+            bounds=bounds,
+            threshold=None if goal.test is None else goal.test.bound,
+            holds=_holds(goal, value),
+            robust=None if goal.test is None or bounds is None else _holds(goal, bounds[0]) == _holds(goal, bounds[1]),
+        )
+
+    def _combined(self, formula: Formula, truths: Mapping[Goal, Truths]) -> Truths:
+        """Return the truths a formula may have, given those of its goals."""
+        match formula:
+            case Const(value):
+                return frozenset({value})
+            case Label(name):
+                return frozenset({self.labels[name]})
+            case Goal():
+                return truths[formula]
+            case Not(arg):
+                return frozenset(not one for one in self._combined(arg, truths))
+            case And(left, right) | Or(left, right):
+                join = all if isinstance(formula, And) else any
+                return frozenset(map(join, product(self._combined(left, truths), self._combined(right, truths))))
+            case Until() | Regret():
+                raise AssertionError("the parser keeps these out of Boolean combinations")
+            case _:
+                assert_never(formula)
+
+    def _if_bounded(self, robust: bool) -> bool | None:  # noqa: FBT001 - a truth
+        return None if self.causal_model == "gumbel" else robust
+
+
+def _goals(formula: Formula) -> list[Goal]:
+    """Return the goals outside all brackets, in the order of the text."""
+    match formula:
+        case Goal():
+            return [formula]
+        case Not(arg):
+            return _goals(arg)
+        case And(left, right) | Or(left, right):
+            return [*_goals(left), *_goals(right)]
+        case _:
+            return []
+
+
+def _arms(formula: Regret, offset: int) -> list[Goal]:
+    """Return the goal under nominal and under the alternative, both at an offset."""
+
+    def arm(change: Change) -> Goal:
+        return Goal(WorldRef(change, None, offset), formula.goal.measure, formula.goal.test)
+
+    return [arm(NOMINAL), arm(formula.world.change)]
+
+
+def _holds(goal: Goal, value: float) -> bool | None:
+    return None if goal.test is None else goal.test.holds(value)
+
+
+def _truths(quantity: Quantity) -> Truths:
+    return EITHER if quantity.robust is False else frozenset({bool(quantity.holds)})
+
+
+def _outcome(nominal: bool | None, alternative: bool | None) -> Outcome:  # noqa: FBT001 - two truths
+    if nominal:
+        return "safe"
+    return "regret" if alternative else "unavoidable"

@@ -1,0 +1,188 @@
+"""What is in force when: worlds after an intervention.
+
+1. At each time a policy and a model are in force, and the episode has ended or not: a `Moment`. The moments from some
+   time on are a `Timeline`.
+2. A `Frame` is what has happened so far (each step with the moment it happened in) and the timeline that follows.
+   Outside all brackets it is the observed path; for a nested goal it is the path its outer world has taken up to here.
+3. An intervention in a frame makes a `World`: the timeline from its offset on, with the intervention in force, beside
+   the steps that were observed from there.
+4. While steps were observed, action and successor follow the posterior noise; the last observed action is known, its
+   outcome is not; beyond it, noise is prior. Action noise and transition noise are independent.
+5. Where no other policy is in force, the state really visited sees the action really taken, on-policy or not. An
+   off-policy action says nothing about action noise elsewhere.
+6. Once the episode has ended, its last state is absorbing: in every model, under every action, with reward 0.
+
+Kazemi & Paoletti, Definition 4 (counterfactual operator); rules 4 and 5 extend it to stochastic policies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from monitor.errors import LimitError
+from monitor.logic.syntax import Change
+from monitor.model.mdp import MDP
+from monitor.policy.table import PolicyTable
+from monitor.referee.row import Floats, counterfactual
+
+__all__ = ["MAIN", "Frame", "Ints", "Moment", "Setting", "Step", "World", "intervene", "looked_up", "position"]
+
+Ints = npt.NDArray[np.int64]
+
+MAIN = ""
+"""The name of the model the path was observed in."""
+LONGEST_TAKEOVER = 10_000
+"""Steps; a timeline that changes later is not held."""
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """What is in force at one time. `policy`: a name, or the one action that is always taken."""
+
+    policy: str | int
+    model: str
+    ended: bool
+
+
+Timeline = tuple[Moment, ...]
+"""One moment a step; the last one holds for good, and differs from the one before it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One pair of a path, and what was in force. `action` None: not yet taken."""
+
+    state: int
+    action: int | None
+    moment: Moment
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """A path, oldest step first, and the timeline after its last step."""
+
+    steps: tuple[Step, ...]
+    future: Timeline
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """What is in force from the present offset on.
+
+    `seen`: the observed steps from here on. `changed`: for how many of them another policy is in force than the one
+    they were observed under.
+    """
+
+    seen: tuple[Step, ...]
+    timeline: Timeline
+    changed: int = 0
+
+    @property
+    def now(self) -> Moment:
+        """Return the present moment."""
+        return self.timeline[0]
+
+    @property
+    def future(self) -> Timeline:
+        """Return the timeline from the next offset on."""
+        return self.timeline[1:] or self.timeline
+
+    def later(self) -> World:
+        """Return the world at the next offset."""
+        return _world(self.seen[1:], self.future, self.changed - 1)
+
+
+def _world(seen: tuple[Step, ...], timeline: Timeline, changed: int) -> World:
+    """Return a world without what no longer matters, so that worlds of equal future are equal."""
+    if not seen or (len(seen) == 1 and seen[0].action is None):
+        return World((), timeline)
+    return World(seen, timeline, min(max(changed, 0), len(seen)))
+
+
+def intervene(frame: Frame, start: int, change: Change, action: int | None) -> World:
+    """Return the world of `change` made at step `start` of a frame. `action`: the index of the one `do(..)` names.
+
+    Raises:
+        LimitError: it is limited to more steps than a timeline holds.
+    """
+    if change.steps is not None and change.steps > LONGEST_TAKEOVER:
+        raise LimitError(f"the referee follows a takeover of {LONGEST_TAKEOVER:,} steps at most, not {change.steps:,}")
+    seen = frame.steps[start:]
+    moments = [*(step.moment for step in seen), *frame.future]
+    lasts = 0 if change.kind == "nominal" else len(moments) if change.steps is None else change.steps
+    if change.steps is not None:
+        moments += moments[-1:] * max(0, lasts + 1 - len(moments))
+    if change.kind == "model":
+        forced = [replace(moment, model=change.name) for moment in moments[:lasts]]
+    else:
+        forced = [replace(moment, policy=change.name if action is None else action) for moment in moments[:lasts]]
+    moments = forced + moments[lasts:]
+    while len(moments) > 1 and moments[-1] == moments[-2]:
+        moments.pop()
+    return _world(seen, tuple(moments), 0 if change.kind == "model" else lasts)
+
+
+def position(offset: int, length: int) -> tuple[int, int]:
+    """Return the offset clipped to a path of that length, and the place (from 0) it means."""
+    clipped = max(-(length - 1), min(offset, length - 1))
+    return clipped, length - 1 - clipped if clipped >= 0 else -clipped - 1
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What a question is about. `models` holds the main one as `MAIN`; `end`: the state the episode ended in."""
+
+    models: Mapping[str, MDP]
+    policies: Mapping[str, PolicyTable]
+    end: int | None
+
+    @property
+    def main(self) -> MDP:
+        """Return the model the path was observed in."""
+        return self.models[MAIN]
+
+    def actions(self, world: World, state: int) -> list[tuple[int, float]]:
+        """Return the actions that may be taken in `state` at the present offset of a world, with probabilities."""
+        asked = self._choice(world.now.policy, state)
+        if world.seen and world.seen[0].action is not None:
+            step, taken = world.seen[0], world.seen[0].action
+            if world.changed == 0 and state == step.state:
+                return [(taken, 1.0)]
+            observed = self._choice(step.moment.policy, step.state)
+            if 0 < observed[taken] < 1:  # one that was certain says nothing either
+                asked = counterfactual(observed, asked, taken)
+        return [(int(action), float(asked[action])) for action in np.flatnonzero(asked)]
+
+    def _choice(self, policy: str | int, state: int) -> Floats:
+        """Return the distribution [A] of the action with prior noise."""
+        if isinstance(policy, str):
+            return self.policies[policy].distribution(state, self.main.actions)
+        always: Floats = np.eye(1, self.main.actions, policy)[0]
+        return always
+
+    def row(self, moment: Moment, state: int, action: int) -> tuple[Ints, Floats]:
+        """Return successors and probabilities [K] with prior noise."""
+        if moment.ended and state == self.end:
+            return np.array([state]), np.ones(1)
+        return self.models[moment.model].row(state, action)
+
+    def rewards(self, moment: Moment, state: int, action: int, successors: Ints) -> Floats:
+        """Return the reward [K] of moving to each successor: the main model's, whatever model the row is from."""
+        if moment.ended and state == self.end:
+            return np.zeros(len(successors))
+        earned = np.full(len(successors), self.main.rewards[state, action])
+        extra = self.main.transition_rewards
+        if extra is not None:
+            first, last = self.main.indptr[state * self.main.actions + action :][:2]
+            earned += looked_up(self.main.successors[first:last], extra[first:last], successors)
+        return earned
+
+
+def looked_up(keys: Ints, values: Floats, wanted: Ints) -> Floats:
+    """Return the value of each wanted key, 0 where it is not among the (ascending) keys."""
+    places = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
+    return np.where(keys[places] == wanted, values[places], 0.0)

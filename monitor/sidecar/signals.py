@@ -1,0 +1,34 @@
+"""The signals that end a process whose loop runs."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+__all__ = ["ending_signals", "when_ended"]
+
+
+def ending_signals() -> tuple[signal.Signals, ...]:
+    """Return the signals that end this process: SIGTERM, and SIGINT unless the process was started with it ignored.
+
+    A shell without job control starts `cfmon run ... &` with SIGINT ignored (POSIX.1-2017, Shell Command Language,
+    2.11), so that Ctrl-C ends the script in front and not what runs behind it. A handler installed all the same would
+    let that Ctrl-C end a monitor that nobody meant to end. SIGTERM ends it wherever it was started.
+    """
+    ignored = signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    return (signal.SIGTERM,) if ignored else (signal.SIGTERM, signal.SIGINT)
+
+
+@contextmanager
+def when_ended(end: Callable[[], object]) -> Iterator[None]:
+    """Call `end` on the running loop at each of `ending_signals` while the block lasts."""
+    loop, numbers = asyncio.get_running_loop(), ending_signals()
+    for number in numbers:
+        loop.add_signal_handler(number, end)
+    try:
+        yield
+    finally:
+        for number in numbers:
+            loop.remove_signal_handler(number)

@@ -1,0 +1,206 @@
+"""Faults of the past, put back one by one: `python -m tests.mutation.past`. Some test has to notice each of them.
+
+A fault is what a user once met, as the smallest change of today's source that brings it back. Each is made in a copy of
+the tree, in which the named tests then have to fail.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+ROOT: Final = Path(__file__).parents[2]
+COPIED: Final = ("monitor", "tests", "config", "policies", "docs", "deploy", "pyproject.toml", "README.md")
+
+
+@dataclass(frozen=True)
+class Fault:
+    """What was wrong, the change that brings it back, and the tests that notice; `jit`: with compiled loops."""
+
+    name: str
+    edits: tuple[tuple[str, str, str], ...]
+    tests: tuple[str, ...]
+    jit: bool = False
+
+
+NODE = "msgspec.Struct, frozen=True, cache_hash=True"
+FAULTS: Final = (
+    Fault(
+        "a & b and a | b are one obligation",
+        (
+            ("monitor/logic/automaton.py", "from typing import Protocol", "from typing import NamedTuple, Protocol"),
+            ("monitor/logic/automaton.py", f"class _All({NODE})", "class _All(NamedTuple)"),
+            ("monitor/logic/automaton.py", f"class _Any({NODE})", "class _Any(NamedTuple)"),
+        ),
+        ("tests/logic/test_automaton.py", "-k", "same_operands"),
+    ),
+    Fault(
+        "what looks back from before the end sees the world after it",
+        (("monitor/decide/worlds.py", "law.until != world.observed and (", "law.until < world.observed and ("),),
+        ("tests/decide/test_ended_worlds.py", "-k", "before_the_end"),
+    ),
+    Fault(
+        "what looks back from beyond the end earns nothing",
+        (("monitor/decide/history.py", "pays = self._program.pays(cell.owed)", "pays = False"),),
+        ("tests/decide/test_ended_worlds.py", "-k", "before_the_end"),
+    ),
+    Fault(
+        "a question asked before changes an answer",
+        (
+            (
+                "monitor/decide/worlds.py",
+                "key = (nominal, law, measure, *before)",
+                "key = (nominal, law, measure, nominal, law)",
+            ),
+        ),
+        ("tests/decide/test_ended_worlds.py", "-k", "asked_before"),
+    ),
+    Fault(
+        "bounds take room for every start point",
+        (
+            (
+                "monitor/decide/arm.py",
+                "                self._workspace.grow_levels(*self._scratch.lacks.tolist())",
+                "                self._workspace.grow_levels(*self._scratch.lacks.tolist()), self._workspace.grow()",
+            ),
+        ),
+        ("tests/decide/test_long_bounds.py", "-k", "one_start_point"),
+        jit=True,
+    ),
+    Fault(
+        "bounds too large are accepted at start",
+        (("monitor/decide/worlds.py", "if most > MAX_LEVELS:", "if False:"),),
+        ("tests/decide/test_long_bounds.py", "-k", "refused_at_start"),
+    ),
+    Fault(
+        "probabilities above 1",
+        (
+            (
+                "monitor/decide/worlds.py",
+                "return min(max(value, 0.0), 1.0) if isinstance(measure, Probability) else value",
+                "return value",
+            ),
+        ),
+        ("tests/decide/test_answer_bounds.py", "-k", "above_one"),
+    ),
+    Fault(
+        "rewards whose sums overflow",
+        (("monitor/model/rewards.py", "MAX_REWARD = 1e300", "MAX_REWARD = 1e309"),),
+        ("tests/model/test_transition_rewards.py", "-k", "no_sense"),
+    ),
+    Fault(
+        "a counterfactual step earns the mean of the plain row",
+        (("monitor/causal/moves.py", "rewarded, first = len(dynamics.asked_extra) > 0,", "rewarded, first = False,"),),
+        ("tests/decide/test_transition_rewards.py", "-k", "earned or elsewhere"),
+    ),
+    Fault(
+        "rewards of transitions are averaged at conversion",
+        (
+            (
+                "monitor/model/gymnasium_env.py",
+                '"transition_rewards": paid - table[rows],',
+                '"transition_rewards": 0.0 * paid,',
+            ),
+        ),
+        ("tests/model/test_gymnasium_env.py",),
+    ),
+    Fault(
+        "an environment that does not follow its own table converts without a word",
+        (
+            (
+                "monitor/model/conformance.py",
+                "if what := table.take(step):",
+                "if (what := table.take(step)) and not what:",
+            ),
+        ),
+        ("tests/model/test_conformance.py",),
+    ),
+    Fault(
+        "a reward that contradicts the model is not reported",
+        (("monitor/stream/session.py", "            yield RewardMismatch(", "            RewardMismatch("),),
+        ("tests/stream", "-k", "reward"),
+    ),
+    Fault(
+        "a conflict among held steps is a gap",
+        (("monitor/stream/session.py", 'if missing.why == "conflict":', "if False:"),),
+        ("tests/stream", "-k", "conflict"),
+    ),
+    Fault(
+        "verify accepts a file under another name",
+        (("monitor/sidecar/verification.py", "if expected.id is None or expected.id == document.id:", "if True:"),),
+        ("tests/cli/test_verify.py",),
+    ),
+    Fault(
+        "verify accepts a path altered with its digest",
+        (("monitor/sidecar/verification.py", "problems += check_id(document, expected)", ""),),
+        ("tests/sidecar/test_every_alteration.py", "tests/cli/test_verify.py"),
+    ),
+    Fault(
+        "verify accepts a manifest of another policy",
+        (("monitor/alarm/evidence.py", "if named != policy.sha256:", "if False:"),),
+        ("tests/alarm/test_evidence.py", "tests/cli/test_verify.py"),
+    ),
+    Fault(
+        "verify derives the numbers by the engine that gave them",
+        (("monitor/sidecar/verification.py", "= (REFEREE, ENGINE),", "= (ENGINE,),"),),
+        ("tests/cli/test_verify.py",),
+    ),
+    Fault(
+        "tests of rewards and effects with nominal rates are the default",
+        (("monitor/types.py", 'test: TestName = "betting"', 'test: TestName = "paper"'),),
+        ("tests/engine", "-k", "rate or betting or test"),
+        jit=True,
+    ),
+)
+
+
+def main() -> int:
+    """Put back each fault (or those whose name holds an argument); 1 if one goes unnoticed."""
+    wanted = sys.argv[1:]
+    chosen = [fault for fault in FAULTS if not wanted or any(word in fault.name for word in wanted)]
+    unnoticed = 0
+    for fault in chosen:
+        began = time.monotonic()
+        if not _passes(fault, ()):
+            raise RuntimeError(f"{fault.name}: its tests fail on the tree as it is")
+        noticed = not _passes(fault, fault.edits)
+        unnoticed += not noticed
+        said = "noticed" if noticed else "NOT NOTICED"
+        print(f"{said:<12}{time.monotonic() - began:5.0f} s  {fault.name}", flush=True)  # noqa: T201 - what it is for
+    return bool(unnoticed)
+
+
+def _passes(fault: Fault, edits: tuple[tuple[str, str, str], ...]) -> bool:
+    """Whether the tests pass in a copy of the tree with these edits."""
+    with tempfile.TemporaryDirectory() as folder:
+        tree = Path(folder)
+        for name in COPIED:
+            copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
+            copy(ROOT / name, tree / name)
+        for file, old, new in edits:
+            text = (tree / file).read_text(encoding="utf-8")
+            assert text.count(old) == 1, f"{fault.name}: {file} does not hold {old!r} once"
+            (tree / file).write_text(text.replace(old, new), encoding="utf-8")
+        return _run(tree, fault)
+
+
+def _run(tree: Path, fault: Fault) -> bool:
+    environment = {**os.environ, "PYTHONPATH": str(tree)}
+    if not fault.jit:
+        environment["NUMBA_DISABLE_JIT"] = "1"  # else each copy would be compiled anew
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *fault.tests]
+    run = subprocess.run(command, cwd=tree, env=environment, capture_output=True, text=True, check=False)
+    if run.returncode not in (0, 1):
+        raise RuntimeError(f"{fault.name}: the tests could not be run\n{run.stdout[-2000:]}")
+    return run.returncode == 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
