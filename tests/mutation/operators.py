@@ -162,6 +162,8 @@ def _children(node: ast.AST) -> Iterator[tuple[ast.AST, bool]]:
             return
         case ast.Import() | ast.ImportFrom():
             return
+        case ast.keyword(arg="strict"):  # states an invariant
+            return
         case _:
             yield from ((each, False) for each in ast.iter_child_nodes(node))
 
