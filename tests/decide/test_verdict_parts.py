@@ -20,8 +20,10 @@ from tests.decide.test_checker import MODEL, PATH, POLICIES
 LONG = (*PATH, (1, 1), (1, 0), (2, 1), (2, 0))
 
 
-def ask(text: str, kind: CausalModel = "gumbel", **more: bool) -> Verdict:
-    return Checker(MODEL, tables(POLICIES, MODEL)).check(parse(text), PATH, causal_model=kind, **more)
+def ask(text: str, kind: CausalModel = "gumbel", *, start_observed: bool = True) -> Verdict:
+    return Checker(MODEL, tables(POLICIES, MODEL)).check(
+        parse(text), PATH, causal_model=kind, start_observed=start_observed
+    )
 
 
 def track(text: str, kind: CausalModel = "gumbel", window: int = 20) -> Track:
@@ -150,7 +152,7 @@ def test_many_values_are_held_against_a_bound_as_one_is() -> None:
         steps = [k * 10.0**-power * scale for power in (1, 8, 9, 10, 11, 12, 13) for k in (-2, -1, -0.5, 0, 0.5, 1, 2)]
         values = np.array([bound + step for step in steps] + [bound + NEAR * scale, bound - NEAR * scale])
         for comparison in ("<", "<=", ">", ">="):
-            test = Test(comparison, bound)  # type: ignore[arg-type] # one of the four
+            test = Test(comparison, bound)
             assert _holding(test, values).tolist() == [test.holds(value) for value in values.tolist()]
 
 
