@@ -86,10 +86,7 @@ class HistoryChain:
         return self._solve(largest=False), self._solve(largest=True)
 
     def _solve(self, *, largest: bool) -> float:
-        start = self._program.start
-        if start in (FALSE, TRUE):
-            return float(start == TRUE)
-        origin = _Cell((), self._world.path[0][0], start)
+        origin = _Cell((), self._world.path[0][0], self._program.start)
         levels = self._levels(origin)
         values: dict[_Cell, float] = {}
         for offset in range(len(levels) - 1, -1, -1):

@@ -109,7 +109,7 @@ def refused(text: str, kind: str, window: int | None) -> bool:
 
 
 def test_bounds_are_sized_by_the_steps_a_formula_looks_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(worlds_module, "MAX_LEVELS", 3 * MODEL.states)  # three observed steps
+    monkeypatch.setattr(worlds_module, "MAX_LEVELS", 4 * MODEL.states)  # three observed steps and where they end
     answers = {
         (text, kind, window): refused(f'{text}.P>0.5 [ F<=30 "bad" ]', kind, window)
         for text, kind, window in [
@@ -122,8 +122,8 @@ def test_bounds_are_sized_by_the_steps_a_formula_looks_back(monkeypatch: pytest.
             ("alt@-4", "any", None),
             ("alt@-5", "any", None),
             ("nominal@9", "any", 9),
-            ("mix@1", "any", 9),
             ("mix@2", "any", 9),
+            ("mix@3", "any", 9),
         ]
     }
     assert [key for key, answer in answers.items() if answer] == [
@@ -131,7 +131,7 @@ def test_bounds_are_sized_by_the_steps_a_formula_looks_back(monkeypatch: pytest.
         ("alt@4", "stable", 9),
         ("alt@-1", "any", 5),
         ("alt@-5", "any", None),
-        ("mix@2", "any", 9),
+        ("mix@3", "any", 9),
     ]
 
 

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from monitor.errors import FormulaError
 from monitor.logic import parse
+from monitor.logic import parser as parser_module
 from monitor.logic.grammar import MAX_HORIZON
 from monitor.logic.parser import MAX_DEPTH, MAX_LENGTH, MAX_NODES
 
@@ -123,7 +124,19 @@ def test_says_what_and_where(marked: str, problem: str) -> None:
 def test_too_deep() -> None:
     error = refused("!" * MAX_DEPTH + '"a"')
     assert error.problem == f"nested deeper than {MAX_DEPTH}"
+    assert (error.line, error.column) == (1, 1)
     parse("!" * (MAX_DEPTH - 1) + '"a"')
+
+
+def test_as_large_as_may_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parser_module, "MAX_NODES", 9)
+    parse('"a" <=> "b"')  # an and of two ors of a label and a negated one
+    with pytest.raises(FormulaError, match="more than 9 parts"):
+        parse('!("a" <=> "b")')
+
+
+def test_at_most_eight_things_expected_are_named() -> None:
+    assert len(refused("").problem.removeprefix("the formula ends here; expected ").split(", ")) == 8
 
 
 def test_parentheses_alone_are_not_depth() -> None:
@@ -134,12 +147,14 @@ def test_too_long() -> None:
     error = refused('"a"' + " " * MAX_LENGTH)
     assert error.problem == f"longer than {MAX_LENGTH} characters"
     assert len(str(error)) < 400
+    assert (error.text, error.line, error.column) == ('"a"' + " " * 77, 1, 81)  # behind what is shown of it
     parse('"a"' + " " * (MAX_LENGTH - 3))
 
 
 def test_too_large_once_written_out() -> None:
     error = refused(" <=> ".join(['"a"'] * 20))
     assert error.problem == f"more than {MAX_NODES} parts once written out (each <=> doubles its operands)"
+    assert (error.line, error.column) == (1, 1)
     parse(" <=> ".join(['"a"'] * 8))
 
 

@@ -128,7 +128,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--longest", type=float, default=0.6, help="seconds that a test may take to be among them")
     parser.add_argument("--jobs", type=int, default=1, help="mutants at once")
     parser.add_argument("--json", type=Path, help="a file for what became of each")
-    parser.add_argument("--only", type=Path, help="those not killed in such a file")
+    parser.add_argument("--only", type=Path, help="not those killed in such a file")
     return parser.parse_args()
 
 
@@ -139,8 +139,8 @@ def _chosen(options: argparse.Namespace) -> list[Mutant]:
         files += sorted(room.glob("*.py")) if room.is_dir() else [ROOT / what]
     mutants = [mutant for file in files for mutant in mutants_of(file, ROOT) if "compiled.py" not in mutant.file]
     if options.only is not None:
-        left = {each["mutant"] for each in json.loads(options.only.read_text()) if each["how"] != "killed"}
-        mutants = [mutant for mutant in mutants if f"{mutant.file} {mutant.key}" in left]
+        done = {each["mutant"] for each in json.loads(options.only.read_text()) if each["how"] == "killed"}
+        mutants = [mutant for mutant in mutants if f"{mutant.file} {mutant.key}" not in done]
     return mutants if options.share is None else chosen(mutants, options.share)
 
 

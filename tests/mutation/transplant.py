@@ -19,6 +19,9 @@ __all__ = ["Live", "NotApplied"]
 PLAIN = (bool, int, float, str, tuple, frozenset, dict, list, range)
 
 
+GENERATED = ("__init__", "__eq__", "__hash__", "__repr__")
+
+
 class NotApplied(Exception):  # noqa: N818 - nothing went wrong
     """The change has no effect that this way of putting it in can bring about."""
 
@@ -106,9 +109,10 @@ def _adopt(old: Any, new: Any, module: str, *, everywhere: bool, owner: type | N
                 _replace(name, before, value)
             elif owner is not None:
                 setattr(owner, name, value)
-    init = getattr(owner, "__init__", None), new.get("__init__")
-    if owner is not None and all(isinstance(each, types.FunctionType) for each in init):
-        changed |= _adopt_defaults(*init)  # type: ignore[arg-type] # just seen
+    for name in GENERATED if owner is not None else ():
+        some = old.get(name), new.get(name)
+        if all(isinstance(each, types.FunctionType) for each in some):
+            changed |= _adopt_defaults(*some) | _adopt_code(*some)
     return changed
 
 
@@ -117,6 +121,18 @@ def _functions(old: Any, new: Any) -> tuple[types.FunctionType, types.FunctionTy
     old, new = (getattr(each, "__wrapped__", each) for each in (old, new))
     both = isinstance(old, types.FunctionType) and isinstance(new, types.FunctionType)
     return (old, new) if both else None
+
+
+def _adopt_code(old: types.FunctionType, new: types.FunctionType) -> bool:
+    """Take over what a dataclass has written for itself."""
+    same = (old.__code__.co_code, old.__code__.co_consts, old.__code__.co_names) == (
+        new.__code__.co_code,
+        new.__code__.co_consts,
+        new.__code__.co_names,
+    )
+    if not same and old.__code__.co_freevars == new.__code__.co_freevars:
+        old.__code__ = new.__code__
+    return not same
 
 
 def _adopt_defaults(old: types.FunctionType, new: types.FunctionType) -> bool:
