@@ -91,6 +91,6 @@ def test_output_is_compared() -> None:
 
 @pytest.mark.parametrize("page", MENTIONING, ids=named)
 def test_every_target_of_make_exists(page: Path) -> None:
-    targets = re.findall(r"^([a-z]+):.*##", (ROOT / "Makefile").read_text(encoding="utf-8"), flags=re.MULTILINE)
-    told = re.findall(r"(?:`|^\$ )make ([a-z]+)\b", page.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    targets = re.findall(r"^([a-z-]+):.*##", (ROOT / "Makefile").read_text(encoding="utf-8"), flags=re.MULTILINE)
+    told = re.findall(r"(?:`|^\$ )make ([a-z-]+)\b", page.read_text(encoding="utf-8"), flags=re.MULTILINE)
     assert set(told) <= set(targets)
