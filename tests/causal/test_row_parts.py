@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+from typing import Any
+
 import numpy as np
+import numpy.typing as npt
 import pytest
 
 from monitor.causal.row import FEW, align, ascending, bound, choose, extreme, greedy, reweigh
 
+Floats = npt.NDArray[Any]
 SIZES = (1, 2, 3, 7, FEW - 1, FEW, FEW + 1, 2 * FEW)
 
 
-def drawn(seed: int, size: int) -> np.ndarray:
+def drawn(seed: int, size: int) -> Floats:
     """Return a distribution with ties."""
     weights = np.random.default_rng(seed).integers(1, 4, size).astype(float)
-    return weights / weights.sum()
+    shares: Floats = weights / weights.sum()
+    return shares
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -45,19 +51,20 @@ def test_equal_breaks_stay_in_order(size: int) -> None:
     assert ascending(values).tolist() == sorted(range(size), key=lambda n: (values[n], n))
 
 
-def reweighed(p: np.ndarray, q: np.ndarray, p_outcome: float, at: int) -> np.ndarray:
+def reweighed(p: Floats, q: Floats, p_outcome: float, at: int) -> Floats:
     result = np.full(len(q), 9.0)
     reweigh(p, q, p_outcome, at, result)
     return result
 
 
-def by_quadrature(p: np.ndarray, q: np.ndarray, p_outcome: float, at: int) -> np.ndarray:
+def by_quadrature(p: Floats, q: Floats, p_outcome: float, at: int) -> Floats:
     """Return the closed form's integrals by the midpoint rule between all breaks."""
     limit = p_outcome / q[at] if at >= 0 else 4000.0
     kept_elsewhere = max(0.0, 1.0 - p.sum())
 
-    def total(u: np.ndarray) -> np.ndarray:
-        return kept_elsewhere + np.maximum(p[:, None], u[None, :] * q[:, None]).sum(axis=0)
+    def total(u: Floats) -> Floats:
+        sums: Floats = kept_elsewhere + np.maximum(p[:, None], u[None, :] * q[:, None]).sum(axis=0)
+        return sums
 
     result = np.zeros(len(q))
     for k in range(len(q)):
@@ -65,7 +72,7 @@ def by_quadrature(p: np.ndarray, q: np.ndarray, p_outcome: float, at: int) -> np
         if k == at or begin >= limit:
             continue
         ends = sorted({begin, limit, *(x for x in p / q if begin < x < limit)})
-        for low, high in zip(ends, ends[1:], strict=False):
+        for low, high in pairwise(ends):
             grid = np.geomspace(max(low, 1e-9), high, 4001) if high > 50 else np.linspace(low, high, 4001)
             middle = (grid[1:] + grid[:-1]) / 2
             result[k] += q[k] * float((np.diff(grid) / total(middle) ** 2).sum())
