@@ -113,6 +113,7 @@ def test_a_large_model_is_one_of_more_states_than_small(monkeypatch: pytest.Monk
         tail.at(0, tail.program.start, asked)
         assert bool(tail.rows) is not large
         assert tail.prepare()
+        assert tail.tabled(0, tail.program.start)
         held = len(tail.rows)
         tail.at(0, tail.program.start, asked)  # a table that is there is read
         assert len(tail.rows) == held
@@ -134,6 +135,7 @@ def test_a_table_has_room_for_twice_the_models_numbers(monkeypatch: pytest.Monke
     rows = 2 * total // STATES
     assert tail_of(f'P=? [ F<={rows - 1} "b" ]').prepare()
     refused = tail_of(f'P=? [ F<={rows} "b" ]')
+    monkeypatch.setattr(tail_module, "SMALL", STATES)
     with pytest.raises(LimitError, match=f"outgrows {2 * total} numbers .*at least {rows + 1} obligations"):
         refused.prepare()
     assert not refused._layers
@@ -162,5 +164,34 @@ def test_many_pairs_are_worth_a_table(monkeypatch: pytest.MonkeyPatch) -> None:
     for many, tabled in ((STATES, False), (STATES - 1, True)):
         monkeypatch.setattr(tail_module, "MANY", many)
         tail = tail_of('P=? [ F<=3 "b" ]')
-        tail.after(0, tail.program.start, EVERYWHERE, np.zeros(STATES, dtype=np.int64))
+        actions = np.zeros(STATES, dtype=np.int64)
+        found = tail.after(0, tail.program.start, EVERYWHERE, actions)
         assert bool(tail.rows) is tabled
+        whole = tail_of('P=? [ F<=3 "b" ]')
+        monkeypatch.setattr(tail_module, "MANY", STATES)
+        np.testing.assert_array_equal(found, whole.after(0, whole.program.start, EVERYWHERE, actions))
+
+
+def test_every_row_counts_towards_the_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = 'P=? [ (F[1,3] ("a" & F<=2 "b")) | G<=4 ("a" | X "b") ]'
+    tail = tail_of(text)
+    tail.value(0, tail.program.start)
+    rows = len(tail.rows)
+    monkeypatch.setattr(tail_module, "numbers", lambda _: 0)
+    monkeypatch.setattr(tail_module, "MAX_CELLS", rows * STATES)
+    tail = tail_of(text)
+    assert len(tail.value(0, tail.program.start)) == STATES
+    monkeypatch.setattr(tail_module, "MAX_CELLS", rows * STATES - 1)
+    tail = tail_of(text)
+    with pytest.raises(LimitError, match=f"at least {rows} obligations"):
+        tail.value(0, tail.program.start)
+
+
+@pytest.mark.parametrize("bound", [0.05, 0.2, 0.4, 0.6, 0.8])
+def test_what_is_nested_changes_with_the_offset_as_the_law_does(bound: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = f'P=? [ F<=3 @0.P>{bound} [ F<=2 "b" ] ]'
+    tabled = tail_of(text)
+    expected = tabled.value(0, tabled.program.start)
+    monkeypatch.setattr(tail_module, "SMALL", 0)
+    around = tail_of(text)
+    np.testing.assert_allclose(around.at(0, around.program.start, EVERYWHERE), expected, atol=1e-12)

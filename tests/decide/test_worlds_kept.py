@@ -157,6 +157,7 @@ def test_what_tables_take_up() -> None:
     assert worlds.table_bytes == 0
     for some in (ONE, TWO):
         tail = worlds.tail(worlds.nominal(None, 0), some)
+        assert tail.table.nbytes == 0
         tail.value(0, tail.program.start)
     assert worlds.table_bytes == 8 * STATES * (2 + 3)
 

@@ -1,0 +1,147 @@
+"""The parts of a row's formulas on drawn numbers, beside the same written down plainly."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from monitor.causal.row import FEW, align, ascending, bound, choose, extreme, greedy, reweigh
+
+Floats = npt.NDArray[Any]
+SIZES = (1, 2, 3, 7, FEW - 1, FEW, FEW + 1, 2 * FEW)
+
+
+def drawn(seed: int, size: int) -> Floats:
+    """Return a distribution with ties."""
+    weights = np.random.default_rng(seed).integers(1, 4, size).astype(float)
+    shares: Floats = weights / weights.sum()
+    return shares
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("largest", [False, True])
+def test_the_best_mean_gives_all_that_is_left_to_the_best(size: int, largest: bool) -> None:  # noqa: FBT001 - a case
+    for seed in range(6):
+        random = np.random.default_rng(seed)
+        lower, extra = drawn(seed, size) * random.choice([0.0, 0.5, 0.9]), random.uniform(0, 3 / size, size)
+        upper = np.minimum(lower + extra + (1 - lower.sum()) / size, 1.0)
+        values = random.integers(-2, 3, size).astype(float)
+        left, expected = 1.0 - lower.sum(), float(lower @ values)
+        for k in sorted(range(size), key=lambda k: -values[k] if largest else values[k]):
+            given = min(left, upper[k] - lower[k])
+            expected += given * values[k]
+            left -= given
+        assert extreme(lower, upper, values, largest=largest) == pytest.approx(expected, abs=1e-12)
+        longer = np.append(values, 99.0 if largest else -99.0)  # what stands behind the row is not of it
+        assert greedy(lower, upper, longer, largest) == pytest.approx(expected, abs=1e-12)
+
+
+def test_a_row_that_is_certain_has_its_mean() -> None:
+    row = np.array([0.25, 0.0, 0.75])
+    assert extreme(row, row, np.array([4.0, 9.0, -8.0]), largest=True) == pytest.approx(-5.0)
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_equal_breaks_stay_in_order(size: int) -> None:
+    values = np.random.default_rng(size).integers(0, 5, size).astype(float)
+    assert ascending(values).tolist() == sorted(range(size), key=lambda n: (values[n], n))
+
+
+def reweighed(p: Floats, q: Floats, p_outcome: float, at: int) -> Floats:
+    result = np.full(len(q), 9.0)
+    reweigh(p, q, p_outcome, at, result)
+    return result
+
+
+def by_quadrature(p: Floats, q: Floats, p_outcome: float, at: int) -> Floats:
+    """Return the closed form's integrals by the midpoint rule between all breaks."""
+    limit = p_outcome / q[at] if at >= 0 else 4000.0
+    kept_elsewhere = max(0.0, 1.0 - p.sum())
+
+    def total(u: Floats) -> Floats:
+        sums: Floats = kept_elsewhere + np.maximum(p[:, None], u[None, :] * q[:, None]).sum(axis=0)
+        return sums
+
+    result = np.zeros(len(q))
+    for k in range(len(q)):
+        begin = p[k] / q[k]
+        if k == at or begin >= limit:
+            continue
+        ends = sorted({begin, limit, *(x for x in p / q if begin < x < limit)})
+        for low, high in pairwise(ends):
+            grid = np.geomspace(max(low, 1e-9), high, 4001) if high > 50 else np.linspace(low, high, 4001)
+            middle = (grid[1:] + grid[:-1]) / 2
+            result[k] += q[k] * float((np.diff(grid) / total(middle) ** 2).sum())
+    if at >= 0:
+        result[at] = 1.0 / float(total(np.array([limit]))[0])
+    return result
+
+
+@pytest.mark.parametrize("size", [2, 3, 5, FEW + 3])
+@pytest.mark.parametrize("seed", range(4))
+def test_the_closed_form_is_its_integral(size: int, seed: int) -> None:
+    random = np.random.default_rng(seed)
+    p, q = drawn(seed, size), drawn(seed + 50, size)
+    p[random.random(size) < 0.3] = 0.0
+    p[0] = max(p[0], 0.1)
+    p /= p.sum() * random.choice([1.0, 1.25])  # some of it may lie elsewhere
+    for at in {-1, 0, int(np.argmax(p))}:
+        outcome = p[at] if at >= 0 else 0.2
+        found = reweighed(p, q, outcome, at)
+        assert found == pytest.approx(by_quadrature(p, q, outcome, at), abs=2e-3)
+        assert found.sum() == pytest.approx(1.0)
+
+
+def test_no_overlap_and_nothing_likelier() -> None:
+    q = np.array([0.25, 0.75])
+    assert reweighed(np.zeros(2), q, 0.5, -1).tolist() == q.tolist()
+    assert reweighed(np.array([0.5, 0.5]), np.array([0.5, 0.5]), 0.5, 1).tolist() == [0.0, 1.0]
+
+
+def bounds(p: list[float], q: list[float], p_outcome: float, at: int, stable: bool) -> tuple[list[float], list[float]]:  # noqa: FBT001 - as `bound` has it
+    lower, upper = np.full(len(q), 9.0), np.full(len(q), 9.0)
+    bound(np.array(p), np.array(q), p_outcome, at, stable, lower, upper)
+    return lower.tolist(), upper.tolist()
+
+
+def test_bounds_by_hand() -> None:
+    p, q = [0.5, 0.25, 0.25], [0.25, 0.5, 0.25]
+    lower, upper = bounds(p, q, 0.5, 0, stable=False)
+    assert upper == pytest.approx([0.5, 1.0, 0.5])
+    assert lower == pytest.approx([0.0, 0.0, 0.0])
+    lower, upper = bounds(p, q, 0.25, 1, stable=True)  # both others became less likely relative to the outcome
+    assert (lower, upper) == ([0.0, 1.0, 0.0], [0.0, 1.0, 0.0])
+    lower, upper = bounds(p, q, 0.25, 2, stable=True)  # the first became less likely, the second likelier
+    assert upper == pytest.approx([0.0, 1.0, 1.0])
+    lower, upper = bounds([0.5, 0.5, 0.0], [0.25, 0.25, 0.5], 0.5, 0, stable=True)  # as likely as before: it stays out
+    assert upper == pytest.approx([0.5, 0.0, 1.0])
+    assert lower == pytest.approx([0.0, 0.0, 0.5])
+    lower, upper = bounds([0.0, 0.0], [0.5, 0.5], 0.5, -1, stable=True)  # nothing shared: nothing is known
+    assert (lower, upper) == ([0.0, 0.0], [1.0, 1.0])
+
+
+def test_a_certain_choice_says_nothing() -> None:
+    asked = np.array([0.25, 0.75])
+    for observed in ([1.0, 0.0], [0.0, 1.0]):
+        result = np.zeros(2)
+        choose(np.array(observed), 0, asked, result)
+        assert result.tolist() == asked.tolist()
+    result = np.zeros(2)
+    choose(np.array([0.25, 0.75]), 0, asked, result)
+    assert result.tolist() == [1.0, 0.0]
+    sure = np.zeros(2)
+    choose(np.array([0.25, 0.75]), 0, np.array([0.0, 1.0]), sure)
+    assert sure.tolist() == [0.0, 1.0]
+
+
+def test_rows_are_aligned_by_their_states() -> None:
+    aligned = np.full(4, 9.0)
+    states, p = np.array([1, 3, 6]), np.array([0.25, 0.5, 0.25])
+    assert align(states, p, 3, np.array([0, 3, 5, 6]), aligned) == (0.5, 1)
+    assert aligned.tolist() == [0.0, 0.5, 0.0, 0.25]
+    assert align(states, p, 1, np.array([0, 3, 5, 7]), aligned) == (0.25, -1)
+    assert aligned.tolist() == [0.0, 0.5, 0.0, 0.0]
