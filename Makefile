@@ -12,10 +12,10 @@ ARGS ?=
 # All tests at once: those of a file one after the other, files side by side, for many of them wait most of the time.
 SIDE_BY_SIDE := -n auto --maxprocesses 4 --dist loadfile
 # The rooms without clock, I/O and chance: everything in them can be tested, so nearly all of it is.
-PURE := monitor/types.py,monitor/errors.py,monitor/flow.py,monitor/watch.py,monitor/standing.py,monitor/doubt.py,monitor/model/*,monitor/policy/*,monitor/causal/*,monitor/logic/*,monitor/decide/*,monitor/stream/*,monitor/alarm/*,monitor/statistics/*,monitor/sampled/*,monitor/engine/*,monitor/question.py,monitor/picture/*
+PURE := monitor/types.py,monitor/errors.py,monitor/flow.py,monitor/watch.py,monitor/standing.py,monitor/doubt.py,monitor/newcomers.py,monitor/model/*,monitor/policy/*,monitor/causal/*,monitor/logic/*,monitor/decide/*,monitor/stream/*,monitor/alarm/*,monitor/statistics/*,monitor/sampled/*,monitor/engine/*,monitor/question.py,monitor/picture/*
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test mutants docs faults soak-truth bench experiments lint lock dashboards sbom format clean
+.PHONY: help demo test mutants docs faults fuzz soak-truth bench experiments lint lock dashboards sbom format clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' Makefile
@@ -36,6 +36,9 @@ mutants: $(VENV)/.dev ## Change the source of the pure rooms in small ways; test
 faults: $(VENV)/.dev ## Kill, stop, cut off and starve the monitor and its broker (long; some of it needs root): var/faults.json
 	@$(PYTHON) .ci/setup.py system
 	@CFMON_FAULTS=long $(BIN)/pytest -p no:cacheprovider tests/faults $(ARGS)
+
+fuzz: $(VENV)/.dev ## Fuzz every reader of foreign bytes, ten million inputs (hours): var/fuzz.json (ARGS="http --inputs 2000000 --seed 7")
+	@$(BIN)/python -m tests.fuzz.drive $(ARGS)
 
 soak-truth: $(VENV)/.dev ## Ask random questions of the engine and of the oracle (ARGS="--minutes 60 --seed 1 --processes 2")
 	@$(BIN)/python -m tests.truth.soak $(ARGS)

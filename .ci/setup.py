@@ -27,6 +27,7 @@ SYSTEM_PACKAGES = {
     "tc": "iproute2",
     "amtool": "prometheus-alertmanager",
     "chromium": "chromium",
+    "mosquitto_pub": "mosquitto-clients",
 }
 """Programs the tests start, and the Debian package each comes in."""
 

@@ -88,6 +88,7 @@ ln -sfn "$data" "$prefix/share" # examples: configurations, models, policies
 cat >"$prefix/cfmon.env" <<SETTINGS
 NUMBA_CACHE_DIR=$prefix/compiled
 NUMBA_CPU_NAME=generic
+OPENBLAS_NUM_THREADS=1
 ORT_DISABLE_TELEMETRY=1
 PYTHONUNBUFFERED=1
 PYTHONDONTWRITEBYTECODE=1

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.progress import track
 
+from monitor.errors import to_install
+
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
@@ -56,7 +58,7 @@ def figure(width: float, height: float) -> Figure:
     try:
         from matplotlib.figure import Figure  # noqa: PLC0415 - only a figure needs it
     except ImportError:
-        sys.exit("figures need matplotlib: pip install 'counterfactual-monitor[experiments]'")
+        sys.exit(f"figures need matplotlib: {to_install('experiments')}")
     return Figure(figsize=(width, height), layout="constrained")
 
 

@@ -6,11 +6,13 @@ The names below are the public surface. They are loaded on first use, so that `i
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
 
 from monitor._version import __version__
 
+TYPE_CHECKING = False  # `typing` itself is dear: a command hears no Ctrl-C before this module is imported
 if TYPE_CHECKING:
+    from typing import Any
+
     from monitor.decide import Checker as Checker
     from monitor.decide import values as values
     from monitor.engine import check as check

@@ -6,19 +6,32 @@ Any other exception that leaves the package is a bug.
 
 from __future__ import annotations
 
+from contextlib import contextmanager
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
 __all__ = [
     "ConfigError",
     "EvidenceError",
     "FormulaError",
     "InputError",
     "LimitError",
+    "Mistakes",
     "ModelError",
     "ModelWarning",
     "MonitorError",
     "PathError",
     "PolicyError",
     "RecordingError",
+    "to_install",
 ]
+
+
+def to_install(extra: str) -> str:
+    """What to type to get what only an extra needs: the package is on no index, so in a clone."""
+    return f"pip install '.[{extra}]' in a clone"
 
 
 class MonitorError(Exception):
@@ -88,3 +101,32 @@ class RecordingError(MonitorError):
 
 class LimitError(MonitorError):
     """A question is well formed but too large to answer exactly; says what, how large, and which limit."""
+
+
+class Mistakes:
+    """Collects errors of the user, so that all of them are told and not the first alone."""
+
+    def __init__(self) -> None:
+        self._found: list[MonitorError] = []
+
+    def __bool__(self) -> bool:
+        """Whether there are any."""
+        return bool(self._found)
+
+    @contextmanager
+    def noted(self) -> Iterator[None]:
+        """Note a MonitorError that ends the block, and go on after it."""
+        try:
+            yield
+        except MonitorError as error:
+            self._found.append(error)
+
+    def tell(self) -> None:
+        """Raise what was noted: a single error as it is, several as one ConfigError, a line for each."""
+        match self._found:
+            case []:
+                return
+            case [only]:
+                raise only
+            case several:
+                raise ConfigError("\n".join(dict.fromkeys(map(str, several)))) from several[0]

@@ -9,8 +9,10 @@ due, on the path so far, and feeds the verdicts to the alarms.
 
 from __future__ import annotations
 
+import math
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import islice
+from typing import Final
 
 import msgspec
 
@@ -21,6 +23,7 @@ from monitor.engine import Engines
 from monitor.errors import ConfigError, FormulaError, InputError
 from monitor.logic import parse
 from monitor.model import MDP
+from monitor.newcomers import Newcomers
 from monitor.question import Question, prepare
 from monitor.stream import Agenda, Session
 from monitor.stream.decode import validate as validate_observation
@@ -37,13 +40,17 @@ from monitor.types import (
 )
 from monitor.watch import Watch, WatchState
 
-__all__ = ["Monitor", "MonitorState"]
+__all__ = ["Monitor", "MonitorState", "Waiting"]
+
+TURN: Final = 16
+"""Steps of one agent that are answered before others have their turn."""
 
 
 class MonitorState(msgspec.Struct, frozen=True, array_like=True):
     """What a `Monitor` remembers beside its agents, as plain data: who they are, and what was asked in whose name.
 
     `agents`, `ready`: in order. `connected`, `swept`: the broker is reached; ticks when silence was last looked for.
+    `newcomers`: of `Newcomers`.
     """
 
     formulas: tuple[FormulaSpec, ...]
@@ -53,6 +60,14 @@ class MonitorState(msgspec.Struct, frozen=True, array_like=True):
     connected: bool
     swept: float | None
     doubt: DoubtState | None
+    newcomers: Mapping[str, int] = {}
+
+
+class Waiting(msgspec.Struct, frozen=True):
+    """Steps that have come and are not answered. `since`: ticks at which the oldest came, None if there is none."""
+
+    steps: int
+    since: float | None
 
 
 class Monitor:
@@ -93,6 +108,8 @@ class Monitor:
         self._ready: dict[str, None] = {}  # agents with something to advance over, in order of arrival
         self._agenda = Agenda()  # agents to be answered although nothing may come
         self._changed: set[str] = set()  # agents whose state is not what `changed` last gave, forgotten ones too
+        self._gone: dict[str, dict[int, bytes | None]] = {}  # pages of forgotten agents, until `pages` tells of them
+        self._newcomers = Newcomers()
         self._connected = True
         self._doubt = Doubt(model, trust or TrustSettings(), self.settings.encoder)
         self._swept: float | None = None
@@ -106,47 +123,74 @@ class Monitor:
     def observe(self, observation: Observation, now: Instant) -> list[Notice]:
         """Take a step over. Never skipped and never raises for what the observation holds: the answer is a notice."""
         watch = self._watches.get(observation.agent)
+        told: list[Notice] = []
         if watch is None:
             try:
-                watch = self._admit(observation)
+                watch = self._admit(observation, now, told)
             except InputError as error:
-                return self.reject(observation.agent, error)
-        self._touch(observation.agent, now)
-        return watch.session.arrive(observation, now)
+                return [*told, *self.reject(observation.agent, error)]
+        self._touch(observation.agent)
+        received = watch.session.arrive(observation, now)
+        self._newcomers.heard(observation.agent, received)
+        return [*told, *received]
 
     def reject(self, agent: str, error: InputError) -> list[Notice]:
         """Count a message that could not be decoded. If it was a step, its missing seq will show as a gap."""
         return [Received(agent, "rejected", error.reason, error.detail)]
 
-    def evaluate(self, now: Instant, *, latest_only: bool = False, agents: int = 0) -> list[Notice]:
-        """Answer all that is due. `latest_only`: only at each agent's newest step; what is passed over is counted.
+    def evaluate(self, now: Instant, *, latest_only: bool = False, steps: int = 0) -> list[Notice]:
+        """Answer all that is due. `latest_only`: only at each agent's newest step; what is passed over is told.
 
-        `agents`: how many of those with something to answer take their turn; the others stay in line. 0: all.
+        `steps`: after about so many answers the rest waits for the next call; agents take turns. 0: all.
         """
         notices: list[Notice] = []
         doubted = self._doubt.stands
         self._ready.update(dict.fromkeys(self._agenda.due(now.ticks)))
-        for agent in list(islice(self._ready, agents or None)):
-            watch = self._watches[agent]
-            notices += watch.session.tick(now)
-            notices += watch.evaluate(now, connected=self._connected, latest_only=latest_only)
-            del self._ready[agent]
-            self._changed.add(agent)
-            self._agenda.put(agent, watch.due)
-            if watch.session.deadline is not None:
-                self._ready[agent] = None  # a missing step is awaited: look again
+        left = steps or math.inf
+        in_line = deque(self._ready)
+        while in_line and left > 0:
+            agent = in_line.popleft()
+            session = self._watches[agent].session
+            before = len(session.pending)
+            most = 0 if latest_only or not steps else min(TURN, left)
+            notices += self._turn(agent, now, latest_only=latest_only, most=int(most))
+            left -= 1 if latest_only else max(1, before - len(session.pending))
+            if session.pending:
+                in_line.append(agent)
+        if self._doubt.due(len(self._watches)):
+            notices += self._doubt.look(watch.test for watch in self._watches.values())
         begins = self._doubt.stands and not doubted
         if begins or self._swept is None or now.ticks - self._swept >= self._pause:
             notices += self._sweep(now)  # doubt concerns every agent at once
         return notices
 
-    def lost(self, agent: str, now: Instant) -> list[Notice]:
-        """The transport dropped messages of this agent; nobody knows which."""
+    @property
+    def waiting(self) -> Waiting:
+        """What has come and is not answered yet."""
+        sessions = [self._watches[agent].session for agent in self._ready]
+        since = min((session.since[0] for session in sessions if session.since), default=None)
+        return Waiting(sum(len(session.pending) for session in sessions), since)
+
+    def _turn(self, agent: str, now: Instant, *, latest_only: bool, most: int) -> list[Notice]:
+        """One agent's turn; it goes to the end of the line if something is left of it."""
+        watch = self._watches[agent]
+        session = watch.session
+        notices = session.tick(now)
+        notices += watch.evaluate(now, connected=self._connected, latest_only=latest_only, most=most)
+        self._ready.pop(agent, None)
+        self._changed.add(agent)
+        self._agenda.put(agent, watch.due)
+        if session.pending or session.deadline is not None:
+            self._ready[agent] = None  # more to answer, or a missing step is awaited: look again
+        return notices
+
+    def lost(self, agent: str, now: Instant, why: str = "") -> list[Notice]:
+        """The transport dropped messages of this agent, or something else did (`why`); nobody knows which."""
         watch = self._watches.get(agent)
         if watch is None:
             return [Received(agent, "dropped")]
-        self._touch(agent, now)
-        return [Received(agent, "dropped"), *watch.session.lost(now)]
+        self._touch(agent)
+        return [Received(agent, "dropped"), *watch.session.lost(now, why)]
 
     def connected(self, up: bool, now: Instant) -> list[Notice]:  # noqa: FBT001 - the one thing there is to say
         """Whether the broker is reached; while it is not, nothing can be seen."""
@@ -159,7 +203,17 @@ class Monitor:
         """What is remembered beside the agents."""
         formulas = tuple(question.spec for question in self._questions)
         agents, ready = tuple(self._watches), tuple(self._ready)
-        return MonitorState(formulas, self._identity, agents, ready, self._connected, self._swept, self._doubt.dump())
+        doubt, newcomers = self._doubt.dump(), self._newcomers.dump()
+        return MonitorState(formulas, self._identity, agents, ready, self._connected, self._swept, doubt, newcomers)
+
+    def pages(self, *, everything: bool = False) -> dict[str, dict[int, bytes | None]]:
+        """Agent -> pages of its past episodes that came or went (None) since the last call, or all there are."""
+        found = self._gone
+        self._gone = {}
+        for agent, watch in self._watches.items():
+            if pages := watch.session.order.past.pages(everything=everything):
+                found[agent] = {**found.get(agent, {}), **pages}
+        return found
 
     def changed(self, *, everything: bool = False) -> dict[str, WatchState | None]:
         """The agents that changed since the last call, or all; None: forgotten. Write it before the next step."""
@@ -167,11 +221,16 @@ class Monitor:
         self._changed = set()
         return {name: watch.dump() if (watch := self._watches.get(name)) else None for name in names}
 
-    def load(self, state: MonitorState, agents: Mapping[str, WatchState]) -> list[Notice]:
+    def load(
+        self,
+        state: MonitorState,
+        agents: Mapping[str, WatchState],
+        pages: Mapping[str, Mapping[int, bytes]] | None = None,
+    ) -> list[Notice]:
         """Take up the state of a monitor, here where nothing was seen yet. Formulas, model and policies may be others.
 
         A formula that is not asked exactly as before starts anew with each agent; what fired for it is closed as
-        `removed`. Paths are kept where they fit the model.
+        `removed`. Paths are kept where they fit the model. `pages`: of each agent, all that `pages` gave.
 
         Raises:
             InputError: `bad_snapshot`; then nothing has changed here.
@@ -184,10 +243,12 @@ class Monitor:
             raise InputError("bad_snapshot", f"a formula watched before cannot be read: {error}") from error
         if set(state.agents) != agents.keys() or not agents.keys() >= set(state.ready):
             raise InputError("bad_snapshot", "not all agents of the snapshot are there; start anew without it")
+        loaded = {agent: self._session(agent, agents[agent], (pages or {}).get(agent, {})) for agent in state.agents}
+        same_model = state.identity.model_sha256 == self._identity.model_sha256
+        trust = self._doubt.load(state.doubt, same_model=same_model)
         notices: list[Notice] = []
-        for agent in state.agents:
+        for agent, session in loaded.items():
             before = agents[agent]
-            session = self._session(agent, before)
             closing = Watch(session, former, self._engines, state.identity)
             closing.load(before, [spec.name for spec in gone])
             notices += closing.close("removed")
@@ -195,13 +256,13 @@ class Monitor:
                 session.revise()
             watch = self._watches[agent] = self._watch(session)
             watch.load(before, kept)
+            if trust:
+                self._doubt.take_up(watch.test, agent, before.trust, state.doubt)
             self._agenda.put(agent, watch.due)
         self._ready = dict.fromkeys(state.ready)
+        self._newcomers = Newcomers({agent: n for agent, n in state.newcomers.items() if agent in agents})
         self._connected, self._swept = state.connected, state.swept
-        same_model = state.identity.model_sha256 == self._identity.model_sha256
-        if not self._doubt.load(state.doubt, same_model=same_model) or len(kept) < max(
-            len(state.formulas), len(self._questions)
-        ):
+        if not trust or len(kept) < max(len(state.formulas), len(self._questions)):
             self._swept = None  # what is new here may be blind, and is looked at next
             self._changed.update(agents)
         return notices
@@ -219,8 +280,7 @@ class Monitor:
 
     # ---- one agent ----
 
-    def _touch(self, agent: str, now: Instant) -> None:
-        self._watches[agent].wait(now)
+    def _touch(self, agent: str) -> None:
         self._ready[agent] = None
         self._changed.add(agent)
 
@@ -233,45 +293,63 @@ class Monitor:
     def _sweep(self, now: Instant) -> Iterator[Notice]:
         """Notice silence, steps that wait too long, and how the model stands."""
         self._swept = now.ticks
-        yield from self._doubt.news()
+        yield from self._doubt.look(watch.test for watch in self._watches.values())
         for agent, watch in list(self._watches.items()):
             if watch.silent(now) > self.settings.forget_after:
-                yield from watch.close("ended")
-                yield Forgotten(agent)
-                del self._watches[agent]
-                self._ready.pop(agent, None)
-                self._agenda.put(agent, None)
-                self._changed.add(agent)
+                yield from self._forget(agent, watch, now)
             else:
                 yield from self._look(agent, now)
 
-    def _admit(self, observation: Observation) -> Watch:
-        """A new agent's watch. InputError if there is no room, or if what it says is no observation."""
+    def _forget(self, agent: str, watch: Watch, now: Instant) -> Iterator[Notice]:
+        """End what is told of an agent."""
+        yield from watch.close("ended")
+        yield Forgotten(agent, watch.silent(now), watch.open)
+        self._doubt.forget(watch.test)
+        self._gone[agent] = dict.fromkeys(watch.session.order.past.pages(everything=True))
+        del self._watches[agent]
+        self._ready.pop(agent, None)
+        self._agenda.put(agent, None)
+        self._changed.add(agent)
+        self._newcomers.forget(agent)
+
+    def _admit(self, observation: Observation, now: Instant, told: list[Notice]) -> Watch:
+        """A new agent's watch. InputError if there is no room, or if what it says is no observation.
+
+        `told`: takes the notices of an agent that makes room for it.
+        """
         validate_observation(observation)
         agent = observation.agent
+        if len(self._watches) >= self.settings.agents:
+            patience = self.settings.stale_after
+            leaving = self._newcomers.leaving(lambda name: self._watches[name].silent(now), patience)
+            if leaving is not None:
+                told += self._forget(leaving, self._watches[leaving], now)
         if len(self._watches) >= self.settings.agents:
             detail = f"{self.settings.agents} agents are watched already (limits.agents); {agent} is not"
             raise InputError("too_many_agents", detail)
         watch = self._watches[agent] = self._watch(self._session(agent))
+        self._newcomers.add(agent)
         return watch
 
     def _watch(self, session: Session) -> Watch:
-        return Watch(session, self._questions, self._engines, self._identity, self._doubt.test)
+        return Watch(session, self._questions, self._engines, self._identity, self._doubt)
 
-    def _session(self, agent: str, before: WatchState | None = None) -> Session:
+    def _session(
+        self, agent: str, before: WatchState | None = None, pages: Mapping[int, bytes] | None = None
+    ) -> Session:
         model, nominal = self._checker.model, self._checker.policies["nominal"]
         if before is None:
             return Session(agent, model, self.settings, nominal=nominal)
-        return Session.load(before.session, model, self.settings, nominal=nominal)
+        return Session.load(before.session, model, self.settings, pages=pages or {}, nominal=nominal)
 
 
 def _checked(settings: StreamSettings) -> StreamSettings:
     """The settings, if they count; else a ConfigError. With NaN for a time what is missed would never be told."""
-    for name in ("reorder_wait", "stale_after", "forget_after", "max_lag"):
+    for name in ("reorder_wait", "stale_after", "idle_after", "forget_after", "max_lag"):
         value = getattr(settings, name)
         if not (isinstance(value, int | float) and value >= 0):
             raise ConfigError(f"{name} is {value!r}; it must be a number of seconds, not below 0")
-    for name, least in (("window", 1), ("reorder_steps", 0), ("agents", 1)):
+    for name, least in (("window", 1), ("reorder_steps", 0), ("agents", 1), ("pending", 1)):
         value = getattr(settings, name)
         if not (isinstance(value, int) and value >= least):
             raise ConfigError(f"{name} is {value!r}; it must be a whole number, {least} or more")

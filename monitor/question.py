@@ -148,6 +148,8 @@ def _check_spec(spec: FormulaSpec, formula: Formula) -> None:
         raise ConfigError(f"{where}: every is {spec.every}; it counts steps (a whole number) or seconds, above 0")
     if not all(isinstance(count, int) and count >= 1 for count in (alarm.for_, alarm.keep)):
         raise ConfigError(f"{where}: for and keep count verdicts, from 1 on")
+    if not 0 <= alarm.step < math.inf:
+        raise ConfigError(f"{where}: step is {alarm.step}; it is a distance between two values, from 0 on")
     if spec.causal_model not in get_args(CausalModel):
         raise ConfigError(f"{where}: causal model {spec.causal_model!r}; use {', '.join(get_args(CausalModel))}")
     if spec.engine not in get_args(Engine):

@@ -17,17 +17,22 @@ __all__ = [
     "AlarmSpec",
     "AlarmState",
     "Alert",
+    "Alternative",
     "Blind",
     "BlindReason",
     "Break",
     "CausalModel",
+    "Departing",
     "Drawn",
     "End",
     "Ended",
     "Engine",
     "Episode",
+    "Figures",
+    "Fired",
     "Forgotten",
     "FormulaSpec",
+    "Handover",
     "Instant",
     "Judged",
     "MessageResult",
@@ -38,12 +43,14 @@ __all__ = [
     "Quantity",
     "RawState",
     "Received",
+    "Refreshed",
     "RewardMismatch",
     "Sampling",
     "Skipped",
     "Step",
     "StreamSettings",
     "TestName",
+    "Threshold",
     "Trust",
     "TrustSettings",
     "Verdict",
@@ -65,6 +72,9 @@ BlindReason = Literal[
     "warming_up",
     "disconnected",
     "deadline",
+    "old_episode",
+    "idle",
+    "overload",
     "model_doubt",
 ]
 """Why a formula cannot be answered now, or why not to rely on its answer. Without a row in docs/blindness.md a value
@@ -96,6 +106,7 @@ class AlarmSpec(msgspec.Struct, frozen=True):
     """How verdicts become an alarm. `for_`, `keep`: verdicts in a row before firing, before resolving (>= 1).
 
     `when`: for a plain formula `fails` or `holds`; for `regret(...)` `regret`, or `unavoidable` to fire on that too.
+    `step`: a firing alarm whose value has moved by more than this since it was last published is published anew.
     """
 
     for_: int = 1
@@ -103,42 +114,46 @@ class AlarmSpec(msgspec.Struct, frozen=True):
     severity: str = "warning"
     runbook: str | None = None
     when: Literal["fails", "holds", "regret", "unavoidable"] | None = None
+    step: float = 0.05
 
 
 class Sampling(msgspec.Struct, frozen=True):
-    """How well answers by sampling must be founded; `monitor.engine.check_sampling` says what is allowed.
-
-    Attributes:
-        seed: of all noise, 0 to 2**53 - 1.
-        alpha: the probability of a false alarm: to say *false*, or *regret*, of what is not so. On a stream it holds
-            for all verdicts of one formula on one agent together, and counts the answer the alarm fires on.
-        beta: that of the opposite error, of one verdict.
-        delta: half-width of the region around a bound within which either answer will do, as a part of the range one
-            world's outcome may have: of 1 for a `P`. `betting` on a stream has no such region.
-        deviation: the same for `R` and for `delta(..)` with the test `paper`, in standard deviations of one sample.
-        error: half-width asked of a `=?`, as a part of the same range.
-        error_alpha: the probability that a reported interval misses the true value.
-        limit: samples a quantity may take; what is open then is undecided.
-        rewards: the smallest and the largest reward of a step, for models that cannot be enumerated.
-        test: of values against bounds. `betting`: alpha and beta hold for every model (a `P` asked alone is decided by
-            Wald's test, whose rates hold too). `paper`: the paper's; for `R` and `delta(..)` a sequential t-test, whose
-            rates are nominal.
-    """
+    """How well answers by sampling must be founded; `monitor.engine.check_sampling` says what is allowed."""
 
     seed: int = 0
+    """Of all noise, 0 to 2**53 - 1."""
     alpha: float = 0.01
+    """Probability of a false alarm: to say *false*, or *regret*, of what is not so. On a stream it holds for all
+    verdicts of one formula on one agent together, and counts the answer the alarm fires on.
+    """
     beta: float = 0.01
+    """Probability of the opposite error, of one verdict."""
     delta: float = 0.01
+    """Half-width of the region around a bound within which either answer will do, as a part of the range one world's
+    outcome may have: of 1 for a `P`. `betting` on a stream has no such region.
+    """
     deviation: float = 0.1
+    """The same for `R` and for `delta(..)` with the test `paper`, in standard deviations of one sample."""
     error: float = 0.02
+    """Half-width asked of a `=?`, as a part of the same range."""
     error_alpha: float = 0.05
+    """Probability that a reported interval misses the true value."""
     limit: int = 20_000
+    """Samples a quantity may take; what is open then is undecided."""
     rewards: tuple[float, float] | None = None
+    """The smallest and the largest reward of a step, for models that cannot be enumerated."""
     test: TestName = "betting"
+    """How values are compared with bounds. `betting`: alpha and beta hold for every model (a `P` asked alone is decided
+    by Wald's test, whose rates hold too). `paper`: the paper's; for `R` and `delta(..)` a sequential t-test, whose
+    rates are nominal.
+    """
 
 
 class FormulaSpec(msgspec.Struct, frozen=True, eq=False):
     """One formula to watch. `every`: an int counts steps, a float is a duration in seconds on the monotonic clock.
+
+    `labels`: label -> words for it in sentences, as pairs. Neither they nor the alarm's `runbook` change what is asked,
+    so they do not count when two formulas are compared.
 
     >>> FormulaSpec("f", "true", every=1) == FormulaSpec("f", "true", every=1.0)
     False
@@ -150,6 +165,7 @@ class FormulaSpec(msgspec.Struct, frozen=True, eq=False):
     causal_model: CausalModel = "gumbel"
     alarm: AlarmSpec = msgspec.field(default_factory=AlarmSpec)
     engine: Engine = "auto"
+    labels: tuple[tuple[str, str], ...] = ()
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, FormulaSpec) and self._content() == other._content()
@@ -158,13 +174,15 @@ class FormulaSpec(msgspec.Struct, frozen=True, eq=False):
         return hash(self._content())
 
     def _content(self) -> tuple[object, ...]:
-        """Every field, and of which kind `every` is: one step is not one second."""
-        return *msgspec.structs.astuple(self), type(self.every)
+        """What is asked and how, not in which words it is told: `every` with its kind, no `labels` and no `runbook`."""
+        asked = self.name, self.text, self.every, type(self.every), self.causal_model, self.engine
+        return *asked, msgspec.structs.replace(self.alarm, runbook=None)
 
 
 class StreamSettings(msgspec.Struct, frozen=True):
     """What the stream may hold and how long it waits. Durations in seconds, counts in steps or agents.
 
+    `pending`: steps of one agent that may wait to be answered; beyond, all that wait are given up together.
     `nominal_sha256`: of the configured nominal policy's ONNX file, compared with what an agent says it runs.
     """
 
@@ -172,9 +190,11 @@ class StreamSettings(msgspec.Struct, frozen=True):
     reorder_steps: int = 256
     reorder_wait: float = 0.5
     stale_after: float = 5.0
+    idle_after: float = 900.0
     forget_after: float = 3600.0
     max_lag: float = 2.0
     agents: int = 1000
+    pending: int = 100_000
     encoder: Literal["index", "name", "valuation", "bins"] = "index"
     nominal_sha256: str | None = None
 
@@ -183,12 +203,14 @@ class TrustSettings(msgspec.Struct, frozen=True):
     """How the model is held against the transitions that happen; `monitor.statistics.trust` says how it is done.
 
     `alpha`: the probability that a true model is ever doubted. `impossible`: which part of the steps may contradict the
-    model without its being wrong (a glitch in a sensor).
+    model without its being wrong (a glitch in a sensor). `acknowledged`: agent -> why its test began anew, `*` for all;
+    an entry that is new or another begins it.
     """
 
     alpha: float = 0.001
     impossible: float = 0.0001
     enabled: bool = True
+    acknowledged: Mapping[str, str] = {}
 
 
 class Observation(msgspec.Struct, frozen=True):
@@ -248,70 +270,92 @@ class Wait(msgspec.Struct, frozen=True):
 
 
 class Quantity(msgspec.Struct, frozen=True):
-    """One probability or reward a formula asks for (outside all brackets), with how it was obtained.
-
-    `bounds`: over every causal model of the class asked for, else None. `threshold` and `holds`: None for `=?`.
-    `offset` is the one used, in the convention of the formula (`@5`, `@-1`); `clipped`: it is not the one asked for.
-    `robust`: no causal model of the class changes `holds`; None where not asked. If sampled: `value` is the mean of so
-    many `samples`, and `bounds` an interval that holds the true one with probability `confidence` or more, if there is
-    one; `holds` None: undecided within the limit.
-    """
+    """One probability or reward a formula asks for (outside all brackets), with how it was obtained."""
 
     text: str
+    """What is asked, in the formula language."""
     value: float
+    """The Gumbel-Max answer; if sampled, the mean of the samples."""
     offset: int
+    """The offset used, in the convention of the formula (`@5`, `@-1`)."""
     clipped: bool
+    """It is not the offset asked for: the path is too short."""
     bounds: tuple[float, float] | None = None
+    """Over every causal model of the class asked for; if sampled, an interval that holds the true value with
+    `confidence`.
+    """
     threshold: float | None = None
+    """What it is compared with; `null` for `=?`."""
     holds: bool | None = None
+    """Whether the comparison holds; `null` for `=?`, and where samples left it undecided."""
     robust: bool | None = None
+    """No causal model of the class changes `holds`; `null` where not asked."""
     samples: int = 0
+    """How many were drawn; left out where none were."""
     confidence: float | None = None
+    """Of the interval, if there is one; left out of an exact answer."""
 
 
 class Drawn(msgspec.Struct, frozen=True):
-    """How a sampled verdict was drawn: with the path, all it takes to draw it again.
-
-    `seed`: of this verdict's noise, `first`: the seq its path begins with. `alpha`, `beta`: the strength <alpha, beta>
-    the whole formula was tested at. `test`: which test of its stream it was, from 1; 0: it was asked alone.
-    """
+    """How a sampled verdict was drawn: with the path, all it takes to draw it again."""
 
     sampling: Sampling
+    """The settings."""
     seed: int
+    """Of this verdict's noise."""
     first: int
+    """The seq its path begins with."""
     alpha: float
+    """Probability of a false alarm at which the whole formula was tested."""
     beta: float
+    """Probability of a miss at which the whole formula was tested."""
     test: int = 0
+    """Which test of its stream it was, from 1; 0: it was asked alone."""
 
 
 class Verdict(msgspec.Struct, frozen=True):
     """The answer to one formula on one path.
 
     Exactly one of `value` (for `=?`), `holds` (for a truth) and `outcome` (for `regret`) is set; a truth that could
-    not be decided has none of them, and `reason` says why. `value` is always the Gumbel-Max answer. `effect`:
-    delta(W, nominal) of a regret formula, `effect_bounds` its bounds; `profile`: offset -> (value under nominal, value
-    under the alternative), each measured from its own start; `latest_useful`: the smallest offset at which the
-    alternative still turns the outcome. If sampled, `drawn` says how, and `bounds` are a confidence interval.
+    not be decided has none of them, and `reason` says why.
     """
 
     formula: str
+    """The formula's text."""
     method: Literal["exact", "sampled"]
+    """How it was answered."""
     causal_model: CausalModel
+    """Over which causal models bounds were asked: `gumbel` is none but Gumbel-Max."""
     quantities: tuple[Quantity, ...]
+    """Every probability and reward the formula asks for; of `regret` nominal first, then the alternative."""
     value: float | None = None
+    """Of `=?`: always the Gumbel-Max answer."""
     holds: bool | None = None
+    """Of a truth."""
     outcome: Outcome | None = None
+    """Of `regret(...)`."""
     bounds: tuple[float, float] | None = None
+    """Of the one quantity there is; of `regret` those of the alternative. If sampled, a confidence interval."""
     robust: bool | None = None
+    """No causal model of the class asked for changes the answer; `null` where not asked."""
     effect: float | None = None
+    """Value under the alternative minus value under nominal, of `regret`."""
     effect_bounds: tuple[float, float] | None = None
+    """Bounds of the effect."""
     profile: Mapping[int, tuple[float, float]] = msgspec.field(default_factory=dict)
+    """Offset, value under nominal, value under the alternative: each measured from its own start."""
     latest_useful: int | None = None
+    """The smallest offset at which the alternative still turns the outcome."""
     offset: int = 0
+    """The offset used."""
     clipped: bool = False
+    """It is not the offset asked for: the path is too short."""
     start_dropped: bool = False
+    """The episode's start is no longer held, so that `@-k` counts from the oldest pair of the path."""
     reason: str = ""
+    """Why it could not be decided, or not as asked."""
     drawn: Drawn | None = None
+    """How it was drawn, if sampled; else left out."""
 
 
 # ---- notices: what the monitor tells the world; each sink takes what concerns it ----
@@ -356,10 +400,73 @@ class AlarmMoved(msgspec.Struct, frozen=True):
     state: AlarmState
 
 
-class Alert(msgspec.Struct, frozen=True):
-    """A published change of an alarm; the fields are those of `cfmon/alerts/<agent>/<formula>` in the docs.
+class Threshold(msgspec.Struct, frozen=True):
+    """What a value is compared with."""
 
-    `evidence_path`: the held path the verdict was given on, for the evidence file; not published.
+    comparison: Literal["<", "<=", ">=", ">"]
+    """How the value must compare with the bound for the formula to hold."""
+    bound: float
+    """A probability, or a reward."""
+
+
+class Alternative(msgspec.Struct, frozen=True):
+    """The other world of a regret formula."""
+
+    name: str
+    """What is in force there, in the formula's words: a policy, `do(action)` or `model:name`."""
+    value: float | None
+    """The value there, under the Gumbel-Max causal model."""
+    bounds: tuple[float, float] | None
+    """What every causal model of the class asked for allows; of a sampled verdict a confidence interval."""
+
+
+class Handover(msgspec.Struct, frozen=True):
+    """What handing over would do, seen from the newest step."""
+
+    policy: str
+    """What to hand over to, in the formula's words: a policy, or `do(action)`."""
+    helps_now: bool | None
+    """Handing over now meets the threshold and carrying on does not. `null`: not known (while
+    blind, and by a sampled or undecided verdict).
+    """
+    latest_useful: int | None
+    """How many steps ago handing over would last have helped: 0 is now. `null`: at no step looked at, or not known."""
+
+
+class Figures(msgspec.Struct, frozen=True):
+    """What a verdict says in numbers, with one meaning in alerts, metrics, page and terminal.
+
+    `value`: the agent's own; of a plain formula that asks about one other world (`fallback@5.P>=0.9 [..]`) the value
+    there. None, with `bounds`, for a formula of several quantities. `handover` is None where there is no advice.
+    """
+
+    value: float | None = None
+    bounds: tuple[float, float] | None = None
+    threshold: Threshold | None = None
+    alternative: Alternative | None = None
+    handover: Handover | None = None
+
+
+class Fired(msgspec.Struct, frozen=True):
+    """What the verdict said on which the alarm fired; the evidence proves this one."""
+
+    outcome: Outcome | None
+    """The outcome then."""
+    value: float | None
+    """The agent's own value then."""
+    alternative: Alternative | None
+    """The alternative then."""
+    seq: int
+    """The step at which it fired."""
+    time: float
+    """The time of that step, seconds since the epoch."""
+
+
+class Alert(msgspec.Struct, frozen=True):
+    """A change of an alarm that is published; `docs/messages.md` lists the fields of the message.
+
+    `verdict` is the newest one, `figures` what it says in numbers, `fired` what was said when the alarm fired. `path`:
+    the held path the verdict was given on, for the evidence file; not published.
     """
 
     id: str
@@ -371,6 +478,8 @@ class Alert(msgspec.Struct, frozen=True):
     blind: BlindReason | None
     severity: str
     verdict: Verdict
+    figures: Figures
+    fired: Fired
     episode: Episode
     seq: int
     first_seq: int
@@ -382,6 +491,17 @@ class Alert(msgspec.Struct, frozen=True):
     path: tuple[tuple[int, int | None], ...]
     start_observed: bool
     terminated: bool
+
+
+class Refreshed(msgspec.Struct, frozen=True):
+    """A firing alarm has a newer verdict that makes no new revision; the next heartbeat publishes it.
+
+    `monitor.alarm.refresh` gives the alert that follows from it. `pairs`: of the path the verdict was given on.
+    """
+
+    judged: Judged
+    spec: FormulaSpec
+    pairs: int
 
 
 class OffPolicy(msgspec.Struct, frozen=True):
@@ -401,7 +521,10 @@ class RewardMismatch(msgspec.Struct, frozen=True):
 
 
 class Skipped(msgspec.Struct, frozen=True):
-    """`count` due answers of a formula were passed over; the path they were about is complete all the same."""
+    """`count` due answers of a formula were passed over; the path they were about is complete all the same.
+
+    An alarm that only those answers would have raised was not raised.
+    """
 
     agent: str
     formula: str
@@ -416,22 +539,56 @@ class Ended(msgspec.Struct, frozen=True):
 
 
 class Forgotten(msgspec.Struct, frozen=True):
-    """An agent has been silent for `forget_after`; whatever is kept or shown under its name can go."""
+    """An agent has been silent for `forget_after`; whatever is kept or shown under its name can go.
+
+    `silent`: seconds since its last message. `open`: that was in the middle of an episode.
+    """
 
     agent: str
+    silent: float = 0.0
+    open: bool = False
+
+
+class Departing(msgspec.Struct, frozen=True):
+    """A transition seen more often than the model lets expect.
+
+    `seen` times of the last `of` steps from `state` by `action`; `expected`: of as many.
+    """
+
+    state: int
+    action: int
+    successor: int
+    seen: int
+    of: int
+    expected: float
 
 
 class Trust(msgspec.Struct, frozen=True):
     """How the model stands the test of the transitions that happened: told on a change of `doubted`, and now and then.
 
     `log10_e`: of the evidence against the model (an e-value: 0 is none, 3 a thousand to one); `transitions`: tested.
+    `agent`: whose transitions alone these are; empty: those of all agents together. `departing`: where it is doubted,
+    what speaks loudest against the model, beside impossible steps.
     """
 
     doubted: bool
     log10_e: float
     transitions: int
+    agent: str = ""
+    departing: tuple[Departing, ...] = ()
 
 
 Notice = (
-    Received | Judged | Blind | AlarmMoved | Alert | OffPolicy | RewardMismatch | Skipped | Ended | Forgotten | Trust
+    Received
+    | Judged
+    | Blind
+    | AlarmMoved
+    | Alert
+    | Refreshed
+    | OffPolicy
+    | RewardMismatch
+    | Skipped
+    | Ended
+    | Forgotten
+    | Trust
 )

@@ -8,16 +8,19 @@ from typing import Final, Literal
 import msgspec
 
 from monitor.alarm.message import Identity
+from monitor.doubt import Doubt
 from monitor.engine import Engines
 from monitor.question import Question
 from monitor.standing import Standing, StandingState, When
-from monitor.statistics.trust import ModelTest
+from monitor.statistics.trust import ModelTest, TrustState
 from monitor.stream import Session, SessionState
-from monitor.types import BlindReason, Break, End, Ended, Instant, Notice, Step
+from monitor.types import BlindReason, Break, End, Ended, Instant, Notice, Step, Trust
 
 __all__ = ["MARKS", "Watch", "WatchState"]
 
-MARKS: Final[frozenset[BlindReason]] = frozenset({"disconnected", "stale", "deadline", "model_doubt"})
+MARKS: Final[frozenset[BlindReason]] = frozenset(
+    {"disconnected", "stale", "deadline", "old_episode", "idle", "overload", "model_doubt"}
+)
 """Reasons that say nothing against the path. A step that came is answered all the same and alarms keep moving, so that
 they are those of a stream without interruption; all that is told meanwhile is marked.
 """
@@ -28,15 +31,18 @@ class WatchState(msgspec.Struct, frozen=True, array_like=True):
 
     session: SessionState
     open: bool
-    waiting: float | None
     formulas: dict[str, StandingState]
-    strayed: bool = False
+    strayed: bool
+    trust: TrustState | None
 
 
 class Watch:
     """Answers every formula for one agent as its path grows.
 
-    `trust`: the test of the model, one for all agents; None: the model is not tested.
+    `doubt`: whether the model is in doubt; None: it is not tested.
+
+    Attributes:
+        test: the model's test by this agent's transitions, None where it is not tested.
     """
 
     def __init__(
@@ -45,12 +51,12 @@ class Watch:
         questions: Sequence[Question],
         engines: Engines,
         identity: Identity,
-        trust: ModelTest | None = None,
+        doubt: Doubt | None = None,
     ) -> None:
         self.session = session
-        self._trust = trust
+        self.test: ModelTest | None = None if doubt is None else doubt.join()
+        self._doubt = doubt
         self._strayed = False  # the newest step was impossible, so where it led may be a wrong reading
-        self._waiting: float | None = None  # ticks of the oldest message whose steps nobody has looked at
         self._engines = engines
         self._formulas = [Standing(question, session.agent, identity) for question in questions]
         self._open = False
@@ -58,24 +64,27 @@ class Watch:
 
     @property
     def due(self) -> float | None:
-        """Ticks at which some formula has to be answered although nothing more may come; None where that is not so."""
-        if not (self._by_time and self._open):
-            return None
-        return min((at for formula in self._formulas if (at := formula.due) is not None), default=None)
+        """Ticks at which something has to be answered or told although nothing more may come; None: nothing has."""
+        times = [at for formula in self._formulas if (at := formula.revises) is not None]
+        if self._by_time and self._open:
+            times += [at for formula in self._formulas if (at := formula.due) is not None]
+        return min(times, default=None)
 
-    def evaluate(self, now: Instant, *, connected: bool, latest_only: bool) -> list[Notice]:
+    def evaluate(self, now: Instant, *, connected: bool, latest_only: bool, most: int = 0) -> list[Notice]:
         """Advance over what is pending and answer what is due; with `latest_only`, only at the newest step.
 
         What is due by time is answered last, on the newest path, and only if that has grown since the last answer.
+        `most`: events to advance over, so that others have their turn; the rest stays pending. 0: all.
         """
         told: list[Notice] = []
         session = self.session
-        self._waiting = None
         path = session.path
         before, begun = path.last, path.begun
-        while (event := session.advance()) is not None:
-            if self._trust is not None:
-                self._test(self._trust, before if path.begun == begun else None, event)
+        left = most or len(session.pending)
+        while left > 0 and (event := session.advance()) is not None:
+            left -= 1
+            if self.test is not None:
+                told += self._hold_model(self.test, before if path.begun == begun else None, event)
             before, begun = path.last, path.begun
             match event:
                 case Step():
@@ -83,6 +92,7 @@ class Watch:
                     for formula in self._formulas:
                         formula.steps += 1
                     if session.pending and isinstance(session.pending[0], End):
+                        left += 1
                         continue  # With its last step an episode ends: that answer is given once, knowing how it ended.
                     if latest_only and self._more_steps():
                         told += [notice for formula in self._formulas for notice in formula.skip(now)]
@@ -92,24 +102,27 @@ class Watch:
                     self._end(event, now, told, connected=connected)
                 case _:
                     told += self.look(now, connected=connected)
-        if self._by_time and self._open and path.last is not None:
+        if self._by_time and self._open and path.last is not None and not session.pending:
             self._answer(path.last, now, told, connected=connected, when="time")
+        for formula in self._formulas:
+            if formula.revises is not None:
+                told += formula.revise(now)
         return told
-
-    def wait(self, now: Instant) -> None:
-        """Something has come that `evaluate` is to look at."""
-        if self._waiting is None:
-            self._waiting = now.ticks
 
     def look(self, now: Instant, *, connected: bool) -> Iterator[Notice]:
         """Tell which formulas went blind or see again; asks nothing."""
         for formula in self._formulas:
-            blind = self._blindness(formula.question, now, connected=connected)
+            blind = self._blindness(formula, now, connected=connected)
             yield from formula.see(blind, self._detail(blind), now)
 
     def silent(self, now: Instant) -> float:
-        """Seconds since the agent was last heard."""
-        return 0.0 if self.session.last_heard is None else now.ticks - self.session.last_heard
+        """Seconds since the agent's last message."""
+        return 0.0 if self.session.last_message is None else now.ticks - self.session.last_message
+
+    @property
+    def open(self) -> bool:
+        """Whether an episode is under way."""
+        return self._open
 
     def close(self, how: Literal["ended", "removed"]) -> Iterator[Notice]:
         """The agent is forgotten (`ended`) or the formulas are (`removed`): what fires is over."""
@@ -120,73 +133,108 @@ class Watch:
         """Where every formula stands, as it was told."""
         for formula in self._formulas:
             yield from formula.again(self._detail(formula.alarm.blind))
+        yield self._trust()
 
     def dump(self) -> WatchState:
         """All that the future depends on; write it before the next step."""
         formulas = {formula.question.spec.name: formula.dump() for formula in self._formulas}
-        return WatchState(self.session.dump(), self._open, self._waiting, formulas, self._strayed)
+        test = None if self.test is None else self.test.dump()
+        return WatchState(self.session.dump(), self._open, formulas, self._strayed, test)
 
     def load(self, state: WatchState, formulas: Container[str]) -> None:
-        """The inverse of `dump` for these formulas, in a watch whose session was loaded; the others start anew."""
-        self._open, self._waiting, self._strayed = state.open, state.waiting, state.strayed
+        """The inverse of `dump` for these formulas, in a watch whose session was loaded; the others start anew.
+
+        The test of the model is left to `Doubt.take_up`.
+        """
+        self._open, self._strayed = state.open, state.strayed
         for formula in self._formulas:
             name = formula.question.spec.name
             if name in formulas and name in state.formulas:
                 formula.load(state.formulas[name])
 
-    def _test(self, trust: ModelTest, before: Step | None, event: Step | Break | End) -> None:
-        """Hold the model against what happened. `before`: the step that this one follows on the path, if it does.
+    def _hold_model(self, test: ModelTest, before: Step | None, event: Step | Break | End) -> Iterator[Notice]:
+        """Hold the model against what happened; tell if it is doubted from now on.
+
+        `before`: the step that this one follows on the path, if it does.
 
         One wrong reading makes two impossible steps, there and back. So the step after one that counted is passed over,
         wherever it leads: what is passed over must not depend on that.
         """
         strayed, self._strayed = self._strayed, False
+        tested = test.transitions
         match event:
             case Step():
                 if before is None or before.action is None:
                     self._strayed = strayed  # no transition: the first step after an impossible one, if there was one
                 elif not strayed:
-                    trust.step(before.state * self.session.model.actions + before.action, event.state)
+                    test.step(before.state * self.session.model.actions + before.action, event.state)
             case Break(reason="impossible_step") if not strayed:
-                trust.contradict()
+                test.contradict()
                 self._strayed = True
             case _:
                 pass
+        if test.doubted and test.transitions > tested:  # with this one the test has ended
+            yield self._trust()
+
+    def _trust(self) -> Trust:
+        """How the model stands for this agent."""
+        agent = self.session.agent
+        return Trust(False, 0.0, 0, agent) if self._doubt is None else self._doubt.of(agent, self.test)  # noqa: FBT003
 
     def _more_steps(self) -> bool:
         return any(isinstance(event, Step) for event in self.session.pending)
 
-    def _blindness(self, question: Question, now: Instant, *, connected: bool) -> BlindReason | None:
+    def _blindness(self, formula: Standing, now: Instant, *, connected: bool) -> BlindReason | None:
         """Why a formula cannot be answered now, else why its answer is to be marked (`MARKS`), else None."""
         path = self.session.path
         if self._open or not (path.ended or path.broken == "warming_up"):  # between episodes there is nothing to see
-            reason = path.blind(question.reach)
+            reason = path.blind(formula.question.reach)
             if reason is not None:
                 return reason
         if self.session.mismatch:
             return "policy_mismatch"
         if not connected:
             return "disconnected"
-        patience = self.session.settings.stale_after
-        if self._waiting is not None and now.ticks - self._waiting > patience:
+        return self._late(now) or self._mark(formula, now)
+
+    def _late(self, now: Instant) -> BlindReason | None:
+        """What takes too long, if anything does."""
+        session = self.session
+        settings = session.settings
+        if session.since and now.ticks - session.since[0] > settings.stale_after:
             return "deadline"
-        if self._open and self.silent(now) > patience:
-            return "stale"
-        return "model_doubt" if self._trust is not None and self._trust.doubted else None
+        if session.old is not None and session.old[1] - session.old[0] > settings.stale_after:
+            return "old_episode"
+        if self._open:
+            heard = session.last_heard
+            return "stale" if heard is not None and now.ticks - heard > settings.stale_after else None
+        return "idle" if self.silent(now) > settings.idle_after else None
+
+    def _mark(self, formula: Standing, now: Instant) -> BlindReason | None:
+        """What else is to be known of an answer, or of its absence."""
+        if formula.skipped is not None and now.ticks - formula.skipped <= self.session.settings.stale_after:
+            return "overload"
+        doubted = (self.test is not None and self.test.doubted) or (self._doubt is not None and self._doubt.stands)
+        return "model_doubt" if doubted else None
 
     def _detail(self, blind: BlindReason | None) -> str:
-        path = self.session.path
+        session, path = self.session, self.session.path
+        if blind == "model_doubt":
+            return "for this agent" if self.test is not None and self.test.doubted else "for all agents"
+        if blind == "policy_mismatch":
+            runs, configured = (sha256 or "unknown" for sha256 in (session.policy, session.settings.nominal_sha256))
+            return f"it runs policy {runs[:12]}, configured is {configured[:12]}"
         return path.detail if blind is not None and blind == path.broken else ""
 
     def _answer(self, step: Step, now: Instant, told: list[Notice], *, connected: bool, when: When) -> None:
         for formula in self._formulas:
-            blind = self._blindness(formula.question, now, connected=connected)
+            blind = self._blindness(formula, now, connected=connected)
             if blind != formula.alarm.blind:  # Also where nothing is due: an old value must not look like sight.
                 told += formula.see(blind, self._detail(blind), now)
             if formula.is_due(now, when):
                 formula.ask(now)
                 if blind is None or blind in MARKS:
-                    formula.judge(self.session, self._engines, step, told)
+                    formula.judge(self.session, self._engines, step, told, now, ends=when == "end")
 
     def _end(self, end: End, now: Instant, told: list[Notice], *, connected: bool) -> None:
         step = self.session.path.last

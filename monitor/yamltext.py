@@ -31,9 +31,14 @@ MAX_EVENTS = 30_000
 """Values, keys and brackets: a thousand formulas have some twenty each."""
 
 MAX_NUMBER = 64
-"""Characters of a number. In base 60, which YAML allows (`1:30:00`), a long one takes minutes to read."""
+"""Characters of a number; a long one takes minutes to read."""
 
 _PLAIN_TAGS = frozenset(f"tag:yaml.org,2002:{kind}" for kind in ("str", "int", "float", "bool", "null"))
+
+
+_NUMBERS = frozenset(f"tag:yaml.org,2002:{kind}" for kind in ("int", "float"))
+_SURPRISING: Final = re.compile(r"[-+]?[0-9_]+:.*|[-+]?0[0-9_]+")
+"""Numbers in base 60 (`1:1` is 61) and in base 8 (`010` is 8), as YAML 1.1 has them and nobody means them: text."""
 
 
 @dataclass(frozen=True)
@@ -155,6 +160,8 @@ class _Reader:
         unreadable = f"{self.name}, line {line}: the value here cannot be read; put it in quotes"
         if node.tag != "tag:yaml.org,2002:str" and len(node.value) > MAX_NUMBER:
             raise ConfigError(unreadable)
+        if node.tag in _NUMBERS and _SURPRISING.fullmatch(node.value):
+            return node.value
         try:
             return self.constructor.construct_object(node)
         except (ValueError, OverflowError):

@@ -6,6 +6,7 @@ Readiness is polled with a deadline, never slept for. Where a program is missing
 from __future__ import annotations
 
 import getpass
+import http
 import json
 import re
 import shutil
@@ -18,7 +19,7 @@ import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -30,6 +31,7 @@ __all__ = [
     "Prometheus",
     "Sidecar",
     "alertmanager",
+    "children",
     "end",
     "free_port",
     "interruptible",
@@ -80,6 +82,15 @@ def end(process: subprocess.Popen[Any], *, with_signal: int = signal.SIGTERM) ->
     except subprocess.TimeoutExpired:
         process.kill()
         return process.wait()
+
+
+def children(pid: int | str = "self") -> set[int]:
+    """Processes that one started and that are still there, ended ones that nobody waited for included."""
+    found: set[int] = set()
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        with suppress(FileNotFoundError, ProcessLookupError):  # a thread that has just ended
+            found.update(map(int, (task / "children").read_text().split()))
+    return found
 
 
 def interruptible() -> None:
@@ -284,8 +295,16 @@ class Sidecar:
             return content
 
     def metric(self, series: str) -> float | None:
-        """The value of a series as it stands in the exposition, such as `cfmon_mqtt_connected`."""
-        for line in self.get("/metrics").decode().splitlines():
+        """The value of a series as it stands in the exposition, such as `cfmon_up`; None while it starts."""
+        try:
+            exposition = self.get("/metrics").decode()
+        except urllib.error.HTTPError as error:
+            if error.code != http.HTTPStatus.SERVICE_UNAVAILABLE:
+                raise
+            return None
+        except ConnectionError:  # one server takes over from the one that answered during the start
+            return None
+        for line in exposition.splitlines():
             if line.startswith(f"{series} "):
                 return float(line.rpartition(" ")[2])
         return None

@@ -42,49 +42,65 @@ ONLY_SAMPLED = frozenset({"samples", "confidence", "drawn"})
 
 
 class PolicyEvidence(msgspec.Struct, frozen=True):
-    """A policy as the verdict used it.
-
-    `sha256`: of its file, kept under `objects/`. `manifest`: how to run that file. `choices`: for each state of the
-    path, ascending, the actions with positive probability, and those.
-    """
+    """A policy as the verdict used it."""
 
     sha256: str
+    """Of its file, kept under `objects/`."""
     manifest: Mapping[str, object]
+    """How to run that file."""
     choices: tuple[tuple[int, tuple[tuple[int, float], ...]], ...]
+    """For each state of the path, ascending, the actions with positive probability, and those."""
 
 
 class Evidence(msgspec.Struct, frozen=True):
-    """The document. Names are those of `Alert` and `Verdict`; `alert` is the alarm's id, `text` the formula's.
-
-    `seq` is that of the path's last pair, `first_seq` that of the step at which the breach began. `digest` is the
-    SHA-256, in hexadecimal, of the document without it. `models`: name -> sha256 of the other dynamics.
-    """
+    """The document; the names are those of `Alert` and `Verdict`."""
 
     v: Literal[2]
+    """Version of this format."""
     digest: str
+    """SHA-256, in hexadecimal, of the document without this field."""
     alert: str
+    """The alarm's id."""
     agent: str
+    """The agent's name."""
     episode: Episode
+    """The episode."""
     formula: str
+    """The formula's name."""
     text: str
+    """Its text."""
     causal_model: CausalModel
+    """Over which causal models bounds were asked."""
     seq: int
+    """Of the path's last pair: the step at which the alarm fired."""
     first_seq: int
+    """Of the step at which the breach began."""
     time: float
+    """Of the step `seq`, in seconds since the epoch."""
     since: float
+    """Of the step `first_seq`, in seconds since the epoch."""
     path: tuple[tuple[int, int | None], ...]
+    """The held path: state and action of each step, oldest first."""
     start_observed: bool
+    """The path begins with the episode."""
     terminated: bool
+    """The episode ended in the last state, which is absorbing."""
     model: str
+    """The model's name."""
     model_sha256: str
+    """Of the model, kept under `objects/`."""
     models: Mapping[str, str]
+    """Name -> sha256 of the other dynamics that formulas ask about."""
     policies: Mapping[str, PolicyEvidence]
+    """Name -> policy, as the verdict used it."""
     verdict: Verdict
+    """The verdict on which the alarm fired; its `profile` is a list of [offset, nominal, alternative]."""
     versions: Mapping[str, str]
+    """Name -> version of the software."""
 
     @property
     def id(self) -> str:
-        """32 hexadecimal digits: the name of the file, and what the alert calls `evidence`."""
+        """32 hexadecimal digits: the name of the file, and what the alert calls `evidence.id`."""
         return self.digest[:32]
 
 

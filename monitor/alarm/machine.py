@@ -24,7 +24,19 @@ from msgspec.structs import replace
 
 from monitor.types import AlarmSpec, AlarmState, BlindReason, Verdict
 
-__all__ = ["TABLE", "Alarm", "Change", "Judgement", "Transition", "advance", "as_markdown", "close", "judge", "see"]
+__all__ = [
+    "TABLE",
+    "Alarm",
+    "Change",
+    "Judgement",
+    "Transition",
+    "advance",
+    "as_markdown",
+    "close",
+    "judge",
+    "renew",
+    "see",
+]
 
 Place = Literal["clear", "pending", "firing"]
 Judgement = Literal["good", "bad", "breach", "neutral"]
@@ -170,6 +182,11 @@ def see(alarm: Alarm, blind: BlindReason | None) -> tuple[Alarm, Change | None]:
         return alarm, None
     alarm = replace(alarm, blind=blind)
     return _tell(alarm, "firing") if alarm.state == "firing" else (alarm, None)
+
+
+def renew(alarm: Alarm) -> tuple[Alarm, Change]:
+    """Take a new revision of a firing alarm whose verdict says something else by now; the state stays."""
+    return _tell(alarm, "firing")
 
 
 def as_markdown() -> str:

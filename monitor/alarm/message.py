@@ -7,17 +7,42 @@ import json
 import math
 from collections.abc import Mapping
 from pathlib import PurePath
+from typing import Final, Literal, cast
 
 import msgspec
+import numpy as np
 
 from monitor.model.mdp import MDP
 from monitor.model.npz import model_sha256
 from monitor.policy.table import PolicyTable
-from monitor.types import Alert, Episode, FormulaSpec, Verdict
+from monitor.types import (
+    Alert,
+    Alternative,
+    BlindReason,
+    Episode,
+    FormulaSpec,
+    Handover,
+    Outcome,
+    Threshold,
+)
 
-__all__ = ["Identity", "alert_id", "alert_payload", "identity_of"]
+__all__ = [
+    "AlertMessage",
+    "Identity",
+    "Named",
+    "alert_id",
+    "alert_payload",
+    "identity_of",
+    "named_policies",
+    "plain_message",
+    "refreshed_payload",
+    "rfc3339",
+]
 
 ALERT_VERSION = 1
+EARLIEST: Final = -62_135_596_800.0
+LATEST: Final = 253_402_300_799.9995
+"""Seconds since the epoch at which the year 0001 begins, and from which on a time rounds to the year 10000."""
 
 _compact = json.JSONEncoder(separators=(",", ":")).encode
 
@@ -68,64 +93,234 @@ def alert_id(agent: str, episode: Episode, formula: FormulaSpec, identity: Ident
     return hashlib.sha256(_compact(parts).encode("ascii")).hexdigest()[:32]
 
 
+class Named(msgspec.Struct, frozen=True):
+    """A model or a policy."""
+
+    name: str
+    """Its name in the configuration; of a model the name of its file."""
+    sha256: str
+    """Of its content, hexadecimal."""
+
+
+class FormulaText(msgspec.Struct, frozen=True):
+    """A formula that is watched."""
+
+    name: str
+    """Its name in the configuration."""
+    text: str
+    """Its text, in the formula language."""
+
+
+class EvidenceLink(msgspec.Struct, frozen=True):
+    """Where the evidence of an alarm is."""
+
+    id: str
+    """The first 32 digits of the digest in the file, which is also the file's name."""
+    path: str
+    """Where the monitor serves it over HTTP; beside the store it is the file `evidence/<id>`."""
+
+
+class Offset(msgspec.Struct, frozen=True):
+    """Both values as they are when the alternative takes over so many steps ago, each counted from there."""
+
+    offset: int
+    """How many steps ago; 0 is now."""
+    nominal: float | None
+    """The agent's own value."""
+    alternative: float | None
+    """The value under the alternative."""
+
+
+class FiredMessage(msgspec.Struct, frozen=True):
+    """What the verdict said on which the alarm fired."""
+
+    outcome: Outcome | None
+    """The outcome then."""
+    value: float | None
+    """The agent's own value then."""
+    alternative: Alternative | None
+    """The alternative then."""
+    seq: int
+    """The step at which it fired. The evidence proves the verdict on this step."""
+    time: str | None
+    """The time of that step."""
+    time_unix: float | None
+    """The same, in seconds since the epoch."""
+
+
+class AlertMessage(msgspec.Struct, frozen=True):
+    """The JSON document on `cfmon/alerts/<agent>/<formula>`.
+
+    Times are RFC 3339 in UTC, `null` where they are no date.
+    """
+
+    v: int
+    """Version of this schema: 1."""
+    id: str
+    """The name of this alarm, the same in each of its messages."""
+    revision: int
+    """Grows with each change; a heartbeat repeats the newest one."""
+    state: Literal["firing", "resolved", "ended", "removed"]
+    """`firing`; or how it closed: `resolved` (the goal is met again), `ended` (with the episode or the agent's silence,
+    not met), `removed` (the formula was changed or is no longer watched).
+    """
+    blind: BlindReason | None
+    """Why the formula cannot be answered now, or why not to rely on the answer."""
+    severity: str
+    """As configured."""
+    agent: str
+    """The agent's name, from its topic."""
+    formula: FormulaText
+    """What is watched."""
+    outcome: Outcome | None
+    """Of `regret(...)`; `null` for every other formula."""
+    value: float | None
+    """The agent's own value, by the newest verdict: a probability or an expected reward. Of a plain formula about one
+    other world the value there; `null` for a formula of several quantities.
+    """
+    threshold: Threshold | None
+    """What `value` is compared with; `null` for `=?` and for a formula of several quantities."""
+    alternative: Alternative | None
+    """The same quantity under the other policy; `null` for plain formulas."""
+    method: Literal["exact", "sampled"]
+    """How the numbers were obtained."""
+    effect: float | None
+    """`alternative.value` minus `value`."""
+    bounds: tuple[float | None, float | None] | None
+    """What every causal model of the class asked for allows for `value`; of a sampled verdict a confidence interval."""
+    robust: bool | None
+    """No causal model of the class asked for changes the answer; `null` where none was asked for."""
+    profile: tuple[Offset, ...]
+    """Both values for each moment of takeover, nearest first; empty for plain formulas."""
+    handover: Handover | None
+    """What handing over does now; `null` where there is nothing to hand over to, and once the alarm does not fire."""
+    fired: FiredMessage
+    """What it said when it fired."""
+    episode: Episode
+    """The episode of the newest verdict."""
+    seq: int
+    """The step of the newest verdict."""
+    time: str | None
+    """When the newest change happened: the time of that step, or of a change of blindness."""
+    time_unix: float | None
+    """The same, in seconds since the epoch."""
+    since: str | None
+    """The time of the step at which the breach began: the first of the `alarm.for` bad verdicts."""
+    since_unix: float | None
+    """The same, in seconds since the epoch."""
+    late: bool
+    """The newest step was older than `stream.max_lag` when it came."""
+    sent: str | None
+    """When this message was sent."""
+    sent_unix: float | None
+    """The same, in seconds since the epoch."""
+    model: Named
+    """The model it was judged by."""
+    policies: tuple[Named, ...]
+    """The policies it was judged with."""
+    evidence: EvidenceLink | None
+    """The evidence of the verdict on which the alarm fired; `null` where none could be kept."""
+    summary: str
+    """What happened, how bad it is, what to do; then how that was found."""
+    runbook: str | None
+    """As configured."""
+
+
+FOLLOWING: Final = (
+    "outcome", "value", "threshold", "alternative", "method", "effect", "bounds", "robust", "profile", "handover",
+    "episode", "seq", "time", "time_unix", "late", "summary",
+)  # fmt: skip
+"""Fields that follow the newest verdict without a new revision."""
+
+
 def alert_payload(alert: Alert, identity: Identity, *, sent: float, evidence: str | None) -> dict[str, object]:
-    """The alert as published; `json.dumps` takes it as it is, also with `allow_nan=False`.
+    """Return the alert as published; `json.dumps` takes it as it is, also with `allow_nan=False`.
 
     `sent`: seconds since the epoch. `evidence`: id of the evidence, or None if none could be kept. A number that does
-    not exist is null. `profile` is a list, nearest offset first, because JSON knows no whole numbers as keys.
+    not exist is null. `profile` is a list, nearest offset first, because JSON has no whole numbers as keys.
     """
-    verdict = alert.verdict
-    value, threshold = _figures(verdict)
-    return {
-        "v": ALERT_VERSION,
-        "id": alert.id,
-        "revision": alert.revision,
-        "state": alert.state,
-        "blind": alert.blind,
-        "severity": alert.severity,
-        "formula": {"name": alert.formula, "text": alert.text},
-        "outcome": verdict.outcome,
-        "value": _number(value),
-        "threshold": _number(threshold),
-        "method": verdict.method,
-        "effect": _number(verdict.effect),
-        "bounds": _interval(verdict.bounds),
-        "robust": verdict.robust,
-        "profile": [
-            {"offset": offset, "nominal": _number(nominal), "alternative": _number(alternative)}
-            for offset, (nominal, alternative) in sorted(verdict.profile.items())
-        ],
-        "episode": alert.episode,
-        "seq": alert.seq,
-        "time": _number(alert.time),
-        "since": _number(alert.since),
-        "late": alert.late,
-        "sent": _number(sent),
-        "model": {"name": identity.model_name, "sha256": identity.model_sha256},
-        "policies": [{"name": name, "sha256": sha256} for name, sha256 in sorted(identity.policies.items())],
-        "evidence": evidence,
-        "summary": alert.summary,
-        "runbook": alert.runbook,
-    }
+    link = None if evidence is None else EvidenceLink(evidence, f"/evidence/{evidence}")
+    model = Named(identity.model_name, identity.model_sha256)
+    return plain_message(_message(alert, model, named_policies(identity), sent=sent, evidence=link))
 
 
-def _figures(verdict: Verdict) -> tuple[float | None, float | None]:
-    """Value and threshold of the one quantity an alert is about; for regret that under the alternative.
+def named_policies(identity: Identity) -> tuple[Named, ...]:
+    """Return the policies of an identity, by name."""
+    return tuple(Named(name, sha256) for name, sha256 in sorted(identity.policies.items()))
 
-    A formula of several quantities has no single value: both are None, and the summary tells each.
+
+def refreshed_payload(published: Mapping[str, object], alert: Alert) -> dict[str, object]:
+    """Return a published alert with what the newest verdict says in it, under its revision."""
+    newest = plain_message(_message(alert, Named("", ""), (), sent=0.0, evidence=None))
+    return {**published, **{name: newest[name] for name in FOLLOWING}}
+
+
+def rfc3339(seconds: float) -> str | None:
+    """Return a time as a date, in UTC to the millisecond; None if it is none of the years 0001 to 9999.
+
+    >>> rfc3339(1795259763.7)
+    '2026-11-21T11:16:03.700Z'
+    >>> rfc3339(float("inf")) is None
+    True
     """
-    if verdict.outcome is not None and verdict.quantities:
-        return verdict.quantities[-1].value, verdict.quantities[-1].threshold
-    if verdict.value is not None:
-        return verdict.value, None
-    if len(verdict.quantities) == 1:
-        return verdict.quantities[0].value, verdict.quantities[0].threshold
-    return None, None
+    if not EARLIEST <= seconds < LATEST:
+        return None
+    return f"{np.datetime64(round(seconds * 1000), 'ms')}Z"
 
 
-def _number(value: float | None) -> float | None:
-    return value if value is not None and math.isfinite(value) else None
+def _message(
+    alert: Alert, model: Named, policies: tuple[Named, ...], *, sent: float, evidence: EvidenceLink | None
+) -> AlertMessage:
+    verdict, figures, fired = alert.verdict, alert.figures, alert.fired
+    return AlertMessage(
+        v=ALERT_VERSION,
+        id=alert.id,
+        revision=alert.revision,
+        state=cast('Literal["firing", "resolved", "ended", "removed"]', alert.state),  # no other is published
+        blind=alert.blind,
+        severity=alert.severity,
+        agent=alert.agent,
+        formula=FormulaText(alert.formula, alert.text),
+        outcome=verdict.outcome,
+        value=figures.value,
+        threshold=figures.threshold,
+        alternative=figures.alternative,
+        method=verdict.method,
+        effect=verdict.effect,
+        bounds=figures.bounds,
+        robust=verdict.robust,
+        profile=tuple(Offset(offset, *verdict.profile[offset]) for offset in sorted(verdict.profile)),
+        handover=figures.handover,
+        fired=FiredMessage(fired.outcome, fired.value, fired.alternative, fired.seq, rfc3339(fired.time), fired.time),
+        episode=alert.episode,
+        seq=alert.seq,
+        time=rfc3339(alert.time),
+        time_unix=alert.time,
+        since=rfc3339(alert.since),
+        since_unix=alert.since,
+        late=alert.late,
+        sent=rfc3339(sent),
+        sent_unix=sent,
+        model=model,
+        policies=policies,
+        evidence=evidence,
+        summary=alert.summary,
+        runbook=alert.runbook,
+    )
 
 
-def _interval(bounds: tuple[float, float] | None) -> list[float | None] | None:
-    return None if bounds is None else [_number(bounds[0]), _number(bounds[1])]
+def plain_message(message: msgspec.Struct) -> dict[str, object]:
+    """Return a message as JSON has it: its fields in order; a number that does not exist is None."""
+    return {name: _plain(getattr(message, name)) for name in message.__struct_fields__}
+
+
+def _plain(value: object) -> object:
+    match value:
+        case float():
+            return value if math.isfinite(value) else None
+        case msgspec.Struct():
+            return plain_message(value)
+        case list() | tuple():
+            return [_plain(item) for item in value]
+        case _:
+            return value

@@ -10,6 +10,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from monitor.errors import to_install
+
 __all__ = ["Missing", "Peers"]
 
 
@@ -69,4 +71,4 @@ class Peers:
 
 
 def _without(error: ImportError) -> Missing:
-    return Missing(f"{error.name or error} is not installed: pip install 'counterfactual-monitor[bench]'")
+    return Missing(f"{error.name or error} is not installed: {to_install('bench')}")

@@ -14,7 +14,7 @@ import numpy as np
 from monitor._version import __version__
 from monitor.bench.rows import Point, Row
 from monitor.bench.timing import Timing
-from monitor.errors import ConfigError
+from monitor.errors import ConfigError, to_install
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -110,7 +110,7 @@ def plot(rows: Sequence[Row], file: Path) -> None:
     try:
         from matplotlib.figure import Figure  # noqa: PLC0415 - only a plot needs it
     except ImportError as error:
-        raise ConfigError("--plot needs matplotlib: pip install 'counterfactual-monitor[bench]'") from error
+        raise ConfigError(f"--plot needs matplotlib: {to_install('bench')}") from error
     figure = Figure(figsize=(10, 7), layout="constrained")
     points = [point for row in rows for point in row.points]
     for place, (axis, name) in zip(figure.subplots(2, 2).flat, AXES.items(), strict=True):

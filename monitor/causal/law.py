@@ -100,7 +100,7 @@ class Law:
 
     def settled(self) -> int:
         """The first offset from which nothing changes any more."""
-        return max(self.until, *(end or 0 for end, _ in self.phases))
+        return max([self.until, *(end for end, _ in self.phases if end is not None)])
 
     def after(self, offset: int) -> Law:
         """The same law seen from a later offset, which becomes offset 0 and the new default."""

@@ -42,7 +42,7 @@ needs more is given more."""
 FIRST_ROOM = 64, 256, 256, 2048
 """Transitions, entries, moves and numbers that a memo has room for before it grows."""
 
-TRANSITIONS, ENTRIES, MOVES, NUMBERS, COMPUTED = range(5)
+USED = TRANSITIONS, ENTRIES, MOVES, NUMBERS, COMPUTED = range(5)
 """What `Memory.used` counts: the first four in use, the last: counterfactual rows ever computed."""
 
 
@@ -92,26 +92,21 @@ class Memo:
     def make_room(self, *, forget: bool) -> None:
         """Twice the room; beyond MAX_NUMBERS the same, with everything forgotten, if that is allowed."""
         old = self.arrays
-        transitions, entries, held, numbers = (
-            len(old.transition_keys),
-            len(old.entry_begin),
-            len(old.action),
-            len(old.states),
-        )
-        used = old.used
+        transitions, entries = len(old.transition_keys) // 2, len(old.entry_begin) - 1
+        held, numbers, used = len(old.action), len(old.states), old.used
         if forget and used[ENTRIES] > 0 and self._allowance.held + numbers > MAX_NUMBERS:
             computed = used[COMPUTED]
-            self.arrays = self._allocate(transitions // 2, entries - 1, held, numbers)
+            self.arrays = self._allocate(transitions, entries, held, numbers)
             self.arrays.used[COMPUTED] = computed
             return
         self._allowance.held += numbers
         new = self._allocate(
-            transitions // 2 * (2 if 4 * used[TRANSITIONS] >= transitions else 1),
-            (entries - 1) * (2 if 2 * used[ENTRIES] >= entries - 1 else 1),
+            transitions * (2 if 2 * used[TRANSITIONS] >= transitions else 1),
+            entries * (2 if 2 * used[ENTRIES] >= entries else 1),
             held * 2,  # not only where they are many: one state may have more than there is room for
             numbers * 2,
         )
-        for name in Memory._fields[4:]:
+        for name in Memory._fields[Memory._fields.index("entry_begin") :]:  # behind the tables
             source: npt.NDArray[np.generic] = getattr(old, name)
             getattr(new, name)[: len(source)] = source
         rehash(old.transition_keys, old.transition_values, new.transition_keys, new.transition_values)
@@ -124,11 +119,12 @@ class Memo:
         self._allowance = Allowance()
 
     def _allocate(self, transitions: int, entries: int, held: int, numbers: int) -> Memory:
+        transition_keys, entry_keys = np.full(2 * transitions, -1), np.full(2 * _power(entries), -1)
         return Memory(
-            np.full(2 * transitions, -1),
-            np.zeros(2 * transitions, dtype=np.int64),
-            np.full(2 * _power(entries), -1),
-            np.zeros(2 * _power(entries), dtype=np.int64),
+            transition_keys,
+            np.zeros_like(transition_keys),
+            entry_keys,
+            np.zeros_like(entry_keys),
             np.zeros(entries + 1, dtype=np.int64),
             np.zeros(held, dtype=np.int64),
             np.zeros(held),
@@ -138,7 +134,7 @@ class Memo:
             np.zeros(numbers),
             np.zeros(numbers if self.kind != EXACT else 0),
             np.zeros(numbers if self.kind != EXACT else 0),
-            np.zeros(5, dtype=np.int64),
+            np.zeros(len(USED), dtype=np.int64),
         )
 
 

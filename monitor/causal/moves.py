@@ -116,7 +116,7 @@ def moves(
     if memory.entry_keys[at] == key:
         return memory.entry_values[at]
     used = memory.used
-    if used[ENTRIES] + 2 > len(memory.entry_begin) or 2 * (used[ENTRIES] + 1) > len(memory.entry_keys):
+    if used[ENTRIES] + 2 > len(memory.entry_begin):  # the table has room for twice as many
         return NO_ROOM
     before = used[MOVES], used[NUMBERS]
     if not fill(dynamics, memory, kind, r, seen, taken, outcome, state):

@@ -55,10 +55,10 @@ def counterfactual_row(observed: Row, outcome: int, asked: Row) -> Floats:
     With D(u) = sum_j max(p_j, u q_j):  P(i) = 1 / D(p_i/q_i)  and  P(k) = q_k * integral of du / D(u)^2 from p_k/q_k to
     p_i/q_i. D is piecewise linear, so the integral over a piece [a, b] is (b - a) / (D(a) D(b)). O(K log K).
     """
-    p = np.empty(len(asked[0]))
-    p_outcome, at = align(*observed, outcome, asked[0], p)
-    result = np.empty(len(p))
-    reweigh(p, asked[1], p_outcome, at, result)
+    states, q = asked
+    p, result = np.empty(len(q)), np.empty(len(q))
+    p_outcome, at = align(*observed, outcome, states, p)
+    reweigh(p, q, p_outcome, at, result)
     return result
 
 
@@ -82,10 +82,10 @@ def row_bounds(
     another became relatively likelier; the extra zeros then raise the other lower bounds. Not for the very same state,
     action and model as observed: there the outcome is certain under every causal model.
     """
-    p = np.empty(len(asked[0]))
-    p_outcome, at = align(*observed, outcome, asked[0], p)
-    lower, upper = np.empty(len(p)), np.empty(len(p))
-    bound(p, asked[1], p_outcome, at, causal_model == "stable", lower, upper)
+    states, q = asked
+    p, lower, upper = np.empty(len(q)), np.empty(len(q)), np.empty(len(q))
+    p_outcome, at = align(*observed, outcome, states, p)
+    bound(p, q, p_outcome, at, causal_model == "stable", lower, upper)
     return lower, upper
 
 
@@ -123,7 +123,7 @@ def ascending(values: Floats) -> Ints:
     if len(values) > FEW:
         return np.argsort(values, kind="mergesort")
     order = np.arange(len(values))
-    for n in range(1, len(values)):
+    for n in range(len(values)):
         moved, m = order[n], n
         while m > 0 and values[order[m - 1]] > values[moved]:
             order[m] = order[m - 1]
@@ -141,37 +141,25 @@ def reweigh(p: Floats, q: Floats, p_outcome: float, at: int, result: Floats) -> 
         return
     limit = p_outcome / q[at] if at >= 0 else np.inf  # infinite also where q_i is too small for a ratio
     breaks, passed, count = np.empty(len(q)), np.empty(len(q), dtype=np.int64), 0
-    # On the piece that begins at a break: D(u) = (p mass not yet overtaken) + u * (q mass that has overtaken).
-    kept, overtaken = max(mass, 1.0), 0.0
     for k in range(len(q)):
         result[k] = 0.0
-        if p[k] <= 0.0:
-            overtaken += q[k]  # from the start, at break 0
-        elif p[k] / q[k] < limit:
+        if p[k] / q[k] < limit:
             breaks[count], passed[count] = p[k] / q[k], k
             count += 1
-    if count == 0 and overtaken <= 0.0:
+    if count == 0:
         result[at] = 1.0  # nothing became likelier relative to the outcome
         return
     order = ascending(breaks[:count])
-    pieces, first, high = np.empty(count), 0.0, 0.0
-    begin = 0.0
-    for n in range(-1 if overtaken > 0.0 else 0, count):
-        if n >= 0:
-            k, begin = passed[order[n]], breaks[order[n]]
-            kept -= p[k]
-            overtaken += q[k]
+    # On the piece that begins at a break: D(u) = (p mass not yet overtaken) + u * (q mass that has overtaken).
+    kept, overtaken, pieces = max(mass, 1.0), 0.0, np.empty(count)
+    for n in range(count):
+        k, begin = passed[order[n]], breaks[order[n]]
         end = breaks[order[n + 1]] if n + 1 < count else limit
-        low = kept + overtaken * begin
-        if np.isinf(end):
-            piece = 1.0 / overtaken / low
-        else:
-            high = kept + overtaken * end
-            piece = (end - begin) / high / low  # not by their product, which may overflow
-        if n >= 0:
-            pieces[n] = piece
-        else:
-            first = piece
+        kept -= p[k]
+        overtaken += q[k]
+        low, high = kept + overtaken * begin, kept + overtaken * end
+        # not by their product, which may overflow
+        pieces[n] = 1.0 / overtaken / low if np.isinf(end) else (end - begin) / high / low
     if not np.isinf(limit):
         result[at] = 1.0 / high
     share = 0.0
@@ -179,10 +167,6 @@ def reweigh(p: Floats, q: Floats, p_outcome: float, at: int, result: Floats) -> 
         share += pieces[n]
         k = passed[order[n]]
         result[k] = q[k] * share
-    share += first
-    for k in range(len(q)):
-        if p[k] <= 0.0:
-            result[k] = q[k] * share
 
 
 @compiled
@@ -213,11 +197,10 @@ def bound(
 ) -> None:
     """The bounds of `row_bounds`, into `lower` and `upper` [K]."""
     limit = p_outcome / q[at] if at >= 0 else np.inf
-    overlap = p.sum() > 0.0
     total = 0.0
     for k in range(len(q)):
         upper[k] = min(1.0, q[k] / p_outcome)
-        if stable and overlap and k != at and p[k] > 0.0 and p[k] / q[k] >= limit * (1.0 - STABILITY_TOLERANCE):
+        if stable and k != at and p[k] / q[k] >= limit * (1.0 - STABILITY_TOLERANCE):
             upper[k] = 0.0
         total += upper[k]
     for k in range(len(q)):
@@ -235,22 +218,21 @@ def greedy(lower: Floats, upper: Floats, values: Floats, largest: bool) -> float
         total += lower[k] * values[k]
     taken, worst, last = 0, -np.inf, -1
     while rest > 0.0 and taken < min(len(lower), FEW):  # looking for the next best: as a rule few take all that is left
-        best, found = -1, np.inf
+        best, found = taken, np.inf
         for k in range(len(lower)):
             value = sign * values[k]
             if value < found and (value > worst or (value == worst and k > last)):
                 best, found = k, value
         given = min(rest, upper[best] - lower[best])
-        total += given * found * sign
+        total += given * values[best]
         rest -= given
         taken, worst, last = taken + 1, found, best
-    if rest > 0.0 and taken < len(lower):
+    if taken == FEW:
         order = np.argsort(sign * values[: len(lower)], kind="mergesort")
-        for n in range(taken, len(order)):
-            if rest <= 0.0:
-                break
-            k = order[n]
+        while rest > 0.0 and taken < len(order):
+            k = order[taken]
             given = min(rest, upper[k] - lower[k])
             total += given * values[k]
             rest -= given
+            taken += 1
     return total

@@ -7,14 +7,14 @@ from typing import Annotated
 import typer
 
 from monitor._version import __version__
-from monitor.cli import bench, configs, demo, evidence, models, questions, streaming
+from monitor.cli import bench, configs, demo, evidence, models, questions, streaming, warming
 
 __all__ = ["app"]
 
 app = typer.Typer(
     help="Watch a deployed agent: would the fallback policy have kept us safe?",
     no_args_is_help=True,
-    add_completion=False,
+    add_completion=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
@@ -24,10 +24,12 @@ app.command()(questions.check)
 app.command()(streaming.replay)
 app.command()(evidence.verify)
 app.command()(evidence.explain)
+app.command()(warming.warm)
 app.command()(bench.bench)
 app.add_typer(models.model_app, name="model")
 app.add_typer(models.policy_app, name="policy")
 app.add_typer(configs.app, name="config")
+app.add_typer(evidence.app, name="evidence")
 
 
 @app.callback(invoke_without_command=True)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from monitor.cli.leaving import orderly
 from monitor.cli.output import progress, say
 
 if TYPE_CHECKING:
@@ -47,7 +48,8 @@ def bench(
     from monitor.bench.table import document, notes, plot, table  # noqa: PLC0415 - likewise
 
     folder = peers if peers is not None else PEERS if PEERS.is_dir() else None
-    rows = measured(Bench(Peers(folder), quick=quick, seed=seed, tell=_tell), row or [])
+    with orderly():  # peers are processes
+        rows = measured(Bench(Peers(folder), quick=quick, seed=seed, tell=_tell), row or [])
     Console(width=None if sys.stdout.isatty() else WIDTH).print(table(rows))
     for line in notes(rows):
         say(line)

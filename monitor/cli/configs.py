@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from monitor.cli.output import print_json, progress, say
+from monitor.errors import Mistakes
 
 __all__ = ["app"]
 
@@ -20,21 +21,33 @@ def check(
     *,
     as_json: Annotated[bool, typer.Option("--json", help="one JSON document on stdout")] = False,
 ) -> None:
-    """Read a configuration and everything it names, as `run` would, and stop before connecting.
+    """Read a configuration and everything it names, as `run` would, try port and store, and stop before connecting.
 
-    Exit code: 0 it is right; 2 it is not, with file, line and reason.
+    Exit code: 0 it is right; 2 it is not, with file, line and reason of every mistake.
     """
-    from monitor.sidecar.config import check_secrets  # noqa: PLC0415 - keep `cfmon --help` light
-    from monitor.sidecar.load import assemble  # noqa: PLC0415 - keep `cfmon --help` light
+    import os  # noqa: PLC0415 - keep `cfmon --help` light
 
+    from monitor.sidecar.config import check_secrets, load_config  # noqa: PLC0415 - likewise
+    from monitor.sidecar.load import assemble  # noqa: PLC0415 - likewise
+    from monitor.sidecar.preflight import check_places  # noqa: PLC0415 - likewise
+
+    mistakes = Mistakes()
+    notes: list[str] = []
     with progress("reading the configuration, the model and the policies"):
-        loaded = assemble(config)
-        check_secrets(loaded.config)
+        read = load_config(config, os.environ)
+        with mistakes.noted():
+            loaded = assemble(read)
+        with mistakes.noted():
+            check_secrets(read)
+        with mistakes.noted():
+            notes = check_places(read)
+        mistakes.tell()
     summary = {
         "config": str(config),
         "model": {"name": loaded.identity.model_name, "sha256": loaded.identity.model_sha256},
         "policies": dict(loaded.identity.policies),
         "formulas": {formula.name: formula.formula for formula in loaded.config.formulas},
+        "notes": notes,
     }
     if as_json:
         print_json(summary)
@@ -45,6 +58,8 @@ def check(
         say(f"  policy    {name}  sha256 {sha256}")
     for formula in loaded.config.formulas:
         say(f"  formula   {formula.name}: {formula.formula}")
+    for note in notes:
+        say(f"  note      {note}")
 
 
 @app.command()

@@ -7,7 +7,7 @@ import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from monitor.errors import ConfigError
+from monitor.errors import ConfigError, to_install
 
 __all__ = ["embedded_broker", "free_port"]
 
@@ -35,9 +35,7 @@ async def embedded_broker(port: int) -> AsyncIterator[None]:
     try:
         from amqtt.broker import Broker  # noqa: PLC0415 - an extra: only the demo has it
     except ImportError as error:
-        raise ConfigError(
-            "the demo's broker is not installed: pip install 'counterfactual-monitor[demo]' (`make demo` does it)"
-        ) from error
+        raise ConfigError(f"the demo's broker is not installed: {to_install('demo')} (`make demo` does it)") from error
     logging.getLogger("amqtt").setLevel(logging.CRITICAL)  # it warns of every client that hangs up
     logging.getLogger("transitions").setLevel(logging.CRITICAL)
     broker = Broker(

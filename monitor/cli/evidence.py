@@ -1,7 +1,8 @@
-"""`cfmon verify` and `cfmon explain`: an alarm derived again, from its evidence and the files that lie beside it."""
+"""`cfmon verify`, `cfmon explain`, `cfmon evidence export`: an alarm derived again, and taken elsewhere."""
 
 from __future__ import annotations
 
+import math
 import re
 import sys
 from pathlib import Path
@@ -9,20 +10,30 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from monitor.cli.output import ExitCode, finish, print_json, progress, say
+from monitor.cli.output import ExitCode, finish, print_json, printable, progress, say
 from monitor.cli.verified import as_document, show
-from monitor.errors import ConfigError, EvidenceError
+from monitor.errors import ConfigError, EvidenceError, to_install
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from monitor.sidecar.bundle import Bundle
     from monitor.sidecar.proof import Proof
     from monitor.sidecar.signing import Verifier
     from monitor.sidecar.verification import Expected
 
-__all__ = ["explain", "verify"]
+__all__ = ["app", "explain", "verify"]
+
+app = typer.Typer(help="Evidence: take it elsewhere.", no_args_is_help=True, rich_markup_mode=None)
+
+LARGE: Final = "derive it even if that may take minutes and gigabytes"
 
 PIPE: Final = Path("-")
 """Standard input or output."""
 
+File = Annotated[
+    Path, typer.Argument(help="the evidence of one alarm: the file, or a .zip with all it needs; - for standard input")
+]
 Objects = Annotated[
     Path | None, typer.Option(help="where models and policies lie by sha256; default: objects/ beside evidence/")
 ]
@@ -33,7 +44,7 @@ Id = Annotated[
 
 
 def verify(
-    evidence: Annotated[Path, typer.Argument(help="the evidence file of one alarm; - for standard input")],
+    evidence: File,
     *,
     expected: Id = None,
     key: Annotated[
@@ -43,20 +54,23 @@ def verify(
         Path | None, typer.Option(help="the detached signature; default: the evidence's name, or its id, with .sig")
     ] = None,
     objects: Objects = None,
+    large: Annotated[bool, typer.Option("--large", help=LARGE)] = False,
     as_json: Annotated[bool, typer.Option("--json", help="one JSON document on stdout")] = False,
 ) -> None:
     """Derive every number of an alarm again, from its path and the model and policies it names.
 
     Also compares the evidence's id with the file's name (or --id) and, with --key, checks who signed it.
 
-    Exit code: 0 all of it agrees, numbers within 1e-9; 1 something does not; 2 a file that is needed cannot be read.
+    Exit code: 0 all of it agrees, numbers within 1e-9; 1 something does not; 2 a file that is needed cannot be read, or
+    it is too large to be derived without --large.
     """
     from monitor.sidecar.verification import examine  # noqa: PLC0415 - keep `cfmon --help` light
 
-    known = _expected(evidence, expected, key, signature)
-    content, folder = _content(evidence), _objects(evidence, objects)
+    bundle = _bundle(evidence)
+    known = _expected(evidence, expected, key, signature, bundle)
+    content, read = _content(evidence, bundle), _reader(evidence, objects, bundle)
     with progress("deriving the alarm again"):
-        report = examine(content, lambda sha256: _object(folder, sha256), known)
+        report = examine(content, read, known, most=_most(large=large))
     if as_json:
         print_json(as_document(report, known))
     else:
@@ -65,7 +79,7 @@ def verify(
 
 
 def explain(
-    evidence: Annotated[Path, typer.Argument(help="the evidence file of one alarm; - for standard input")],
+    evidence: File,
     *,
     out: Annotated[
         Path | None,
@@ -77,6 +91,7 @@ def explain(
     ] = None,
     expected: Id = None,
     objects: Objects = None,
+    large: Annotated[bool, typer.Option("--large", help=LARGE)] = False,
 ) -> None:
     """Draw an alarm: what happened, what would have happened instead, and how it came to that.
 
@@ -86,11 +101,11 @@ def explain(
     target = out if out is not None else Path(f"{evidence.name}.svg")
     if target != PIPE and target.suffix not in (".svg", ".png"):
         raise ConfigError(f"cannot draw {target}: give it a name that ends in .svg or .png")
-    with progress("reading the model and the policies") as bar:
-        proof = _proof(evidence, expected, objects)
+    with progress("deriving the alarm again") as bar:
+        proof = _proof(evidence, expected, objects, large=large)
         from monitor.picture import draw, tell  # noqa: PLC0415 - keep `cfmon --help` light
 
-        bar.at(0, "deriving the alarm again, and drawing it")
+        bar.at(0, "drawing it")
         story = tell(proof.evidence, proof.model, proof.tables, proof.models)
         picture = draw(story, proof.model)
         content = _png(picture) if target.suffix == ".png" else picture.encode()
@@ -101,8 +116,42 @@ def explain(
         target.write_bytes(content)
     except OSError as error:
         raise ConfigError(f"cannot write {target}: {error.strerror}") from error
-    say(story.summary)
-    say(f"drawn in {target}")
+    say(printable(story.summary))
+    say(printable(f"drawn in {target}"))
+
+
+@app.command()
+def export(
+    evidence: Annotated[Path, typer.Argument(help="the evidence file of one alarm, as the monitor keeps it")],
+    *,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="the .zip to write; default: the alarm's id with .zip, here")
+    ] = None,
+    objects: Objects = None,
+) -> None:
+    """Pack evidence with its signature, the model and the policies: `verify` and `explain` take the file anywhere.
+
+    The monitor serves the same at /evidence/ID.zip. Exit code: 0 written; 2 a file is missing, altered or unreadable.
+    """
+    from monitor.alarm.document import read_evidence  # noqa: PLC0415 - keep `cfmon --help` light
+    from monitor.sidecar.bundle import pack_bundle  # noqa: PLC0415 - likewise
+
+    bundle = _bundle(evidence)
+    content = _content(evidence, bundle)
+    id_ = read_evidence(content).id
+    beside = _beside(evidence, id_)
+    signature = _signature(beside) if beside.is_file() else None
+    if bundle is not None:
+        signature = bundle.signature
+    with progress("packing the evidence"):
+        packed = pack_bundle(content, _reader(evidence, objects, bundle), signature)
+    target = out if out is not None else Path(f"{id_}.zip")
+    try:
+        target.write_bytes(packed)
+    except OSError as error:
+        raise ConfigError(f"cannot write {target}: {error.strerror}") from error
+    say(f"{target}: evidence, model and policies, {len(packed):,} bytes")
+    say(f"  anywhere: cfmon verify {target}; cfmon explain {target}")
 
 
 def _png(picture: str) -> bytes:
@@ -114,24 +163,26 @@ def _png(picture: str) -> bytes:
 
         fonts = files("font_roboto") / "files"
     except ImportError:
-        raise ConfigError(
-            "PNG needs the extra `png`: pip install 'counterfactual-monitor[png]'; SVG needs nothing"
-        ) from None
+        raise ConfigError(f"PNG needs the extra `png`: {to_install('png')}; SVG needs nothing") from None
     drawn = resvg_py.svg_to_bytes(
         svg_string=picture, font_dirs=[str(fonts)], skip_system_fonts=True, sans_serif_family="Roboto", zoom=2
     )
     return bytes(drawn)
 
 
-def _expected(file: Path, expected: str | None, key: Path | None, signature: Path | None) -> Expected:
+def _expected(
+    file: Path, expected: str | None, key: Path | None, signature: Path | None, bundle: Bundle | None
+) -> Expected:
     """What is known of the evidence from elsewhere: its name or `--id`, `--key`, and the signature beside it."""
     from monitor.sidecar.signing import read_verifier  # noqa: PLC0415 - keep `cfmon --help` light
     from monitor.sidecar.verification import Expected, id_in_name  # noqa: PLC0415 - likewise
 
     if expected is not None and not re.fullmatch("[0-9a-f]{32}", expected := expected.strip().lower()):
-        raise ConfigError("--id: give the 32 hexadecimal digits that the alert has as `evidence`")
+        raise ConfigError("--id: give the 32 hexadecimal digits that the alert has as `evidence.id`")
     named = id_in_name(file.name) if expected is None and file != PIPE else expected
     says = "--id says" if expected is not None else "the file's name says"
+    if bundle is not None and named is None:
+        named, says = bundle.id, "the name in the zip file says"
     if key is None and signature is not None:
         raise ConfigError("--signature needs --key: the public key that the signature is checked with")
     verifier: Verifier | None = None if key is None else read_verifier(key)
@@ -139,6 +190,8 @@ def _expected(file: Path, expected: str | None, key: Path | None, signature: Pat
         raise ConfigError("standard input has no signature beside it: name its file with --signature")
     if file == PIPE and signature is None:
         return Expected(named, says)
+    if bundle is not None and signature is None:
+        return Expected(named, says, verifier, bundle.signature, f"evidence/{bundle.id}.sig in {file}")
     place = signature if signature is not None else _beside(file, named)
     found = _signature(place) if signature is not None or place.is_file() else None
     return Expected(named, says, verifier, found, str(place))
@@ -160,30 +213,50 @@ def _signature(file: Path) -> bytes:
         raise ConfigError(f"cannot read the signature {file}: {error.strerror}") from error
 
 
-def _content(file: Path) -> bytes:
+def _bundle(file: Path) -> Bundle | None:
+    """What lies in a .zip; None where the file is the evidence itself."""
+    from monitor.sidecar.bundle import read_bundle  # noqa: PLC0415 - keep `cfmon --help` light
+
+    return read_bundle(file) if file.suffix.lower() == ".zip" else None
+
+
+def _content(file: Path, bundle: Bundle | None) -> bytes:
     from monitor.alarm.document import MAX_EVIDENCE_BYTES  # noqa: PLC0415 - keep `cfmon --help` light
 
+    if bundle is not None:
+        return bundle.content
     return sys.stdin.buffer.read(MAX_EVIDENCE_BYTES + 1) if file == PIPE else _read(file)
 
 
-def _objects(file: Path, objects: Path | None) -> Path:
-    return objects if objects is not None else file.resolve().parent.parent / "objects"
+def _reader(file: Path, objects: Path | None, bundle: Bundle | None) -> Callable[[str], bytes]:
+    """Gives models and policies by sha256: from `--objects`, from the .zip, or from beside the evidence."""
+    if objects is None and bundle is not None:
+        return bundle.objects
+    folder = objects if objects is not None else file.resolve().parent.parent / "objects"
+    return lambda sha256: _object(folder, sha256)
 
 
-def _proof(file: Path, expected: str | None, objects: Path | None) -> Proof:
-    """The evidence with what it names, to be drawn; EvidenceError if anything in it is not verified."""
-    from monitor.alarm.evidence import read_evidence, rederive  # noqa: PLC0415 - keep `cfmon --help` light
-    from monitor.sidecar.proof import open_proof  # noqa: PLC0415 - likewise
-    from monitor.sidecar.verification import check_id  # noqa: PLC0415 - likewise
+def _most(*, large: bool) -> float:
+    """How much work may be done for the evidence."""
+    from monitor.alarm.effort import MAX_WORK  # noqa: PLC0415 - keep `cfmon --help` light
 
-    document = read_evidence(_content(file))
-    for problem in check_id(document, _expected(file, expected, None, None)):
-        raise EvidenceError(problem)
-    folder = _objects(file, objects)
-    proof = open_proof(document, lambda sha256: _object(folder, sha256))
-    for problem in rederive(document, proof.model, proof.tables, proof.models):
+    return math.inf if large else MAX_WORK
+
+
+def _proof(file: Path, expected: str | None, objects: Path | None, *, large: bool) -> Proof:
+    """The evidence with what it names, to be drawn; EvidenceError if `verify` finds anything wrong with it."""
+    from monitor.alarm.document import read_evidence  # noqa: PLC0415 - keep `cfmon --help` light
+    from monitor.sidecar.verification import examine  # noqa: PLC0415 - likewise
+
+    bundle = _bundle(file)
+    content = _content(file, bundle)
+    read_evidence(content)
+    known = _expected(file, expected, None, None, bundle)
+    report = examine(content, _reader(file, objects, bundle), known, most=_most(large=large))
+    for problem in report.problems:
         raise EvidenceError(f"not drawn, for it is not verified; `cfmon verify` lists all that differs: {problem}")
-    return proof
+    assert report.proof is not None, "it was derived from something"
+    return report.proof
 
 
 def _object(folder: Path, sha256: str) -> bytes:

@@ -31,7 +31,7 @@ MOST_AGENTS: Final = 100
 """More agents than any terminal has lines."""
 
 FIRING, BLIND, CALM = range(3)
-STYLES: Final = {"firing": "bold red", "pending": "yellow", "clear": "green"}
+STYLES: Final = {"firing": "bold red", "pending": "yellow", "clear": "green", "unknown": "bold magenta"}
 Row = tuple[int, dict[str, Any], dict[str, Any]]
 
 
@@ -70,19 +70,34 @@ class Fleet:
             yield Text(f"STORE: {printable(status['store'])}", style="bold red")
         if told["problem"] and status["connected"] and not self._ended:
             yield Text(f"NOT READY: {printable(told['problem'])}", style="bold red")
-        tally = Text(f"{count['firing']} firing", style="bold red" if count["firing"] else "green")
-        tally.append(f", {count['blind']} blind", style="not bold magenta" if count["blind"] else "not bold green")
-        yield tally.append(f"; {_many(count['agents'], 'agent')}", style="not bold default")
+        unknown = self._unknown()
+        calm = "bold magenta" if unknown else "green"
+        tally = Text(f"{count['firing']} known to fire" if unknown else f"{count['firing']} firing")
+        tally.stylize("bold red" if count["firing"] else calm)
+        tally.append(f", {count['blind']} blind", style="not bold magenta" if count["blind"] else f"not bold {calm}")
+        tally.append(f"; {_many(count['agents'], 'agent')}", style="not bold default")
+        yield tally.append(f"  UNKNOWN: {printable(unknown)}", style="bold magenta") if unknown else tally
+
+    def _unknown(self) -> str:
+        """Why it is not known that nothing more fires; empty if it is."""
+        told = self._told
+        if self._ended:
+            return "nothing is watched any more"
+        if told["problem"]:
+            return str(told["problem"])
+        if not told["status"]["connected"]:
+            return "not connected to the broker"
+        return "" if told["count"]["agents"] else "no agent has been heard of, so nothing is watched yet"
 
     def _alarms(self) -> Iterator[RenderableType]:
         for alarm in self._told["firing"][:MOST_TOLD]:
-            head = f"FIRING since {_clock(alarm['since'])} {alarm['severity']} {alarm['formula']['name']}: "
+            head = f"FIRING since {_clock(alarm['since_unix'])} {alarm['severity']} {alarm['formula']['name']}: "
             yield Text(head, style="bold red").append(printable(alarm["summary"]), style="not bold default")
             if alarm["runbook"]:
                 yield Text(f"  what to do: {printable(alarm['runbook'])}")
 
         for alarm in [] if self._told["firing"] else self._told["recent"][:1]:
-            head = f"last alarm: {alarm['state']} {_clock(alarm['sent'])} {alarm['formula']['name']}: "
+            head = f"last alarm: {alarm['state']} {_clock(alarm['sent_unix'])} {alarm['formula']['name']}: "
             yield Text(head).append(printable(alarm["summary"]), style="dim")
 
     def _blind(self) -> Iterator[RenderableType]:
@@ -99,7 +114,7 @@ class Fleet:
         table = Table(box=None, header_style="dim", pad_edge=False)
         for name, justify in (("agent", "left"), ("formula", "left"), ("alarm", "left"), ("outcome", "left")):
             table.add_column(name, justify=justify, no_wrap=True, overflow="ellipsis")  # type: ignore[arg-type]
-        for name in ("value", "would be", "needed", "step", "lag", "heard"):
+        for name in ("value", "required", "alternative", "step", "lag", "heard"):
             table.add_column(name, justify="right", no_wrap=True)
         shown = rows[: lines - 2]
         for rank, agent, row in shown:
@@ -119,12 +134,13 @@ class Fleet:
     def _cells(self, agent: dict[str, Any], row: dict[str, Any]) -> Iterator[RenderableType]:
         yield agent["name"]
         yield row["name"]
-        yield Text(row["alarm"].upper() if row["alarm"] == "firing" else row["alarm"], STYLES.get(row["alarm"], ""))
+        alarm = "unknown" if row["blind"] and row["alarm"] != "firing" else row["alarm"]
+        yield Text(alarm.upper() if alarm == "firing" else alarm, STYLES.get(alarm, ""))
         yield Text(f"BLIND {row['blind']}", "bold magenta") if row["blind"] else Text(row["outcome"] or "-")
-        was, other = (row["value"], None) if row["nominal"] is None else (row["nominal"], row["value"])
-        yield _number(was)
-        yield _number(other)
-        yield _number(row["threshold"])
+        threshold, alternative = row["threshold"], row["alternative"]
+        yield _number(row["value"])
+        yield "-" if threshold is None else f"{threshold['comparison']} {_number(threshold['bound'])}"
+        yield "-" if alternative is None else _number(alternative["value"])
         yield "-" if row["seq"] is None else str(row["seq"])
         yield "-" if agent["lag"] is None else _seconds(agent["lag"])
         yield f"{_seconds(max(0, round(self._told['now'] - agent['last_message'])))} ago"
@@ -143,8 +159,10 @@ def _seconds(value: float) -> str:
     return f"{value / 60:.0f} min" if abs(value) < 7200.0 else f"{value / 3600:.0f} h"
 
 
-def _clock(seconds: float) -> str:
+def _clock(seconds: float | None) -> str:
     """Local time of day; an agent's clock may say anything."""
+    if seconds is None:
+        return "?"
     try:
         return time.strftime("%H:%M:%S", time.localtime(seconds))
     except (OverflowError, ValueError, OSError):

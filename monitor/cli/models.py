@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from monitor.cli.output import print_json, progress, say, warned
+from monitor.errors import ConfigError
 
 if TYPE_CHECKING:
     from monitor.model.mdp import MDP
+    from monitor.policy.draft import OutputKind
     from monitor.policy.session import Policy
 
 __all__ = ["model_app", "policy_app"]
 
 model_app = typer.Typer(help="Models: show, convert.", no_args_is_help=True, rich_markup_mode=None)
-policy_app = typer.Typer(help="Policies: show, check against a model.", no_args_is_help=True, rich_markup_mode=None)
+policy_app = typer.Typer(help="Policies: show, check, begin a manifest.", no_args_is_help=True, rich_markup_mode=None)
 
 Source = Annotated[str, typer.Argument(metavar="MODEL", help="model file, or gymnasium:ID?argument=value")]
 AsJson = Annotated[bool, typer.Option("--json", help="one JSON document on stdout")]
@@ -35,20 +38,71 @@ def model_info(model: Source, *, as_json: AsJson = False) -> None:
 
 @model_app.command("convert")
 def model_convert(
-    model: Source, target: Annotated[Path, typer.Argument(metavar="TARGET.npz", help="file to write")]
+    model: Source,
+    target: Annotated[Path, typer.Argument(metavar="TARGET.npz", help="file to write")],
+    label: Annotated[
+        list[str] | None,
+        typer.Option(metavar="'NAME: CONDITION'", help="one more label, such as 'fell: state == 36'; may be repeated"),
+    ] = None,
 ) -> None:
     """Read a model from any supported source and write it as .npz, the form the monitor itself loads.
+
+    The condition of a --label compares state, name, value[n] and feature[n] with numbers, texts and lists, joined by
+    and, or, not.
 
     A Gymnasium environment is run beside its table; where it does not follow it, a warning says so, and the exit is 0.
     """
     from monitor.model.io import load_model, model_sha256, save_model  # noqa: PLC0415 - keep `cfmon --help` light
+    from monitor.model.labelling import labelled  # noqa: PLC0415 - likewise
 
     with progress(f"converting {model}"), warned() as problems:
-        mdp = load_model(model)
+        mdp = labelled(load_model(model), label or ())
         save_model(mdp, target)
     say(f"{target}: {mdp.states} states, {mdp.actions} actions, sha256 {model_sha256(mdp)}")
+    for name in sorted({text.partition(":")[0].strip() for text in label or ()}):
+        say(f"{target}: {name} holds in {int(mdp.labels[name].sum())} states")
     for problem in problems:
         say(f"{target}: {problem}")
+
+
+class Output(StrEnum):
+    """What a network's output holds."""
+
+    logits = "logits"
+    probabilities = "probabilities"
+    q_values = "q_values"
+    action = "action"
+
+
+@policy_app.command("init")
+def policy_init(
+    network: Annotated[Path, typer.Argument(metavar="FILE.onnx", help="the network")],
+    model: Annotated[str, typer.Option(help="the model it acts in")],
+    *,
+    output: Annotated[Output | None, typer.Option(help="what its output holds; default: by its name")] = None,
+    stochastic: Annotated[bool, typer.Option("--stochastic", help="the agent draws its actions")] = False,
+) -> None:
+    """Write the manifest of a network beside it, FILE.yaml, and check it against the model; says what it assumed."""
+    from monitor.model.io import load_model  # noqa: PLC0415 - keep `cfmon --help` light
+    from monitor.policy.draft import draft_manifest  # noqa: PLC0415 - likewise
+    from monitor.policy.export import manifest_yaml  # noqa: PLC0415 - likewise
+    from monitor.policy.session import read_onnx  # noqa: PLC0415 - likewise
+
+    target = network.with_suffix(".yaml")
+    with progress(f"running {network} on every state of {model}"):
+        content = read_onnx(network)
+        kind: OutputKind | None = None if output is None else output.value
+        manifest, assumed = draft_manifest(content, network, load_model(model), kind=kind, stochastic=stochastic)
+    try:
+        with target.open("x", encoding="utf-8") as file:
+            file.write(manifest_yaml(manifest))
+    except FileExistsError as error:
+        raise ConfigError(f"{target} is there already; remove it first, or mend it by hand") from error
+    except OSError as error:
+        raise ConfigError(f"cannot write {target}: {error.strerror}") from error
+    say(f"{target}: {manifest.input.kind} in, {manifest.output.kind} out, sha256 {manifest.sha256}")
+    for sentence in assumed:
+        say(f"  assumed: {sentence}")
 
 
 @policy_app.command("info")

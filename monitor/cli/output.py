@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final, NoReturn, Protocol, TextIO
 import typer
 
 from monitor.cli.compiling import telling_of_machine_code
+from monitor.cli.leaving import left_at_once
 from monitor.errors import ModelWarning
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ def say(line: str = "") -> None:
 
 def printable(text: str) -> str:
     """Without anything that could steer a terminal: what strangers name and say is shown on one."""
-    return "".join(character if character.isprintable() else "?" for character in text)
+    return "".join(character if character.isprintable() or character == "\t" else "?" for character in text)
 
 
 def print_json(document: object) -> None:
@@ -171,6 +172,9 @@ def ended_by_sigterm() -> Iterator[None]:
 
     if threading.current_thread() is not threading.main_thread():
         yield  # only the main thread may say what a signal does
+        return
+    if left_at_once(signal.SIGTERM):
+        yield
         return
     before = signal.signal(signal.SIGTERM, end)
     try:

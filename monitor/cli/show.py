@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import shutil
 import sys
 from asyncio.subprocess import Process
@@ -21,6 +22,7 @@ from monitor.cli.watch import Watcher
 from monitor.sidecar.broker import parse_broker
 from monitor.sidecar.config import load_config
 from monitor.sidecar.load import Loaded, assemble
+from monitor.sidecar.logbook import ALARMS
 from monitor.sidecar.service import Service
 from monitor.sidecar.signals import when_ended
 from monitor.sidecar.tasks import unless
@@ -58,6 +60,7 @@ class Show:
         url = f"mqtt://127.0.0.1:{broker_port}"
         with progress("reading the model and running the policies on every state of it"):
             loaded = assemble(load_config(self.config, self._settings(url, http_port)))
+        logging.getLogger(ALARMS).addHandler(logging.NullHandler())  # the watcher shows them as a subscriber gets them
         service = Service(loaded)
         watcher = Watcher(loaded.model, self._header(loaded, service.start()))
         with _interrupted() as stop:
@@ -132,7 +135,7 @@ class Show:
             f"{len(resolved)} resolved within their episode, {len(ended)} ended with it"
         )
         proven = [alert for alert in (*resolved, *ended, *fired) if alert["evidence"]]
-        evidence = self.output / self.scenario / "evidence" / str(proven[0]["evidence"]) if proven else None
+        evidence = self.output / self.scenario / "evidence" / str(proven[0]["evidence"]["id"]) if proven else None
         if stop.is_set():
             _say_where_to_look(evidence)
             return ["it was stopped before its last step"] if self.steps else []
@@ -198,8 +201,10 @@ async def _watching(loaded: Loaded, url: str, watcher: Watcher) -> AsyncIterator
             watcher.take_step(bytes(message.payload))
         elif topic_matches_sub(f"{mqtt.alerts}/#", message.topic):
             watcher.take_alert(bytes(message.payload))
-        elif json.loads(message.payload)["state"] == "online":
-            online.set()
+        else:
+            watcher.take_status(bytes(message.payload))
+            if json.loads(message.payload)["state"] == "online":
+                online.set()
 
     def on_message(_client: Client, _data: object, message: MQTTMessage) -> None:
         loop.call_soon_threadsafe(heard, message)  # this is paho's thread

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Callable
@@ -11,10 +12,11 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from monitor.cli.compiling import logging_of_machine_code
 from monitor.cli.output import ended_by_sigterm, on_terminal, progress
 
 if TYPE_CHECKING:
-    from monitor.sidecar.http import Sources
+    from monitor.sidecar.http import HttpServer, Sources
     from monitor.sidecar.load import Loaded
     from monitor.sidecar.pipeline import Publication
     from monitor.sidecar.recording import Recording
@@ -36,14 +38,26 @@ def run(
 
     On a terminal a table of agents and formulas stands below the log.
     """
-    with progress(READING):
-        from monitor.sidecar.load import assemble  # noqa: PLC0415 - keep `cfmon --help` light
-        from monitor.sidecar.service import serve  # noqa: PLC0415 - likewise
+    from monitor.sidecar.config import load_config  # noqa: PLC0415 - keep `cfmon --help` light
+    from monitor.sidecar.http import answering_probes  # noqa: PLC0415 - likewise
 
-        loaded = assemble(config)
+    read = load_config(config, os.environ)
+    with answering_probes(read.http, READING) as before:  # the first start on a machine compiles, and may take minutes
+        with progress(READING):
+            from monitor.sidecar.load import assemble  # noqa: PLC0415 - likewise
+
+            loaded = assemble(read)
+        _run(config, loaded, record=record, plain=plain, before=before)
+
+
+def _run(config: Path, loaded: Loaded, *, record: Path | None, plain: bool, before: HttpServer) -> None:
+    from monitor.sidecar.load import assemble  # noqa: PLC0415 - keep `cfmon --help` light
+    from monitor.sidecar.service import serve  # noqa: PLC0415 - likewise
+
     again = partial(assemble, config)
     if plain or not on_terminal(sys.stdout):
-        serve(loaded, record=record, again=again)
+        with logging_of_machine_code():
+            serve(loaded, record=record, again=again, before=before)
         return
     from monitor.cli.fleet import MOST_AGENTS, Fleet  # noqa: PLC0415 - only a terminal needs it
     from monitor.cli.panel import Panel  # noqa: PLC0415 - likewise
@@ -53,8 +67,8 @@ def run(
     def started(sources: Sources, url: str) -> None:
         panel.follow(lambda ended: Fleet(sources.overview("", MOST_AGENTS), title, url, ended=ended))
 
-    with ended_by_sigterm(), panel.shown():
-        serve(loaded, record=record, again=again, started=started)
+    with ended_by_sigterm(), panel.shown(), logging_of_machine_code():
+        serve(loaded, record=record, again=again, started=started, before=before)
 
 
 def replay(

@@ -73,7 +73,7 @@ def _tell_alarm(document: Evidence) -> None:
 
 def _compared(report: Report, known: Expected) -> str:
     if not report.id_compared:
-        return "NOT COMPARED: the file's name holds no id; compare it with the alert's `evidence`, or give that as --id"
+        return "NOT COMPARED: the file's name holds no id; compare it with the alert's evidence.id, or give it as --id"
     assert report.document is not None
     return f"{'as' if known.id == report.document.id else 'NOT as'} {known.says}"
 

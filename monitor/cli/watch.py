@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import shutil
 import sys
+import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -26,6 +27,10 @@ MOST_STEPS, FEWEST_STEPS, OTHER_LINES = 10, 3, 20
 """Steps shown, as many as fit a terminal beside everything else on it."""
 
 SHOWN_ALERTS = 4
+UNHEARD = 45.0
+"""Seconds without a word of the monitor after which nothing is known of alarms: it says at each heartbeat (10 s by
+default) that it is there."""
+
 STYLES = {"firing": "bold red", "resolved": "bold green", "ended": "yellow"}
 
 Message = dict[str, Any]
@@ -34,15 +39,16 @@ Message = dict[str, Any]
 
 @dataclass
 class Seen:
-    """What came over MQTT so far. `alerts`: one a change, oldest first (a heartbeat repeats a revision)."""
+    """What came over MQTT so far. `alerts`: one a revision, oldest first (a heartbeat repeats one)."""
 
     steps: int = 0
     episodes: int = 0
     alerts: list[Message] = field(default_factory=list)
 
     def alarms(self, state: str) -> list[Message]:
-        """The alerts that told this state, oldest first."""
-        return [alert for alert in self.alerts if alert["state"] == state]
+        """The alerts that told this state, oldest first; of each alarm the first, for it says more while it fires."""
+        told = {alert["id"]: alert for alert in reversed(self.alerts) if alert["state"] == state}
+        return list(reversed(told.values()))
 
 
 class Watcher:
@@ -51,9 +57,10 @@ class Watcher:
     Args:
         model: its labels name the states where episodes end.
         header: stays in sight: what runs, and where else to look.
+        clock: seconds that pass.
     """
 
-    def __init__(self, model: MDP, header: str) -> None:
+    def __init__(self, model: MDP, header: str, clock: Callable[[], float] = time.monotonic) -> None:
         self.seen = Seen()
         self._model = model
         self._header = header
@@ -61,6 +68,8 @@ class Watcher:
         self._steps: deque[Message] = deque(maxlen=MOST_STEPS)
         self._firing: set[object] = set()
         self._told: set[tuple[object, object]] = set()
+        self._clock = clock
+        self._status: tuple[Message, float] | None = None
 
     @property
     def settled(self) -> bool:
@@ -80,7 +89,7 @@ class Watcher:
             yield
             return
         panel = Panel()
-        panel.follow(lambda _ended: self._table())
+        panel.follow(lambda ended: self.table(ended=ended))
         with panel.shown():
             yield
 
@@ -104,30 +113,57 @@ class Watcher:
             return
         self._told.add(change)
         self.seen.alerts.append(alert)
+        again = alert["id"] in self._firing and alert["state"] == "firing"
         (self._firing.add if alert["state"] == "firing" else self._firing.discard)(alert["id"])
         if not self._table_stands:
-            say(_alert_line(alert))
+            say(_alert_line(alert, "goes on" if again else alert["state"]))
+
+    def take_status(self, payload: bytes) -> None:
+        """What the monitor says of itself."""
+        self._status = json.loads(payload), self._clock()
+
+    def unknown(self, *, ended: bool = False) -> str:
+        """Why it is not known whether an alarm fires; empty if it is."""
+        if ended:
+            return "nothing is watched any more"
+        if self._status is None:
+            return "the monitor has not said anything yet"
+        status, when = self._status
+        if status["state"] != "online":
+            return "the monitor is offline"
+        if self._clock() - when > UNHEARD:
+            return f"the monitor has said nothing for {self._clock() - when:.0f} s"
+        if not self.seen.steps:
+            return "no step has come yet"
+        return f"{status['blind']} formulas are blind" if status.get("blind") else ""
+
+    def _place(self, *, ended: bool) -> Text:
+        unknown = self.unknown(ended=ended)
+        if self._firing:
+            return Text("ALARM FIRING" + (f" when last known: {unknown}" if unknown else ""), style="bold red")
+        return Text(f"UNKNOWN: {unknown}", style="bold magenta") if unknown else Text("clear", style="green")
 
     def _where(self, step: Message) -> str:
         """What the model calls the state: its labels, or its number."""
         labels = [name for name, states in self._model.labels.items() if states[step["state"]]]
         return " ".join(labels) or f"state {step['state']}"
 
-    def _table(self) -> RenderableType:
+    def table(self, *, ended: bool = False) -> RenderableType:
+        """What is shown; `ended`: for the last time."""
         steps = Table("episode", "seq", "state", "action", box=None, header_style="dim", min_width=60)
         lines = max(FEWEST_STEPS, shutil.get_terminal_size().lines - OTHER_LINES)
         for step in list(self._steps)[-lines:]:
             steps.add_row(
                 printable(str(step["episode"])), str(step["seq"]), self._where(step), str(step.get("action", "-"))
             )
-        place = Text("ALARM FIRING", style="bold red") if self._firing else Text("clear", style="green")
-        tally = Text(f"{self.seen.steps} steps over MQTT, {self.seen.episodes} episodes; alarm: ").append_text(place)
-        alerts = Table("alarm", "episode", "seq", "outcome", "effect", box=None, header_style="dim", min_width=60)
+        tally = Text(f"{self.seen.steps} steps over MQTT, {self.seen.episodes} episodes; alarm: ")
+        tally.append_text(self._place(ended=ended))
+        columns = ("alarm", "episode", "seq", "outcome", "value", "alternative")
+        alerts = Table(*columns, box=None, header_style="dim", min_width=60)
         for alert in self.seen.alerts[-SHOWN_ALERTS:]:
             state, outcome = Text(alert["state"], style=STYLES.get(alert["state"], "")), str(alert["outcome"])
-            alerts.add_row(
-                state, printable(str(alert["episode"])), str(alert["seq"]), outcome, _signed(alert["effect"])
-            )
+            figures = _figure(alert["value"]), _figure((alert["alternative"] or {}).get("value"))
+            alerts.add_row(state, printable(str(alert["episode"])), str(alert["seq"]), outcome, *figures)
         latest = Text(self.seen.alerts[-1]["summary"] if self.seen.alerts else "no alarm so far")
         return Group(Text(self._header), Text(""), tally, steps, Text(""), alerts, latest)
 
@@ -136,9 +172,9 @@ def _is_last(step: Message) -> bool:
     return bool(step.get("terminated") or step.get("truncated"))
 
 
-def _signed(effect: float | None) -> str:
-    return "-" if effect is None else f"{effect:+.3f}"
+def _figure(value: float | None) -> str:
+    return "-" if value is None else f"{value:.3f}"
 
 
-def _alert_line(alert: Message) -> str:
-    return f"ALARM {alert['state']:<8} {alert['episode']} step {alert['seq']}: {alert['summary']}"
+def _alert_line(alert: Message, what: str) -> str:
+    return f"ALARM {what:<8} {alert['episode']} step {alert['seq']}: {alert['summary']}"

@@ -108,7 +108,7 @@ class Arm:
         self._scratch = workspace.scratch
         self._known: Ints | None = None
         self._forgot = False
-        self.lazy = False
+        self.lazy = not tail.law.written  # the kernel reads rows as they stand
 
     @property
     def computed(self) -> int:
@@ -210,7 +210,6 @@ class Arm:
         self.strands.extend(offsets)
         if self._known is not self.strands.known:
             self._known = self.strands.known
-            self._work(1)
             self._rows = np.full((self.strands.reach + 2, len(self.strands.owed)), kernel.UNKNOWN)
             self._know_tables()
 
@@ -267,8 +266,7 @@ class Arm:
         settled = self.tail.law.settled()
         for strand, cells in enumerate(self.strands.owed):
             for offset, owed in cells.items():
-                if offset < len(self._rows):
-                    self._rows[offset, strand] = self.tail.rows.get((min(offset, settled), owed), kernel.UNKNOWN)
+                self._rows[offset, strand] = self.tail.rows.get((min(offset, settled), owed), kernel.UNKNOWN)
         self._engines.clear()
 
     def _one_by_one(self, progress: Progress, pairs: Pairs, values: Floats) -> None:

@@ -73,5 +73,5 @@ def _error(problem: str, text: str) -> FormulaError:
 
 
 def _arm(worlds: Worlds, goal: Goal, change: Change) -> Floats:
-    tail = worlds.tail(worlds.nominal(None, 0).under(worlds.intervention(change, None)), goal.measure)
+    tail = worlds.tail(worlds.nominal().under(worlds.intervention(change, None)), goal.measure)
     return tail.once(tail.program.start)

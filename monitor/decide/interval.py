@@ -37,7 +37,7 @@ PLACES, NODES, ITEMS = range(3)
 class Levels(NamedTuple):
     """All that is reached, offset by offset, and how.
 
-    Level o has the nodes `node_first[o]:node_first[o + 1]`, each with a strand and a state, by strand and state. Its
+    Level o has the nodes `node_first[o]:node_first[o + 1]`, each with a strand and a state, by strand. Its
     items lead to the next level: `items` [n, 4] node, move, next item that leads to the same strand, whether the reward
     counts. `entry` [nodes]: for the first node of a strand in its level, the first item that leads there.
     `low`, `high` [nodes]. `below`, `above` [S]: the values of one row's successors.
@@ -189,7 +189,6 @@ def join_levels(parts: Engine, levels: Levels, offset: int) -> int:
                     mark[state], levels.state[nodes], levels.strand[nodes] = scratch.clock[1], state, strand
                     nodes += 1
             item = items[item, 2]
-        levels.state[start:nodes].sort()
         levels.entry[start] = ends[strand, 1]
     levels.node_first[offset + 2] = nodes
     return DONE

@@ -55,7 +55,7 @@ class Lines:
 
     def __init__(self, worlds: Worlds, formula: Formula, window: int) -> None:
         self.worlds = worlds
-        self._nominal = worlds.nominal(None, 0)
+        self._nominal = worlds.nominal()
         self._lines: dict[tuple[int, int], Line] = {}
         """By identity: the formula's own changes and measures, which live as long as it."""
         self._formula = formula
@@ -183,7 +183,7 @@ class Stepper:
             raise FormulaError(
                 "only one world at @t, t >= 0, without nested @t, can be followed step by step", "", 1, 1
             )
-        nominal = worlds.nominal(None, 0)
+        nominal = worlds.nominal()
         arm = worlds.arm(nominal, nominal.under(worlds.intervention(world.change, None)), goal.measure)
         self._line = Line(world.change, goal.measure, arm, world.offset + 1, -1)
 

@@ -43,7 +43,7 @@ class Strands:
         self.spans = np.zeros((0, 4), dtype=np.int64)
         self.known = np.zeros((1, len(letters), 2), dtype=np.int64)
         self._letters = letters
-        self._strand = {(0, program.start): 0}
+        self._strand: dict[tuple[int, int], int] = {}
         self._laid_out: dict[tuple[int, int], list[Span]] = {}
 
     def extend(self, offsets: int) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
@@ -86,17 +87,21 @@ class Tail:
 
         Raises LimitError where it has none although the model is small: then what is reached would hardly fit either.
         """
-        made = self._table_if_room(0, self.program.start)
-        if not made and self._states <= SMALL:
+        try:
             self.value(0, self.program.start)
-        return made
+        except LimitError:
+            if self._states <= SMALL:
+                raise
+            return False
+        return True
 
     def after(self, offset: int, obligation: int, states: Ints, actions: Ints) -> Floats:
         """Values [n] of `obligation`, to be read at `offset`, in n states where `actions` are taken."""
         if obligation in (FALSE, TRUE):
             return np.full(len(states), float(obligation == TRUE))
         if len(states) > MANY:
-            self._table_if_room(offset, obligation)
+            with suppress(LimitError):
+                self.value(offset, obligation)
             blocks = [slice(begin, begin + MANY) for begin in range(0, len(states), MANY)]
             return np.concatenate([self.after(offset, obligation, states[b], actions[b]) for b in blocks])
         letters = self.letters.many(offset, states, actions)
@@ -164,13 +169,6 @@ class Tail:
             return held[0, obligation]
         finally:
             self._layers.clear()
-
-    def _table_if_room(self, offset: int, obligation: int) -> bool:
-        try:
-            self.value(offset, obligation)
-        except LimitError:
-            return False
-        return True
 
     def _plan(self, root: Cell, most: int, refusal: Callable[[int], str]) -> list[Cell]:
         """What is missing for a cell, each after all that it needs; refused where there are more than `most`."""

@@ -131,9 +131,7 @@ class Worlds:
                 self._dynamics[world] = made, Memos(self._allowance)
                 if len(self._dynamics) > MAX_TAILS:
                     self._dynamics.popitem(last=False)[1][1].close()
-            arm = Arm(nominal, tail, read, self._dynamics[world], self._workspace())
-            self._arms[key] = arm
-            arm.lazy = not law.written  # the kernel reads rows as they stand
+            self._arms[key] = Arm(nominal, tail, read, self._dynamics[world], self._workspace())
             if len(self._arms) > MAX_TAILS:
                 self._arms.popitem(last=False)
         self._arms.move_to_end(key)
@@ -174,7 +172,7 @@ class Worlds:
 
         Raises LimitError for a small model whose table would be too large (see `Tail.prepare`).
         """
-        nominal = self.nominal(None, 0)
+        nominal = self.nominal()
         tail = self.tail(nominal.under(self.intervention(change, None)), goal.measure)
         if not self._past(goal.measure, nominal, None):
             tail.prepare()
@@ -186,7 +184,7 @@ class Worlds:
 
         Raises LimitError.
         """
-        nominal = self.nominal(None, 0)
+        nominal = self.nominal()
         if change.kind == "nominal" or is_large(self.model) or self._past(goal.measure, nominal, None):
             return
         if self.constant(goal.measure) is not None:
@@ -215,7 +213,7 @@ class Worlds:
             if isinstance(atom, Goal) and looks_back(atom)
         }
 
-    def nominal(self, end: int | None, until: int) -> Law:
+    def nominal(self, end: int | None = None, until: int = 0) -> Law:
         """The deployed policy's law; `end`: the state an episode has terminated in, absorbing from `until` on."""
         table = self.policies["nominal"]
         if end is None or self.stays(end):

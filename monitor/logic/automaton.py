@@ -28,6 +28,9 @@ MAX_ATOMS = 62
 
 MAX_OBLIGATIONS = 200_000
 """Obligations one formula may unfold to; beyond it an exact answer is refused instead of exhausting memory."""
+MAX_ALTERNATIVES = 4_096
+"""Conjunctions of which one obligation may consist: each is compared with each other, which takes seconds at most. A
+chain of twelve `<=>` over different intervals has so many."""
 
 
 class Program(Protocol):
@@ -148,7 +151,7 @@ class Automaton:
                 raise LimitError(msg)
             self._numbers[total] = len(self._sums)
             self._sums.append(total)
-            self._horizons.append(max((_horizon(e) for cube in total for e in cube), default=0))
+            self._horizons.append(max(_horizon(e) for cube in total for e in cube))
         return self._numbers[total]
 
     def _negation_free(self, formula: Formula, *, positive: bool) -> _Node:
@@ -231,7 +234,7 @@ class Automaton:
 def _atoms(formula: Formula) -> Iterator[Label | Goal]:
     match formula:
         case Const():
-            return
+            pass
         case Label() | Goal():
             yield formula
         case Not(arg):
@@ -251,10 +254,12 @@ def _horizon(node: _Node) -> int:
             return 0
         case _Literal():
             return 1
+        case _Timed(_, _, 0, _, right):
+            return _horizon(right)  # decided by `right` alone
         case _Timed(_, _, high, left, right):
-            return max(high + _horizon(right), high - 1 + _horizon(left) if high else 0, 1)
+            return max(high + _horizon(right), high - 1 + _horizon(left))
         case _All(parts) | _Any(parts):
-            return max(map(_horizon, parts), default=0)
+            return max(map(_horizon, parts))
         case _:
             assert_never(node)
 
@@ -305,6 +310,7 @@ def _reduce(cube: _Cube) -> _Cube:
 
 def _absorb(cubes: set[_Cube]) -> _Sum:
     """Drop every cube that entails another one (which is then the weaker, sufficient alternative)."""
+    _check_alternatives(len(cubes))
     kept: list[_Cube] = []
     for cube in sorted(cubes, key=len):
         if not any(_entails(cube, other) for other in kept):
@@ -326,4 +332,13 @@ def _both(one: _Sum, other: _Sum) -> _Sum:
         return other
     if other == _ALWAYS:
         return one
+    _check_alternatives(len(one) * len(other))
     return _absorb({_reduce(left | right) for left, right in product(one, other)})
+
+
+def _check_alternatives(count: int) -> None:
+    if count > MAX_ALTERNATIVES:
+        raise LimitError(
+            f"the formula unfolds to an obligation of {count} alternatives (limit MAX_ALTERNATIVES, "
+            f"{MAX_ALTERNATIVES}); ask its parts one by one, or give combinations of labels a label"
+        )

@@ -50,7 +50,5 @@ def _letter(automaton: Automaton, text: str, labels: dict[str, str], offset: int
 def _truth(automaton: Automaton, letters: list[int]) -> str:
     owed = automaton.start
     for letter in letters:
-        if owed in (FALSE, TRUE):
-            break
         owed = automaton.step(owed, letter)
     return {FALSE: ".", TRUE: "#"}.get(owed, "?")

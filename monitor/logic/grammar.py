@@ -94,12 +94,16 @@ NUMBER: /-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?/
 
 
 class Problem(Exception):  # noqa: N818 - never leaves this room
-    """A mistake found while building, at a token."""
+    """A mistake found while building, at a token; `at`: where that stands in the text (from 0)."""
 
-    def __init__(self, problem: str, at: Token) -> None:
+    def __init__(self, problem: str, token: Token) -> None:
         super().__init__(problem)
         self.problem = problem
-        self.at = at
+        self.at = _place(token)
+
+
+def _place(token: Token) -> int:
+    return token.start_pos or 0
 
 
 def _bound(token: Token) -> float:
@@ -125,10 +129,10 @@ class _Build(Transformer[Token, Any]):
         return Goal(world or WorldRef(), Reward(*interval))
 
     def test_probability(self, comparison: Any, number: Token, path: Formula) -> Goal:  # noqa: ANN401 - a Lark value
-        return Goal(WorldRef(), Probability(path), Test(comparison, _bound(number), number.start_pos or 0))
+        return Goal(WorldRef(), Probability(path), Test(comparison, _bound(number), _place(number)))
 
     def test_reward(self, comparison: Any, number: Token, interval: tuple[int, int]) -> Goal:  # noqa: ANN401 - likewise
-        return Goal(WorldRef(), Reward(*interval), Test(comparison, _bound(number), number.start_pos or 0))
+        return Goal(WorldRef(), Reward(*interval), Test(comparison, _bound(number), _place(number)))
 
     def goal_in(self, world: WorldRef, goal: Goal) -> Goal:
         return Goal(world, goal.measure, goal.test)
@@ -170,15 +174,15 @@ class _Build(Transformer[Token, Any]):
         return NOMINAL
 
     def policy(self, name: Token, steps: Token | None) -> Change:
-        return Change("policy", str(name), None if steps is None else _natural(steps), name.start_pos or 0)
+        return Change("policy", str(name), None if steps is None else _natural(steps), _place(name))
 
     def action(self, name: Token, steps: Token | None) -> Change:
         if name.type == "NATURAL":
             _natural(name)
-        return Change("action", str(name), None if steps is None else _natural(steps), name.start_pos or 0)
+        return Change("action", str(name), None if steps is None else _natural(steps), _place(name))
 
     def model(self, name: Token) -> Change:
-        return Change("model", str(name), None, name.start_pos or 0)
+        return Change("model", str(name), None, _place(name))
 
     def span(self, low: Token, high: Token) -> tuple[int, int]:
         if _natural(low) > _natural(high):
@@ -198,7 +202,7 @@ class _Build(Transformer[Token, Any]):
         return Const(value=False)
 
     def label(self, token: Token) -> Label:
-        return Label(token[1:-1], token.start_pos or 0)
+        return Label(token[1:-1], _place(token))
 
     def negation(self, arg: Formula) -> Formula:
         return Not(arg)
@@ -216,22 +220,22 @@ class _Build(Transformer[Token, Any]):
         return iff(left, right)
 
     def next(self, token: Token, arg: Formula) -> Formula:
-        return eventually(1, 1, arg, token.start_pos or 0)
+        return eventually(1, 1, arg, _place(token))
 
     def eventually(self, token: Token, interval: tuple[int, int], arg: Formula) -> Formula:
-        return eventually(*interval, arg, token.start_pos or 0)
+        return eventually(*interval, arg, _place(token))
 
     def always(self, token: Token, interval: tuple[int, int], arg: Formula) -> Formula:
-        return always(*interval, arg, token.start_pos or 0)
+        return always(*interval, arg, _place(token))
 
     def until(self, left: Formula, token: Token, interval: tuple[int, int], right: Formula) -> Formula:
-        return Until(*interval, left, right, token.start_pos or 0)
+        return Until(*interval, left, right, _place(token))
 
     def weak_until(self, left: Formula, token: Token, interval: tuple[int, int], right: Formula) -> Formula:
-        return weak_until(*interval, left, right, token.start_pos or 0)
+        return weak_until(*interval, left, right, _place(token))
 
     def release(self, left: Formula, token: Token, interval: tuple[int, int], right: Formula) -> Formula:
-        return release(*interval, left, right, token.start_pos or 0)
+        return release(*interval, left, right, _place(token))
 
 
 @cache

@@ -11,10 +11,8 @@ from monitor.errors import FormulaError
 from monitor.logic.grammar import Problem, grammar
 from monitor.logic.syntax import (
     And,
-    Const,
     Formula,
     Goal,
-    Label,
     Not,
     Or,
     Probability,
@@ -59,7 +57,7 @@ def parse(text: str) -> Formula:
     except UnexpectedInput as error:
         raise _unexpected(error, text) from None
     except Problem as error:
-        raise error_at(error.problem, text, error.at.start_pos or 0) from None
+        raise error_at(error.problem, text, error.at) from None
     _check_shape(formula, text)
     return formula
 
@@ -93,9 +91,8 @@ def _in_words(terminal: str) -> str:
 
 
 def _children(formula: Formula) -> Iterator[Formula]:
+    """The parts of a node; constants, labels and rewards have none."""
     match formula:
-        case Const() | Label():
-            pass
         case Not(arg):
             yield arg
         case And(left, right) | Or(left, right) | Until(_, _, left, right):
@@ -103,8 +100,6 @@ def _children(formula: Formula) -> Iterator[Formula]:
             yield right
         case Goal(_, Probability(path), _):
             yield path
-        case Goal():
-            pass
         case Regret(_, goal):
             yield goal
 

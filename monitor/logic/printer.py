@@ -21,7 +21,7 @@ from monitor.logic.syntax import (
     WorldRef,
 )
 
-__all__ = ["print_formula"]
+__all__ = ["print_change", "print_formula"]
 
 _OR, _AND, _BINARY, _UNARY = range(4)  # how tightly each level binds; a looser child needs parentheses
 
@@ -85,13 +85,14 @@ def _measure(goal: Goal) -> str:
 
 
 def _world(world: WorldRef) -> str:
-    change = _change(world.change)
+    change = print_change(world.change)
     if world.baseline is not None:
-        change = f"delta({change},{_change(world.baseline)})"
+        change = f"delta({change},{print_change(world.baseline)})"
     return f"{change}@{world.offset}"
 
 
-def _change(change: Change) -> str:
+def print_change(change: Change) -> str:
+    """What is in force in a world, in concrete syntax: `fallback[3]`, `do(brake)`, `model:icy`, `nominal`."""
     steps = "" if change.steps is None else f"[{change.steps}]"
     match change.kind:
         case "nominal":

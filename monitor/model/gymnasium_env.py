@@ -15,7 +15,7 @@ from urllib.parse import parse_qsl
 import numpy as np
 import numpy.typing as npt
 
-from monitor.errors import ModelError, ModelWarning
+from monitor.errors import ModelError, ModelWarning, to_install
 from monitor.model.mdp import MDP
 
 __all__ = ["PREFIX", "from_environment", "load_gymnasium"]
@@ -53,7 +53,7 @@ def load_gymnasium(source: str) -> MDP:
     try:
         import gymnasium  # noqa: PLC0415 - an optional extra, and slow to import
     except ImportError as error:
-        raise ModelError(f"model {source}: needs Gymnasium: pip install 'counterfactual-monitor[models]'") from error
+        raise ModelError(f"model {source}: needs Gymnasium: {to_install('models')}") from error
     from monitor.model.conformance import conformance  # noqa: PLC0415 - the only user of statistics in this room
 
     try:

@@ -19,16 +19,13 @@ Keys (S states, A actions, N entries; any integer or float width is read; those 
     ended_as        [S] integers: the state in which an episode is once it has terminated in s; s itself if absent
 
 Such a file is written with nothing but `numpy.savez_compressed(path, format=1, states=3, ...)`. Python objects are
-never read: the arrays' headers are parsed here, and sizes are checked before memory is taken.
+never read, and sizes are checked before memory is taken (`monitor.model.unpack`).
 """
 
 from __future__ import annotations
 
 import hashlib
-import io
 import json
-import math
-import re
 import struct
 import zipfile
 import zlib
@@ -36,49 +33,18 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from monitor.errors import ModelError
 from monitor.model.archive import packed
 from monitor.model.mdp import MDP
-from monitor.model.rows import checked_size
+from monitor.model.unpack import BIN_EDGES, Array, unpacked
 
 __all__ = ["MAX_UNPACKED_BYTES", "canonical_bytes", "model_sha256", "pack", "read_model"]
 
 FORMAT = 1
 MAX_UNPACKED_BYTES = 4 << 30
-"""A model larger than this in memory is refused before it is unpacked."""
+"""A model that would take more memory than this while it is read is refused before it is unpacked."""
 
-MAX_DIRECTORY_BYTES = 1 << 18
-"""The archive's own list of members; a thousand bin edges need a third of this."""
-
-Array = npt.NDArray[Any]
-
-_KINDS = {
-    "format": "iu",
-    "states": "iu",
-    "actions": "iu",
-    "indptr": "iu",
-    "successors": "iu",
-    "probabilities": "f",
-    "rewards": "fiu",
-    "transition_rewards": "fiu",
-    "reward_spread": "fiu",
-    "label_names": "U",
-    "labels": "b",
-    "initial": "f",
-    "observations": "fiu",
-    "state_names": "U",
-    "action_names": "U",
-    "valuations": "U",
-    "ended_as": "iu",
-}
-_REQUIRED = ("format", "states", "actions", "indptr", "successors", "probabilities")
-_BIN_EDGES = re.compile(r"bin_edges_(0|[1-9][0-9]{0,2})\Z")
-_HEADER = re.compile(
-    r"\{\s*'descr':\s*'([<>|=](?:b1|[iu][1248]|f[248]|U[1-9][0-9]{0,6}))',"
-    r"\s*'fortran_order':\s*(True|False),\s*'shape':\s*\(([0-9, ]{0,80})\),?\s*\}\s*\Z"
-)
 _UNREADABLE = (
     zipfile.BadZipFile,
     zlib.error,
@@ -95,13 +61,13 @@ _UNREADABLE = (
 
 
 def read_model(content: bytes, source: str, *, limit: int = MAX_UNPACKED_BYTES) -> MDP:
-    """The model in the bytes of a `.npz` file; `source` names it in messages; `limit` bounds its unpacked bytes.
+    """The model in the bytes of a `.npz` file; `source` names it in messages; `limit`: bytes of memory to read it.
 
     Raises:
         ModelError: the bytes are no such file, or the model in it is malformed. Nothing else, whatever the bytes.
     """
     try:
-        return _model(_arrays(content, limit), source)
+        return _model(unpacked(content, limit), source)
     except ModelError as error:
         raise ModelError(f"model {source}: {error}") from error
     except _UNREADABLE as error:
@@ -163,67 +129,10 @@ def _text(names: tuple[str, ...] | list[str]) -> Array:
     return np.array(names, dtype=f"<U{max(map(len, names))}")
 
 
-def _arrays(content: bytes, limit: int) -> dict[str, Array]:
-    arrays: dict[str, Array] = {}
-    _check_directory(content)
-    with zipfile.ZipFile(io.BytesIO(content)) as archive:
-        members = archive.infolist()
-        if sum(member.file_size for member in members) > limit:
-            raise ModelError(f"it unpacks to more than the limit of {limit:,} bytes")
-        for member in members:
-            key = member.filename.removesuffix(".npy")
-            if key not in _KINDS and not _BIN_EDGES.match(key):
-                raise ModelError(f"unknown key {key[:80]!r}; known are {', '.join(_KINDS)}, bin_edges_0 ..")
-            if key in arrays:
-                raise ModelError(f"key {key!r} is there twice")
-            if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-                raise ModelError(f"key {key!r}: only stored or deflated members are read")
-            with archive.open(member) as file:
-                # The size is told again: without it zipfile unpacks first and cuts off what is too much afterwards.
-                arrays[key] = _array(file.read(member.file_size), key)
-    missing = [key for key in _REQUIRED if key not in arrays]
-    if missing:
-        raise ModelError(f"key {missing[0]!r} is missing")
-    return arrays
-
-
-def _check_directory(content: bytes) -> None:
-    """Refuse a list of members that is itself large, before zipfile makes an object of each."""
-    end = content.rfind(b"PK\x05\x06", max(0, len(content) - MAX_DIRECTORY_BYTES))
-    beyond = content.rfind(b"PK\x06\x07", max(0, end - 20), max(0, end)) >= 0  # sizes of 64 bits stand elsewhere
-    size = int.from_bytes(content[end + 12 : end + 16], "little")
-    if end >= 0 and (beyond or size > MAX_DIRECTORY_BYTES):
-        raise ModelError("it holds far more members than a model has")
-
-
-def _array(content: bytes, key: str) -> Array:
-    """One `.npy` member. NumPy's own reader evaluates the header as Python text and allocates before it checks."""
-    width = {1: 2, 2: 4, 3: 4}.get(content[6] if content[:6] == b"\x93NUMPY" else 0)
-    if width is None:
-        raise ModelError(f"key {key!r} is not a NumPy array")
-    start = 8 + width + int.from_bytes(content[8 : 8 + width], "little")
-    header = _HEADER.match(content[8 + width : min(start, 1000)].decode("latin-1"))
-    if header is None:
-        raise ModelError(f"key {key!r}: its header is not that of a plain array of numbers or text")
-    dtype, shape = np.dtype(header[1]), tuple(int(n) for n in header[3].split(",") if n.strip())
-    kinds = _KINDS.get(key, "fiu")
-    if dtype.kind not in kinds:
-        raise ModelError(f"key {key!r} holds {dtype}, not one of the kinds {', '.join(kinds)}")
-    if len(content) - start != math.prod(shape) * dtype.itemsize:
-        raise ModelError(f"key {key!r}: {len(content) - start} bytes do not fit shape {shape} of {dtype}")
-    flat = np.frombuffer(content, dtype, offset=start)
-    if dtype.kind == "U":
-        points = np.frombuffer(content, dtype.byteorder + "u4", offset=start)
-        if bool(((points > 0x10FFFF) | ((points >= 0xD800) & (points <= 0xDFFF))).any()):
-            raise ModelError(f"key {key!r} holds what is no Unicode text")
-    return flat.reshape(shape[::-1]).T if header[2] == "True" else flat.reshape(shape)
-
-
 def _model(arrays: dict[str, Array], source: str) -> MDP:
     if (version := _scalar(arrays, "format")) != FORMAT:
         raise ModelError(f"it is of format {version}; this version reads format {FORMAT}")
     states, actions = _scalar(arrays, "states"), _scalar(arrays, "actions")
-    checked_size(states, actions)
     return MDP.from_rows(
         states=states,
         actions=actions,
@@ -239,15 +148,13 @@ def _model(arrays: dict[str, Array], source: str) -> MDP:
         state_names=_texts(arrays, "state_names"),
         action_names=_texts(arrays, "action_names"),
         bin_edges=_bin_edges(arrays),
-        valuations=[_valuation(text) for text in _texts(arrays, "valuations")],
+        valuations=(_valuation(text) for text in _texts(arrays, "valuations")),
         ended_as=arrays.get("ended_as"),
         source=source,
     )
 
 
 def _scalar(arrays: dict[str, Array], key: str) -> int:
-    if arrays[key].size != 1:
-        raise ModelError(f"key {key!r} must be one number")
     return int(arrays[key].reshape(())[()])
 
 
@@ -270,7 +177,7 @@ def _labels(arrays: dict[str, Array], states: int) -> dict[str, Array]:
 
 
 def _bin_edges(arrays: dict[str, Array]) -> list[Array]:
-    found = sorted(int(m[1]) for m in map(_BIN_EDGES.match, arrays) if m)
+    found = sorted(int(m[1]) for m in map(BIN_EDGES.match, arrays) if m)
     if found != list(range(len(found))):
         raise ModelError(f"bin edges of dimensions {found} are there; they must count from 0 without a hole")
     return [arrays[f"bin_edges_{i}"] for i in found]

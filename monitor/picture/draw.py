@@ -13,6 +13,7 @@ from monitor.logic.syntax import And, Const, Goal, Label, Not, Or, Probability, 
 from monitor.model import MDP
 from monitor.picture.charts import Frame, draw_history, draw_lanes, draw_profile, draw_risk
 from monitor.picture.layout import grid_of
+from monitor.picture.routes import route_in_words
 from monitor.picture.scenes import Lanes, draw_grids
 from monitor.picture.story import Story
 from monitor.picture.svg import ALTERNATIVE, FAINT, NOMINAL, Canvas
@@ -42,16 +43,16 @@ def draw(story: Story, model: MDP) -> str:
     if grid is not None:
         y += draw_grids(canvas, story, grid, lanes, (MARGIN, y))
     elif lanes:
-        height = 110.0 * len(lanes[:MOST_LANES]) + 40
+        height = 110.0 * len(lanes[:MOST_LANES]) + 72
         draw_lanes(canvas, story, lanes[:MOST_LANES], Frame(MARGIN, y, WIDTH - 2 * MARGIN, height, 0, 1))
         y += height + 16
     y += _draw_routes(canvas, story, model, y)
-    draw_risk(canvas, story, Frame(MARGIN, y + 8, WIDTH - 2 * MARGIN, 240, 0, 1))
+    draw_risk(canvas, story, Frame(MARGIN, y + 8, WIDTH - 2 * MARGIN, 264, 0, 1))
     half = (WIDTH - 2 * MARGIN - 30) / 2
     wide = WIDTH - 2 * MARGIN if not story.profile else half
-    draw_history(canvas, story, Frame(MARGIN, y + 262, wide, 240, 0, 1))
-    draw_profile(canvas, story, Frame(MARGIN + half + 30, y + 262, half, 240, 0, 1))
-    return canvas.document(_draw_foot(canvas, story, y + 520))
+    draw_history(canvas, story, Frame(MARGIN, y + 286, wide, 256, 0, 1))
+    draw_profile(canvas, story, Frame(MARGIN + half + 30, y + 286, half, 256, 0, 1))
+    return canvas.document(_draw_foot(canvas, story, y + 560))
 
 
 def _draw_key(canvas: Canvas, story: Story, y: float) -> float:
@@ -81,20 +82,13 @@ def _draw_routes(canvas: Canvas, story: Story, model: MDP, y: float) -> float:
         canvas.text((MARGIN, y + height + 14), f"Likeliest paths under {arm.name} up to now", bold=True)
         height += 22
         for route in arm.routes[:MOST_ROUTES]:
-            told = " > ".join(_name(model, state) for state in route.states)
+            told = route_in_words(model, route.states)
             canvas.box((MARGIN + 62, y + height + 4), (160 * route.probability, 11), fill=ALTERNATIVE)
             canvas.text((MARGIN + 56, y + height + 14), f"{100 * route.probability:.1f} %", size=12, anchor="end")
             canvas.text((MARGIN + 232, y + height + 14), shorten(told, 110, placeholder=" …"), size=12)
             height += 18
         height += 14
     return height
-
-
-def _name(model: MDP, state: int) -> str:
-    """A state in words, with its labels where they are rare enough to tell something."""
-    rare = [name for name, mark in model.labels.items() if mark[state] and 10 * int(mark.sum()) <= model.states]
-    name = model.state_names[state] if model.state_names else str(state)
-    return f"{name} ({', '.join(rare)})" if rare else name
 
 
 def _draw_foot(canvas: Canvas, story: Story, y: float) -> float:

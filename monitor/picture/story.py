@@ -21,7 +21,7 @@ from monitor.logic.syntax import Change, Goal, Regret, Reward
 from monitor.model import MDP
 from monitor.picture.spread import Route, Spread, likeliest, spread
 from monitor.policy import PolicyTable
-from monitor.types import FormulaSpec, Quantity
+from monitor.types import AlarmSpec, FormulaSpec, Quantity
 
 __all__ = ["Arm", "Moment", "Story", "tell"]
 
@@ -185,12 +185,13 @@ def _history(checker: Checker, evidence: Evidence, formula: Formula) -> tuple[Mo
 
 
 def _summary(evidence: Evidence, formula: Formula) -> str:
-    spec = FormulaSpec(evidence.formula, evidence.text, causal_model=evidence.causal_model)
+    alarm = AlarmSpec(when="holds") if evidence.verdict.holds else AlarmSpec()  # it fired on this verdict
+    spec = FormulaSpec(evidence.formula, evidence.text, causal_model=evidence.causal_model, alarm=alarm)
     return summary(
         agent=evidence.agent,
         formula=spec,
         parsed=formula,
-        state="firing",
+        state="fired",
         blind=None,
         verdict=evidence.verdict,
         path_length=len(evidence.path),

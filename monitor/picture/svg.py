@@ -6,13 +6,12 @@ differs in colour differs in line or pattern too. Colours are those of Okabe & I
 
 from __future__ import annotations
 
-import re
 import textwrap
 from collections.abc import Sequence
 from typing import Final, Literal
 from xml.sax.saxutils import escape, quoteattr
 
-__all__ = ["ALTERNATIVE", "FAINT", "INK", "NOMINAL", "Anchor", "Canvas", "Ink"]
+__all__ = ["ALTERNATIVE", "DARK", "FAINT", "INK", "NOMINAL", "PAPER", "RULE", "Anchor", "Canvas", "Ink"]
 
 INK: Final = "#1a1a1a"
 FAINT: Final = "#767676"
@@ -21,8 +20,27 @@ NOMINAL: Final = "#a63c00"
 ALTERNATIVE: Final = "#005a8f"
 """Vermilion and blue, darkened until text in them has contrast 4.5 to 1 and more on white."""
 
-UNWRITABLE: Final = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-"""What XML has no way to write; an agent's episode may be called so."""
+PAPER: Final = "#fff"
+RULE: Final = "#c8c8c8"
+"""Lines that only guide the eye."""
+
+DARK: Final = {
+    PAPER: "#14171a",
+    INK: "#ececec",
+    FAINT: "#a2a9b0",
+    NOMINAL: "#ff9a5c",
+    ALTERNATIVE: "#6cb8f0",
+    RULE: "#3d4349",
+    "#b0b0b0": "#555c63",
+    "#dddddd": "#3d4349",
+    "#f2f2f2": "#22262b",
+    "#ffffff": "#14171a",
+    "#4d4d4d": "#b0b6bc",
+}
+"""What each colour becomes for a reader whose system is set to dark; as legible there as the first is on white."""
+
+BREAKS: Final = "\t\n"
+"""What may stand in a text beside what can be seen. The rest XML cannot hold, or it steers a terminal that shows it."""
 
 Ink = str
 Point = tuple[float, float]
@@ -30,7 +48,7 @@ Anchor = Literal["start", "middle", "end"]
 Pattern = Literal["hatch", "dots", "cross", "band"]
 
 STYLE: Final = """
-text { font-family: system-ui, "Noto Sans", "DejaVu Sans", Roboto, sans-serif; font-size: 13px; fill: #1a1a1a; }
+text { font-family: system-ui, "Noto Sans", "DejaVu Sans", Roboto, sans-serif; }
 """
 PATTERNS: Final = """
 <pattern id="hatch" width="6" height="6" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">
@@ -127,7 +145,7 @@ class Canvas:
         weight += ' paint-order="stroke" stroke="#fff" stroke-width="4"' if halo else ""
         self._parts.append(
             f'<text x="{_n(at[0])}" y="{_n(at[1])}" text-anchor="{anchor}"{weight} '
-            f'style="font-size:{_n(size)}px;fill:{ink}">{escape(_writable(content))}</text>'
+            f'font-size="{_n(size)}" fill="{ink}">{escape(_writable(content))}</text>'
         )
 
     def paragraph(self, at: Point, content: str, *, size: float = 14, columns: int = 128) -> float:
@@ -145,7 +163,7 @@ class Canvas:
                 f'width="{_n(self.width)}" height="{_n(height)}" role="img" aria-label={quoteattr(self._title)}>',
                 f"<title>{escape(self._title)}</title>",
                 f"<desc>{escape(self._description)}</desc>",
-                f"<style>{STYLE}</style><defs>{PATTERNS}</defs>",
+                f"<style>{STYLE}{_in_the_dark()}</style><defs>{PATTERNS}</defs>",
                 '<rect width="100%" height="100%" fill="#fff"/>',
                 *self._parts,
                 "</svg>\n",
@@ -153,8 +171,14 @@ class Canvas:
         )
 
 
+def _in_the_dark() -> str:
+    """A style is stronger than the attributes by which everything here has its colour; other renderers pass it over."""
+    rules = [f'[{what}="{light}"] {{ {what}: {dark}; }}' for light, dark in DARK.items() for what in ("fill", "stroke")]
+    return "@media (prefers-color-scheme: dark) {\n" + "\n".join(rules) + "\n}\n"
+
+
 def _writable(text: str) -> str:
-    return UNWRITABLE.sub("\ufffd", text)
+    return "".join(letter if letter.isprintable() or letter in BREAKS else "\ufffd" for letter in text)
 
 
 def _stroke(ink: Ink, width: float, dash: str = "") -> str:

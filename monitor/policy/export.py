@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import yaml
 
-from monitor.errors import PolicyError
+from monitor.errors import PolicyError, to_install
 from monitor.policy.manifest import Manifest
 
 __all__ = ["manifest_yaml", "perceptron_onnx", "table_onnx"]
@@ -66,7 +66,7 @@ def _model(
     try:
         from onnx import TensorProto, checker, helper, numpy_helper  # noqa: PLC0415 - an optional extra
     except ImportError as error:
-        raise PolicyError("writing ONNX needs the onnx package: pip install 'counterfactual-monitor[train]'") from error
+        raise PolicyError(f"writing ONNX needs the onnx package: {to_install('train')}") from error
     last = len(operators) - 1
     nodes = [
         helper.make_node(operator, inputs, [result[0] if k == last else f"y{k}"])

@@ -25,46 +25,50 @@ class _Strict(BaseModel):
 
 
 class Input(_Strict):
-    """The input tensor `name`.
+    """The input tensor."""
 
-    `observation`: [batch, D] floats, the model's observation of the state (its one-hot encoding if the model carries
+    name: _Text
+    """Its name in the ONNX file."""
+    kind: Literal["observation", "one_hot", "index"]
+    """`observation`: [batch, D] floats, the model's observation of the state (its one-hot encoding if the model carries
     no observations). `one_hot`: [batch, S] floats. `index`: [batch] integers.
     """
 
-    name: _Text
-    kind: Literal["observation", "one_hot", "index"]
-
 
 class Output(_Strict):
-    """The output tensor `name`: [batch, A] `logits`, `probabilities` or `q_values`, or [batch] `action` numbers."""
+    """The output tensor."""
 
     name: _Text
+    """Its name in the ONNX file."""
     kind: Literal["logits", "probabilities", "q_values", "action"]
+    """[batch, A] `logits`, `probabilities` or `q_values`, or [batch] `action` numbers."""
 
 
 class Manifest(_Strict):
-    """What a manifest says.
-
-    Attributes:
-        file: the ONNX file, relative to the manifest and inside its folder.
-        sha256: of that file, hexadecimal.
-        input, output: the tensors.
-        mode: `greedy` takes the action with the highest score, on ties the lowest number; `stochastic` draws it, from
-            the probabilities, or from the softmax of the logits.
-        mask: the agent rules out unavailable actions before it chooses (probabilities are renormalised). Without it,
-            a policy that chooses an unavailable action is an error.
-        name, description, provenance: for people.
-    """
+    """What a manifest says."""
 
     file: _Text
+    """The ONNX file, relative to the manifest and inside its folder."""
     sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+    """Of that file, hexadecimal."""
     input: Input
+    """The input tensor."""
     output: Output
+    """The output tensor."""
     mode: Literal["greedy", "stochastic"]
+    """`greedy` takes the action with the highest score, on ties the lowest number; `stochastic` draws it, from the
+    probabilities, or from the softmax of the logits.
+    """
     mask: bool = False
+    """The agent rules out unavailable actions before it chooses (probabilities are renormalised). Without it, a policy
+    that chooses an unavailable action is an error.
+    """
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{1,64}$")] | None = None
+    """For people."""
     description: str | None = None
+    """For people."""
     provenance: str | None = None
+    """For people: where it comes from."""
 
     @field_validator("file")
     @classmethod

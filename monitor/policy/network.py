@@ -15,7 +15,7 @@ from monitor.policy.decision import Bools, Floats, Ints, chosen_actions, chosen_
 from monitor.policy.manifest import Manifest
 from monitor.policy.onnx_scan import refuse_unsafe
 
-__all__ = ["MAX_ONNX_BYTES", "Network", "Sight"]
+__all__ = ["MAX_ONNX_BYTES", "Network", "Sight", "open_network"]
 
 MAX_ONNX_BYTES = 256 << 20
 MAX_MEMORY = 1 << 30
@@ -27,6 +27,26 @@ _BATCH_NUMBERS = 1 << 22
 
 _FLOATS = {"tensor(float)": np.float32, "tensor(double)": np.float64}
 _INTS = {"tensor(int64)": np.int64, "tensor(int32)": np.int32}
+
+
+Tensor = tuple[str, str, list[object]]
+"""Name, type of the elements, and shape, in which a text or None stands for any size."""
+
+
+def open_network(content: bytes, where: str) -> tuple[list[Tensor], list[Tensor]]:
+    """The inputs and the outputs of a network. Raises PolicyError as `Network` does for content that is refused."""
+    if len(content) > MAX_ONNX_BYTES:
+        raise PolicyError(f"policy {where}: the ONNX file is larger than the limit of {MAX_ONNX_BYTES:,} bytes")
+    refuse_unsafe(content, where)
+    session = _open(content, where)
+    try:
+        inputs, outputs = (
+            [(each.name, each.type, list(each.shape or [])) for each in tensors]
+            for tensors in (session.get_inputs(), session.get_outputs())
+        )
+    except UnicodeDecodeError as error:
+        raise PolicyError(f"policy {where}: a name of its inputs, outputs or dimensions is no UTF-8 text") from error
+    return inputs, outputs
 
 
 class Sight(Protocol):
@@ -84,8 +104,13 @@ class Network:
         self._sight = _sight(manifest, model, where)
         self._session = _open(content, where)
         self._width = None if manifest.input.kind == "index" else self._sight.width
-        self._dtype, fixed = _check_input(self._session, manifest, self._width, where)
-        _check_output(self._session, manifest, self._sight.actions, where)
+        try:
+            self._dtype, fixed = _check_input(self._session, manifest, self._width, where)
+            _check_output(self._session, manifest, self._sight.actions, where)
+        except UnicodeDecodeError as error:  # onnxruntime hands out names and dimensions as they stand in the file
+            raise PolicyError(
+                f"policy {where}: a name of its inputs, outputs or dimensions is no UTF-8 text"
+            ) from error
         self.batch = 1 if fixed else max(1, min(_BATCH, _BATCH_NUMBERS // (self._width or 1)))
 
     def choose(self, states: Ints) -> Ints | Floats:

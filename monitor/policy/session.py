@@ -18,7 +18,7 @@ from monitor.policy.manifest import MAX_MANIFEST_BYTES, Manifest, read_manifest
 from monitor.policy.network import MAX_ONNX_BYTES, Network, Sight
 from monitor.policy.table import PolicyTable, as_table
 
-__all__ = ["Actor", "Manifest", "Policy", "load_network", "load_policy", "table_from_onnx"]
+__all__ = ["Actor", "Manifest", "Policy", "load_network", "load_policy", "read_onnx", "table_from_onnx"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,6 +104,11 @@ class Actor:
 
 
 def _read(path: Path) -> tuple[Manifest, bytes]:
+    if path.suffix.lower() == ".onnx":
+        raise PolicyError(
+            f"policy {path}: this is the network itself; give its manifest, a small YAML file beside it "
+            f"(`cfmon policy init {path} --model MODEL` writes one)"
+        )
     manifest = read_manifest(_bytes(path, f"policy {path}", MAX_MANIFEST_BYTES), str(path))
     file = path.parent / manifest.file
     try:
@@ -120,6 +125,11 @@ def _read(path: Path) -> tuple[Manifest, bytes]:
             "restore the file, or update the manifest if the change is meant"
         )
     return manifest, content
+
+
+def read_onnx(path: Path) -> bytes:
+    """The bytes of an ONNX file; PolicyError if it cannot be read or is too large."""
+    return _bytes(path, f"policy {path}", MAX_ONNX_BYTES)
 
 
 def _bytes(path: Path, what: str, limit: int) -> bytes:

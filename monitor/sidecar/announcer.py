@@ -9,19 +9,26 @@ from typing import Any
 import msgspec
 
 from monitor.alarm.message import Identity, alert_payload
+from monitor.alarm.refresh import refreshed
 from monitor.errors import EvidenceError
 from monitor.sidecar.effects import EvidenceFile, Publication
-from monitor.types import Alert, Blind, BlindReason
+from monitor.types import Alert, Blind, BlindReason, Refreshed
 
 __all__ = ["Announcer", "Told", "as_json"]
 
 
 class _Firing(msgspec.Struct, frozen=True, array_like=True):
-    """An alarm that fires now, as last told at `sent`, with the evidence kept when it began."""
+    """An alarm that fires now: as last told at `sent`, the evidence kept when it began, and its verdict since then."""
 
     alert: Alert
     evidence: str | None
     sent: float
+    news: Refreshed | None = None
+
+    @property
+    def newest(self) -> Alert:
+        """What is to be said of it now."""
+        return self.alert if self.news is None else refreshed(self.alert, self.news)
 
 
 class Told(msgspec.Struct, frozen=True, array_like=True):
@@ -70,6 +77,11 @@ class Announcer:
         told.closed[alert.formula] = publication.payload
         return publication
 
+    def refresh(self, news: Refreshed) -> None:
+        """Note the newest verdict on an alarm that fires; the next heartbeat publishes it."""
+        firing, formula = self._told[news.judged.agent].firing, news.judged.formula
+        firing[formula] = msgspec.structs.replace(firing[formula], news=news)
+
     def see(self, notice: Blind) -> None:
         """Note which formulas are blind."""
         blind = self._told.setdefault(notice.agent, Told()).blind
@@ -105,7 +117,7 @@ class Announcer:
         return [self._publication(firing, sent) for firing in self.alarms()]
 
     def retained(self, sent: float | None = None) -> Iterator[Publication]:
-        """All that a broker should have retained; what fires as said again at `sent`, or as it was said (None)."""
+        """All that a broker should have retained; what fires as said again at `sent`, or under its last date (None)."""
         for agent in sorted(self._told):
             told = self._told[agent]
             for firing in told.firing.values():
@@ -142,7 +154,7 @@ class Announcer:
         return file.id
 
     def _publication(self, told: _Firing, sent: float) -> Publication:
-        payload = alert_payload(told.alert, self._identity, sent=sent, evidence=told.evidence)
+        payload = alert_payload(told.newest, self._identity, sent=sent, evidence=told.evidence)
         return Publication(f"{self._alerts}/{told.alert.agent}/{told.alert.formula}", as_json(payload))
 
 

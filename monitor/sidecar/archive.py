@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import hashlib
 import os
 import re
 import tempfile
-import time
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
 from monitor.errors import ConfigError
 from monitor.sidecar.effects import EvidenceFile
+from monitor.sidecar.retention import SeenTime
 from monitor.sidecar.signing import Signer
 
 __all__ = ["Archive", "is_full"]
@@ -38,6 +39,8 @@ class Archive:
         self._signer = signer
         self.evidence = folder / "evidence"
         self.objects = folder / "objects"
+        self._time = SeenTime(folder / "evidence.time")
+        self._left: dict[str, tuple[int, ...] | None] = {}
         for place in (self.evidence, self.objects):
             try:
                 place.mkdir(parents=True, exist_ok=True)
@@ -47,14 +50,29 @@ class Archive:
                 if not (is_full(error) and place.is_dir()):
                     raise ConfigError(f"store.path: {folder} cannot be written to: {error.strerror}") from error
 
-    def keep_objects(self, objects: Mapping[str, bytes]) -> None:
-        """Keep the models and policies that evidence will refer to; raises ConfigError where that fails."""
+    def keep_objects(self, objects: Mapping[str, bytes]) -> list[str]:
+        """Keep the models and policies that evidence will refer to, by their sha256.
+
+        Returns the names of those that had been altered, or removed since they were kept, and are written anew. Raises
+        ConfigError where one cannot be read or written.
+        """
+        wrong = []
         for name, content in objects.items():
-            if not (self.objects / name).exists():
-                try:
-                    _write(self.objects / name, content)
-                except OSError as error:
-                    raise ConfigError(f"store.path: {self.objects} cannot be written to: {error.strerror}") from error
+            path = self.objects / name
+            try:
+                there = _digest(path)
+                if there != hashlib.sha256(content).hexdigest():
+                    if there is not None or name in self._left:
+                        wrong.append(name)
+                    _write(path, content)
+                self._left[name] = _state(path)
+            except OSError as error:
+                raise ConfigError(f"store.path: {self.objects} cannot be written to: {error.strerror}") from error
+        return wrong
+
+    def touched(self) -> bool:
+        """Whether something happened to an object since `keep_objects` wrote it or read it; looks at no content."""
+        return any(_state(self.objects / name) != left for name, left in self._left.items())
 
     def keep_evidence(self, file: EvidenceFile) -> None:
         """Keep one alarm's evidence; an OSError says that it was not kept.
@@ -69,6 +87,13 @@ class Archive:
         """The content of `evidence/<name>`; None if there is none, or if the name could lead anywhere else."""
         return self._read(name)
 
+    def read_object(self, sha256: str) -> bytes:
+        """The content of `objects/<sha256>`, not compared with it; ConfigError if it cannot be read."""
+        try:
+            return (self.objects / Path(sha256).name).read_bytes()
+        except OSError as error:
+            raise ConfigError(f"objects/{sha256} cannot be read: {error.strerror}") from error
+
     def read_signature(self, name: str) -> bytes | None:
         """The content of `evidence/<name>.sig`; None as for `read_evidence`."""
         return self._read(name, _SIGNATURE)
@@ -76,12 +101,15 @@ class Archive:
     def clear_out(self, *, keep: float, size: int, needed: Collection[str] = ()) -> int:
         """Remove evidence older than `keep` seconds, then the oldest until `size` bytes are left; how many went.
 
+        Age is time that was seen to pass (`SeenTime`), not what the clock makes of it after a jump.
+
         A signature goes with its evidence, and counts as part of it. What a crash left unfinished goes with them; of
         `needed`, which alarms that fire refer to, nothing goes. Objects stay: any evidence, also a copy that lies
         elsewhere, may refer to them. OSError if a file cannot go.
         """
         kept = sorted(self._kept())
-        oldest, left, removed = time.time() - keep, sum(length for _, length, _ in kept), 0
+        now = self._time.now(kept[-1][0] if kept else None)
+        oldest, left, removed = now - keep, sum(length for _, length, _ in kept), 0
         for written, length, name in kept:
             if written >= oldest and left <= size:
                 break
@@ -124,8 +152,29 @@ def is_full(error: OSError) -> bool:
     return error.errno in (errno.ENOSPC, errno.EDQUOT)
 
 
+def _digest(path: Path) -> str | None:
+    """The sha256 of a file, None if there is none; of anything but a file an empty text."""
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except FileNotFoundError:
+        return None
+    except IsADirectoryError:
+        return ""
+
+
+def _state(path: Path) -> tuple[int, ...] | None:
+    """What changes whenever the content does, as nobody but root can hide; None if it is gone."""
+    try:
+        found = path.lstat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+
+
 def _write(path: Path, content: bytes) -> None:
     """All or nothing, and on the disk before it returns: neither a reader nor a crash ever meets half a file."""
+    path.parent.mkdir(parents=True, exist_ok=True)  # somebody may have removed the whole folder
     descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=".new-")
     try:
         with os.fdopen(descriptor, "wb") as file:

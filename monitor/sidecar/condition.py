@@ -84,6 +84,7 @@ class Condition:
             "queue": len(self._door),
             "unsent": len(self._outbox),
             "store": "nothing is kept" if self._store is None else self._store.problem or "ok",
+            "store_damage": "" if self._store is None else self._store.damage,
             "model": {"name": identity.model_name, "sha256": identity.model_sha256},
             "policies": [{"name": name, "sha256": sha256} for name, sha256 in sorted(identity.policies.items())],
         }

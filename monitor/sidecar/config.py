@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -11,7 +11,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_settings import EnvSettingsSource, SettingsError
 
 from monitor.engine import NO_BOUNDS
-from monitor.errors import ConfigError
+from monitor.errors import ConfigError, Mistakes
 from monitor.sidecar.guard import read_token
 from monitor.sidecar.settings import ENVIRONMENT_PREFIX, Config, FormulaConfig, config_schema
 from monitor.sidecar.signing import read_signer
@@ -92,21 +92,29 @@ def _absolute(directory: Path, path: str | Path) -> Path:
 
 
 def _check_names(config: Config) -> None:
+    mistakes = Mistakes()
+    for problem in _problems(config):
+        with mistakes.noted():
+            raise ConfigError(problem)
+    mistakes.tell()
+
+
+def _problems(config: Config) -> Iterator[str]:
     if "nominal" not in config.policies:
-        raise ConfigError(f"{config.where('policies')}: `nominal`, the policy the agents run, is missing")
+        yield f"{config.where('policies')}: `nominal`, the policy the agents run, is missing"
     seen: set[str] = set()
     for index, formula in enumerate(config.formulas):
         if formula.name in seen:
-            raise ConfigError(f"{config.where('formulas', index, 'name')}: {formula.name!r} is there twice")
+            yield f"{config.where('formulas', index, 'name')}: {formula.name!r} is there twice"
         seen.add(formula.name)
     for index, formula in enumerate(config.formulas):
         if formula.engine == "sampled" and formula.causal_model != "gumbel":
             where = config.where("formulas", index, "causal_model")
-            raise ConfigError(f"{where}: {NO_BOUNDS}; use engine: exact, or causal_model: gumbel")
+            yield f"{where}: {NO_BOUNDS}; use engine: exact, or causal_model: gumbel"
     if config.sampling.alpha + config.sampling.beta >= 1:
-        raise ConfigError(f"{config.where('sampling', 'alpha')}: alpha and beta must sum to less than 1")
+        yield f"{config.where('sampling', 'alpha')}: alpha and beta must sum to less than 1"
     if config.stream.forget_after <= config.stream.stale_after:
-        raise ConfigError(f"{config.where('stream', 'forget_after')}: must be longer than stale_after")
+        yield f"{config.where('stream', 'forget_after')}: must be longer than stale_after"
 
 
 def check_secrets(config: Config) -> None:

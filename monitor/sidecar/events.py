@@ -20,12 +20,12 @@ class Message(msgspec.Struct, frozen=True):
 class Evaluate(msgspec.Struct, frozen=True):
     """Time to answer what is due. `latest_only`: there is more to do than time, so only the newest step is answered.
 
-    `agents`: how many of those with something to answer take their turn, in order; the others wait. 0: all.
+    `steps`: about how many are answered now, agents taking turns; the others wait. 0: all.
     """
 
     now: Instant
     latest_only: bool = False
-    agents: int = 0
+    steps: int = 0
 
 
 class Heartbeat(msgspec.Struct, frozen=True):
@@ -42,11 +42,12 @@ class Connected(msgspec.Struct, frozen=True):
 
 
 class Lost(msgspec.Struct, frozen=True):
-    """`count` messages of this topic were dropped at the door: there was no room."""
+    """`count` messages of this topic were dropped at the door: there was no room. `why`: if it was something else."""
 
     now: Instant
     topic: str
     count: int
+    why: str = ""
 
 
 Event = Message | Evaluate | Heartbeat | Connected | Lost

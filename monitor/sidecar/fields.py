@@ -22,6 +22,7 @@ __all__ = [
     "Size",
     "Topic",
     "Url",
+    "Words",
     "as_text",
     "parse_duration",
     "parse_size",
@@ -33,6 +34,7 @@ SIZE = r"^[0-9]{1,9}(\.[0-9]+)?(kB|MB|GB|TB)$"
 DURATION = r"^[0-9]+(\.[0-9]+)?(ms|s|m|h|d)$"
 NAME = r"^[A-Za-z0-9_.-]{1,64}$"
 IDENTIFIER = r"^[A-Za-z_][A-Za-z0-9_]{0,63}$"
+WORDS = r"^\S(.{0,78}\S)?$"
 HOST = r"^[A-Za-z0-9._-]{1,253}$|^\[[0-9A-Fa-f:.]{2,64}\]$"
 
 
@@ -137,6 +139,7 @@ Every = Annotated[
 Count = Annotated[int, BeforeValidator(_parse_count)]
 Name = Annotated[str, Field(pattern=NAME)]
 Identifier = Annotated[str, Field(pattern=IDENTIFIER)]
+Words = Annotated[str, Field(pattern=WORDS)]
 Topic = Annotated[str, Field(max_length=512), AfterValidator(check_topic)]
 Host = Annotated[str, Field(pattern=HOST)]
 Url = Annotated[str, AfterValidator(check_url)]

@@ -11,6 +11,7 @@ from __future__ import annotations
 import hmac
 import ipaddress
 import logging
+import re
 from collections.abc import Collection
 from pathlib import Path
 from typing import Final
@@ -21,13 +22,19 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from monitor.errors import ConfigError
 from monitor.sidecar.broker import read_secret
+from monitor.sidecar.clock import read_clock
+from monitor.sidecar.log import Seldom
 from monitor.sidecar.page import SHELL
+from monitor.sidecar.runbooks import PREFIX
 
 __all__ = ["Guard", "is_loopback", "read_token"]
 
 LOG: Final = logging.getLogger("monitor.http")
-PROBES: Final = frozenset({"/healthz", "/readyz"})
+PROBES: Final = frozenset({"/healthz", "/readyz", "/startupz"})
 """What orchestrators ask, which have no token and tell no one: one word of health."""
+
+HOST: Final = re.compile(r"([a-z0-9._-]+|\[[0-9a-f:.]+\])(?::[0-9]{1,5})?", re.ASCII)
+"""A name or an address, and perhaps a port; never whom to be there (`localhost:80@elsewhere`)."""
 
 SHORTEST_TOKEN: Final = 16
 """Characters; shorter ones can be guessed."""
@@ -62,6 +69,7 @@ class Guard:
         self._token_file = token_file
         self._hosts = frozenset(host.lower() for host in hosts)
         self._by_name = bool(hosts) or (loopback and token_file is None)
+        self._seldom = Seldom(LOG)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on, or answer why not."""
@@ -76,8 +84,8 @@ class Guard:
         headers = Headers(scope=scope)
         if self._by_name and not self._is_known(headers.getlist("host")):
             return _refuse(421, "not under this name; list it in http.hosts if a proxy passes it on")
-        if scope["path"] in SHELL:
-            return None  # the page as it is shipped; its script asks for the token, and then for the data
+        if scope["path"] in SHELL or scope["path"].startswith(PREFIX):
+            return None  # the page as it is shipped, whose script asks for the token and then for the data; runbooks
         if self._token_file is not None and not self._is_authorized(headers.getlist("authorization"), self._token_file):
             return _refuse(401, "a bearer token is needed", **{"WWW-Authenticate": 'Bearer realm="cfmon"'})
         return None
@@ -85,16 +93,15 @@ class Guard:
     def _is_known(self, asked: list[str]) -> bool:
         if len(asked) != 1:
             return False
-        host = asked[0].lower()
-        name = host.partition("]")[0] + "]" if host.startswith("[") else host.partition(":")[0]
-        return name in self._hosts or is_loopback(name)
+        host = HOST.fullmatch(asked[0].lower())
+        return host is not None and (host[1] in self._hosts or is_loopback(host[1]))
 
     def _is_authorized(self, shown: list[str], file: Path) -> bool:
         """In constant time: how long it takes tells nothing of the token."""
         try:
             token = read_token(file)
         except ConfigError as error:
-            LOG.warning("nobody is let in: %s", error)
+            self._seldom.warn("token", read_clock(), "nobody is let in: %s", error)
             return False
         scheme, _, credentials = shown[0].partition(" ") if len(shown) == 1 else ("", "", "")
         right = hmac.compare_digest(credentials.strip().encode("latin-1", "replace"), token)

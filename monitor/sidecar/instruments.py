@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import get_args
@@ -9,7 +10,9 @@ from typing import get_args
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
 from monitor._version import __version__
+from monitor.alarm.figures import threshold_of
 from monitor.alarm.message import Identity
+from monitor.logic import parse
 from monitor.sidecar.tally import Buckets, Series
 from monitor.stream.decode import REASONS
 from monitor.types import FormulaSpec, MessageResult
@@ -20,9 +23,12 @@ PLACES = ("clear", "pending", "firing")
 """Where an alarm can be: label values of `cfmon_alarm_state`."""
 
 FIGURES = {
-    "formula_value": "The formula's value; NaN while blind or between episodes.",
-    "formula_lower": "Lower bound of the value over every causal model asked for.",
-    "formula_upper": "Upper bound of the value over every causal model asked for.",
+    "formula_value": "The agent's own value; NaN while blind or between episodes.",
+    "formula_lower": "Lower bound of it over every causal model asked for.",
+    "formula_upper": "Upper bound of it over every causal model asked for.",
+    "alternative_value": "Value under the alternative, of a regret formula.",
+    "alternative_lower": "Lower bound of it over every causal model asked for.",
+    "alternative_upper": "Upper bound of it over every causal model asked for.",
     "effect": "Value under the alternative minus value under nominal, of a regret formula.",
 }
 """What a verdict shows, in this order."""
@@ -41,6 +47,7 @@ class Instruments:
         self._series: list[Series] = []
         pair = ("agent", "formula")
         self.figures = self._many(FIGURES, *pair)
+        self.threshold = self._gauge("formula_threshold", "What the formula's value is compared with.", "formula")
         self.alarm_state = self._shown("alarm_state", "1 for the state the alarm is in.", *pair, "severity", "state")
         self.blind = self._shown("blind", "1 while the formula cannot be answered, for this reason.", *pair, "reason")
         self.last_alarm = self._shown("last_alarm_timestamp_seconds", "When the alarm last began to fire.", *pair)
@@ -48,7 +55,12 @@ class Instruments:
         self.last_evaluation = self._gauge("last_evaluation_timestamp_seconds", "When formulas were last answered.")
         self.connected = self._gauge("mqtt_connected", "1 while the broker is reached.")
         self.queue_length = self._gauge("queue_length", "Messages received and not yet taken over.")
-        self.model_doubt = self._gauge("model_doubt", "1 if the live transitions contradict the model; NaN: untested.")
+        self.model_doubt = self._gauge(
+            "model_doubt", "1 if the transitions of several agents contradict the model; NaN: untested."
+        )
+        self.agent_doubt = self._shown(
+            "agent_doubt", "1 if this agent's transitions contradict the model; NaN: untested.", "agent"
+        )
         self.model_log10_e = self._gauge(
             "model_log10_e_value", "Evidence against the model, log10 of an e-value; NaN: untested."
         )
@@ -66,8 +78,12 @@ class Instruments:
         self.off_policy = self._counted("off_policy", "Steps on which nominal would have acted otherwise.", "agent")
         self.reward_mismatch = self._counted("reward_mismatch", "Steps whose reward contradicts the model.", "agent")
         self.skipped = self._counted("evaluations_skipped", "Answers passed over under load.", "formula")
+        self.forgotten = Counter("cfmon_agents_forgotten", "Agents silent for too long.", registry=registry)
         self.negative_lags = Counter("cfmon_negative_lags", "Messages from the future.", registry=registry)
         self.store_errors = Counter("cfmon_store_errors", "Failures to note what happened.", registry=registry)
+        self.store_damage = Counter("cfmon_store_damage", "Finds that it is not what was written.", registry=registry)
+        self.last_store_damage = self._gauge("last_store_damage_timestamp_seconds", "When damage was found; 0: never.")
+        self.picture_errors = Counter("cfmon_picture_errors", "Pictures that could not be drawn.", registry=registry)
         self.verdict_seconds = self._histogram("verdict_seconds", "Time for one answer.", _VERDICT_BUCKETS, "formula")
         self.lag = self._histogram("message_lag_seconds", "Agent's clock to ours.", _LAG_BUCKETS)
 
@@ -98,6 +114,7 @@ class Instruments:
         """It is watched no more: nothing is counted for it any longer."""
         for counted in (self.alarms, self.verdicts, self.skipped):
             counted.drop("formula", formula)
+        self._forget_threshold(formula)
         self.verdict_seconds.stop(formula)
 
     def text(self) -> str:
@@ -111,6 +128,7 @@ class Instruments:
         """
         self.remove_formulas(agent, severity, reasons)
         self.last_message.remove((agent,))
+        self.agent_doubt.remove((agent,))
         self.off_policy.remove((agent,))
         self.reward_mismatch.remove((agent,))
 
@@ -125,6 +143,11 @@ class Instruments:
                 self.blind.remove((agent, formula, reason))
 
     def _start_formula(self, formula: FormulaSpec) -> None:
+        threshold = threshold_of(parse(formula.text))
+        if threshold is None:
+            self._forget_threshold(formula.name)
+        else:
+            self.threshold.labels(formula.name).set(threshold.bound)
         for state in _COUNTED_STATES:
             self.alarms.inc((formula.name, formula.alarm.severity, state), 0)
         for method in ("exact", "sampled") if formula.engine == "auto" else (formula.engine,):
@@ -132,6 +155,10 @@ class Instruments:
                 self.verdicts.inc((formula.name, outcome, method), 0)
         self.skipped.inc((formula.name,), 0)
         self.verdict_seconds.start(formula.name)
+
+    def _forget_threshold(self, formula: str) -> None:
+        with contextlib.suppress(KeyError):
+            self.threshold.remove(formula)
 
     def _gauge(self, name: str, about: str, *labels: str) -> Gauge:
         return Gauge(f"cfmon_{name}", about, labels, registry=self._registry)

@@ -10,13 +10,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import Final
 
 from monitor._version import __version__
 from monitor.alarm.evidence import evidence_id, make_evidence
 from monitor.alarm.message import Identity
 from monitor.decide import validate
 from monitor.decide.names import largest_offset
-from monitor.errors import ConfigError, EvidenceError, FormulaError, ModelError, PolicyError
+from monitor.errors import ConfigError, EvidenceError, FormulaError, Mistakes, ModelError, PolicyError
 from monitor.flow import Monitor
 from monitor.logic import parse
 from monitor.logic.syntax import Formula, Goal, Regret
@@ -27,10 +28,14 @@ from monitor.policy.session import Policy, load_policy
 from monitor.policy.table import PolicyTable
 from monitor.sidecar.config import load_config
 from monitor.sidecar.pipeline import EvidenceFile, Pipeline, Topics
+from monitor.sidecar.runbooks import default_runbook
 from monitor.sidecar.settings import Config, FormulaConfig
 from monitor.types import AlarmSpec, Alert, FormulaSpec, Sampling, StreamSettings, TrustSettings
 
-__all__ = ["Loaded", "assemble", "load"]
+__all__ = ["BATCH", "Loaded", "assemble", "load"]
+
+BATCH: Final = 256
+"""Messages taken over before formulas are answered: enough to make a write to the disk worth it, and still prompt."""
 
 
 @dataclass(frozen=True)
@@ -122,17 +127,15 @@ def assemble(source: Config | str | Path, environment: Mapping[str, str] | None 
     Raises:
         ConfigError: a key, a name, a formula or its alarm is wrong; names file, line and key.
         ModelError, PolicyError: what the configuration names is missing or malformed; names the key that led there.
+        Where there are several mistakes, one ConfigError has a line for each.
     """
     config = (
         source
         if isinstance(source, Config)
         else load_config(source, os.environ if environment is None else environment)
     )
-    model = _read_model(config, "model")
-    models = {name: _read_model(config, "models", name) for name in config.models}
-    policies = {name: _read_policy(config, name, model) for name in config.policies}
+    model, models, policies, formulas = _parts(config)
     tables = {name: policy.table for name, policy in policies.items()}
-    formulas = tuple(_formula(config, index, model, tables, models) for index in range(len(config.formulas)))
     settings = _stream_settings(config, policies["nominal"])
     identity = _identity(config, model, policies, models)
     return Loaded(
@@ -154,6 +157,34 @@ def assemble(source: Config | str | Path, environment: Mapping[str, str] | None 
         ),
         models=models,
     )
+
+
+def _parts(config: Config) -> tuple[MDP, dict[str, MDP], dict[str, Policy], tuple[FormulaSpec, ...]]:
+    """What a configuration names; every mistake in it is told, not the first alone."""
+    mistakes = Mistakes()
+    models: dict[str | None, MDP] = {}
+    policies: dict[str, Policy] = {}
+    for name in (None, *config.models):
+        with mistakes.noted():
+            models[name] = _read_model(config, "model" if name is None else "models", name)
+    model = models.pop(None, None)
+    if model is not None:
+        for name in config.policies:
+            with mistakes.noted():
+                policies[name] = _read_policy(config, name, model)
+        with mistakes.noted():
+            _check_labels(config, model)
+    others = {name: other for name, other in models.items() if name is not None}
+    tables = {name: policy.table for name, policy in policies.items()}
+    # A formula that asks for what could not be read is no mistake of its own: then only its text is looked at.
+    world = None if model is None or mistakes else (model, tables, others)
+    formulas = []
+    for index in range(len(config.formulas)):
+        with mistakes.noted():
+            formulas.append(_formula(config, index, world))
+    mistakes.tell()
+    assert model is not None
+    return model, others, policies, tuple(formulas)
 
 
 def _read_model(config: Config, key: str, name: str | None = None) -> MDP:
@@ -185,17 +216,28 @@ def _check_policy_name(config: Config, name: str) -> None:
 
 
 def _formula(
-    config: Config, index: int, model: MDP, tables: Mapping[str, PolicyTable], models: Mapping[str, MDP]
+    config: Config, index: int, world: tuple[MDP, Mapping[str, PolicyTable], Mapping[str, MDP]] | None
 ) -> FormulaSpec:
+    """`world`: what the formula is about; None where that could not be read."""
     entry = config.formulas[index]
     try:
         formula = parse(entry.formula)
-        validate(formula, model, tables, entry.formula, models)
+        if world is not None:
+            model, tables, models = world
+            validate(formula, model, tables, entry.formula, models)
     except FormulaError as error:
         raise ConfigError(f"{config.where('formulas', index, 'formula')}: {error}") from error
     _check_offsets(config, index, formula)
     _check_alarm(config, index, formula)
-    return _spec(entry)
+    return _spec(entry, config)
+
+
+def _check_labels(config: Config, model: MDP) -> None:
+    """Words for a label that does not exist would never be said, and nobody would know why."""
+    for name in config.labels:
+        if name not in model.labels:
+            known = ", ".join(model.labels) or "none"
+            raise ConfigError(f"{config.where('labels', name)}: the model has no label {name!r}; its labels: {known}")
 
 
 def _check_offsets(config: Config, index: int, formula: Formula) -> None:
@@ -222,15 +264,17 @@ def _check_alarm(config: Config, index: int, formula: Formula) -> None:
         )
 
 
-def _spec(entry: FormulaConfig) -> FormulaSpec:
+def _spec(entry: FormulaConfig, config: Config) -> FormulaSpec:
     alarm = entry.alarm
+    runbook = alarm.runbook or default_runbook(config.http, alarm.severity)
     return FormulaSpec(
         name=entry.name,
         text=entry.formula,
         every=entry.every,
         causal_model=entry.causal_model,
         engine=entry.engine,
-        alarm=AlarmSpec(alarm.for_, alarm.keep, alarm.severity, alarm.runbook, alarm.when),
+        alarm=AlarmSpec(alarm.for_, alarm.keep, alarm.severity, runbook, alarm.when, alarm.step),
+        labels=tuple(sorted(config.labels.items())),
     )
 
 
@@ -240,9 +284,11 @@ def _stream_settings(config: Config, nominal: Policy) -> StreamSettings:
         reorder_steps=config.path.reorder.steps,
         reorder_wait=config.path.reorder.wait,
         stale_after=config.stream.stale_after,
+        idle_after=config.stream.idle_after,
         forget_after=config.stream.forget_after,
         max_lag=config.stream.max_lag,
         agents=config.limits.agents,
+        pending=config.limits.queue + BATCH,
         encoder=config.state_encoder,
         nominal_sha256=nominal.sha256,
     )

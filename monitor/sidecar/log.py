@@ -5,23 +5,27 @@ from __future__ import annotations
 import json
 import logging
 import sys
-from collections.abc import Hashable
+import time
+from collections.abc import Hashable, Mapping
 from datetime import UTC, datetime
 from typing import Final
 
 from monitor.sidecar.settings import LoggingConfig
 from monitor.types import Instant
 
-__all__ = ["Seldom", "set_up_logging"]
+__all__ = ["Seldom", "Sparing", "set_up_logging"]
 
 PAUSE: Final = 60.0
 """Seconds between two warnings of one kind."""
 
+MOST_KINDS: Final = 10_000
+"""Kinds remembered; beyond that those whose minute is over are forgotten."""
+
 
 class Seldom:
-    """Warnings that would otherwise come with each message: one a minute of each kind, the others at level debug.
+    """Entries that would otherwise come with each message: one a minute of each kind, the others at level debug.
 
-    What they count stands in the metrics; here is an example to look at. Kinds are few, and never forgotten.
+    What they count stands in the metrics; here is an example to look at.
     """
 
     def __init__(self, log: logging.Logger) -> None:
@@ -29,11 +33,41 @@ class Seldom:
         self._next: dict[Hashable, float] = {}
 
     def warn(self, kind: Hashable, now: Instant, message: str, *arguments: object) -> None:
-        """Say it, as loudly as it may be."""
+        """Log a warning."""
+        self.say(logging.WARNING, kind, now, message, *arguments)
+
+    def say(
+        self,
+        level: int,
+        kind: Hashable,
+        now: Instant,
+        message: str,
+        *arguments: object,
+        fields: Mapping[str, object] | None = None,
+    ) -> None:
+        """Log an entry at `level`, or at debug where this kind was logged within the last minute. `fields`: in JSON."""
         due = now.ticks >= self._next.get(kind, now.ticks)
         if due:
+            if len(self._next) >= MOST_KINDS:
+                self._next = {known: at for known, at in self._next.items() if at > now.ticks}
             self._next[kind] = now.ticks + PAUSE
-        self._log.log(logging.WARNING if due else logging.DEBUG, message, *arguments)
+        self._log.log(level if due else logging.DEBUG, message, *arguments, extra={"fields": fields or {}})
+
+
+class Sparing(logging.Filter):
+    """Lets one record a minute of each message pass, whatever its arguments: for loggers that others write to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._next: dict[str, float] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether it is time to say this again. Messages are those of a program's text, so they are few."""
+        now = time.monotonic()
+        due = now >= self._next.get(str(record.msg), now)
+        if due:
+            self._next[str(record.msg)] = now + PAUSE
+        return due
 
 
 class _Text(logging.Formatter):
@@ -47,14 +81,14 @@ class _Text(logging.Formatter):
 
 
 class _Json(logging.Formatter):
-    """One JSON object a line."""
+    """One JSON object a line: time, level, logger, message, and the fields of the entry, if it has any."""
 
     def format(self, record: logging.LogRecord) -> str:
-        entry = {"time": record.created, "level": record.levelname.lower(), "logger": record.name}
+        entry: dict[str, object] = {"time": record.created, "level": record.levelname.lower(), "logger": record.name}
         entry["message"] = record.getMessage()
         if record.exc_info:
             entry["error"] = self.formatException(record.exc_info)
-        return json.dumps(entry)
+        return json.dumps({**getattr(record, "fields", {}), **entry})
 
 
 def set_up_logging(config: LoggingConfig) -> None:

@@ -11,8 +11,9 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final, assert_never
 
-from prometheus_client import CollectorRegistry, disable_created_metrics, generate_latest
+from prometheus_client import CollectorRegistry, ProcessCollector, disable_created_metrics, generate_latest
 
+from monitor.alarm.figures import other, own
 from monitor.alarm.message import Identity
 from monitor.sidecar.instruments import FIGURES, PLACES, Instruments
 from monitor.types import (
@@ -27,13 +28,14 @@ from monitor.types import (
     Notice,
     OffPolicy,
     Received,
+    Refreshed,
     RewardMismatch,
     Skipped,
     Trust,
     Verdict,
 )
 
-__all__ = ["CONTENT_TYPE", "UNREAD", "Metrics", "outcome_of", "shown"]
+__all__ = ["CONTENT_TYPE", "UNREAD", "Metrics", "outcome_of"]
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 NOTHING: Final = (math.nan,) * len(FIGURES)
@@ -64,6 +66,7 @@ class Metrics:
         # A second series for each counter that nobody asks for; prometheus_client has one switch for the whole process.
         disable_created_metrics()  # type: ignore[no-untyped-call] # it has no annotations
         self.registry = CollectorRegistry(auto_describe=False)
+        ProcessCollector(registry=self.registry)  # memory, processor, open files of this process, under the usual names
         self._severity = {formula.name: formula.alarm.severity for formula in formulas}
         self._limit = agents
         self._agents: set[str] = set()
@@ -102,6 +105,15 @@ class Metrics:
     def store_works(self) -> None:
         """All that there is to note is noted."""
         self._on.store_ok.set(1)
+
+    def store_damaged(self, count: int, now: Instant) -> None:
+        """So often, what was kept turned out not to be what had been written."""
+        self._on.store_damage.inc(count)
+        self._on.last_store_damage.set(now.wall)
+
+    def picture_failed(self) -> None:
+        """A picture could not be drawn. Called on the server's thread."""
+        self._on.picture_errors.inc()
 
     def reloaded(self, *, ok: bool) -> None:
         """The configuration was to be read again; if not `ok`, the one before is still in force."""
@@ -155,6 +167,8 @@ class Metrics:
                 self._show_alarm(notice.agent, notice.formula, notice.state)
             case Alert():
                 self._count_alert(notice, now)
+            case Refreshed():
+                pass  # its verdict is shown as judged
             case OffPolicy():
                 self._on.off_policy.inc((notice.agent,))
             case RewardMismatch():
@@ -164,11 +178,10 @@ class Metrics:
             case Ended():
                 self._blank(notice.agent, self._severity)
             case Forgotten():
+                self._on.forgotten.inc()
                 self._forget(notice.agent)
             case Trust():
-                tested = notice.transitions > 0
-                self._on.model_doubt.set(float(notice.doubted) if tested else math.nan)
-                self._on.model_log10_e.set(notice.log10_e if tested else math.nan)
+                self._show_trust(notice)
             case _:
                 assert_never(notice)
 
@@ -188,6 +201,14 @@ class Metrics:
                 self._on.negative_lags.inc()
             else:
                 self._on.lag.observe(notice.lag)
+
+    def _show_trust(self, notice: Trust) -> None:
+        doubted = float(notice.doubted) if notice.transitions > 0 else math.nan
+        if not notice.agent:
+            self._on.model_doubt.set(doubted)
+            self._on.model_log10_e.set(notice.log10_e if notice.transitions > 0 else math.nan)
+        elif self._admit(notice.agent):
+            self._on.agent_doubt.set((notice.agent,), doubted)
 
     def _admit(self, agent: str) -> bool:
         """Whether series of this agent may exist; on its first message they are made, every alarm clear."""
@@ -212,10 +233,7 @@ class Metrics:
         if not self._admit(notice.agent) or key in self._marked:  # an answer not to be relied on is not shown as one
             return
         verdict = notice.verdict
-        value, bounds = shown(verdict)
-        lower, upper = bounds if bounds is not None else (math.nan, math.nan)
-        effect = math.nan if verdict.effect is None else verdict.effect
-        self._on.figures.set(key, value, lower, upper, effect)
+        self._on.figures.set(key, *_shown(*own(verdict)), *_shown(*other(verdict)), _number(verdict.effect))
 
     def _blank(self, agent: str, formulas: Iterable[str]) -> None:
         """No value is better than an old one: it would read as if we still saw."""
@@ -269,14 +287,10 @@ class Metrics:
         return {formula: self._reasons.pop((agent, formula), set()) for formula in formulas}
 
 
-def shown(verdict: Verdict) -> tuple[float, tuple[float, float] | None]:
-    """The one number of a verdict that a gauge can show, and its bounds; for regret that under the alternative.
+def _shown(value: float | None, bounds: tuple[float, float] | None) -> tuple[float, float, float]:
+    lower, upper = bounds if bounds is not None else (math.nan, math.nan)
+    return _number(value), lower, upper
 
-    NaN where a formula has several quantities: none of them is its value.
-    """
-    if verdict.value is not None:
-        return verdict.value, verdict.bounds
-    if verdict.quantities and (verdict.outcome is not None or len(verdict.quantities) == 1):
-        quantity = verdict.quantities[-1]
-        return quantity.value, verdict.bounds or quantity.bounds
-    return math.nan, None
+
+def _number(value: float | None) -> float:
+    return math.nan if value is None else value

@@ -1,4 +1,4 @@
-"""The status page's files: one document, its style and its script, all from this package."""
+"""The status page's files: documents, style, scripts and the library of the charts, all from this package."""
 
 from __future__ import annotations
 
@@ -11,12 +11,22 @@ from starlette.routing import Route
 
 __all__ = ["SHELL", "page_routes"]
 
-KINDS: Final = {
-    "index.html": "text/html; charset=utf-8",
-    "style.css": "text/css; charset=utf-8",
-    "app.js": "text/javascript; charset=utf-8",
+HTML: Final = "text/html; charset=utf-8"
+STYLE: Final = "text/css; charset=utf-8"
+SCRIPT: Final = "text/javascript; charset=utf-8"
+FILES: Final = {
+    "/": ("index.html", HTML),
+    "/agent": ("agent.html", HTML),
+    "/alarms": ("alarms.html", HTML),
+    "/style.css": ("style.css", STYLE),
+    "/common.js": ("common.js", SCRIPT),
+    "/app.js": ("app.js", SCRIPT),
+    "/agent.js": ("agent.js", SCRIPT),
+    "/alarms.js": ("alarms.js", SCRIPT),
+    "/uplot.js": ("uplot/uPlot.iife.min.js", SCRIPT),
+    "/uplot.css": ("uplot/uPlot.min.css", STYLE),
 }
-SHELL: Final = frozenset({"/", "/style.css", "/app.js"})
+SHELL: Final = frozenset(FILES)
 """Paths that hold no data, so that they can be given to anyone; what they show, the script must ask for."""
 
 HEADERS: Final = {
@@ -32,7 +42,7 @@ HEADERS: Final = {
 
 def page_routes() -> list[Route]:
     """One route a file; they are read once, at start."""
-    return [_route("/" if name == "index.html" else f"/{name}", name, kind) for name, kind in KINDS.items()]
+    return [_route(path, name, kind) for path, (name, kind) in FILES.items()]
 
 
 def _route(path: str, name: str, kind: str) -> Route:

@@ -9,26 +9,39 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from typing import Final, assert_never
+from typing import Final, Literal, assert_never
 
 import msgspec
 from msgspec.structs import replace
 
 from monitor._version import __version__
-from monitor.alarm.message import Identity
+from monitor.alarm.message import Identity, Named, named_policies, plain_message, rfc3339
 from monitor.errors import InputError
-from monitor.flow import Monitor, MonitorState
+from monitor.flow import Monitor, MonitorState, Waiting
 from monitor.sidecar.announcer import Announcer, Told, as_json
 from monitor.sidecar.effects import Effects, EvidenceFile, Publication
 from monitor.sidecar.events import Connected, Evaluate, Event, Heartbeat, Lost, Message
 from monitor.stream import agent_of, decode, seal, unseal
-from monitor.types import Alert, Blind, Forgotten, Instant, Notice, Received
+from monitor.types import Alert, Blind, Forgotten, Instant, Notice, Received, Refreshed
 from monitor.watch import WatchState
 
-__all__ = ["OFFLINE", "Effects", "EvidenceFile", "Pipeline", "Publication", "Snapshot", "Topics", "topics_of"]
+__all__ = [
+    "OFFLINE",
+    "Effects",
+    "EvidenceFile",
+    "Pipeline",
+    "Publication",
+    "Snapshot",
+    "StatusMessage",
+    "Topics",
+    "topics_of",
+]
 
 TOPICS: Final = 4096
 """Topics whose agent is remembered; of a topic that names none nothing is."""
+
+SKIPPED: Final = 1_000_000
+"""Revisions: more than an alarm can have had of which nothing is known. (id, revision) stays the name of an alert."""
 
 OFFLINE: Final = b'{"state":"offline"}'
 """The last will, and the last word of a clean end."""
@@ -37,12 +50,14 @@ OFFLINE: Final = b'{"state":"offline"}'
 class Snapshot(msgspec.Struct, frozen=True):
     """All that a pipeline's future depends on, as bytes that may be kept.
 
-    `common`: what there is once. `agents`: those that changed since the last snapshot; None: forgotten since then. Put
-    over what earlier snapshots said of other agents it is complete.
+    `common`: what there is once. `agents`: those that changed since the last snapshot; None: forgotten since then.
+    `pages`: the same for what is never changed once it is there, under `<agent>/<number>`. Put over what earlier
+    snapshots said of other agents it is complete.
     """
 
     common: bytes
     agents: Mapping[str, bytes | None]
+    pages: Mapping[str, bytes | None] = msgspec.field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +67,33 @@ class Topics:
     steps: str
     alerts: str
     status: str
+
+
+class StatusMessage(msgspec.Struct, frozen=True):
+    """The JSON document on `cfmon/status/<client_id>`; after a lost connection the broker puts `OFFLINE` there."""
+
+    v: int
+    """Version of this schema: 1."""
+    state: Literal["online", "offline"]
+    """`offline` stands alone: it is the last will, and the last message of a clean end."""
+    client_id: str
+    """The monitor's name at the broker."""
+    version: str
+    """Of the software."""
+    model: Named
+    """The model in use."""
+    policies: tuple[Named, ...]
+    """The policies in use."""
+    agents: int
+    """Agents that are watched."""
+    firing: int
+    """Alarms that fire."""
+    blind: int
+    """Formulas that cannot be answered now, each counted with each agent."""
+    sent: str | None
+    """When this message was sent, RFC 3339 in UTC."""
+    sent_unix: float
+    """The same, in seconds since the epoch."""
 
 
 class _Common(msgspec.Struct, frozen=True, array_like=True):
@@ -102,9 +144,22 @@ class Pipeline:
         self._agent_of = lru_cache(TOPICS)(partial(agent_of, pattern=topics.steps))
 
     @property
+    def waiting(self) -> Waiting:
+        """What has come and is not answered yet."""
+        return self._monitor.waiting
+
+    @property
     def status_topic(self) -> str:
         """Where this sidecar says that it is there; also the topic of its last will."""
         return f"{self._topics.status}/{self._client_id}"
+
+    def agents(self) -> tuple[str, ...]:
+        """The agents known now."""
+        return self._monitor.agents()
+
+    def topic_of(self, agent: str) -> str:
+        """Where an agent's steps come from."""
+        return self._topics.steps.replace("+", agent)
 
     def step(self, event: Event) -> Effects:
         """Take one event over; never raises for anything a message may hold."""
@@ -113,7 +168,7 @@ class Pipeline:
             case Message():
                 return self._publish(self._observe(event), event.now)
             case Evaluate():
-                told = self._monitor.evaluate(event.now, latest_only=event.latest_only, agents=event.agents)
+                told = self._monitor.evaluate(event.now, latest_only=event.latest_only, steps=event.steps)
                 return self._publish(told, event.now)
             case Heartbeat():
                 return self._heartbeat(event.now)
@@ -135,9 +190,21 @@ class Pipeline:
                 agent: None if watch is None else seal(_Agent(watch, self._announcer.dump(agent)))
                 for agent, watch in changed.items()
             },
+            {
+                f"{agent}/{number}": page
+                for agent, pages in self._monitor.pages(everything=everything).items()
+                for number, page in pages.items()
+            },
         )
 
-    def restore(self, common: bytes, agents: Mapping[str, bytes | None]) -> Effects:
+    def restore(
+        self,
+        common: bytes,
+        agents: Mapping[str, bytes | None],
+        pages: Mapping[str, bytes | None] | None = None,
+        *,
+        missing: bool = False,
+    ) -> Effects:
         """Take up the state of a snapshot, in a pipeline that has seen nothing; the configuration may have changed.
 
         States of formulas that are no longer exactly the same, or whose model or policies are others, are not taken
@@ -147,6 +214,8 @@ class Pipeline:
         Args:
             common: of the newest snapshot.
             agents: each agent's newest state; of forgotten ones None or nothing.
+            pages: all there are; of those that went None or nothing.
+            missing: alarms may have been told of since; their next revisions are higher than any that may have been.
 
         Returns:
             What is to be published, and notices on formulas of the former configuration alone.
@@ -158,7 +227,10 @@ class Pipeline:
         found = {agent: unseal(data, _Agent) for agent, data in agents.items() if data is not None}
         if any(agent != state.watch.session.agent for agent, state in found.items()):
             raise InputError("bad_snapshot", "an agent's state is that of another; start anew without it")
-        notices = self._monitor.load(before.monitor, {agent: state.watch for agent, state in found.items()})
+        if missing:
+            found = {agent: replace(state, watch=_skipping(state.watch)) for agent, state in found.items()}
+        watches = {agent: state.watch for agent, state in found.items()}
+        notices = self._monitor.load(before.monitor, watches, _by_agent(pages or {}))
         self._sent = before.sent
         former = Announcer(before.monitor.identity, before.topics.alerts, self._evidence_of)
         former.load({agent: state.told for agent, state in found.items()})
@@ -206,7 +278,7 @@ class Pipeline:
             agent = self._agent_of(event.topic)
         except InputError:
             return [Received("", "dropped")] * event.count
-        notices = list(self._monitor.lost(agent, event.now))
+        notices = list(self._monitor.lost(agent, event.now, event.why))
         told = sum(isinstance(notice, Received) and notice.result == "dropped" for notice in notices)
         return [*[Received(agent, "dropped")] * (event.count - told), *notices]
 
@@ -231,6 +303,8 @@ class Pipeline:
             match notice:
                 case Alert():
                     publications.append(self._announcer.alert(notice, evidence, now.wall))
+                case Refreshed():
+                    self._announcer.refresh(notice)
                 case Forgotten():
                     publications += self._announcer.forget(notice.agent)
                 case Blind():
@@ -240,19 +314,40 @@ class Pipeline:
         return Effects(tuple(publications), tuple(evidence), tuple(notices))
 
     def _status(self, now: Instant) -> Publication:
-        payload = {
-            "v": 1,
-            "state": "online",
-            "client_id": self._client_id,
-            "version": __version__,
-            "model": {"name": self._identity.model_name, "sha256": self._identity.model_sha256},
-            "policies": [{"name": name, "sha256": sha} for name, sha in sorted(self._identity.policies.items())],
-            "agents": len(self._monitor.agents()),
-            "firing": self._announcer.firing,
-            "blind": self._announcer.blind,
-            "sent": now.wall,
-        }
-        return Publication(self.status_topic, as_json(payload))
+        message = StatusMessage(
+            v=1,
+            state="online",
+            client_id=self._client_id,
+            version=__version__,
+            model=Named(self._identity.model_name, self._identity.model_sha256),
+            policies=named_policies(self._identity),
+            agents=len(self._monitor.agents()),
+            firing=self._announcer.firing,
+            blind=self._announcer.blind,
+            sent=rfc3339(now.wall),
+            sent_unix=now.wall,
+        )
+        return Publication(self.status_topic, as_json(plain_message(message)))
+
+
+def _by_agent(pages: Mapping[str, bytes | None]) -> dict[str, dict[int, bytes]]:
+    found: dict[str, dict[int, bytes]] = {}
+    for key, page in pages.items():
+        agent, _, number = key.rpartition("/")
+        if page is not None:
+            found.setdefault(agent, {})[int(number)] = page
+    return found
+
+
+def _skipping(watch: WatchState) -> WatchState:
+    """The state of an agent in which each alarm that was told of goes on with a higher revision."""
+    formulas = {
+        name: replace(state, alarm=replace(state.alarm, revision=state.alarm.revision + SKIPPED))
+        if state.alarm.revision
+        else state
+        for name, state in watch.formulas.items()
+    }
+    return replace(watch, formulas=formulas)
 
 
 def _repeated(*publications: Publication) -> tuple[Publication, ...]:

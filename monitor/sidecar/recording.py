@@ -1,7 +1,7 @@
 """Recordings: everything that happened to a sidecar, as a stream of msgpack arrays behind a header.
 
-One array for each event: `[kind, wall, ticks, ...]` with kind `m` (topic, payload), `e` (latest_only, agents), `h`,
-`c` (up) or `l` (topic, count). A replay feeds them to the same pipeline and gets the same bytes.
+One array for each event: `[kind, wall, ticks, ...]` with kind `m` (topic, payload), `e` (latest_only, steps), `h`,
+`c` (up) or `l` (topic, count, perhaps why). A replay feeds them to the same pipeline and gets the same bytes.
 """
 
 from __future__ import annotations
@@ -51,13 +51,13 @@ def pack_event(event: Event) -> bytes:
         case Message():
             fields: tuple[Any, ...] = ("m", *at, event.topic, event.payload)
         case Evaluate():
-            fields = ("e", *at, event.latest_only, event.agents)
+            fields = ("e", *at, event.latest_only, event.steps)
         case Heartbeat():
             fields = ("h", *at)
         case Connected():
             fields = ("c", *at, event.up)
         case Lost():
-            fields = ("l", *at, event.topic, event.count)
+            fields = ("l", *at, event.topic, event.count, *((event.why,) if event.why else ()))
         case _:
             assert_never(event)
     packed: bytes = msgpack.packb(fields)
@@ -208,14 +208,16 @@ def _event(fields: Any) -> Event:  # noqa: ANN401 - whatever the bytes hold
     match kind, rest:
         case "m", [str(topic), bytes(payload)]:
             return Message(now, topic, payload)
-        case "e", [bool(latest_only), int(agents)] if agents >= 0 and not isinstance(agents, bool):
-            return Evaluate(now, latest_only, agents)
+        case "e", [bool(latest_only), int(steps)] if steps >= 0 and not isinstance(steps, bool):
+            return Evaluate(now, latest_only, steps)
         case "h", []:
             return Heartbeat(now)
         case "c", [bool(up)]:
             return Connected(now, up)
         case "l", [str(topic), int(count)] if count > 0 and not isinstance(count, bool):
             return Lost(now, topic, count)
+        case "l", [str(topic), int(count), str(why)] if count > 0 and not isinstance(count, bool):
+            return Lost(now, topic, count, why)
     raise ValueError(f"kind {kind!r} with {len(rest)} fields is not known")
 
 

@@ -52,9 +52,17 @@ def steps_left(setting: Setting | None, steps: str) -> str | None:
 
 
 async def take_up(
-    kept: Kept, setting: Setting, loaded: Loaded, client_id: str, progress: Callable[[int], None]
+    kept: Kept,
+    setting: Setting,
+    loaded: Loaded,
+    client_id: str,
+    progress: Callable[[int], None],
+    *,
+    incomplete: str = "",
 ) -> Recovered:
     """Restore the snapshot and let the events since happen again; `progress` hears how many have.
+
+    `incomplete`: why more happened than was kept; empty if it did not. Then alarms go on with higher revisions.
 
     What they publish is passed over: it was noted with them, and what the broker does not have yet is in `kept` too.
     They happen to the formulas of that time, on the topics of that time, also under a changed configuration; then its
@@ -68,7 +76,7 @@ async def take_up(
     same = _same(setting, topics, loaded, client_id)
     former = loaded if same else _former(setting, loaded)
     earlier = former.pipeline(setting.client_id, topics)
-    publications = earlier.restore(common, kept.agents).publications
+    publications = earlier.restore(common, kept.agents, kept.pages, missing=bool(incomplete)).publications
     unasked = [spec.name for spec in setting.formulas if spec not in former.formulas]
     if unasked:
         earlier.snapshot()  # the next one tells who changed since
@@ -88,7 +96,7 @@ async def take_up(
     doubtful = [publication for publication in unheard if publication.topic not in closed]
     pipeline = loaded.pipeline(client_id)
     state = earlier.snapshot(everything=True)
-    moved = pipeline.restore(state.common, state.agents).publications
+    moved = pipeline.restore(state.common, state.agents, state.pages).publications
     # The oldest in the outbox are given up first, so what is not even certain to be retained goes in front.
     return Recovered(pipeline, (*doubtful, *publications, *moved), ticks)
 

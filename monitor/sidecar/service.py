@@ -18,6 +18,8 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
+from numba.core import event
+
 from monitor._version import __version__
 from monitor.sidecar.board import Board
 from monitor.sidecar.clock import Clock, read_clock
@@ -26,10 +28,11 @@ from monitor.sidecar.condition import Condition, tick_of
 from monitor.sidecar.config import check_secrets
 from monitor.sidecar.connection import Session
 from monitor.sidecar.door import Door
-from monitor.sidecar.http import HttpServer, Sources, make_app
+from monitor.sidecar.http import HttpServer, Sources, make_app, nothing_kept
 from monitor.sidecar.journal import Setting
 from monitor.sidecar.load import Loaded, assemble
 from monitor.sidecar.log import set_up_logging
+from monitor.sidecar.logbook import log_banner, log_watched
 from monitor.sidecar.metrics import Metrics
 from monitor.sidecar.mqtt import Link
 from monitor.sidecar.outbox import Outbox
@@ -43,6 +46,7 @@ from monitor.sidecar.store import Store
 from monitor.sidecar.systemd import ServiceManager, reporting
 from monitor.sidecar.tasks import end_tasks, unless
 from monitor.sidecar.worker import Worker
+from monitor.types import Alert
 
 __all__ = ["Service", "make_client_id", "run", "serve"]
 
@@ -95,6 +99,8 @@ class Service:
         self._door = Door(self.config.limits.queue)
         self._outbox = Outbox()
         self._board = Board(loaded.formulas, self.config.mqtt.alerts)
+        if self._store is not None:
+            self._board.history.load(self._store.kept.alarms)
         self._metrics = Metrics(
             loaded.formulas,
             loaded.identity,
@@ -119,19 +125,29 @@ class Service:
         self.sources = self._make_sources()
         self._http: HttpServer | None = None
 
-    def start(self) -> str:
-        """Open the recording and the port; returns the URL served. ConfigError or RecordingError if not."""
+    def start(self, before: HttpServer | None = None) -> str:
+        """Open the recording and the port; returns the URL served. ConfigError or RecordingError if not.
+
+        `before`: what has answered there until now.
+        """
         try:
             if self._store is not None:
-                self._store.keep_objects(self._loaded.objects())
-            self._http = HttpServer(make_app(self.sources), self.config.http)
+                self._store.keep_objects(self._loaded.objects)
+            self._http = HttpServer(make_app(self.sources), self.config.http, before)
             if self._record is not None:
                 self._worker.recorder = Recorder(self._record, self._header())
             self._http.start()
         except BaseException:
             self._close()
             raise
+        log_banner(self._loaded, self.client_id)
         self._tell(f"metrics, health and status page at {self._http.url}")
+        if self._http.open:
+            LOG.warning(
+                "http.listen: %s is open to everyone who can reach it, under any name: set http.token_file; or at "
+                "least set http.hosts to the names it is asked under, which keeps other web pages out",
+                self._http.url,
+            )
         if self._store is None:
             LOG.warning("store.path is null: NOTHING IS KEPT; a restart forgets paths, alarms and unsent alerts")
         if self._signer is not None:
@@ -194,6 +210,13 @@ class Service:
                 if store.grown > kept.size / 10:
                     break
 
+    def live_while_compiling(self) -> contextlib.AbstractContextManager[object]:
+        """Count the making of machine code, one function after the other, as a sign of life."""
+        compiled: contextlib.AbstractContextManager[object] = event.install_listener(
+            "numba:compile", _Compiled(self._worker)
+        )
+        return compiled
+
     # ---- another configuration ----
 
     def reload(self) -> None:
@@ -208,13 +231,14 @@ class Service:
         pipeline = loaded.pipeline(self.client_id)
         state = self._worker.pipeline.snapshot(everything=True)
         try:
-            effects = pipeline.restore(state.common, state.agents)
+            effects = pipeline.restore(state.common, state.agents, state.pages)
         except Exception:
             self._worker.keep_everything()  # what had changed counts as kept by now
             raise
         if loaded.config.logging != self.config.logging:
             set_up_logging(loaded.config.logging)
         self._loaded, self.config = loaded, loaded.config
+        log_watched(loaded)
         self._worker.adopt(pipeline, loaded.config, effects.publications)
         self.condition.adopt(loaded)
         now = self._clock()
@@ -228,7 +252,7 @@ class Service:
             loaded = again()
             check_fixed(self.config, loaded.config)
             if self._store is not None:
-                self._store.keep_objects(loaded.objects())
+                self._store.keep_objects(loaded.objects)
             return loaded
 
         return Reloader(read, adopt=self._adopt, told=lambda ok: self._metrics.reloaded(ok=ok), manager=manager)
@@ -242,14 +266,21 @@ class Service:
             self._outbox.put(kept.publications)
             if kept.setting is not None and kept.setting.common is not None:
                 try:
-                    recovered = await take_up(kept, kept.setting, self._loaded, self.client_id, self._progress)
+                    recovered = await take_up(
+                        *(kept, kept.setting, self._loaded, self.client_id, self._progress),
+                        incomplete=self._store.incomplete,
+                    )
                 except Exception as error:
                     LOG.exception("what was kept cannot be taken up")
                     self._store.begin_anew(str(error))
                     self._worker.pipeline = self._loaded.watching(self._loaded.formulas).pipeline(self.client_id)
                 else:
                     self._continue(recovered)
-            self._worker.keep_everything()
+            self._worker.settle()
+            if self._store.incomplete:
+                self._worker.missed(f"the store was damaged: {self._store.incomplete}")
+            else:
+                self._worker.keep_everything()
         self.condition.beginning = ""
         self._worker.connected(False)  # noqa: FBT003 - nothing is seen before the broker is reached
 
@@ -263,10 +294,13 @@ class Service:
         self._worker.evaluated = read_clock()
         self._worker.pipeline = recovered.pipeline
         self._outbox.put(self._outbox.number(recovered.publications))
+        self._worker.logbook.publish(recovered.publications)
+        self._board.history.note(recovered.publications)
         self._worker.show(recovered.pipeline.standing())
         if self._worker.recorder is not None:
             LOG.warning("the recording begins in the middle: a replay of it starts without what was taken up")
-        LOG.info("taken up what was kept; %d messages are still to be sent", len(self._outbox))
+        firing = sum(isinstance(notice, Alert) for notice in recovered.pipeline.standing().notices)
+        LOG.info("taken up what was kept; %d alarms fire, %d messages are still to be sent", firing, len(self._outbox))
 
     # ---- setting up and closing ----
 
@@ -313,10 +347,16 @@ class Service:
             exposition=self._metrics.exposition,
             evidence=evidence,
             signature=_nothing if self._store is None else self._store.read_signature,
+            objects=nothing_kept if self._store is None else self._store.read_object,
             health=self.condition.health,
             readiness=self.condition.readiness,
             status=self.condition.status,
-            pictures=Pictures(evidence, Path("objects") if place is None else place.parent / "objects"),
+            starting=lambda: self.condition.beginning,
+            pictures=Pictures(
+                evidence,
+                Path("objects") if place is None else place.parent / "objects",
+                failed=self._metrics.picture_failed,
+            ),
         )
 
     def _header(self) -> Header:
@@ -328,6 +368,19 @@ class Service:
             self._store.close()
         if self._http is not None:
             self._http.stop()
+
+
+class _Compiled(event.Listener):
+    """Hears of each function that numba has compiled."""
+
+    def __init__(self, worker: Worker) -> None:
+        self._worker = worker
+
+    def on_start(self, _event: object) -> None:
+        """It is not done yet."""
+
+    def on_end(self, _event: object) -> None:
+        self._worker.evaluated = read_clock()
 
 
 def _nothing(_name: str) -> None:
@@ -345,7 +398,12 @@ async def _run_until_signalled(service: Service, manager: ServiceManager) -> Non
     condition = service.condition
     loop.add_signal_handler(signal.SIGHUP, service.reload)
     try:
-        with when_ended(end), collector_at_ease(), reporting(manager, condition.health, condition.readiness):
+        with (
+            when_ended(end),
+            collector_at_ease(),
+            service.live_while_compiling(),
+            reporting(manager, condition.health, condition.readiness),
+        ):
             await service.run(stop)
     finally:
         loop.remove_signal_handler(signal.SIGHUP)
@@ -358,16 +416,19 @@ def serve(
     tell: Callable[[str], None] | None = None,
     again: Callable[[], Loaded] | None = None,
     started: Callable[[Sources, str], None] | None = None,
+    before: HttpServer | None = None,
 ) -> int:
     """Run a sidecar here until one of `ending_signals` comes; returns the exit code. Errors of the user are raised.
 
     `again` reads the configuration anew at each SIGHUP; without it there is nothing to read again. `started` is told
-    once what is served, and at which URL.
+    once what is served, and at which URL. `before`: what has answered probes until now; it is stopped.
     """
     set_up_logging(loaded.config.logging)
     manager = ServiceManager(os.environ)
     service = Service(loaded, record=record, tell=tell, again=again, manager=manager)
-    url = service.start()
+    url = service.start(before)
+    if before is not None:
+        before.stop()
     if started is not None:
         started(service.sources, url)
     manager.ready()

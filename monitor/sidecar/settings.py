@@ -27,6 +27,7 @@ from monitor.sidecar.fields import (
     Size,
     Topic,
     Url,
+    Words,
     as_text,
 )
 from monitor.sidecar.yamlfile import YamlFile, dotted
@@ -146,9 +147,11 @@ class AlarmConfig(_Section):
     severity: Name = "warning"
     """Told with the alarm; the shipped alert rules know `warning` and `critical`."""
     runbook: Annotated[str, Field(max_length=2048, pattern=r"^https?://\S+$")] | None = None
-    """A link told with the alarm: what to do."""
+    """A link told with the alarm: what to do. If absent, the shipped runbook of its severity, as we serve it."""
     when: Literal["fails", "holds", "regret", "unavoidable"] | None = None
     """The bad answer; if absent, `regret` for `regret(...)`, else `fails`. `unavoidable`: on regret and on that."""
+    step: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.05
+    """While it fires, the alert is published anew when its value has moved by more than this since it was last."""
 
 
 class FormulaConfig(_Section):
@@ -194,8 +197,8 @@ class SamplingConfig(_Section):
 class TrustConfig(_Section):
     """How the model is held against the transitions that happen; if it fails, everything is marked `model_doubt`.
 
-    `alpha` is the probability that a true model is ever doubted. `impossible`: which part of the steps may contradict
-    the model (a sensor's glitch) without its being wrong.
+    `alpha` is the probability that a true model is ever doubted, for each agent and for all together. `impossible`:
+    which part of the steps may contradict the model (a sensor's glitch) without its being wrong.
     """
 
     enabled: bool = True
@@ -204,6 +207,8 @@ class TrustConfig(_Section):
     """Probability that a true model is ever doubted."""
     impossible: Annotated[float, Field(gt=0, le=0.005)] = 0.0001
     """Part of the steps that may contradict the model, such as a sensor's glitches."""
+    acknowledged: dict[str, Annotated[str, Field(max_length=200)]] = Field(default_factory=dict, max_length=1000)
+    """Agent, or `*` for all: why its doubt is settled. A new or another text begins the test anew, at a reload too."""
 
 
 class StreamConfig(_Section):
@@ -211,24 +216,29 @@ class StreamConfig(_Section):
 
     stale_after: Duration = 5.0
     """Silence in mid-episode after which an agent's formulas are marked `stale`; so long steps may wait for answers."""
+    idle_after: Duration = 900.0
+    """Silence between episodes after which an agent's formulas are marked `idle`: it is done, or it died."""
     forget_after: Duration = 3600.0
     """Silence after which an agent is forgotten, with its alerts and series."""
     max_lag: Duration = 2.0
-    """Alarms of older steps are marked `late`; when steps have waited half as long for answers, some are skipped."""
+    """Alarms of older steps are marked `late`. When more steps come than can be answered, and have waited half as long,
+    answers are skipped."""
 
 
 class HttpConfig(_Section):
     """Where metrics, health and the status page are served; loopback unless told otherwise.
 
-    With `token_file`, everything but `/healthz` and `/readyz` needs the token in it (`Authorization: Bearer ...`); it
-    is read again at each request. `hosts`: names under which we may be asked, as a proxy passes them on. On loopback
-    without a token, no others but loopback's own are answered.
+    With `token_file`, everything but `/healthz`, `/readyz` and `/startupz` needs the token in it (`Authorization:
+    Bearer ...`); it is read again at each request. `hosts`: names under which we may be asked, as a proxy passes them
+    on. On loopback without a token, no others but loopback's own are answered.
     """
 
     listen: Listen = "127.0.0.1:9108"
     """Address and port of the page, the metrics and the probes."""
     token_file: Path | None = None
     """A file with the bearer token that is asked for."""
+    url: Annotated[str, Field(max_length=2048, pattern=r"^https?://\S+$")] | None = None
+    """How people reach the page; links in alerts lead there. If absent, `listen`, unless that is every address."""
     hosts: Annotated[tuple[Host, ...], Field(max_length=100)] = ()
     """Names under which we may be asked, as a proxy passes them on."""
 
@@ -237,7 +247,8 @@ class StoreConfig(_Section):
     """What survives a restart, in the database `path`, with `evidence/` and `objects/` beside it.
 
     `path: null` keeps nothing at all. Evidence older than `keep` is removed, and the oldest where it is more than
-    `size`. With `signing_key`, each piece of evidence has an Ed25519 signature beside it, `evidence/<id>.sig`.
+    `size`; it ages while the monitor runs, and by a day at most between two runs. With `signing_key`, each piece of
+    evidence has an Ed25519 signature beside it, `evidence/<id>.sig`.
     """
 
     path: Path | None = Path("var/cfmon.sqlite")
@@ -257,16 +268,16 @@ class StoreConfig(_Section):
 
 
 class LimitsConfig(_Section):
-    """Where the monitor stops growing. `deadline`: agents that do not fit into so long an evaluation take turns."""
+    """Where the monitor stops growing. `deadline`: what does not fit into so long an evaluation waits for the next."""
 
     message_bytes: Annotated[Count, Field(ge=64, le=16 << 20)] = 65536
     """Longer messages are rejected."""
     agents: Annotated[Count, Field(ge=1, le=1_000_000)] = 1000
-    """Agents beyond that are refused, counted and alerted."""
-    queue: Annotated[Count, Field(ge=1, le=1_000_000)] = 10_000
-    """Messages that wait here; then the broker waits, for half a `keepalive`; then steps are dropped: blind."""
+    """Agents beyond that are refused, counted and alerted, unless one that said little and fell silent makes room."""
+    queue: Annotated[Count, Field(ge=1, le=1_000_000)] = 100_000
+    """Steps that wait here; then the broker waits, for half a `keepalive`; then steps are dropped: blind."""
     deadline: Duration = 0.05
-    """How long one evaluation may take before agents take turns."""
+    """How long one evaluation may take; what does not fit waits for the next, agents taking turns."""
 
 
 class LoggingConfig(_Section):
@@ -304,6 +315,8 @@ class Config(BaseSettings):
     """How much of the past is held."""
     formulas: Annotated[tuple[FormulaConfig, ...], Field(min_length=1, max_length=1000)]
     """What is watched."""
+    labels: Annotated[dict[Name, Words], Field(max_length=1000)] = {}
+    """Label of the model -> words for it in the sentences of alerts, such as `death: "the patient dies"`."""
     sampling: SamplingConfig = SamplingConfig()
     """How well samples found an answer."""
     trust: TrustConfig = TrustConfig()

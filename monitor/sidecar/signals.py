@@ -23,12 +23,17 @@ def ending_signals() -> tuple[signal.Signals, ...]:
 
 @contextmanager
 def when_ended(end: Callable[[], object]) -> Iterator[None]:
-    """Call `end` on the running loop at each of `ending_signals` while the block lasts."""
-    loop, numbers = asyncio.get_running_loop(), ending_signals()
-    for number in numbers:
+    """Call `end` on the running loop at each of `ending_signals` while the block lasts; then what was before holds."""
+    loop, before = asyncio.get_running_loop(), {number: signal.getsignal(number) for number in ending_signals()}
+    for number in before:
         loop.add_signal_handler(number, end)
     try:
         yield
     finally:
-        for number in numbers:
-            loop.remove_signal_handler(number)
+        signal.pthread_sigmask(signal.SIG_BLOCK, before)  # asyncio sets Python's own handler for a moment
+        try:
+            for number, handler in before.items():
+                loop.remove_signal_handler(number)
+                signal.signal(number, handler)
+        finally:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, before)

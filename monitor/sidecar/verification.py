@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from monitor.alarm.document import Evidence, read_evidence
+from monitor.alarm.effort import MAX_WORK, work
 from monitor.alarm.evidence import ENGINE, REFEREE, Deriver, contradictions, derive_again
-from monitor.errors import ConfigError, EvidenceError
-from monitor.sidecar.proof import open_proof
+from monitor.errors import ConfigError, EvidenceError, FormulaError, LimitError
+from monitor.sidecar.proof import Proof, open_proof
 from monitor.sidecar.signing import SIGNATURE_BYTES, Verifier
 
 __all__ = ["Expected", "Report", "Signed", "check_id", "examine", "id_in_name"]
@@ -42,7 +43,7 @@ class Report:
 
     `document`: None if the file is no evidence. `id_compared`: with the id in `Expected`. `derived_by`: the program
     that derived the verdict again; None if none was derived, and then no number was compared. `passed`: why the
-    programs before it did not, one sentence each.
+    programs before it did not, one sentence each. `proof`: the evidence with what it names, where that could be opened.
     """
 
     document: Evidence | None
@@ -51,6 +52,7 @@ class Report:
     id_compared: bool = False
     derived_by: str | None = None
     passed: tuple[str, ...] = ()
+    proof: Proof | None = None
 
 
 def id_in_name(name: str) -> str | None:
@@ -73,14 +75,17 @@ def examine(
     read: Callable[[str], bytes],
     expected: Expected = Expected(),
     derivers: Sequence[Deriver] = (REFEREE, ENGINE),
+    *,
+    most: float = MAX_WORK,
 ) -> Report:
     """Verify the evidence in `content`; `read` gives the model or policy kept under a sha256.
 
-    The numbers are derived by the first of `derivers` that answers such a question.
+    The numbers are derived by the first of `derivers` that answers such a question, if that is at most `most` work.
 
     Everything that can be said is said: a wrong id or signature does not keep the numbers from being derived.
 
-    Raises ConfigError if a model or policy cannot be read and nothing else is wrong with the evidence.
+    Raises ConfigError if a model or policy cannot be read, LimitError if it is more work; both only where nothing else
+    is wrong with the evidence.
     """
     signed = _signed(content, expected)
     problems = _of_signature(signed, expected)
@@ -89,21 +94,42 @@ def examine(
     except EvidenceError as error:
         return Report(None, (*problems, str(error)), signed)
     problems += check_id(document, expected)
-    problems += contradictions(document)
+    problems += contradictions(document) or _of_text(document)
+    if problems:  # wrong already, so nothing in it is worth much work
+        most = min(most, MAX_WORK)
     derived_by: str | None = None
     passed: tuple[str, ...] = ()
+    proof: Proof | None = None
     try:
+        _check_work(document, most)
         proof = open_proof(document, read)
     except EvidenceError as error:
         problems += [str(error)] if str(error) not in problems else []
-    except ConfigError:
+    except (ConfigError, LimitError, FormulaError):
         if not problems:
             raise
     else:
         found = derive_again(document, proof.model, proof.tables, proof.models, derivers)
         problems += [problem for problem in found.problems if problem not in problems]
         derived_by, passed = found.by, found.passed
-    return Report(document, tuple(problems), signed, expected.id is not None, derived_by, passed)
+    return Report(document, tuple(problems), signed, expected.id is not None, derived_by, passed, proof)
+
+
+def _of_text(document: Evidence) -> list[str]:
+    """Whether the formula's text is one, before anything is opened for it."""
+    try:
+        work(document)
+    except FormulaError as error:
+        return [f"text: no formula: {str(error).splitlines()[0]}"]
+    return []
+
+
+def _check_work(document: Evidence, most: float) -> None:
+    if (parts := work(document)) > most:
+        raise LimitError(
+            f"to derive this alarm again may take minutes: its formula, path and samples have some {parts:,} parts "
+            f"(limit {MAX_WORK:,}); if you know where the evidence comes from, say --large"
+        )
 
 
 def check_id(document: Evidence, expected: Expected) -> list[str]:

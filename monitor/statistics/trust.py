@@ -6,7 +6,7 @@ distribution over the same successors; after s' the stake is multiplied by q(s')
 By Ville's inequality P(the wealth ever reaches 1/alpha) <= alpha. So the model is doubted when it does, and alpha is
 the probability that this ever happens to a true model, in a stream without end. The wealth is called an e-value.
 
-Five bets, each with a fifth of the wealth, since the mean of martingales is one:
+Bets, each with an equal part of the wealth, since the mean of martingales is one:
 
 - `learned` says q(s') = (c p(s') + n(s, a, s')) / (c + n(s, a)), n counted before the step. It learns any deviation,
   but in each row for itself. Counts of a row are halved when they sum to `MEMORY`, so that it can learn anew.
@@ -32,6 +32,8 @@ past, so counts may be forgotten at will; and one may stop, or look, at any time
 - Agents have chance of their own. Of two simulations with one seed the second only repeats the first, which no bet at
   the model's odds forgives: they are doubted, in a true model too.
 
+Several agents: `monitor.statistics.fleet`.
+
 Source: Ville 1939; G. Shafer, *Testing by betting* (JRSS A 2021); A. Ramdas et al., *Game-theoretic statistics and safe
 anytime-valid inference* (Statistical Science 2023). The predictive of `learned` is Dirichlet's, centred on the model.
 """
@@ -39,47 +41,46 @@ anytime-valid inference* (Statistical Science 2023). The predictive of `learned`
 from __future__ import annotations
 
 import math
-from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from typing import Final
 
 import msgspec
 
 from monitor.errors import ConfigError
+from monitor.statistics import odds
+from monitor.statistics.odds import Departure, Learner, Odds, Shared
 
-__all__ = ["MEMORY", "PLACES", "PRIOR", "ModelTest", "TrustState"]
+__all__ = ["ModelTest", "TrustState", "check_levels"]
 
-PRIOR: Final = 32.0
-"""c: how many steps the model's own word weighs against what was counted in a row."""
-MEMORY: Final = 256
-"""Steps of a row after which its counts are halved."""
-PLACES: Final = 16_384
-"""Different transitions counted at most, since all are written with a snapshot; with one more, all are forgotten."""
+OWN_PLACES: Final = 512
+"""The same for the counts of one agent of several."""
 GLITCHES: Final = (10.0, 100.0)
 """How many times as many impossible steps as allowed are bet on."""
-BETS: Final = 5
 
 
 class TrustState(msgspec.Struct, frozen=True, array_like=True):
     """All that a test has come to, as plain data.
 
     `stakes`: what each bet owns of what has begun. `counts`: place of a transition in the model -> how often it was
-    seen lately.
+    seen lately. `capped`: its wealth has once reached the fleet's cap.
     """
 
     transitions: int
-    stakes: tuple[float, float, float, float, float]
+    stakes: list[float]
     counts: dict[int, int]
+    capped: bool = False
 
 
 class ModelTest:
-    """The test of one model, for all that happens in it.
+    """The test of one model, for all that happens in it, or for one of several agents.
 
     Args:
         starts, successors, probabilities: the model's rows; row r occupies `starts[r]:starts[r+1]`, successors
             ascending. Read one by one at each step: a memory view gives them ten times as fast as an array.
         alpha: the probability that a true model is ever doubted.
         impossible: which part of the steps may contradict the model without its being wrong.
+        shared: what the tests of other agents have in common with this one, which learns from their counts too.
+        cap: the wealth at which `share` stops.
 
     Attributes:
         doubted: the wealth has reached 1/alpha. For good: the test has ended, and further steps change nothing.
@@ -103,50 +104,63 @@ class ModelTest:
         *,
         alpha: float = 0.001,
         impossible: float = 0.0001,
+        shared: Shared | None = None,
+        cap: float = math.inf,
     ) -> None:
-        if not 0.0 < alpha < 1.0:
-            raise ConfigError(f"trust.alpha is {alpha}; it must be a probability above 0 and below 1")
-        if not 0.0 < impossible <= 0.005:
-            raise ConfigError(f"trust.impossible is {impossible}; it must be above 0, and at most 0.005")
+        check_levels(alpha, impossible)
         self.doubted = False
         self.transitions = 0
-        self._starts, self._successors, self._probabilities = starts, successors, probabilities
+        self._shared = shared
+        self._odds = Odds(starts, successors, probabilities) if shared is None else shared.odds
+        self._own = Learner(self._odds, odds.PLACES if shared is None else OWN_PLACES)
+        self._bets = 5 if shared is None else 6
         self._enough = 1.0 / alpha
-        self._near = BETS * (self._enough - 1.0)
+        self._cap = cap
+        self._near = self._bets * (min(self._enough, self._cap) - 1.0)
         self._losses = tuple((1.0 - times * impossible) / (1.0 - impossible) for times in GLITCHES)
-        self._learned = self._flatter = self._sharper = self._rare = self._often = 0.0
+        self._learned = self._together = self._flatter = self._sharper = self._rare = self._often = 0.0
         self._part = 0.0
-        self._rows: dict[int, _Row] = {}
-        self._places: dict[int, _Place] = {}
+        self._capped = False
+
+    @property
+    def wealth(self) -> float:
+        """Evidence against the model, as an e-value: 1 is none, 1000 a thousand to one."""
+        return _idle(self.transitions) + self._staked() / self._bets
 
     @property
     def log10_e(self) -> float:
-        """Evidence against the model as log10 of an e-value, the wealth: 0 is none, 3 a thousand to one."""
-        return math.log10(self._wealth())
+        """The same as log10: 0 is none, 3 a thousand to one."""
+        return math.log10(self.wealth)
+
+    @property
+    def share(self) -> float:
+        """The wealth stopped where it reached the cap, and no more than that."""
+        return self._cap if self._capped else self.wealth
+
+    def departures(self, most: int = 3) -> list[Departure]:
+        """What speaks loudest against the model, beside impossible steps: those are no transitions of it."""
+        return self._own.departures(most)
 
     def step(self, row: int, successor: int) -> None:
         """Bet on one transition from the row, and see where it led."""
         if self.doubted:
             return
-        place = self._places.get(row << 32 | successor) or self._place(row, successor)
+        place = self._odds.place(row, successor)
         if place is None:
             self.contradict()
             return
         part = self._begin()
-        seen = place.row.seen  # before this step: q knows nothing of where it leads
-        self._learned = learned = (self._learned + part) * (PRIOR + place.seen * place.odds) / (PRIOR + seen)
+        own, shared = self._own, self._shared
+        self._learned = learned = (self._learned + part) * own.ratio(place)
+        own.see(place)
+        if shared is not None:
+            self._together = (self._together + part) * shared.learner.ratio(place)
+            shared.see(place)
         self._flatter = flatter = (self._flatter + part) * place.flatter
         self._sharper = sharper = (self._sharper + part) * place.sharper
         self._rare = rare = (self._rare + part) * self._losses[0]
         self._often = often = (self._often + part) * self._losses[1]
-        place.seen += 1
-        place.row.seen = seen + 1
-        if seen >= MEMORY:
-            self._halve(row)
-        if len(self._places) > PLACES:  # only now: what is forgotten before a bet must not depend on where it leads
-            self._places.clear()
-            self._rows.clear()
-        if learned + flatter + sharper + rare + often >= self._near:
+        if learned + self._together + flatter + sharper + rare + often >= self._near:
             self._look()
 
     def contradict(self) -> None:
@@ -155,6 +169,9 @@ class ModelTest:
             return
         part = self._begin()
         self._learned += part
+        if self._shared is not None:
+            self._together += part
+            self._shared.transitions += 1
         self._flatter += part
         self._sharper += part
         self._rare = (self._rare + part) * GLITCHES[0]
@@ -163,21 +180,16 @@ class ModelTest:
 
     def dump(self) -> TrustState:
         """Plain data, and its own."""
-        stakes = (self._learned, self._flatter, self._sharper, self._rare, self._often)
-        return TrustState(self.transitions, stakes, {place.index: place.seen for place in self._places.values()})
+        stakes = [self._learned, self._together, self._flatter, self._sharper, self._rare, self._often]
+        return TrustState(self.transitions, stakes, dict(self._own.counts), self._capped)
 
     def load(self, state: TrustState) -> None:
         """Go on where a test of the same model, with the same settings, stood."""
         self.transitions = state.transitions
         self._part = _part(max(state.transitions, 1))
-        self._learned, self._flatter, self._sharper, self._rare, self._often = state.stakes
-        self._rows, self._places = {}, {}
-        for index, seen in state.counts.items():
-            row = bisect_right(self._starts, index) - 1
-            place = self._place(row, self._successors[index])
-            assert place is not None, "a place of the model"
-            place.seen = seen
-            place.row.seen += seen
+        self._learned, self._together, self._flatter, self._sharper, self._rare, self._often = state.stakes
+        self._own.load(state.counts)
+        self._capped = state.capped
         self._look()
 
     def _begin(self) -> float:
@@ -187,34 +199,24 @@ class ModelTest:
             self._part = _part(self.transitions)
         return self._part
 
-    def _wealth(self) -> float:
-        staked = self._learned + self._flatter + self._sharper + self._rare + self._often
-        return _idle(self.transitions) + staked / BETS
+    def _staked(self) -> float:
+        return self._learned + self._together + self._flatter + self._sharper + self._rare + self._often
 
     def _look(self) -> None:
-        self.doubted = self._wealth() >= self._enough
+        wealth = self.wealth
+        self.doubted = wealth >= self._enough
+        if wealth >= self._cap:
+            self._capped = True
+        if self._capped:
+            self._near = self._bets * (self._enough - 1.0)
 
-    def _place(self, number: int, successor: int) -> _Place | None:
-        """A transition, counted from now on; None if the model has none such."""
-        start, end = self._starts[number], self._starts[number + 1]
-        index = bisect_left(self._successors, successor, start, end)
-        if index == end or self._successors[index] != successor:
-            return None
-        row = self._rows.get(number)
-        if row is None:
-            row = self._rows[number] = _Row(self._probabilities[start:end])
-        place = self._places[number << 32 | successor] = _Place(row, index, self._probabilities[index])
-        return place
 
-    def _halve(self, number: int) -> None:
-        """Forget half of what was counted in a row."""
-        row = self._rows[number]
-        row.seen = 0
-        for index in range(self._starts[number], self._starts[number + 1]):
-            key = number << 32 | self._successors[index]
-            if (place := self._places.get(key)) is not None:
-                place.seen //= 2
-                row.seen += place.seen
+def check_levels(alpha: float, impossible: float) -> None:
+    """Raise ConfigError if the level of a test, or the part that may be impossible, makes no sense."""
+    if not 0.0 < alpha < 1.0:
+        raise ConfigError(f"trust.alpha is {alpha}; it must be a probability above 0 and below 1")
+    if not 0.0 < impossible <= 0.005:
+        raise ConfigError(f"trust.impossible is {impossible}; it must be above 0, and at most 0.005")
 
 
 def _part(step: int) -> float:
@@ -233,28 +235,3 @@ def _idle(steps: int) -> float:
         return 1.0
     k = steps.bit_length() - 1
     return 1.0 / (k + 1) - (steps - (1 << k) + 1) * _part(steps)
-
-
-class _Row:
-    """How many steps of a row are counted, and what p^1/2 and p^2 sum to in it."""
-
-    __slots__ = ("roots", "seen", "squares")
-
-    def __init__(self, chances: Sequence[float]) -> None:
-        self.seen = 0
-        self.roots = sum(map(math.sqrt, chances))
-        self.squares = sum(p * p for p in chances)
-
-
-class _Place:
-    """How often a transition is counted, 1/p, and q/p of the bets that learn nothing."""
-
-    __slots__ = ("flatter", "index", "odds", "row", "seen", "sharper")
-
-    def __init__(self, row: _Row, index: int, p: float) -> None:
-        self.seen = 0
-        self.row = row
-        self.index = index
-        self.odds = min(1.0 / p, 1e300)  # never infinite, however small p is
-        self.flatter = 1.0 / (math.sqrt(p) * row.roots)
-        self.sharper = p / row.squares

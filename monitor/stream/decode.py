@@ -50,7 +50,7 @@ REASONS = frozenset(
 """Every word a message of this room's route is rejected under; labels of `cfmon_rejected_total`."""
 
 _REQUIRED = frozenset({"v", "episode", "seq", "state"})
-_KEYS = _REQUIRED | {"action", "time", "reward", "terminated", "truncated", "policy"}
+_KEYS = _REQUIRED | {"action", "time", "reward", "terminated", "truncated", "policy", "extra"}
 _AGENT = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _SHA256 = re.compile(r"[0-9a-fA-F]{64}")
 
@@ -93,6 +93,8 @@ def decode(agent: str, payload: bytes, *, max_bytes: int = MAX_BYTES) -> Observa
         raise InputError("missing_key", f"no {', '.join(sorted(_REQUIRED - fields.keys()))}; every message needs it")
     if fields["v"] != 1 or isinstance(fields["v"], bool | float):
         raise InputError("version", f'"v" is {_show(fields["v"])}; this monitor reads version 1')
+    if not isinstance(fields.get("extra"), dict | None):
+        raise _wrong("extra", fields["extra"], "a map, or nothing")
     sent = Observation(
         agent,
         _episode(fields["episode"]),
@@ -278,7 +280,8 @@ def _unknown(keys: AbstractSet[object]) -> InputError:
     only = f"send only {', '.join(sorted(_KEYS))}"
     if not all(isinstance(key, str | bytes) for key in keys):
         return InputError("malformed", f"a key of the map is no text; {only}")
-    return InputError("unknown_key", f"unknown keys {', '.join(sorted(map(_show, keys)))[:120]}; {only}")
+    more = "what else there is to say goes into the map `extra`"
+    return InputError("unknown_key", f"unknown keys {', '.join(sorted(map(_show, keys)))[:120]} ({more}); {only}")
 
 
 def _wrong(key: str, value: object, wanted: str) -> InputError:

@@ -13,11 +13,11 @@ from monitor.types import Observation
 
 __all__ = ["CONFLICTED", "REMEMBERED", "Digests", "DigestsState", "digest"]
 
-DigestsState = tuple[bytes, int, bytes]
+DigestsState = tuple[bytes, int, bytes, int]
 """`Digests` as plain data."""
 
 REMEMBERED = 512
-"""Steps remembered per agent: 4 KiB. A broker sends far fewer again after a crash; older ones count as stale."""
+"""Steps remembered per agent: 4 KiB. What comes of older ones is taken for a duplicate."""
 
 _SIZE = 8
 _NOTHING = bytes(_SIZE)
@@ -50,6 +50,7 @@ class Digests:
         self._ring = bytearray()
         self._end = 0
         self._first = _NOTHING
+        self._begin = 0
 
     def put(self, seq: int, found: bytes) -> None:
         """Remember `seq`, which is beyond all remembered ones; those passed over are remembered as never taken."""
@@ -73,10 +74,14 @@ class Digests:
             found = _NOTHING
         return found if found.strip(b"\0") else None
 
+    def forgot(self, seq: int) -> bool:
+        """Whether `seq` was passed so long ago that nobody knows whether it was taken."""
+        return seq != 0 and self._begin <= seq < self._end - REMEMBERED
+
     def clear(self, end: int = 0) -> None:
         """Forget everything; `end` is the seq that comes next."""
         self._ring.clear()
-        self._end = end
+        self._begin = self._end = end
         self._first = _NOTHING
 
     @property
@@ -86,13 +91,13 @@ class Digests:
 
     def dump(self) -> DigestsState:
         """Plain data for a snapshot."""
-        return bytes(self._ring), self._end, self._first
+        return bytes(self._ring), self._end, self._first, self._begin
 
     @classmethod
-    def load(cls, ring: bytes, end: int, first: bytes) -> Digests:
+    def load(cls, ring: bytes, end: int, first: bytes, begin: int) -> Digests:
         """The inverse of `dump`."""
         digests = cls()
-        digests._ring, digests._end, digests._first = bytearray(ring), end, first
+        digests._ring, digests._end, digests._first, digests._begin = bytearray(ring), end, first, begin
         return digests
 
     def _write(self, seq: int, found: bytes) -> None:

@@ -8,26 +8,30 @@ delivers far too early neither cuts off the running episode nor loses its own.
 A seq that comes with two contents is unknown: nobody can say which of them happened. Its place is a break, and the
 path goes on with the step after it. Where its first content was taken already, the agent may have started over: the
 episode begins again at that seq, after what was held until then.
+
+An episode is taken once. Of the newest that are over it is known what was taken, step by step; of some thousands
+before them, that they are over. A step that may be older still was possibly seen: it is not taken.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Literal
 
 import msgspec
 from msgspec.structs import replace
 
 from monitor.stream.digests import CONFLICTED, Digests, DigestsState
+from monitor.stream.past import PastEpisodes, PastState
 from monitor.types import Break, Episode, Wait
 
 __all__ = ["ENDED_REMEMBERED", "Closed", "Discarded", "Entry", "Missing", "OrderState", "Ordering", "Released"]
 
 ENDED_REMEMBERED = 64
-"""Ended episodes whose late messages are told from those of a new episode."""
+"""Ended episodes of which a step that comes again is told from one that never came; of older ones see `past`."""
 ENDED_BYTES = 4096
-"""Digests kept of them: 512 steps in all, far more than a broker sends again after a restart."""
+"""Digests kept of them: 512 steps in all."""
 
 
 class Entry(msgspec.Struct, frozen=True):
@@ -83,7 +87,7 @@ Released = Entry | Missing | Closed | Discarded
 
 
 class OrderState(msgspec.Struct, frozen=True, array_like=True):
-    """An `Ordering` as plain data; the fields are its attributes, `digests` those of `Digests.dump`."""
+    """An `Ordering` as plain data, but for the full pages of `past`; the fields are its attributes."""
 
     episode: Episode | None
     next_seq: int
@@ -92,7 +96,9 @@ class OrderState(msgspec.Struct, frozen=True, array_like=True):
     digests: DigestsState
     heard: bool
     progress: float
-    again: int = 0
+    again: int
+    past: PastState
+    newest: float
 
 
 class Ordering:
@@ -104,6 +110,8 @@ class Ordering:
         held: (episode, seq) -> entry, in order of arrival.
         ended: the last `ENDED_REMEMBERED` ended episodes, oldest first, with what was taken of the newest of them:
             what a broker delivers again after a restart is a duplicate, also when its episode is over.
+        past: the episodes that ended before those.
+        newest: the latest time of a step, seconds since the epoch, as far as it was not in our future; set by others.
         heard: an episode was opened before (so a missing start is a gap and not the monitor joining late).
         progress: ticks at which the newest of the released entries arrived.
         again: seqs of the open episode below it may have come before it began again; 0 if it never did.
@@ -117,6 +125,8 @@ class Ordering:
         self.next_seq = 0
         self.held: dict[tuple[Episode, int], Entry] = {}
         self.ended: dict[Episode, Digests | None] = {}
+        self.past = PastEpisodes()
+        self.newest = -math.inf
         self.digests = Digests()
         self.heard = False
         self.progress = -math.inf
@@ -139,11 +149,15 @@ class Ordering:
         """Say what a message is, and hold it unless it is old. Call `release` afterwards."""
         if entry.episode in self.ended:
             taken = self.ended[entry.episode]
-            return "stale" if taken is None or taken.get(entry.seq) != entry.digest else "duplicate"
+            return "duplicate" if taken is None else _of_taken(taken, entry)
         key = (entry.episode, entry.seq)
         is_open = self.episode is not None and entry.episode == self.episode
         known = self.held[key].digest if key in self.held else self.digests.get(entry.seq) if is_open else None
         if known is None and is_open and entry.seq < self.next_seq:
+            return _of_taken(self.digests, entry)
+        if known is None and not is_open and entry.episode in self.past:
+            return "duplicate"
+        if known is None and not is_open and self.possibly_seen(entry):
             return "stale"
         if known is None:
             self.held[key] = entry
@@ -157,6 +171,10 @@ class Ordering:
         else:
             self.restart = entry
         return "conflict"
+
+    def possibly_seen(self, entry: Entry) -> bool:
+        """Whether the step is as old as episodes that are forgotten: it may be one of theirs, delivered again."""
+        return entry.time <= self.past.horizon
 
     def release(self, ticks: float) -> Iterator[Released]:
         """What is in order now, and what is given up. Exhaust it: the state advances with it."""
@@ -193,17 +211,29 @@ class Ordering:
         """Plain data."""
         ended = [(episode, None if taken is None else taken.dump()) for episode, taken in self.ended.items()]
         held, digests = list(self.held.values()), self.digests.dump()
-        return OrderState(self.episode, self.next_seq, held, ended, digests, self.heard, self.progress, self.again)
+        return OrderState(
+            episode=self.episode,
+            next_seq=self.next_seq,
+            held=held,
+            ended=ended,
+            digests=digests,
+            heard=self.heard,
+            progress=self.progress,
+            again=self.again,
+            past=self.past.dump(),
+            newest=self.newest,
+        )
 
     @classmethod
-    def load(cls, steps: int, wait: float, state: OrderState) -> Ordering:
-        """The inverse of `dump`."""
+    def load(cls, steps: int, wait: float, state: OrderState, pages: Mapping[int, bytes]) -> Ordering:
+        """The inverse of `dump`; `pages`: those of `past`. InputError (`bad_snapshot`) if one of them is missing."""
         ordering = cls(steps, wait)
         ordering.episode, ordering.next_seq, ordering.heard = state.episode, state.next_seq, state.heard
         ordering.held = {(entry.episode, entry.seq): entry for entry in state.held}
         ordering.ended = {episode: None if taken is None else Digests.load(*taken) for episode, taken in state.ended}
         ordering.digests = Digests.load(*state.digests)
         ordering.progress, ordering.again = state.progress, state.again
+        ordering.past, ordering.newest = PastEpisodes.load(state.past, pages), state.newest
         return ordering
 
     def _due(self, ticks: float) -> bool:
@@ -297,10 +327,12 @@ class Ordering:
         yield Closed(episode, terminated)
 
     def _remember(self, episode: Episode) -> None:
-        """Keep what was taken of the episode that ends, as far as there is room, and forget the oldest."""
+        """Keep what was taken of the episode that ends, as far as there is room; of the oldest only that it is over."""
         self.ended[episode], self.digests = self.digests, Digests()
         if len(self.ended) > ENDED_REMEMBERED:
-            del self.ended[next(iter(self.ended))]
+            oldest = next(iter(self.ended))
+            del self.ended[oldest]
+            self.past.add(oldest, self.newest)
         room = ENDED_BYTES
         for past, taken in reversed(self.ended.items()):
             room -= 0 if taken is None else taken.size
@@ -309,6 +341,12 @@ class Ordering:
 
     def _lowest(self, episode: Episode) -> int:
         return min(seq for held, seq in self.held if held == episode)
+
+
+def _of_taken(taken: Digests, entry: Entry) -> Literal["duplicate", "stale"]:
+    """What a step is whose seq was passed: taken with this content, or so long ago that nobody knows; else too late."""
+    known = taken.get(entry.seq)
+    return "duplicate" if known == entry.digest or (known is None and taken.forgot(entry.seq)) else "stale"
 
 
 def _either(held: Entry, other: Entry) -> Entry:

@@ -7,9 +7,9 @@ came in; each event is final.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
-from typing import Literal, assert_never
+from typing import Final, Literal, assert_never
 
 import msgspec
 from msgspec.structs import replace
@@ -35,10 +35,9 @@ from monitor.types import (
     Wait,
 )
 
-__all__ = ["BURST", "Session", "SessionState"]
+__all__ = ["Session", "SessionState"]
 
-BURST = 128
-"""Events that may wait whatever the settings: a caller may bring many messages before it takes their events."""
+NEW_NAMES: Final = "; give each run a new episode value"
 
 
 class SessionState(msgspec.Struct, frozen=True, array_like=True):
@@ -46,6 +45,7 @@ class SessionState(msgspec.Struct, frozen=True, array_like=True):
 
     agent: str
     pending: list[Step | Break | End]
+    since: list[float]
     path: PathState
     order: OrderState
     previous: tuple[int, int] | None
@@ -53,6 +53,8 @@ class SessionState(msgspec.Struct, frozen=True, array_like=True):
     policy: str | None
     dropped: bool
     last_heard: float | None
+    last_message: float | None
+    old: tuple[float, float] | None
 
 
 class Session:
@@ -68,12 +70,16 @@ class Session:
         nominal: where deterministic, steps that take another action are told as `OffPolicy`.
 
     Attributes:
-        pending: events not yet on the path, oldest first. Bounded: if nobody takes them, they are dropped together,
-            and a `Break("dropped")` says so.
+        pending: events not yet on the path, oldest first. Bounded (`settings.pending`): if nobody takes them, they are
+            dropped together, and a `Break("dropped")` says so.
+        since: ticks at which what is pending was put there, one for each.
         path: the path up to the last event taken by `advance`.
         mismatch: at the newest step of the path, the last one to name a policy named another than the nominal. The path
             is true all the same (the world does not depend on it), nominal's future is not.
         last_heard: ticks of the last message that was new, None before the first.
+        last_message: the same of the last that could be read, new or not.
+        old: ticks of the first and of the last of the messages since then that belong to other episodes than the open
+            one and were not taken, since those are over; None if there are none.
         order, previous, policy, dropped: the ordering; the newest pair, None after a break; the policy last named, by
             what is pending too; `lost` was told and no gap yet explained by it.
     """
@@ -84,15 +90,18 @@ class Session:
         self.settings = settings
         self.nominal = nominal
         self.pending: deque[Step | Break | End] = deque()
+        self.since: deque[float] = deque()
         self.path = SlidingPath(settings.window)
         self.mismatch = False
         self.last_heard: float | None = None
+        self.last_message: float | None = None
+        self.old: tuple[float, float] | None = None
         self.order = Ordering(settings.reorder_steps, settings.reorder_wait)
         self.previous: tuple[int, int] | None = None
         self.policy: str | None = None
         self.dropped = False
         self._matching = Matching(model, settings, nominal)
-        self._room = 4 * (settings.window + settings.reorder_steps) + BURST
+        self._ticks = 0.0
 
     @property
     def waiting(self) -> Wait | None:
@@ -106,6 +115,7 @@ class Session:
 
     def arrive(self, observation: Observation, now: Instant) -> list[Notice]:
         """Take one message. Returns what became of it first, then what it set free."""
+        self._ticks = now.ticks
         if not (self._is_known(observation) and is_plain(observation)):
             try:
                 validate(observation)
@@ -114,23 +124,30 @@ class Session:
         lag = None if observation.time is None else now.wall - observation.time
         entry, refused = self._matching.entry(observation, now)
         if refused is None and self.order.follow(entry):
-            self.last_heard = now.ticks
+            self._hear(entry, now)
             return [Received(self.agent, "accepted", "", "", lag), *self._step(entry)]
         result = self.order.sort(entry)
+        received = self._received(result, entry, refused, lag)
         if result in ("accepted", "conflict"):
-            self.last_heard = now.ticks
-        return [self._received(result, observation, refused, lag), *self._settle(now.ticks)]
+            self._hear(entry, now)
+        else:
+            self.last_message = now.ticks
+            if entry.episode != self.order.episode:
+                self.old = (now.ticks if self.old is None else self.old[0], now.ticks)
+        return [received, *self._settle(now.ticks)]
 
     def tick(self, now: Instant) -> list[Notice]:
         """Give up what has been awaited too long. Call it at `deadline`, or every now and then."""
+        self._ticks = now.ticks
         return self._settle(now.ticks)
 
-    def lost(self, now: Instant) -> list[Notice]:
+    def lost(self, now: Instant, why: str = "") -> list[Notice]:
         """The transport dropped messages of this agent, nobody knows which: the path ends here.
 
-        If their seqs turn out to be missing, that gap is told as `dropped` too.
+        If their seqs turn out to be missing, that gap is told as `dropped` too. `why`: if it was not the transport.
         """
-        self._break(Break("dropped", "messages of this agent were dropped before they were read"))
+        self._ticks = now.ticks
+        self._break(Break("dropped", why or "messages of this agent were dropped before they were read"))
         self.dropped = True
         return self._settle(now.ticks)
 
@@ -139,6 +156,7 @@ class Session:
         if not self.pending:
             return None
         event = self.pending.popleft()
+        self.since.popleft()
         if isinstance(event, Step):
             self.path.push(event)
             self.mismatch = event.foreign
@@ -156,6 +174,7 @@ class Session:
         return SessionState(
             self.agent,
             list(self.pending),
+            list(self.since),
             self.path.dump(),
             self.order.dump(),
             self.previous,
@@ -163,19 +182,32 @@ class Session:
             self.policy,
             self.dropped,
             self.last_heard,
+            self.last_message,
+            self.old,
         )
 
     @classmethod
     def load(
-        cls, state: SessionState, model: MDP, settings: StreamSettings, *, nominal: PolicyTable | None = None
+        cls,
+        state: SessionState,
+        model: MDP,
+        settings: StreamSettings,
+        *,
+        pages: Mapping[int, bytes],
+        nominal: PolicyTable | None = None,
     ) -> Session:
-        """The inverse of `dump`; settings may have changed since. If model or policies have, `revise` comes next."""
+        """The inverse of `dump`; settings may have changed since. If model or policies have, `revise` comes next.
+
+        `pages`: all that `order.past` gave. InputError (`bad_snapshot`) if one is missing.
+        """
         session = cls(state.agent, model, settings, nominal=nominal)
         session.pending.extend(state.pending)
+        session.since.extend(state.since)
         session.path = SlidingPath.load(settings.window, state.path)
-        session.order = Ordering.load(settings.reorder_steps, settings.reorder_wait, state.order)
+        session.order = Ordering.load(settings.reorder_steps, settings.reorder_wait, state.order, pages)
         session.previous, session.mismatch, session.policy = state.previous, state.mismatch, state.policy
         session.dropped, session.last_heard = state.dropped, state.last_heard
+        session.last_message, session.old = state.last_message, state.old
         return session
 
     def revise(self) -> None:
@@ -204,10 +236,16 @@ class Session:
             and type(observation.episode) is type(episode)
         )
 
+    def _hear(self, entry: Entry, now: Instant) -> None:
+        """Something new has come."""
+        self.last_heard = self.last_message = now.ticks
+        self.old = None
+        self.order.newest = max(self.order.newest, min(entry.time, now.wall))
+
     def _received(
         self,
         result: Literal["accepted", "duplicate", "stale", "conflict"],
-        observation: Observation,
+        entry: Entry,
         refused: InputError | None,
         lag: float | None,
     ) -> Received:
@@ -216,15 +254,16 @@ class Session:
             return Received(self.agent, shown, refused.reason, refused.detail, lag)
         detail = ""
         if result in ("stale", "conflict"):
-            ended = observation.episode in self.order.ended
-            detail = (
-                f"seq {observation.seq} of episode {observation.episode!r} "
-                + {
-                    "conflict": "came twice with different content; give each run a new episode value",
-                    "stale": "came after its end; give each run a new episode value" if ended else "is long past",
-                }[result]
-            )
+            problem = self._too_late(entry) if result == "stale" else "came twice with different content" + NEW_NAMES
+            detail = f"seq {entry.seq} of episode {entry.episode!r} {problem}"
         return Received(self.agent, result, "", detail, lag)
+
+    def _too_late(self, entry: Entry) -> str:
+        if entry.episode in self.order.ended:
+            return "came after its end" + NEW_NAMES
+        if entry.episode == self.order.episode:
+            return "is long past"
+        return "is as old as episodes that are forgotten, so it may have been taken before" + NEW_NAMES
 
     # ---- entries to events ----
 
@@ -294,9 +333,10 @@ class Session:
         self.previous = None
 
     def _emit(self, event: Step | Break | End) -> None:
-        if len(self.pending) >= self._room:
+        if len(self.pending) >= self.settings.pending:
             self._overflow()
         self.pending.append(event)
+        self.since.append(self._ticks)
 
     def _overflow(self) -> None:
         """Nobody took the events: memory stays bounded, and the path says what it lost."""
@@ -305,8 +345,11 @@ class Session:
     def _let_go(self, lost: Break) -> None:
         """Pending events go; but that an episode ended is told."""
         last_end = next((event for event in reversed(self.pending) if isinstance(event, End)), None)
+        since = self.since[0]
         self.pending.clear()
         self.pending.extend([lost] if last_end is None else [lost, last_end, lost])
+        self.since.clear()
+        self.since.extend([since] * len(self.pending))
 
     def _fits(self) -> bool:
         """Whether the model holds all that was taken so far to be possible."""

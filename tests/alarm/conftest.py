@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from monitor.alarm.evidence import make_evidence
+from monitor.alarm.figures import figures_of
 from monitor.alarm.message import Identity, alert_id
 from monitor.alarm.summary import summary
 from monitor.engine import check
@@ -16,7 +17,7 @@ from monitor.logic import parse
 from monitor.model.mdp import MDP
 from monitor.model.npz import model_sha256
 from monitor.policy.table import PolicyTable, as_table
-from monitor.types import Alert, CausalModel, FormulaSpec
+from monitor.types import Alert, CausalModel, Fired, FormulaSpec
 
 REGRET = 'regret(careful@2, P>=0.8 [ G<=4 !"crash" ])'
 
@@ -89,6 +90,7 @@ def raise_alert(road: MDP, tables: dict[str, PolicyTable], identity: Identity) -
         )
         formula = FormulaSpec("watch", text, causal_model=causal_model)
         seq = first + len(path) - 1
+        figures = figures_of(parse(text), verdict)
         told = summary(
             agent="robot-7",
             formula=formula,
@@ -108,6 +110,8 @@ def raise_alert(road: MDP, tables: dict[str, PolicyTable], identity: Identity) -
             blind=None,
             severity="critical",
             verdict=verdict,
+            figures=figures,
+            fired=Fired(verdict.outcome, figures.value, figures.alternative, seq, 1_700_000_003.5),
             episode="monday",
             seq=seq,
             first_seq=seq,

@@ -33,12 +33,15 @@ def test_every_alarm_of_a_run_has_evidence_that_is_verified(
     told = alerts(Monitor(road, tables, [spec], identity=identity))
     assert told == alerts(Monitor(road, tables, [spec], identity=identity))
     firing = [alert for alert in told if alert.state == "firing"]
-    assert firing
+    assert len(firing) > 1  # each says something else
     assert [alert.revision for alert in told] == list(range(1, len(told) + 1))
+    begun = {alert.id: alert for alert in reversed(firing)}
     for alert in firing:
         evidence = read_evidence(make_evidence(alert, identity, tables, {}))
         assert rederive(evidence, road, tables) == []
-        assert evidence.first_seq == alert.seq - 1
+        first = begun[alert.id]
+        assert evidence.first_seq == first.seq - 1
+        assert (alert.fired.seq, alert.fired.value) == (first.seq, first.figures.value)
         payload = alert_payload(alert, identity, sent=alert.time, evidence=evidence.id)
-        assert (payload["id"], payload["since"]) == (evidence.alert, evidence.since)
-        assert rederive(replace(evidence, first_seq=alert.seq), road, tables)
+        assert (payload["id"], payload["since_unix"]) == (evidence.alert, evidence.since)
+        assert rederive(replace(evidence, first_seq=alert.seq + 1), road, tables)

@@ -20,6 +20,7 @@ from monitor.alarm.machine import (
     as_markdown,
     close,
     judge,
+    renew,
     see,
 )
 from monitor.types import AlarmSpec, AlarmState, Outcome, Verdict
@@ -124,6 +125,13 @@ def test_blindness_keeps_the_state_and_is_told_of_a_firing_alarm_only() -> None:
     ended, change = close(again, "ended")
     assert change == Change("ended", 3, 1.0, 4)
     assert ended == Alarm(blind="stale")
+
+
+def test_a_firing_alarm_takes_a_new_revision_for_news_and_stays() -> None:
+    firing, _ = advance(Alarm(), "bad", AlarmSpec(), seq=3, time=1.0)
+    after, change = renew(firing)
+    assert change == Change("firing", 3, 1.0, 2)
+    assert after == replace(firing, revision=2)
 
 
 def test_a_second_alarm_of_the_episode_never_repeats_an_id_and_revision() -> None:

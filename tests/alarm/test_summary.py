@@ -2,29 +2,46 @@
 
 from __future__ import annotations
 
-from typing import Any, get_args
+from typing import Any, Literal, get_args
 
 import pytest
+from msgspec.structs import replace
 
-from monitor.alarm.summary import BLIND_WORDS, summary
+from monitor.alarm.summary import BLIND_WORDS, departing_text, summary
 from monitor.logic import parse
-from monitor.types import AlarmSpec, AlarmState, Alert, BlindReason, FormulaSpec, Outcome, Quantity, Verdict
+from monitor.types import (
+    AlarmSpec,
+    AlarmState,
+    Alert,
+    BlindReason,
+    Departing,
+    Drawn,
+    FormulaSpec,
+    Outcome,
+    Quantity,
+    Sampling,
+    TestName,
+    Verdict,
+)
 
 GOAL = 'P>=0.8 [ G<=20 !"death" ]'
-CHANCE = "the chance of no death within 20 steps"
-NEED = "(at least 0.80 is needed)"
+CHANCE = "P(no death in 20 steps)"
+COUNTED = "P(no death in 20 steps, from 5 steps ago)"
+NEED = "at least 0.80 required"
+FOUND = f"{COUNTED} = 0.61; {NEED}"
 
 
 def say(
     text: str,
     verdict: Verdict,
     *,
-    state: AlarmState = "firing",
+    state: AlarmState | Literal["fired"] = "firing",
     blind: BlindReason | None = None,
     pairs: int = 9,
     alarm: AlarmSpec | None = None,
+    labels: tuple[tuple[str, str], ...] = (),
 ) -> str:
-    formula = FormulaSpec("watch", text, alarm=alarm or AlarmSpec())
+    formula = FormulaSpec("watch", text, alarm=alarm or AlarmSpec(), labels=labels)
     told = summary(
         agent="ward-7",
         formula=formula,
@@ -50,104 +67,122 @@ def plain(value: float, *, holds: bool = False, **fields: Any) -> Verdict:  # no
     return Verdict("watch", "exact", "gumbel", (quantity,), holds=holds, **fields)
 
 
-HAD = f"had 'clinicians' been in charge from 5 steps ago on, {CHANCE} from there would be 0.93 instead of 0.61 {NEED}"
-
-
 @pytest.mark.parametrize(
-    ("now", "latest", "tail"),
+    ("outcome", "now", "latest", "advice"),
     [
-        ((0.60, 0.90), 0, "; switching now still helps"),
-        ((0.60, 0.70), 2, "; switching now no longer helps, 2 steps ago it still would have"),
-        ((0.60, 0.70), 1, "; switching now no longer helps, 1 step ago it still would have"),
-        ((0.80, 0.90), 2, "; seen from now, all is well without switching"),
-        (None, 2, ""),
-        ((0.60, 0.90), None, ""),
+        ("regret", (0.60, 0.90), 0, "Hand over to 'clinicians' now: 0.90 instead of 0.60"),
+        ("unavoidable", (0.60, 0.90), 0, "Hand over to 'clinicians' now: 0.90 instead of 0.60"),
+        (
+            "regret",
+            (0.60, 0.70),
+            2,
+            "Handing over to 'clinicians' no longer suffices (0.70): stop the agent safely",
+        ),
+        (
+            "unavoidable",
+            (0.60, 0.70),
+            None,
+            "Handing over to 'clinicians' does not suffice (0.70): stop the agent safely",
+        ),
+        ("regret", (0.81, 0.90), 2, "No need to act: from now on it is 0.81 without handing over to 'clinicians'"),
+        ("regret", (0.81, 0.70), 2, "No need to act: from now on it is 0.81 without handing over to 'clinicians'"),
+        ("regret", None, None, "Whether handing over to 'clinicians' now helps is not known"),
+        ("undecided", None, None, "Whether handing over to 'clinicians' now helps is not known"),
     ],
 )
-def test_regret_says_what_would_have_been_and_whether_switching_still_helps(
-    now: tuple[float, float] | None, latest: int | None, tail: str
+def test_first_what_and_how_bad_then_what_to_do_then_what_would_have_been(
+    outcome: Outcome, now: tuple[float, float] | None, latest: int | None, advice: str
 ) -> None:
     profile = {} if now is None else {0: now}
-    verdict = regretted("regret", profile=profile, latest_useful=latest)
-    assert say(f"regret(clinicians@5, {GOAL})", verdict) == HAD + tail
+    verdict = regretted(outcome, profile=profile, latest_useful=latest)
+    had = "Had 'clinicians' taken over 5 steps ago: 0.93"
+    assert say(f"regret(clinicians@5, {GOAL})", verdict).startswith(f"{FOUND}. {advice}. {had}")
 
 
 @pytest.mark.parametrize(
-    ("world", "fields", "pairs", "told"),
+    ("now", "latest", "told"),
     [
-        ("clinicians", {"offset": 0}, 9, "were 'clinicians' to take over now,"),
-        ("clinicians[3]", {"offset": 0}, 9, "were 'clinicians' for 3 steps to take over now,"),
-        ("clinicians[1]@5", {}, 9, "had 'clinicians' been in charge for 1 step from 5 steps ago on,"),
-        ("do(up)@5", {}, 9, "had action up been taken from 5 steps ago on,"),
-        ("do(1)[2]@5", {}, 9, "had action 1 been taken for 2 steps from 5 steps ago on,"),
-        ("model:dry@5", {}, 9, "had model 'dry' been true from 5 steps ago on,"),
-        (
-            "c@5",
-            {"offset": 3, "clipped": True},
-            4,
-            "had 'c' been in charge since the start of the episode, 3 steps ago,",
-        ),
-        (
-            "c@5",
-            {"offset": 1, "clipped": True},
-            2,
-            "had 'c' been in charge since the start of the episode, 1 step ago,",
-        ),
-        ("c@5", {"offset": 0, "clipped": True}, 1, "had 'c' been in charge since the start of the episode, just now,"),
-        ("c@-1", {"offset": -1}, 9, "had 'c' been in charge since the start of the episode, 8 steps ago,"),
-        ("c@-1", {"offset": -1}, 0, "had 'c' been in charge since the start of the episode,"),
+        ((0.60, 0.70), 2, "It last sufficed 2 steps ago; now 0.70 instead of 0.60"),
+        ((0.60, 0.60), 1, "It last sufficed 1 step ago; now 0.60 either way"),
+        ((0.60, 0.70), None, "Now 0.70 instead of 0.60"),
+    ],
+)
+def test_it_says_when_it_was_not_too_late(now: tuple[float, float], latest: int | None, told: str) -> None:
+    verdict = regretted("regret", profile={0: now}, latest_useful=latest)
+    assert say(f"regret(c@5, {GOAL})", verdict).endswith(f"5 steps ago: 0.93. {told}")
+
+
+def test_a_firing_alarm_whose_goal_is_met_says_so() -> None:
+    verdict = regretted("safe", 0.85, 0.93, profile={0: (0.9, 0.95)})
+    assert say(f"regret(c@5, {GOAL})", verdict) == (
+        f"{COUNTED} = 0.85; {NEED}, met again. "
+        f"No need to act: from now on it is 0.90 without handing over to 'c'. {HAD}"
+    )
+
+
+def test_an_action_is_taken_and_no_one_hands_over_to_it() -> None:
+    helps = regretted("regret", profile={0: (0.6, 0.9)}, latest_useful=0)
+    late = regretted("regret", profile={0: (0.6, 0.7)}, latest_useful=1)
+    assert "Take action brake for 2 steps now: 0.90 instead of 0.60." in say(f"regret(do(brake)[2]@5, {GOAL})", helps)
+    assert "Taking action brake no longer suffices (0.70): stop" in say(f"regret(do(brake)@5, {GOAL})", late)
+
+
+def test_nobody_hands_over_to_a_model() -> None:
+    told = say(f"regret(model:dry@5, {GOAL})", regretted("regret", profile={0: (0.6, 0.9)}, latest_useful=0))
+    assert told == f"{FOUND}. Had model 'dry' been in force from 5 steps ago on: 0.93"
+
+
+@pytest.mark.parametrize(
+    ("world", "fields", "pairs", "had"),
+    [
+        ("c@5", {}, 9, "Had 'c' taken over 5 steps ago: 0.93"),
+        ("c[1]@5", {}, 9, "Had 'c' taken over for 1 step 5 steps ago: 0.93"),
+        ("do(up)@5", {}, 9, "Had action up been taken 5 steps ago: 0.93"),
+        ("do(1)[2]@5", {}, 9, "Had action 1 been taken for 2 steps 5 steps ago: 0.93"),
+        ("model:dry@5", {}, 9, "Had model 'dry' been in force from 5 steps ago on: 0.93"),
+        ("model:dry", {"offset": 0}, 9, "Had model 'dry' been in force from now on: 0.93"),
+        ("c@5", {"offset": 3, "clipped": True}, 4, "Had 'c' taken over at the episode's start, 3 steps ago: 0.93"),
+        ("c@5", {"offset": 1, "clipped": True}, 2, "Had 'c' taken over at the episode's start, 1 step ago: 0.93"),
+        ("c@-1", {"offset": -1}, 9, "Had 'c' taken over at the episode's start, 8 steps ago: 0.93"),
+        ("c@-1", {"offset": -1}, 0, "Had 'c' taken over at the episode's start: 0.93"),
         (
             "c@-3",
             {"offset": -3, "start_dropped": True},
             9,
-            "had 'c' been in charge since 2 steps after the oldest step still held, 6 steps ago,",
+            "Had 'c' taken over 2 steps after the oldest step still held, 6 steps ago: 0.93",
         ),
     ],
 )
-def test_regret_says_since_when_and_by_whom(world: str, fields: dict[str, Any], pairs: int, told: str) -> None:
-    said = say(f"regret({world}, {GOAL})", regretted("regret", **fields), pairs=pairs)
-    assert said.startswith(f"{told} {CHANCE}")
+def test_the_counterfactual_says_since_when_and_by_whom(
+    world: str, fields: dict[str, Any], pairs: int, had: str
+) -> None:
+    assert say(f"regret({world}, {GOAL})", regretted("regret", **fields), pairs=pairs).endswith(had)
 
 
-def test_a_model_is_nothing_one_could_switch_to() -> None:
-    verdict = regretted("regret", profile={0: (0.6, 0.9)}, latest_useful=0)
-    assert "switching" not in say(f"regret(model:dry@5, {GOAL})", verdict)
-
-
-@pytest.mark.parametrize(
-    ("outcome", "offset", "told"),
-    [
-        ("unavoidable", 5, f"{CHANCE}, counted from 5 steps ago, is 0.61 {NEED}, and 'c' would not have helped: 0.73"),
-        ("unavoidable", 0, f"{CHANCE} is 0.61 {NEED}, and 'c' would not help: 0.73"),
-        ("safe", 5, f"{CHANCE}, counted from 5 steps ago, is 0.61 without any change {NEED}"),
-        ("safe", 0, f"{CHANCE} is 0.61 without any change {NEED}"),
-        ("undecided", 0, f"{CHANCE} is 0.61 {NEED}, and whether 'c' would help is undecided"),
-    ],
-)
-def test_the_other_outcomes(outcome: Outcome, offset: int, told: str) -> None:
-    assert say(f"regret(c@{offset}, {GOAL})", regretted(outcome, 0.61, 0.73, offset=offset)) == told
+@pytest.mark.parametrize("clipped", [False, True])
+def test_now_is_said_once(clipped: bool) -> None:  # noqa: FBT001 - a parameter of the test
+    verdict = regretted("regret", 0.61, 0.93, offset=0, clipped=clipped, profile={0: (0.61, 0.93)}, latest_useful=0)
+    told = say(f"regret(c@{5 * clipped}, {GOAL})", verdict)
+    assert told == f"{CHANCE} = 0.61; {NEED}. Hand over to 'c' now: 0.93 instead of 0.61"
 
 
 @pytest.mark.parametrize(
     ("text", "offset", "told"),
     [
-        (GOAL, 0, f"{CHANCE} is 0.70 {NEED}"),
-        (f"@5.{GOAL}", 5, f"{CHANCE}, counted from 5 steps ago, is 0.70 {NEED}"),
-        (f"c.{GOAL}", 0, f"{CHANCE}, with 'c' from now on, would be 0.70 {NEED}"),
-        (f"c@1.{GOAL}", 1, f"{CHANCE}, had 'c' been in charge from 1 step ago on, would be 0.70 {NEED}"),
+        (GOAL, 0, f"{CHANCE} = 0.70; {NEED}"),
+        (f"@5.{GOAL}", 5, f"{COUNTED} = 0.70; {NEED}"),
+        (f"c.{GOAL}", 0, f"{CHANCE} with 'c' from now on = 0.70; {NEED}"),
+        (f"c@1.{GOAL}", 1, f"{CHANCE} with 'c' from 1 step ago on = 0.70; {NEED}"),
         (
             f"delta(c,nominal)@5.{GOAL}",
             5,
-            f"the effect on {CHANCE} of 'c' rather than carrying on, from 5 steps ago on, is 0.70 {NEED}",
+            f"effect on {CHANCE} of 'c' rather than 'nominal' from 5 steps ago on = 0.70; {NEED}",
         ),
-        ("R<=0.5 [ C<=10 ]", 0, "the expected reward over C<=10 is 0.70 (at most 0.50 is needed)"),
-        ('P<0.5 [\n X "death" // soon [\n]', 0, 'the chance of X "death" is 0.70 (less than 0.50 is needed)'),
-        (
-            'P>0.9 [ F<=2 P>=0.5 [ X "death" ] ]',
-            0,
-            'the chance of F<=2 P>=0.5 [ X "death" ] is 0.70 (more than 0.90 is needed)',
-        ),
-        (f'P>=0.8 [ {"X " * 60} "death" ]', 0, f"the chance of the goal of 'watch' is 0.70 {NEED}"),
+        ("R<=0.5 [ C<=10 ]", 0, "expected reward(C<=10) = 0.70; at most 0.50 required"),
+        ('P<0.5 [\n X "death" // soon [\n]', 0, 'P(X "death") = 0.70; less than 0.50 required'),
+        ('P<0.5 [X "death"]', 0, 'P(X "death") = 0.70; less than 0.50 required'),
+        ('P>0.9 [ F<=2 P>=0.5 [ X "death" ] ]', 0, 'P(F<=2 P>=0.5 [ X "death" ]) = 0.70; more than 0.90 required'),
+        (f'P>=0.8 [ {"X " * 60} "death" ]', 0, f"P(the goal of 'watch') = 0.70; {NEED}"),
     ],
 )
 def test_a_plain_formula(text: str, offset: int, told: str) -> None:
@@ -156,47 +191,176 @@ def test_a_plain_formula(text: str, offset: int, told: str) -> None:
 
 def test_an_alarm_on_what_holds_says_what_it_is_for() -> None:
     told = say('P>=0.3 [ F<=4 "death" ]', plain(0.31, holds=True), alarm=AlarmSpec(when="holds"))
-    assert told == "the chance of death within 4 steps is 0.31 (this alarm is for at least 0.30)"
+    assert told == "P(death within 4 steps) = 0.31; alarm at at least 0.30"
 
 
 def test_a_question_has_a_value_and_no_need() -> None:
-    assert say('P=? [ F<=4 "death" ]', plain(0.31)) == "the chance of death within 4 steps is 0.31"
+    assert say('P=? [ F<=4 "death" ]', plain(0.31)) == "P(death within 4 steps) = 0.31"
 
 
 @pytest.mark.parametrize(
     ("value", "told"),
-    [(0.7999, "0.7999 (at least 0.8000 is needed)"), (0.8 - 1e-9, "0.799999999 (at least 0.800000000 is needed)"),
-     (0.8 - 1e-15, "0.800000000000 (at least 0.800000000000 is needed)"), (-0.0, "0.00 (at least 0.80 is needed)")],
+    [(0.7999, "0.7999; at least 0.8000 required"), (0.8 - 1e-9, "0.799999999; at least 0.800000000 required"),
+     (0.8 - 1e-15, "0.800000000000; at least 0.800000000000 required"), (-0.0, "0.00; at least 0.80 required")],
 )  # fmt: skip
 def test_a_value_is_told_apart_from_the_bound_it_misses(value: float, told: str) -> None:
-    assert say(GOAL, plain(value)) == f"{CHANCE} is {told}"
+    assert say(GOAL, plain(value)) == f"{CHANCE} = {told}"
+
+
+HAD = "Had 'c' taken over 5 steps ago: 0.93"
+ADVISED = regretted("regret", 0.61, 0.93, profile={0: (0.6, 0.9)}, latest_useful=0)
 
 
 @pytest.mark.parametrize(
     ("state", "told"),
     [
-        ("firing", f"{CHANCE} is 0.70 {NEED}"),
-        ("resolved", f"resolved: {CHANCE} is 0.70 {NEED}"),
-        ("ended", f"the episode ended while this alarm was firing; at last, {CHANCE} is 0.70 {NEED}"),
-        ("removed", f"alarm 'watch' was changed or removed while it was firing; at last, {CHANCE} is 0.70 {NEED}"),
+        ("resolved", f"resolved: {FOUND}"),
+        ("ended", f"the episode ended while this alarm was firing; last: {FOUND}"),
+        ("removed", f"alarm 'watch' was changed or removed while it was firing; last: {FOUND}"),
+        (
+            "fired",
+            f"when it fired, {FOUND}. {HAD}. Handing over to 'c' then: 0.90 instead of 0.60",
+        ),
     ],
 )
-def test_each_state_of_an_alert(state: AlarmState, told: str) -> None:
-    assert say(GOAL, plain(0.7), state=state) == told
+def test_only_a_firing_alarm_advises(state: AlarmState | Literal["fired"], told: str) -> None:
+    assert say(f"regret(c@5, {GOAL})", ADVISED, state=state) == told
 
 
 def test_a_doubted_model_still_answers_but_not_for_sure() -> None:
-    assert say(GOAL, plain(0.7), blind="model_doubt") == (
-        f"{CHANCE} is 0.70 {NEED}; but do not rely on these numbers, for the model is in doubt "
-        "(model_doubt: steps go otherwise than the model says)"
+    doubted = "Do not rely on this: steps go otherwise than the model says"
+    told = say(f"regret(c@5, {GOAL})", ADVISED, blind="model_doubt")
+    assert told == f"MODEL IN DOUBT: {FOUND}. Hand over to 'c' now: 0.90 instead of 0.60. {HAD}. {doubted}"
+    late = regretted("regret", 0.61, 0.93, profile={0: (0.6, 0.7)}, latest_useful=None)
+    assert say(f"regret(c@5, {GOAL})", late, blind="model_doubt") == (
+        f"MODEL IN DOUBT: {FOUND}. Handing over to 'c' does not suffice (0.70): stop the agent safely. {HAD}. "
+        f"Now 0.70 instead of 0.60. {doubted}"
     )
 
 
 @pytest.mark.parametrize("reason", sorted(set(get_args(BlindReason)) - {"model_doubt"}))
-def test_every_reason_for_blindness_is_put_into_words(reason: BlindReason) -> None:
-    told = say(GOAL, plain(0.7), blind=reason)
-    assert told.startswith(f"{CHANCE} is 0.70 {NEED}; this is the last that is known")
-    assert told.endswith(f"blind here ({reason}: {BLIND_WORDS[reason]})")
+def test_who_is_blind_does_not_know_what_helps_now(reason: BlindReason) -> None:
+    told = say(f"regret(c@5, {GOAL})", ADVISED, blind=reason)
+    assert told.startswith(f"BLIND ({reason}), last known: {FOUND}. Then handing over to 'c' helped (0.90)")
+    assert told.endswith(f". Blind: {BLIND_WORDS[reason]}")
+    late = regretted("regret", 0.61, 0.93, profile={0: (0.6, 0.7)}, latest_useful=1)
+    assert say(f"regret(c@5, {GOAL})", late, blind=reason) == (
+        f"BLIND ({reason}), last known: {FOUND}. Then handing over to 'c' did not suffice (0.70). {HAD}. "
+        f"Blind: {BLIND_WORDS[reason]}"
+    )
+    needless = regretted("regret", 0.61, 0.93, profile={0: (0.81, 0.9)}, latest_useful=1)
+    assert say(f"regret(c@5, {GOAL})", needless, blind=reason) == (
+        f"BLIND ({reason}), last known: {FOUND}. Then there was no need to act (0.81). {HAD}. "
+        f"Blind: {BLIND_WORDS[reason]}"
+    )
+    assert say(GOAL, plain(0.7), state="ended", blind=reason) == (
+        f"the episode ended while this alarm was firing; BLIND ({reason}), last known: {CHANCE} = 0.70; {NEED}. "
+        f"Blind: {BLIND_WORDS[reason]}"
+    )
+
+
+def test_nobody_handed_over_to_a_model_when_it_fired() -> None:
+    then = f"when it fired, {FOUND}. Had model 'dry' been in force from 5 steps ago on: 0.93"
+    assert say(f"regret(model:dry@5, {GOAL})", ADVISED, state="fired") == then
+
+
+def test_what_fired_without_a_profile_says_nothing_of_handing_over() -> None:
+    assert say(f"regret(c@5, {GOAL})", regretted("regret"), state="fired") == f"when it fired, {FOUND}. {HAD}"
+
+
+def drawn(verdict: Verdict, *, samples: int = 1_200, test: TestName = "betting", beta: float = 0.05) -> Verdict:
+    """The verdict as if sampled, with alpha = 0.01; each quantity but the first from five samples more."""
+    sampling = Sampling(alpha=0.01, beta=beta, test=test)
+    quantities = tuple(replace(q, samples=samples + 5 * n) for n, q in enumerate(verdict.quantities))
+    how = Drawn(sampling, seed=1, first=0, alpha=0.01, beta=beta)
+    return replace(verdict, method="sampled", quantities=quantities, drawn=how)
+
+
+@pytest.mark.parametrize(
+    ("when", "holds", "sure"),
+    [
+        (None, False, "confidence 0.99"),
+        (None, True, "confidence 0.95"),
+        ("fails", False, "confidence 0.99"),
+        ("fails", True, "confidence 0.95"),
+        ("holds", True, "confidence 0.99"),
+        ("holds", False, "confidence 0.95"),
+    ],
+)
+def test_a_sampled_answer_says_how_often_such_an_answer_is_right(
+    when: Literal["fails", "holds"] | None, *, holds: bool, sure: str
+) -> None:
+    told = say(GOAL, drawn(plain(0.7, holds=holds)), alarm=AlarmSpec(when=when))
+    assert told.endswith(f". Sampled: 1,200 samples, {sure}")
+    told = say(GOAL, drawn(plain(0.7, holds=holds), test="paper"), alarm=AlarmSpec(when=when))
+    assert told.endswith(f". Sampled: 1,200 samples, nominal {sure}")
+
+
+@pytest.mark.parametrize(
+    ("outcome", "beta", "told"),
+    [
+        ("regret", 0.05, "confidence 0.99"),
+        ("safe", 0.05, "confidence 0.95"),
+        ("unavoidable", 0.05, "confidence 0.95"),  # of regret it is said with beta
+        ("unavoidable", 0.001, "confidence 0.99"),  # of safe it is said with alpha
+        ("undecided", 0.05, "undecided"),
+    ],
+)
+def test_a_sampled_outcome_says_how_often_such_an_outcome_is_right(outcome: Outcome, beta: float, told: str) -> None:
+    verdict = drawn(regretted(outcome), beta=beta)
+    assert say(f"regret(c@5, {GOAL})", verdict).endswith(f". Sampled: 1,205 samples, {told}")
+
+
+def test_what_samples_left_open_is_undecided_and_a_question_has_nothing_to_decide() -> None:
+    open_ = Verdict("watch", "sampled", "gumbel", plain(0.8).quantities)
+    assert say(GOAL, drawn(open_)).endswith(". Sampled: 1,200 samples, undecided")
+    asked = replace(open_, value=0.8)
+    assert say('P=? [ F<=4 "death" ]', drawn(asked)) == "P(death within 4 steps) = 0.80. Sampled: 1,200 samples"
+    assert say('"death"', drawn(Verdict("watch", "sampled", "gumbel", (), holds=False))).endswith(
+        ". Sampled: 0 samples, confidence 0.99"
+    )
+
+
+def test_a_transition_that_speaks_against_the_model_is_told_with_its_counts() -> None:
+    departing = Departing(state=3, action=1, successor=4, seen=20, of=50, expected=7.26)
+    assert departing_text(departing) == "(3, 1) -> 4 seen 20 times of 50, expected 7.3"
+
+
+def test_it_says_when_causal_models_disagree() -> None:
+    verdict = regretted("regret", bounds=(0.14, 0.95), robust=False)
+    assert say(f"regret(c@5, {GOAL})", verdict).endswith(": 0.93. Causal models disagree: 0.14 to 0.95 with 'c'")
+    assert "disagree" not in say(f"regret(c@5, {GOAL})", regretted("regret", bounds=(0.9, 0.95), robust=True))
+    assert say(f"c@5.{GOAL}", plain(0.7, bounds=(0.6, 0.9), robust=False, offset=5)).endswith(
+        "Causal models disagree: 0.60 to 0.90"
+    )
+    several = Verdict("watch", "exact", "any", (), holds=False, robust=False)
+    assert say(f'"death" & {GOAL}', several).endswith("Causal models disagree on this")
+
+
+@pytest.mark.parametrize(
+    ("path", "spoken"),
+    [
+        ('G<=4 !"crash"', "not 'a robot falls' in 4 steps"),
+        ('G<=4 "crash"', "'a robot falls' throughout 4 steps"),
+        ('F<=4 "crash"', "'a robot falls' within 4 steps"),
+        ('!"crash" U<=4 "home"', "home within 4 steps, not 'a robot falls' before it"),
+    ],
+)
+def test_labels_are_said_in_the_words_of_the_configuration(path: str, spoken: str) -> None:
+    told = say(f"P=? [ {path} ]", plain(0.31), labels=(("crash", "a robot falls"), ("other", "unsaid")))
+    assert told == f"P({spoken}) = 0.31"
+
+
+@pytest.mark.parametrize("blind", [None, *get_args(BlindReason)])
+@pytest.mark.parametrize("now", [(0.6, 0.9), (0.6123456, 0.7), (0.85, 0.9)])
+def test_what_to_do_is_said_within_the_first_200_characters(
+    now: tuple[float, float], blind: BlindReason | None
+) -> None:
+    verdict = regretted("regret", 0.7999, 0.93, profile={0: now}, latest_useful=0 if now[1] > 0.8 else 3, offset=12)
+    told = say(f"regret(clinicians@12, {GOAL})", verdict, blind=blind, labels=(("death", "the patient dies"),))
+    lead, had, _ = told.partition(". Had 'clinicians'")
+    assert had
+    assert len("ward-7: " + lead) < 200
 
 
 def test_a_combination_tells_its_quantities() -> None:
@@ -207,32 +371,38 @@ def test_a_combination_tells_its_quantities() -> None:
         return Verdict("watch", "exact", "gumbel", tuple(quantity(text) for text in texts), holds=holds)
 
     text = f'"death" & {GOAL}'
-    assert say(text, verdict("one", "two")) == "formula 'watch' fails: one is 0.25, two is 0.25"
-    assert say(text, verdict("a", "b", "c", "d", "e", holds=True)).endswith("c is 0.25, and 2 more")
-    assert say(text, verdict("x" * 101, holds=None)) == "formula 'watch' is undecided: one quantity is 0.25"
+    assert say(text, verdict("one", "two")) == "formula 'watch' fails: one = 0.25, two = 0.25"
+    assert say(text, verdict("a", "b", "c", "d", "e", holds=True)).endswith("c = 0.25, and 2 more")
+    assert say(text, verdict("a", "b", "c", "d")).endswith("c = 0.25, and 1 more")
+    assert say(text, verdict("a", "b", "c")).endswith("b = 0.25, c = 0.25")
+    assert say(text, verdict("x" * 61, holds=None)) == "formula 'watch' is undecided: one quantity = 0.25"
     undecided = Verdict("watch", "exact", "gumbel", (), outcome="undecided")
-    assert say(f"regret(c@5, {GOAL})", undecided) == f"formula 'watch' is undecided: regret(c@5, {GOAL})"
+    assert say(f"regret(c@5, {GOAL})", undecided) == (
+        f"formula 'watch' is undecided: regret(c@5, {GOAL}). Whether handing over to 'c' now helps is not known"
+    )
     assert say('!"death"', verdict()) == "formula 'watch' fails: !\"death\""
+    assert say(GOAL, verdict(holds=None)) == f"formula 'watch' is undecided: {GOAL}"
+    assert say(text, verdict("x" * 60)).endswith(f"fails: {'x' * 60} = 0.25")
     assert say("!" * 101 + '"death"', verdict()) == "formula 'watch' fails"
 
 
 @pytest.mark.parametrize(
     ("path", "spoken"),
     [
-        ('G<=1 !"crash"', "no crash within 1 step"),
+        ('G<=1 !"crash"', "no crash in 1 step"),
         ('G<=4 "safe"', "safe throughout 4 steps"),
         ('F<=4 "home"', "home within 4 steps"),
-        ('!"crash" U<=4 "home"', "home within 4 steps, and no crash before it,"),
+        ('!"crash" U<=4 "home"', "home within 4 steps, no crash before it"),
         ('G[1,4] !"crash"', 'G[1,4] !"crash"'),
         ('F<=4 !"crash"', 'F<=4 !"crash"'),
     ],
 )
 def test_common_goals_are_said_in_words_and_others_quoted(path: str, spoken: str) -> None:
-    assert say(f"P=? [ {path} ]", plain(0.31)) == f"the chance of {spoken} is 0.31"
+    assert say(f"P=? [ {path} ]", plain(0.31)) == f"P({spoken}) = 0.31"
 
 
 def test_a_real_regret_reads_as_it_should(regret: Alert) -> None:
     assert regret.summary == (
-        "robot-7: had 'careful' been in charge from 2 steps ago on, the chance of no crash within 4 steps from there "
-        "would be 0.94 instead of 0.59 (at least 0.80 is needed); switching now still helps."
+        "robot-7: P(no crash in 4 steps, from 2 steps ago) = 0.59; at least 0.80 required. "
+        "Hand over to 'careful' now: 0.91 instead of 0.54. Had 'careful' taken over 2 steps ago: 0.94."
     )

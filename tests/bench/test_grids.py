@@ -18,7 +18,7 @@ HERE = Path(__file__).parent
 
 @pytest.mark.parametrize("key", ["reach-100", "reach-1000"])
 def test_rows_beside_storm(key: str) -> None:
-    pytest.importorskip("stormpy", reason="stormpy is not installed: pip install 'counterfactual-monitor[bench]'")
+    pytest.importorskip("stormpy", reason="stormpy is not installed: pip install '.[bench]' in a clone")
     rows = load()[key](Bench(Peers(HERE), quick=True))  # compares the values, or raises
     assert [row.key for row in rows] == [f"{key}/one", f"{key}/all"]
     assert all(row.theirs is not None and row.ratio is not None for row in rows)

@@ -42,7 +42,7 @@ def whole(row: Row) -> bool:
 @pytest.mark.parametrize("key", OURS)
 def test_rows_run_beside_their_peers(key: str) -> None:
     for package in ("rtamt", "reelay"):
-        pytest.importorskip(package, reason=f"{package} is not installed: pip install 'counterfactual-monitor[bench]'")
+        pytest.importorskip(package, reason=f"{package} is not installed: pip install '.[bench]' in a clone")
     rows = load()[key](Bench(Peers(HERE), quick=True))
     assert [row.key for row in rows] == OURS[key]
     assert all(map(whole, rows))
@@ -78,14 +78,14 @@ def test_a_missing_peer_is_told_in_words(tmp_path: Path) -> None:
     peers = Peers(tmp_path)
     for made in (peers.get("needy", "x"), peers.make("late", "make"), peers.make("needy", "x")):
         assert isinstance(made, Missing)
-        assert made.reason == "no_such_package is not installed: pip install 'counterfactual-monitor[bench]'"
+        assert made.reason == "no_such_package is not installed: pip install '.[bench]' in a clone"
     assert peers.get("none", "x") == Missing(f"no peer {tmp_path}/none.py")
     assert peers.get("late", "other") == Missing(f"{tmp_path}/late.py has no other")
 
 
 def test_rtamt_and_reelay_do_what_their_rows_say() -> None:
     for package in ("rtamt", "reelay"):
-        pytest.importorskip(package, reason=f"{package} is not installed: pip install 'counterfactual-monitor[bench]'")
+        pytest.importorskip(package, reason=f"{package} is not installed: pip install '.[bench]' in a clone")
     signal = [float(x) for x in np.where(np.random.default_rng(0).random(500) < 0.05, -1.0, 1.0)]
     least = [min(signal[max(0, n - 10) : n + 1]) for n in range(len(signal))]
     assert Reelay(signal).values() == [low > 0 for low in least]
@@ -144,7 +144,7 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("name", ["cost.svg", "cost.png"])
 def test_the_plot(tmp_path: Path, name: str) -> None:
-    pytest.importorskip("matplotlib", reason="matplotlib is not installed: pip install 'counterfactual-monitor[bench]'")
+    pytest.importorskip("matplotlib", reason="matplotlib is not installed: pip install '.[bench]' in a clone")
     from monitor.bench.table import plot  # noqa: PLC0415 - beside what it needs
 
     rows = load()["scaling"](Bench(Peers(None), quick=True))

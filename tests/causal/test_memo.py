@@ -99,6 +99,9 @@ def test_beyond_the_limit_it_starts_anew_and_counts_on(monkeypatch: pytest.Monke
     assert (kept.arrays.entry_keys == -1).all()
     assert (kept.computed, allowance.held) == (computed, held)
     entry(kept, *pairs()[0])
+    kept.make_room(forget=True)
+    assert (kept.arrays.used[ENTRIES], len(kept.arrays.states)) == (0, sizes[memo.Memory._fields.index("states")])
+    entry(kept, *pairs()[0])
     kept.make_room(forget=False)  # one question that needs more is given more
     assert len(kept.arrays.states) == 2 * sizes[memo.Memory._fields.index("states")]
 
@@ -135,6 +138,32 @@ def test_tables_grow_where_they_are_half_full_and_are_never_more_than_half_full(
         assert 2 * kept.arrays.used[ENTRIES] <= len(kept.arrays.entry_keys)
     assert len(kept.arrays.entry_begin) < 4 * kept.arrays.used[ENTRIES]
     assert len(kept.arrays.transition_keys) <= 8 * kept.arrays.used[TRANSITIONS]
+
+
+@pytest.mark.parametrize(("transitions", "grown"), [(31, 1), (32, 2)])
+@pytest.mark.parametrize(("entries", "longer"), [(127, 1), (128, 2)])
+def test_a_table_doubles_once_half_of_its_room_is_used(
+    transitions: int, grown: int, entries: int, longer: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(memo, "FIRST_ROOM", (64, 256, 16, 32))
+    kept = Memo(EXACT)
+    kept.arrays.used[[TRANSITIONS, ENTRIES]] = transitions, entries
+    kept.make_room(forget=False)
+    arrays = kept.arrays
+    assert len(arrays.transition_keys) == len(arrays.transition_values) == 128 * grown
+    assert len(arrays.entry_keys) == len(arrays.entry_values) == 512 * longer
+    assert len(arrays.entry_begin) - 1 == 256 * longer
+    assert [len(each) for each in (arrays.action, arrays.share, arrays.gain)] == [32] * 3
+    assert len(arrays.row_begin) - 1 == 32
+    assert len(arrays.states) == len(arrays.low) == 64
+
+
+@pytest.mark.parametrize(("entries", "places"), [(1, 2), (2, 4), (3, 8), (4, 8), (5, 16), (256, 512), (257, 1024)])
+def test_a_table_has_a_power_of_two_places_for_twice_its_entries(
+    entries: int, places: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(memo, "FIRST_ROOM", (64, entries, 16, 32))
+    assert len(Memo(EXACT).arrays.entry_keys) == places
 
 
 @pytest.mark.parametrize("kind", [ANY, STABLE])

@@ -169,6 +169,12 @@ def test_the_action_observed_tells_of_the_action_noise() -> None:
     assert [move[1] for move in untold] == [0.75, 0.25]
 
 
+def test_what_is_never_chosen_is_no_move() -> None:
+    """The action observed has become likelier, so the other one is not taken."""
+    of = world(Law.stationary(EVEN, MODEL), Intervention(MIXED))
+    assert [move[:2] for move in found(of, EXACT, (0, 0, 1), 1)] == [(0, 1.0)]
+
+
 def test_rows_are_counted_where_the_observation_says_something() -> None:
     memo = Memo(EXACT)
     of = world()
@@ -178,6 +184,20 @@ def test_rows_are_counted_where_the_observation_says_something() -> None:
         moves(of, memo.arrays, EXACT, 0, transition, 0, 0, 1, state)
         counts.append(int(memo.arrays.used[COMPUTED]))
     assert counts == [0, 1, 2, 2]
+
+
+def test_a_model_of_one_transition_pays_for_it() -> None:
+    one = MDP.from_transitions(states=1, actions=1, transitions=[(0, 0, 0, 1.0)], rewards=[(0, 0, 0, 4.0)])
+    of = world(Law.stationary(as_table([0], one), one))
+    assert found(of, EXACT, (-1, -1, -1), 0) == [(0, 1.0, 4.0, {0: 1.0})]
+
+
+def test_nothing_observed_leaves_the_row_as_it_is() -> None:
+    two = MDP.from_transitions(
+        states=2, actions=1, transitions=[(0, 0, 0, 0.25), (0, 0, 1, 0.75), (1, 0, 0, 0.5), (1, 0, 1, 0.5)]
+    )
+    of = world(Law.stationary(as_table([0, 0], two), two))
+    assert found(of, EXACT, (-1, -1, -1), 0) == [(0, 1.0, 0.0, {0: 0.25, 1: 0.75})]
 
 
 def test_another_model_is_never_what_was_observed() -> None:
@@ -197,3 +217,25 @@ def test_without_room_nothing_is_changed(kind: int, room: int) -> None:
     memo.arrays = memo._allocate(64, 64, 64, room + 1)
     transition = seen_before(of, memo.arrays, 0, 0, 0, 1)
     assert moves(of, memo.arrays, kind, 0, transition, 0, 0, 1, 1) == 0
+
+
+def test_room_is_used_up_and_not_exceeded() -> None:
+    """Two transitions, three entries, and as many moves as there is room for."""
+    memo, of = Memo(EXACT), world()
+    memo.arrays = memo._allocate(2, 3, 8, 64)
+    numbers = [seen_before(of, memo.arrays, 0, 0, 0, outcome) for outcome in (0, 1, 2)]
+    assert numbers == [1, 2, NO_ROOM]
+    assert seen_before(of, memo.arrays, 0, 0, 0, 1) == 2  # what is known needs no room
+    entries = [moves(of, memo.arrays, EXACT, 0, 1, 0, 0, 0, state) for state in (0, 1, 2, 3)]
+    assert entries == [0, 1, 2, NO_ROOM]
+    assert moves(of, memo.arrays, EXACT, 0, 1, 0, 0, 0, 1) == 1
+
+
+def test_two_moves_need_room_for_two() -> None:
+    of, entries = world(change=Intervention(MIXED)), []
+    for held in (1, 2):
+        memo = Memo(EXACT)
+        memo.arrays = memo._allocate(64, 64, held, 64)
+        transition = seen_before(of, memo.arrays, 0, 0, 0, 1)
+        entries.append(moves(of, memo.arrays, EXACT, 0, transition, 0, 0, 1, 1))
+    assert entries == [NO_ROOM, 0]

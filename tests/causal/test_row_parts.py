@@ -40,6 +40,24 @@ def test_the_best_mean_gives_all_that_is_left_to_the_best(size: int, largest: bo
         assert greedy(lower, upper, longer, largest) == pytest.approx(expected, abs=1e-12)
 
 
+@pytest.mark.parametrize("largest", [False, True])
+def test_more_than_a_few_take_what_is_left(largest: bool) -> None:  # noqa: FBT001 - a case
+    """All share one half; of the other half each may take an n-th, so the n best do. Values are 0 to size - 1."""
+    size, n = 2 * FEW, FEW + 4
+    values = np.random.default_rng(0).permutation(size).astype(float)
+    lower = np.full(size, 0.5 / size)
+    of_all, of_the_least, of_the_most = (size - 1) / 2, (n - 1) / 2, size - 1 - (n - 1) / 2
+    expected = 0.5 * of_all + 0.5 * (of_the_most if largest else of_the_least)
+    assert extreme(lower, lower + 0.5 / n, values, largest=largest) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("size", [3, FEW, FEW + 6])
+def test_what_nobody_may_take_stays(size: int) -> None:
+    """Upper bounds that add up to less than 1 by rounding: nothing behind the row is read."""
+    upper = np.full(size, (1.0 - 2.0**-30) / size)
+    assert extreme(np.zeros(size), upper, np.full(size, 8.0), largest=True) == pytest.approx(8.0)
+
+
 def test_a_row_that_is_certain_has_its_mean() -> None:
     row = np.array([0.25, 0.0, 0.75])
     assert extreme(row, row, np.array([4.0, 9.0, -8.0]), largest=True) == pytest.approx(-5.0)
@@ -96,9 +114,20 @@ def test_the_closed_form_is_its_integral(size: int, seed: int) -> None:
         assert found.sum() == pytest.approx(1.0)
 
 
+@pytest.mark.parametrize("at", [-1, 0])
+def test_only_the_odds_of_the_asked_row_matter(at: int) -> None:
+    for seed in range(4):
+        p, q = drawn(seed, 5), drawn(seed + 50, 5)
+        p[2] = 0.0
+        outcome = p[at] if at >= 0 else 1.0 - p.sum() + 0.1
+        assert reweighed(p, 4.0 * q, outcome, at) == pytest.approx(reweighed(p, q, outcome, at), abs=1e-12)
+
+
 def test_no_overlap_and_nothing_likelier() -> None:
     q = np.array([0.25, 0.75])
     assert reweighed(np.zeros(2), q, 0.5, -1).tolist() == q.tolist()
+    tenths = np.full(10, 0.1)  # whose sum is not quite 1
+    assert reweighed(np.zeros(10), tenths, 0.5, -1).tolist() == tenths.tolist()
     assert reweighed(np.array([0.5, 0.5]), np.array([0.5, 0.5]), 0.5, 1).tolist() == [0.0, 1.0]
 
 
@@ -125,11 +154,13 @@ def test_bounds_by_hand() -> None:
 
 
 def test_a_certain_choice_says_nothing() -> None:
+    for share in (0.25, 0.1, 0.9):  # the formula would give .9 but for the last bit
+        asked = np.array([share, 1.0 - share])
+        for observed in ([1.0, 0.0], [0.0, 1.0]):
+            result = np.zeros(2)
+            choose(np.array(observed), 0, asked, result)
+            assert result.tolist() == asked.tolist()
     asked = np.array([0.25, 0.75])
-    for observed in ([1.0, 0.0], [0.0, 1.0]):
-        result = np.zeros(2)
-        choose(np.array(observed), 0, asked, result)
-        assert result.tolist() == asked.tolist()
     result = np.zeros(2)
     choose(np.array([0.25, 0.75]), 0, asked, result)
     assert result.tolist() == [1.0, 0.0]
@@ -145,3 +176,4 @@ def test_rows_are_aligned_by_their_states() -> None:
     assert aligned.tolist() == [0.0, 0.5, 0.0, 0.25]
     assert align(states, p, 1, np.array([0, 3, 5, 7]), aligned) == (0.25, -1)
     assert aligned.tolist() == [0.0, 0.5, 0.0, 0.0]
+    assert align(states, p, 5, np.array([3]), np.empty(1)) == (0.0, -1)  # no successor of the row

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 
 from monitor.causal import Intervention, Law, RowMemo, World, counterfactual_row
+from monitor.causal import world as world_module
 from monitor.decide import tables
 from monitor.model import MDP
 from monitor.policy import PolicyTable, as_table
@@ -223,6 +224,16 @@ def test_the_memo_keeps_the_models_it_speaks_of() -> None:
     gc.collect()
     assert grave() is not None
     assert len(memo) == 1
+
+
+def test_no_more_rows_are_kept_than_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(world_module, "MAX_ROWS", 2)
+    asked = world(Intervention(OTHER))
+    held = []
+    for state in (1, 2, 3, 1):
+        asked.row(0, state, 1)
+        held.append(len(asked.memo))
+    assert held == [1, 2, 1, 2]
 
 
 def test_laws_forget_the_phases_they_have_left() -> None:

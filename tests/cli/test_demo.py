@@ -74,7 +74,7 @@ def test_other_seeds_and_the_main_scenario_do_it_too(tmp_path: Path, scenario: s
 def test_evidence_is_verified_once_the_monitor_has_written_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     show = Show(tmp_path / "mine.yaml", "mine", 1, 0, 0.0, tmp_path)
     watcher = Watcher(MDP.from_transitions(states=1, actions=1, transitions=[(0, 0, 0, 1.0)]), "")
-    watcher.seen.alerts.append({"state": "resolved", "evidence": "late"})
+    watcher.seen.alerts.append({"id": "a", "state": "resolved", "evidence": {"id": "late", "path": "/evidence/late"}})
     file = tmp_path / "mine/evidence/late"
 
     async def wait(_seconds: float) -> None:  # what happens while the demo waits: it does, so the file comes
@@ -198,7 +198,7 @@ def test_an_alarm_is_drawn(stage: Stage, tmp_path: Path, cfmon: Callable[..., tu
     evidence = str(evidence_files(stage[0])[0])
     code, out, _ = cfmon("explain", evidence, "-o", str(tmp_path / "alarm.svg"))
     assert code == 0
-    assert "had 'fallback' been in charge" in out
+    assert "Had 'fallback' taken over" in out
     picture = (tmp_path / "alarm.svg").read_text()
     assert picture.startswith("<svg")
     assert "fallback: where it is" in picture

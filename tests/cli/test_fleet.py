@@ -11,19 +11,23 @@ from rich.console import Console
 from monitor.cli.fleet import Fleet
 
 NOW = 1_800_000_000.0
-CALM: dict[str, Any] = {"alarm": "clear", "blind": None, "outcome": "safe", "value": 0.9, "nominal": 0.8}
-FIRING = {**CALM, "alarm": "firing", "outcome": "regret", "value": 0.8024, "nominal": 0.7478}
-BLIND: dict[str, Any] = {**CALM, "blind": "gap", "outcome": None, "value": None, "nominal": None}
+OTHER = {"name": "fallback", "value": 0.9, "bounds": None}
+CALM: dict[str, Any] = {"alarm": "clear", "blind": None, "outcome": "safe", "value": 0.8, "alternative": OTHER}
+FIRING = {**CALM, "alarm": "firing", "outcome": "regret", "value": 0.7478, "alternative": {**OTHER, "value": 0.8024}}
+BLIND: dict[str, Any] = {
+    **CALM, "blind": "gap", "outcome": None, "value": None, "alternative": {**OTHER, "value": None}
+}  # fmt: skip
+PLAIN: dict[str, Any] = {**CALM, "outcome": "holds", "alternative": None, "threshold": None}
 
 
 def agent(name: str, *rows: dict[str, Any], lag: float | None = 0.003, heard: float = 2.0) -> dict[str, Any]:
-    more = {"threshold": 0.75, "seq": 7}
+    more = {"threshold": {"comparison": ">=", "bound": 0.75}, "seq": 7}
     named = [{"name": f"formula{n}", **more, **row} for n, row in enumerate(rows)]
     return {"name": name, "lag": lag, "last_message": NOW - heard, "formulas": named}
 
 
 def alert(summary: str, state: str = "firing") -> dict[str, Any]:
-    when = {"since": NOW - 60, "sent": NOW - 30}
+    when = {"since_unix": NOW - 60, "sent_unix": NOW - 30}
     return {"formula": {"name": "formula0"}, "severity": "critical", "state": state, "summary": summary, **when} | {
         "runbook": "https://example.org/runbook"
     }
@@ -61,8 +65,9 @@ def test_all_that_one_row_says() -> None:
         "FIRING",
         "regret",
         "0.7478",
-        "0.8024",
+        ">=",
         "0.7500",
+        "0.8024",
         "7",
         "3",
         "ms",
@@ -136,9 +141,14 @@ def test_nothing_strangers_say_steers_the_terminal() -> None:
     assert not set(evil) - set("[2J31m") & set(text)
 
 
-@pytest.mark.parametrize("since", [1e300, -1e300, float("nan"), float("inf")])
-def test_an_agents_clock_may_say_anything(since: float) -> None:
-    assert "FIRING since ?" in drawn(told([agent("ada", FIRING)], firing=[{**alert("a"), "since": since}]))
+def test_what_a_formula_does_not_have_is_a_dash() -> None:
+    row = next(line for line in drawn(told([agent("ada", PLAIN)])).splitlines() if line.startswith("ada"))
+    assert row.split()[4:7] == ["0.8000", "-", "-"]
+
+
+@pytest.mark.parametrize("since", [1e300, -1e300, float("nan"), float("inf"), None])
+def test_an_agents_clock_may_say_anything(since: float | None) -> None:
+    assert "FIRING since ?" in drawn(told([agent("ada", FIRING)], firing=[{**alert("a"), "since_unix": since}]))
 
 
 @pytest.mark.parametrize(
@@ -147,3 +157,19 @@ def test_an_agents_clock_may_say_anything(since: float) -> None:
 )
 def test_how_long_ago_is_said_in_its_unit(heard: float, says: str) -> None:
     assert says in drawn(told([agent("ada", CALM, heard=heard, lag=None)]))
+
+
+def test_no_firing_is_said_only_where_it_is_known() -> None:
+    assert "UNKNOWN" not in drawn(told([agent("ada", CALM)]))
+    assert "0 firing, 0 blind" in drawn(told([agent("ada", CALM)]))
+    for text, why in (
+        (drawn(told([])), "no agent has been heard of"),
+        (drawn(told([agent("ada", CALM)], problem="no evaluation for 31.0 s")), "no evaluation for 31.0 s"),
+        (drawn(told([agent("ada", CALM)]), ended=True), "nothing is watched any more"),
+    ):
+        assert f"UNKNOWN: {why}" in text
+        assert "0 firing" not in text
+        assert "0 known to fire" in text
+    lost = told([agent("ada", CALM)])
+    lost["status"] = {**lost["status"], "connected": False}
+    assert "UNKNOWN: not connected to the broker" in drawn(lost)

@@ -39,10 +39,10 @@ def test_it_follows_what_happens(tmp_path: Path, env: dict[str, str]) -> None:
             acting = [sys.executable, "-m", "monitor.cli.agent", *agent, "--seed", "1", "--interval", "0.05"]
             with subprocess.Popen(acting) as living:
                 try:
-                    seen = terminal.until("ada", "FIRING", "1 agent", "what to do: https")
+                    seen = terminal.until("ada", "FIRING", "1 agent", "what to do: http")
                 finally:
                     living.terminate()
-            assert seen.index("status page at") < seen.index("FIRING")  # the log stands above
+            assert 0 <= seen.rfind(" monitor.") < seen.index("cfmon run")  # the log stands above
             terminal.process.send_signal(signal.SIGTERM)
             assert terminal.end() == 0
             assert terminal.cursor_shown()
@@ -52,7 +52,7 @@ def test_it_follows_what_happens(tmp_path: Path, env: dict[str, str]) -> None:
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_ends_it_with_a_sane_terminal(env: dict[str, str], number: signal.Signals) -> None:
     with Terminal(RUN, env=env) as terminal:
-        terminal.until("NOT CONNECTED", "0 firing")
+        terminal.until("NOT CONNECTED", "0 known to fire")
         assert not terminal.cursor_shown()
         if number == signal.SIGINT:
             terminal.press_ctrl_c()
@@ -72,7 +72,7 @@ def test_another_size_leaves_no_pieces_of_the_old_table(env: dict[str, str]) -> 
             terminal.until_drawn(b"\x1b[2J", since=before)
             seen = terminal.until("NOT CONNECTED", "no agent has been heard of")
             assert seen.count("cfmon run") == 1
-            assert seen.count("0 firing") == 1
+            assert seen.count("0 known to fire") == 1
         terminal.process.send_signal(signal.SIGTERM)
         assert terminal.end() == 0
 
@@ -80,7 +80,7 @@ def test_another_size_leaves_no_pieces_of_the_old_table(env: dict[str, str]) -> 
 def test_without_colours_where_none_are_wanted(env: dict[str, str]) -> None:
     with Terminal(RUN, env=env) as colourful, Terminal(RUN, env={**env, "NO_COLOR": "1", **other(env)}) as plain:
         for terminal in (colourful, plain):
-            terminal.until("NOT CONNECTED", "0 firing")
+            terminal.until("NOT CONNECTED", "0 known to fire")
             terminal.process.send_signal(signal.SIGTERM)
             assert terminal.end() == 0
         assert COLOUR.search(colourful.raw)

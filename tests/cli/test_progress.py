@@ -7,6 +7,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+from monitor.cli.compiling import EVENT, logging_of_machine_code
 from monitor.cli.files import data_file
 from tests.terminal import Terminal
 
@@ -51,3 +54,15 @@ def test_machine_code_is_told_and_sigterm_leaves_the_terminal_sane(tmp_path: Pat
         assert terminal.end() == 128 + signal.SIGTERM
         assert terminal.cursor_shown()
         assert "Traceback" not in terminal.text
+
+
+def test_making_machine_code_is_told_once_in_a_log_that_nobody_watches(caplog: pytest.LogCaptureFixture) -> None:
+    from numba.core import event  # noqa: PLC0415 - as slow as what it tells of
+
+    with logging_of_machine_code():
+        assert caplog.text == ""
+        for _ in range(3):
+            event.broadcast(event.Event(EVENT, event.EventStatus.START))  # type: ignore[no-untyped-call] # numba has none
+            event.broadcast(event.Event(EVENT, event.EventStatus.END))  # type: ignore[no-untyped-call] # likewise
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    assert "`cfmon warm` does it ahead" in caplog.text

@@ -20,6 +20,7 @@ Run = Callable[..., tuple[int, str, str]]
 CONFIG = data_file("config/frozen-lake.yaml")
 MODEL, POLICY = data_file("policies/frozen-lake/model.npz"), data_file("policies/frozen-lake/rash.yaml")
 STEPS = 60
+REACHED_AT = "https://cfmon.example"
 
 
 @pytest.fixture(scope="module")
@@ -35,6 +36,7 @@ async def live(recording: Path) -> list[str]:
     settings = {
         "CFMON_MQTT__URL": url,
         "CFMON_HTTP__LISTEN": f"127.0.0.1:{free_port()}",
+        "CFMON_HTTP__URL": REACHED_AT,
         "CFMON_STORE__PATH": str(recording.parent / "cfmon.sqlite"),
     }
     agent = ["--model", str(MODEL), "--policy", str(POLICY), "--url", url, "--topic", "agents/a/steps"]
@@ -62,7 +64,10 @@ async def live(recording: Path) -> list[str]:
     return heard
 
 
-def test_a_replay_says_what_was_said_live(lived: tuple[Path, list[str]], cfmon: Run) -> None:
+def test_a_replay_says_what_was_said_live(
+    lived: tuple[Path, list[str]], cfmon: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CFMON_HTTP__URL", REACHED_AT)  # as it was live: the link to the runbook follows from it
     recording, heard = lived
     assert any('"state":"firing"' in line for line in heard)
     outputs = [cfmon("replay", str(CONFIG), str(recording)) for _ in range(2)]

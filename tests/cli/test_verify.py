@@ -12,8 +12,12 @@ from typing import Any
 import msgpack
 import pytest
 
-from monitor.alarm.document import _digest, _pack
+from monitor.alarm.document import _digest, _pack, read_evidence
+from monitor.alarm.effort import MAX_WORK, work
+from monitor.alarm.message import Identity, alert_id
+from monitor.sidecar import verification
 from monitor.sidecar.signing import read_signer, read_verifier
+from monitor.types import FormulaSpec
 from tests.sidecar.alarms import alarm
 from tests.sidecar.keys import make_keys
 
@@ -244,3 +248,79 @@ def test_no_picture_is_drawn_of_another_alarm_than_the_name_says(file: Path, cfm
     file.write_bytes(forged(later)[1])
     code, out, err = cfmon("explain", str(file), "-o", target)
     assert (code, out, "renamed or exchanged" in err) == (2, "", True)
+
+
+# ---- evidence that somebody wrote ----
+
+
+def placed(document: dict[str, Any]) -> None:
+    """Give the alarm the id that follows from what it identifies, so that only the rest is wrong."""
+    policies = {name: policy["sha256"] for name, policy in document["policies"].items()}
+    world = Identity(document["model"], document["model_sha256"], policies, document["versions"], document["models"])
+    spec = FormulaSpec(document["formula"], document["text"], causal_model=document["causal_model"])
+    document["alert"] = alert_id(document["agent"], document["episode"], spec, world, document["first_seq"])
+
+
+FORGED: dict[str, Callable[[dict[str, Any]], None]] = {
+    "no path": lambda document: document.update(path=[], seq=-1, first_seq=0, start_observed=False),
+    "no path and no step": lambda document: document.update(path=[], seq=0, first_seq=0),
+    "a state beyond all": lambda document: document["path"][0].__setitem__(0, 2**62),
+    "a last state beyond all": lambda document: document["path"][-1].__setitem__(0, 2**62),
+    "a state before all": lambda document: document["path"][0].__setitem__(0, -1),
+    "an action beyond all": lambda document: document["path"][0].__setitem__(1, 2**62),
+    "a step beyond all": lambda document: document.update(seq=2**62, first_seq=2**62, start_observed=False),
+    "no formula": lambda document: document.update(text="\x1b[2J"),
+    "no quantity": lambda document: document.update(text='"lost"'),
+    "another formula": lambda document: document.update(text='P>=0.5 [ F<=3 "home" ]'),
+    "a name that steers": lambda document: document.update(agent="\x1b[2J\x9b2J", model="\x1b]0;x\x07"),
+    "an episode that steers": lambda document: document.update(episode="\x1b[2J\r\u202e\x9b2J", time=1.0, since=1.0),
+}
+
+
+@pytest.mark.parametrize("forgery", FORGED)
+def test_forged_evidence_is_drawn_only_if_it_is_verified_and_steers_no_terminal(
+    tmp_path: Path, cfmon: Run, forgery: str
+) -> None:
+    def change(document: dict[str, Any]) -> None:
+        FORGED[forgery](document)
+        placed(document)
+
+    name, content = forged(change)
+    file = TRUE.keep(tmp_path / "var").with_name(name)
+    file.write_bytes(content)
+    target = tmp_path / "alarm.svg"
+    verified, *told = cfmon("verify", str(file))
+    drawn, *said = cfmon("explain", str(file), "-o", str(target))
+    assert (verified, drawn) in ((0, 0), (1, 2)), "nothing else, and no bug"
+    shown = [*"".join(told + said).splitlines(), *(target.read_text().splitlines() if target.exists() else ())]
+    assert all(line.isprintable() for line in shown)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'regret(careful@2, P>=0.8 [ G<=1000000 !"lost" ])',
+        'P>=0.8 [ F<=60 G<=60 F<=60 "lost" ]',
+        "R>=0.5 [ C<=1000000 ]",
+        'careful[900000].P>=0.5 [ F<=400 "lost" ]',
+        'delta(nominal,careful[900000]).P>=0.5 [ F<=400 "lost" ]',
+        'regret(careful@-1000, P>=0.8 [ G<=1000000 !"lost" ])',
+        " & ".join(['P>=0.5 [ F<=30000 "lost" ]'] * 4),
+    ],
+)
+def test_what_would_take_minutes_is_said_to_and_not_done(
+    tmp_path: Path, cfmon: Run, monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    def change(document: dict[str, Any]) -> None:
+        document["text"] = text
+        placed(document)
+
+    name, content = forged(change)
+    file = TRUE.keep(tmp_path / "var").with_name(name)
+    file.write_bytes(content)
+    monkeypatch.setattr(verification, "derive_again", None)  # nobody begins
+    for command in ("verify", "explain"):
+        code, _, err = cfmon(command, str(file))
+        assert (code, "may take minutes" in err, "--large" in err) == (2, True, True)
+    monkeypatch.undo()
+    assert work(read_evidence(TRUE.content)) < MAX_WORK / 100

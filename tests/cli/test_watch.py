@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import json
 import sys
 from pathlib import Path
 
 import msgpack
 import pytest
+from rich.console import Console
 
 from monitor.cli.watch import Watcher
 from monitor.model import MDP
@@ -22,9 +24,9 @@ def step(seq: int, state: int, **more: object) -> bytes:
     return packed
 
 
-def alert(revision: int, state: str, effect: float | None = 0.25) -> bytes:
+def alert(revision: int, state: str, value: float | None = 0.25) -> bytes:
     facts = {"id": "a", "revision": revision, "state": state, "episode": "e", "seq": 1, "outcome": "regret"}
-    return json.dumps({**facts, "effect": effect, "summary": f"it is {state}"}).encode()
+    return json.dumps({**facts, "value": value, "alternative": None, "summary": f"it is {state}"}).encode()
 
 
 def watched() -> Watcher:
@@ -48,6 +50,18 @@ def test_each_change_counts_once() -> None:
     assert (seen.steps, seen.episodes) == (2, 1)
     assert [(a["revision"], a["state"]) for a in seen.alerts] == [(1, "firing"), (2, "resolved")]
     assert [a["revision"] for a in seen.alarms("resolved")] == [2]
+
+
+def test_an_alarm_that_says_more_while_it_fires_is_still_one(capsys: pytest.CaptureFixture[str]) -> None:
+    watcher = Watcher(MODEL, "the header")
+    for revision, state in enumerate(("firing", "firing", "resolved"), start=1):
+        watcher.take_alert(alert(revision, state))
+    assert [a["revision"] for a in watcher.seen.alarms("firing")] == [1]
+    assert capsys.readouterr().out.splitlines() == [
+        "ALARM firing   e step 1: it is firing",
+        "ALARM goes on  e step 1: it is firing",
+        "ALARM resolved e step 1: it is resolved",
+    ]
 
 
 def test_lines_where_there_is_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
@@ -84,3 +98,36 @@ def test_until_ctrl_c(tmp_path: Path) -> None:
         for words in ("steps over MQTT in", "see it", "derive it again", "alarm.svg"):
             assert words in terminal.text
         assert "Traceback" not in terminal.text
+
+
+def said(watcher: Watcher, *, ended: bool = False) -> str:
+    out = io.StringIO()
+    Console(file=out, width=200, color_system=None).print(watcher.table(ended=ended))
+    return out.getvalue()
+
+
+def status(state: str = "online", **more: object) -> bytes:
+    return json.dumps({"state": state, **more}).encode()
+
+
+def test_that_no_alarm_fires_is_said_only_where_it_is_known() -> None:
+    passed = [0.0]
+    watcher = Watcher(MODEL, "the header", clock=lambda: passed[0])
+    assert "alarm: UNKNOWN: the monitor has not said anything yet" in said(watcher)
+    watcher.take_status(status(blind=0))
+    assert "alarm: UNKNOWN: no step has come yet" in said(watcher)
+    watcher.take_step(step(0, 0, action=0))
+    assert "alarm: clear" in said(watcher)
+    watcher.take_status(status(blind=2))
+    assert "alarm: UNKNOWN: 2 formulas are blind" in said(watcher)
+    watcher.take_status(status(blind=0))
+    assert "alarm: clear" in said(watcher)
+    passed[0] = 46.0
+    assert "alarm: UNKNOWN: the monitor has said nothing for 46 s" in said(watcher)
+    watcher.take_alert(alert(1, "firing"))
+    assert "ALARM FIRING when last known: the monitor has said nothing" in said(watcher)
+    watcher.take_alert(alert(2, "resolved"))
+    watcher.take_status(status("offline"))
+    assert "alarm: UNKNOWN: the monitor is offline" in said(watcher)
+    watcher.take_status(status(blind=0))
+    assert "alarm: UNKNOWN: nothing is watched any more" in said(watcher, ended=True)

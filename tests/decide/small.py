@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import count, islice
 from random import Random
 from typing import Any
 
@@ -19,7 +20,7 @@ from monitor.model import MDP
 from monitor.types import Verdict
 from tests.old_oracle import Dist, Setting, Trail, goal_value
 
-__all__ = ["LAW", "Small", "chances", "exact", "path_formula", "question", "small_world"]
+__all__ = ["LAW", "Small", "chances", "exact", "path_formula", "question", "small_world", "telling_world"]
 
 # a machine under load draws slowly; that is no fault of the test
 LAW = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
@@ -101,6 +102,15 @@ def small_world(
     trail: Trail = tuple(path) if not open_end else (*path[:-1], (path[-1][0], None))
     setting = Setting(states, actions, rows, rewards, labels, policies, trail, {"icy": icy}, terminated)
     return Small(setting, as_model(setting, rows), as_policies(setting), {"icy": as_model(setting, icy)})
+
+
+def telling_world(number: int, **how: Any) -> Small:  # noqa: ANN401 - arguments of small_world
+    """Return one of a row of worlds in which both labels hold in some states and not in all."""
+
+    def tells(small: Small) -> bool:
+        return all(0 < len(where) < small.setting.states for where in small.setting.labels.values())
+
+    return next(islice(filter(tells, (small_world(Random(seed), **how) for seed in count())), number, None))
 
 
 def as_model(setting: Setting, rows: Mapping[tuple[int, int], Dist]) -> MDP:

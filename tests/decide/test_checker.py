@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from monitor.causal.memo import ANY
 from monitor.decide import Checker, tables
 from monitor.decide import arm as arm_module
 from monitor.decide import tail as tail_module
@@ -100,6 +101,20 @@ def test_what_is_prepared_is_there_before_any_path() -> None:
     assert one.table_bytes == held
 
 
+def test_a_first_message_meets_nothing_that_is_not_laid_out() -> None:
+    text = 'alt@9.P=? [ F<=30 "bad" ]'
+    one = checker()
+    one.prepare(parse(text), "any")
+    (arm,) = one.worlds._arms.values()
+    spans = arm.strands.spans
+    assert arm.computed > 0
+    assert arm._memos(ANY).computed > 0
+    track = one.track(parse(text), window=20)
+    for end in range(1, 13):
+        track.verdict([(0, 0)] * end, 1)
+    assert arm.strands.spans is spans
+
+
 def refused(text: str, kind: str, window: int | None) -> bool:
     try:
         checker().prepare(parse(text), kind, window=window)  # type: ignore[arg-type] # a causal model
@@ -113,6 +128,7 @@ def test_bounds_are_sized_by_the_steps_a_formula_looks_back(monkeypatch: pytest.
     answers = {
         (text, kind, window): refused(f'{text}.P>0.5 [ F<=30 "bad" ]', kind, window)
         for text, kind, window in [
+            ("alt@0", "any", 9),
             ("alt@3", "any", 9),
             ("alt@4", "any", 9),
             ("alt@4", "stable", 9),
@@ -133,6 +149,14 @@ def test_bounds_are_sized_by_the_steps_a_formula_looks_back(monkeypatch: pytest.
         ("alt@-5", "any", None),
         ("mix@3", "any", 9),
     ]
+
+
+def test_bounds_count_each_action_that_may_be_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(worlds_module, "MAX_LEVELS", 4 * MODEL.states)
+    one = Checker(MODEL, tables({"nominal": POLICIES["mix"], "alt": POLICIES["alt"]}, MODEL))
+    one.prepare(parse('alt@3.P>0.5 [ F<=30 "bad" ]'), "any")
+    with pytest.raises(LimitError, match=r"as many as 24 rows"):  # at three offsets, two actions in each of four states
+        one.prepare(parse('alt[1]@3.P>0.5 [ F<=30 "bad" ]'), "any")
 
 
 def test_constants_and_what_is_soon_decided_are_never_too_large(monkeypatch: pytest.MonkeyPatch) -> None:

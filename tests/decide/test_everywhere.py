@@ -123,6 +123,22 @@ def test_what_has_no_value_in_a_state(text: str, problem: str) -> None:
     assert problem in str(caught.value)
 
 
+def test_a_refusal_points_at_the_first_word() -> None:
+    with pytest.raises(FormulaError) as caught:
+        values('\n  P>=0.5 [ X "end" ]', model=line(3), policies={"nominal": [0, 0, 0]})
+    assert (caught.value.line, caught.value.column) == (2, 3)
+
+
+def test_an_effect_is_what_the_change_adds_in_each_state() -> None:
+    stay = [(s, 1, s, 1.0) for s in range(3)]
+    model = MDP.from_transitions(
+        states=3, actions=2, transitions=[*[(s, 0, min(s + 1, 2), 1.0) for s in range(3)], *stay], labels={"end": [2]}
+    )
+    asked: dict[str, Any] = {"model": model, "policies": {"nominal": [1] * 3, "go": [0] * 3}}
+    assert values('delta(go,nominal)@0.P=? [ X "end" ]', **asked).tolist() == [0.0, 1.0, 0.0]
+    assert values('delta(nominal,go)@0.P=? [ X "end" ]', **asked).tolist() == [0.0, -1.0, 0.0]
+
+
 def test_values_are_the_callers_own() -> None:
     found = monitor.values('P=? [ X "end" ]', model=line(3), policies={"nominal": [0, 0, 0]})
     found[0] = 2.0

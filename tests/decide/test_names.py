@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 
 from monitor.decide import largest_offset, validate
+from monitor.decide.names import asks_back, nested_goals
 from monitor.errors import FormulaError
-from monitor.logic import parse
+from monitor.logic import parse, print_formula
+from monitor.logic.syntax import Goal, Probability
 from monitor.model import MDP
 
 MODEL = MDP.from_transitions(
@@ -37,6 +39,9 @@ def test_what_is_known_is_accepted(text: str) -> None:
 UNKNOWN = [
     ('P=? [ F<=2 ¦"unsave" ]', "unknown label 'unsave'; did you mean 'unsafe'?"),
     ('P=? [ F<=2 ¦"Goal" ]', "unknown label 'Goal'; did you mean 'goal'?"),
+    ('¦"unsave" & "goal"', "unknown label 'unsave'; did you mean 'unsafe'?"),
+    ('P=? [ ¦"unsave" U<=2 "goal" ]', "unknown label 'unsave'; did you mean 'unsafe'?"),
+    ('¦"unsave" | "goal"', "unknown label 'unsave'; did you mean 'unsafe'?"),
     ('"goal" &\n  ¦"xyz"', "unknown label 'xyz'; there is goal, unsafe"),
     ("¦fallbck@5.P=? [ true ]", "unknown policy 'fallbck'; did you mean 'fallback'?"),
     ("delta(fallback,¦zzz)@2.P=? [ true ]", "unknown policy 'zzz'; there is careful, fallback"),
@@ -62,6 +67,33 @@ def test_what_is_unknown_is_shown_with_the_likeliest_meaning(marked: str, proble
     assert (error.line, error.column) == (text[:at].count("\n") + 1, at - text[:at].rfind("\n"))
     shown, caret = str(error).split("\n")[-2:]
     assert shown[caret.index("^") :].startswith(text[at])
+
+
+def test_nested_quantities_are_found_wherever_they_stand() -> None:
+    one, other = 'fallback@0.P>0.5 [ X "goal" ]', "nominal@1.R>1 [ C<=2 ]"
+    for path in (
+        f"({one}) & ({other})",
+        f"({one}) | !({other})",
+        f"({one}) U<=2 ({other})",
+        f'!(({one}) W<=2 ("goal" & {other}))',
+    ):
+        goal = parse(f"P=? [ {path} ]")
+        assert isinstance(goal, Goal)
+        assert isinstance(goal.measure, Probability)
+        assert sorted({print_formula(each) for each in nested_goals(goal.measure.path)}) == sorted([one, other])
+        assert asks_back(goal.measure)
+    for text, back in (
+        ('P=? [ X fallback@0.P>0.5 [ X "goal" ] ]', False),
+        ('P=? [ X fallback@-1.P>0.5 [ X "goal" ] ]', True),
+        ('P=? [ X fallback@1.P>0.5 [ X "goal" ] ]', True),
+        ('P=? [ X fallback@0.P>0.5 [ X nominal@1.P>0.5 [ X "goal" ] ] ]', True),
+        ("P=? [ X fallback@0.R>0.5 [ C<=2 ] ]", False),
+        ("P=? [ X fallback@-1.R>0.5 [ C<=2 ] ]", True),
+        ("R=? [ C<=2 ]", False),
+    ):
+        goal = parse(text)
+        assert isinstance(goal, Goal)
+        assert asks_back(goal.measure) is back, text
 
 
 def test_where_there_is_nothing_to_choose_from() -> None:

@@ -18,7 +18,7 @@ from monitor.logic import parse
 from monitor.model import MDP
 from monitor.model.io import load_model
 
-stormpy = pytest.importorskip("stormpy", reason="stormpy is not installed: pip install 'counterfactual-monitor[bench]'")
+stormpy = pytest.importorskip("stormpy", reason="stormpy is not installed: pip install '.[bench]' in a clone")
 TOLERANCE = 1e-9
 
 # The monitor's question, Storm's, and whether Storm's is its complement. Storm has no bounded G, W or R, and binds

@@ -9,6 +9,7 @@ from monitor.causal import memo
 from monitor.decide import Checker, Track, tables
 from monitor.decide import tail as tail_module
 from monitor.decide.letters import NEAR, _holding
+from monitor.decide.lines import Lines
 from monitor.decide.track import _latest_useful, resolve
 from monitor.errors import FormulaError, LimitError
 from monitor.logic import parse
@@ -16,6 +17,7 @@ from monitor.logic.syntax import Goal, Test
 from monitor.model import MDP
 from monitor.types import CausalModel, Verdict
 from tests.decide.test_checker import MODEL, PATH, POLICIES
+from tests.decide.test_history import COIN
 
 LONG = (*PATH, (1, 1), (1, 0), (2, 1), (2, 0))
 
@@ -71,6 +73,34 @@ def test_of_several_quantities_the_last_ones_offset_is_told() -> None:
     assert (none.offset, none.clipped, none.bounds, none.quantities, none.holds) == (0, False, None, (), True)
     assert ask("false").holds is False
     assert ask('"bad" & true', "any").robust is True
+
+
+def test_what_happened_is_no_matter_of_causal_models(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its bounds are its value, and nothing is computed for them."""
+    expected = ask('nominal@2.P=? [ F<=3 "bad" ]').value
+    assert expected is not None
+    monkeypatch.setattr(Lines, "bounds", None)
+    assert ask('nominal@2.P=? [ F<=3 "bad" ]', "any").bounds == (expected, expected)
+
+
+def test_an_effect_lies_between_the_ends_farthest_apart() -> None:
+    """What a nominal path asks back about is open, so its bounds count on either side."""
+    open_inside = 'F[1,2] alt@1.P>=0.5 [ X "one" ]'
+    checker = Checker(COIN, tables({"nominal": [0, 0], "alt": [1, 1]}, COIN))
+    path = [(0, 0), (1, 0), (0, 0)]
+
+    def bounds(world: str) -> tuple[float, float]:
+        found = checker.check(parse(f"{world}@2.P=? [ {open_inside} ]"), path, causal_model="any").bounds
+        assert found is not None
+        return found
+
+    regret = checker.check(parse(f"regret(alt[1]@2, P>=0.5 [ {open_inside} ])"), path, causal_model="any")
+    (low, high), (other_low, other_high) = bounds("nominal"), bounds("alt[1]")
+    assert (low, high) == (0.0, 1.0)
+    assert other_low < other_high
+    assert regret.bounds == (other_low, other_high)
+    assert regret.effect_bounds == (other_low - high, other_high - low)
+    assert bounds("delta(alt[1],nominal)") == (other_low - high, other_high - low)
 
 
 def test_a_start_is_missed_by_what_counts_from_it() -> None:

@@ -29,7 +29,7 @@ def hastened(folder: Path) -> Path:
     content = yaml.safe_load(RULES.read_text())
     changes = 0
     for rule in (rule for group in content["groups"] for rule in group["rules"]):
-        rule["expr"], ages = re.subn(r"(?<=[<>] )60\b", "4", rule["expr"])
+        rule["expr"], ages = re.subn(r"(?<=[<>] )(?:60|3600)\b", "4", rule["expr"])
         rule["expr"], windows = re.subn(r"\[5m\]", "[4s]", rule["expr"])
         changes += ages + windows + ("for" in rule)
         if "for" in rule:

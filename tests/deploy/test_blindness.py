@@ -102,6 +102,13 @@ CAUSES = [
         "tests/sidecar/test_pipeline.py::test_what_was_dropped_at_the_door_makes_blind",
     ),
     Row(
+        "What was noted last before a restart is missing in the store: which steps that were is unknown",
+        "dropped",
+        "cfmon_store_damage_total",
+        "CfmonStoreDamaged",
+        "tests/sidecar/test_damage.py::test_a_log_that_lost_its_end_is_told_counted_and_makes_blind",
+    ),
+    Row(
         "Steps of an agent piled up unanswered beyond what is held",
         "dropped",
         BLIND,
@@ -137,6 +144,14 @@ CAUSES = [
         f"{MARK}::test_steps_that_wait_too_long_for_an_answer_blind_and_are_answered_all_the_same",
     ),
     Row(
+        "All steps that came for longer than `stream.stale_after` belong to episodes that are over: the agent started"
+        " over under old names",
+        "old_episode",
+        'cfmon_messages_total{result="duplicate"}',
+        "CfmonFormulaBlind",
+        f"{MARK}::test_an_agent_that_starts_over_under_old_episodes_is_not_watched_and_that_is_told",
+    ),
+    Row(
         "In the middle of an episode no step came for longer than `stream.stale_after`",
         "stale",
         "cfmon_last_message_timestamp_seconds",
@@ -144,11 +159,32 @@ CAUSES = [
         f"{FLOW}::test_a_silent_agent_is_stale_then_forgotten",
     ),
     Row(
-        "What happens does not follow the model",
+        "Between episodes nothing came for longer than `stream.idle_after`: the agent is done, or it died",
+        "idle",
+        "cfmon_last_message_timestamp_seconds",
+        "CfmonAgentIdle",
+        f"{MARK}::test_an_agent_silent_between_episodes_is_idle_then_forgotten",
+    ),
+    Row(
+        "Overload: answers were passed over within the last `stream.stale_after`, and alarms may be missing",
+        "overload",
+        "cfmon_evaluations_skipped_total",
+        "CfmonEvaluationsSkipped",
+        f"{FLOW}::test_under_load_questions_are_skipped_and_counted_never_steps",
+    ),
+    Row(
+        "The agent's transitions contradict the model",
+        "model_doubt",
+        "cfmon_agent_doubt",
+        "CfmonModelDoubt",
+        f"{MARK}::test_an_agent_whose_steps_do_not_follow_the_model_is_marked_and_no_other",
+    ),
+    Row(
+        "The transitions of several agents together contradict the model",
         "model_doubt",
         "cfmon_model_doubt",
         "CfmonModelDoubt",
-        f"{MARK}::test_a_model_that_steps_do_not_follow_marks_every_agent_and_stops_no_answer",
+        f"{MARK}::test_a_model_that_several_agents_contradict_marks_every_agent_and_stops_no_answer",
     ),
 ]
 """In the order of the reasons: where several hold, the one of the upper row is told."""
@@ -176,6 +212,13 @@ UNSEEN = [
         f"{FLOW}::test_a_question_too_large_is_undecided_with_a_reason_and_moves_no_alarm",
     ),
     Unseen(
+        "An agent was silent for `stream.forget_after` and is forgotten",
+        "cfmon_agents_forgotten_total",
+        "the log, with its name",
+        "CfmonAgentIdle",
+        f"{MARK}::test_an_agent_silent_between_episodes_is_idle_then_forgotten",
+    ),
+    Unseen(
         "The monitor is gone",
         "up",
         "its last will on the status topic",
@@ -196,6 +239,13 @@ UNSEEN = [
         "the log, `/api/status`",
         "CfmonStoreFailing",
         f"{METRIC}::test_a_store_that_fails_is_shown_until_it_works_again",
+    ),
+    Unseen(
+        "The store is not what was written: an end that is missing, a file taken away, an altered model",
+        "cfmon_store_damage_total",
+        "the log, `/api/status`; what is not known makes blind (`dropped`)",
+        "CfmonStoreDamaged",
+        "tests/sidecar/test_damage.py::test_a_log_that_lost_its_end_is_told_counted_and_makes_blind",
     ),
     Unseen(
         "A changed configuration has a mistake: the one before stays in force",
@@ -270,7 +320,14 @@ def test_while_a_reason_lasts_an_alert_fires(reason: BlindReason) -> None:
     blind = next(rule["expr"] for rule in rules() if rule["alert"] == "CfmonFormulaBlind")
     elsewhere = set(re.findall(r'reason!~"([^"]+)"', blind)[0].split("|"))
     alerts = {row.alert for row in CAUSES if row.reason == reason}
-    assert reason not in elsewhere or alerts <= {"CfmonAgentSilent", "CfmonBrokerDisconnected", "CfmonModelDoubt"}
+    own = {
+        "CfmonAgentSilent",
+        "CfmonAgentIdle",
+        "CfmonEvaluationsSkipped",
+        "CfmonBrokerDisconnected",
+        "CfmonModelDoubt",
+    }
+    assert reason not in elsewhere or alerts <= own
 
 
 def test_the_page_shows_these_tables() -> None:

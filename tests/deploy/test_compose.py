@@ -7,10 +7,15 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 import yaml
+from starlette.applications import Starlette
+from starlette.responses import PlainTextResponse
+from starlette.routing import Route
 
 from monitor.sidecar.config import load_config
+from monitor.sidecar.http import HttpServer
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 VERSION: str = runpy.run_path(str(DEPLOY.parent / "monitor" / "_version.py"))["__version__"]
@@ -111,6 +116,22 @@ def test_the_mounted_config_is_valid_with_the_environment_it_gets() -> None:
     assert any(volume.endswith(f":{config.store.path.parent}") for volume in SERVICES["cfmon"]["volumes"])
     for manifest in config.policies.values():  # relative to the config: the two folders stay side by side
         assert manifest.is_file()
+
+
+def test_under_a_foreign_name_the_monitor_answers_no_one_and_prometheus_and_people_find_it() -> None:
+    command, path = SERVICES["cfmon"]["command"]
+    config = load_config(here(path, "cfmon"), SERVICES["cfmon"]["environment"])
+    assert command == "run"
+    everywhere = config.http.model_copy(update={"listen": "0.0.0.0:0"})
+    server = HttpServer(Starlette(routes=[Route("/metrics", lambda _request: PlainTextResponse("ok"))]), everywhere)
+    assert not server.open
+    server.start()
+    try:
+        for name, status in {"evil.com": 421, "cfmon:9108": 200, "127.0.0.1:9108": 200, "localhost:9108": 200}.items():
+            answer = httpx.get(f"{server.url.replace('0.0.0.0', '127.0.0.1')}/metrics", headers={"Host": name})
+            assert answer.status_code == status, name
+    finally:
+        server.stop()
 
 
 def test_the_agent_publishes_where_the_monitor_listens() -> None:

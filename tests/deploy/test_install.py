@@ -5,6 +5,7 @@ One installation serves all: it takes a minute or two, most of it compiling. Wha
 """
 
 import json
+import os
 import re
 import shutil
 import signal
@@ -120,6 +121,15 @@ def test_a_wrong_call_is_told_and_changes_nothing(arguments: list[str], said: st
     assert done.returncode == 2
     assert done.stderr.startswith(f"install: {said}")
     assert not list(tmp_path.iterdir())
+
+
+def test_no_thread_is_started_for_each_core() -> None:
+    """A host may have more cores than a unit or a container may have threads."""
+    (said,) = re.findall(r"(?m)^OPENBLAS_NUM_THREADS=\d+$", (DEPLOY / "install.sh").read_text())
+    program = "import os, monitor.sidecar.service, numpy, scipy.linalg; print(len(os.listdir('/proc/self/task')))"
+    environment = {**os.environ, **dict([said.split("=")])}
+    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout == "1\n"
 
 
 def test_a_file_that_is_not_the_locked_one_is_refused(installed: BareRoot) -> None:

@@ -14,6 +14,7 @@ from monitor.sidecar.config import load_config
 
 ROOT = Path(__file__).parents[2]
 MANIFEST = ROOT / "deploy" / "kubernetes" / "cfmon.yaml"
+OPERATOR = ROOT / "deploy" / "kubernetes" / "operator.yaml"
 CONTAINERFILE = (ROOT / "deploy" / "Containerfile").read_text()
 RESOURCES: dict[str, Any] = {one["kind"]: one for one in yaml.safe_load_all(MANIFEST.read_text())}
 POD: dict[str, Any] = RESOURCES["StatefulSet"]["spec"]["template"]["spec"]
@@ -37,7 +38,7 @@ def test_valid(options: tuple[str, ...], tmp_path: Path) -> None:
 def test_it_is_a_native_sidecar_that_is_up_before_the_agent_starts() -> None:
     assert SIDECAR["name"] == "cfmon"
     assert SIDECAR["restartPolicy"] == "Always"
-    assert SIDECAR["startupProbe"]["httpGet"]["path"] == "/healthz"
+    assert SIDECAR["startupProbe"]["httpGet"]["path"] == "/startupz"
     assert SIDECAR["livenessProbe"]["httpGet"]["path"] == "/healthz"
     assert SIDECAR["readinessProbe"]["httpGet"]["path"] == "/readyz"
     (port,) = SIDECAR["ports"]
@@ -78,3 +79,30 @@ def test_the_configuration_is_one_the_monitor_takes(tmp_path: Path) -> None:
     assert all(manifest.is_file() for manifest in config.policies.values())
     assert SIDECAR["args"] == ["run", f"{SIDECAR['volumeMounts'][0]['mountPath']}/config.yaml"]
     assert list(RESOURCES["ConfigMap"]["data"]) == ["config.yaml"]
+
+
+def test_the_operator_scrapes_the_sidecar_under_the_name_that_the_rules_rely_on() -> None:
+    monitor, _ = yaml.safe_load_all(OPERATOR.read_text())
+    assert (monitor["apiVersion"], monitor["kind"]) == ("monitoring.coreos.com/v1", "PodMonitor")
+    labels = RESOURCES["StatefulSet"]["spec"]["template"]["metadata"]["labels"]
+    assert monitor["spec"]["selector"]["matchLabels"].items() <= labels.items()
+    (endpoint,) = monitor["spec"]["podMetricsEndpoints"]
+    assert endpoint["port"] in [port["name"] for port in SIDECAR["ports"]]
+    named, kept = endpoint["relabelings"]
+    assert (named["targetLabel"], named["replacement"]) == ("job", "cfmon")
+    assert kept["regex"] == SIDECAR["name"]
+
+
+def test_the_operators_rules_are_ours() -> None:
+    _, rule = yaml.safe_load_all(OPERATOR.read_text())
+    assert (rule["apiVersion"], rule["kind"]) == ("monitoring.coreos.com/v1", "PrometheusRule")
+    ours = yaml.safe_load((ROOT / "deploy" / "prometheus" / "cfmon.rules.yml").read_text())
+    assert rule["spec"] == ours
+    made = subprocess.run(
+        [sys.executable, "-c", "import make_operator; print(make_operator.document(), end='')"],
+        cwd=OPERATOR.parent,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert made.stdout == OPERATOR.read_text()

@@ -1,8 +1,9 @@
 """The shipped rules in Debian's Prometheus, scraping `cfmon run`: each is seen silent, firing, and silent again.
 
 Conditions are brought about for real: by steps and faults published to mosquitto, by killing the broker, by ending the
-monitor. Five are not: the running monitor cannot be made to hang, a question too large takes minutes, doubt stays, and
-the store and the configuration are broken in tests of their own. For these a second target serves the sidecar's own
+monitor. Seven are not: the running monitor cannot be made to hang, a question too large takes minutes, doubt stays, an
+agent rests for minutes before it is idle, overload lasts, and the store and the configuration are broken in tests of
+their own. For these a second target serves the sidecar's own
 metrics, fed by hand. Watchdog is never silent and CfmonWatchdog not while all is well; that is their purpose.
 """
 
@@ -20,9 +21,10 @@ from typing import Any
 import pytest
 
 from monitor.alarm.message import Identity
+from monitor.newcomers import ESTABLISHED
 from monitor.sidecar.clock import read_clock
 from monitor.sidecar.metrics import Metrics
-from monitor.types import FormulaSpec, Instant, Judged, Trust, Verdict
+from monitor.types import Blind, FormulaSpec, Instant, Judged, Skipped, Trust, Verdict
 from tests.deploy.chain import ALERTS, Publisher, cfmon, hastened, publisher
 from tests.deploy.small_world import DRIFT, EDGE, PARK, ROAD, STAY, write_world
 from tests.servers import Mosquitto, Prometheus, free_port, mosquitto, prometheus, wait_until
@@ -119,8 +121,9 @@ class Scene:
     watch: Watcher
 
     def begin(self) -> None:
-        self.agents.step("w1", PARK, STAY)
-        self.agents.step("w2", PARK, STAY)
+        for _ in range(ESTABLISHED):  # else they would make room for w3 when they fall silent
+            self.agents.step("w1", PARK, STAY)
+            self.agents.step("w2", PARK, STAY)
 
     def well(self) -> None:
         self.stalling.evaluated(0.0, [], read_clock())
@@ -139,17 +142,19 @@ class Scene:
 
     def ill(self) -> None:
         self.stalling.evaluated(0.0, [], Instant(time.time() - 60.0, 0.0))
-        self.stalling.take([UNDECIDED, Trust(doubted=True, log10_e=3.1, transitions=500)], read_clock())
+        doubt, rest = Trust(doubted=True, log10_e=3.1, transitions=500), Blind("w9", "any", "idle")
+        self.stalling.take([UNDECIDED, doubt, rest, Skipped("w9", "any", 1)], read_clock())
         self.stalling.store_failed()
+        self.stalling.store_damaged(1, read_clock())
         self.stalling.reloaded(ok=False)
-        for _ in range(300):  # faster than one answer after the other; with QoS 1 the broker would let twenty through
-            self.agents.step("w1", EDGE, DRIFT, qos=0, episode="bad")
+        self.agents.step("w1", EDGE, DRIFT, episode="bad")
         self.agents.noise("w1")
         self.agents.step("w3", PARK, STAY)
 
     def mend(self) -> None:
         """Both episodes end: w1 steps back and is safe, w2 is allowed to be silent."""
-        self.stalling.take([Trust(doubted=False, log10_e=0.0, transitions=0)], read_clock())
+        awake = Blind("w9", "any", None)
+        self.stalling.take([Trust(doubted=False, log10_e=0.0, transitions=0), awake], read_clock())
         self.stalling.store_works()
         self.stalling.reloaded(ok=True)
         self.agents.step("w1", EDGE, STAY, episode="bad")
@@ -202,7 +207,7 @@ def check_what_was_said(watch: Watcher) -> None:
     assert "w1: the alarm likely_safe fires" in watch.texts("CfmonAlarmWarning")
     assert "w2: careful_would_have is blind (gap)" in watch.texts("CfmonFormulaBlind")
     assert any("(malformed)" in text for text in watch.texts("CfmonMessagesRejected"))
-    assert {one["labels"].get("agent") for one in watch.instances} == {None, "w1", "w2"}
+    assert {one["labels"].get("agent") for one in watch.instances} == {None, "w1", "w2", "w9"}
     for text in set().union(*(watch.texts(alert) for alert in ALERTS)):
         assert "<error" not in text
         assert "<no value>" not in text

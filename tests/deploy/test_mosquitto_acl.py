@@ -18,6 +18,9 @@ from monitor.sidecar.pipeline import Publication
 from tests.servers import PATIENCE, Mosquitto, free_port, mosquitto
 from tests.sidecar.side import STATUS, Side
 
+MONITOR = "test"
+"""The client id of `Side`."""
+
 SHIPPED = Path(__file__).parents[2] / "deploy" / "mosquitto"
 
 
@@ -31,10 +34,11 @@ class Site:
     def tls(self, name: str) -> Tls:
         return Tls(self.folder / "ca.crt", self.folder / f"{name}.crt", self.folder / f"{name}.key")
 
-    def client(self, name: str) -> aiomqtt.Client:
+    def client(self, name: str, client_id: str | None = None) -> aiomqtt.Client:
+        """Who has the certificate of `name`; `client_id`: the id it asks for, else its name."""
         context = ssl.create_default_context(cafile=self.folder / "ca.crt")
         context.load_cert_chain(self.folder / f"{name}.crt", self.folder / f"{name}.key")
-        return aiomqtt.Client("localhost", self.server.port, identifier=name, tls_context=context)
+        return aiomqtt.Client("localhost", self.server.port, identifier=client_id or name, tls_context=context)
 
     def monitor(self) -> Broker:
         return Broker("localhost", self.server.port, tls=self.tls("cfmon"))
@@ -91,6 +95,32 @@ def test_alerts_and_status_go_out_to_who_may_hear_them(site: Site) -> None:
             assert len(ada.messages) == 0
         assert [(str(message.topic), message.payload) for message in heard if not message.retain] == said[1:]
         assert await side.take(1, acknowledge=True) == [b"own"], "what the monitor itself sent was not let through"
+        await side.stop()
+
+    asyncio.run(scenario())
+
+
+def test_an_agent_that_asks_for_the_monitors_client_id_gets_neither_its_session_nor_its_steps(site: Site) -> None:
+    steps = [b"%d" % n for n in range(20)]
+
+    async def scenario() -> None:
+        side = Side(site.monitor())
+        await side.until(lambda: side.changes == [True])
+        async with site.client("ada") as ada:
+            for half in (steps[:10], steps[10:]):
+                async with site.client("eve", MONITOR) as eve:  # in the monitor's place, if that could be had
+                    await eve.publish("agents/eve/steps", b"eve", qos=1)
+                for payload in half:
+                    await ada.publish("agents/ada/steps", payload, qos=1)
+            assert await side.take(22, acknowledge=True) == [b"eve", *steps[:10], b"eve", *steps[10:]]
+            assert side.changes == [True], "nobody threw the monitor out"
+            await side.stop()
+            for payload in steps:  # these wait for the monitor
+                await ada.publish("agents/ada/steps", payload, qos=1)
+            async with site.client("eve", MONITOR):
+                pass
+        side = Side(site.monitor())
+        assert await side.take(20, acknowledge=True) == steps
         await side.stop()
 
     asyncio.run(scenario())

@@ -139,4 +139,4 @@ def test_every_label_and_every_value_named_in_a_rule_exists(rule: dict[str, Any]
 def test_every_reason_for_blindness_has_a_row_in_the_runbook() -> None:
     runbook = (DEPLOY / "runbooks" / "CfmonFormulaBlind.md").read_text()
     rows = set(re.findall(r"(?m)^\| `(\w+)` \|", runbook))
-    assert rows | {"stale", "disconnected", "model_doubt"} == set(get_args(BlindReason))
+    assert rows | {"stale", "idle", "overload", "disconnected", "model_doubt"} == set(get_args(BlindReason))

@@ -70,8 +70,13 @@ def test_the_alert_is_the_one_published(told: tuple[list[dict[str, Any]], list[d
     alert = json.loads(example("An alert"))
     published = next(message for message in told[1] if message.get("state") == "firing")
     assert list(alert) == list(published)
-    numbers = ("value", "effect", "bounds", "profile")  # the last digit may be the machine's
-    moments = ("time", "since", "sent", "evidence")  # the evidence holds the time, so its id does too
+    numbers = ("value", "alternative", "effect", "bounds", "profile", "fired")  # the last digit may be the machine's
+    times = tuple(f"{name}{unit}" for name in ("time", "since", "sent") for unit in ("", "_unix"))
+    moments = (*times, "evidence")  # the evidence holds the time, so its id does too
+    for message in (alert, published):
+        assert message["fired"].pop("time") == message["time"]
+        assert message["fired"].pop("time_unix") == message["time_unix"]
+        assert message["evidence"]["path"] == f"/evidence/{message['evidence']['id']}"
     assert without(alert, *moments, *numbers) == without(published, *moments, *numbers)
     for key in numbers:
         assert figures(alert[key]) == pytest.approx(figures(published[key]), abs=1e-9)
@@ -85,13 +90,16 @@ def figures(value: object) -> list[float]:
             return [number for item in value for number in figures(item)]
         case int() | float():
             return [float(value)]
+        case str():
+            return []
     raise AssertionError(value)
 
 
 def test_the_status_is_the_one_published(told: tuple[list[dict[str, Any]], list[dict[str, Any]]]) -> None:
     status = json.loads(example("A status"))
     published = next(message for message in told[1] if message.get("state") == "online")
-    assert without(status, "client_id", "sent") == without(published, "client_id", "sent")
+    moments = ("client_id", "sent", "sent_unix")
+    assert without(status, *moments) == without(published, *moments)
 
 
 def test_manifest_and_configuration_are_the_shipped_ones() -> None:

@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
+import json
 import re
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
 
-from docs.site import configuration, pictures
+from docs.site import configuration, messages, pictures
+from monitor.alarm.document import Evidence
+from monitor.alarm.message import AlertMessage
+from monitor.errors import InputError
+from monitor.policy.manifest import Manifest
 from monitor.sidecar.config import config_schema
+from monitor.sidecar.pipeline import StatusMessage
+from monitor.stream import decode
 from tests.docs.blocks import PAGES
+
+SENT = {"v": 1, "episode": "e", "seq": 0, "state": 0}
+MORE = {"action": 0, "time": 1.0, "reward": 0.5, "terminated": True, "truncated": False, "policy": "a" * 64} | {
+    "extra": {"ward": 3}
+}
 
 NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
 DIGEST = re.compile(r"evidence [0-9a-f]{32}")
@@ -18,6 +31,35 @@ DIGEST = re.compile(r"evidence [0-9a-f]{32}")
 def test_the_configuration_page_is_that_of_the_schema() -> None:
     kept = configuration.PAGE.read_text(encoding="utf-8")
     assert kept == configuration.page(), "python -m docs.site.configuration"
+
+
+def test_the_tables_of_fields_are_those_of_the_types() -> None:
+    kept = messages.PAGE.read_text(encoding="utf-8")
+    assert kept == messages.page(), "python -m docs.site.messages"
+
+
+@pytest.mark.parametrize(
+    ("name", "fields"),
+    [
+        ("a step", (SENT | MORE).keys()),
+        ("an alert", AlertMessage.__struct_fields__),
+        ("a status", StatusMessage.__struct_fields__),
+        ("a manifest", Manifest.model_fields),
+        ("evidence", Evidence.__struct_fields__),
+    ],
+)
+def test_every_field_has_its_row(name: str, fields: Iterable[str]) -> None:
+    table = messages.page().split(messages.BEGIN.format(name))[1].split(messages.END)[0]
+    rows = re.findall(r"^\| `([^`]+)` \| (.+) \| (.+) \|$", table, flags=re.MULTILINE)
+    assert [row for row, *_ in rows if not re.search(r"[.\[]", row)] == list(fields)
+    assert all(kind.strip() and meaning.strip() for _, kind, meaning in rows)
+
+
+def test_a_step_has_the_keys_of_the_table_and_no_others() -> None:
+    decode("ada", json.dumps(SENT | MORE).encode())
+    with pytest.raises(InputError, match="send only") as refused:
+        decode("ada", json.dumps({**SENT, "other": 1}).encode())
+    assert sorted(messages.STEP) == refused.value.detail.rpartition("send only ")[2].split(", ")
 
 
 def keys(section: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:

@@ -177,9 +177,10 @@ def test_undecided_is_a_verdict_and_moves_no_alarm(corridor: MDP) -> None:
 
 def test_an_alert_says_that_it_was_sampled_and_how_sure_it_is(corridor: MDP) -> None:
     identity = Identity("corridor", "0" * 64, {}, {})
-    (alert,) = [n for n in watch(corridor, spec(BREACH)) if isinstance(n, Alert) and n.state == "firing"]
+    told = [n for n in watch(corridor, spec(BREACH)) if isinstance(n, Alert) and n.state == "firing"]
+    alert = told[0]
     samples = alert.verdict.quantities[0].samples
-    assert f"(sampled, {samples} samples, confidence 0.95)" in alert.summary
+    assert f"Sampled: {samples} samples, confidence 0.95." in alert.summary
     payload = alert_payload(alert, identity, sent=0.0, evidence=None)
     assert payload["method"] == "sampled"
     assert payload["bounds"] == list(alert.verdict.bounds or ())

@@ -31,7 +31,7 @@ COMMANDS = [
 
 @pytest.fixture(autouse=True)
 def _with_matplotlib() -> None:
-    reason = "matplotlib is not installed: pip install 'counterfactual-monitor[experiments]'"
+    reason = "matplotlib is not installed: pip install '.[experiments]' in a clone"
     pytest.importorskip("matplotlib", reason=reason)
 
 
@@ -64,7 +64,7 @@ def test_exact_means_are_drawn_into_the_histograms() -> None:
 
 def test_without_matplotlib_a_figure_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    with pytest.raises(SystemExit, match=r"counterfactual-monitor\[experiments\]"):
+    with pytest.raises(SystemExit, match=r"pip install '\.\[experiments\]'"):
         figure(1, 1)
 
 

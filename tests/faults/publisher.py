@@ -29,7 +29,7 @@ PATIENCE = 120.0
 WINDOW = 100
 """Steps sent and not acknowledged, at most."""
 
-DOUBT = 1.0
+DOUBT = 4.0
 """Seconds for which an acknowledgement is not believed."""
 
 TURN = 0.004
@@ -50,10 +50,10 @@ def connected(host: str, port: int) -> mqtt.Client:
 class Outbox:
     """Steps in the order they were taken, each kept until some time after the broker acknowledged it.
 
-    mosquitto acknowledges a step a moment before it is on its disk: killed in between, it has lost it (seen here: the
-    very last one before the kill, while the monitor was away). So after a reconnection those of the last second are
-    said again; who has them already drops them as duplicates. No step is handed to the client while there is no
-    connection, for it would send that ahead of those it has to send again.
+    mosquitto acknowledges a step before it is on its disk: killed in between, it has lost it, and if it saves by time
+    that may be many. So after a reconnection those of the last seconds are said again; who has them already drops them
+    as duplicates. No step is handed to the client while there is no connection, for it would send that ahead of those
+    it has to send again.
     """
 
     def __init__(self, client: mqtt.Client) -> None:

@@ -172,7 +172,7 @@ class Soak:
         assert config.store.path is not None
         self.clock, self.door, self.outbox = PlayedClock(), Door(config.limits.queue), Outbox()
         self.store = Store(config.store.path)
-        self.store.keep_objects(self.loaded.objects())
+        self.store.keep_objects(self.loaded.objects)
         self.metrics = _metrics(self.loaded)
         self.board = Board(self.loaded.formulas, config.mqtt.alerts)
         self.worker = Worker(

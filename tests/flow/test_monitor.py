@@ -9,12 +9,14 @@ from typing import TypeVar
 import msgspec
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from monitor.decide import history
 from monitor.engine import check
 from monitor.errors import ConfigError, FormulaError, PolicyError
 from monitor.flow import Monitor
 from monitor.model import MDP
+from monitor.newcomers import ESTABLISHED
 from monitor.types import (
     AlarmMoved,
     AlarmSpec,
@@ -113,10 +115,15 @@ def test_an_alarm_fires_resolves_and_tells_the_same_id(corridor: MDP) -> None:
     assert [alert.state for alert in fired] == ["firing"]
     # Once home, nominal is as safe as anything: two safe verdicts resolve it.
     notices = stream.send(step(1, 1, CAREFUL), step(2, 5), step(3, 5), step(4, 5), step(5, 5))
-    closed = of(Alert, notices)
-    assert [alert.state for alert in closed] == ["resolved"]
-    assert closed[0].id == fired[0].id
-    assert closed[0].revision == fired[0].revision + 1
+    told = [*fired, *of(Alert, notices)]
+    assert [(alert.state, alert.verdict.outcome) for alert in told] == [
+        ("firing", "regret"),
+        ("firing", "regret"),  # another value
+        ("firing", "safe"),
+        ("resolved", "safe"),
+    ]
+    assert {alert.id for alert in told} == {fired[0].id}
+    assert [alert.revision for alert in told] == [1, 2, 3, 4]
     assert [moved.state for moved in of(AlarmMoved, stream.notices)] == ["firing", "clear"]
 
 
@@ -182,7 +189,7 @@ def test_a_silent_agent_is_stale_then_forgotten(corridor: MDP) -> None:
     assert [blind.reason for blind in of(Blind, stream.wait(6.0))] == ["stale"]
     forgotten = stream.wait(60.0)
     assert [alert.state for alert in of(Alert, forgotten)] == ["ended"]
-    assert of(Forgotten, forgotten) == [Forgotten("ada")]
+    assert of(Forgotten, forgotten) == [Forgotten("ada", silent=66.0, open=True)]
     assert stream.monitor.agents() == ()
 
 
@@ -240,6 +247,10 @@ def test_under_load_questions_are_skipped_and_counted_never_steps(corridor: MDP)
     notices = loaded.monitor.evaluate(now, latest_only=True)
     assert [judged.verdict for judged in of(Judged, notices)] == [last.verdict]
     assert sum(skipped.count for skipped in of(Skipped, notices)) == 3
+    assert [blind.reason for blind in of(Blind, notices)] == ["overload"]  # and it is said for which formula and agent
+    later = Instant(0.0, 6.0)
+    loaded.monitor.observe(step(4, 2, CAREFUL), later)
+    assert [blind.reason for blind in of(Blind, loaded.monitor.evaluate(later))] == [None]
 
 
 @pytest.mark.parametrize(("every", "asked"), [(1, 7), (2, 3), (3, 2), (2.0, 4), (0.5, 7)])
@@ -276,6 +287,37 @@ def test_agents_beyond_the_limit_are_refused_and_counted(corridor: MDP) -> None:
     refused = stream.send(Observation("bob", 0, 0, 0, RASH))
     assert [(r.result, r.reason) for r in of(Received, refused)] == [("rejected", "too_many_agents")]
     assert stream.monitor.agents() == ("ada",)
+
+
+def named(name: str, seq: int = 0) -> Observation:
+    return Observation(name, 0, seq, 0, CAREFUL, time=0.0)
+
+
+def test_made_up_names_keep_no_agent_out(corridor: MDP) -> None:
+    stream = Stream(corridor, [spec()], StreamSettings(agents=20, stale_after=5.0, max_lag=1e9))
+    stream.send(*(named("ada", seq) for seq in range(ESTABLISHED)))
+    monitor, ticks = stream.monitor, stream.ticks
+
+    def say(*observations: Observation, later: float = 0.0) -> list[Notice]:
+        now = Instant(1000.0 + ticks + later, ticks + later)
+        return [notice for observation in observations for notice in monitor.observe(observation, now)]
+
+    say(*(named(f"bogus{n}") for n in range(30)), named("bogus0", 1))
+    assert len(monitor.agents()) == 20
+    assert [r.reason for r in of(Received, say(named("bob")))] == ["too_many_agents"], "those just heard stay"
+    told = say(named("bob"), later=6.0)
+    assert of(Forgotten, told) == [Forgotten("bogus1", silent=6.0)], (
+        "of those that said least, the one that is silent longest"
+    )
+    assert [r.result for r in of(Received, told)] == ["accepted"]
+    again = Monitor(corridor, POLICIES, [spec()], monitor.settings)
+    again.load(monitor.dump(), {name: state for name, state in monitor.changed(everything=True).items() if state})
+    for each in (monitor, again):
+        monitor = each
+        say(*(named(f"more{n}") for n in range(100)), later=6.0)
+        assert len(monitor.agents()) == 20
+        assert {"ada", "bob"} <= set(monitor.agents()), "neither who is established nor who was just heard"
+        assert "bogus0" not in monitor.agents()
 
 
 def test_off_policy_steps_are_counted(corridor: MDP) -> None:
@@ -387,3 +429,21 @@ def test_what_stands_is_told_again_as_it_was(corridor: MDP) -> None:
     assert of(Judged, standing) == of(Judged, sent)
     assert of(AlarmMoved, standing) == of(AlarmMoved, sent)
     assert [blind.reason for blind in of(Blind, standing)] == [None]
+
+
+def test_other_words_for_a_formula_and_another_runbook_close_no_alarm(corridor: MDP) -> None:
+    before = Stream(corridor, [spec()])
+    fired = of(Alert, before.send(step(0, 0), step(1, 1), step(2, 2)))
+    assert fired[-1].state == "firing"
+    alarm = replace(spec().alarm, runbook="https://example.org/other")
+    worded = replace(spec(), alarm=alarm, labels=(("lost", "it falls"),))
+    after = Stream(corridor, [worded])
+    agents = before.monitor.changed(everything=True)
+    told = after.monitor.load(before.monitor.dump(), {name: state for name, state in agents.items() if state})
+    assert of(Alert, told) == []
+    assert [moved.state for moved in of(AlarmMoved, after.monitor.standing())] == ["firing"]
+    severe = replace(spec(), alarm=replace(spec().alarm, severity="critical"))
+    told = Stream(corridor, [severe]).monitor.load(
+        before.monitor.dump(), {name: state for name, state in agents.items() if state}
+    )
+    assert [alert.state for alert in of(Alert, told)] == ["removed"]

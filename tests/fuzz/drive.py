@@ -15,6 +15,9 @@ from tests.fuzz.targets import TARGETS
 __all__: list[str] = []
 
 WHOLE: Final = sum(target.share for target in TARGETS.values())
+MOST: Final = 256.0
+"""MiB that a process may take beyond what it has when idle, its fuzzer included."""
+
 KEPT: Final = 2.0
 """MiB that reading a hundred inputs twenty times may leave: noise of the allocator."""
 
@@ -54,6 +57,8 @@ def _fuzz(name: str, runs: int, seed: int) -> dict[str, Any]:
     if ended.returncode != 0 or not told:
         lines = [line for line in ended.stderr.splitlines() if not line.startswith("INFO")]
         tally["problem"] = "\n".join(lines[-40:])
+    elif tally["peak"] - tally["idle"] > MOST:
+        tally["problem"] = f"{tally['peak'] - tally['idle']:.0f} MiB were taken beyond those of the idle process"
     elif tally["kept"] > KEPT:
         tally["problem"] = f"{tally['kept']:.1f} MiB stay of inputs that were read again"
     return tally
@@ -64,6 +69,7 @@ def _tell(tally: dict[str, Any]) -> None:
     if "inputs" in tally:
         shown += [f"{tally['inputs']:>10,} inputs", f"{tally['seconds']:>7.0f} s", f"slowest {tally['slowest']:.3f} s"]
         shown += [f"rss {tally['warm']:.0f} {tally['growth']:+.1f} MiB", f"kept {tally['kept']:+.1f} MiB"]
+        shown += [f"most {tally['peak'] - tally['idle']:+.0f} MiB"]
     print("  ".join([*shown, tally.get("problem", "")]), flush=True)  # noqa: T201 - what this command is for
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 from functools import cache
 from typing import Any, Final, get_args
 
@@ -32,22 +33,27 @@ from monitor.errors import (
 from monitor.logic import parse, print_formula
 from monitor.model.encode import StateEncoder, encode_action, encode_state
 from monitor.model.npz import canonical_bytes, read_model
+from monitor.picture import draw, tell
 from monitor.policy.manifest import read_manifest
 from monitor.policy.onnx_scan import refuse_unsafe
 from monitor.sidecar.config import load_config
 from monitor.sidecar.events import Connected, Evaluate, Event, Heartbeat, Lost, Message
 from monitor.sidecar.pipeline import _Agent, _Common
 from monitor.sidecar.recording import Recording
+from monitor.sidecar.verification import examine
 from monitor.stream.decode import REASONS, agent_of, decode, validate
 from monitor.stream.snapshot import seal, unseal
 from monitor.types import Instant
+from tests.fuzz.connection import answer
 from tests.fuzz.world import folder, loaded
 
 __all__ = [
     "config",
     "decoder",
     "evidence",
+    "forged",
     "formula",
+    "http",
     "manifest",
     "model",
     "onnx_scan",
@@ -159,6 +165,36 @@ def evidence(data: bytes) -> None:
     assert pack_evidence(read) == data
     world = loaded()
     assert all(isinstance(problem, str) for problem in rederive(read, world.model, world.tables, world.models))
+
+
+def forged(data: bytes) -> None:
+    """Evidence as `cfmon verify` and `explain` take it: a report, and a picture if nothing is wrong; or too large."""
+    objects = _objects()
+    try:
+        report = examine(data, lambda sha256: objects.get(sha256, b""))
+    except (ConfigError, LimitError):
+        return
+    assert all(isinstance(problem, str) for problem in report.problems)
+    if not report.problems:
+        assert report.proof is not None
+        with contextlib.suppress(LimitError):
+            picture = draw(tell(report.proof.evidence, report.proof.model, report.proof.tables), report.proof.model)
+            assert all(line.isprintable() for line in picture.replace("\t", " ").split("\n"))
+
+
+@cache
+def _objects() -> dict[str, bytes]:
+    return loaded().objects()
+
+
+def http(data: bytes) -> None:
+    """A connection; the first byte says into how many pieces the rest falls: answers, no mistake of the server's."""
+    count, content = 1 + (data[0] % 5 if data else 0), data[1:]
+    size = max(1, -(-len(content) // count))
+    written, errors = answer([content[at : at + size] for at in range(0, len(content), size)])
+    assert not errors, errors[0]
+    assert not written or written.startswith(b"HTTP/1.1 ")
+    assert not re.search(rb"(?:^|\n)HTTP/1\.1 5(?!03)", written)
 
 
 def pipeline(data: bytes) -> None:

@@ -14,6 +14,8 @@ from typing import Final
 
 import msgpack
 
+from monitor.alarm.message import Identity, alert_id
+from monitor.types import FormulaSpec
 from tests.fuzz import mutate, readers
 from tests.fuzz.world import evidence, folder, loaded, recording, step, steps
 
@@ -25,7 +27,7 @@ FOUND: Final = Path(__file__).parent / "found"
 
 @dataclass(frozen=True)
 class Target:
-    """`share`: of ten million inputs. `longest`: bytes of an input the fuzzer makes."""
+    """`share`: of ten million inputs. `longest`: bytes of an input the fuzzer makes. `slow`: seconds one may take."""
 
     name: str
     read: Callable[[bytes], None]
@@ -33,6 +35,7 @@ class Target:
     mutate: mutate.Mutation
     share: int
     longest: int = 2048
+    slow: float = 1.0
 
 
 @cache
@@ -120,6 +123,22 @@ YAML_WORDS: Final = (
 TOPIC_WORDS: Final = ("agents/", "/steps", "+", "#", "/", "\0", " ", "é")
 
 
+REQUESTS: Final = (
+    b"\x00GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    b"\x01GET /api/agents/ada?search=a HTTP/1.1\r\nHost: 127.0.0.1:9108\r\nAccept: */*\r\n\r\nGET / HTTP/1.0\r\n\r\n",
+    b"\x02POST /healthz HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
+    b"\x03GET /evidence/ab.sig HTTP/1.1\r\nHost: [::1]:1\r\nContent-Length: 3\r\nExpect: 100-continue\r\n\r\nabc",
+    b"\x04HEAD /picture/ab.svg HTTP/1.1\r\nHost: monitor.example\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n",
+)
+HTTP_WORDS: Final = (
+    *("GET", "HEAD", "POST", "CONNECT", "OPTIONS", " ", "/", "*", "HTTP/1.1", "HTTP/1.0", "HTTP/2.0", "\r\n", "\n"),
+    *("\r\n\r\n", "Host: localhost\r\n", "Host: a@b\r\n", "Connection: close\r\n", "Connection: keep-alive\r\n"),
+    *("Transfer-Encoding: chunked\r\n", "Content-Length: 5\r\n", "Content-Length: -1\r\n", "0\r\n\r\n", "zz\r\n"),
+    *("ffffffffffffffffffff\r\n", "Expect: 100-continue\r\n", "Upgrade: h2c\r\n", "Authorization: Bearer \xff\r\n"),
+    *("/healthz", "/readyz", "/metrics", "/api/overview?search=%", "/evidence/..%2f", "%00", "\x00", "\t", "a" * 3000),
+)
+
+
 def _configs() -> list[bytes]:
     whole = """\
 mqtt: {url: "mqtt://127.0.0.1:1", client_id: me, keepalive: 5s, steps: a/+/b}
@@ -192,6 +211,26 @@ def _proved(rng: random.Random, data: bytes) -> bytes:
         return mutate.raw(rng, data)
 
 
+def _forged(rng: random.Random, data: bytes) -> bytes:
+    """Evidence with one of its texts or one place changed, and both ids that belong to it: so that it is derived."""
+    try:
+        document = msgpack.unpackb(data, unicode_errors="surrogatepass")
+        if rng.random() < 0.5:
+            document["text"] = mutate.text(rng, rng.choice(FORMULAS).encode(), WORDS).decode("utf-8", "replace")
+        else:
+            document = msgpack.unpackb(mutate.msgpack_bytes(rng, data), unicode_errors="surrogatepass")
+        document.pop("digest")
+        policies = {name: policy["sha256"] for name, policy in document["policies"].items()}
+        world = Identity(
+            document["model"], document["model_sha256"], policies, document["versions"], document["models"]
+        )
+        spec = FormulaSpec(document["formula"], document["text"], causal_model=document["causal_model"])
+        document["alert"] = alert_id(document["agent"], document["episode"], spec, world, document["first_seq"])
+        return _packed({**document, "digest": hashlib.sha256(_packed(document)).hexdigest()})
+    except (ValueError, TypeError, LookupError, AttributeError, OverflowError, RecursionError, msgpack.UnpackException):
+        return mutate.raw(rng, data)
+
+
 def _packed(document: object) -> bytes:
     return bytes(msgpack.packb(_ordered(document), unicode_errors="surrogatepass"))
 
@@ -243,7 +282,7 @@ def _values(data: bytes) -> Iterator[bytes]:
 TARGETS: Final = {
     target.name: target
     for target in (
-        Target("decoder", readers.decoder, _messages, _message, 5_500_000),
+        Target("decoder", readers.decoder, _messages, _message, 5_250_000),
         Target("topic", readers.topic, lambda: [b"agents/ada/steps"], _text_of(TOPIC_WORDS), 2_500_000, 200),
         Target("pipeline", readers.pipeline, _happenings, mutate.msgpack_bytes, 100_000),
         Target("formula", readers.formula, lambda: [f.encode() for f in FORMULAS], _text_of(WORDS), 250_000, 600),
@@ -252,6 +291,8 @@ TARGETS: Final = {
         Target("onnx", readers.onnx_scan, lambda: _project("rash.onnx"), mutate.protobuf_bytes, 400_000),
         Target("model", readers.model, lambda: _project("model.npz"), mutate.npz_bytes, 100_000, 8192),
         Target("evidence", readers.evidence, lambda: [evidence()], _proved, 100_000, 4096),
+        Target("forged", readers.forged, lambda: [evidence()], _forged, 50_000, 4096, 10.0),
+        Target("http", readers.http, lambda: list(REQUESTS), _text_of(HTTP_WORDS), 200_000, 4096),
         Target("snapshot", readers.snapshot, _snapshots, _sealed, 600_000),
         Target("recording", readers.recording, lambda: [recording()], _recorded, 150_000),
         Target("path", readers.path, _paths, _path, 100_000),

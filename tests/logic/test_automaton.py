@@ -178,15 +178,39 @@ def test_known_equivalences(one: str, other: str) -> None:
 def test_equal_futures_meet_in_one_obligation() -> None:
     """`G<=20 F<=10 "a"` has at most one obligation a deadline, not one for every set of open deadlines."""
     machine = Automaton(always(0, 20, eventually(0, 10, Label("a"))))
-    seen, waiting = {machine.start}, [machine.start]
-    while waiting:
-        now = waiting.pop()
-        for letter in (0, 1):
+    assert len(reachable(machine)) <= 21 * 11 + 2
+
+
+def reachable(machine: Automaton) -> list[int]:
+    """Every obligation that some letters lead to."""
+    seen = [machine.start]
+    for now in seen:  # which grows meanwhile
+        for letter in range(1 << len(machine.atoms)):
             rest = machine.step(now, letter)
             if rest not in seen:
-                seen.add(rest)
-                waiting.append(rest)
-    assert len(seen) <= 21 * 11 + 2
+                seen.append(rest)
+    return seen
+
+
+@pytest.mark.parametrize(
+    ("longer", "shorter"),
+    [
+        ('"a" | "a" & F<=3 "b"', '"a"'),
+        ('("a" | "b") & "a"', '"a"'),
+        ('F<=2 "a" & F<=5 "a"', 'F<=2 "a"'),
+        ('F[2,3] "a" & F<=3 "a"', 'F[2,3] "a"'),
+        ('F[1,2] "a" & F[1,5] "a"', 'F[1,2] "a"'),
+        ('G<=3 "a" | G[1,3] "a"', 'G[1,3] "a"'),
+        ('G[1,3] "a" | G[1,5] "a"', 'G[1,3] "a"'),
+        ('"b" & F<=2 "a" | "b" & F<=5 "a"', '"b" & F<=5 "a"'),
+    ],
+)
+def test_what_follows_from_something_shorter_is_dropped(longer: str, shorter: str) -> None:
+    horizons = []
+    for path in (longer, shorter):
+        machine = Automaton(path_of(path))
+        horizons.append(sorted(machine.horizon(each) for each in reachable(machine)))
+    assert horizons[0] == horizons[1]
 
 
 def test_too_many_obligations_is_a_limit_error(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -216,13 +240,13 @@ def test_collector_pays_on_both_ends(low: int, high: int) -> None:
 def test_more_atoms_than_a_letter_has_bits_are_refused_not_mixed_up() -> None:
     """A bit beyond the mask would silently be another label's, or none's."""
     most = " | ".join(f'"label{n}"' for n in range(MAX_ATOMS))
-    assert len(Automaton(_path_of(most)).atoms) == MAX_ATOMS
+    assert len(Automaton(path_of(f"X ({most})")).atoms) == MAX_ATOMS
     with pytest.raises(LimitError, match=r"63 different labels.*MAX_ATOMS"):
-        Automaton(_path_of(most + ' | "one_more"'))
+        Automaton(path_of(f'X ({most} | "one_more")'))
 
 
-def _path_of(text: str) -> Formula:
-    goal = parse(f"P=? [ X ({text}) ]")
+def path_of(text: str) -> Formula:
+    goal = parse(f"P=? [ {text} ]")
     assert isinstance(goal, Goal)
     assert isinstance(goal.measure, Probability)
     return goal.measure.path

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from monitor.errors import FormulaError
 from monitor.logic import parse, print_formula
+from monitor.logic.grammar import grammar
 from monitor.logic.syntax import (
     NOMINAL,
     And,
@@ -155,6 +156,13 @@ def test_numbers(number: str, value: float) -> None:
     assert goal.test == Test(">=", value)
 
 
+def test_bounds_at_the_ends_of_what_is_possible() -> None:
+    for number in ("0", "1"):
+        parse(f"P>={number} [ true ]")
+    for number in ("-1", "0", "1"):
+        parse(f"delta(alt,nominal).P>={number} [ true ]")
+
+
 def test_blanks_line_breaks_and_comments_are_free() -> None:
     dense = 'fallback[3]@5.P>=0.95[G<=20!"a"]&"b"'
     loose = """
@@ -191,6 +199,12 @@ def test_regret() -> None:
 )
 def test_the_documented_examples_are_read(text: str) -> None:
     assert parse(print_formula(parse(text))) == parse(text)
+
+
+def test_a_grammar_compiled_anew_reads_the_same() -> None:
+    anew = grammar.__wrapped__()
+    for text in ('"a"', "P=? [ true ]", "fallback[3]@5.R=? [ C[2,7] ]", "@2.P<0.5 [ true ]"):
+        assert anew.parse(text) == parse(text)
 
 
 # ---- parse(print(f)) == f for every formula there is ----

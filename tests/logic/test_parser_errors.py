@@ -54,6 +54,9 @@ WRONG = [
     ("P<¦-0.1 [ true ]", "-0.1 is not a probability"),
     ("@5.P>=¦5 [ true ]", "5 is not a probability"),
     ("delta(alt,nominal)@2.P>¦2 [ true ]", "2 is not an effect on a probability: it must lie in [-1, 1]"),
+    ("delta(alt,nominal)@2.P>¦-1.5 [ true ]", "-1.5 is not an effect on a probability"),
+    ("P>=0.5 [ P>=¦1.5 [ true ] ]", "1.5 is not a probability"),
+    ("regret(alt, P>=¦1.5 [ true ])", "1.5 is not a probability"),
     ("R<¦1e999 [ C<=1 ]", "1e999 is too large for a number"),
     ("P>=¦.5 [ true ]", "unexpected '.'; expected a number"),
     ("P¦=0.5 [ true ]", "unexpected '='; expected '<', '<=', '=?', '>', '>='"),
@@ -86,6 +89,8 @@ WRONG = [
     ('P=? [ ¦"a b" ]', "unexpected '\"'"),
     ('P=? [ ¦"" ]', "unexpected '\"'"),
     ('"a" ¦? "b"', "unexpected '?'"),
+    ("¦? true", "unexpected '?'"),
+    ("R¦[ C<=2 ]", "unexpected '['; expected '<', '<=', '=?', '>', '>='"),
     ("P=? [ true¦ ", "the formula ends here; expected"),
     ("P>0.5 ¦true", "unexpected 'true'; expected '['"),
     ("P=?¦", "the formula ends here; expected '['"),
@@ -105,6 +110,7 @@ WRONG = [
     ('"a"\r\n | P¦=? [ "b" ]', "'=?' may only stand as the whole formula"),
     ('"a" &\n\n\n P¦=', "unexpected '='"),
     ('"a" &\x0c\n ¦& "b"', "unexpected '&'"),
+    ('\n¦F<=3 "a"', "a temporal operator outside"),
 ]
 
 
@@ -126,6 +132,7 @@ def test_too_deep() -> None:
     assert error.problem == f"nested deeper than {MAX_DEPTH}"
     assert (error.line, error.column) == (1, 1)
     parse("!" * (MAX_DEPTH - 1) + '"a"')
+    assert refused(f'P=? [ {"!" * (MAX_DEPTH - 1)}"a" ]').problem == error.problem
 
 
 def test_as_large_as_may_be(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -172,7 +172,7 @@ def test_a_malformed_table_names_the_source() -> None:
 
 def test_without_gymnasium_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "gymnasium", None)
-    with pytest.raises(ModelError, match=r"counterfactual-monitor\[models\]"):
+    with pytest.raises(ModelError, match=r"pip install '\.\[models\]'"):
         load_model(LAKE)
 
 

@@ -269,7 +269,7 @@ def _statements(node: ast.stmt) -> Iterator[Change]:
             yield node, "pass"
             other = ARITHMETIC[type(node.op)]()
             yield node, ast.unparse(ast.AugAssign(node.target, other, node.value))
-        case ast.Return(value=value) if value is not None and not _is_none(value):
+        case ast.Return(value=value) if value is not None and not _is_no(value):
             yield node, "return None"
         case ast.Return(value=None):
             yield node, "pass"
@@ -295,5 +295,6 @@ def _targets(node: ast.Assign) -> Iterator[ast.expr]:
             yield target
 
 
-def _is_none(value: ast.expr) -> bool:
-    return isinstance(value, ast.Constant) and value.value is None
+def _is_no(value: ast.expr) -> bool:
+    """None, or False, which is the same to whoever asks whether something is true."""
+    return isinstance(value, ast.Constant) and (value.value is None or value.value is False)

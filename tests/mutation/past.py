@@ -92,7 +92,7 @@ FAULTS: Final = (
     ),
     Fault(
         "rewards whose sums overflow",
-        (("monitor/model/rewards.py", "MAX_REWARD = 1e300", "MAX_REWARD = 1e309"),),
+        (("monitor/model/rewards.py", "MAX_REWARD = 1e140", "MAX_REWARD = 1e309"),),
         ("tests/model/test_transition_rewards.py", "-k", "no_sense"),
     ),
     Fault(
@@ -157,6 +157,47 @@ FAULTS: Final = (
         (("monitor/types.py", 'test: TestName = "betting"', 'test: TestName = "paper"'),),
         ("tests/engine", "-k", "rate or betting or test"),
         jit=True,
+    ),
+    Fault(
+        "episodes beyond the last 64 are taken again",
+        (
+            (
+                "monitor/stream/order.py",
+                "not is_open and entry.episode in self.past",
+                "False and entry.episode in self.past",
+            ),
+        ),
+        ("tests/flow/test_marks.py", "-k", "delivered_twice"),
+    ),
+    Fault(
+        "what may have been taken before is taken",
+        (("monitor/stream/order.py", "return entry.time <= self.past.horizon", "return False"),),
+        ("tests/stream/test_stream_session.py", "-k", "as_old_as"),
+    ),
+    Fault(
+        "a backlog is taken for overload",
+        (("monitor/sidecar/pressure.py", " and self._coming.value > self._going.value", ""),),
+        ("tests/sidecar/test_backlog.py",),
+    ),
+    Fault(
+        "live agents wait behind another's backlog",
+        (("monitor/flow.py", "TURN: Final = 16", "TURN: Final = 1_000_000"),),
+        ("tests/sidecar/test_backlog.py", "tests/flow/test_marks.py"),
+    ),
+    Fault(
+        "one agent has the model doubted for everyone",
+        (("monitor/statistics/trust.py", "return self._cap if self._capped else self.wealth", "return self.wealth"),),
+        ("tests/flow/test_marks.py", "tests/statistics/test_fleet.py"),
+    ),
+    Fault(
+        "an agent that starts over under old episodes is nobody's concern",
+        (("monitor/stream/session.py", "if entry.episode != self.order.episode:", "if False:"),),
+        ("tests/flow/test_marks.py", "-k", "starts_over"),
+    ),
+    Fault(
+        "an agent that dies between episodes is nobody's concern",
+        (("monitor/watch.py", 'return "idle" if self.silent(now) > settings.idle_after else None', "return None"),),
+        ("tests/flow/test_marks.py", "-k", "idle"),
     ),
 )
 

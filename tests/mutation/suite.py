@@ -28,7 +28,10 @@ SURVIVED, KILLED, NOT_APPLIED = range(3)
 ROOM = 3 << 30
 """Bytes a fork may take beyond what is mapped here."""
 PROMISING: Final = 30
-"""Mutants that the oracle's questions are taken to have noticed, before it is known: they come first."""
+"""Mutants that the oracle's questions are taken to have noticed, before it is known: they come first.
+
+So are those of a file, by the tests that are named after it.
+"""
 LONG: Final = 300.0
 """Seconds of waiting, not of work, after which a fork is given up."""
 
@@ -147,7 +150,9 @@ class Suite:
         else:
             found = {n for some in lines.values() for n in some}
         found &= set(range(len(self._items)))
-        return sorted(found, key=lambda n: self._costs[n] / (1 + self._kills[n]))
+        own = f"/test_{Path(mutant.file).stem}"
+        kills = {n: self._kills[n] + PROMISING * (own in self._items[n].nodeid) for n in found}
+        return sorted(found, key=lambda n: self._costs[n] / (1 + kills[n]))
 
     def start(self, mutant: Mutant, budget: float) -> Callable[[], Outcome] | None:
         """Fork a process that runs what reaches a mutant; `budget`: seconds of tests at most. None: nothing does."""

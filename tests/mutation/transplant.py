@@ -16,7 +16,7 @@ from tests.mutation.operators import Mutant
 
 __all__ = ["Live", "NotApplied"]
 
-PLAIN = (bool, int, float, str, tuple, frozenset, dict, list, range)
+PLAIN = (bool, int, float, str, tuple, frozenset, dict, list, range, types.MappingProxyType)
 
 
 GENERATED = ("__init__", "__eq__", "__hash__", "__repr__")
@@ -100,6 +100,10 @@ def _adopt(old: Any, new: Any, module: str, *, everywhere: bool, owner: type | N
         if name.startswith("__") or before is None:
             continue
         if isinstance(value, type) and value.__module__ == module:
+            old_defaults, defaults = (getattr(each, "__struct_defaults__", ()) for each in (before, value))
+            if repr(defaults) != repr(old_defaults):  # they cannot be written to
+                changed = True
+                _replace(name, before, value)
             changed |= _adopt(vars(before), vars(value), module, everywhere=False, owner=before)
         elif (functions := _functions(before, value)) is not None:
             changed |= _adopt_defaults(*functions)
@@ -110,7 +114,7 @@ def _adopt(old: Any, new: Any, module: str, *, everywhere: bool, owner: type | N
             elif owner is not None:
                 setattr(owner, name, value)
     for name in GENERATED if owner is not None else ():
-        some = old.get(name), new.get(name)
+        some = [getattr(each, "__wrapped__", each) for each in (old.get(name), new.get(name))]  # repr guards itself
         if all(isinstance(each, types.FunctionType) for each in some):
             changed |= _adopt_defaults(*some) | _adopt_code(*some)
     return changed

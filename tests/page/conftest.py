@@ -13,6 +13,7 @@ import pytest
 from monitor.cli.files import data_file
 from monitor.sidecar.board import Board
 from monitor.sidecar.events import Evaluate, Event, Message
+from monitor.sidecar.history import Filter
 from monitor.sidecar.http import HttpServer, Sources, make_app
 from monitor.sidecar.load import assemble
 from monitor.sidecar.pictures import Pictures
@@ -60,6 +61,10 @@ class Scene:
         step = {"v": 1, "episode": "one", "seq": self._seq[agent], "state": state, "action": taken, "time": now.wall}
         self.feed(Message(now, f"agents/{agent}/steps", json.dumps(step).encode()))
         self.feed(Evaluate(now))
+
+    def asked(self, **named: str) -> Filter:
+        """What is asked of the list of alarms."""
+        return Filter(**named)  # type: ignore[arg-type] # all of them are names
 
     def sources(self) -> Sources:
         return Sources(
@@ -138,6 +143,32 @@ def page(browser: Browser, served: str, request: pytest.FixtureRequest) -> Itera
     yield page
     context.close()
     assert errors == []
+
+
+@pytest.fixture
+def blank(browser: Browser) -> Iterator[Page]:
+    """A page that has not been anywhere yet; what fails on it is the test's to look at."""
+    context = browser.new_context(viewport={"width": 1200, "height": 900})
+    yield context.new_page()
+    context.close()
+
+
+@pytest.fixture
+def calm(tmp_path: Path) -> Scene:
+    """Two agents that are well."""
+    scene = Scene(tmp_path)
+    for agent in ("robot-0", "robot-1"):
+        for state in (0, 0, 0):
+            scene.step(agent, state)
+    return scene
+
+
+@pytest.fixture
+def calmly_served(calm: Scene) -> Iterator[str]:
+    server = HttpServer(make_app(calm.sources()), HttpConfig(listen="127.0.0.1:0"))
+    server.start()
+    yield server.url
+    server.stop()
 
 
 @pytest.fixture

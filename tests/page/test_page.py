@@ -37,7 +37,8 @@ def test_firing_alarms_come_first_and_blindness_cannot_be_missed(page: Page, kee
     assert alarm.count() == 1
     text = alarm.inner_text()
     assert "FIRING · critical · regret_fallback · robot-danger" in text
-    assert "had 'fallback' been in charge" in text
+    assert "required. " in text
+    assert "fallback" in text
     assert "BLIND · robot-blind · regret_fallback · gap" in page.locator("#blind li").inner_text()
     names = page.locator("#agents tr td:first-child").all_inner_texts()
     assert names[:3] == ["robot-danger", "robot-blind", "robot-0"]
@@ -68,7 +69,7 @@ def test_it_follows_what_happens(page: Page, scene: Scene) -> None:
     for state in (0, 1, 2, 10, 11, 12, 13, 14, 15, 14, 22, 30):
         scene.step("robot-new", state)
     expect(page.locator("#firing li")).to_have_count(2, timeout=SOON)
-    assert announced.text_content().startswith("Alarm. robot-new: had 'fallback'")  # type: ignore[union-attr] # it is there
+    assert announced.text_content().startswith("Alarm. robot-new: P(")  # type: ignore[union-attr] # it is there
     now = Instant(1_780_000_000.0 + scene.ticks, scene.ticks)
     scene.feed(Connected(now, up=False))
     scene.problem = "not connected to the broker"
@@ -76,6 +77,31 @@ def test_it_follows_what_happens(page: Page, scene: Scene) -> None:
     assert page.locator("#blind li").count() >= 12
     assert page.locator("#firing li").first.locator(".blindness").inner_text() == "blind here: disconnected"
     assert accessible(page) == []
+
+
+@pytest.mark.parametrize("page", ["light"], indirect=True)
+def test_what_is_said_of_an_alarm_follows_its_verdicts_also_while_it_is_explained(page: Page, scene: Scene) -> None:
+    page.get_by_role("button", name="Why does regret_fallback fire for robot-danger?").click()
+    card, told = page.locator("#firing .summary"), page.locator("#why-summary")
+    fired = told.inner_text()
+    assert card.inner_text() == fired
+    [alarm] = scene.board.alarms()
+    moment = page.locator("#why-moment")
+    assert moment.inner_text().startswith(
+        f"The picture shows the moment at which it fired: step {alarm['fired']['seq']}, "
+    )
+    scene.step("robot-danger", 38)
+    expect(told).not_to_have_text(fired, timeout=SOON)
+    [newest] = scene.board.alarms()
+    assert newest["seq"] == alarm["seq"] + 1
+    assert newest["revision"] == alarm["revision"], "news comes once a second, the page at once"
+    expect(told).to_have_text(newest["summary"], timeout=SOON)
+    expect(card).to_have_text(newest["summary"], timeout=SOON)
+    row = page.locator("#agents tr").first.locator("td")
+    expect(row.nth(4)).to_have_text(
+        f"{newest['value']:.4f} \N{RIGHTWARDS ARROW} {newest['alternative']['value']:.4f}", timeout=SOON
+    )
+    assert row.nth(5).inner_text() == ">= 0.8"
 
 
 @pytest.mark.parametrize("page", ["light"], indirect=True)

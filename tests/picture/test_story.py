@@ -85,7 +85,14 @@ def test_the_history_is_what_was_answered_after_each_step() -> None:
         assert (moment.nominal, moment.value) == tuple(quantity.value for quantity in verdict.quantities)
         assert moment.bounds == verdict.quantities[1].bounds
     assert len(story.history) == len(PATH)
-    assert story.summary.startswith("robot: the chance of no unsafe within 8 steps, counted from 3 steps ago, is 0.96")
+    assert story.summary.startswith("robot: when it fired, P(no unsafe in 8 steps, from 3 steps ago) = 0.96")
+
+
+def test_an_alarm_on_what_holds_is_told_as_such() -> None:
+    story = tell(evidence_of('P>=0.01 [ F<=8 "unsafe" ]'), GRID, POLICIES)
+    assert story.summary.endswith("; alarm at at least 0.01.")
+    story = tell(evidence_of('P>=0.99 [ F<=8 "unsafe" ]'), GRID, POLICIES)
+    assert story.summary.endswith("; at least 0.99 required.")
 
 
 def test_moments_before_the_held_path_was_long_enough_are_not_invented() -> None:

@@ -353,3 +353,12 @@ def test_an_actor_draws_with_the_probabilities_of_the_table() -> None:
     assert set(actor.decide_all(np.full(1000, 2), np.random.default_rng(4))) == {1}
     again = actor.decide_all(np.zeros(20_000, np.int64), np.random.default_rng(4))
     assert np.array_equal(drawn, again)
+
+
+@pytest.mark.parametrize("name", ["batch", "state", "scores"])
+def test_a_name_that_is_no_text_is_an_error_of_the_policy(name: str) -> None:
+    content = table_onnx(TABLE, "index")
+    broken = content.replace(name.encode(), b"\xff" * len(name))
+    assert broken != content
+    with pytest.raises(PolicyError, match=r"p\.yaml: .*"):
+        table_from_onnx(broken, manifest(), MODEL, "p.yaml")

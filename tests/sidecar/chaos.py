@@ -43,7 +43,7 @@ class Life:
         now = Instant(1000.0 + self._ticks, self._ticks)
         match deed:
             case "evaluate" | "latest" | "one" | "wait":
-                return Evaluate(now, latest_only=deed == "latest", agents=int(deed == "one"))
+                return Evaluate(now, latest_only=deed == "latest", steps=int(deed == "one"))
             case "beat":
                 return Heartbeat(now)
             case "down" | "up":

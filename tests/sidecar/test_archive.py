@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import os
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -92,6 +93,64 @@ def test_old_evidence_goes_and_the_oldest_where_it_is_too_much(archive: Archive)
     assert archive.clear_out(keep=350.0, size=1999) == 2
     assert kept(archive) == ["d"]
     assert (archive.objects / ("f" * 64)).exists()
+
+
+MONTH = 30 * 86400.0
+
+
+def aged(archive: Archive, days: int) -> None:
+    """Evidence of today and of each day before, as a monitor leaves it that looked at it today."""
+    for age in range(days):
+        name = f"{age:032x}"
+        archive.keep_evidence(EvidenceFile(name, b"proof"))
+        written = time.time() - age * 86400.0
+        os.utime(archive.evidence / name, (written, written))
+    archive.clear_out(keep=MONTH, size=1000)
+
+
+class Clocks:
+    """Both clocks, as a test moves them."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.wall, self.ticks = time.time(), 1000.0
+        monkeypatch.setattr(time, "time", lambda: self.wall)
+        monkeypatch.setattr(time, "monotonic", lambda: self.ticks)
+
+    def passes(self, days: float) -> None:
+        self.wall += days * 86400.0
+        self.ticks += days * 86400.0
+
+
+@pytest.mark.parametrize("marked", [True, False], ids=["looked at before", "from an earlier version"])
+def test_a_clock_that_jumps_ahead_removes_nothing(
+    archive: Archive, monkeypatch: pytest.MonkeyPatch, *, marked: bool
+) -> None:
+    aged(archive, 27)
+    if not marked:
+        (archive.evidence.parent / "evidence.time").unlink()
+    clocks = Clocks(monkeypatch)
+    clocks.wall += 400 * 86400.0
+    started = Archive(archive.evidence.parent)
+    assert started.clear_out(keep=MONTH, size=1000) == 0
+    clocks.wall += 400 * 86400.0
+    assert started.clear_out(keep=MONTH, size=1000) == 0
+    assert len(kept(started)) == 27
+    assert started.clear_out(keep=MONTH, size=100) == 7, "the bound on size holds, whatever the clock says"
+
+
+def test_time_that_is_seen_to_pass_removes_what_is_old(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
+    aged(archive, 27)
+    clocks = Clocks(monkeypatch)
+    clocks.passes(1.0)
+    started = Archive(archive.evidence.parent)
+    assert started.clear_out(keep=MONTH, size=1000) == 0
+    clocks.passes(9.5)
+    assert started.clear_out(keep=MONTH, size=1000) == 7
+    clocks.wall -= 300 * 86400.0
+    assert started.clear_out(keep=MONTH, size=1000) == 0, "nor does a clock that goes back make anything older"
+    again = Archive(archive.evidence.parent)
+    clocks.wall += 301 * 86400.0
+    assert again.clear_out(keep=MONTH, size=1000) == 1, "a day at most for the time before a start"
 
 
 def test_what_lies_there_and_is_not_ours_keeps_nothing_from_being_removed(archive: Archive) -> None:

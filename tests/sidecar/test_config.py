@@ -132,6 +132,11 @@ def test_every_as_a_duration_is_seconds(tmp_path: Path) -> None:
             PLAIN + "stream: {stale_after: 2h}\n",
             "config.yaml, line 6, stream.forget_after: must be longer than stale_after",
         ),
+        (PLAIN + 'labels: {death: ""}\n', "line 6, labels.death: "),
+        (PLAIN + 'labels: {death: "two\\nlines"}\n', "line 6, labels.death: "),
+        (PLAIN + f"labels: {{death: {'x' * 81}}}\n", "line 6, labels.death: "),
+        (PLAIN + "    alarm: {step: -0.1}\n", "line 6, formulas[0].alarm.step: input should be greater"),
+        (PLAIN + "    alarm: {step: .inf}\n", "line 6, formulas[0].alarm.step: "),
         (PLAIN + "logging: {format: xml}\n", "line 6, logging.format: input should be 'text' or 'json'"),
         (PLAIN + "model: again.npz\n", "config.yaml, line 6: the key 'model' is there twice"),
         (PLAIN + "x: [\n", "not valid YAML"),
@@ -147,6 +152,17 @@ def test_a_mistake_is_named_with_its_place(tmp_path: Path, text: str, expected: 
     message = error(tmp_path, text)
     assert expected in message
     assert "s3cret" not in message
+
+
+@pytest.mark.parametrize("written", ["1:1", "1:30:00", "-1:1", "1:1.5"])
+def test_a_number_in_base_60_is_none(tmp_path: Path, written: str) -> None:
+    told = error(tmp_path, PLAIN + f"path: {{window: {written}}}\n")
+    assert "path.window" in told
+    assert "must be a whole number" in told
+
+
+def test_a_number_with_a_leading_zero_is_decimal(tmp_path: Path) -> None:
+    assert load(tmp_path, PLAIN + "path: {window: 010}\n").path.window == 10
 
 
 def test_all_mistakes_are_told_at_once(tmp_path: Path) -> None:

@@ -112,6 +112,15 @@ def test_a_token_that_is_exchanged_counts_at_once_and_one_that_is_gone_lets_nobo
     assert TOKEN not in caplog.text
 
 
+def test_a_token_file_that_is_missing_is_one_line_of_log_a_minute(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with serving(token_file=tmp_path / "absent") as client:
+        for _ in range(50):
+            assert client.get("/metrics", headers=bearer(TOKEN)).status_code == 401
+    assert 1 <= sum(record.levelname == "WARNING" for record in caplog.records) < 10, "however slow this machine is"
+
+
 @pytest.mark.parametrize(
     "content", [b"", b"\n", b"short", b"with spaces in it all", b"two\nlines of some text", b"\xff" * 20]
 )
@@ -146,7 +155,11 @@ def test_on_loopback_loopback_names_are_answered(host: str) -> None:
 
 @pytest.mark.parametrize(
     "host",
-    ["attacker.example", "localhost.attacker.example", "127.0.0.1.attacker.example", "10.0.0.1:9108", "", "[::2]"],
+    [
+        *("attacker.example", "localhost.attacker.example", "127.0.0.1.attacker.example", "10.0.0.1:9108", "", "[::2]"),
+        *("localhost:80@attacker.example", "[::1]@attacker.example", "[::1]attacker.example", "localhost:attacker"),
+        *("localhost:", "localhost,attacker.example", "localhost/", "user@localhost", "[::1"),
+    ],
 )
 def test_a_page_that_has_its_name_resolved_to_loopback_reads_nothing(host: str, token_file: Path) -> None:
     foreign = {"Host": host}
@@ -223,6 +236,36 @@ def test_headers_that_do_not_end_are_refused(request_of: Callable[[int], str]) -
         assert client.get("/healthz").status_code == 200
 
 
+@pytest.mark.parametrize("pieces", [1, 7], ids=["in one piece", "in pieces"])
+def test_headers_of_16_kib_are_read_and_no_byte_more(pieces: int) -> None:
+    with serving() as client:
+        assert headed(client, 16384, pieces).startswith(b"HTTP/1.1 200")
+        for size in (16385, 17 * 1024, 200_000):
+            assert headed(client, size, pieces).startswith(b"HTTP/1.1 4")
+        two = request_of_size(1000) + request_of_size(17 * 1024, close=True)
+        assert raw(client.base_url.port, two).count(b"HTTP/1.1 200") < 2, "nor behind another request"
+        two = request_of_size(1000) + request_of_size(16000, close=True)
+        assert raw(client.base_url.port, two).count(b"HTTP/1.1 200") == 2
+
+
+def request_of_size(size: int, *, close: bool = False) -> bytes:
+    """A request whose line and headers have so many bytes, the empty line included."""
+    before = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n" + b"Connection: close\r\n" * close + b"X: "
+    return before + b"a" * (size - len(before) - 4) + b"\r\n\r\n"
+
+
+def headed(client: httpx.Client, size: int, pieces: int) -> bytes:
+    """What a request of so many bytes gets, sent in so many pieces."""
+    request = request_of_size(size, close=True)
+    step = -(-size // pieces)
+    with socket.create_connection(("127.0.0.1", client.base_url.port), timeout=30) as connection:
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        with contextlib.suppress(ConnectionError):
+            for at in range(0, size, step):
+                connection.sendall(request[at : at + step])
+        return everything(connection)
+
+
 def test_slow_clients_are_closed_and_do_not_keep_others_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http, "PATIENCE", 0.3)
     with serving() as client, contextlib.ExitStack() as stack:
@@ -258,3 +301,39 @@ def test_a_busy_connection_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
             answered = client.get("/metrics")
             peers.add(answered.extensions["network_stream"].get_extra_info("client_addr"))
         assert len(peers) < 50, "not closed after each"
+
+
+# ---- what is no request ----
+
+
+CHUNKED = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
+BAD_REQUESTS = {
+    "a chunk of no size": CHUNKED + b"zz\r\n",
+    "a chunk that does not end": CHUNKED + b"1\r\nabc",
+    "trailers that are none": CHUNKED + b"0\r\n:\r\n\r\n",
+    "refused, with a bad body": CHUNKED.replace(b"GET", b"POST") + b"zz\r\n",
+    "no HTTP after a request": b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n\x00\x01\x02\r\n\r\n",
+    "no HTTP at all": b"\x16\x03\x01\x02\x00\x01\x00\r\n\r\n",
+    "an upgrade": b"GET / HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n",
+}
+
+
+@pytest.mark.parametrize("sent", ["at once", "after the answer"])
+@pytest.mark.parametrize("case", BAD_REQUESTS)
+def test_what_is_no_request_is_one_line_of_log_a_minute(
+    case: str, sent: str, token_file: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    head, end, body = BAD_REQUESTS[case].partition(b"\r\n\r\n")
+    with serving(token_file=token_file) as client:
+        for _ in range(20):
+            with socket.create_connection(("127.0.0.1", client.base_url.port), timeout=30) as connection:
+                with contextlib.suppress(ConnectionError):
+                    connection.sendall(head + end + (body if sent == "at once" else b""))
+                    if sent == "after the answer":
+                        assert connection.recv(65536).startswith(b"HTTP/1.1 4")
+                        connection.sendall(body)
+                    connection.shutdown(socket.SHUT_WR)
+                everything(connection)
+        assert client.get("/healthz").status_code == 200
+    assert "Traceback" not in caplog.text
+    assert len(caplog.records) < 10, "of two kinds at most, however slow this machine is"

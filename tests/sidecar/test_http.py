@@ -5,21 +5,30 @@ from __future__ import annotations
 import re
 import socket
 from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
+from monitor.cli import streaming
 from monitor.errors import ConfigError
+from monitor.sidecar import load
 from monitor.sidecar.board import Board
+from monitor.sidecar.bundle import read_bundle
 from monitor.sidecar.events import Connected, Evaluate
-from monitor.sidecar.http import HttpServer, Sources, make_app
+from monitor.sidecar.http import HttpServer, Sources, answering_probes, make_app, nothing_kept
 from monitor.sidecar.pictures import Pictures
 from monitor.sidecar.pipeline import Effects
+from monitor.sidecar.runbooks import default_runbook
 from monitor.sidecar.settings import HttpConfig
 from monitor.types import AlarmMoved, Blind, FormulaSpec, Notice, Received
+from tests.servers import free_port
+from tests.sidecar.alarms import alarm
 from tests.sidecar.conftest import CAREFUL, HOME, Driver
+from tests.sidecar.project import CONFIG
 
 STATUS: dict[str, Any] = {
     "version": "1",
@@ -58,7 +67,13 @@ def world(formulas: list[FormulaSpec]) -> World:
 
 @pytest.fixture
 def client(world: World) -> Iterator[httpx.Client]:
-    server = HttpServer(make_app(world.sources), HttpConfig(listen="127.0.0.1:0"))
+    with serving(world.sources) as client:
+        yield client
+
+
+@contextmanager
+def serving(sources: Sources) -> Iterator[httpx.Client]:
+    server = HttpServer(make_app(sources), HttpConfig(listen="127.0.0.1:0"))
     server.start()
     try:
         with httpx.Client(base_url=server.url) as client:
@@ -96,6 +111,29 @@ def test_a_signature_is_given_out_beside_its_evidence(client: httpx.Client) -> N
         assert client.get(path).status_code == 404
 
 
+def test_evidence_is_given_out_with_all_that_it_follows_from(world: World, tmp_path: Path) -> None:
+    one = alarm("regret with bounds")
+    sources = replace(
+        world.sources,
+        evidence={one.id: one.content, "abc": b"none"}.get,
+        signature=lambda _name: None,
+        objects=one.read,
+    )
+    with serving(sources) as client:
+        answer = client.get(f"/evidence/{one.id}.zip")
+        assert (answer.status_code, answer.headers["content-type"]) == (200, "application/zip")
+        assert f'filename="{one.id}.zip"' in answer.headers["content-disposition"]
+        (tmp_path / "taken.zip").write_bytes(answer.content)
+        assert client.get("/evidence/other.zip").status_code == 404
+        assert client.get("/evidence/abc.zip").status_code == 404
+    bundle = read_bundle(tmp_path / "taken.zip")
+    assert (bundle.id, bundle.content, bundle.signature) == (one.id, one.content, None)
+    assert {name: bundle.objects(name) for name in one.objects} == one.objects
+    with serving(replace(sources, objects=nothing_kept)) as client:
+        answer = client.get(f"/evidence/{one.id}.zip")
+        assert (answer.status_code, "nothing is kept" in answer.text) == (404, True)
+
+
 @pytest.mark.parametrize("path", ["/", "/metrics", "/healthz", "/api/agents", "/evidence/abc"])
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH"])
 def test_nothing_can_be_written(client: httpx.Client, method: str, path: str) -> None:
@@ -112,7 +150,11 @@ def test_the_api_tells_agents_formulas_values_and_alarms(client: httpx.Client, w
     assert (agent["name"], agent["episode"], agent["last_message"]) == ("ada", 0, driver.now.wall)
     watch, chance = agent["formulas"]
     assert (watch["alarm"], watch["outcome"], watch["blind"], watch["seq"]) == ("firing", "regret", None, 0)
-    assert 0.0 <= chance["lower"] <= chance["value"] <= chance["upper"] <= 1.0
+    assert 0.0 <= chance["bounds"][0] <= chance["value"] <= chance["bounds"][1] <= 1.0
+    assert (chance["alternative"], chance["threshold"]) == (None, None)
+    assert watch["alternative"]["name"] == "careful"
+    assert watch["value"] < 0.8 <= watch["alternative"]["value"]
+    assert watch["threshold"] == {"comparison": ">=", "bound": 0.8}
     [alarm] = client.get("/api/alarms").json()
     assert (alarm["agent"], alarm["state"], alarm["formula"]["name"]) == ("ada", "firing", "watch")
     assert client.get("/api/status").json() == STATUS
@@ -121,7 +163,10 @@ def test_the_api_tells_agents_formulas_values_and_alarms(client: httpx.Client, w
     assert overview["agents"] == [agent]
     assert overview["count"] == {"firing": 1, "blind": 0, "agents": 1, "found": 1}
     assert overview["agents"][0]["formulas"][1]["history"][-1] == [chance["value"], None]
-    assert overview["agents"][0]["formulas"][0]["threshold"] == watch["threshold"] > 0.0
+    assert overview["agents"][0]["formulas"][0]["history"][-1] == [watch["value"], watch["alternative"]["value"]]
+    assert [alarm[name] for name in ("value", "threshold", "alternative")] == [
+        watch[name] for name in ("value", "threshold", "alternative")
+    ]
     assert client.get("/api/overview", params={"search": "nobody"}).json()["agents"] == []
 
 
@@ -208,3 +253,69 @@ def test_an_address_of_ipv6_works_where_there_is_one(world: World) -> None:
         assert httpx.get(f"{server.url}/healthz").text == "ok"
     finally:
         server.stop()
+
+
+def test_probes_are_answered_while_the_model_is_read_and_compiled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    port = free_port()
+    config = tmp_path / "config.yaml"
+    config.write_text(CONFIG.replace("127.0.0.1:0", f"127.0.0.1:{port}"))
+    told: dict[str, tuple[int, str]] = {}
+
+    def compiling(_source: object) -> None:
+        for path in ("/healthz", "/readyz", "/startupz", "/metrics"):
+            answer = httpx.get(f"http://127.0.0.1:{port}{path}")
+            told[path] = answer.status_code, answer.text
+        raise ConfigError("enough")
+
+    monkeypatch.setattr(load, "assemble", compiling)
+    with pytest.raises(ConfigError, match="enough"):
+        streaming.run(config, plain=True)
+    assert told.pop("/healthz") == (200, "ok")
+    assert set(told.values()) == {(503, "reading the configuration, the model and the policies")}
+    with pytest.raises(httpx.ConnectError):
+        httpx.get(f"http://127.0.0.1:{port}/healthz")
+
+
+def test_one_server_takes_over_from_another(world: World) -> None:
+    config = HttpConfig(listen="127.0.0.1:0")
+    with answering_probes(config, "compiling") as before:
+        assert httpx.get(f"{before.url}/startupz").text == "compiling"
+        after = HttpServer(make_app(world.sources), config, before)
+        assert after.url == before.url
+        after.start()
+        before.stop()
+        try:
+            assert (httpx.get(f"{after.url}/startupz").text, httpx.get(f"{after.url}/api/status").json()) == (
+                "ok",
+                STATUS,
+            )
+        finally:
+            after.stop()
+
+
+def test_runbooks_are_served_to_everyone_who_reaches_the_page(client: httpx.Client) -> None:
+    for name in ("CfmonAlarmCritical", "CfmonAlarmWarning.md", "CfmonDown"):
+        answer = client.get(f"/runbooks/{name}")
+        assert (answer.status_code, answer.headers["content-type"]) == (200, "text/plain; charset=utf-8")
+        assert answer.text.startswith(f"# {name.removesuffix('.md')}\n")
+    for name in ("none", "%2e%2e%2fcfmon", "..%2f..%2fpyproject.toml"):
+        assert client.get(f"/runbooks/{name}").status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("http", "base"),
+    [
+        ({"listen": "127.0.0.1:9108"}, "http://127.0.0.1:9108"),
+        ({"listen": "0.0.0.0:9108"}, None),
+        ({"listen": "127.0.0.1:0"}, None),
+        ({"listen": "0.0.0.0:9108", "url": "https://cfmon.example/ward/"}, "https://cfmon.example/ward"),
+    ],
+)
+@pytest.mark.parametrize(("severity", "page"), [("critical", "CfmonAlarmCritical"), ("warning", "CfmonAlarmWarning")])
+def test_an_alarm_without_a_runbook_of_its_own_leads_to_ours(
+    http: dict[str, str], base: str | None, severity: str, page: str
+) -> None:
+    expected = None if base is None else f"{base}/runbooks/{page}"
+    assert default_runbook(HttpConfig.model_validate(http), severity) == expected

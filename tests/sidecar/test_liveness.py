@@ -12,15 +12,18 @@ from typing import Any
 
 import httpx
 import pytest
+from numba.core import event
 
 from monitor.model import MDP
 from monitor.sidecar import service
 from monitor.sidecar.effects import Effects
 from monitor.sidecar.events import Event, Message
 from monitor.sidecar.journal import Journal
+from monitor.sidecar.load import assemble
 from monitor.sidecar.pipeline import Pipeline
 from monitor.sidecar.recovery import Recovered, take_up
 from monitor.sidecar.systemd import ServiceManager, reporting
+from monitor.types import Instant
 from tests.servers import PATIENCE, Mosquitto, free_port, sidecar, wait_until
 from tests.sidecar.project import CONFIG, write_project
 from tests.sidecar.running import Inside, inside, publish, steps, subscriber
@@ -49,6 +52,18 @@ def test_without_a_broker_it_is_alive_and_not_ready(tmp_path: Path, corridor: MD
     with inside(config) as there:
         until(there, "/readyz", (503, "not connected to the broker"))
         assert probe(there, "/healthz") == WELL
+
+
+def test_making_machine_code_is_a_sign_of_life(tmp_path: Path, corridor: MDP) -> None:
+    running = service.Service(assemble(write_project(tmp_path, corridor)))
+    worker = running._worker
+    with running.live_while_compiling():
+        worker.evaluated = Instant(0.0, worker.evaluated.ticks - 1000.0)
+        assert "no evaluation for 1000" in running.condition.health()
+        with event.trigger_event("numba:compile"):
+            pass
+        assert running.condition.health() == ""
+    running._close()
 
 
 def test_when_the_broker_goes_and_comes_back_readiness_follows_and_life_does_not(
@@ -97,12 +112,12 @@ def test_while_it_takes_up_what_was_kept_it_is_alive_and_not_ready(
 ) -> None:
     go_on = threading.Event()
 
-    async def slowly(*arguments: Any) -> Recovered:  # noqa: ANN401 - passed on
+    async def slowly(*arguments: Any, incomplete: str) -> Recovered:  # noqa: ANN401 - passed on
         progress: Callable[[int], None] = arguments[-1]
         while not go_on.is_set():
             progress(200)
             await asyncio.sleep(0.01)
-        return await take_up(*arguments)
+        return await take_up(*arguments, incomplete=incomplete)
 
     with inside(config) as there:
         until(there, "/readyz", WELL)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,9 @@ from monitor.errors import ConfigError, ModelError, MonitorError, PolicyError
 from monitor.model import MDP
 from monitor.model.npz import read_model
 from monitor.sidecar.config import load_config
+from monitor.sidecar.events import Evaluate, Message
 from monitor.sidecar.load import assemble
+from monitor.types import Alert, Instant
 from tests.sidecar.project import CONFIG, write_project
 
 
@@ -68,6 +71,11 @@ def test_objects_are_named_by_what_they_hold(config: Path) -> None:
             "line 3, policies.do: 'do' is a word of the formula",
         ),
         (("severity: critical", "when: fails"), ConfigError, "formulas[0].alarm.when: 'fails' never happens"),
+        (
+            ("heartbeat: 1s", 'labels: {lots: "much"}'),
+            ConfigError,
+            "line 12, labels.lots: the model has no label 'lots'; its labels: home, lost",
+        ),
         (("causal_model: any", "alarm: {for: 2}"), ConfigError, "formulas[1].alarm: a formula with =? gives a number"),
     ],
 )
@@ -78,6 +86,21 @@ def test_what_does_not_fit_is_refused(
     with pytest.raises(kind) as raised:
         assemble(path)
     assert expected in str(raised.value)
+
+
+def test_labels_are_said_in_the_words_of_the_configuration_and_change_no_formula(
+    tmp_path: Path, corridor: MDP, config: Path
+) -> None:
+    named = CONFIG.replace("heartbeat: 1s", 'labels: {lost: "the robot is lost"}')
+    loaded = assemble(write_project(tmp_path / "named", corridor, named))
+    pipeline = loaded.pipeline("test")
+    now = Instant(1000.0, 0.0)
+    step = {"v": 1, "episode": "one", "seq": 0, "state": 0, "action": 0, "time": now.wall}
+    pipeline.step(Message(now, "agents/ada/steps", json.dumps(step).encode()))
+    [fired] = [notice for notice in pipeline.step(Evaluate(now)).notices if isinstance(notice, Alert)]
+    assert fired.summary.startswith("ada: P(not 'the robot is lost' in 3 steps) = ")
+    assert loaded.formulas == assemble(config).formulas
+    assert hash(loaded.formulas[0]) == hash(assemble(config).formulas[0])
 
 
 def test_an_altered_policy_is_refused(config: Path) -> None:

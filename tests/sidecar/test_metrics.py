@@ -9,14 +9,17 @@ import pytest
 from msgspec.structs import replace
 from prometheus_client.parser import text_string_to_metric_families
 
+from monitor.alarm.figures import other, own
 from monitor.alarm.message import Identity
-from monitor.sidecar.metrics import Metrics, outcome_of, shown
+from monitor.sidecar.metrics import Metrics, outcome_of
 from monitor.types import (
     AlarmMoved,
     Alert,
     Blind,
     BlindReason,
     Ended,
+    Figures,
+    Fired,
     Forgotten,
     FormulaSpec,
     Instant,
@@ -39,7 +42,7 @@ REGRET = Verdict(
     "exact",
     "any",
     (
-        Quantity("P", 0.25, 2, clipped=False, threshold=0.8, holds=False),
+        Quantity("P", 0.25, 2, clipped=False, threshold=0.8, holds=False, bounds=(0.25, 0.25)),
         Quantity("P", 0.75, 2, clipped=False, threshold=0.8, holds=True, bounds=(0.5, 0.875)),
     ),
     outcome="regret",
@@ -79,6 +82,8 @@ def alert(state: str, revision: int, *, blind: str | None = None, name: str = "x
         blind=blind,  # type: ignore[arg-type] # likewise
         severity="critical",
         verdict=REGRET,
+        figures=Figures(0.25),
+        fired=Fired("regret", 0.25, None, 3, 999.0),
         episode=0,
         seq=3,
         first_seq=3,
@@ -100,7 +105,11 @@ def test_every_promised_name_is_there(metrics: Metrics) -> None:
         "cfmon_formula_value": "gauge",
         "cfmon_formula_lower": "gauge",
         "cfmon_formula_upper": "gauge",
+        "cfmon_alternative_value": "gauge",
+        "cfmon_alternative_lower": "gauge",
+        "cfmon_alternative_upper": "gauge",
         "cfmon_effect": "gauge",
+        "cfmon_formula_threshold": "gauge",
         "cfmon_alarm_state": "gauge",
         "cfmon_blind": "gauge",
         "cfmon_last_alarm_timestamp_seconds": "gauge",
@@ -197,18 +206,30 @@ def test_what_did_not_come_is_not_heard(metrics: Metrics, result: MessageResult)
 
 def test_values_are_shown_while_seeing_and_nan_otherwise(metrics: Metrics) -> None:
     def figures() -> list[float | None]:
-        names = ("cfmon_formula_value", "cfmon_formula_lower", "cfmon_formula_upper", "cfmon_effect")
+        names = (
+            "cfmon_formula_value",
+            "cfmon_formula_lower",
+            "cfmon_formula_upper",
+            "cfmon_alternative_value",
+            "cfmon_alternative_lower",
+            "cfmon_alternative_upper",
+            "cfmon_effect",
+        )
         return [value(metrics, name, **PAIR) for name in names]
+
+    seen = [0.25, 0.25, 0.25, 0.75, 0.5, 0.875, 0.5]
 
     metrics.take([Received("ada", "accepted")], NOW)
     assert all(math.isnan(figure or 0.0) for figure in figures())
     metrics.take([judged()], NOW)
-    assert figures() == [0.75, 0.5, 0.875, 0.5]
+    assert figures() == seen
+    assert value(metrics, "cfmon_formula_threshold", formula="watch") == 0.8
+    assert value(metrics, "cfmon_formula_threshold", formula="chance") is None
     assert value(metrics, "cfmon_verdicts_total", formula="watch", outcome="regret", method="exact") == 1
     metrics.take([Blind("ada", "watch", "stale")], NOW)
     assert all(math.isnan(figure or 0.0) for figure in figures())
     metrics.take([Blind("ada", "watch", None), judged()], NOW)
-    assert figures() == [0.75, 0.5, 0.875, 0.5]
+    assert figures() == seen
     metrics.take([Ended("ada", 0)], NOW)
     assert all(math.isnan(figure or 0.0) for figure in figures())
 
@@ -288,7 +309,7 @@ def test_no_value_is_shown_while_answers_are_marked(metrics: Metrics, reason: Bl
     assert math.isnan(value(metrics, "cfmon_formula_value", **PAIR) or 0.0)
     assert value(metrics, "cfmon_verdicts_total", formula="watch", outcome="regret", method="exact") == 2
     metrics.take([Blind("ada", "watch", None), judged()], NOW)
-    assert value(metrics, "cfmon_formula_value", **PAIR) == 0.75
+    assert value(metrics, "cfmon_formula_value", **PAIR) == 0.25
 
 
 @pytest.mark.parametrize(
@@ -306,7 +327,29 @@ def test_every_verdict_has_a_word(verdict: Verdict, word: str) -> None:
 
 
 def test_a_formula_of_several_quantities_has_no_single_value() -> None:
-    assert shown(replace(REGRET, outcome=None, value=0.5, bounds=(0.25, 1.0))) == (0.5, (0.25, 1.0))
-    many, bounds = shown(replace(REGRET, outcome=None, holds=True))
-    assert math.isnan(many)
-    assert bounds is None
+    assert own(replace(REGRET, outcome=None, value=0.5, bounds=(0.25, 1.0))) == (0.5, (0.25, 1.0))
+    assert own(replace(REGRET, outcome=None, holds=True)) == (None, None)
+
+
+def test_the_value_is_the_agents_own_and_the_alternative_stands_beside_it() -> None:
+    assert (own(REGRET), other(REGRET)) == ((0.25, (0.25, 0.25)), (0.75, (0.5, 0.875)))
+    assert other(replace(REGRET, outcome=None, value=0.5)) == (None, None)
+
+
+def test_the_threshold_of_a_changed_formula_is_the_new_one(
+    metrics: Metrics, formulas: Sequence[FormulaSpec], identity: Identity
+) -> None:
+    changed = [replace(formulas[0], text='P>=0.5 [ F<=3 "home" ]'), FormulaSpec("more", "R<=2 [ C<=3 ]")]
+    metrics.adopt(changed, identity, agents=2)
+    assert value(metrics, "cfmon_formula_threshold", formula="watch") == 0.5
+    assert value(metrics, "cfmon_formula_threshold", formula="more") == 2
+    metrics.adopt([replace(changed[0], text='P=? [ F<=3 "home" ]')], identity, agents=2)
+    assert value(metrics, "cfmon_formula_threshold", formula="watch") is None
+    assert value(metrics, "cfmon_formula_threshold", formula="more") is None
+
+
+def test_the_process_itself_is_measured_under_the_usual_names(metrics: Metrics) -> None:
+    for name in ("process_resident_memory_bytes", "process_cpu_seconds_total", "process_open_fds"):
+        seen = value(metrics, name)
+        assert seen is not None
+        assert seen > 0

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+import threading
 from pathlib import Path
 
 import pytest
 
 from monitor.sidecar import pictures
 from monitor.sidecar.pictures import Pictures
+from tests.servers import children, wait_until
 from tests.sidecar.alarms import alarm
 
 
@@ -141,3 +143,120 @@ def test_where_no_process_can_be_made_that_is_said(tmp_path: Path) -> None:
         assert await drawn(of, "a") == (b"", "it cannot be drawn now: No such file or directory")
 
     asyncio.run(scene())
+
+
+def test_where_it_may_not_be_put_behind_us_it_is_drawn_all_the_same_and_none_is_left(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def refused(*_: object) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    before = children()
+    monkeypatch.setattr(os, "setpriority", refused)
+    monkeypatch.setattr(Path, "write_bytes", refused)
+
+    async def scene() -> None:
+        of = Pictures(dict.fromkeys("abc", b"").get, tmp_path, instead("print('drawn')"))
+        for name in "abc":
+            assert await drawn(of, name) == (b"drawn\n", "")
+
+    asyncio.run(scene())
+    assert children() <= before
+
+
+def test_where_memory_runs_out_it_is_ended_before_us(tmp_path: Path) -> None:
+    script = "import sys; sys.stdin.read(); print(open('/proc/self/oom_score_adj').read().strip(), end='')"
+
+    async def scene() -> None:
+        assert await drawn(Pictures({"a": b""}.get, tmp_path, instead(script)), "a") == (b"1000", "")
+
+    asyncio.run(scene())
+
+
+def test_never_are_two_drawn_at_once(tmp_path: Path) -> None:
+    script = f"""
+import os
+file = {str(tmp_path / "busy")!r}
+os.close(os.open(file, os.O_CREAT | os.O_EXCL))
+os.unlink(file)
+print("alone", end="")
+"""
+
+    async def scene() -> None:
+        of = Pictures(dict.fromkeys("abcdef", b"").get, tmp_path, instead(script))
+        assert [of.look(name) for name in "abcdef"] == [None] * 6
+        assert [await drawn(of, name) for name in "abcdef"] == [(b"alone", "")] * 6
+
+    asyncio.run(scene())
+
+
+def test_one_that_takes_too_much_memory_is_told_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(pictures, "MEMORY", 64 << 20)
+    script = "import sys; sys.stdin.read(); print(len(bytearray(100 << 20)))"
+
+    async def scene() -> None:
+        picture, problem = await drawn(Pictures({"a": b""}.get, tmp_path, instead(script)), "a")
+        assert picture == b""
+        assert "takes more than 64 MiB of memory" in problem
+
+    asyncio.run(scene())
+
+
+@pytest.mark.parametrize(
+    ("script", "said"),
+    [
+        ("import sys; sys.exit('no picture of that')", "no picture of that"),
+        ("import os, signal; os.kill(os.getpid(), signal.SIGKILL)", "drawing it was ended by signal 9"),
+        ("import sys; sys.exit(3)", "drawing failed"),
+        (FOR_EVER[2], "drawing it took longer than 1 s"),
+    ],
+)
+def test_a_failure_is_told_counted_and_leaves_no_process(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tmp_path: Path, script: str, said: str
+) -> None:
+    before, failures = children(), []
+    if "sleep" in script:
+        monkeypatch.setattr(pictures, "PATIENCE", 0.6)
+
+    async def scene() -> None:
+        of = Pictures({"a": b""}.get, tmp_path, instead(script), failed=lambda: failures.append(1))
+        assert await drawn(of, "a") == (b"", said)
+
+    asyncio.run(scene())
+    assert failures == [1]
+    assert f"no picture of evidence a: {said}" in caplog.text
+    assert children() <= before
+
+
+def test_where_there_is_no_thread_that_is_said_and_no_process_is_left(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def refused(_thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    before = children()
+
+    async def scene() -> None:
+        of = Pictures({"a": b""}.get, tmp_path, FOR_EVER)
+        with monkeypatch.context() as patched:
+            patched.setattr(threading.Thread, "start", refused)
+            picture, problem = await drawn(of, "a")
+        assert (picture, "no thread can be started" in problem) == (b"", True)
+
+    asyncio.run(scene())
+    assert children() <= before
+
+
+def test_one_that_is_given_up_at_the_end_is_gone(tmp_path: Path) -> None:
+    before = children()
+
+    async def scene() -> None:
+        of = Pictures({"a": b""}.get, tmp_path, FOR_EVER)
+        assert of.look("a") is None
+        async with asyncio.timeout(60):
+            while children() <= before:  # noqa: ASYNC110 - what is waited for comes from outside this loop
+                await asyncio.sleep(0.01)
+        await of.close()
+
+    asyncio.run(scene())
+    wait_until(lambda: children() <= before, "no process is left")

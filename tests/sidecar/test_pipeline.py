@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from monitor.alarm.evidence import read_evidence
+from monitor.alarm.message import rfc3339
 from monitor.sidecar.events import Connected, Evaluate, Heartbeat, Lost, Message
 from monitor.sidecar.pipeline import Effects, Pipeline, Publication
 from monitor.types import Blind, Received, Trust
@@ -57,9 +58,9 @@ def test_an_alarm_fires_once_and_resolves_with_the_same_evidence(driver: Driver)
     rest = [driver.send(1, 1, CAREFUL), driver.send(2, HOME), driver.send(3, HOME), driver.send(4, HOME)]
     assert driver.pipeline.proofs() == set()
     told = alerts(first, *rest)
-    assert [(alert["state"], alert["revision"]) for alert in told] == [("firing", 1), ("resolved", 2)]
+    assert [(alert["state"], alert["revision"]) for alert in told] == [("firing", 1), ("firing", 2), ("resolved", 3)]
     assert {alert["id"] for alert in told} == {told[0]["id"]}
-    assert {alert["evidence"] for alert in told} == {first.evidence[0].id}
+    assert {alert["evidence"]["id"] for alert in told} == {first.evidence[0].id}
     assert all(publication.retain and publication.qos == 1 for publication in first.publications)
     assert not any(effects.evidence for effects in rest)
     evidence = read_evidence(first.evidence[0].content)
@@ -70,7 +71,7 @@ def test_the_heartbeat_repeats_what_fires_under_the_same_id_and_revision(driver:
     fired = alerts(driver.send(0, 0))[0]
     driver.ticks += 1.0
     beat = driver.feed(Heartbeat(driver.now))
-    assert alerts(beat) == [fired | {"sent": driver.now.wall}]
+    assert alerts(beat) == [fired | {"sent": rfc3339(driver.now.wall), "sent_unix": driver.now.wall}]
     assert all(publication.repeats for publication in beat.publications)
     assert status(beat) | {"policies": [], "model": {}} == {
         "v": 1,
@@ -82,7 +83,8 @@ def test_the_heartbeat_repeats_what_fires_under_the_same_id_and_revision(driver:
         "agents": 1,
         "firing": 1,
         "blind": 0,
-        "sent": driver.now.wall,
+        "sent": "1970-01-01T00:16:42.000Z",
+        "sent_unix": driver.now.wall,
     }
     for seq in range(1, 5):
         driver.send(seq, HOME if seq > 1 else 1, CAREFUL)
@@ -93,15 +95,15 @@ def test_alerts_of_a_doubted_model_say_so_and_a_restart_does_not_forget_it(
     driver: Driver, make_pipeline: Callable[[], Pipeline]
 ) -> None:
     told = alerts(*[driver.send(seq, 3) for seq in range(40)])  # half of the rash would be lost by then
-    assert [(alert["state"], alert["revision"], alert["blind"]) for alert in told] == [
-        ("firing", 1, None),
-        ("firing", 2, "model_doubt"),
-    ]
-    assert told[1]["summary"].endswith("(model_doubt: steps go otherwise than the model says).")
+    assert [(alert["state"], alert["revision"]) for alert in told] == [("firing", n + 1) for n in range(len(told))]
+    assert [alert["blind"] for alert in told] == [None] * (len(told) - 1) + ["model_doubt"]
+    assert "ada: MODEL IN DOUBT: P(" in told[-1]["summary"]
+    assert told[-1]["summary"].endswith("Do not rely on this: steps go otherwise than the model says.")
     state = driver.pipeline.snapshot(everything=True)
     driver.pipeline = make_pipeline()
     driver.pipeline.restore(state.common, state.agents)
-    assert [notice.doubted for notice in driver.pipeline.standing().notices if isinstance(notice, Trust)] == [True]
+    stands = [notice for notice in driver.pipeline.standing().notices if isinstance(notice, Trust)]
+    assert [(notice.agent, notice.doubted) for notice in stands] == [("ada", True), ("", False)]
     ended = alerts(driver.send(40, LOST, terminated=True))
     assert [(alert["state"], alert["blind"]) for alert in ended] == [("ended", "model_doubt")]
 

@@ -20,7 +20,7 @@ NOW = Instant(1000.25, 7.5)
 EVENTS: list[Event] = [
     Connected(NOW, up=True),
     Message(NOW, "agents/ada/steps", b"\x00\xff"),
-    Evaluate(NOW, latest_only=True, agents=3),
+    Evaluate(NOW, latest_only=True, steps=3),
     Heartbeat(NOW),
     Lost(NOW, "agents/ada/steps", 3),
 ]

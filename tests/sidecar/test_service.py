@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import subprocess
 import sys
 import time
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +44,8 @@ def test_steps_in_alerts_out_and_the_recording_gives_the_same_bytes(
         with sidecar(config, "--record", str(recording)) as running:
             wait_until(lambda: any("/status/" in topic for topic, _ in listening.received), "the sidecar says hello")
             publish(broker, ["nonsense", *steps(RISE_AND_FALL), '{"v": 1}'])
-            states = [alert["state"] for alert in wait_until(lambda: closed(listening), "the alarm resolves")]
+            told = wait_until(lambda: closed(listening), "the alarm resolves")
+            states = [state for state, _ in groupby(alert["state"] for alert in told)]
             assert states == ["firing", "resolved"]
             seen = len(listening.received)
             wait_until(lambda: len(listening.received) > seen, "a heartbeat")
@@ -50,7 +53,7 @@ def test_steps_in_alerts_out_and_the_recording_gives_the_same_bytes(
             assert running.metric('cfmon_messages_total{result="rejected"}') == 2
             assert running.metric('cfmon_rejected_total{reason="missing_key"}') == 1
             assert running.metric('cfmon_alarms_total{formula="watch",severity="critical",state="firing"}') == 1
-            evidence = running.get(f"/evidence/{listening.alerts()[0]['evidence']}")
+            evidence = running.get(f"/evidence/{listening.alerts()[0]['evidence']['id']}")
             assert read_evidence(evidence).agent == "ada"
             assert running.stop() == 0
         wait_until(lambda: listening.received[-1][1] == b'{"state":"offline"}', "the sidecar says goodbye")
@@ -158,7 +161,7 @@ def test_it_ends_in_time_whatever_the_broker_does(config: Path, broker: Mosquitt
 
 def test_a_stuck_evaluation_shows_in_healthz(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with inside(config) as running:
-        monkeypatch.setattr(running.service._worker, "_evaluate", lambda: None)
+        monkeypatch.setattr(running.service._worker, "_evaluate", lambda **_: None)
         wait_until(lambda: httpx.get(f"{running.url}/healthz").status_code == 503, "healthz fails")
         assert "no evaluation for" in httpx.get(f"{running.url}/healthz").text
 
@@ -199,6 +202,31 @@ def test_the_client_id_is_configured_or_of_this_host_and_configuration(config: P
     config.write_text(config.read_text().replace("heartbeat: 1s", "heartbeat: 2s"))
     assert make_client_id(assemble(config)) != first
     assert make_client_id(assemble(config, {"CFMON_MQTT__CLIENT_ID": "mine"})) == "mine"
+
+
+@pytest.mark.parametrize("more", ["", ", token_file: token", ", hosts: [monitor.example]"])
+def test_where_everyone_is_answered_under_any_name_that_is_told_at_the_start(
+    config: Path, caplog: pytest.LogCaptureFixture, more: str
+) -> None:
+    (config.parent / "token").write_text("0123456789abcdef")
+    for listen, told in (("0.0.0.0:0", not more), ("127.0.0.1:0", False)):
+        caplog.clear()
+        config.write_text(re.sub(r"http: .*", f'http: {{listen: "{listen}"{more}}}', config.read_text()))
+        service = Service(assemble(config))
+        service.start()
+        service._close()
+        assert ("is open to everyone who can reach it, under any name" in caplog.text) == told
+
+
+def test_a_picture_that_cannot_be_drawn_is_told_and_counted(config: Path) -> None:
+    with inside(config) as running:
+        name = "a" * 32
+        (config.parent / "var" / "evidence" / name).write_bytes(b"no evidence")
+        url = f"{running.url}/picture/{name}.svg"
+        wait_until(lambda: httpx.get(url, timeout=PATIENCE).status_code != 202, "it is given up")
+        metrics = httpx.get(f"{running.url}/metrics").text
+        assert "cfmon_picture_errors_total 1.0" in metrics
+        wait_until(lambda: "not one msgpack document" in httpx.get(url, timeout=PATIENCE).text, "why is told")
 
 
 def test_without_a_store_it_watches_all_the_same_and_says_so(

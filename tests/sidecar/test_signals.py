@@ -38,3 +38,14 @@ async def heard() -> int:
 def test_an_interrupt_ends_what_was_not_started_in_the_background(disposition: signal.Handlers, ends: int) -> None:
     with sigint(disposition):
         assert asyncio.run(heard()) == ends
+
+
+def test_afterwards_the_signals_mean_what_they_meant_before() -> None:
+    handlers = {signal.SIGINT: signal.SIG_DFL, signal.SIGTERM: signal.SIG_IGN}
+    before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
+    try:
+        asyncio.run(heard())
+        assert {number: signal.getsignal(number) for number in handlers} == handlers
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import os
 import sqlite3
 import subprocess
@@ -245,6 +246,32 @@ def test_on_a_full_disk_a_start_takes_up_what_was_kept(tmp_path: Path) -> None:
         again.mend(SETTING, Snapshot(b"after", {}), [])
         assert again.ok
         again.close()
+
+
+def test_on_a_full_disk_a_start_with_another_model_watches_and_keeps_it_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = Store(tmp_path / "cfmon.sqlite")
+    store.commit(evidence=[EvidenceFile("a" * 32, b"proof")])
+
+    def full(_descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        content = b"model"
+        name = hashlib.sha256(content).hexdigest()
+        store.keep_objects(lambda: {name: content})
+        told = [store.ok]
+        asyncio.run(store.file_evidence())
+        told.append(store.ok)
+    assert "models and policies that evidence refers to could not be kept" in caplog.text
+    assert "No space left on device" in caplog.text
+    asyncio.run(store.file_evidence())
+    assert [*told, store.ok] == [False, False, True]
+    assert (tmp_path / "objects" / name).read_bytes() == content
+    assert (tmp_path / "evidence" / ("a" * 32)).read_bytes() == b"proof"
+    store.close()
 
 
 @pytest.mark.parametrize("content", [None, b"no database at all" * 100])

@@ -69,6 +69,16 @@ def test_optional_keys_may_be_left_out_or_nil() -> None:
     assert decode("ward", msgpack.packb(bare | nils)) == expected
 
 
+def test_whatever_else_there_is_to_say_goes_into_a_map_of_its_own() -> None:
+    for extra in ({}, {"ward": 3, "doses": [0.5, {"deep": None}]}, None):
+        assert decode("ward", packed(extra=extra)) == EXPECTED
+        assert decode("ward", json.dumps(MESSAGE | {"extra": extra}).encode()) == EXPECTED
+    for other in (3, "text", [1], True):
+        assert reason_of(packed(extra=other)) == "wrong_type"
+    with pytest.raises(InputError, match="the map `extra`"):
+        decode("ward", packed(ward=3))
+
+
 def test_values_are_normalised() -> None:
     seen = decode("ward", packed(time=5, reward=2, policy="AB" * 32, state=[1, 2.5, "x", True]))
     assert (type(seen.time), type(seen.reward), seen.policy) == (float, float, "ab" * 32)

@@ -234,7 +234,8 @@ def places_of(detail: str) -> set[Place]:
 
 def kept(session: Session, model: MDP = MODEL, settings: StreamSettings = SETTINGS) -> Session:
     """The session as it comes back from bytes."""
-    return Session.load(unseal(seal(session.dump()), SessionState), model, settings)
+    pages = {n: page for n, page in session.order.past.pages(everything=True).items() if page is not None}
+    return Session.load(unseal(seal(session.dump()), SessionState), model, settings, pages=pages)
 
 
 @LAW

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -261,7 +262,9 @@ def test_of_ended_episodes_no_more_is_kept_than_there_is_room_for(monkeypatch: p
     monkeypatch.setattr("monitor.stream.order.ENDED_BYTES", 16)
     lives = [message(seq, name, terminated=seq == 1) for name in "efg" for seq in (0, 1)]
     told = run(*lives, message(1, "g", terminated=True), message(1, "f", terminated=True))
-    assert told.results[6:] == ["duplicate", "stale"]
+    assert told.results[6:] == ["duplicate", "duplicate"]
+    told.send(message(2, "g"), message(2, "f"))  # of `f` nobody knows any more what it had
+    assert told.results[8:] == ["stale", "duplicate"]
 
 
 def test_truncation_and_a_last_message_without_action() -> None:
@@ -278,13 +281,31 @@ def test_held_steps_after_the_end_are_discarded() -> None:
     assert told.session.waiting is None
 
 
-def test_stale_episodes_are_known_for_64_episodes() -> None:
-    told = run(*(message(0, episode, terminated=True) for episode in range(65)))
-    told.send(message(1, 1))
+def test_what_an_episode_had_is_known_for_64_episodes_and_that_it_is_over_for_thousands() -> None:
+    told = run(*(message(0, episode, terminated=True) for episode in range(66)))
+    told.send(message(1, 2))
     assert told.results[-1] == "stale"
-    told.send(message(1, 0))
-    assert told.results[-1] == "accepted"
+    told.send(message(1, 1), message(0, 1, terminated=True), message(0, "1", terminated=True))
+    assert told.results[-3:] == ["duplicate", "duplicate", "accepted"]
     assert len(told.session.order.ended) == 64
+
+
+def test_a_step_as_old_as_what_is_forgotten_is_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("monitor.stream.past.PAGE", 4)
+    monkeypatch.setattr("monitor.stream.past.PAGES", 3)
+    told = Told()
+    for episode in range(64 + 3 * 4 - 1):
+        told.send(message(0, episode, terminated=True, time=float(episode)))
+    assert told.session.order.past.horizon == -math.inf  # nothing is forgotten yet
+    told.send(message(0, 75, terminated=True, time=75.0), message(0, 76, time=76.0))
+    horizon = told.session.order.past.horizon
+    assert horizon == 67.0  # when the episodes 0 to 3 were put on their page
+    told.send(message(0, 0, terminated=True, time=0.0), message(1, "lost", time=horizon))
+    assert told.results[-2:] == ["stale", "stale"]
+    assert told.events[-1] == 0  # and nothing of them is on the path
+    told.send(message(0, 4, terminated=True, time=4.0), message(1, 76, time=0.0))
+    assert told.results[-2:] == ["duplicate", "accepted"]  # one that is remembered, and the open one
+    assert "may have been taken before" in next(n.detail for n in told.notices if isinstance(n, Received) and n.detail)
 
 
 def test_an_unfinished_episode_is_over_when_another_has_begun_and_the_wait_is_over() -> None:
@@ -476,7 +497,7 @@ def test_lost_messages_do_not_explain_the_gaps_of_a_later_episode() -> None:
 
 def test_events_nobody_takes_are_dropped_together_and_said_so() -> None:
     def lengths(messages: Sequence[Observation]) -> tuple[int, Told]:
-        told, longest = Told(), 0
+        told, longest = Told(replace(SETTINGS, pending=176)), 0
         for each in messages:
             longest = max(longest, len(told.send(each).session.pending))
         return longest, told
@@ -490,3 +511,4 @@ def test_events_nobody_takes_are_dropped_together_and_said_so() -> None:
     assert longest <= 178
     last = [(58, "terminated"), 0, 1, (59, "terminated")]
     assert told.events == ["dropped", (57, "terminated"), "dropped", *last]
+    assert len(told.session.since) == len(told.session.pending)

@@ -25,6 +25,7 @@ from tests.truth.shrink import as_test, shrink
 
 FOUND = Path(__file__).with_name("found")
 ALONE = 40  # one question in so many is also asked of a fresh `monitor.check`
+PROGRESS = 60.0  # seconds between two lines of it
 REFEREE = 10  # one in so many of the second evaluator, `monitor.referee`
 
 
@@ -108,14 +109,21 @@ def main() -> int:
     args = parser.parse_args()
     print(f"seed {args.seed}, {args.minutes:g} minutes, {args.processes} processes", flush=True)  # noqa: T201 - likewise
     begun, total = time.monotonic(), Report()
-    for report in _reports(args.seed, begun + 60 * args.minutes, args.questions, args.processes):
-        for number, fault in enumerate(report.faults[: max(0, args.most - len(total.faults))]):
-            _tell(*fault, number)
-        total.add(report)
+    told = begun
+    try:
+        for report in _reports(args.seed, begun + 60 * args.minutes, args.questions, args.processes):
+            for number, fault in enumerate(report.faults[: max(0, args.most - len(total.faults))]):
+                _tell(*fault, number)
+            total.add(report)
+            if time.monotonic() > told + PROGRESS:
+                told = time.monotonic()
+                print(f"{total.questions} questions, {len(total.faults)} disagreements so far", flush=True)  # noqa: T201
+    except KeyboardInterrupt:
+        print("interrupted")  # noqa: T201 - what was found by then is told
     minutes = (time.monotonic() - begun) / 60
     pace, faults = total.questions / minutes, len(total.faults)
-    told = f"{total.questions} questions, {pace:.0f} a minute, {total.refereed} of the referee too"
-    print(f"{told}: {faults} disagreements")  # noqa: T201 - likewise
+    summary = f"{total.questions} questions, {pace:.0f} a minute, {total.refereed} of the referee too"
+    print(f"{summary}: {faults} disagreements")  # noqa: T201 - likewise
     for kind, number in sorted(total.kinds.items()):
         print(f"  {kind:<16}{number}")  # noqa: T201 - likewise
     return bool(total.faults)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from frame import HERE, STATES, Episode, board, choose, recalled, standing
+from frame import HERE, NOT_ALL_SEEN, STATES, Episode, board, choose, counted, recalled, standing, unseen
 from grafana_foundation_sdk.builders.dashboard import Dashboard
 from grafana_foundation_sdk.models.dashboard import DynamicConfigValue
 from panels import BLIND, GOOD, TROUBLE, graph, number, query, timeline
@@ -11,6 +11,8 @@ __all__ = ["agent"]
 
 ONE = f'{HERE}, agent="$agent"'
 SOME = f'{ONE}, formula=~"$formula"'
+FIRING = f'sum(cfmon_alarm_state{{{ONE}, state="firing"}})'
+ANY_AGENT = f'{HERE}, formula=~"$formula"'
 
 
 def agent() -> Dashboard:
@@ -48,9 +50,10 @@ def _numbers(made: Dashboard) -> Dashboard:
             number(
                 "Formulas firing",
                 "How many of its formulas are breached now. From 1 on: open the status page, it tells what would have "
-                "happened.",
-                f'sum(cfmon_alarm_state{{{ONE}, state="firing"}})',
-                words={0: ("none", GOOD)},
+                "happened. UNKNOWN: none is known to fire, but a formula is blind, or a monitor is down, hangs or is "
+                "without its broker.",
+                counted(FIRING, unseen(ONE), FIRING),
+                words={0: ("none", GOOD), **NOT_ALL_SEEN},
                 limit=1,
                 nothing="NOT WATCHED",
             )
@@ -113,13 +116,15 @@ def _states(made: Dashboard) -> Dashboard:
 def _values(made: Dashboard) -> Dashboard:
     value = graph(
         "$formula: value",
-        "The formula's value (a probability, or a reward): of a regret formula that under the alternative. Dashed: "
-        "the bounds over every causal model asked for, with what lies between them filled. A hole: blind, or between "
-        "two episodes.",
+        "The agent's own value (a probability, or a reward) and what it is compared with (dotted); of a regret formula "
+        "also the value under the alternative. Dashed: the bounds over every causal model asked for, of a regret "
+        "formula those of the alternative, with what lies between them filled. A hole: blind, or between two episodes.",
         [
-            query(f'max by (formula) (cfmon_formula_value{{{ONE}, formula=~"$formula"}})', "value", letter="A"),
-            query(f'max by (formula) (cfmon_formula_lower{{{ONE}, formula=~"$formula"}})', "lower bound", letter="B"),
-            query(f'max by (formula) (cfmon_formula_upper{{{ONE}, formula=~"$formula"}})', "upper bound", letter="C"),
+            query(f"max by (formula) (cfmon_formula_value{{{SOME}}})", "value", letter="A"),
+            query(_either("lower"), "lower bound", letter="B"),
+            query(_either("upper"), "upper bound", letter="C"),
+            query(f"max by (formula) (cfmon_alternative_value{{{SOME}}})", "alternative", letter="D"),
+            query(f"max by (formula) (cfmon_formula_threshold{{{ANY_AGENT}}})", "threshold", letter="E"),
         ],
         unit="none",
         least=None,
@@ -131,6 +136,8 @@ def _values(made: Dashboard) -> Dashboard:
     shaded = DynamicConfigValue(id_val="custom.fillOpacity", value=15)
     value = value.override_by_name("lower bound", [dashed, thin])
     value = value.override_by_name("upper bound", [dashed, thin, filled, shaded])
+    dotted = DynamicConfigValue(id_val="custom.lineStyle", value={"fill": "dot", "dash": [0, 6]})
+    value = value.override_by_name("threshold", [dotted, thin])
     return made.with_panel(
         value.decimals(3).repeat("formula").repeat_direction("h").max_per_row(2).span(24)
     ).with_panel(
@@ -146,6 +153,12 @@ def _values(made: Dashboard) -> Dashboard:
             width=24,
         ).decimals(3)
     )
+
+
+def _either(bound: str) -> str:
+    """The alternative's bound where there is one: that of a regret formula's own value is the value itself."""
+    alternative = f"max by (formula) (cfmon_alternative_{bound}{{{SOME}}})"
+    return f"({alternative} == {alternative}) or max by (formula) (cfmon_formula_{bound}{{{SOME}}})"
 
 
 def _heard(made: Dashboard) -> Dashboard:

@@ -2,7 +2,19 @@
 
 from __future__ import annotations
 
-from frame import AGENT_LINKS, HERE, STATES, board, choose, recalled, standing
+from frame import (
+    AGENT_LINKS,
+    HERE,
+    NOT_ALL_SEEN,
+    STATES,
+    board,
+    choose,
+    counted,
+    recalled,
+    standing,
+    unseen,
+    unwatched,
+)
 from grafana_foundation_sdk.builders.dashboard import Dashboard
 from panels import GOOD, NO_ANSWER, TROUBLE, WAIT, Words, cells, graph, link, number, query, timeline
 
@@ -10,6 +22,9 @@ __all__ = ["fleet"]
 
 ZERO = f'0 * sum(up{{job="cfmon", {HERE}}} == 1)'
 """A zero that is only there while some monitor is: without one, nothing is known."""
+
+NONE_FIRE = f"0 * count(cfmon_last_message_timestamp_seconds{{{HERE}}}) or {ZERO} - 1"
+"""A zero where agents are known. A monitor that knows none watches nothing, and nothing is known of alarms."""
 
 WHO = f'{HERE}, agent=~"$agents"'
 TO_AGENT = link("This agent", "/d/cfmon-agent?var-agent=${__data.fields.agent}")
@@ -27,14 +42,18 @@ def fleet() -> Dashboard:
 
 
 def _numbers(made: Dashboard) -> Dashboard:
-    none: Words = {0: ("none", GOOD)}
+    none: Words = {0: ("none", GOOD), **NOT_ALL_SEEN}
+    down: Words = {0: ("none", GOOD)}
+    unknown = unseen(HERE)
     alarms = f'cfmon_alarm_state{{{HERE}, state="firing"'
     return (
         made.with_panel(
             number(
                 "Critical alarms",
-                "Formulas of severity critical that are breached now. From 1 on: act, see the list below.",
-                f'sum({alarms}, severity="critical"}}) or {ZERO}',
+                "Formulas of severity critical that are breached now. From 1 on: act, see the list below. UNKNOWN: a "
+                "monitor is down or without its broker, a formula is blind, or no agent is known; none is known to "
+                "fire, and one may.",
+                counted(f'sum({alarms}, severity="critical"}})', unknown, NONE_FIRE),
                 words=none,
                 limit=1,
             )
@@ -42,8 +61,9 @@ def _numbers(made: Dashboard) -> Dashboard:
         .with_panel(
             number(
                 "Other alarms",
-                "Formulas of any other severity that are breached now. From 1 on: look in working hours.",
-                f'sum({alarms}, severity!="critical"}}) or {ZERO}',
+                "Formulas of any other severity that are breached now. From 1 on: look in working hours. UNKNOWN as "
+                "beside it.",
+                counted(f'sum({alarms}, severity!="critical"}})', unknown, NONE_FIRE),
                 words=none,
                 limit=1,
             )
@@ -52,8 +72,8 @@ def _numbers(made: Dashboard) -> Dashboard:
             number(
                 "Blind agents",
                 "Agents of which at least one formula is not answered now, or not to be relied on. From 1 on: treat "
-                "those as unwatched.",
-                f"sum(max by (instance, agent) (cfmon_blind{{{HERE}}})) or {ZERO}",
+                "those as unwatched. UNKNOWN: a monitor is down or hangs, or no agent is known.",
+                counted(f"sum(max by (instance, agent) (cfmon_blind{{{HERE}}}))", unwatched(), NONE_FIRE),
                 words=none,
                 limit=1,
             )
@@ -71,7 +91,7 @@ def _numbers(made: Dashboard) -> Dashboard:
                 "Monitors down",
                 "Monitors that cannot be scraped. From 1 on: their agents are unwatched, their alarms reach nobody.",
                 f'sum(up{{job="cfmon", {HERE}}} == bool 0)',
-                words=none,
+                words=down,
                 limit=1,
                 nothing="no monitor to scrape",
             )
@@ -79,8 +99,8 @@ def _numbers(made: Dashboard) -> Dashboard:
         .with_panel(
             number(
                 "The world follows the model",
-                "Whether what the agents' steps lead to agrees with the model. If not, every answer is in doubt.",
-                f"max(cfmon_model_doubt{{{HERE}}})",
+                "Whether what the agents' steps lead to agrees with the model. If not, the alert says for which agent.",
+                f"max(cfmon_model_doubt{{{HERE}}} or cfmon_agent_doubt{{{HERE}}})",
                 words={0: ("yes", GOOD), 1: ("NO: in doubt", TROUBLE), None: ("not tested", NO_ANSWER)},
                 limit=1,
             )

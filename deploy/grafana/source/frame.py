@@ -9,7 +9,20 @@ from grafana_foundation_sdk.cog.builder import Builder
 from grafana_foundation_sdk.models import dashboard as model
 from panels import BLIND, GOOD, NO_ANSWER, SOURCE, TROUBLE, WAIT, Words, link
 
-__all__ = ["AGENT_LINKS", "HERE", "STATES", "Episode", "board", "choose", "recalled", "standing"]
+__all__ = [
+    "AGENT_LINKS",
+    "HERE",
+    "NOT_ALL_SEEN",
+    "STATES",
+    "Episode",
+    "board",
+    "choose",
+    "counted",
+    "recalled",
+    "standing",
+    "unseen",
+    "unwatched",
+]
 
 HERE = 'instance=~"$instance"'
 """Only the monitors chosen at the top."""
@@ -41,6 +54,37 @@ def standing(by: str, which: str) -> str:
     never = f"0 * max by ({by}) (cfmon_alarm_state{{{which}}})"
     known = f"max by ({by}) (last_over_time(cfmon_alarm_state{{{which}}}[1h]))"
     return f"max by ({by}) ({alarm}) + on ({by}) 4 * ({blind} or {never}) or 9 + 0 * {known}"
+
+
+NOT_ALL_SEEN = {-1: ("UNKNOWN: not all is seen", BLIND)}
+"""What `counted` says where it found nothing and did not look everywhere."""
+
+NO_ZERO = "or vector(0)"
+
+
+def unwatched() -> str:
+    """How many of the monitors chosen are down or do not judge."""
+    stalled = f"(time() - cfmon_last_evaluation_timestamp_seconds{{{HERE}}}) > bool 60"
+    return f'((sum(up{{job="cfmon", {HERE}}} == bool 0) {NO_ZERO}) + (sum({stalled}) {NO_ZERO}))'
+
+
+def unseen(which: str) -> str:
+    """How much is not seen: monitors that do not work or reach no broker, and formulas that are not answered.
+
+    An agent that rests has nothing to be asked; a doubted model answers, and has a panel of its own.
+    """
+    lost = f"(sum(cfmon_mqtt_connected{{{HERE}}} == bool 0) {NO_ZERO})"
+    blind = f'(sum(cfmon_blind{{{which}, reason!~"idle|model_doubt"}}) {NO_ZERO})'
+    return f"({unwatched()} + {lost} + {blind})"
+
+
+def counted(what: str, unknown: str, otherwise: str) -> str:
+    """The number of `what`; -1 (`NOT_ALL_SEEN`) where none was found and `unknown` is not 0.
+
+    `otherwise`: the value where there is no `what` at all; nothing is said where that has no value either.
+    """
+    known = f"({what} or {otherwise})"
+    return f"({what}) > 0 or (0 - clamp_max({unknown}, 1) < 0) and on () {known} or {known}"
 
 
 class Annotation(model.AnnotationQuery):

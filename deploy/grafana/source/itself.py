@@ -24,24 +24,26 @@ def _health(made: Dashboard) -> Dashboard:
     yes: Words = {0: ("NO", TROUBLE), 1: ("yes", GOOD), None: ("not tested", NO_ANSWER)}
     slowest = f"sum by (le, formula) (rate(cfmon_verdict_seconds_bucket{{{HERE}}}[5m]))"
     age = f"time() - max by (instance) (cfmon_last_evaluation_timestamp_seconds{{{HERE}}})"
+    harmed = f"time() - max by (instance) (cfmon_last_store_damage_timestamp_seconds{{{HERE}}})"
     return (
         made.with_panel(
             timeline(
                 "Can it be relied on?",
                 "Every row should say yes. NO in the first: it is down, the others then have a hole. Each has an "
                 "alert and a runbook: CfmonDown, CfmonBrokerDisconnected, CfmonEvaluationStalled, CfmonStoreFailing, "
-                "CfmonReloadFailed, CfmonModelDoubt.",
+                "CfmonStoreDamaged, CfmonReloadFailed, CfmonModelDoubt.",
                 [
                     query(f'up{{job="cfmon", {HERE}}}', "{{instance}} answers scrapes", letter="A"),
                     query(f"cfmon_mqtt_connected{{{HERE}}}", "{{instance}} reaches the broker", letter="B"),
                     query(f"{age} < bool 60", "{{instance}} judges", letter="C"),
                     query(f"cfmon_store_ok{{{HERE}}}", "{{instance}} writes its store", letter="D"),
+                    query(f"{harmed} > bool 3600", "{{instance}} found its store whole", letter="E"),
                     query(
                         f"cfmon_config_reload_success{{{HERE}}}",
                         "{{instance}} runs on the newest configuration",
-                        letter="E",
+                        letter="F",
                     ),
-                    query(f"1 - cfmon_model_doubt{{{HERE}}}", "{{instance}} has a model that fits", letter="F"),
+                    query(f"1 - cfmon_model_doubt{{{HERE}}}", "{{instance}} has a model that fits", letter="G"),
                 ],
                 yes,
                 nothing="no monitor to scrape",
@@ -190,12 +192,17 @@ def _losses(made: Dashboard) -> Dashboard:
         )
         .with_panel(
             graph(
-                "Store errors and clocks",
-                "Failures to write down what happens (CfmonStoreFailing), and messages that claim to come from the "
-                "future: an agent's clock is ahead of the monitor's. Both should be 0.",
+                "Store, pictures, clocks, agents forgotten",
+                "Failures to write down what happens (CfmonStoreFailing), finds that the store is not what was written "
+                "(CfmonStoreDamaged), pictures of alarms that could not be drawn (the log says why), and messages that "
+                "claim to come from the future: an agent's clock is ahead of the monitor's. All should be 0. Agents "
+                "forgotten since they were silent for long (CfmonAgentIdle).",
                 [
                     query(f"sum(increase(cfmon_store_errors_total{{{HERE}}}{RATE}))", "store errors", letter="A"),
                     query(f"sum(increase(cfmon_negative_lags_total{{{HERE}}}{RATE}))", "from the future", letter="B"),
+                    query(f"sum(increase(cfmon_store_damage_total{{{HERE}}}{RATE}))", "store damage", letter="C"),
+                    query(f"sum(increase(cfmon_picture_errors_total{{{HERE}}}{RATE}))", "no picture", letter="D"),
+                    query(f"sum(increase(cfmon_agents_forgotten_total{{{HERE}}}{RATE}))", "forgotten", letter="E"),
                 ],
                 unit="short",
                 bars=True,

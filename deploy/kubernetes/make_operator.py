@@ -1,0 +1,66 @@
+"""Makes operator.yaml, for the Prometheus operator, from the alert rules: run `deploy/kubernetes/make_operator.py`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+__all__ = ["TARGET", "document"]
+
+HERE: Final = Path(__file__).parent
+RULES: Final = HERE.parent / "prometheus" / "cfmon.rules.yml"
+TARGET: Final = HERE / "operator.yaml"
+NAME: Final = {"app.kubernetes.io/name": "counterfactual-monitor"}
+ABOUT: Final = """\
+# For clusters with the Prometheus operator: what is scraped, and the alert rules of deploy/prometheus/cfmon.rules.yml.
+# Made by deploy/kubernetes/make_operator.py; change the rules there. Give both the labels that your Prometheus selects
+# by (`podMonitorSelector`, `ruleSelector`; `release: ...` where it came with a chart).
+#   kubectl apply -f deploy/kubernetes/operator.yaml
+"""
+
+
+def document() -> str:
+    """Both resources as YAML."""
+    return ABOUT + yaml.safe_dump_all([_monitor(), _rules()], sort_keys=False, width=120, allow_unicode=True)
+
+
+def _monitor() -> dict[str, Any]:
+    """Every container `cfmon`, a sidecar too, in a pod that is marked; the rules rely on the job's name."""
+    return {
+        "apiVersion": "monitoring.coreos.com/v1",
+        "kind": "PodMonitor",
+        "metadata": {"name": "cfmon", "labels": NAME},
+        "spec": {
+            "selector": {"matchLabels": {"cfmon/monitored": "true"}},
+            "podMetricsEndpoints": [
+                {
+                    "port": "metrics",
+                    "interval": "15s",
+                    "relabelings": [
+                        {"action": "replace", "targetLabel": "job", "replacement": "cfmon"},
+                        {
+                            "action": "keep",
+                            "sourceLabels": ["__meta_kubernetes_pod_container_name"],
+                            "regex": "cfmon",
+                        },
+                    ],
+                }
+            ],
+        },
+    }
+
+
+def _rules() -> dict[str, Any]:
+    groups = yaml.safe_load(RULES.read_text(encoding="utf-8"))["groups"]
+    return {
+        "apiVersion": "monitoring.coreos.com/v1",
+        "kind": "PrometheusRule",
+        "metadata": {"name": "cfmon", "labels": NAME},
+        "spec": {"groups": groups},
+    }
+
+
+if __name__ == "__main__":
+    TARGET.write_text(document(), encoding="utf-8")

@@ -1,0 +1,167 @@
+"""The tables of fields in `docs/messages.md`, written from the types: `python -m docs.site.messages`.
+
+What a field means stands below it in its class, or, for what an agent sends, in `STEP`, since a step is read key by
+key. A test holds the page against the types.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+import textwrap
+import typing
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Annotated, Any, Final, Literal, Union
+
+import msgspec
+from pydantic import BaseModel
+
+from monitor.alarm.document import Evidence
+from monitor.alarm.message import AlertMessage
+from monitor.policy.manifest import Manifest
+from monitor.sidecar.pipeline import StatusMessage
+
+__all__ = ["PAGE", "STEP", "page"]
+
+PAGE: Final = Path(__file__).parents[1] / "messages.md"
+BEGIN: Final = "<!-- fields of {}: written by `python -m docs.site.messages` -->\n"
+END: Final = "<!-- end of fields -->\n"
+GAP: Final = "\n"
+
+STEP: Final[Mapping[str, tuple[str, str]]] = {
+    "v": ("1", "Version of this schema."),
+    "episode": ("text or whole number", "One run of the environment; a new value starts a new path."),
+    "seq": ("whole number", "The step's number in its episode: from 0, +1 each step."),
+    "state": (
+        "whole number, text or list",
+        "By the configuration's `state_encoder`: a number, a name, values of variables, or floats to be binned.",
+    ),
+    "action": (
+        "whole number or text",
+        "The action taken in that state. Optional in the last message of an episode only.",
+    ),
+    "time": (
+        "number, optional",
+        "Seconds since the epoch on the agent's clock; if absent, the time of arrival counts.",
+    ),
+    "reward": ("number, optional", "What the transition into this state earned."),
+    "terminated": ("`true` or `false`, optional", "The episode ends in this state, which is absorbing."),
+    "truncated": ("`true` or `false`, optional", "The episode is cut off here; the state is not absorbing."),
+    "policy": ("text, optional", "Sha256 of the policy that really runs; another than the nominal one makes blind."),
+    "extra": ("map, optional", "Anything else; kept in recordings, used by nothing, not compared between copies."),
+}
+"""Key -> type and meaning."""
+
+WORDS: Final[Mapping[object, str]] = {
+    str: "text",
+    int: "whole number",
+    float: "number",
+    bool: "`true` or `false`",
+    NoneType: "`null`",
+    object: "anything",
+}
+LISTED: Final = ("fired.alternative",)
+"""Fields whose own fields are told elsewhere in the same table."""
+
+
+def page() -> str:
+    """The page with every table as the types have it now."""
+    text = PAGE.read_text(encoding="utf-8")
+    for name, rows in _tables().items():
+        begin = BEGIN.format(name)
+        before, _, rest = text.partition(begin)
+        _, _, after = rest.partition(END)
+        text = f"{before}{begin}{GAP}{rows}{GAP}{END}{after}"
+    return text
+
+
+def _tables() -> dict[str, str]:
+    return {
+        "a step": _table((f"`{key}`", *told) for key, told in STEP.items()),
+        "an alert": _table(_rows(AlertMessage)),
+        "a status": _table(_rows(StatusMessage)),
+        "a manifest": _table(_rows(Manifest)),
+        "evidence": _table(_rows(Evidence)),
+    }
+
+
+def _table(rows: Iterator[tuple[str, str, str]]) -> str:
+    lines = ["| field | type | meaning |", "|---|---|---|"]
+    lines += [f"| {name} | {kind} | {meaning} |" for name, kind, meaning in rows]
+    return "\n".join(lines) + "\n"
+
+
+def _rows(kind: type, prefix: str = "") -> Iterator[tuple[str, str, str]]:
+    """One row a field, and below it those of its own fields, as `field.of`."""
+    meanings, hints = _meanings(kind), typing.get_type_hints(kind, include_extras=True)
+    for name, meaning in meanings.items():
+        place = f"{prefix}{name}"
+        inner, many = _inner(hints[name])
+        yield f"`{place}`", _words(hints[name]), meaning
+        if inner is not None and place not in LISTED:
+            yield from _rows(inner, f"{place}{many}.")
+
+
+def _meanings(kind: type) -> dict[str, str]:
+    """Field -> the text below it in the source. KeyError where one has none."""
+    (made,) = ast.parse(textwrap.dedent(inspect.getsource(kind))).body
+    assert isinstance(made, ast.ClassDef)
+    found: dict[str, str] = {}
+    named = [node for node in made.body if isinstance(node, ast.AnnAssign | ast.Expr)]
+    for node, below in zip(named, [*named[1:], None], strict=True):
+        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            match below:
+                case ast.Expr(ast.Constant(str(text))):
+                    found[node.target.id] = re.sub(r"\s+", " ", text).strip().replace("|", "\\|")
+                case _:
+                    raise KeyError(f"{kind.__name__}.{node.target.id} says nothing of itself")
+    return found
+
+
+def _inner(hint: Any) -> tuple[type | None, str]:  # noqa: ANN401 - any annotation
+    """The type whose fields are told below this one, and how it is reached."""
+    match typing.get_origin(hint):
+        case None:
+            return (hint, "") if isinstance(hint, type) and issubclass(hint, msgspec.Struct | BaseModel) else (None, "")
+        case origin if origin in (Union, UnionType):
+            found = [_inner(part) for part in typing.get_args(hint) if part is not NoneType]
+            return found[0] if len(found) == 1 else (None, "")
+        case origin if origin is Annotated:
+            return _inner(typing.get_args(hint)[0])
+        case origin if origin is tuple:
+            return _inner(typing.get_args(hint)[0])[0], "[]"
+        case origin if isinstance(origin, type) and issubclass(origin, Mapping):
+            return _inner(typing.get_args(hint)[1])[0], ".NAME"
+        case _:
+            return None, ""
+
+
+def _words(hint: Any) -> str:  # noqa: ANN401 - any annotation
+    origin, parts = typing.get_origin(hint), typing.get_args(hint)
+    if origin is Annotated:
+        return _words(parts[0])
+    if origin is Literal:
+        return ", ".join(f"`{part}`" for part in parts)
+    if origin in (Union, UnionType):
+        return " or ".join(_words(part) for part in parts)
+    if origin is tuple:
+        if len(parts) == 2 and parts[1] is Ellipsis:
+            return f"list of {_plural(parts[0])}"
+        return f"[{', '.join(_words(part) for part in parts)}]"
+    if isinstance(origin, type) and issubclass(origin, Mapping):
+        if parts[0] is int:  # JSON and msgpack maps here have texts for keys
+            return f"list of [{', '.join(_words(part) for part in (parts[0], *typing.get_args(parts[1])))}]"
+        return f"map of names to {_plural(parts[1])}"
+    return WORDS.get(hint, "map")
+
+
+def _plural(hint: Any) -> str:  # noqa: ANN401 - any annotation
+    words = _words(hint)
+    return {"map": "maps", "text": "texts", "number": "numbers", "whole number": "whole numbers"}.get(words, words)
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")

@@ -1,0 +1,83 @@
+"""How much work it is to derive an alarm again, told from its evidence alone.
+
+Anyone can write an evidence file, and a formula of thirty characters can ask for minutes of work. So whoever is handed
+one is told first, and answers for it. It is an estimate: what a formula may unfold to, not what it does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, assert_never
+
+from monitor.alarm.document import Evidence
+from monitor.logic import Formula, parse
+from monitor.logic.syntax import NOMINAL, And, Const, Goal, Label, Not, Or, Regret, Reward, Until
+
+__all__ = ["MAX_WORK", "work"]
+
+MAX_WORK: Final = 100_000
+"""Parts of a formula, each at an offset, that are derived again for evidence from anywhere: seconds."""
+
+PAIRS: Final = 100
+"""Pairs of the path, each with the offsets looked back to, that cost as much as one part."""
+
+DRAWS: Final = 1_000
+"""Steps of samples, likewise."""
+
+
+def work(evidence: Evidence) -> int:
+    """Return the parts to be derived. Raises FormulaError if the evidence's text is no formula."""
+    last = max(len(evidence.path) - 1, 0)
+    total = farthest = unfolded = 0
+    for goal, offset, changes in _asked(parse(evidence.text)):
+        parts = _parts(goal)
+        back = min(offset, last) if offset >= 0 else max(last + 1 + offset, 0)
+        total += (parts + back) * (back + 1 if changes > 1 else 1)
+        farthest, unfolded = max(farthest, back), unfolded + changes * parts
+    total += len(evidence.path) * (farthest + 1) // PAIRS
+    drawn = evidence.verdict.drawn
+    return total if drawn is None else total + drawn.sampling.limit * unfolded // DRAWS
+
+
+def _asked(formula: Formula) -> Iterator[tuple[Goal, int, int]]:
+    """Each goal with its offset, and how many worlds it is asked of."""
+    match formula:
+        case Regret(world, goal):
+            yield Goal(world, goal.measure, goal.test), world.offset, 2
+        case Goal(world):
+            yield formula, world.offset, 1
+        case Not(arg):
+            yield from _asked(arg)
+        case And(left, right) | Or(left, right):
+            yield from _asked(left)
+            yield from _asked(right)
+        case _:
+            pass
+
+
+def _parts(goal: Goal) -> int:
+    """What may be owed of a goal's measure in all, once for each step of a takeover that ends."""
+    measure = goal.measure
+    parts = measure.high + 1 if isinstance(measure, Reward) else _unfolded(measure.path)
+    changes = goal.world.change, goal.world.baseline or NOMINAL
+    lasting = max(change.steps or 0 for change in changes)
+    return parts * (1 + min(lasting, parts))
+
+
+def _unfolded(path: Formula) -> int:
+    """What may be owed of a path formula: every combination of what is left of its intervals."""
+    match path:
+        case Const() | Label():
+            return 1
+        case Goal():
+            return _parts(path)
+        case Not(arg):
+            return _unfolded(arg)
+        case And(left, right) | Or(left, right):
+            return _unfolded(left) * _unfolded(right)
+        case Until(_, high, left, right):
+            return (high + 1) * _unfolded(left) * _unfolded(right)
+        case Regret():
+            raise AssertionError("the parser keeps regret out of paths")
+        case _:
+            assert_never(path)

@@ -1,0 +1,45 @@
+"""What a published alert says by a newer verdict: worked out when it is to be shown, not at each verdict."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Final
+
+from msgspec.structs import replace
+
+from monitor.alarm.figures import figures_of
+from monitor.alarm.summary import summary
+from monitor.logic.parser import parse
+from monitor.types import Alert, Refreshed
+
+__all__ = ["refreshed"]
+
+_read: Final = lru_cache(maxsize=4096)(parse)
+"""A formula's text, read once."""
+
+
+def refreshed(alert: Alert, news: Refreshed) -> Alert:
+    """Return `alert`, of an alarm that fires, with the verdict of `news` in place of its own; the revision stays.
+
+    Its path stays too: that is for the evidence, which proves the verdict on which the alarm fired.
+    """
+    judged, spec = news.judged, news.spec
+    formula = _read(spec.text)
+    return replace(
+        alert,
+        verdict=judged.verdict,
+        figures=figures_of(formula, judged.verdict, state=alert.state, blind=alert.blind),
+        episode=judged.episode,
+        seq=judged.seq,
+        time=judged.time,
+        late=judged.late,
+        summary=summary(
+            agent=alert.agent,
+            formula=spec,
+            parsed=formula,
+            state=alert.state,
+            blind=alert.blind,
+            verdict=judged.verdict,
+            path_length=news.pairs,
+        ),
+    )

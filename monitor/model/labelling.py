@@ -1,0 +1,126 @@
+"""Labels from conditions that a person writes, such as `fell: state == 36`. No code is run: the condition is only read.
+
+A condition compares `state` (its index), `name`, `value[n]` (the n-th variable of its valuation) and `feature[n]` (of
+its observation) with numbers, texts and lists, and joins comparisons with `and`, `or`, `not`.
+"""
+
+from __future__ import annotations
+
+import ast
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from monitor.errors import ModelError
+from monitor.model.annotations import checked_labels
+from monitor.model.mdp import MDP
+
+__all__ = ["labelled"]
+
+Mask = npt.NDArray[np.bool_]
+
+LONGEST: Final = 4096
+"""Characters of a condition."""
+
+COMPARISONS: Final[Mapping[type[ast.cmpop], Callable[[Any, Any], bool]]] = {
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+    ast.In: lambda one, several: one in several,
+    ast.NotIn: lambda one, several: one not in several,
+}
+
+
+def labelled(model: MDP, conditions: Sequence[str]) -> MDP:
+    """The model with one more label for each `NAME: CONDITION`, on the states for which it holds.
+
+    Raises ModelError: not of that form; the model does not carry what is asked about; a label holds nowhere, or is
+    there already.
+
+    >>> coin = MDP.from_transitions(states=3, actions=1, transitions=[(s, 0, s, 1.0) for s in range(3)])
+    >>> labelled(coin, ["late: state >= 1 and not state == 1"]).labels["late"]
+    array([False, False,  True])
+    """
+    found = dict(model.labels)
+    for text in conditions:
+        name, colon, condition = text.partition(":")
+        name = name.strip()
+        if not (colon and name and condition.strip()):
+            raise ModelError(f"label {text!r}: write NAME: CONDITION, such as 'fell: state == 36'")
+        if name in found:
+            raise ModelError(f"label {name!r}: the model has it already")
+        found[name] = mask = _holds(model, condition, f"label {name!r}")
+        if not mask.any():
+            raise ModelError(f"label {name!r}: {condition.strip()} holds in no state")
+    return replace(model, labels=checked_labels(found, model.states))
+
+
+def _holds(model: MDP, condition: str, where: str) -> Mask:
+    if len(condition) > LONGEST:
+        raise ModelError(f"{where}: a condition has at most {LONGEST:,} characters")
+    try:
+        tree = ast.parse(condition.strip(), mode="eval").body
+        return _mask(model, tree, where)
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        raise ModelError(f"{where}: {condition.strip()[:80]!r} is no condition ({_brief(error)})") from error
+    except TypeError as error:
+        raise ModelError(f"{where}: {condition.strip()[:80]!r} compares what cannot be compared ({error})") from error
+
+
+def _mask(model: MDP, tree: ast.expr, where: str) -> Mask:
+    match tree:
+        case ast.BoolOp(op=ast.And(), values=parts):
+            return _joined(np.logical_and, [_mask(model, part, where) for part in parts])
+        case ast.BoolOp(op=ast.Or(), values=parts):
+            return _joined(np.logical_or, [_mask(model, part, where) for part in parts])
+        case ast.UnaryOp(op=ast.Not(), operand=part):
+            return ~_mask(model, part, where)
+        case ast.Compare(left=left, ops=ops, comparators=rest):
+            sides = [_values(model, side, where) for side in (left, *rest)]
+            every = [
+                np.fromiter(map(COMPARISONS[type(op)], one, other), np.bool_, model.states)
+                for op, one, other in zip(ops, sides[:-1], sides[1:], strict=True)
+                if type(op) in COMPARISONS
+            ]
+            if len(every) == len(ops):
+                return _joined(np.logical_and, every)
+    raise ModelError(f"{where}: {ast.unparse(tree)[:80]!r} is no comparison; write such as state == 36")
+
+
+def _joined(how: np.ufunc, masks: list[Mask]) -> Mask:
+    joined: Mask = how.reduce(masks)
+    return joined
+
+
+def _values(model: MDP, tree: ast.expr, where: str) -> Sequence[Any]:
+    """One value for each state."""
+    match tree:
+        case ast.Name("state"):
+            return range(model.states)
+        case ast.Name("name"):
+            return model.state_names or _lacks(where, "no names of states")
+        case ast.Subscript(ast.Name("value"), ast.Constant(int(n))):
+            if not (model.valuations and 0 <= n < len(model.valuations[0])):
+                _lacks(where, f"no variable {n}")
+            return [valuation[n] for valuation in model.valuations]
+        case ast.Subscript(ast.Name("feature"), ast.Constant(int(n))):
+            if model.observations is None or not 0 <= n < model.observations.shape[1]:
+                return _lacks(where, f"no feature {n}")
+            return [float(number) for number in model.observations[:, n]]
+        case _:
+            return [ast.literal_eval(tree)] * model.states
+
+
+def _lacks(where: str, what: str) -> Sequence[Any]:
+    raise ModelError(f"{where}: the model has {what}")
+
+
+def _brief(error: BaseException) -> str:
+    return (str(error) or type(error).__name__).splitlines()[0][:120]

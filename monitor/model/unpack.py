@@ -1,0 +1,202 @@
+"""The arrays of a `.npz` archive: what their headers say first, then memory for them.
+
+A few megabytes can say that they hold gigabytes, and NumPy's own reader evaluates headers as Python text. So every
+header is read before any array is: kinds, shapes that fit each other, and how much memory a model of these shapes takes
+at its worst, with all that is made of the arrays on the way.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+import re
+import zipfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from monitor.errors import ModelError
+from monitor.model.rows import checked_size
+
+__all__ = ["BIN_EDGES", "Array", "unpacked"]
+
+Array = npt.NDArray[Any]
+
+MAX_DIRECTORY_BYTES: Final = 1 << 18
+"""The archive's own list of members; a thousand bin edges need a third of this."""
+
+LONGEST_HEADER: Final = 1000
+"""Bytes of a member in which its header must end; NumPy's own have 128."""
+
+
+@dataclass(frozen=True)
+class _Key:
+    """What an array may hold, and what reading it may take.
+
+    `kinds`: letters of NumPy's types. `shape`: letters for states S, actions A, entries N, labels L; `*` for any.
+    `each`, `letter`: bytes taken for each element, and for each character of a text, beside the array as it is stored.
+    """
+
+    kinds: str
+    shape: str
+    each: int = 24
+    letter: int = 0
+
+
+_SCALAR: Final = _Key("iu", "")
+_NAMES: Final = 200
+"""Bytes of a text as Python's object, and of its place in tables of names."""
+
+# Measured at their worst, on entries in no order and given twice, and rounded up: `tests/model/test_archive_bombs.py`.
+_KEYS: Final[Mapping[str, _Key]] = {
+    "format": _SCALAR,
+    "states": _SCALAR,
+    "actions": _SCALAR,
+    "indptr": _Key("iu", "R", 40),
+    "successors": _Key("iu", "N", 50),
+    "probabilities": _Key("f", "N", 50),
+    "rewards": _Key("fiu", "SA"),
+    "transition_rewards": _Key("fiu", "N", 60),
+    "reward_spread": _Key("fiu", "N"),
+    "label_names": _Key("U", "L", 2 * _NAMES, 12),
+    "labels": _Key("b", "LS", 4),
+    "initial": _Key("f", "S"),
+    "observations": _Key("fiu", "S*"),
+    "state_names": _Key("U", "S", _NAMES, 12),
+    "action_names": _Key("U", "A", _NAMES, 12),
+    "valuations": _Key("U", "S", _NAMES, 32),
+    "ended_as": _Key("iu", "S", 40),
+}
+_EDGES: Final = _Key("fiu", "*", 40)
+_REQUIRED: Final = ("format", "states", "actions", "indptr", "successors", "probabilities")
+BIN_EDGES: Final = re.compile(r"bin_edges_(0|[1-9][0-9]{0,2})\Z")
+_HEADER: Final = re.compile(
+    r"\{\s*'descr':\s*'([<>|=](?:b1|[iu][1248]|f[248]|U[1-9][0-9]{0,6}))',"
+    r"\s*'fortran_order':\s*(True|False),\s*'shape':\s*\(([0-9, ]{0,80})\),?\s*\}\s*\Z"
+)
+
+
+@dataclass(frozen=True)
+class _Header:
+    """What a member says of its array; the array's bytes begin at `start`."""
+
+    key: str
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+    fortran: bool
+    start: int
+
+    @property
+    def size(self) -> int:
+        return math.prod(self.shape)
+
+    @property
+    def memory(self) -> int:
+        """Bytes that reading it takes at its worst."""
+        key = _KEYS.get(self.key, _EDGES)
+        letters = self.dtype.itemsize // 4 if self.dtype.kind == "U" else 0
+        return self.size * (self.dtype.itemsize + key.each + key.letter * letters)
+
+
+def unpacked(content: bytes, limit: int) -> dict[str, Array]:
+    """The arrays by key, of a kind and a size that fit their keys; reading them takes at most `limit` bytes.
+
+    Raises:
+        ModelError: something else is in there, or more. Also what `zipfile` raises, for bytes that are no archive.
+    """
+    _check_directory(content)
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        members = _members(archive)
+        if sum(member.file_size for member in members.values()) > limit:
+            raise ModelError(f"it unpacks to more than the limit of {limit:,} bytes")
+        headers = {key: _header(archive, member, key) for key, member in members.items()}
+        if missing := [key for key in _REQUIRED if key not in headers]:
+            raise ModelError(f"key {missing[0]!r} is missing")
+        needed = len(content) + sum(header.memory for header in headers.values())
+        if needed > limit:
+            raise ModelError(f"reading it takes {needed:,} bytes of memory, more than the limit of {limit:,} bytes")
+        counts = [_array(archive, members[key], headers[key]).reshape(()) for key in ("states", "actions")]
+        _check_sizes(headers, int(counts[0]), int(counts[1]))
+        return {key: _array(archive, members[key], header) for key, header in headers.items()}
+
+
+def _check_directory(content: bytes) -> None:
+    """Refuse a list of members that is itself large, before zipfile makes an object of each."""
+    end = content.rfind(b"PK\x05\x06", max(0, len(content) - MAX_DIRECTORY_BYTES))
+    beyond = content.rfind(b"PK\x06\x07", max(0, end - 20), max(0, end)) >= 0  # sizes of 64 bits stand elsewhere
+    size = int.from_bytes(content[end + 12 : end + 16], "little")
+    if end >= 0 and (beyond or size > MAX_DIRECTORY_BYTES):
+        raise ModelError("it holds far more members than a model has")
+
+
+def _members(archive: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]:
+    members: dict[str, zipfile.ZipInfo] = {}
+    for member in archive.infolist():
+        key = member.filename.removesuffix(".npy")
+        if key not in _KEYS and not BIN_EDGES.match(key):
+            raise ModelError(f"unknown key {key[:80]!r}; known are {', '.join(_KEYS)}, bin_edges_0 ..")
+        if key in members:
+            raise ModelError(f"key {key!r} is there twice")
+        if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+            raise ModelError(f"key {key!r}: only stored or deflated members are read")
+        members[key] = member
+    return members
+
+
+def _header(archive: zipfile.ZipFile, member: zipfile.ZipInfo, key: str) -> _Header:
+    """What the first bytes of a member say. NumPy's own reader evaluates them and allocates before it checks."""
+    with archive.open(member) as file:
+        begin = file.read(LONGEST_HEADER)
+    width = {1: 2, 2: 4, 3: 4}.get(begin[6] if begin[:6] == b"\x93NUMPY" and len(begin) > 6 else 0)
+    if width is None:
+        raise ModelError(f"key {key!r} is not a NumPy array")
+    start = 8 + width + int.from_bytes(begin[8 : 8 + width], "little")
+    told = _HEADER.match(begin[8 + width : start].decode("latin-1"))
+    if told is None:
+        raise ModelError(f"key {key!r}: its header is not that of a plain array of numbers or text")
+    dtype, shape = np.dtype(told[1]), tuple(int(n) for n in told[3].split(",") if n.strip())
+    kinds = _KEYS.get(key, _EDGES).kinds
+    if dtype.kind not in kinds:
+        raise ModelError(f"key {key!r} holds {dtype}, not one of the kinds {', '.join(kinds)}")
+    header = _Header(key, dtype, shape, told[2] == "True", start)
+    if member.file_size - start != header.size * dtype.itemsize:
+        raise ModelError(f"key {key!r}: {member.file_size - start} bytes do not fit shape {shape} of {dtype}")
+    if _KEYS.get(key) is _SCALAR and header.size != 1:
+        raise ModelError(f"key {key!r} must be one number")
+    return header
+
+
+def _check_sizes(headers: Mapping[str, _Header], states: int, actions: int) -> None:
+    """Refuse an array that is larger than the others allow; one that is too small costs nothing, and is found later."""
+    checked_size(states, actions)
+    names, labels = headers.get("label_names"), headers.get("labels")
+    most = {
+        "R": states * actions + 1,
+        "N": headers["successors"].size,
+        "SA": states * actions,
+        "S": states,
+        "A": actions,
+        "L": 1 if labels is None else max([1, *labels.shape[:1]]),
+        "LS": (1 if names is None else max(1, names.size)) * states,
+    }
+    for key, header in headers.items():
+        allowed = most.get(_KEYS.get(key, _EDGES).shape, header.size)
+        if header.size > max(1, allowed):
+            raise ModelError(f"key {key!r} holds {header.size:,} elements where {allowed:,} fit the other arrays")
+
+
+def _array(archive: zipfile.ZipFile, member: zipfile.ZipInfo, header: _Header) -> Array:
+    with archive.open(member) as file:
+        # The size is told again: without it zipfile unpacks first and cuts off what is too much afterwards.
+        content = file.read(member.file_size)
+    if len(content) != member.file_size:
+        raise ModelError(f"key {header.key!r} ends too soon")
+    flat = np.frombuffer(content, header.dtype, offset=header.start)
+    if header.dtype.kind == "U":
+        points = np.frombuffer(content, header.dtype.byteorder + "u4", offset=header.start)
+        if bool(((points > 0x10FFFF) | ((points >= 0xD800) & (points <= 0xDFFF))).any()):
+            raise ModelError(f"key {header.key!r} holds what is no Unicode text")
+    return flat.reshape(header.shape[::-1]).T if header.fortran else flat.reshape(header.shape)

@@ -1,0 +1,77 @@
+"""Values over time, in bounded room: the newest as they came, older ones merged, each time to the worst of them."""
+
+from __future__ import annotations
+
+import math
+from array import array
+from collections.abc import Iterator
+
+__all__ = ["MOST", "Curve"]
+
+MOST = 512
+"""Points kept: 12 KB for each agent and formula."""
+
+Point = tuple[float, float, float]
+"""Seconds since the epoch, the agent's own value, the alternative's; NaN: none."""
+
+
+class Curve:
+    """Points in the order in which they came. `low`: whether the lower of two values is the worse one.
+
+    Where there is no room left, neighbours in the older half become one, at the time of the worse: what was breached
+    stays breached, and the curve reaches back further the longer it goes on. A hole stays a hole; where that leaves no
+    room either, the oldest points go.
+    """
+
+    def __init__(self, *, low: bool = True, most: int = MOST) -> None:
+        self._low = low
+        self._most = most
+        self._columns = (array("d"), array("d"), array("d"))
+
+    def add(self, when: float, own: float | None, alternative: float | None) -> None:
+        """Add a point; None: no value, a hole. Holes that follow one another are one."""
+        times, values, others = self._columns
+        if own is None and alternative is None and times and math.isnan(values[-1]) and math.isnan(others[-1]):
+            return
+        times.append(when)
+        values.append(math.nan if own is None else own)
+        others.append(math.nan if alternative is None else alternative)
+        if len(times) > self._most:
+            self._coarsen()
+
+    def last(self, count: int) -> list[tuple[float | None, float | None]]:
+        """Return the newest points without their times, oldest first."""
+        _, values, others = self._columns
+        return [(_known(own), _known(other)) for own, other in zip(values[-count:], others[-count:], strict=True)]
+
+    def columns(self) -> dict[str, list[float | None]]:
+        """Return all points, as one list of times and two of values."""
+        names = ("time", "value", "alternative")
+        return {name: list(map(_known, column)) for name, column in zip(names, self._columns, strict=True)}
+
+    def _coarsen(self) -> None:
+        points = list(zip(*self._columns, strict=True))
+        half = len(points) // 2
+        older = list(self._merged(points[:half]))
+        kept = (older + points[half:])[-(self._most * 3 // 4 + 1) :]
+        self._columns = tuple(array("d", column) for column in zip(*kept, strict=True))  # type: ignore[assignment]
+
+    def _merged(self, points: list[Point]) -> Iterator[Point]:
+        waiting: Point | None = None
+        for point in points:
+            if waiting is not None and math.isnan(waiting[1]) == math.isnan(point[1]):
+                yield self._worse(waiting, point)
+                waiting = None
+            else:
+                if waiting is not None:
+                    yield waiting
+                waiting = point
+        if waiting is not None:
+            yield waiting
+
+    def _worse(self, one: Point, two: Point) -> Point:
+        return two if math.isnan(two[1]) or (two[1] <= one[1]) == self._low else one
+
+
+def _known(number: float) -> float | None:
+    return number if math.isfinite(number) else None

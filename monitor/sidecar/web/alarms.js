@@ -1,0 +1,40 @@
+// The list of alarms, filtered; the address of the page holds the filter, so that it can be sent to somebody.
+import { at, follow, look, makeAlarm, sync, tell, updateAlarm } from "./common.js";
+
+const FIELDS = ["agent", "formula", "severity", "state", "since", "until"];
+const input = (field) => at(field === "state" ? "state-wanted" : field);
+const seen = { told: null };
+const asked = new URLSearchParams(location.search);
+for (const field of FIELDS) input(field).value = asked.get(field) ?? "";
+
+function query() {
+  const wanted = new URLSearchParams();
+  for (const field of FIELDS) {
+    const value = input(field).value.trim();
+    // The browser's own field for a date and time has no zone: it is the reader's.
+    const time = field === "since" || field === "until";
+    if (value) wanted.set(field, time ? String(new Date(value).getTime() / 1000) : value);
+  }
+  return wanted;
+}
+
+function show(told) {
+  sync(at("list"), told, (alarm) => alarm.id, makeAlarm, updateAlarm);
+  at("state").textContent = `${told.length} alarm${told.length === 1 ? "" : "s"}${told.length === 500 ? " or more: the newest 500" : ""}`;
+  seen.told = told;
+}
+
+function judge(lost) {
+  tell("list-none", !seen.told?.length, "No such alarm is in the list.", lost);
+}
+
+at("filter").addEventListener("input", () => {
+  const kept = new URLSearchParams();
+  for (const field of FIELDS) if (input(field).value) kept.set(field, input(field).value);
+  history.replaceState(null, "", `alarms?${kept}`);
+  at("data").href = `api/alarms?${query()}`;
+  look();
+});
+at("filter").addEventListener("submit", (event) => event.preventDefault());
+at("data").href = `api/alarms?${query()}`;
+follow(() => `api/alarms?limit=500&${query()}`, show, judge);

@@ -1,0 +1,301 @@
+// What the pages share: asking the monitor, saying how sure that is, alarms as cards, and the picture of an alarm.
+// Nothing comes from outside. Elements are kept and only their contents change, so that focus, selection and a screen
+// reader's place survive.
+
+// Milliseconds between two looks: the longest that a value shown is behind.
+const EVERY = 1000;
+// Milliseconds after which an answer is no answer any more, and what is shown counts as unknown.
+const PATIENCE = 10_000;
+export const at = (id) => document.getElementById(id);
+const known = { token: sessionStorage.getItem("cfmon-token"), explained: null, heard: null, wrong: "", look: () => {} };
+
+export async function ask(path) {
+  const headers = known.token ? { Authorization: `Bearer ${known.token}` } : {};
+  const answer = await fetch(path, { headers, cache: "no-store", signal: AbortSignal.timeout(PATIENCE) });
+  if (answer.status === 401) {
+    at("token-wrong").textContent = known.token && at("token").hidden === false ? "This is not the token." : "";
+    at("token").hidden = false;
+    throw new Error("a token is needed");
+  }
+  at("token").hidden = true;
+  if (!answer.ok) throw new Error((await answer.text()) || answer.statusText);
+  return answer;
+}
+
+export function element(kind, className, ...children) {
+  const made = document.createElement(kind);
+  if (className) made.className = className;
+  made.append(...children);
+  return made;
+}
+
+export function put(target, text) {
+  if (target.textContent !== text) target.textContent = text;
+}
+
+// Make the children of `list` those of `items`, in order; each is made once and updated while its key is there.
+export function sync(list, items, key, make, update) {
+  const old = new Map([...list.children].map((child) => [child.dataset.key, child]));
+  let before = list.firstElementChild;
+  for (const item of items) {
+    const name = key(item);
+    let child = old.get(name);
+    old.delete(name);
+    if (!child) {
+      child = make(item);
+      child.dataset.key = name;
+    }
+    update(child, item);
+    if (child === before) before = before.nextElementSibling;
+    else list.insertBefore(child, before);
+  }
+  for (const gone of old.values()) gone.remove();
+}
+
+// ---- numbers and times as text ----
+
+export function number(value) {
+  return value === null || value === undefined ? "" : value.toFixed(4);
+}
+
+// The agent's own value; of regret also what it would be.
+export function figures(formula) {
+  const other = formula.alternative?.value ?? null;
+  return other === null ? number(formula.value) : `${number(formula.value)} → ${number(other)}`;
+}
+
+export function required(threshold) {
+  return threshold === null ? "" : `${threshold.comparison} ${threshold.bound}`;
+}
+
+// The state of an alarm. While its formula is blind nobody knows that it would not fire.
+export function alarmWord(formula) {
+  return formula.blind && formula.alarm !== "firing" ? `unknown, was ${formula.alarm}` : formula.alarm;
+}
+
+// Date, time and zone, as of this browser; an agent's clock may say anything.
+export function moment(seconds) {
+  if (!(seconds > 0 && seconds < 8.64e12)) return "at an unknown time";
+  return new Date(seconds * 1000).toLocaleString("sv-SE", { timeZoneName: "short" });
+}
+
+export function ago(seconds, now) {
+  const gone = Math.max(0, Math.round(now - seconds));
+  if (gone < 120) return `${gone} s ago`;
+  return gone < 7200 ? `${Math.round(gone / 60)} min ago` : `${Math.round(gone / 3600)} h ago`;
+}
+
+// What a test of the model found: how strong the evidence is, and which transitions speak loudest against it.
+export function evidenceOf(test) {
+  const strength = test.log10_e === null ? "without end" : `1e${test.log10_e.toFixed(1)}`;
+  return `e-value ${strength} after ${test.transitions} transitions`;
+}
+
+export function departing(test) {
+  return test.departing.map(({ state, action, successor, seen, of, expected }) =>
+    `from state ${state} by action ${action} to ${successor}: seen ${seen} times of ${of}, expected ${expected.toFixed(1)}`).join("; ");
+}
+
+export function agentPage(name) {
+  return `agent?name=${encodeURIComponent(name)}`;
+}
+
+// The range that shows what matters: all values and the threshold, but no less than 0.05, or noise would look like news.
+export function rangeOf(values, threshold) {
+  const seen = values.filter((value) => value !== null);
+  if (threshold !== null) seen.push(threshold);
+  if (!seen.length) return [0, 1];
+  let low = seen.reduce((one, two) => Math.min(one, two));
+  let high = seen.reduce((one, two) => Math.max(one, two));
+  const room = Math.max(0.1 * (high - low), (0.05 - (high - low)) / 2);
+  return [low - room, high + room];
+}
+
+// ---- how sure it is ----
+
+// Look again and again. `path()` is asked, `show(document)` shows the answer; `judge(why)` is called after each answer,
+// and whenever what is shown has become old: `why` says why nothing is known now, and is empty while it is.
+export function follow(path, show, judge) {
+  const say = () => {
+    const old = known.heard !== null && Date.now() - known.heard > PATIENCE;
+    const wrong = known.wrong || (old ? "no answer for more than 10 s" : "");
+    if (known.heard === null && !wrong) return;
+    document.body.dataset.live = wrong ? "no" : "yes";
+    at("state").classList.toggle("wrong", Boolean(wrong));
+    if (wrong) {
+      const last = known.heard === null ? "" : ` What is shown is of ${moment(known.heard / 1000)}, and may be over.`;
+      put(at("state"), `No answer from the monitor: ${wrong}.${last}`);
+      document.title = `(?) ${document.title.replace(/^\([^)]*\) /, "")}`;
+    }
+    judge(wrong && "the monitor does not answer");
+  };
+  known.look = async () => {
+    try {
+      const told = await (await ask(path())).json();
+      show(told);
+      known.heard = Date.now();
+      known.wrong = "";
+    } catch (error) {
+      known.wrong = error.name === "TimeoutError" ? "it takes too long" : error.message;
+    }
+    say();
+  };
+  document.addEventListener("visibilitychange", () => {
+    if (!document.hidden) {
+      say();
+      known.look();
+    }
+  });
+  setInterval(say, EVERY);
+  (async () => {
+    for (;;) {
+      if (!document.hidden) await known.look();
+      await new Promise((done) => setTimeout(done, EVERY));
+    }
+  })();
+}
+
+export function look() {
+  known.look();
+}
+
+// The line below a list: that there is nothing, said only where that is known; else why it is not.
+export function tell(id, empty, nothing, why) {
+  const line = at(id);
+  line.hidden = !why && !empty;
+  line.className = why ? "unknown" : "quiet";
+  put(line, why ? `${empty ? "Unknown" : "There may be more"}: ${why}.` : nothing);
+}
+
+// ---- alarms ----
+
+export function makeAlarm() {
+  const card = element("li", "fresh");
+  const why = element("button", "", "Why?");
+  why.type = "button";
+  why.addEventListener("click", () => explain(card.alarm));
+  const page = element("a", "page", "the agent's page");
+  const proof = element("a", "proof", "evidence");
+  const runbook = element("a", "runbook", "what to do");
+  runbook.target = "_blank";
+  runbook.rel = "noreferrer";
+  const mark = element("span", "mark");
+  mark.setAttribute("aria-hidden", "true");
+  card.append(element("p", "head", mark, element("span")), element("p", "summary"), element("p", "blindness word-blind"));
+  card.append(element("div", "actions", why, page, proof, runbook));
+  return card;
+}
+
+function lasted(alarm) {
+  if (alarm.state === "firing") return `since ${moment(alarm.since_unix)}`;
+  if (alarm.state === "unknown") return `from ${moment(alarm.began_unix)}; how it ended is not known: the monitor was away`;
+  return `from ${moment(alarm.began_unix)} to ${moment(alarm.over_unix)}`;
+}
+
+export function updateAlarm(card, alarm) {
+  card.alarm = alarm;
+  const firing = alarm.state === "firing";
+  card.classList.toggle("firing", firing);
+  card.classList.toggle("critical", firing && alarm.severity === "critical");
+  const head = card.querySelector(".head");
+  put(head.children[0], firing ? (alarm.severity === "critical" ? "!!" : "!") : "");
+  put(head.children[1], `${alarm.state.toUpperCase()} · ${alarm.severity} · ${alarm.formula.name} · ${alarm.agent} · ${lasted(alarm)}`);
+  head.className = `head word-${alarm.state}`;
+  put(card.querySelector(".summary"), alarm.state === "unknown" ? `When it fired: ${alarm.summary}` : alarm.summary);
+  put(card.querySelector(".blindness"), firing && alarm.blind ? `blind here: ${alarm.blind}` : "");
+  const [why, page, proof, runbook] = card.querySelector(".actions").children;
+  why.hidden = proof.hidden = !alarm.evidence;
+  why.setAttribute("aria-label", `Why ${firing ? "does" : "did"} ${alarm.formula.name} fire for ${alarm.agent}?`);
+  page.href = agentPage(alarm.agent);
+  page.hidden = document.body.dataset.page === "agent";
+  if (alarm.evidence) proof.href = `evidence/${alarm.evidence.id}`;
+  if (known.explained === alarm.id) retell(alarm);
+  runbook.hidden = !alarm.runbook;
+  if (alarm.runbook) runbook.href = alarm.runbook;
+}
+
+// What is said of the alarm that is explained, kept current while the dialog is open.
+function retell(alarm) {
+  put(at("why-title"), `${alarm.state.toUpperCase()} · ${alarm.formula.name} · ${alarm.agent}`);
+  put(at("why-summary"), alarm.summary);
+}
+
+async function explain(alarm) {
+  const picture = at("why-picture");
+  known.explained = alarm.id;
+  retell(alarm);
+  put(at("why-moment"), `The picture shows the moment at which it fired: step ${alarm.fired.seq}, ${moment(alarm.fired.time_unix)}.`);
+  put(at("why-wait"), "deriving and drawing it from the evidence …");
+  picture.hidden = true;
+  at("why-links").replaceChildren();
+  at("why").showModal();
+  try {
+    const drawn = await picture_of(alarm.evidence.id);
+    if (picture.src) URL.revokeObjectURL(picture.src);
+    picture.src = URL.createObjectURL(drawn);
+    picture.alt = in_words(await drawn.text()) || alarm.summary;
+    picture.hidden = false;
+    put(at("why-wait"), "");
+  } catch (error) {
+    put(at("why-wait"), `It cannot be drawn: ${error.message}`);
+  }
+  const proof = element("a", "", "evidence");
+  proof.href = `evidence/${alarm.evidence.id}`;
+  at("why-links").append(proof, ` derive it again: cfmon verify ${alarm.evidence.id}.evidence --objects OBJECTS`);
+}
+
+// The picture's own description. It is cut out of the text: parsed here, its styles would be held against our policy.
+function in_words(picture) {
+  const found = picture.match(/<desc>([^<]*)<\/desc>/);
+  return found ? found[1].replaceAll("&lt;", "<").replaceAll("&gt;", ">").replaceAll("&amp;", "&") : "";
+}
+
+// It is drawn when it is first asked for, which takes a moment.
+async function picture_of(evidence) {
+  for (;;) {
+    const answer = await ask(`picture/${evidence}.svg`);
+    if (answer.status !== 202) return answer.blob();
+    await new Promise((done) => setTimeout(done, 300));
+  }
+}
+
+// ---- what every page has ----
+
+const close = element("button", "", "Close");
+close.type = "button";
+close.id = "why-close";
+const dialog = element("dialog");
+dialog.id = "why";
+dialog.setAttribute("aria-labelledby", "why-title");
+function named(kind, id, className = "") {
+  const made = element(kind, className);
+  made.id = id;
+  return made;
+}
+const picture = named("img", "why-picture");
+picture.alt = "";
+picture.hidden = true;
+const wait = named("p", "why-wait");
+wait.setAttribute("role", "status");
+dialog.append(element("div", "bar", named("h2", "why-title"), close), named("p", "why-summary"));
+dialog.append(named("p", "why-moment", "quiet"), wait, picture, named("p", "why-links"));
+document.body.append(dialog);
+close.addEventListener("click", () => dialog.close());
+
+at("token").addEventListener("submit", (event) => {
+  event.preventDefault();
+  known.token = at("token-value").value;
+  sessionStorage.setItem("cfmon-token", known.token);
+  look();
+});
+// Links to data carry no token by themselves, so with one they are fetched and handed over. Pages hold no data.
+document.addEventListener("click", async (event) => {
+  const link = event.target.closest("a");
+  if (!known.token || !link || link.origin !== location.origin || link.hash || link.target || link.className === "page") return;
+  event.preventDefault();
+  const answer = await ask(link.href);
+  const save = element("a");
+  save.href = URL.createObjectURL(await answer.blob());
+  save.download = link.pathname.split("/").pop();
+  save.click();
+});

@@ -1,0 +1,104 @@
+"""What a verdict says in numbers: one meaning for every kind of formula; what a newer verdict changes in an alert."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from msgspec.structs import replace
+
+from monitor.alarm.figures import figures_of, fired_of, other, own, stance_of, threshold_of
+from monitor.alarm.refresh import refreshed
+from monitor.engine import check
+from monitor.logic import parse
+from monitor.model.mdp import MDP
+from monitor.policy.table import PolicyTable
+from monitor.types import Alert, Fired, FormulaSpec, Judged, Quantity, Refreshed, Threshold, Verdict
+from tests.alarm.conftest import REGRET, RUN, WALK
+
+GOAL = 'P>=0.8 [ G<=4 !"crash" ]'
+
+
+@pytest.mark.parametrize(
+    ("text", "threshold"),
+    [
+        (REGRET, Threshold(">=", 0.8)),
+        (GOAL, Threshold(">=", 0.8)),
+        (f"careful@2.{GOAL}", Threshold(">=", 0.8)),
+        ("R<3 [ C<=4 ]", Threshold("<", 3.0)),
+        (f"!{GOAL}", Threshold(">=", 0.8)),
+        (f'"home" | {GOAL}', Threshold(">=", 0.8)),
+        (f"{GOAL} & {GOAL}", Threshold(">=", 0.8)),
+        (f"{GOAL} & @1.{GOAL}", None),
+        ('P=? [ F<=4 "home" ]', None),
+        ('"home"', None),
+    ],
+)
+def test_the_threshold_is_that_of_the_one_quantity_there_is(text: str, threshold: Threshold | None) -> None:
+    assert threshold_of(parse(text)) == threshold
+
+
+@pytest.mark.parametrize("text", [GOAL, f"careful@2.{GOAL}", f"!{GOAL}", 'P=? [ F<=4 "home" ]', f"{GOAL} & {GOAL}"])
+def test_a_formula_of_one_quantity_has_its_value_and_bounds_and_no_alternative(
+    raise_alert: Callable[..., Alert], text: str
+) -> None:
+    verdict = raise_alert(text).verdict
+    [quantity] = verdict.quantities
+    assert own(verdict) == (quantity.value, quantity.bounds)
+    assert quantity.bounds is not None
+    assert other(verdict) == (None, None)
+    figures = figures_of(parse(text), verdict)
+    assert (figures.alternative, figures.handover) == (None, None)
+
+
+def test_of_regret_the_value_is_nominals_and_the_alternative_stands_beside_it(regret: Alert) -> None:
+    verdict = regret.verdict
+    nominal, alternative = verdict.quantities
+    assert own(verdict) == (nominal.value, (nominal.value, nominal.value))
+    assert other(verdict) == (alternative.value, verdict.bounds)
+    assert nominal.value < 0.8 <= alternative.value
+
+
+@pytest.mark.parametrize("text", [f'{GOAL} & P>=0.1 [ F<=4 "home" ]', '"home"', "true"])
+def test_a_formula_of_several_quantities_or_none_has_no_value(raise_alert: Callable[..., Alert], text: str) -> None:
+    assert own(raise_alert(text).verdict) == (None, None)
+
+
+def test_a_sampled_verdict_knows_of_no_help(regret: Alert) -> None:
+    two = (Quantity("n", 0.5, 2, clipped=False), Quantity("a", 0.9, 2, clipped=False))
+    verdict = Verdict(REGRET, "sampled", "gumbel", two, outcome="regret")
+    handover = figures_of(parse(REGRET), verdict).handover
+    assert handover is not None
+    assert (handover.helps_now, handover.latest_useful) == (None, None)
+    assert stance_of(parse(REGRET), verdict, None) != stance_of(parse(REGRET), regret.verdict, None)
+
+
+def test_what_fired_is_kept_with_its_step(regret: Alert) -> None:
+    judged = Judged("robot-7", "watch", regret.verdict, "monday", 3, 7.5)
+    figures = figures_of(parse(REGRET), regret.verdict)
+    assert fired_of(figures, judged) == Fired("regret", figures.value, figures.alternative, 3, 7.5)
+
+
+def test_a_newer_verdict_changes_what_the_alert_says_and_neither_id_nor_revision_nor_evidence(
+    road: MDP, tables: dict[str, PolicyTable], raise_alert: Callable[..., Alert], regret: Alert
+) -> None:
+    path = [(0, RUN), (0, RUN), (1, WALK), (2, RUN), (3, RUN)]
+    verdict = check(REGRET, model=road, path=path, policies=tables, causal_model="any")
+    spec = FormulaSpec("watch", REGRET, causal_model="any")
+    judged = Judged("robot-7", "watch", verdict, "monday", 4, 1_700_000_004.5, late=True)
+    told = refreshed(regret, Refreshed(judged, spec, len(path)))
+    fresh = raise_alert(REGRET, path)  # as it would be told if it fired on this verdict
+    following = {
+        "verdict": verdict,
+        "figures": fresh.figures,
+        "seq": 4,
+        "time": 1_700_000_004.5,
+        "late": True,
+        "summary": fresh.summary,
+    }
+    assert told == replace(regret, **following)
+    assert told.summary != regret.summary
+    blind = refreshed(replace(regret, blind="stale"), Refreshed(judged, spec, len(path)))
+    assert blind.figures.handover is not None
+    assert blind.figures.handover.helps_now is None
+    assert "BLIND (stale)" in blind.summary

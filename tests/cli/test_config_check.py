@@ -1,0 +1,88 @@
+"""`cfmon config check`: every mistake is told at once, and what is opened at start is tried."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from monitor.sidecar.board import Board
+from monitor.sidecar.http import HttpServer, make_app
+from monitor.sidecar.settings import HttpConfig
+from tests.sidecar.alarms import _corridor
+from tests.sidecar.project import CONFIG, write_project
+from tests.sidecar.test_http import World
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    return write_project(tmp_path, _corridor(0.5))
+
+
+def changed(project: Path, *pairs: tuple[str, str]) -> str:
+    text = CONFIG
+    for old, new in pairs:
+        assert old in text
+        text = text.replace(old, new)
+    project.write_text(text)
+    return str(project)
+
+
+def test_every_mistake_is_told(project: Path, cfmon: Run) -> None:
+    wrong = changed(
+        project,
+        ("careful.yaml", "none.yaml"),
+        ("P>=0.8 [ G<=3", "P>=0.8 [ G<="),
+        ("P=? [ F<=3", "P=? [ F<="),
+        ("model: model.npz", "model: model.npz\nmodels: {icy: none.npz}"),
+    )
+    code, out, err = cfmon("config", "check", wrong)
+    assert (code, out) == (2, "")
+    for what in ("models.icy", "policies.careful", "formulas[0].formula", "formulas[1].formula"):
+        assert what in err
+    assert err.count("config.yaml, line") == 4  # a formula about what could not be read is no mistake of its own
+
+
+def test_names_that_do_not_fit_are_told_together(project: Path, cfmon: Run) -> None:
+    wrong = changed(project, ("name: chance", "name: watch"), ("nominal: rash", "rash: rash"))
+    _, _, err = cfmon("config", "check", wrong)
+    assert "`nominal`" in err
+    assert "'watch' is there twice" in err
+
+
+def test_a_port_that_is_taken_is_told(project: Path, cfmon: Run) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        taken.listen()
+        port = taken.getsockname()[1]
+        code, _, err = cfmon("config", "check", changed(project, ("127.0.0.1:0", f"127.0.0.1:{port}")))
+    assert code == 2
+    assert f"cannot listen on 127.0.0.1:{port}" in err
+    assert "http.listen" in err
+
+
+def test_a_monitor_that_runs_already_is_no_mistake(project: Path, cfmon: Run) -> None:
+    server = HttpServer(make_app(World(Board([], "cfmon/alerts")).sources), HttpConfig(listen="127.0.0.1:0"))
+    server.start()
+    try:
+        listen = server.url.removeprefix("http://")
+        code, out, err = cfmon("config", "check", changed(project, ("127.0.0.1:0", listen)))
+    finally:
+        server.stop()
+    assert (code, err) == (0, "")
+    assert f"a monitor answers at {listen} already" in out
+
+
+def test_a_store_that_cannot_be_written_is_told(project: Path, cfmon: Run) -> None:
+    for place in ("/proc/cfmon/cfmon.sqlite", "model.npz/cfmon.sqlite"):
+        code, _, err = cfmon("config", "check", changed(project, ("var/cfmon.sqlite", place)))
+        assert (code, "store.path" in err, "cannot be written to" in err) == (2, True, True), err
+
+
+def test_trying_leaves_no_trace(project: Path, cfmon: Run) -> None:
+    before = sorted(project.parent.iterdir())
+    assert cfmon("config", "check", changed(project))[0] == 0
+    assert sorted(project.parent.iterdir()) == before

@@ -1,0 +1,40 @@
+"""Ctrl-C and SIGTERM while a command starts: it ends, quietly, whatever it was at."""
+
+from __future__ import annotations
+
+import signal
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from monitor.cli.leaving import leave_at_once, left_at_once, orderly
+from tests.cli.interrupts import ENDS, shoot
+
+MOMENTS = (0.0, 0.02, 0.1, 0.25, 0.4, 0.6, 0.9, 1.3)
+"""Seconds from when the command hears signals; the many random moments are `python -m tests.cli.interrupts`."""
+
+
+def test_every_signal_while_it_starts_ends_it_without_a_word() -> None:
+    plan = [(number, after) for after in MOMENTS for number in (signal.SIGINT, signal.SIGTERM)]
+    with ThreadPoolExecutor(2) as pool:
+        shots = list(pool.map(lambda one: shoot(*one, wait=True), plan))
+    assert [shot for shot in shots if not shot.fine] == []
+    at_once = [shot for shot in shots if not shot.after]
+    assert [shot.code for shot in at_once] == list(ENDS)  # 130 for Ctrl-C; to be told to stop is no failure
+
+
+@pytest.mark.parametrize("ignored", [False, True])
+def test_what_was_ignored_when_it_was_started_stays_ignored(*, ignored: bool) -> None:
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        signal.signal(signal.SIGINT, signal.SIG_IGN if ignored else signal.default_int_handler)
+        leave_at_once()
+        assert left_at_once(signal.SIGINT) is not ignored
+        assert left_at_once(signal.SIGTERM)
+        with orderly():
+            assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+            assert signal.getsignal(signal.SIGINT) is (signal.SIG_IGN if ignored else signal.default_int_handler)
+        assert left_at_once(signal.SIGTERM)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

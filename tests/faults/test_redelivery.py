@@ -1,0 +1,35 @@
+"""A broker that comes back with what it had long ago: the monitor knows it again."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from tests.faults.harness import RATE, Broker, scene
+from tests.faults.world import AGENTS
+
+WAITING = 2_000
+"""Steps that the broker has written down and delivers twice."""
+
+
+def test_what_a_broker_delivers_twice_is_taken_once(tmp_path: Path, report: Callable[..., None]) -> None:
+    broker = Broker(tmp_path / "broker", saves="when asked")
+    with scene(tmp_path, broker=broker) as staged:
+        staged.fault()
+        staged.monitor.stop()
+        time.sleep(WAITING / RATE)  # so many steps
+        broker.save()
+        staged.monitor.start()
+        staged.catch_up()
+        staged.fault(of_broker=True)
+        broker.kill()
+        broker.start()
+        staged.catch_up()
+        outcome = staged.outcome()
+        again = staged.monitor.running.metric('cfmon_messages_total{result="duplicate"}') or 0.0
+        metrics = staged.monitor.running.get("/metrics").decode()
+    doubts = [float(line.split()[-1]) for line in metrics.splitlines() if line.startswith("cfmon_agent_doubt{")]
+    assert again > 0.9 * WAITING
+    assert doubts == [0.0] * AGENTS
+    report(delivered_again=int(again), **outcome.figures())

@@ -1,0 +1,218 @@
+"""What the pages say while nothing is known: never that all is well. And history, doubt, and a phone."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+pytest.importorskip("playwright")
+from playwright.sync_api import expect
+
+from monitor.sidecar.pipeline import Effects
+from monitor.types import Instant, Trust
+from tests.page.conftest import Scene
+from tests.page.test_page import SOON, accessible
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+PAGES = ("", "agent?name=robot-0", "alarms")
+CLEAR = ("No alarm fires", "Every formula can be answered", "No alarm has ended", "No alarm of it", "No such alarm")
+
+
+def visible(page: Page) -> str:
+    return page.locator("body").inner_text()
+
+
+def check_unknown(page: Page) -> None:
+    """Nothing is said to be well, and that nothing is known cannot be missed."""
+    text = visible(page)
+    assert not [words for words in CLEAR if words in text]
+    assert page.locator(".unknown:visible").count() > 0
+    assert "Unknown" in text
+
+
+# ---- nothing is known ----
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_without_script_nothing_is_said_to_be_well(browser: Browser, calmly_served: str, path: str, keep: Any) -> None:  # noqa: ANN401 - a function
+    context = browser.new_context(java_script_enabled=False)
+    page = context.new_page()
+    page.goto(f"{calmly_served}/{path}")
+    check_unknown(page)
+    assert "needs JavaScript" in visible(page)
+    keep(page, f"no-script-{path.partition('?')[0]}")
+    context.close()
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_with_the_api_blocked_nothing_is_said_to_be_well(blank: Page, calmly_served: str, path: str, keep: Any) -> None:  # noqa: ANN401 - a function
+    blank.route("**/api/**", lambda route: route.abort())
+    blank.goto(f"{calmly_served}/{path}")
+    expect(blank.locator("body")).to_have_attribute("data-live", "no", timeout=SOON)
+    check_unknown(blank)
+    assert "No answer from the monitor" in blank.locator("#state").inner_text()
+    assert blank.title().startswith("(?) ")
+    keep(blank, f"blocked-{path.partition('?')[0]}")
+
+
+def test_with_an_api_that_fails_nothing_is_said_to_be_well(blank: Page, calmly_served: str) -> None:
+    blank.route("**/api/**", lambda route: route.fulfill(status=500, body="it broke"))
+    blank.goto(calmly_served)
+    expect(blank.locator("#state")).to_have_text("No answer from the monitor: it broke.", timeout=SOON)
+    check_unknown(blank)
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_while_it_connects_nothing_is_said_to_be_well(blank: Page, calmly_served: str, path: str) -> None:
+    blank.route("**/api/**", lambda _route: None)  # it hangs
+    with blank.expect_request("**/api/**"):
+        blank.goto(f"{calmly_served}/{path}")
+    check_unknown(blank)
+    assert "connecting" in blank.locator("#state").inner_text()
+
+
+def test_what_is_shown_is_unknown_once_the_monitor_does_not_answer_any_more(
+    blank: Page,
+    calmly_served: str,
+    keep: Any,  # noqa: ANN401 - a function
+) -> None:
+    blank.goto(calmly_served)
+    expect(blank.locator("#firing-none")).to_have_text("No alarm fires.", timeout=SOON)
+    assert "Every formula can be answered." in visible(blank)
+    blank.route("**/api/**", lambda route: route.abort())
+    expect(blank.locator("#firing-none")).to_have_text("Unknown: the monitor does not answer.", timeout=SOON)
+    check_unknown(blank)
+    assert "What is shown is of 20" in blank.locator("#state").inner_text()
+    after = "cell => getComputedStyle(cell, '::after').content"
+    assert blank.locator("#agents td[data-label='alarm']").first.evaluate(after) == '" (last known)"'
+    keep(blank, "stopped")
+    blank.unroute("**/api/**")
+    expect(blank.locator("#firing-none")).to_have_text("No alarm fires.", timeout=SOON)
+
+
+def test_an_answer_that_does_not_come_is_waited_for_no_longer_than_ten_seconds(blank: Page, calmly_served: str) -> None:
+    blank.clock.install()
+    blank.goto(calmly_served)
+    expect(blank.locator("#firing-none")).to_have_text("No alarm fires.", timeout=SOON)
+    blank.route("**/api/**", lambda _route: None)
+    blank.clock.fast_forward(12_000)
+    expect(blank.locator("#firing-none")).to_have_text("Unknown: the monitor does not answer.", timeout=SOON)
+
+
+def test_a_monitor_that_sees_nothing_does_not_say_that_nothing_fires(
+    blank: Page, calm: Scene, calmly_served: str
+) -> None:
+    calm.problem = "not connected to the broker"
+    blank.goto(calmly_served)
+    expect(blank.locator("#firing-none")).to_have_text("Unknown: not connected to the broker.", timeout=SOON)
+    check_unknown(blank)
+    assert blank.title().startswith("(?) ")
+
+
+# ---- something is known ----
+
+
+@pytest.mark.parametrize("page", ["light"], indirect=True)
+def test_an_alarm_that_fires_again_does_not_hide_the_one_before(
+    page: Page,
+    scene: Scene,
+    served: str,
+    keep: Any,  # noqa: ANN401 - a function
+) -> None:
+    one, two = scene.board.found(scene.asked(agent="robot-danger"))
+    assert {one["state"], two["state"]} == {"firing", "resolved"}
+    expect(page.locator("#recent li")).to_have_count(1, timeout=SOON)
+    page.locator("#firing li").first.get_by_role("link", name="the agent's page").click()
+    expect(page.locator("#alarms li")).to_have_count(2, timeout=SOON)
+    heads = page.locator("#alarms li .head").all_inner_texts()
+    assert [head.removeprefix("!!").split()[0] for head in heads] == ["FIRING", "RESOLVED"]
+    assert "UTC" in heads[1] or "GMT" in heads[1]
+    chart = page.locator(".chart")
+    expect(chart.locator("canvas")).to_have_count(1)
+    assert "required >= 0.8; alarms in the list: 2" in (chart.get_attribute("aria-label") or "")
+    keep(page, "agent")
+    assert accessible(page) == []
+    page.goto(f"{served}/alarms?agent=robot-danger&state=over")
+    expect(page.locator("#list li")).to_have_count(1, timeout=SOON)
+    assert page.get_by_label("Agent").input_value() == "robot-danger"
+    page.get_by_label("State").select_option("")
+    expect(page.locator("#list li")).to_have_count(2, timeout=SOON)
+    keep(page, "alarms")
+    assert accessible(page) == []
+
+
+@pytest.mark.parametrize("page", ["light"], indirect=True)
+def test_a_blind_agent_is_not_said_to_be_clear(page: Page) -> None:
+    row = page.locator("#agents tr", has_text="robot-blind")
+    assert row.locator("td[data-label='alarm']").inner_text() == "unknown, was clear"
+    assert "not every formula can be answered" in page.locator("#firing-none").inner_text()
+
+
+@pytest.mark.parametrize("page", ["light"], indirect=True)
+def test_why_is_answered_also_where_nothing_fires(page: Page, keep: Any) -> None:  # noqa: ANN401 - a function
+    page.get_by_role("link", name="Why is regret_fallback of robot-3 as it is?").click()
+    expect(page.locator(".formula .summary")).to_contain_text("required", timeout=SOON)
+    assert page.locator("h1").inner_text() == "robot-3"
+    assert page.locator(".profile tbody tr").count() > 0
+    assert page.locator("#alarms-none").inner_text() == "No alarm of it is in the list."
+    keep(page, "agent-calm")
+
+
+@pytest.mark.parametrize("page", ["light", "dark"], indirect=True)
+def test_doubt_says_which_agent(page: Page, scene: Scene, keep: Any) -> None:  # noqa: ANN401 - a function
+    now = Instant(1_780_000_000.0 + scene.ticks, scene.ticks)
+    scene.board.take(Effects(notices=(Trust(False, 0.2, 900), Trust(True, 4.5, 120, "robot-4"))), now)  # noqa: FBT003
+    expect(page.locator("#doubt li")).to_contain_text("IN DOUBT · robot-4", timeout=SOON)
+    told = scene.sources().overview("", 100)
+    loud = {"state": 0, "action": 1, "successor": 8, "seen": 30, "of": 40, "expected": 13.333}
+    told["doubt"]["agents"][0]["departing"] = [loud]
+    page.route("**/api/overview*", lambda route: route.fulfill(json=told))
+    words = "from state 0 by action 1 to 8: seen 30 times of 40, expected 13.3"
+    expect(page.locator("#doubt li .detail")).to_have_text(words, timeout=SOON)
+    page.unroute("**/api/overview*")
+    assert "do not contradict it" in page.locator("#doubt-model").inner_text()
+    assert accessible(page) == []
+    page.locator("#doubt li a").click()
+    expect(page.locator("#doubt")).to_contain_text("this agent's transitions contradict the model", timeout=SOON)
+    keep(page, "agent-doubted")
+    assert accessible(page) == []
+
+
+@pytest.mark.parametrize("page", ["light", "dark"], indirect=True)
+def test_a_phone_shows_value_and_threshold(page: Page, keep: Any) -> None:  # noqa: ANN401 - a function
+    page.set_viewport_size({"width": 360, "height": 740})
+    row = page.locator("#agents tr").first
+    for label in ("value", "required", "alarm", "last heard"):
+        box = row.locator(f"td[data-label='{label}']").bounding_box()
+        assert box is not None
+        assert box["x"] >= 0
+        assert box["x"] + box["width"] <= 360
+    assert row.locator("td[data-label='required']").inner_text() == ">= 0.8"
+    keep(page, "phone")
+    assert accessible(page) == []
+    row.get_by_role("link", name="Why").click()
+    chart = page.locator(".chart canvas")
+    expect(chart).to_be_visible(timeout=SOON)
+    box = chart.bounding_box()
+    assert box is not None
+    assert 250 < box["width"] <= 360 - box["x"]
+    assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+    keep(page, "phone-agent")
+
+
+@pytest.mark.parametrize("page", ["light", "dark"], indirect=True)
+def test_critical_is_told_from_warning_by_more_than_colour(page: Page, scene: Scene, keep: Any) -> None:  # noqa: ANN401 - a function
+    told = scene.sources().overview("", 100)
+    [critical] = told["firing"]
+    warning = {**critical, "id": "other", "severity": "warning", "agent": "robot-1"}
+    page.route("**/api/overview*", lambda route: route.fulfill(json={**told, "firing": [critical, warning]}))
+    cards = page.locator("#firing li")
+    expect(cards).to_have_count(2, timeout=SOON)
+    assert [card.locator(".mark").inner_text() for card in cards.all()] == ["!!", "!"]
+    width = "card => parseFloat(getComputedStyle(card).borderLeftWidth)"
+    assert cards.nth(0).evaluate(width) > cards.nth(1).evaluate(width)
+    keep(page, "severities")
+    assert accessible(page) == []

@@ -1,0 +1,261 @@
+"""The life of an alert: what its messages say while it fires, and that page, metrics and evidence say the same."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from typing import Any
+
+import msgpack
+import pytest
+from msgspec.structs import replace
+
+from monitor.alarm.evidence import make_evidence, read_evidence, rederive
+from monitor.alarm.message import Identity
+from monitor.flow import Monitor
+from monitor.model import MDP
+from monitor.policy import PolicyTable
+from monitor.sidecar.board import Board
+from monitor.sidecar.events import Evaluate, Heartbeat, Lost, Message
+from monitor.sidecar.pipeline import Effects, EvidenceFile, Pipeline, Topics
+from monitor.types import AlarmSpec, Alert, FormulaSpec, Instant, StreamSettings, TrustSettings
+from tests.sidecar.conftest import CAREFUL, HOME, LOST, RASH, REGRET, Driver
+
+WATCH = FormulaSpec("watch", REGRET, alarm=AlarmSpec(keep=2, severity="critical"))
+
+
+def alerts(*many: Effects, repeats: bool | None = None) -> list[dict[str, Any]]:
+    return [
+        json.loads(publication.payload)
+        for effects in many
+        for publication in effects.publications
+        if publication.topic.startswith("cfmon/alerts/") and publication.payload
+        if repeats in (None, publication.repeats)
+    ]
+
+
+@pytest.fixture
+def make(corridor: MDP, tables: dict[str, PolicyTable], identity: Identity) -> Callable[..., Pipeline]:
+    def evidence_of(alert: Alert) -> EvidenceFile:
+        content = make_evidence(alert, identity, tables, {})
+        return EvidenceFile(read_evidence(content).id, content)
+
+    def make(spec: FormulaSpec = WATCH) -> Pipeline:
+        settings, trust = StreamSettings(forget_after=60.0, stale_after=30.0), TrustSettings(enabled=False)
+        return Pipeline(
+            Monitor(corridor, tables, [spec], settings, identity=identity, trust=trust),
+            identity,
+            topics=Topics("agents/+/steps", "cfmon/alerts", "cfmon/status"),
+            client_id="test",
+            message_bytes=1000,
+            evidence_of=evidence_of,
+        )
+
+    return make
+
+
+def stance(alert: dict[str, Any]) -> tuple[Any, ...]:
+    return alert["state"], alert["outcome"], (alert["handover"] or {}).get("helps_now"), alert["seq"]
+
+
+def test_a_heartbeat_says_what_the_newest_verdict_says(make: Callable[..., Pipeline]) -> None:
+    """Lost and out of reach of the fallback, then found at home: the alert follows, step by step."""
+    driver = Driver(make())
+    lived = [(0, RASH), (1, RASH), (LOST, RASH), (LOST, RASH), (LOST, RASH)]
+    told, beaten = [], []
+    for seq, (state, action) in enumerate(lived):
+        told += alerts(driver.send(seq, state, action))
+        beaten += alerts(driver.feed(Heartbeat(driver.now)))
+    assert [stance(alert) for alert in beaten] == [
+        ("firing", "regret", True, 0),
+        ("firing", "regret", True, 1),
+        ("firing", "regret", False, 2),
+        ("firing", "regret", False, 3),
+        ("firing", "unavoidable", False, 4),
+    ]
+    assert [alert["handover"]["latest_useful"] for alert in beaten] == [0, 0, 1, 2, None]
+    assert "Hand over to 'careful' now" in beaten[0]["summary"]
+    for alert in beaten[2:]:
+        assert "Hand over" not in alert["summary"]
+        assert "stop the agent safely" in alert["summary"]
+    assert {json.dumps(alert["fired"]) for alert in beaten} == {json.dumps(told[0]["fired"])}
+    assert (told[0]["fired"]["value"], told[0]["fired"]["outcome"]) == (told[0]["value"], "regret")
+    assert [alert["revision"] for alert in told] == sorted({alert["revision"] for alert in told})
+    newest = {alert["revision"]: alert for alert in told}
+    for alert in beaten:  # what a heartbeat says beyond its revision is no news
+        assert stance(alert)[:3] == stance(newest[alert["revision"]])[:3]
+        assert abs(alert["value"] - newest[alert["revision"]]["value"]) <= WATCH.alarm.step
+
+
+def test_a_firing_alarm_whose_goal_is_met_again_says_so_before_it_resolves(make: Callable[..., Pipeline]) -> None:
+    driver = Driver(make(replace(WATCH, alarm=AlarmSpec(keep=2))))
+    driver.send(0, 0)
+    driver.send(1, 1, CAREFUL)
+    [again] = alerts(driver.send(2, HOME))
+    [beat] = alerts(driver.feed(Heartbeat(driver.now)))
+    assert stance(again)[:3] == stance(beat)[:3] == ("firing", "safe", False)
+    assert "met again. No need to act" in again["summary"]
+    [resolved] = alerts(driver.send(3, HOME))
+    assert (resolved["state"], resolved["handover"]) == ("resolved", None)
+    assert alerts(driver.feed(Heartbeat(driver.now))) == []
+
+
+def test_an_alert_that_ended_gives_no_advice(make: Callable[..., Pipeline]) -> None:
+    driver = Driver(make())
+    driver.send(0, 0)
+    [ended] = alerts(driver.send(1, 1, None, truncated=True))
+    assert (ended["state"], ended["handover"]) == ("ended", None)
+    assert not {"Hand over", "anding over", "Stop", "No need"} & set(ended["summary"].split(". "))
+    assert "and over" not in ended["summary"]
+    assert ended["fired"]["outcome"] == "regret"
+
+
+class Fast:
+    """Steps of one agent, each at a time that is given, and an evaluation."""
+
+    def __init__(self, pipeline: Pipeline) -> None:
+        self.pipeline = pipeline
+        self.seq = -1
+
+    def step(self, ticks: float, state: int, action: int = RASH) -> list[dict[str, Any]]:
+        self.seq += 1
+        now = Instant(1000.0 + ticks, ticks)
+        fields = {"v": 1, "episode": 0, "seq": self.seq, "state": state, "action": action, "time": now.wall}
+        self.pipeline.step(Message(now, "agents/ada/steps", msgpack.packb(fields)))
+        return alerts(self.pipeline.step(Evaluate(now)))
+
+    def wait(self, ticks: float) -> list[dict[str, Any]]:
+        return alerts(self.pipeline.step(Evaluate(Instant(1000.0 + ticks, ticks))))
+
+    def beat(self, ticks: float) -> list[dict[str, Any]]:
+        return alerts(self.pipeline.step(Heartbeat(Instant(1000.0 + ticks, ticks))))
+
+
+def test_news_comes_once_a_second_and_then_the_newest_also_where_no_step_follows(make: Callable[..., Pipeline]) -> None:
+    fast = Fast(make())
+    [fired] = fast.step(0.0, 0)
+    assert fast.step(0.25, 1) == []
+    assert fast.step(0.5, LOST) == []
+    [beat] = fast.beat(0.5)
+    assert (beat["revision"], beat["seq"], beat["handover"]["helps_now"]) == (1, 2, False), "a heartbeat waits for none"
+    assert fast.wait(0.75) == []
+    [news] = fast.wait(1.0)
+    assert (news["revision"], news["seq"], news["handover"]["helps_now"]) == (2, 2, False)
+    assert news["fired"] == fired["fired"]
+    assert fast.wait(5.0) == []
+    assert fast.step(5.25, LOST) == [], "no news"
+    [out_of_reach] = fast.step(5.5, LOST)  # after a pause news goes out at once
+    assert (out_of_reach["revision"], out_of_reach["outcome"]) == (3, "unavoidable")
+
+
+def test_what_is_no_news_any_more_when_its_second_is_over_is_not_told(make: Callable[..., Pipeline]) -> None:
+    spec = FormulaSpec("watch", 'P>=0.9 [ F<=3 "home" ]', alarm=AlarmSpec(keep=9))
+    fast = Fast(make(spec))
+    [fired] = fast.step(0.0, 0, CAREFUL)
+    assert fast.step(0.25, HOME) == []  # met
+    assert fast.step(0.5, HOME) == []
+    assert [alert["seq"] for alert in fast.wait(1.5)] == [2]
+    back = Fast(make(spec))
+    back.step(0.0, 0)
+    back.step(0.25, 1)
+    assert back.wait(1.5) == [], "the same answer, the same value"
+    assert back.beat(1.5)[0]["seq"] == 1
+    assert fired["handover"] is None
+
+
+def test_a_value_that_moves_little_by_little_is_news_once_it_has_moved_by_more_than_the_step(
+    make: Callable[..., Pipeline],
+) -> None:
+    """What counts is the value last published, not the one before."""
+    spec = FormulaSpec("watch", 'nominal@2.P>=0.8 [ G<=3 !"lost" ]', alarm=AlarmSpec(keep=9, step=0.2))
+    fast = Fast(make(spec))
+    told = [alert["value"] for n, state in enumerate((0, 1, 2, 3, 3)) for alert in fast.step(2.0 * n, state)]
+    assert told == [0.125, 0.5]
+    every = Fast(make(replace(spec, alarm=AlarmSpec(keep=9, step=0.0))))
+    told = [alert["value"] for n, state in enumerate((0, 1, 2, 3, 3)) for alert in every.step(2.0 * n, state)]
+    assert told == [0.125, 0.25, 0.5]
+
+
+def test_blindness_is_told_at_once_with_the_newest_verdict_and_knows_of_no_help(make: Callable[..., Pipeline]) -> None:
+    fast = Fast(make())
+    fast.step(0.0, 0)
+    fast.step(0.25, LOST)
+    fast.pipeline.step(Lost(Instant(1000.5, 0.5), "agents/ada/steps", 1))
+    [blind] = fast.wait(0.5)
+    assert (blind["revision"], blind["blind"], blind["seq"]) == (2, "dropped", 1)
+    assert blind["handover"] == {"policy": "careful", "helps_now": None, "latest_useful": None}
+    assert fast.wait(3.0) == [], "that was told with it"
+
+
+def test_the_same_events_tell_the_same_and_a_restart_between_any_two_changes_nothing(
+    make: Callable[..., Pipeline],
+) -> None:
+    events: list[Any] = []
+    states = (0, 1, LOST, LOST, 1, 2, 3, HOME, 0, 1)
+    for seq, state in enumerate(states):
+        now = Instant(1000.0 + seq / 3, seq / 3)
+        fields = {"v": 1, "episode": seq // 5, "seq": seq % 5, "state": state, "action": RASH, "time": now.wall}
+        events += [Message(now, "agents/ada/steps", msgpack.packb(fields)), Evaluate(now), Heartbeat(now)]
+    events.append(Evaluate(Instant(1010.0, 10.0)))
+    steady = make()
+    calm = [steady.step(event).publications for event in events]
+    assert len(alerts(*(Effects(said) for said in calm), repeats=False)) > 5
+    pipeline = make()
+    kept: dict[str, bytes | None] = {}
+    restarted = []
+    for event in events:
+        restarted.append(pipeline.step(event).publications)
+        snapshot = pipeline.snapshot()
+        kept |= dict(snapshot.agents)
+        pipeline = make()
+        pipeline.restore(snapshot.common, kept)
+    assert restarted == calm
+
+
+def test_page_and_api_say_what_the_newest_verdict_says(make: Callable[..., Pipeline]) -> None:
+    pipeline, board = make(), Board([WATCH], "cfmon/alerts")
+    driver = Driver(pipeline)
+    for seq, (state, action) in enumerate([(0, RASH), (1, RASH), (2, RASH), (3, RASH), (3, RASH), (LOST, RASH)]):
+        driver.send(seq, state, action)
+        for effects in driver.effects[-2:]:
+            board.take(effects, driver.now)
+        [alarm], overview = board.alarms(), board.overview("", 10)
+        [row] = overview["agents"][0]["formulas"]
+        for told in (alarm, *overview["firing"]):
+            for key in ("outcome", "value", "threshold", "alternative", "effect", "seq", "time"):
+                assert told[key] == row[key], key
+        [beat] = alerts(driver.feed(Heartbeat(driver.now)))
+        moments = dict.fromkeys(("sent", "sent_unix"))
+        assert alarm | moments == beat | moments
+    driver.send(6, LOST, None, terminated=True)
+    for effects in driver.effects[-2:]:
+        board.take(effects, driver.now)
+    [alarm] = board.alarms()
+    assert (alarm["state"], alarm["handover"]) == ("ended", None)
+
+
+def test_the_evidence_proves_what_was_said_when_it_fired_whatever_is_said_since(
+    make: Callable[..., Pipeline], corridor: MDP, tables: dict[str, PolicyTable]
+) -> None:
+    driver = Driver(make())
+    effects = [driver.send(seq, state) for seq, state in enumerate((0, 1, LOST, LOST, LOST))]
+    [file] = [file for one in effects for file in one.evidence]
+    evidence = read_evidence(file.content)
+    assert rederive(evidence, corridor, tables) == []
+    told = alerts(*effects)
+    assert len(told) > 2
+    for alert in told:
+        assert alert["evidence"] == {"id": file.id, "path": f"/evidence/{file.id}"}
+        fired, nominal = alert["fired"], evidence.verdict.quantities[0]
+        assert (fired["seq"], fired["value"], fired["outcome"]) == (evidence.seq, nominal.value, "regret")
+
+
+def test_revisions_only_grow(make: Callable[..., Pipeline]) -> None:
+    driver = Driver(make(replace(WATCH, alarm=AlarmSpec(keep=1))))
+    effects: Sequence[Effects] = [
+        driver.send(seq, state) for seq, state in enumerate((0, HOME, HOME, HOME, 0, 1, LOST))
+    ]
+    revisions = [alert["revision"] for alert in alerts(*effects)]
+    assert revisions
+    assert all(after == before + 1 for before, after in pairwise(revisions))

@@ -1,0 +1,288 @@
+"""The list of alarms and the curves: complete, bounded, in order; what does not fire is never said to."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from monitor.model import MDP
+from monitor.sidecar.board import Board
+from monitor.sidecar.curve import Curve
+from monitor.sidecar.effects import Publication
+from monitor.sidecar.events import Evaluate
+from monitor.sidecar.history import Alarm, Filter, History
+from monitor.sidecar.http import HttpServer, Sources, make_app
+from monitor.sidecar.pictures import Pictures
+from monitor.sidecar.pipeline import Effects
+from monitor.sidecar.settings import HttpConfig
+from monitor.types import AlarmSpec, FormulaSpec, Instant, Trust
+from tests.servers import Mosquitto, wait_until
+from tests.sidecar.conftest import CAREFUL, RASH, REGRET, Driver
+from tests.sidecar.project import CONFIG, write_project
+from tests.sidecar.running import inside, publish, steps
+
+SPEC = FormulaSpec("watch", REGRET, alarm=AlarmSpec(severity="critical"))
+NOW = Instant(1_800_000_000.0, 0.0)
+
+
+def alert(name: str, state: str = "firing", revision: int = 1, sent: float | None = 100.0, **more: str) -> Publication:
+    who = {"agent": "ada", "severity": "critical", **more}
+    formula = {"name": more.get("formula", "watch"), "text": REGRET}
+    document = {"id": name, "state": state, "revision": revision, "sent_unix": sent, **who, "formula": formula}
+    return Publication(f"cfmon/alerts/{who['agent']}/{formula['name']}", json.dumps(document).encode())
+
+
+def names(history: History, **asked: Any) -> list[tuple[str, str]]:  # noqa: ANN401 - passed on
+    return [(alarm.id, alarm.state) for alarm in history.find(Filter(**asked))]
+
+
+# ---- the list ----
+
+
+def test_an_alarm_that_fires_again_leaves_the_one_before() -> None:
+    history = History("cfmon/alerts")
+    first = [alert("a"), alert("a", "resolved", 2, 110.0)]
+    changes = history.note([*first, alert("b", sent=120.0)])
+    assert names(history) == [("b", "firing"), ("a", "resolved")]
+    assert sorted(changes.rows) == [1, 2]
+    [found] = history.find(Filter(state="over"))
+    shown = found.shown()
+    assert (shown["began_unix"], shown["over_unix"], shown["began"]) == (100.0, 110.0, "1970-01-01T00:01:40.000Z")
+
+
+def test_what_is_known_changes_nothing() -> None:
+    history = History("cfmon/alerts")
+    assert history.note([alert("a"), alert("a", "resolved", 2)]).rows
+    for again in (alert("a"), alert("a", "resolved", 2), Publication("cfmon/status/me", b"{}"), Publication("x", b"")):
+        assert not history.note([again]).rows
+    heartbeat = Publication("cfmon/alerts/ada/watch", alert("a", revision=9).payload, repeats=True)
+    assert not history.note([heartbeat]).rows
+    assert names(history) == [("a", "resolved")]
+
+
+def test_revisions_of_a_firing_alarm_are_not_written_and_its_end_is() -> None:
+    history = History("cfmon/alerts")
+    history.note([alert("a")])
+    assert not history.note([alert("a", revision=2), alert("a", revision=3)]).rows
+    assert not history.note([alert("a", "resolved", 2)]).rows  # older than what was heard
+    assert history.note([alert("a", "ended", 4)]).rows
+
+
+def test_it_is_bounded_and_keeps_what_fires() -> None:
+    history = History("cfmon/alerts", most=3)
+    history.note([alert("fires")])
+    gone: list[int] = []
+    for n in range(5):
+        gone += history.note([alert(f"{n}"), alert(f"{n}", "resolved", 2)]).gone
+    assert names(history) == [("4", "resolved"), ("3", "resolved"), ("fires", "firing")]
+    assert gone == [2, 3, 4]
+    assert sorted(history.rows()) == [1, 5, 6]
+
+
+def test_what_was_kept_is_taken_up_and_goes_on() -> None:
+    before, after = History("cfmon/alerts"), History("cfmon/alerts")
+    before.note([alert("a"), alert("a", "resolved", 2), alert("b")])
+    kept = {number: Alarm(**{name: getattr(alarm, name) for name in Alarm.__struct_fields__}) for number, alarm in
+            zip((1, 2), reversed(before.find(Filter())), strict=True)}  # fmt: skip
+    after.load(kept.items())
+    assert after.rows() == before.rows()
+    assert sorted(after.note([alert("b", "resolved", 2), alert("c")]).rows) == [2, 3]
+
+
+def test_what_does_not_fire_any_more_after_a_restart_is_not_said_to() -> None:
+    history = History("cfmon/alerts")
+    history.note([alert("lost"), alert("stands")])
+    history.settle({"stands"})
+    assert names(history) == [("stands", "firing"), ("lost", "unknown")]
+    assert names(history, state="over") == [("lost", "unknown")]
+
+
+def test_filters() -> None:
+    history = History("cfmon/alerts")
+    history.note([alert("a", sent=100.0), alert("a", "resolved", 2, 200.0)])
+    history.note([alert("b", sent=150.0, agent="bob", severity="warning", formula="chance")])
+    for asked, found in (
+        ({"agent": "bob"}, ["b"]), ({"formula": "watch"}, ["a"]), ({"severity": "warning"}, ["b"]),
+        ({"state": "firing"}, ["b"]), ({"since": 201.0}, ["b"]), ({"since": 200.0}, ["b", "a"]),
+        ({"until": 149.0}, ["a"]), ({"until": 99.0}, []), ({"agent": "bob", "formula": "watch"}, []),
+    ):  # fmt: skip
+        assert [name for name, _ in names(history, **asked)] == found, asked
+    assert [alarm.id for alarm in history.find(Filter(), 1)] == ["b"]
+
+
+# ---- over HTTP ----
+
+
+@pytest.fixture
+def board(formulas: list[FormulaSpec]) -> Board:
+    return Board(formulas, "cfmon/alerts")
+
+
+@pytest.fixture
+def client(board: Board) -> Iterator[httpx.Client]:
+    sources = Sources(
+        board=board,
+        exposition=lambda: b"",
+        evidence=lambda _name: None,
+        signature=lambda _name: None,
+        health=lambda: "",
+        readiness=lambda: "",
+        status=dict,
+        pictures=Pictures(lambda _name: None, Path("objects")),
+    )
+    server = HttpServer(make_app(sources), HttpConfig(listen="127.0.0.1:0"))
+    server.start()
+    try:
+        with httpx.Client(base_url=server.url) as client:
+            yield client
+    finally:
+        server.stop()
+
+
+def test_the_list_over_http_with_filters(client: httpx.Client, board: Board) -> None:
+    board.history.note([alert("a", sent=1_800_000_000.0), alert("a", "resolved", 2, 1_800_000_100.0)])
+    board.history.note([alert("b", sent=1_800_000_200.0, agent="bob")])
+
+    def ids(**query: str) -> list[str]:
+        return [found["id"] for found in client.get("/api/alarms", params=query).raise_for_status().json()]
+
+    assert ids() == ["b", "a"]
+    assert ids(agent="ada", formula="watch", severity="critical") == ["a"]
+    assert ids(state="over") == ["a"]
+    assert ids(limit="1") == ["b"]
+    assert (
+        ids(until="2027-01-15T08:01:00Z") == ids(until="2027-01-15T09:01:00+01:00") == ids(until="1800000060") == ["a"]
+    )
+    assert ids(agent="", since="") == ["b", "a"]
+
+
+@pytest.mark.parametrize(
+    ("query", "words"),
+    [
+        ("agents=ada", "'agents' is no filter"),
+        ("since=yesterday", "since must be a time such as"),
+        ("until=nan", "until must be a time"),
+        ("limit=0", "limit must be a number from 1 to 1000"),
+        ("limit=99999999999999", "limit must be a number"),
+    ],
+)
+def test_a_filter_that_is_none_is_refused_in_words(client: httpx.Client, query: str, words: str) -> None:
+    answer = client.get(f"/api/alarms?{query}")
+    assert (answer.status_code, words in answer.text) == (400, True)
+
+
+def test_alarms_stay_in_the_list_when_their_agent_is_forgotten(
+    client: httpx.Client, board: Board, driver: Driver
+) -> None:
+    driver.send(0, 0)
+    for effects in driver.effects:
+        board.take(effects, driver.now)
+    driver.ticks += 100.0
+    board.take(driver.feed(Evaluate(driver.now)), driver.now)
+    assert board.agents() == []
+    [alarm] = client.get("/api/alarms?agent=ada").json()
+    assert alarm["state"] == "ended"
+    told = client.get("/api/agents/ada/history").json()
+    assert (told["known"], told["alarms"]) == (False, [alarm])
+    assert client.get("/api/overview").json()["recent"] == [alarm]
+    assert client.get("/api/agents/nobody/history").status_code == 404
+
+
+def test_critical_stands_above_warning_whenever_it_fired(board: Board) -> None:
+    board.history.note([alert(severity, severity=severity) for severity in ("critical", "info", "page", "warning")])
+    firing = board.overview("", 10)["firing"]
+    assert [found["severity"] for found in firing] == ["critical", "page", "warning", "info"]
+
+
+def test_an_agent_over_time(client: httpx.Client, board: Board, driver: Driver) -> None:
+    driver.send(0, 0)
+    for effects in driver.effects:
+        board.take(effects, driver.now)
+    told = client.get("/api/agents/ada/history").json()
+    watch, chance = told["formulas"]
+    assert watch["curve"] == {
+        "time": [driver.now.wall], "value": [watch["value"]], "alternative": [watch["alternative"]["value"]],
+    }  # fmt: skip
+    assert watch["summary"].startswith("ada: ")
+    assert watch["profile"] == told["alarms"][0]["profile"]
+    assert chance["curve"]["value"] == [chance["value"]]
+
+
+def test_doubt_of_one_agent_stands_beside_the_models_own(board: Board, driver: Driver) -> None:
+    board.take(driver.send(0, 0), driver.now)
+    assert board.overview("", 1)["doubt"] == {
+        "model": {"doubted": None, "log10_e": None, "transitions": 0, "departing": []}, "agents": [],
+    }  # fmt: skip
+    told = (
+        Trust(doubted=False, log10_e=0.5, transitions=90),
+        Trust(doubted=True, log10_e=4.0, transitions=70, agent="ada"),
+    )
+    board.take(Effects(notices=told), driver.now)
+    doubted = {"doubted": True, "log10_e": 4.0, "transitions": 70, "departing": []}
+    assert board.overview("", 1)["doubt"] == {
+        "model": {"doubted": False, "log10_e": 0.5, "transitions": 90, "departing": []},
+        "agents": [{"agent": "ada", **doubted}],
+    }  # fmt: skip
+    life = board.life("ada", 1)
+    assert life is not None
+    assert (life["doubt"], life["model_doubt"]["doubted"]) == (doubted, False)
+    board.take(Effects(notices=(Trust(doubted=False, log10_e=0.0, transitions=0, agent="ada"),)), driver.now)
+    assert board.overview("", 1)["doubt"]["agents"] == []
+
+
+# ---- curves ----
+
+
+@pytest.mark.parametrize("low", [True, False])
+def test_a_curve_is_bounded_and_keeps_the_worst_and_the_newest(*, low: bool) -> None:
+    curve, worst = Curve(low=low, most=64), 0.1 if low else 0.9
+    for n in range(5000):
+        curve.add(float(n), worst if n == 2500 else 0.5, 0.7)
+    columns = curve.columns()
+    assert 32 <= len(columns["time"]) <= 64
+    assert columns["time"] == sorted(columns["time"])  # type: ignore[type-var] # there is no None among them
+    assert columns["time"][-20:] == [float(n) for n in range(4980, 5000)]
+    assert [time for time, value in zip(columns["time"], columns["value"], strict=True) if value == worst] == [2500.0]
+
+
+def test_a_hole_stays_a_hole_and_many_take_no_room() -> None:
+    curve = Curve(most=8)
+    for n in range(3):
+        curve.add(float(n), None, None)
+    curve.add(3.0, 0.5, None)
+    assert curve.last(9) == [(None, None), (0.5, None)]
+    for n in range(4, 100):
+        curve.add(float(n), None if n % 2 else 0.5, None)
+    values = curve.columns()["value"]
+    assert len(values) <= 8
+    assert all((one is None) != (two is None) for one, two in pairwise(values))
+    assert not any(value is not None and math.isnan(value) for value in values)
+
+
+# ---- a restart ----
+
+
+def test_the_list_outlives_a_restart(tmp_path: Path, corridor: MDP, broker: Mosquitto) -> None:
+    config = write_project(tmp_path / "project", corridor, CONFIG.replace("mqtt://127.0.0.1:1", broker.url))
+
+    def listed(url: str) -> list[tuple[str, str, str | None]]:
+        found = httpx.get(f"{url}/api/alarms?formula=watch").json()
+        return [(alarm["id"], alarm["state"], alarm["over"]) for alarm in found]
+
+    with inside(config) as there:
+        wait_until(lambda: httpx.get(f"{there.url}/readyz").is_success, "it is connected")
+        for episode in ("one", "two"):
+            publish(broker, steps([(0, RASH), (1, CAREFUL)], episode=episode))
+        wait_until(lambda: [state for _, state, _ in listed(there.url)] == ["firing", "ended"], "it fires again")
+        before = listed(there.url)
+    with inside(config) as there:
+        wait_until(lambda: httpx.get(f"{there.url}/readyz").is_success, "it is ready")
+        assert listed(there.url) == before
+        assert [alarm["id"] for alarm in httpx.get(f"{there.url}/api/overview").json()["recent"]] == [before[1][0]]

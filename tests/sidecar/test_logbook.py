@@ -1,0 +1,178 @@
+"""The log says what happens: what is watched, each alarm as it fires and closes, what goes blind."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from monitor.model import MDP
+from monitor.sidecar.door import Arrived
+from monitor.sidecar.load import assemble
+from monitor.sidecar.log import MOST_KINDS, Seldom, set_up_logging
+from monitor.sidecar.logbook import Logbook
+from monitor.sidecar.service import Service
+from monitor.sidecar.settings import LoggingConfig
+from monitor.types import Blind, Instant
+from tests.sidecar.conftest import CAREFUL, HOME, RASH
+from tests.sidecar.project import write_project
+
+NOW = Instant(1000.0, 1.0)
+WARNING, INFO = "WARNING", "INFO"
+
+
+@pytest.fixture(autouse=True)
+def as_it_was() -> Iterator[None]:
+    loggers = [logging.getLogger(name) for name in ("monitor", "uvicorn.error")]
+    before = [(logger.handlers, logger.propagate, logger.level) for logger in loggers]
+    yield
+    for logger, (handlers, propagate, level) in zip(loggers, before, strict=True):
+        logger.handlers, logger.propagate = handlers, propagate
+        logger.setLevel(level)
+
+
+@pytest.fixture
+def log(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
+    caplog.set_level("INFO", logger="monitor")
+    return caplog
+
+
+@pytest.fixture
+def service(tmp_path: Path, corridor: MDP) -> Iterator[Service]:
+    """A sidecar whose worker is driven by hand."""
+    service = Service(assemble(write_project(tmp_path / "project", corridor), {}))
+    yield service
+    service._close()
+
+
+def lived(service: Service, *steps: dict[str, Any], agent: str = "ada") -> None:
+    for seq, step in enumerate(steps):
+        fields = {"v": 1, "episode": "one", "seq": seq, **step}
+        service._door.enter(Arrived(service._clock(), f"agents/{agent}/steps", json.dumps(fields).encode(), None))
+        service._worker.turn()
+
+
+def entries(log: pytest.LogCaptureFixture, name: str = "monitor.alarms") -> list[tuple[str, str]]:
+    return [(record.levelname, record.getMessage()) for record in log.records if record.name == name]
+
+
+def fields(log: pytest.LogCaptureFixture) -> list[dict[str, Any]]:
+    return [record.fields for record in log.records if record.name == "monitor.alarms"]  # type: ignore[attr-defined] # ours
+
+
+def test_at_start_it_says_what_is_watched_and_where(service: Service, log: pytest.LogCaptureFixture) -> None:
+    url = service.start()
+    told = [text for level, text in entries(log, "monitor.service") if level == INFO]
+    identity = service._loaded.identity
+    assert told[0].startswith("counterfactual-monitor 0.")
+    assert told[0].endswith(f"starts as {service.client_id}")
+    assert told[1] == f"model model.npz: 6 states, 2 actions, sha256 {identity.model_sha256[:12]}"
+    assert told[2:4] == [f"policy {name}: sha256 {identity.policies[name][:12]}" for name in ("careful", "nominal")]
+    assert told[4] == (
+        'formula watch: regret(careful@2, P>=0.8 [ G<=3 !"lost" ]) (critical; fires after 1, resolves after 1)'
+    )
+    assert told[5].startswith("formula chance: ")
+    assert told[6] == (
+        "steps from agents/+/steps at mqtt://127.0.0.1:1; alerts to cfmon/alerts/<agent>/<formula>, "
+        f"status to cfmon/status/{service.client_id}"
+    )
+    assert told[7].startswith("state and evidence are kept in ")
+    assert told[8] == f"metrics, health and status page at {url}"
+
+
+def test_every_alarm_is_logged_as_it_fires_and_as_it_closes(service: Service, log: pytest.LogCaptureFixture) -> None:
+    lived(
+        service,
+        {"state": 0, "action": RASH},
+        {"state": 1, "action": CAREFUL},
+        {"state": HOME, "action": RASH},
+        {"state": HOME, "action": RASH, "terminated": True},
+    )
+    lived(service, {"state": 0, "action": RASH}, {"state": 1, "truncated": True}, agent="bob")
+    told = entries(log)
+    assert [(level, text.partition(": ")[0]) for level, text in told] == [
+        (WARNING, "ALARM firing"),
+        (INFO, "ALARM resolved"),
+        (WARNING, "ALARM firing"),
+        (INFO, "ALARM ended"),
+    ]
+    first, second = fields(log)[:2]
+    assert told[0][1].startswith("ALARM firing: watch: ada: P(no lost in 3 steps) = 0.12; at least 0.80 required.")
+    assert told[0][1].endswith(f"[evidence {first['evidence']}]")
+    assert (first["agent"], first["formula"], first["state"], first["outcome"]) == ("ada", "watch", "firing", "regret")
+    assert first["summary"] in told[0][1]
+    assert (second["alarm"], second["evidence"], second["state"]) == (first["alarm"], first["evidence"], "resolved")
+
+
+def test_in_json_the_parts_are_fields(service: Service, capsys: pytest.CaptureFixture[str]) -> None:
+    set_up_logging(LoggingConfig(format="json"))
+    lived(service, {"state": 0, "action": RASH})
+    [entry] = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
+    assert (entry["level"], entry["logger"]) == ("warning", "monitor.alarms")
+    assert (entry["agent"], entry["formula"], entry["state"], entry["severity"]) == (
+        "ada",
+        "watch",
+        "firing",
+        "critical",
+    )
+    assert entry["summary"] in entry["message"]
+    assert len(entry["evidence"]) == len(entry["alarm"]) == 32
+
+
+def test_a_policy_that_is_not_the_configured_one_is_named(service: Service, log: pytest.LogCaptureFixture) -> None:
+    other = "c" * 64
+    lived(service, {"state": 0, "action": RASH, "policy": other})
+    configured = service._loaded.identity.policies["nominal"]
+    why = f"policy_mismatch: it runs policy {other[:12]}, configured is {configured[:12]}"
+    assert (WARNING, f"ada: blind ({why}): watch, chance") in entries(log)
+    told = next(entry for entry in fields(log) if entry.get("blind") == "policy_mismatch")
+    assert (told["agent"], told["formulas"]) == ("ada", ["watch", "chance"])
+
+
+def blind(reason: str | None, agents: int, detail: str = "") -> list[Blind]:
+    return [
+        Blind(f"a{n}", name, reason, detail)  # type: ignore[arg-type] # one of them
+        for n in range(agents)
+        for name in ("watch", "chance")
+    ]
+
+
+def test_blindness_is_one_entry_for_each_agent_and_of_many_agents_one(log: pytest.LogCaptureFixture) -> None:
+    book = Logbook("cfmon/alerts")
+    book.take(blind("gap", 2, "seq 3 did not come"), (), NOW)
+    book.take(blind(None, 2), (), NOW)
+    book.take(blind("disconnected", 1000), (), NOW)
+    book.take(blind(None, 1000), (), NOW)
+    book.take(blind("model_doubt", 1), (), NOW)
+    book.take(blind("model_doubt", 9), (), NOW)
+    assert entries(log) == [
+        (WARNING, "a0: blind (gap: seq 3 did not come): watch, chance"),
+        (WARNING, "a1: blind (gap: seq 3 did not come): watch, chance"),
+        (INFO, "a0: answered again: watch, chance"),
+        (INFO, "a1: answered again: watch, chance"),
+        (WARNING, "1000 agents are blind (disconnected: the connection to the broker is down)"),
+        (INFO, "1000 agents are answered again"),
+        (WARNING, "a0: in doubt (model_doubt: steps go otherwise than the model says): watch, chance"),
+        (WARNING, "9 agents are in doubt (model_doubt: steps go otherwise than the model says)"),
+    ]
+
+
+def test_an_agent_that_is_blind_again_and_again_is_logged_once_a_minute(log: pytest.LogCaptureFixture) -> None:
+    book = Logbook("cfmon/alerts")
+    for n in range(100):
+        book.take(blind("stale" if n % 2 else None, 1), (), Instant(1000.0 + n, float(n)))
+    assert [text for _, text in entries(log) if "blind" in text] == [
+        "a0: blind (stale: no step has come for too long): watch, chance",
+        "a0: blind (stale: no step has come for too long): watch, chance",
+    ]
+
+
+def test_what_is_said_seldom_is_not_remembered_for_ever() -> None:
+    seldom = Seldom(logging.getLogger("monitor.test"))
+    for n in range(2 * MOST_KINDS):
+        seldom.warn(n, Instant(0.0, float(n)), "kind %d", n)
+    assert len(seldom._next) <= MOST_KINDS + 60
