@@ -279,6 +279,8 @@ class _Impatient(H11Protocol):
     Else a few hundred slow clients would hold every connection there is, and a probe would find us dead. For the same
     reason the newest is never turned away: where there are too many, the oldest is closed.
 
+    Time in which this process itself stood still is nobody's fault, and closes nothing.
+
     Headers have `MAX_HEADER_BYTES` and no byte more, and what is no HTTP raises nothing.
     """
 
@@ -318,12 +320,12 @@ class _Impatient(H11Protocol):
 
     def _look_again(self, before: object) -> None:
         """`before`: the request that was under way at the last look, or the last one that was."""
-        if self.transport.is_closing():
-            return
-        self.loop.call_later(PATIENCE, self._look, before)
+        if not self.transport.is_closing():
+            self.loop.call_later(PATIENCE, self._look, before, self.loop.time() + PATIENCE)
 
-    def _look(self, before: object) -> None:
-        if self.cycle is before:
+    def _look(self, before: object, due: float) -> None:
+        late = self.loop.time() - due > PATIENCE / 10  # we were suspended: what came meanwhile is read after this
+        if self.cycle is before and not late:
             self.transport.abort()
         else:
             self._look_again(self.cycle)

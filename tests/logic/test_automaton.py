@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from functools import reduce
 from itertools import product
 
 import pytest
@@ -243,6 +244,18 @@ def test_more_atoms_than_a_letter_has_bits_are_refused_not_mixed_up() -> None:
     assert len(Automaton(path_of(f"X ({most})")).atoms) == MAX_ATOMS
     with pytest.raises(LimitError, match=r"63 different labels.*MAX_ATOMS"):
         Automaton(path_of(f'X ({most} | "one_more")'))
+
+
+@pytest.mark.parametrize("connective", ["<=>", "xor"])
+def test_what_multiplies_out_without_end_is_refused_before_it_takes_minutes(connective: str) -> None:
+    """Found by random questions: nested equivalences over intervals, which double the alternatives with each."""
+    parts = [f'(F=3 "label{n}")' for n in range(7)]
+    join = "(!({}) <=> {})" if connective == "xor" else "({} <=> {})"
+    with pytest.raises(LimitError, match=r"alternatives; at most 10000.*MAX_ALTERNATIVES"):
+        Automaton(path_of(reduce(join.format, parts)))
+    machine = Automaton(path_of(reduce(join.format, parts[:4])))
+    ends = [reduce(machine.step, (0, 0, 0, letter), machine.start) for letter in range(16)]
+    assert sorted(ends) == [FALSE] * 8 + [TRUE] * 8  # whether an even number of them hold
 
 
 def path_of(text: str) -> Formula:

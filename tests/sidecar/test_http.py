@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import socket
+import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -15,7 +18,7 @@ import pytest
 
 from monitor.cli import streaming
 from monitor.errors import ConfigError
-from monitor.sidecar import load
+from monitor.sidecar import http, load
 from monitor.sidecar.board import Board
 from monitor.sidecar.bundle import read_bundle
 from monitor.sidecar.events import Connected, Evaluate
@@ -25,7 +28,7 @@ from monitor.sidecar.pipeline import Effects
 from monitor.sidecar.runbooks import default_runbook
 from monitor.sidecar.settings import HttpConfig
 from monitor.types import AlarmMoved, Blind, FormulaSpec, Notice, Received
-from tests.servers import free_port
+from tests.servers import PATIENCE, free_port, wait_until
 from tests.sidecar.alarms import alarm
 from tests.sidecar.conftest import CAREFUL, HOME, Driver
 from tests.sidecar.project import CONFIG
@@ -293,6 +296,30 @@ def test_one_server_takes_over_from_another(world: World) -> None:
             )
         finally:
             after.stop()
+
+
+def test_a_process_that_stood_still_closes_no_connection_for_it(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine that is suspended wakes up with every patience over, before it has read what has come meanwhile."""
+    monkeypatch.setattr(http, "PATIENCE", 2.0)
+    server = HttpServer(make_app(world.sources), HttpConfig(listen="127.0.0.1:0"))
+    server.start()
+    awake = threading.Event()
+
+    def stand_still(loop: asyncio.AbstractEventLoop) -> None:
+        time.sleep(2.5)
+        loop.call_later(0.0, awake.set)  # after what is due
+
+    try:
+        with socket.create_connection(server._socket.getsockname(), timeout=PATIENCE) as client:
+            (connection,) = wait_until(lambda: [*server._server.server_state.connections], "it is connected")
+            loop: asyncio.AbstractEventLoop = connection.loop
+            loop.call_soon_threadsafe(stand_still, loop)
+            assert awake.wait(PATIENCE)
+            client.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            assert client.recv(4096).startswith(b"HTTP/1.1 200 OK")
+            wait_until(lambda: not server._server.server_state.connections, "an idle one is closed")
+    finally:
+        server.stop()
 
 
 def test_runbooks_are_served_to_everyone_who_reaches_the_page(client: httpx.Client) -> None:
