@@ -505,9 +505,21 @@ class Refreshed(msgspec.Struct, frozen=True):
 
 
 class OffPolicy(msgspec.Struct, frozen=True):
-    """A deterministic nominal policy would have taken another action than the agent took."""
+    """The agent took an action that the nominal policy never takes there."""
 
     agent: str
+
+
+class Deviates(msgspec.Struct, frozen=True):
+    """How far the agent's actions depart from the nominal policy, where that has changed by a hundredth.
+
+    `share`: of its last `steps` steps, those on which nominal would have acted otherwise, beyond what it allows
+    (`monitor.statistics.deviation`). 0 to 1.
+    """
+
+    agent: str
+    share: float
+    steps: int
 
 
 class RewardMismatch(msgspec.Struct, frozen=True):
@@ -586,6 +598,7 @@ Notice = (
     | Alert
     | Refreshed
     | OffPolicy
+    | Deviates
     | RewardMismatch
     | Skipped
     | Ended

@@ -14,7 +14,7 @@ from monitor.question import Question
 from monitor.standing import Standing, StandingState, When
 from monitor.statistics.trust import ModelTest, TrustState
 from monitor.stream import Session, SessionState
-from monitor.types import BlindReason, Break, End, Ended, Instant, Notice, Step, Trust
+from monitor.types import BlindReason, Break, Deviates, End, Ended, Instant, Notice, Step, Trust
 
 __all__ = ["MARKS", "Watch", "WatchState"]
 
@@ -133,6 +133,8 @@ class Watch:
         """Where every formula stands, as it was told."""
         for formula in self._formulas:
             yield from formula.again(self._detail(formula.alarm.blind))
+        deviation = self.session.deviation
+        yield Deviates(self.session.agent, round(deviation.share, 2), deviation.steps)
         yield self._trust()
 
     def dump(self) -> WatchState:

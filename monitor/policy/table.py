@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,14 @@ class PolicyTable:
 
     actions: npt.NDArray[np.int64] | None = None
     probabilities: npt.NDArray[np.float64] | None = None
+
+    @cached_property
+    def repeats(self) -> npt.NDArray[np.float64]:
+        """How likely two draws in a state are the same, and the variance of an action's probability; [S, 2] float64."""
+        assert self.probabilities is not None, "a deterministic policy leaves nothing to chance"
+        squares = np.einsum("sa,sa->s", self.probabilities, self.probabilities)
+        cubes = np.einsum("sa,sa,sa->s", self.probabilities, self.probabilities, self.probabilities)
+        return np.stack([squares, np.maximum(cubes - squares**2, 0.0)], axis=1)
 
     def choices(self, state: int) -> list[tuple[int, float]]:
         """The actions the policy takes in `state` with positive probability, and those probabilities."""

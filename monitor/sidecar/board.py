@@ -22,11 +22,13 @@ from monitor.sidecar.curve import Curve
 from monitor.sidecar.history import Alarm, Filter, History
 from monitor.sidecar.metrics import UNREAD, outcome_of
 from monitor.sidecar.pipeline import Effects
+from monitor.statistics.deviation import NOTABLE
 from monitor.types import (
     AlarmMoved,
     Alert,
     Blind,
     BlindReason,
+    Deviates,
     Ended,
     Episode,
     Forgotten,
@@ -81,13 +83,15 @@ class _Row:
 class _Agent:
     """The latest of one agent. `lag`: seconds its last message was under way, None if it told no time.
 
-    `trust`: how the model stands the test of its transitions, once that was told.
+    `trust`: how the model stands the test of its transitions, once that was told. `deviates`: the same of how its
+    actions depart from the nominal policy.
     """
 
     last_message: float
     lag: float | None = None
     episode: Episode | None = None
     trust: Trust | None = None
+    deviates: Deviates | None = None
     rows: dict[str, _Row] = field(default_factory=dict)
 
 
@@ -186,8 +190,16 @@ class Board:
             blind = _blind_groups(self._agents)
             agents = [self._show_agent(name, self._agents[name]) for _, name in found[:most]]
             doubt = self._doubt()
+            deviating = self._deviating()
             count = len(self._agents)
-        told = {"firing": firing, "recent": recent, "blind": blind[:most], "agents": agents, "doubt": doubt}
+        told = {
+            "firing": firing,
+            "recent": recent,
+            "blind": blind[:most],
+            "agents": agents,
+            "doubt": doubt,
+            "deviating": deviating,
+        }
         counts = {"firing": len(alarms), "blind": len(blind), "agents": count, "found": len(found)}
         return {**told, "count": counts, "formulas": self.formulas()}
 
@@ -247,6 +259,8 @@ class Board:
                     row.curve.add(now.wall, None, None)
             case Forgotten():
                 self._agents.pop(notice.agent, None)
+            case Deviates():
+                self._agent(notice.agent, now).deviates = notice
             case Trust(agent=""):
                 self._trust = notice
             case Trust():
@@ -300,6 +314,11 @@ class Board:
         ]
         return {"model": _doubted(self._trust), "agents": doubted}
 
+    def _deviating(self) -> list[dict[str, Any]]:
+        """The agents whose actions depart from the nominal policy so far that a person should know."""
+        shown = [(name, _deviation(agent.deviates)) for name, agent in sorted(self._agents.items())]
+        return [{"agent": name, **deviation} for name, deviation in shown if deviation["notable"]]
+
     def _show_agent(self, name: str, agent: _Agent) -> dict[str, Any]:
         return {
             "name": name,
@@ -307,6 +326,7 @@ class Board:
             "lag": agent.lag,
             "episode": agent.episode,
             "doubt": _doubted(agent.trust),
+            "deviation": _deviation(agent.deviates),
             "formulas": [_show_row(spec, agent.rows.get(spec.name) or _row_of(spec)) for spec in self._formulas],
         }
 
@@ -328,6 +348,12 @@ def _doubted(trust: Trust | None) -> dict[str, Any]:
         "transitions": trust.transitions,
         "departing": [msgspec.structs.asdict(each) for each in trust.departing],
     }
+
+
+def _deviation(told: Deviates | None) -> dict[str, Any]:
+    """How far an agent's actions depart from the nominal policy; not at all where nothing was told of it."""
+    share, steps = (0.0, 0) if told is None else (told.share, told.steps)
+    return {"share": share, "steps": steps, "notable": share >= NOTABLE}
 
 
 def _explained(agent: str, spec: FormulaSpec, row: _Row) -> dict[str, Any]:

@@ -75,7 +75,12 @@ class Instruments:
         self.verdicts = self._counted("verdicts", "Answers given.", "formula", "outcome", "method")
         self.messages = self._counted("messages", "What became of each message.", "result")
         self.rejected = self._counted("rejected", "Messages rejected, by reason.", "reason")
-        self.off_policy = self._counted("off_policy", "Steps on which nominal would have acted otherwise.", "agent")
+        self.off_policy = self._counted("off_policy", "Steps whose action nominal never takes.", "agent")
+        self.off_policy_ratio = self._shown(
+            "off_policy_ratio",
+            "Share of the last 100 steps on which nominal would have acted otherwise, beyond what it allows.",
+            "agent",
+        )
         self.reward_mismatch = self._counted("reward_mismatch", "Steps whose reward contradicts the model.", "agent")
         self.skipped = self._counted("evaluations_skipped", "Answers passed over under load.", "formula")
         self.forgotten = Counter("cfmon_agents_forgotten", "Agents silent for too long.", registry=registry)
@@ -130,6 +135,7 @@ class Instruments:
         self.last_message.remove((agent,))
         self.agent_doubt.remove((agent,))
         self.off_policy.remove((agent,))
+        self.off_policy_ratio.remove((agent,))
         self.reward_mismatch.remove((agent,))
 
     def remove_formulas(self, agent: str, severity: Mapping[str, str], reasons: Mapping[str, Iterable[str]]) -> None:

@@ -17,7 +17,8 @@ from monitor.alarm.summary import BLIND_WORDS
 from monitor.sidecar.effects import Publication
 from monitor.sidecar.load import Loaded
 from monitor.sidecar.log import Seldom
-from monitor.types import Alert, Blind, BlindReason, Instant, Notice
+from monitor.statistics.deviation import NOTABLE
+from monitor.types import Alert, Blind, BlindReason, Deviates, Instant, Notice
 
 __all__ = ["ALARMS", "Logbook", "log_banner", "log_watched"]
 
@@ -87,10 +88,14 @@ class Logbook:
         self._alerts = alerts
         self._seldom = Seldom(LOG)
         self._firing: set[str] = set()
+        self._deviating: set[str] = set()
 
     def take(self, notices: Iterable[Notice], publications: Iterable[Publication], now: Instant) -> None:
         """Log what one event caused."""
         self._blindness([notice for notice in notices if isinstance(notice, Blind)], now)
+        for notice in notices:
+            if isinstance(notice, Deviates):
+                self._deviation(notice, now)
         if any(isinstance(notice, Alert) for notice in notices):
             self.publish(publications)
 
@@ -110,6 +115,22 @@ class Logbook:
         proof = f" [evidence {evidence}]" if evidence and not again else ""
         what = "still firing" if again else state
         LOG.log(level, "ALARM %s: %s: %s%s", what, name, alert["summary"], proof, extra={"fields": fields})
+
+    def _deviation(self, notice: Deviates, now: Instant) -> None:
+        """When it becomes notable, and when there is none any more; what lies between says nothing new."""
+        agent, share = notice.agent, notice.share
+        fields = {"agent": agent, "off_policy_ratio": share}
+        if share >= NOTABLE and agent not in self._deviating:
+            self._deviating.add(agent)
+            words = (
+                "%s departs from its nominal policy: on %.0f %% of its last %d steps that would have acted otherwise"
+            )
+            said = agent, 100 * share, notice.steps
+            self._seldom.say(logging.WARNING, ("deviates", agent), now, words, *said, fields=fields)
+        elif share == 0.0 and agent in self._deviating:
+            self._deviating.discard(agent)
+            words = "%s follows its nominal policy again"
+            self._seldom.say(logging.INFO, ("follows", agent), now, words, agent, fields=fields)
 
     def _blindness(self, notices: list[Blind], now: Instant) -> None:
         """One entry for each reason, with the agents it concerns; of one agent and reason one a minute."""

@@ -20,6 +20,7 @@ from monitor.types import (
     AlarmMoved,
     Alert,
     Blind,
+    Deviates,
     Ended,
     Forgotten,
     FormulaSpec,
@@ -171,6 +172,9 @@ class Metrics:
                 pass  # its verdict is shown as judged
             case OffPolicy():
                 self._on.off_policy.inc((notice.agent,))
+            case Deviates():
+                if self._admit(notice.agent):
+                    self._on.off_policy_ratio.set((notice.agent,), notice.share)
             case RewardMismatch():
                 self._on.reward_mismatch.inc((notice.agent,))
             case Skipped():
@@ -218,6 +222,7 @@ class Metrics:
             return False
         self._agents.add(agent)
         self._on.off_policy.inc((agent,), 0)
+        self._on.off_policy_ratio.set((agent,), 0.0)
         self._on.reward_mismatch.inc((agent,), 0)
         self._blank(agent, self._severity)
         for formula in self._severity:

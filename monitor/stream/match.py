@@ -28,7 +28,7 @@ class Matching:
     Args:
         model: what states, actions and transitions are matched with.
         settings: how a state is encoded, how late is late, and the digest of the nominal policy's file.
-        nominal: where deterministic, steps that take another action are off policy.
+        nominal: the agent's own policy, as configured; steps are held against it.
     """
 
     def __init__(self, model: MDP, settings: StreamSettings, nominal: PolicyTable | None) -> None:
@@ -45,6 +45,10 @@ class Matching:
         self._spread = None if model.reward_spread is None else model.reward_spread.data
         actions = None if nominal is None else nominal.actions
         self._nominal = None if actions is None else actions.data
+        self._likely = self._repeats = None
+        if nominal is not None and nominal.probabilities is not None:
+            self._likely = nominal.probabilities.reshape(-1).data
+            self._repeats = nominal.repeats.reshape(-1).data
         self._ended = None if model.ended_as is None else model.ended_as.data
 
     def entry(self, observation: Observation, now: Instant) -> tuple[Entry, InputError | None]:
@@ -96,9 +100,18 @@ class Matching:
             return False
         return before is None or before[1] is None or self.possible((before[0], before[1]), state)
 
-    def off_policy(self, state: int, action: int | None) -> bool:
-        """Only a deterministic nominal can be contradicted by one action."""
-        return self._nominal is not None and action is not None and self._nominal[state] != action
+    def off_policy(self, state: int, action: int) -> bool:
+        """Whether nominal never takes this action in this state."""
+        if self._nominal is not None:
+            return bool(self._nominal[state] != action)
+        return self._likely is not None and self._likely[state * self._model.actions + action] == 0.0
+
+    def excess(self, state: int, action: int) -> tuple[float, float]:
+        """What the step adds to the deviation from nominal, and the variance of that (`statistics.deviation`)."""
+        if self._likely is None or self._repeats is None:
+            return int(self._nominal is not None and self._nominal[state] != action), 0.0
+        likely = self._likely[state * self._model.actions + action]
+        return self._repeats[2 * state] - likely, self._repeats[2 * state + 1]
 
     def foreign(self, policy: str | None) -> bool:
         """Whether a policy that an agent named (sha256) is another than the nominal one."""

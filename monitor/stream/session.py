@@ -17,12 +17,14 @@ from msgspec.structs import replace
 from monitor.errors import InputError
 from monitor.model.mdp import MDP
 from monitor.policy.table import PolicyTable
+from monitor.statistics.deviation import Deviation, DeviationState
 from monitor.stream.decode import is_plain, validate
 from monitor.stream.match import Matching
 from monitor.stream.order import Closed, Discarded, Entry, Missing, Ordering, OrderState
 from monitor.stream.path import PathState, SlidingPath
 from monitor.types import (
     Break,
+    Deviates,
     End,
     Instant,
     Notice,
@@ -55,6 +57,7 @@ class SessionState(msgspec.Struct, frozen=True, array_like=True):
     last_heard: float | None
     last_message: float | None
     old: tuple[float, float] | None
+    deviation: DeviationState = DeviationState()
 
 
 class Session:
@@ -67,7 +70,7 @@ class Session:
         agent: its name.
         model: what states, actions and transitions are matched with.
         settings: limits and waits.
-        nominal: where deterministic, steps that take another action are told as `OffPolicy`.
+        nominal: steps that it never takes are told as `OffPolicy`, how far they depart from it as `Deviates`.
 
     Attributes:
         pending: events not yet on the path, oldest first. Bounded (`settings.pending`): if nobody takes them, they are
@@ -80,6 +83,7 @@ class Session:
         last_message: the same of the last that could be read, new or not.
         old: ticks of the first and of the last of the messages since then that belong to other episodes than the open
             one and were not taken, since those are over; None if there are none.
+        deviation: how far the last actions depart from nominal.
         order, previous, policy, dropped: the ordering; the newest pair, None after a break; the policy last named, by
             what is pending too; `lost` was told and no gap yet explained by it.
     """
@@ -99,6 +103,7 @@ class Session:
         self.order = Ordering(settings.reorder_steps, settings.reorder_wait)
         self.previous: tuple[int, int] | None = None
         self.policy: str | None = None
+        self.deviation = Deviation()
         self.dropped = False
         self._matching = Matching(model, settings, nominal)
         self._ticks = 0.0
@@ -184,6 +189,7 @@ class Session:
             self.last_heard,
             self.last_message,
             self.old,
+            self.deviation.dump(),
         )
 
     @classmethod
@@ -208,10 +214,12 @@ class Session:
         session.previous, session.mismatch, session.policy = state.previous, state.mismatch, state.policy
         session.dropped, session.last_heard = state.dropped, state.last_heard
         session.last_message, session.old = state.last_message, state.old
+        session.deviation = Deviation.load(state.deviation)
         return session
 
     def revise(self) -> None:
         """Another model or nominal policy than that of the steps taken so far: what does not fit it is let go."""
+        self.deviation = Deviation()
         self.mismatch = foreign = self._matching.foreign(self.policy)
         pending = [replace(event, foreign=foreign) if isinstance(event, Step) else event for event in self.pending]
         self.pending = deque(pending)
@@ -306,9 +314,19 @@ class Session:
         foreign = self._matching.foreign(self.policy)
         self._emit(Step(entry.episode, entry.seq, entry.state, entry.action, entry.time, entry.late, foreign))
         self.previous = None if entry.action is None else (entry.state, entry.action)
-        if self._matching.off_policy(entry.state, entry.action):
-            notices.append(OffPolicy(self.agent))
+        if entry.action is not None:
+            notices += self._acted(entry.state, entry.action)
         return notices
+
+    def _acted(self, state: int, action: int) -> Iterator[Notice]:
+        """Hold an action against the nominal policy."""
+        matching, deviation = self._matching, self.deviation
+        if matching.off_policy(state, action):
+            yield OffPolicy(self.agent)
+        before = deviation.share
+        deviation.push(*matching.excess(state, action))
+        if (share := round(deviation.share, 2)) != round(before, 2):
+            yield Deviates(self.agent, share, deviation.steps)
 
     def _rewarded(self, pair: tuple[int, int], state: int, entry: Entry) -> Iterator[Notice]:
         """Hold the reward that the step into `state` says it earned against the model's."""

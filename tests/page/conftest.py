@@ -76,6 +76,7 @@ class Scene:
             readiness=lambda: self.problem,
             status=self.status,
             pictures=Pictures(self.evidence.get, self.objects),
+            objects=lambda sha256: (self.objects / sha256).read_bytes(),
         )
 
     def status(self) -> dict[str, Any]:

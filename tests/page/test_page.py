@@ -57,7 +57,7 @@ def test_an_alarm_is_explained_one_click_away(page: Page, keep: Any) -> None:  #
     assert accessible(page) == []
     with page.expect_download() as download:
         page.locator("#why-links a").click()
-    assert download.value.suggested_filename.endswith(".evidence")
+    assert download.value.suggested_filename.endswith(".zip")
     page.keyboard.press("Escape")
     assert not page.locator("#why").is_visible()
 

@@ -10,7 +10,7 @@ pytest.importorskip("playwright")
 from playwright.sync_api import expect
 
 from monitor.sidecar.pipeline import Effects
-from monitor.types import Instant, Trust
+from monitor.types import Deviates, Instant, Trust
 from tests.page.conftest import Scene
 from tests.page.test_page import SOON, accessible
 
@@ -179,6 +179,26 @@ def test_doubt_says_which_agent(page: Page, scene: Scene, keep: Any) -> None:  #
     expect(page.locator("#doubt")).to_contain_text("this agent's transitions contradict the model", timeout=SOON)
     keep(page, "agent-doubted")
     assert accessible(page) == []
+
+
+def test_an_agent_that_does_not_follow_its_policy_is_named(page: Page, scene: Scene, keep: Any) -> None:  # noqa: ANN401 - a function
+    now = Instant(1_780_000_000.0 + scene.ticks, scene.ticks)
+    scene.board.take(Effects(notices=(Deviates("robot-4", 0.37, 100),)), now)
+    expect(page.locator("#deviating li", has_text="robot-4")).to_contain_text("on 37 % of its last 100", timeout=SOON)
+    assert accessible(page) == []
+    page.locator("#deviating li", has_text="robot-4").locator("a").click()
+    expect(page.locator("#deviates")).to_contain_text("NOT ITS POLICY: on 37 % of its last 100 steps", timeout=SOON)
+    keep(page, "agent-deviates")
+    assert accessible(page) == []
+
+
+def test_evidence_can_be_taken_along_with_all_it_needs(page: Page, scene: Scene) -> None:
+    [alarm] = scene.board.found(scene.asked(state="firing"))
+    link = page.locator("#firing .bundle")
+    assert link.get_attribute("href") == f"evidence/{alarm['evidence']['id']}.zip"
+    with page.expect_download() as download:
+        link.click()
+    assert download.value.suggested_filename == f"{alarm['evidence']['id']}.zip"
 
 
 @pytest.mark.parametrize("page", ["light", "dark"], indirect=True)

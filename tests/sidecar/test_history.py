@@ -22,7 +22,7 @@ from monitor.sidecar.http import HttpServer, Sources, make_app
 from monitor.sidecar.pictures import Pictures
 from monitor.sidecar.pipeline import Effects
 from monitor.sidecar.settings import HttpConfig
-from monitor.types import AlarmSpec, FormulaSpec, Instant, Trust
+from monitor.types import AlarmSpec, Deviates, FormulaSpec, Instant, Trust
 from tests.servers import Mosquitto, wait_until
 from tests.sidecar.conftest import CAREFUL, RASH, REGRET, Driver
 from tests.sidecar.project import CONFIG, write_project
@@ -235,6 +235,20 @@ def test_doubt_of_one_agent_stands_beside_the_models_own(board: Board, driver: D
     assert (life["doubt"], life["model_doubt"]["doubted"]) == (doubted, False)
     board.take(Effects(notices=(Trust(doubted=False, log10_e=0.0, transitions=0, agent="ada"),)), driver.now)
     assert board.overview("", 1)["doubt"]["agents"] == []
+
+
+def test_who_departs_from_its_policy_is_named_from_a_tenth_on(board: Board, driver: Driver) -> None:
+    board.take(driver.send(0, 0), driver.now)
+    life = board.life("ada", 1)
+    assert life is not None
+    assert life["deviation"] == {"share": 0.0, "steps": 0, "notable": False}
+    for share, notable in ((0.09, False), (0.1, True), (0.0, False)):
+        board.take(Effects(notices=(Deviates("ada", share, 100),)), driver.now)
+        deviation = {"share": share, "steps": 100, "notable": notable}
+        assert board.overview("", 1)["deviating"] == ([{"agent": "ada", **deviation}] if notable else [])
+        life = board.life("ada", 1)
+        assert life is not None
+        assert life["deviation"] == deviation
 
 
 # ---- curves ----

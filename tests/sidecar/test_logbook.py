@@ -17,7 +17,7 @@ from monitor.sidecar.log import MOST_KINDS, Seldom, set_up_logging
 from monitor.sidecar.logbook import Logbook
 from monitor.sidecar.service import Service
 from monitor.sidecar.settings import LoggingConfig
-from monitor.types import Blind, Instant
+from monitor.types import Blind, Deviates, Instant
 from tests.sidecar.conftest import CAREFUL, HOME, RASH
 from tests.sidecar.project import write_project
 
@@ -169,6 +169,20 @@ def test_an_agent_that_is_blind_again_and_again_is_logged_once_a_minute(log: pyt
         "a0: blind (stale: no step has come for too long): watch, chance",
         "a0: blind (stale: no step has come for too long): watch, chance",
     ]
+
+
+def test_an_agent_that_departs_from_its_policy_is_logged_once_until_it_follows_it_again(
+    log: pytest.LogCaptureFixture,
+) -> None:
+    book = Logbook("cfmon/alerts")
+    for n, share in enumerate((0.05, 0.12, 0.5, 0.08, 0.11, 0.0, 0.02)):
+        book.take([Deviates("ada", share, 100)], (), Instant(1000.0 + n, float(n)))
+    would = "on 12 % of its last 100 steps that would have acted otherwise"
+    assert entries(log) == [
+        (WARNING, f"ada departs from its nominal policy: {would}"),
+        (INFO, "ada follows its nominal policy again"),
+    ]
+    assert [entry["off_policy_ratio"] for entry in fields(log)] == [0.12, 0.0]
 
 
 def test_what_is_said_seldom_is_not_remembered_for_ever() -> None:

@@ -17,6 +17,7 @@ from monitor.types import (
     Alert,
     Blind,
     BlindReason,
+    Deviates,
     Ended,
     Figures,
     Fired,
@@ -120,6 +121,7 @@ def test_every_promised_name_is_there(metrics: Metrics) -> None:
         "cfmon_messages": "counter",
         "cfmon_rejected": "counter",
         "cfmon_off_policy": "counter",
+        "cfmon_off_policy_ratio": "gauge",
         "cfmon_reward_mismatch": "counter",
         "cfmon_evaluations_skipped": "counter",
         "cfmon_last_message_timestamp_seconds": "gauge",
@@ -260,6 +262,15 @@ def test_an_alarm_is_counted_once_for_each_change_of_its_state(metrics: Metrics)
     assert (counts(), firing()) == ([1, 1, 0, 0], 0)
     metrics.take([alert("firing", 5), alert("ended", 6), alert("firing", 1, name="y"), alert("removed", 2)], NOW)
     assert (counts(), firing()) == ([3, 1, 1, 1], 0)
+
+
+def test_how_far_an_agent_departs_from_its_policy_is_shown(metrics: Metrics) -> None:
+    metrics.take([Received("ada", "accepted")], NOW)
+    assert value(metrics, "cfmon_off_policy_ratio", agent="ada") == 0
+    metrics.take([Deviates("ada", 0.37, 100)], NOW)
+    assert value(metrics, "cfmon_off_policy_ratio", agent="ada") == 0.37
+    metrics.take([Deviates("ada", 0.0, 100), Forgotten("ada")], NOW)
+    assert b"ada" not in metrics.exposition()
 
 
 def test_a_forgotten_agent_leaves_nothing_and_makes_room(metrics: Metrics) -> None:

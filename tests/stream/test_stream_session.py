@@ -14,6 +14,7 @@ from monitor.policy.table import PolicyTable
 from monitor.stream.session import Session
 from monitor.types import (
     Break,
+    Deviates,
     End,
     Episode,
     Instant,
@@ -405,12 +406,40 @@ def test_only_new_messages_count_as_heard() -> None:
     assert told.send(message(1), ticks=2.0).session.last_heard == 2.0
 
 
-def test_steps_off_a_deterministic_nominal_are_told() -> None:
+def test_steps_whose_action_nominal_never_takes_are_told() -> None:
     told = Told(nominal=PolicyTable(actions=np.zeros(4, dtype=np.int64)))
     told.send(message(0), message(1, action=1), message(2, state=1, action=None, truncated=True))
     assert [n for n in told.notices if isinstance(n, OffPolicy)] == [OffPolicy("a")]
-    stochastic = Told(nominal=PolicyTable(probabilities=np.tile([1.0, 0.0], (4, 1))))
-    assert OffPolicy("a") not in stochastic.send(message(0, action=1)).notices
+    draws = PolicyTable(probabilities=np.array([[0.5, 0.5], [1.0, 0.0], [0.5, 0.5], [1.0, 0.0]]))
+    stochastic = Told(nominal=draws).send(message(0, action=1), message(1, state=0))
+    assert OffPolicy("a") not in stochastic.notices
+    assert OffPolicy("a") in stochastic.send(message(2, state=1, action=1)).notices
+
+
+def deviations(told: Told) -> list[Deviates]:
+    return [notice for notice in told.notices if isinstance(notice, Deviates)]
+
+
+def test_how_far_the_actions_depart_from_nominal_is_told_where_it_changes() -> None:
+    nominal = PolicyTable(actions=np.zeros(4, dtype=np.int64))
+    told = Told(nominal=nominal)
+    told.send(*(message(seq) for seq in range(40)))
+    assert deviations(told) == [], "of an agent that follows it nothing is told"
+    told.send(message(40, action=1), message(41, state=0, action=1))
+    assert deviations(told) == [Deviates("a", round(1 / 41, 2), 41), Deviates("a", round(2 / 42, 2), 42)]
+    again = Session.load(told.session.dump(), RING, SETTINGS, pages={}, nominal=nominal)
+    assert again.deviation.share == told.session.deviation.share == 2 / 42
+    again.revise()
+    assert again.deviation.share == 0.0, "it was the deviation from another policy"
+
+
+def test_what_a_stochastic_nominal_leaves_to_chance_is_no_deviation() -> None:
+    draws = PolicyTable(probabilities=np.tile([0.5, 0.5], (4, 1)))
+    told = Told(nominal=draws).send(*(message(seq, state=0, action=1) for seq in range(60)))
+    assert deviations(told) == []
+    seldom = Told(nominal=PolicyTable(probabilities=np.tile([0.99, 0.01], (4, 1))))
+    seldom.send(*(message(seq, state=0, action=1) for seq in range(60)))
+    assert deviations(seldom)[-1].share > 0.9
 
 
 PAYING = MDP.from_rows(

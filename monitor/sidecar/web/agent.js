@@ -1,6 +1,6 @@
 // The page of one agent: each formula's value over time with what is required, and its alarms.
 import {
-  ago, alarmWord, at, departing, element, evidenceOf, figures, follow, makeAlarm, moment, number, put, rangeOf, required, sync, tell, updateAlarm,
+  POLICY_ASSUMED, ago, alarmWord, at, departing, deviates, element, evidenceOf, figures, follow, makeAlarm, moment, number, put, rangeOf, required, sync, tell, updateAlarm,
 } from "./common.js";
 
 const name = new URLSearchParams(location.search).get("name") ?? "";
@@ -158,6 +158,8 @@ function aboutModel(told) {
 function show(told) {
   if (!told.known) put(at("state"), "This agent is not known any more: it is not watched. Below are its alarms.");
   else put(at("state"), told.problem || `last heard ${ago(told.last_message, told.now)}${told.episode === null ? "" : `, episode ${told.episode}`}`);
+  put(at("deviates"), told.known && told.deviation.notable ? `NOT ITS POLICY: ${deviates(told.deviation)}. ${POLICY_ASSUMED}` : "");
+  at("deviates").hidden = !at("deviates").textContent;
   put(at("doubt"), told.known ? aboutModel(told) : "");
   at("doubt").hidden = !at("doubt").textContent;
   const rows = told.formulas.map((formula) => ({ formula, alarms: told.alarms, now: told.now }));

@@ -1,6 +1,6 @@
 // The status page: asks for one document a second and brings the page up to date with it.
 import {
-  ago, agentPage, alarmWord, at, departing, element, evidenceOf, figures, follow, look, makeAlarm, put, rangeOf, required, sync, tell, updateAlarm,
+  POLICY_ASSUMED, ago, agentPage, alarmWord, at, departing, deviates, element, evidenceOf, figures, follow, look, makeAlarm, put, rangeOf, required, sync, tell, updateAlarm,
 } from "./common.js";
 
 const seen = { firing: null, told: null };
@@ -39,6 +39,12 @@ function updateDoubt(card, doubt) {
   put(card.querySelector(".head"), `IN DOUBT · ${doubt.agent} · its transitions contradict the model (${evidenceOf(doubt)}). Its answers may be wrong.`);
   put(card.querySelector(".detail"), departing(doubt));
   card.querySelector("a").href = agentPage(doubt.agent);
+}
+
+function updateDeviating(card, deviation) {
+  put(card.querySelector(".head"), `NOT ITS POLICY · ${deviation.agent} · ${deviates(deviation)}`);
+  put(card.querySelector(".detail"), POLICY_ASSUMED);
+  card.querySelector("a").href = agentPage(deviation.agent);
 }
 
 // ---- agents ----
@@ -125,6 +131,7 @@ function show(told) {
   sync(at("recent"), told.recent, (alarm) => `${alarm.id} ${alarm.revision}`, makeAlarm, updateAlarm);
   sync(at("blind"), told.blind, (row) => `${row.agent} ${row.reason}`, makeBlind, updateBlind);
   sync(at("doubt"), told.doubt.agents, (doubt) => doubt.agent, makeDoubt, updateDoubt);
+  sync(at("deviating"), told.deviating, (deviation) => deviation.agent, makeDoubt, updateDeviating);
   put(at("doubt-model"), aboutModel(told.doubt.model));
   at("doubt-model").className = told.doubt.model.doubted === false ? "quiet" : "unknown";
   const rows = told.agents.flatMap((agent) =>

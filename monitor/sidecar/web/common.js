@@ -96,6 +96,14 @@ export function departing(test) {
     `from state ${state} by action ${action} to ${successor}: seen ${seen} times of ${of}, expected ${expected.toFixed(1)}`).join("; ");
 }
 
+// How far an agent's actions depart from its nominal policy.
+export function deviates({ share, steps }) {
+  const percent = Math.round(100 * share);
+  return `on ${percent} % of its last ${steps} steps it acted as its nominal policy would not, beyond what that leaves to chance`;
+}
+
+export const POLICY_ASSUMED = "Answers assume that it follows that policy from now on: if it does not, they are about an agent that is not there.";
+
 export function agentPage(name) {
   return `agent?name=${encodeURIComponent(name)}`;
 }
@@ -176,13 +184,14 @@ export function makeAlarm() {
   why.addEventListener("click", () => explain(card.alarm));
   const page = element("a", "page", "the agent's page");
   const proof = element("a", "proof", "evidence");
+  const bundle = element("a", "bundle", "with model and policies (zip)");
   const runbook = element("a", "runbook", "what to do");
   runbook.target = "_blank";
   runbook.rel = "noreferrer";
   const mark = element("span", "mark");
   mark.setAttribute("aria-hidden", "true");
   card.append(element("p", "head", mark, element("span")), element("p", "summary"), element("p", "blindness word-blind"));
-  card.append(element("div", "actions", why, page, proof, runbook));
+  card.append(element("div", "actions", why, page, proof, bundle, runbook));
   return card;
 }
 
@@ -203,12 +212,16 @@ export function updateAlarm(card, alarm) {
   head.className = `head word-${alarm.state}`;
   put(card.querySelector(".summary"), alarm.state === "unknown" ? `When it fired: ${alarm.summary}` : alarm.summary);
   put(card.querySelector(".blindness"), firing && alarm.blind ? `blind here: ${alarm.blind}` : "");
-  const [why, page, proof, runbook] = card.querySelector(".actions").children;
-  why.hidden = proof.hidden = !alarm.evidence;
+  const [why, page, proof, bundle, runbook] = card.querySelector(".actions").children;
+  why.hidden = proof.hidden = bundle.hidden = !alarm.evidence;
   why.setAttribute("aria-label", `Why ${firing ? "does" : "did"} ${alarm.formula.name} fire for ${alarm.agent}?`);
   page.href = agentPage(alarm.agent);
   page.hidden = document.body.dataset.page === "agent";
-  if (alarm.evidence) proof.href = `evidence/${alarm.evidence.id}`;
+  if (alarm.evidence) {
+    proof.href = `evidence/${alarm.evidence.id}`;
+    bundle.href = `evidence/${alarm.evidence.id}.zip`;
+    bundle.setAttribute("aria-label", "evidence with model and policies, as a zip file");
+  }
   if (known.explained === alarm.id) retell(alarm);
   runbook.hidden = !alarm.runbook;
   if (alarm.runbook) runbook.href = alarm.runbook;
@@ -239,9 +252,9 @@ async function explain(alarm) {
   } catch (error) {
     put(at("why-wait"), `It cannot be drawn: ${error.message}`);
   }
-  const proof = element("a", "", "evidence");
-  proof.href = `evidence/${alarm.evidence.id}`;
-  at("why-links").append(proof, ` derive it again: cfmon verify ${alarm.evidence.id}.evidence --objects OBJECTS`);
+  const bundle = element("a", "", "evidence with model and policies");
+  bundle.href = `evidence/${alarm.evidence.id}.zip`;
+  at("why-links").append(bundle, ` derive it again: cfmon verify ${alarm.evidence.id}.zip`);
 }
 
 // The picture's own description. It is cut out of the text: parsed here, its styles would be held against our policy.
