@@ -102,7 +102,7 @@ export function deviates({ share, steps }) {
   return `on ${percent} % of its last ${steps} steps it acted as its nominal policy would not, beyond what that leaves to chance`;
 }
 
-export const POLICY_ASSUMED = "Answers assume that it follows that policy from now on: if it does not, they are about an agent that is not there.";
+export const POLICY_ASSUMED = "Answers about its future assume that policy: while the agent does not follow it, they do not describe this agent.";
 
 export function agentPage(name) {
   return `agent?name=${encodeURIComponent(name)}`;
