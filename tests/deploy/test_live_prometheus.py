@@ -205,7 +205,9 @@ def test_every_rule_is_seen_silent_firing_and_silent(scene: tuple[Scene, Path]) 
 
 def check_what_was_said(watch: Watcher) -> None:
     number = r"-?[\d.]+(e-\d+)?"
-    told = rf"w1: the critical alarm careful_would_have fires. Value: {number}, threshold: {number}, alternative: {number}"
+    told = (
+        rf"w1: the critical alarm careful_would_have fires. Value: {number}, threshold: {number}, alternative: {number}"
+    )
     assert any(re.fullmatch(told, text) for text in watch.texts("CfmonAlarmCritical"))
     told = rf"w1: the alarm likely_safe fires. Value: {number}, threshold: {number}, alternative: none known now"
     assert any(re.fullmatch(told, text) for text in watch.texts("CfmonAlarmWarning"))
