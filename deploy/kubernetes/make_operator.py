@@ -1,4 +1,7 @@
-"""Makes operator.yaml, for the Prometheus operator, from the alert rules: run `deploy/kubernetes/make_operator.py`."""
+"""Make what carries the alert rules to Kubernetes: run `deploy/kubernetes/make_operator.py` after a change of them.
+
+`operator.yaml`, for the Prometheus operator, and the Helm chart's copy: a chart can only read files of its own folder.
+"""
 
 from __future__ import annotations
 
@@ -7,16 +10,19 @@ from typing import Any, Final
 
 import yaml
 
-__all__ = ["TARGET", "document"]
+__all__ = ["CHART", "TARGET", "document"]
 
 HERE: Final = Path(__file__).parent
 RULES: Final = HERE.parent / "prometheus" / "cfmon.rules.yml"
 TARGET: Final = HERE / "operator.yaml"
+CHART: Final = HERE.parent / "helm" / "cfmon" / "files" / RULES.name
 NAME: Final = {"app.kubernetes.io/name": "counterfactual-monitor"}
 ABOUT: Final = """\
 # For clusters with the Prometheus operator: what is scraped, and the alert rules of deploy/prometheus/cfmon.rules.yml.
 # Made by deploy/kubernetes/make_operator.py; change the rules there. Give both the labels that your Prometheus selects
-# by (`podMonitorSelector`, `ruleSelector`; `release: ...` where it came with a chart).
+# by (`podMonitorSelector`, `ruleSelector`; `release: ...` where it came with a chart). Links in the alerts lead to the
+# pod's own address, unless your Prometheus has an external label `monitor_url`: the address at which people reach the
+# monitor. The Helm chart (deploy/helm/cfmon) has both resources too, and a value for that address.
 #   kubectl apply -f deploy/kubernetes/operator.yaml
 """
 
@@ -27,7 +33,10 @@ def document() -> str:
 
 
 def _monitor() -> dict[str, Any]:
-    """Every container `cfmon`, a sidecar too, in a pod that is marked; the rules rely on the job's name."""
+    """Every container `cfmon`, a sidecar too, in a pod that is marked.
+
+    By the job's name the rules also know a monitor that was never up.
+    """
     return {
         "apiVersion": "monitoring.coreos.com/v1",
         "kind": "PodMonitor",
@@ -64,3 +73,5 @@ def _rules() -> dict[str, Any]:
 
 if __name__ == "__main__":
     TARGET.write_text(document(), encoding="utf-8")
+    CHART.parent.mkdir(exist_ok=True)
+    CHART.write_text(RULES.read_text(encoding="utf-8"), encoding="utf-8")

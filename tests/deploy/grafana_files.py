@@ -22,7 +22,7 @@ RULES: list[dict[str, Any]] = [
     for group in yaml.safe_load((GRAFANA / "alerting" / "cfmon.yaml").read_text())["groups"]
     for rule in group["rules"]
 ]
-CHOSEN = {"instance": ".*", "agents": ".*", "agent": "w1", "formula": ".*"}
+CHOSEN = {"job": ".*", "instance": ".*", "agents": ".*", "agent": "w1", "formula": ".*"}
 """What is taken for each variable; Grafana puts `.*` in the place of all."""
 
 
@@ -45,7 +45,10 @@ def asked() -> dict[str, str]:
         for annotation in board.get("annotations", {}).get("list", []):
             found[f"{name}, annotation {annotation['name']}"] = annotation["expr"]
     for rule in RULES:
-        found[f"rule {rule['title']}"] = rule["data"][0]["model"]["expr"]
+        condition, _, *figures = rule["data"]
+        found[f"rule {rule['title']}"] = condition["model"]["expr"]
+        for figure in figures:
+            found[f"rule {rule['title']}, figure {figure['refId']}"] = figure["model"]["expr"]
     return found
 
 

@@ -21,6 +21,13 @@ from tests.deploy.grafana_files import BOARDS, GRAFANA, RULES, asked, panels
 from tests.deploy.test_compose import SERVICES, here
 from tests.deploy.test_rules import METRICS, load, metrics_named_in, rules
 
+(PAGE,) = {
+    variable["query"]
+    for board in BOARDS.values()
+    for variable in board["templating"]["list"]
+    if variable["name"] == "page"
+}
+"""Where browsers reach the monitor's own page."""
 PANELS = {f"{name}: {panel['title']}": panel for name, board in BOARDS.items() for panel in panels(board)}
 UIDS = {board["uid"] for board in BOARDS.values()}
 NOT_IN_THE_SCHEMA = {"titleFormat", "textFormat", "step"}
@@ -81,8 +88,36 @@ def test_grafanas_rules_ask_what_prometheus_asks() -> None:
         )
         assert at["labels"] == rule["labels"]
         assert at["for"] == rule.get("for", "0s")
-        assert at["annotations"]["runbook_url"] == rule["annotations"]["runbook_url"]
-        assert "$value " not in " ".join(at["annotations"].values())
+        assert at["annotations"]["runbook_url"] == f"{PAGE}/runbooks/{rule['alert']}"
+        text = " ".join(at["annotations"].values())
+        assert not re.search(r"\$value\b|\$externalLabels|\| query", text)  # Grafana knows none of these
+
+
+@pytest.mark.parametrize("title", ["CfmonAlarmCritical", "CfmonAlarmWarning"])
+def test_a_number_in_a_text_is_that_of_a_query_and_said_only_where_it_was_found(title: str) -> None:
+    rule = next(rule for rule in RULES if rule["title"] == title)
+    asked_for = {query["refId"]: query["model"].get("expr", "") for query in rule["data"]}
+    assert [metrics_named_in(asked_for[letter]) for letter in "CDE"] == [
+        ["cfmon_formula_value"],
+        ["cfmon_formula_threshold"],
+        ["cfmon_alternative_value"],
+    ]
+    for text in (rule["annotations"]["summary"], rule["annotations"]["description"]):
+        shown = re.findall(r"\{\{ if \$values\.(\w)\.Labels \}\}\{\{ \$values\.(\w)\.Value ", text)
+        assert shown == [("C", "C"), ("D", "D"), ("E", "E")]
+        assert text.count("$values.") == 2 * len(shown)
+
+
+def test_the_job_is_chosen_at_the_top_and_every_question_keeps_to_it() -> None:
+    for place, question in asked().items():
+        if not place.startswith("rule ") and not place.endswith(", variable job"):
+            series = re.findall(
+                r"\b(?:cfmon_\w+|process_\w+|up|ALERTS|scrape_duration_seconds)(?:\{([^}]*)\})?", question
+            )
+            assert series, place
+            assert all('job=~"$job' in matchers for matchers in series), place
+    for board in BOARDS.values():
+        assert [variable["name"] for variable in board["templating"]["list"]][:2] == ["datasource", "job"]
 
 
 def test_grafanas_routes_are_alertmanagers() -> None:

@@ -52,6 +52,8 @@ class Questions:
     def answered(self, question: str) -> bool:
         """Whether there is data: for a variable a value to choose, else a number that is one."""
         question = runnable(question)
+        if found := re.fullmatch(r"query_result\((.+)\)", question):
+            return bool(self.prometheus.query(found[1]))
         if label := re.fullmatch(r"label_values\((.+), (\w+)\)", question):
             return bool(self.prometheus.get(f"label/{label[2]}/values", **{"match[]": label[1]}))
         return any(not math.isnan(float(series["value"][1])) for series in self.prometheus.query(question))

@@ -72,11 +72,38 @@ def test_promtool_sees_every_rule_firing_and_silent(alert: str) -> None:
 def test_an_alert_explains_itself(rule: dict[str, Any]) -> None:
     assert rule["labels"]["severity"] in {"critical", "warning", "none"}
     assert set(rule["annotations"]) == {"summary", "description", "runbook_url"}
-    assert rule["annotations"]["runbook_url"] == f"deploy/runbooks/{rule['alert']}.md"
+    base, name = rule["annotations"]["runbook_url"].split("/runbooks/")
+    assert name == rule["alert"]
+    assert base.startswith("{{ with $externalLabels.monitor_url }}{{ . }}{{ else }}http://")
     runbook = (DEPLOY / "runbooks" / f"{rule['alert']}.md").read_text()
     assert runbook.startswith(f"# {rule['alert']}\n")
     for part in ("**What it means.**", "**How to see it", "**What to do**"):
         assert part in runbook
+
+
+@pytest.mark.parametrize("rule", rules(), ids=ALERTS)
+def test_no_rule_relies_on_one_name_of_a_job(rule: dict[str, Any]) -> None:
+    assert set(re.findall(r'job\S+"', rule["expr"])) <= {'job=~".*cfmon.*"'}
+
+
+@pytest.mark.parametrize("alert", ["CfmonAlarmCritical", "CfmonAlarmWarning"])
+def test_what_pages_a_person_has_the_numbers_and_a_link(alert: str) -> None:
+    """How they read, with values and without, is in the promtool tests."""
+    said = next(rule["annotations"] for rule in rules() if rule["alert"] == alert)
+    for text in (said["summary"], said["description"]):
+        numbers = {"cfmon_formula_value", "cfmon_formula_threshold", "cfmon_alternative_value"}
+        assert set(metrics_named_in(text)) == numbers
+        assert text.count("known now{{ end }}") == len(numbers)
+    assert said["description"].endswith("/agent?name={{ $labels.agent | urlquery }}")
+
+
+def test_the_links_of_the_compose_file_lead_to_where_it_publishes_the_monitor() -> None:
+    config = load("prometheus.yml")
+    url = config["global"]["external_labels"]["monitor_url"]
+    (published,) = yaml.safe_load((DEPLOY / "compose.yaml").read_text())["services"]["cfmon"]["ports"]
+    assert url == f"http://{published.rsplit(':', 1)[0]}"
+    (dropped,) = config["alerting"]["alert_relabel_configs"]
+    assert dropped == {"action": "labeldrop", "regex": "monitor_url"}  # no receiver groups by it
 
 
 def test_no_runbook_is_without_its_alert() -> None:

@@ -14,7 +14,10 @@ from tests.deploy.grafana_files import BOARDS, panels
 pytestmark = pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool is missing (Debian: prometheus)")
 
 EXPRESSIONS = {
-    f"{board}: {panel['title']}": panel["targets"][0]["expr"].replace("$instance", ".*").replace("$agent", "w1")
+    f"{board}: {panel['title']}": panel["targets"][0]["expr"]
+    .replace("$instance", ".*")
+    .replace("$job", "cfmon")
+    .replace("$agent", "w1")
     for board in ("fleet", "agent")
     for panel in panels(BOARDS[board])
     if panel["type"] == "stat"

@@ -6,11 +6,12 @@ Nothing about an alert is said twice: rules, runbooks and Alertmanager's routes 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import yaml
-from frame import board
+from frame import PAGE, board
 from grafana_foundation_sdk.builders.dashboard import Dashboard
 from grafana_foundation_sdk.builders.text import Panel as Text
 from grafana_foundation_sdk.models.text import TextMode
@@ -21,6 +22,16 @@ __all__ = ["alerting", "alerts", "runbook"]
 DEPLOY = Path(__file__).resolve().parents[2]
 STATES: Words = {1: ("pending", WAIT), 2: ("FIRING", TROUBLE)}
 LABELS = ("agent", "formula", "reason", "result", "instance")
+FIGURE = re.compile(
+    r'\{\{ with printf "(?P<metric>\w+)\{(?P<labels>[^}]*)\} >= -Inf" [^|]*\| query \}\}'
+    r"\{\{ \. \| first \| value \| (?P<shown>[^}]*) \}\}\{\{ else \}\}(?P<unknown>[^{]*)\{\{ end \}\}"
+)
+"""A number in a text: in Prometheus it is asked for when the text is made."""
+BASE = re.compile(r"\{\{ with \$externalLabels\.monitor_url \}\}.*?(?=/runbooks/|/agent\?)")
+"""Where a link leads: Grafana knows no external labels."""
+
+Figures = Mapping[str, tuple[str, re.Match[str]]]
+"""Of each metric whose number stands in a text: the letter of its query, and where it was found first."""
 
 
 def alerts() -> list[str]:
@@ -33,7 +44,7 @@ def runbook(alert: str) -> Dashboard:
     page = (DEPLOY / "runbooks" / f"{alert}.md").read_text().split("\n", 2)[2]
     page = re.sub(r"\]\((\w+)\.md\)", r"](/d/cfmon-\1)", page)
     page = re.sub(r"\[([^]]+)\]\(\.\./[^)]+\)", r"`\1`", page)  # elsewhere in the repository: not served here
-    one = f'ALERTS{{alertname="{alert}"'
+    one = f'ALERTS{{alertname="{alert}", job=~"$job|"'  # some are about no job: the watchdogs, no monitor at all
     state = f'{one}, alertstate="firing"}} * 2 or {one}, alertstate="pending"}}'
     seen = timeline(
         "When it was there",
@@ -82,6 +93,8 @@ def _rule(rule: dict[str, Any]) -> dict[str, Any]:
     So B says of each series that it is there (`up == 0` has the value 0). None at all is `noDataState`: fine.
     """
     model = {"refId": "A", "expr": _expression(rule["expr"]), "instant": True, "range": False}
+    found = [match for text in rule["annotations"].values() for match in FIGURE.finditer(text)]
+    letters = {match["metric"]: (chr(ord("C") + at), match) for at, match in enumerate(_first_of_each(found))}
     there = {
         "refId": "B",
         "type": "math",
@@ -92,11 +105,11 @@ def _rule(rule: dict[str, Any]) -> dict[str, Any]:
         "uid": f"cfmon-{rule['alert']}",
         "title": rule["alert"],
         "condition": "B",
-        "data": [_asked("A", "prometheus", model), _asked("B", "__expr__", there)],
+        "data": [_asked("A", "prometheus", model), _asked("B", "__expr__", there), *_figures(letters)],
         "noDataState": "OK",
         "execErrState": "Error",
         "for": rule.get("for", "0s"),
-        "annotations": {name: _words(text) for name, text in rule["annotations"].items()},
+        "annotations": {name: _words(text, letters) for name, text in rule["annotations"].items()},
         "labels": rule["labels"],
     }
 
@@ -110,9 +123,33 @@ def _expression(text: str) -> str:
     return " ".join(re.sub(r"\(ALERTS\{[^}]*\}\)", lambda _: lost, text).split())
 
 
-def _words(text: str) -> str:
-    """In Grafana `$value` is a sentence; the number is that of query A."""
-    return text.replace("$value", "$values.A.Value")
+def _first_of_each(found: list[re.Match[str]]) -> list[re.Match[str]]:
+    return list({match["metric"]: match for match in reversed(found)}.values())[::-1]
+
+
+def _figures(letters: Figures) -> list[dict[str, Any]]:
+    """Queries whose numbers stand in the text and decide nothing; a value that is NaN is none."""
+    made = []
+    for metric, (letter, match) in letters.items():
+        labels = match["labels"].replace("=%q", "")
+        model = {"refId": letter, "expr": f"max by ({labels}) ({metric}) >= -Inf", "instant": True, "range": False}
+        made.append(_asked(letter, "prometheus", model))
+    return made
+
+
+def _words(text: str, letters: Figures) -> str:
+    """In Grafana `$value` is a sentence; the number is that of query A, and others are those of queries of their own.
+
+    Grafana hands over what it found with labels; of what it did not find it would say 0.
+    """
+
+    def told(match: re.Match[str]) -> str:
+        letter = letters[match["metric"]][0]
+        number = f"{{{{ $values.{letter}.Value | {match['shown']} }}}}"
+        return f"{{{{ if $values.{letter}.Labels }}}}{number}{{{{ else }}}}{match['unknown']}{{{{ end }}}}"
+
+    text = BASE.sub(PAGE, FIGURE.sub(told, text))
+    return re.sub(r"\$value\b", "$values.A.Value", text)
 
 
 def _asked(letter: str, source: str, model: dict[str, Any]) -> dict[str, Any]:

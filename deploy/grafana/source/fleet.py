@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from frame import (
     AGENT_LINKS,
+    CHOSEN,
     HERE,
     NOT_ALL_SEEN,
     STATES,
@@ -20,14 +21,14 @@ from panels import GOOD, NO_ANSWER, TROUBLE, WAIT, Words, cells, graph, link, nu
 
 __all__ = ["fleet"]
 
-ZERO = f'0 * sum(up{{job="cfmon", {HERE}}} == 1)'
+ZERO = f"0 * sum(up{{{HERE}}} == 1)"
 """A zero that is only there while some monitor is: without one, nothing is known."""
 
 NONE_FIRE = f"0 * count(cfmon_last_message_timestamp_seconds{{{HERE}}}) or {ZERO} - 1"
 """A zero where agents are known. A monitor that knows none watches nothing, and nothing is known of alarms."""
 
 WHO = f'{HERE}, agent=~"$agents"'
-TO_AGENT = link("This agent", "/d/cfmon-agent?var-agent=${__data.fields.agent}")
+TO_AGENT = link("This agent", f"/d/cfmon-agent?var-agent=${{__data.fields.agent}}&{CHOSEN}")
 TO_RUNBOOK = link("Its runbook: what it means, what to do", "/d/cfmon-${__data.fields.alertname}")
 
 
@@ -90,7 +91,7 @@ def _numbers(made: Dashboard) -> Dashboard:
             number(
                 "Monitors down",
                 "Monitors that cannot be scraped. From 1 on: their agents are unwatched, their alarms reach nobody.",
-                f'sum(up{{job="cfmon", {HERE}}} == bool 0)',
+                f"sum(up{{{HERE}}} == bool 0)",
                 words=down,
                 limit=1,
                 nothing="no monitor to scrape",
@@ -110,12 +111,13 @@ def _numbers(made: Dashboard) -> Dashboard:
 
 def _now(made: Dashboard) -> Dashboard:
     labels = "alertname, severity, agent, formula, reason, result, instance"
-    alerts = f'max by ({labels}) (ALERTS{{alertname=~"Cfmon.+", alertstate="firing", severity!="none"}})'
+    ours = 'alertname=~"Cfmon.+", alertstate="firing", severity!="none", job=~"$job|"'  # one without a job is of all
+    alerts = f"max by ({labels}) (ALERTS{{{ours}}})"
     return made.with_panel(
         cells(
             "Alerts now",
-            "What Prometheus alerts about now, whatever monitor is chosen above. The name leads to the runbook, the "
-            "agent to its page.",
+            "What Prometheus alerts about now in the jobs chosen above, whatever monitor is chosen. The name leads to "
+            "the runbook, the agent to its page.",
             [query(alerts, now=True)],
             columns={name: name for name in labels.split(", ")},
             hidden=["Value"],
@@ -161,7 +163,7 @@ def _over_time(made: Dashboard) -> Dashboard:
                 "A row for each monitor and each agent. BLIND: the monitor could not answer, whatever the alarm was "
                 "before. NOT WATCHED: its monitor is gone, or has forgotten it. Click a row for the agent's page.",
                 [
-                    query(f'8 + 2 * (up{{job="cfmon", {HERE}}} == bool 0)', "monitor {{instance}}", letter="A"),
+                    query(f"8 + 2 * (up{{{HERE}}} == bool 0)", "monitor {{instance}}", letter="A"),
                     query(standing("agent", WHO), "{{agent}}", letter="B"),
                 ],
                 STATES,

@@ -11,20 +11,30 @@ from panels import BLIND, GOOD, NO_ANSWER, SOURCE, TROUBLE, WAIT, Words, link
 
 __all__ = [
     "AGENT_LINKS",
+    "CHOSEN",
     "HERE",
+    "JOB",
     "NOT_ALL_SEEN",
+    "PAGE",
     "STATES",
     "Episode",
     "board",
     "choose",
     "counted",
+    "jobs",
     "recalled",
     "standing",
     "unseen",
     "unwatched",
 ]
 
-HERE = 'instance=~"$instance"'
+PAGE = "http://127.0.0.1:9108"
+"""Where browsers reach the monitor's own page, unless told at the top; links in Grafana's own alerts lead there too."""
+
+JOB = 'job=~"$job"'
+"""Only the scrape jobs chosen at the top."""
+
+HERE = f'{JOB}, instance=~"$instance"'
 """Only the monitors chosen at the top."""
 
 STATES: Words = {
@@ -40,7 +50,10 @@ STATES: Words = {
 }
 """What `standing` counts: 0 to 2 for the alarm, 4 more while blind, 9 if its monitor is gone; 8, 10: of a monitor."""
 
-AGENT_LINKS = [link("This agent", "/d/cfmon-agent?var-agent=${__field.labels.agent}")]
+CHOSEN = "${job:queryparam}&${instance:queryparam}"
+"""Hands on what is chosen at the top."""
+
+AGENT_LINKS = [link("This agent", f"/d/cfmon-agent?var-agent=${{__field.labels.agent}}&{CHOSEN}")]
 
 
 def standing(by: str, which: str) -> str:
@@ -65,7 +78,7 @@ NO_ZERO = "or vector(0)"
 def unwatched() -> str:
     """How many of the monitors chosen are down or do not judge."""
     stalled = f"(time() - cfmon_last_evaluation_timestamp_seconds{{{HERE}}}) > bool 60"
-    return f'((sum(up{{job="cfmon", {HERE}}} == bool 0) {NO_ZERO}) + (sum({stalled}) {NO_ZERO}))'
+    return f"((sum(up{{{HERE}}} == bool 0) {NO_ZERO}) + (sum({stalled}) {NO_ZERO}))"
 
 
 def unseen(which: str) -> str:
@@ -113,7 +126,12 @@ class Episode(Builder[model.AnnotationQuery]):
 def recalled(name: str, label: str, about: str, series: str, *, of: str = "", many: bool) -> build.QueryVariable:
     """A variable: what values a label (of its own name, or `of`) has in `series`; one, or `many` and all at first."""
     asked = f"label_values({series}, {of or name})"
-    made = (
+    made = _variable(name, label, about, asked).multi(many)
+    return made.include_all(True).all_value(".*").current(_everything()) if many else made
+
+
+def _variable(name: str, label: str, about: str, asked: str) -> build.QueryVariable:
+    return (
         build.QueryVariable(name)
         .label(label)
         .description(about)
@@ -121,28 +139,38 @@ def recalled(name: str, label: str, about: str, series: str, *, of: str = "", ma
         .query({"query": asked, "refId": "names"})
         .refresh(model.VariableRefresh.ON_TIME_RANGE_CHANGED)
         .sort(model.VariableSort.NATURAL_ASC)
-        .multi(many)
     )
-    if not many:
-        return made
-    everything = model.VariableOption(selected=True, text=["All"], value=["$__all"])
-    return made.include_all(True).all_value(".*").current(everything)
+
+
+def _everything() -> model.VariableOption:
+    return model.VariableOption(selected=True, text=["All"], value=["$__all"])
+
+
+def jobs() -> build.QueryVariable:
+    """Which scrape jobs: those that had a monitor within a week, or whose name says so: as the alert rules have it.
+
+    All of these at first, and not `.*`: other jobs have an `up` too.
+    """
+    about = "Prometheus' scrape jobs that have monitors."
+    seen = 'count by (job) (last_over_time(cfmon_build_info[7d]) or up{job=~".*cfmon.*"})'
+    made = _variable("job", "Job", about, f"query_result({seen})").regex('/job="([^"]+)"/')
+    return made.multi(True).include_all(True).current(_everything())
 
 
 def choose() -> build.QueryVariable:
     """Which monitors; by `up`, so that one that is down can still be chosen."""
     about = "The monitors' processes, as Prometheus names them."
-    return recalled("instance", "Monitor", about, 'up{job="cfmon"}', many=True)
+    return recalled("instance", "Monitor", about, f"up{{{JOB}}}", many=True)
 
 
 def board(
     uid: str, title: str, about: str, variables: Sequence[build.QueryVariable], *, tag: str = "cfmon"
 ) -> build.Dashboard:
-    """A dashboard without panels, with links to the others, to the status page and to the runbooks."""
+    """A dashboard without panels: with jobs to choose, and links to the others, to the status page, to the runbooks."""
     here = (
         "Where your browser reaches the monitor's own page: it has the path, the worlds asked about and the evidence."
     )
-    page = build.TextBoxVariable("page").label("Status page").description(here).default_value("http://127.0.0.1:9108")
+    page = build.TextBoxVariable("page").label("Status page").description(here).default_value(PAGE)
     made = (
         build.Dashboard(title)
         .uid(uid)
@@ -155,7 +183,7 @@ def board(
         .tooltip(model.DashboardCursorSync.CROSSHAIR)
         .with_variable(build.DatasourceVariable("datasource").label("Data source").type("prometheus"))
     )
-    for variable in variables:
+    for variable in [jobs(), *variables]:
         made = made.with_variable(variable)
     return (
         made.with_variable(page)

@@ -33,7 +33,7 @@ def _health(made: Dashboard) -> Dashboard:
                 "alert and a runbook: CfmonDown, CfmonBrokerDisconnected, CfmonEvaluationStalled, CfmonStoreFailing, "
                 "CfmonStoreDamaged, CfmonReloadFailed, CfmonModelDoubt.",
                 [
-                    query(f'up{{job="cfmon", {HERE}}}', "{{instance}} answers scrapes", letter="A"),
+                    query(f"up{{{HERE}}}", "{{instance}} answers scrapes", letter="A"),
                     query(f"cfmon_mqtt_connected{{{HERE}}}", "{{instance}} reaches the broker", letter="B"),
                     query(f"{age} < bool 60", "{{instance}} judges", letter="C"),
                     query(f"cfmon_store_ok{{{HERE}}}", "{{instance}} writes its store", letter="D"),
@@ -223,10 +223,28 @@ def _losses(made: Dashboard) -> Dashboard:
         )
         .with_panel(
             graph(
+                "Memory of the process",
+                "What is resident. It grows with agents and formulas up to a bound; without end it is a leak.",
+                [query(f"process_resident_memory_bytes{{{HERE}}}", "{{instance}}")],
+                unit="bytes",
+                nothing=none,
+            )
+        )
+        .with_panel(
+            graph(
+                "Processor of the process",
+                "How many cores it uses. Near 1 for long, with messages waiting: it is slower than its stream.",
+                [query(f"rate(process_cpu_seconds_total{{{HERE}}}{RATE})", "{{instance}}")],
+                unit="none",
+                nothing=none,
+            )
+        )
+        .with_panel(
+            graph(
                 "Time of a scrape",
                 "How long Prometheus takes to read the metrics. At the scrape's time limit (4 s, the line) the "
                 "monitor counts as down.",
-                [query(f'scrape_duration_seconds{{job="cfmon", {HERE}}}', "{{instance}}")],
+                [query(f"scrape_duration_seconds{{{HERE}}}", "{{instance}}")],
                 unit="s",
                 limit=4,
             )
