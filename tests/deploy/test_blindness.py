@@ -219,6 +219,13 @@ UNSEEN = [
         f"{MARK}::test_an_agent_silent_between_episodes_is_idle_then_forgotten",
     ),
     Unseen(
+        "The agent does not follow the nominal policy that is configured: answers about its future are not about it",
+        "cfmon_off_policy_ratio",
+        "a notice on the status page, and the log",
+        "CfmonAgentDeviates",
+        "tests/stream/test_stream_session.py::test_how_far_the_actions_depart_from_nominal_is_told_where_it_changes",
+    ),
+    Unseen(
         "The monitor is gone",
         "up",
         "its last will on the status topic",

@@ -176,11 +176,12 @@ def _heard(made: Dashboard) -> Dashboard:
         )
         .with_panel(
             graph(
-                "Steps off policy",
-                "How many steps a second differ from what the nominal policy does. A deterministic policy as deployed "
-                "gives 0.",
-                [query(f"sum by (agent) (rate(cfmon_off_policy_total{{{ONE}}}[$__rate_interval]))", "{{agent}}")],
-                unit="cps",
+                "Deviation from the nominal policy",
+                "Share of the last 100 steps on which the nominal policy would have acted otherwise, beyond what it "
+                "leaves to chance. From 0.1 on, CfmonAgentDeviates fires.",
+                [query(f"max by (agent) (cfmon_off_policy_ratio{{{ONE}}})", "{{agent}}")],
+                unit="percentunit",
+                limit=0.1,
                 nothing="NOT WATCHED",
             )
         )
