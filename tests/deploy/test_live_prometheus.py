@@ -1,10 +1,11 @@
 """The shipped rules in Debian's Prometheus, scraping `cfmon run`: each is seen silent, firing, and silent again.
 
-Conditions are brought about for real: by steps and faults published to mosquitto, by killing the broker, by ending the
-monitor. Seven are not: the running monitor cannot be made to hang, a question too large takes minutes, doubt stays, an
-agent rests for minutes before it is idle, overload lasts, and the store and the configuration are broken in tests of
-their own. For these a second target serves the sidecar's own
-metrics, fed by hand. Watchdog is never silent and CfmonWatchdog not while all is well; that is their purpose.
+Conditions are brought about for real: by steps and faults published to mosquitto, by killing the broker, by ending
+the monitor. Eight are not: the running monitor cannot be made to hang, a question too large takes minutes, doubt
+stays, an agent rests for minutes before it is idle and acts for as long before it departs from its policy, overload
+lasts, and the store and the configuration are broken in tests of their own. For these a second target serves the
+sidecar's own metrics, fed by hand. Watchdog is never silent and CfmonWatchdog not while all is well; that is their
+purpose.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from monitor.alarm.message import Identity
 from monitor.newcomers import ESTABLISHED
 from monitor.sidecar.clock import read_clock
 from monitor.sidecar.metrics import Metrics
-from monitor.types import Blind, FormulaSpec, Instant, Judged, Skipped, Trust, Verdict
+from monitor.types import Blind, Deviates, FormulaSpec, Instant, Judged, Skipped, Trust, Verdict
 from tests.deploy.chain import ALERTS, Publisher, cfmon, hastened, publisher
 from tests.deploy.small_world import DRIFT, EDGE, PARK, ROAD, STAY, write_world
 from tests.servers import Mosquitto, Prometheus, free_port, mosquitto, prometheus, wait_until
@@ -145,6 +146,7 @@ class Scene:
         self.stalling.evaluated(0.0, [], Instant(time.time() - 60.0, 0.0))
         doubt, rest = Trust(doubted=True, log10_e=3.1, transitions=500), Blind("w9", "any", "idle")
         self.stalling.take([UNDECIDED, doubt, rest, Skipped("w9", "any", 1)], read_clock())
+        self.stalling.take([Deviates("w9", 0.5, 100)], read_clock())
         self.stalling.store_failed()
         self.stalling.store_damaged(1, read_clock())
         self.stalling.reloaded(ok=False)
@@ -155,7 +157,9 @@ class Scene:
     def mend(self) -> None:
         """Both episodes end: w1 steps back and is safe, w2 is allowed to be silent."""
         awake = Blind("w9", "any", None)
-        self.stalling.take([Trust(doubted=False, log10_e=0.0, transitions=0), awake], read_clock())
+        self.stalling.take(
+            [Trust(doubted=False, log10_e=0.0, transitions=0), awake, Deviates("w9", 0.0, 100)], read_clock()
+        )
         self.stalling.store_works()
         self.stalling.reloaded(ok=True)
         self.agents.step("w1", EDGE, STAY, episode="bad")
