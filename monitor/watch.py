@@ -10,11 +10,12 @@ import msgspec
 from monitor.alarm.message import Identity
 from monitor.doubt import Doubt
 from monitor.engine import Engines
+from monitor.forecasts import Forecasts
 from monitor.question import Question
 from monitor.standing import Standing, StandingState, When
 from monitor.statistics.trust import ModelTest, TrustState
 from monitor.stream import Session, SessionState
-from monitor.types import BlindReason, Break, End, Ended, Instant, Notice, Step, Trust
+from monitor.types import BlindReason, Break, Calibrated, End, Ended, Forecast, Instant, Notice, Step, Trust
 
 __all__ = ["MARKS", "Watch", "WatchState"]
 
@@ -59,6 +60,7 @@ class Watch:
         self._strayed = False  # the newest step was impossible, so where it led may be a wrong reading
         self._engines = engines
         self._formulas = [Standing(question, session.agent, identity) for question in questions]
+        self._followed = [formula.forecasts for formula in self._formulas if formula.forecasts is not None]
         self._open = False
         self._by_time = any(isinstance(question.spec.every, float) for question in questions)
 
@@ -85,6 +87,9 @@ class Watch:
             left -= 1
             if self.test is not None:
                 told += self._hold_model(self.test, before if path.begun == begun else None, event)
+            for forecasts in self._followed:
+                if forecasts.value is not None and (known := self._foresaw(forecasts, event, path.begun == begun)):
+                    told.append(known)
             before, begun = path.last, path.begun
             match event:
                 case Step():
@@ -126,8 +131,16 @@ class Watch:
 
     def close(self, how: Literal["ended", "removed"]) -> Iterator[Notice]:
         """The agent is forgotten (`ended`) or the formulas are (`removed`): what fires is over."""
+        for forecasts in self._followed:
+            if (dropped := forecasts.drop()) is not None:
+                yield dropped
         for formula in self._formulas:
             yield from formula.close(how)
+
+    def calibrations(self) -> Iterator[Calibrated]:
+        """How the forecasts of each formula that are followed stand."""
+        for forecasts in self._followed:
+            yield forecasts.again()
 
     def standing(self) -> Iterator[Notice]:
         """Where every formula stands, as it was told."""
@@ -151,6 +164,20 @@ class Watch:
             name = formula.question.spec.name
             if name in formulas and name in state.formulas:
                 formula.load(state.formulas[name])
+
+    def _foresaw(self, forecasts: Forecasts, event: Step | Break | End, continued: bool) -> Forecast | None:  # noqa: FBT001 - on the way of every step
+        """Have the forecast that is followed see what happened; return it if it is over.
+
+        `continued`: the path goes on with this event. An agent that says it runs another policy has none of the future
+        that was foretold. In a terminated episode the last state stays; of a truncated one nobody knows.
+        """
+        session = self.session
+        if not continued or isinstance(event, Break) or (isinstance(event, Step) and session.mismatch):
+            return forecasts.drop()
+        if isinstance(event, Step):
+            return forecasts.read(event.state)
+        last = session.path.last
+        return forecasts.stay(last.state) if event.terminated and last is not None else forecasts.drop()
 
     def _hold_model(self, test: ModelTest, before: Step | None, event: Step | Break | End) -> Iterator[Notice]:
         """Hold the model against what happened; tell if it is doubted from now on.

@@ -22,13 +22,17 @@ from monitor.sidecar.curve import Curve
 from monitor.sidecar.history import Alarm, Filter, History
 from monitor.sidecar.metrics import UNREAD, outcome_of
 from monitor.sidecar.pipeline import Effects
+from monitor.sidecar.reliability import Reliability, counted, with_diagrams
+from monitor.statistics.calibration import Tally
 from monitor.types import (
     AlarmMoved,
     Alert,
     Blind,
     BlindReason,
+    Calibrated,
     Ended,
     Episode,
+    Forecast,
     Forgotten,
     FormulaSpec,
     Instant,
@@ -57,11 +61,13 @@ class _Row:
     """The latest of one formula for one agent.
 
     `alert`: as last published, `payload`: as JSON; `news`: a newer verdict on it, if there was one. `curve`: the
-    agent's own value and the alternative's, at the time at which they were told.
+    agent's own value and the alternative's, at the time at which they were told. `forecasts`: what those that were
+    followed came to; None: none is decided.
     """
 
     curve: Curve
 
+    forecasts: Tally | None = None
     judged: Judged | None = None
     blind: Blind | None = None
     alarm: str = "clear"
@@ -150,7 +156,10 @@ class Board:
         """One agent; None if it is not known."""
         with self._lock:
             agent = self._agents.get(name)
-            return None if agent is None else self._show_agent(name, agent)
+            if agent is None:
+                return None
+            shown, forecasts = self._show_agent(name, agent), self._reliability(agent)
+        return with_diagrams(shown, forecasts)
 
     def alarms(self) -> list[dict[str, Any]]:
         """The latest alert of every alarm of a known agent that has ever fired, by the newest verdict."""
@@ -201,11 +210,12 @@ class Board:
             agent = self._agents.get(name)
             if agent is None:
                 return {"name": name, "known": False, "formulas": [], "alarms": alarms} if alarms else None
-            shown = self._show_agent(name, agent)
+            shown, forecasts = self._show_agent(name, agent), self._reliability(agent)
+            model_doubt = _doubted(self._trust)
             for spec, formula in zip(self._formulas, shown["formulas"], strict=True):
                 row = agent.rows.get(spec.name) or _row_of(spec)
                 formula |= {"text": spec.text, "curve": row.curve.columns(), **_explained(name, spec, row)}
-            return {**shown, "known": True, "alarms": alarms, "model_doubt": _doubted(self._trust)}
+        return {**with_diagrams(shown, forecasts), "known": True, "alarms": alarms, "model_doubt": model_doubt}
 
     def seeing(self) -> bool:
         """Whether anything can be answered: not if every formula of every agent is blind.
@@ -247,6 +257,10 @@ class Board:
                     row.curve.add(now.wall, None, None)
             case Forgotten():
                 self._agents.pop(notice.agent, None)
+            case Forecast() | Calibrated():
+                if notice.agent:  # else of all agents together, which is a metric
+                    row = self._row(notice.agent, notice.formula, now)
+                    row.forecasts = counted(row.forecasts, notice)
             case Trust(agent=""):
                 self._trust = notice
             case Trust():
@@ -299,6 +313,11 @@ class Board:
             if agent.trust is not None and agent.trust.doubted
         ]
         return {"model": _doubted(self._trust), "agents": doubted}
+
+    def _reliability(self, agent: _Agent) -> list[Reliability]:
+        """Of each formula what its forecasts came to. The diagrams take a while, so they are made without the lock."""
+        rows = [(spec, agent.rows.get(spec.name) or _row_of(spec)) for spec in self._formulas]
+        return [Reliability.of(spec, row.forecasts, row.judged) for spec, row in rows]
 
     def _show_agent(self, name: str, agent: _Agent) -> dict[str, Any]:
         return {
