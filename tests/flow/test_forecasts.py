@@ -209,10 +209,10 @@ def test_every_pair_is_that_of_a_naive_reading(path: Path, form: str, every: int
     expected = followed_by_hand(life, words, path, "watch")
     assert life.of(Forecast) == expected
     outcomes = {forecast.came_true for forecast in expected}
-    if path.length > 2 or every == 1 or form.startswith("P"):
-        assert outcomes >= {True, False}
-    else:
+    if path.length == 2 and every == 3 and not form.startswith("P"):
         assert not outcomes, "the step back has seen all that is asked for"
+    else:
+        assert outcomes >= ({True, False} if every == 1 else {False}), "there is something to compare"
     tally = Tally()
     for forecast in expected:
         if forecast.came_true is None:
