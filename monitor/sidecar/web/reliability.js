@@ -3,7 +3,7 @@ import { element, put, sync } from "./common.js";
 
 // Forecasts below which a diagram says nothing.
 const FEW = 10;
-const SIZE = 264;
+const SIZE = 328;
 const EDGE = 40;
 const TURN = SIZE - EDGE - 8;
 
@@ -29,7 +29,7 @@ function drawn(kind, attributes, text = "") {
 
 export function makeReliability() {
   const made = element("section", "reliability", element("h3", "", "How its forecasts turned out"), element("p", "told"));
-  const heads = ["forecast", "came true", "95 % interval", "forecasts", "agree"].map((text) => {
+  const heads = ["forecast", "came true", "95 % interval", "count", "agree"].map((text) => {
     const head = element("th", "number", text);
     head.scope = "col";
     return head;
@@ -105,8 +105,9 @@ function draw(svg, { bins }) {
     }
     parts.push(agrees ? drawn("circle", { class: of, cx: x(forecast), cy: y(share), r: 4 })
       : drawn("rect", { class: of, x: x(forecast) - 4.5, y: y(share) - 4.5, width: 9, height: 9 }));
-    const right = forecast < 0.5;
-    parts.push(drawn("text", { x: x(forecast) + (right ? 7 : -7), y: y(share) + 4, "text-anchor": right ? "start" : "end" }, String(count)));
+    const below = low > 0.06;  // else the axis is there
+    const many = count < 10_000 ? String(count) : `${Math.floor(count / 1000)}k`;
+    parts.push(drawn("text", { x: x(forecast), y: below ? y(low) + 12 : y(high) - 4, "text-anchor": "middle" }, many));
   }
   svg.replaceChildren(...parts);
   const told = bins.map((bin) => `${percent(bin.forecast)} forecast, ${percent(bin.came_true)} of ${bin.count} came true`);
