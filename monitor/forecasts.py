@@ -80,20 +80,41 @@ def _quantities(formula: Formula) -> list[Goal]:
     return list({print_formula(goal): goal for goal, _, _ in goals(formula)}.values())
 
 
+class Owed:
+    """What a path still owes. `after`: letter -> what is owed after it; `came_true`: None while that is undecided."""
+
+    __slots__ = ("after", "came_true", "obligation")
+
+    def __init__(self, obligation: int) -> None:
+        self.obligation = obligation
+        self.after: dict[int, Owed] = {}
+        self.came_true = {TRUE: True, FALSE: False}.get(obligation)
+
+
 class Target:
     """What is followed of one formula, shared by all agents.
 
-    `index`: of the quantity in a verdict. `automaton`: reads the path formula; `horizon`: letters that decide it at the
-    latest. `letters`: [S], the letter that each state shows.
+    `index`: of the quantity in a verdict. `start`: what is owed before the first letter; `horizon`: letters that decide
+    it at the latest. `letters`: [S], the letter that each state shows.
     """
 
-    __slots__ = ("automaton", "horizon", "index", "letters")
+    __slots__ = ("_automaton", "_known", "horizon", "index", "letters", "start")
 
     def __init__(self, asked_for: Asked, model: MDP) -> None:
         self.index = asked_for.index
-        self.automaton = Automaton(asked_for.path)
-        self.horizon = self.automaton.horizon(self.automaton.start)
-        self.letters = Static(self.automaton, model).letters.data  # of Python ints, where an array gives its own
+        self._automaton = Automaton(asked_for.path)
+        self._known: dict[int, Owed] = {}
+        self.start = self._owed(self._automaton.start)
+        self.horizon = self._automaton.horizon(self._automaton.start)
+        self.letters = Static(self._automaton, model).letters.data  # of Python ints, where an array gives its own
+
+    def after(self, owed: Owed, letter: int) -> Owed:
+        """Find what is owed after a letter that was not read here before. LimitError if it unfolds too far."""
+        found = owed.after[letter] = self._owed(self._automaton.step(owed.obligation, letter))
+        return found
+
+    def _owed(self, obligation: int) -> Owed:
+        return self._known.setdefault(obligation, Owed(obligation))
 
 
 def target_of(formula: Formula, engine: Engine, model: MDP) -> Target | None:
@@ -118,18 +139,18 @@ class Forecasts:
         tally: what became of those before.
     """
 
-    __slots__ = ("_agent", "_formula", "_letters", "_owed", "_target", "tally", "value")
+    __slots__ = ("_agent", "_formula", "_letters", "_owed", "_read", "_target", "tally", "value")
 
     def __init__(self, target: Target, agent: str, formula: str) -> None:
         self._target, self._agent, self._formula = target, agent, formula
-        self._owed = target.automaton.start
-        self._letters: list[int] = []
+        self._owed, self._letters = target.start, target.letters
+        self._read: list[int] = []
         self.value: float | None = None
         self.tally = Tally()
 
     def begin(self, verdict: Verdict, held: Sequence[tuple[int, int | None]]) -> None:
-        """Follow the forecast of a verdict on the path `held`, if none is followed and the future has to decide it."""
-        if self.value is not None or verdict.method != "exact" or not verdict.quantities:
+        """Follow the forecast of a verdict on the path `held`, if the future has to decide it; none is followed yet."""
+        if verdict.method != "exact" or not verdict.quantities:
             return
         target = self._target
         quantity = verdict.quantities[target.index]
@@ -137,24 +158,24 @@ class Forecasts:
         known = quantity.offset + 1 if quantity.offset >= 0 else len(held) + quantity.offset + 1
         if known >= target.horizon:
             return  # they decide it, whatever they are
-        read = [target.letters[state] for state, _ in held[-known:]]
+        read = [self._letters[state] for state, _ in held[-known:]]
         owed = self._follow(read)
-        if owed not in (FALSE, TRUE):
-            self.value, self._owed, self._letters = quantity.value, owed, read
+        if owed is not None and owed.came_true is None:
+            self.value, self._owed, self._read = quantity.value, owed, read
 
     def read(self, state: int) -> Forecast | None:
         """Read the next state of the path, while `value` is there; return the forecast if that decides it."""
-        letter = self._target.letters[state]
-        try:
-            owed = self._target.automaton.step(self._owed, letter)
-        except LimitError:  # too much to unfold; the engine has unfolded as much, so this should not happen
+        letter = self._letters[state]
+        owed = self._owed.after.get(letter) or self._follow([letter], self._owed)
+        if owed is None:
             return self.drop()
-        if owed not in (FALSE, TRUE):
-            self._letters.append(letter)
+        came_true = owed.came_true
+        if came_true is None:
+            self._read.append(letter)
             self._owed = owed
             return None
-        self.tally.add(self._said(), came_true=owed == TRUE)
-        return self._over(came_true=owed == TRUE)
+        self.tally.add(self._said(), came_true=came_true)
+        return self._over(came_true=came_true)
 
     def stay(self, state: int) -> Forecast | None:
         """Read a state in which the path stays for good; return the forecast, which that decides."""
@@ -176,22 +197,27 @@ class Forecasts:
 
     def dump(self) -> ForecastsState:
         """All that the future depends on."""
-        return ForecastsState(self.tally.dump(), self.value, () if self.value is None else tuple(self._letters))
+        return ForecastsState(self.tally.dump(), self.value, () if self.value is None else tuple(self._read))
 
     def load(self, state: ForecastsState) -> None:
         """The inverse of `dump`, where nothing was followed yet."""
         self.tally.merge(state.tally)
-        if state.value is not None:
-            self._letters = list(state.letters)
-            self.value, self._owed = state.value, self._follow(self._letters)
+        if state.value is not None and (owed := self._follow(state.letters)) is not None:
+            self.value, self._owed, self._read = state.value, owed, list(state.letters)
 
-    def _follow(self, letters: Sequence[int]) -> int:
-        """What is owed after these letters; FALSE or TRUE as soon as they decide."""
-        step, owed = self._target.automaton.step, self._target.automaton.start
-        for letter in letters:
-            owed = step(owed, letter)
-            if owed in (FALSE, TRUE):
-                break
+    def _follow(self, letters: Sequence[int], owed: Owed | None = None) -> Owed | None:
+        """Find what is owed after these letters, or already after fewer of them that decide.
+
+        None where that unfolds too far. The engine has unfolded as much for its answer, so it should not happen.
+        """
+        owed = owed or self._target.start
+        try:
+            for letter in letters:
+                if owed.came_true is not None:
+                    break
+                owed = owed.after.get(letter) or self._target.after(owed, letter)
+        except LimitError:
+            return None
         return owed
 
     def _over(self, *, came_true: bool | None) -> Forecast:

@@ -169,8 +169,9 @@ class Standing:
         verdict = self._answers.verdict(self.question, engines, session, step)
         self.last = Judged(self._agent, spec.name, verdict, step.episode, step.seq, step.time, step.late)
         told.append(self.last)
-        if self.forecasts is not None and not path.ended:  # after the end nothing is left to come true
-            self.forecasts.begin(verdict, path.held)
+        forecasts = self.forecasts
+        if forecasts is not None and forecasts.value is None and not path.ended:  # else nothing is left to come true
+            forecasts.begin(verdict, path.held)
         self.alarm, change = advance(self.alarm, judge(verdict, spec.alarm), spec.alarm, seq=step.seq, time=step.time)
         if change is not None or self.alarm.state == "firing":  # only then is there, or will there be, an alert on it
             self._path = _JudgedPath(path.pairs, path.start_observed, path.terminated)

@@ -10,12 +10,11 @@ import msgspec
 from monitor.alarm.message import Identity
 from monitor.doubt import Doubt
 from monitor.engine import Engines
-from monitor.forecasts import Forecasts
 from monitor.question import Question
 from monitor.standing import Standing, StandingState, When
 from monitor.statistics.trust import ModelTest, TrustState
 from monitor.stream import Session, SessionState
-from monitor.types import BlindReason, Break, Calibrated, End, Ended, Forecast, Instant, Notice, Step, Trust
+from monitor.types import BlindReason, Break, Calibrated, End, Ended, Instant, Notice, Step, Trust
 
 __all__ = ["MARKS", "Watch", "WatchState"]
 
@@ -87,9 +86,8 @@ class Watch:
             left -= 1
             if self.test is not None:
                 told += self._hold_model(self.test, before if path.begun == begun else None, event)
-            for forecasts in self._followed:
-                if forecasts.value is not None and (known := self._foresaw(forecasts, event, path.begun == begun)):
-                    told.append(known)
+            if self._followed:
+                self._compare(event, told, continued=path.begun == begun)
             before, begun = path.last, path.begun
             match event:
                 case Step():
@@ -165,19 +163,25 @@ class Watch:
             if name in formulas and name in state.formulas:
                 formula.load(state.formulas[name])
 
-    def _foresaw(self, forecasts: Forecasts, event: Step | Break | End, continued: bool) -> Forecast | None:  # noqa: FBT001 - on the way of every step
-        """Have the forecast that is followed see what happened; return it if it is over.
+    def _compare(self, event: Step | Break | End, told: list[Notice], *, continued: bool) -> None:
+        """Have what was forecast see what happened; tell of each forecast that is over.
 
         `continued`: the path goes on with this event. An agent that says it runs another policy has none of the future
         that was foretold. In a terminated episode the last state stays; of a truncated one nobody knows.
         """
         session = self.session
-        if not continued or isinstance(event, Break) or (isinstance(event, Step) and session.mismatch):
-            return forecasts.drop()
-        if isinstance(event, Step):
-            return forecasts.read(event.state)
+        if isinstance(event, Step) and continued and not session.mismatch:  # as nearly always, so in one short loop
+            state = event.state
+            for forecasts in self._followed:
+                if forecasts.value is not None and (over := forecasts.read(state)) is not None:
+                    told.append(over)  # noqa: PERF401 - a list of its own would cost more than all the rest
+            return
         last = session.path.last
-        return forecasts.stay(last.state) if event.terminated and last is not None else forecasts.drop()
+        stays = last.state if isinstance(event, End) and event.terminated and continued and last is not None else None
+        for forecasts in self._followed:
+            over = forecasts.drop() if stays is None else forecasts.stay(stays)
+            if over is not None:
+                told.append(over)
 
     def _hold_model(self, test: ModelTest, before: Step | None, event: Step | Break | End) -> Iterator[Notice]:
         """Hold the model against what happened; tell if it is doubted from now on.
