@@ -156,10 +156,7 @@ class Board:
         """One agent; None if it is not known."""
         with self._lock:
             agent = self._agents.get(name)
-            if agent is None:
-                return None
-            shown, forecasts = self._show_agent(name, agent), self._reliability(agent)
-        return with_diagrams(shown, forecasts)
+            return None if agent is None else self._show_agent(name, agent)
 
     def alarms(self) -> list[dict[str, Any]]:
         """The latest alert of every alarm of a known agent that has ever fired, by the newest verdict."""
@@ -201,9 +198,9 @@ class Board:
         return {**told, "count": counts, "formulas": self.formulas()}
 
     def life(self, name: str, most: int) -> dict[str, Any] | None:
-        """One agent over time: each formula's values with what they mean in words, and its alarms, at most `most`.
+        """One agent over time: each formula's values in words and as curves, how its forecasts turned out, its alarms.
 
-        None if it is not known, and never had an alarm.
+        `most`: alarms at most. None if it is not known, and never had an alarm.
         """
         alarms = self.found(Filter(agent=name), most)
         with self._lock:

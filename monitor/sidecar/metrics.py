@@ -135,7 +135,7 @@ class Metrics:
             self._on.remove_formulas(agent, gone, self._drop(agent, gone))
         for name in self._severity.keys() - severity.keys():
             self._on.stop(name)
-            self._forecasts.pop(name, None)
+        self._forecasts.clear()  # of each that is followed it is told anew how it stands
         new = [name for name in severity if name in gone or name not in self._severity]
         self._severity, self._limit = severity, agents
         self._on.adopt(formulas, identity)
