@@ -2,7 +2,10 @@
 
 A verdict on `P>=0.9 [ G<=20 !"unsafe" ]` says with which probability the agent, carrying on, satisfies the path
 formula. Twenty steps later everybody can see whether it did. For each formula and agent one such forecast at a time is
-*followed*: its path formula reads the states that come until it is decided, and then the next verdict is followed.
+*followed*: its path formula reads the states that come, and once it is due the next verdict is followed.
+
+It is due when its whole horizon has passed, though it may be decided before. Else a forecast that fails early would be
+counted and one that goes well dropped where the data end in between: whether one counts must not depend on its outcome.
 
 Forecasts that are followed one after the other do not overlap, so outcome minus forecast is a martingale difference if
 the model is true and the agent does what the nominal policy does: A. Dawid, "The well-calibrated Bayesian" (1982). All
@@ -164,28 +167,29 @@ class Forecasts:
             self.value, self._owed, self._read = quantity.value, owed, read
 
     def read(self, state: int) -> Forecast | None:
-        """Read the next state of the path, while `value` is there; return the forecast if that decides it."""
+        """Read the next state of the path, while `value` is there; return the forecast if it is due then."""
         letter = self._letters[state]
         owed = self._owed.after.get(letter) or self._follow([letter], self._owed)
         if owed is None:
             return self.drop()
-        came_true = owed.came_true
-        if came_true is None:
-            self._read.append(letter)
-            self._owed = owed
+        self._owed = owed
+        self._read.append(letter)
+        if len(self._read) < self._target.horizon:
             return None
+        came_true = owed.came_true
+        assert came_true is not None, "so many letters decide it"
         self.tally.add(self._said(), came_true=came_true)
         return self._over(came_true=came_true)
 
     def stay(self, state: int) -> Forecast | None:
-        """Read a state in which the path stays for good; return the forecast, which that decides."""
-        decided = None
+        """Read a state in which the path stays for good; return the forecast, if one is followed."""
+        over = None
         while self.value is not None:
-            decided = self.read(state)
-        return decided
+            over = self.read(state)
+        return over
 
     def drop(self) -> Forecast | None:
-        """Give up what is followed, if anything is: what would decide it will not be known."""
+        """Give up what is followed, if anything is: not all that it is about will be known."""
         if self.value is None:
             return None
         self.tally.drop()
@@ -206,15 +210,13 @@ class Forecasts:
             self.value, self._owed, self._read = state.value, owed, list(state.letters)
 
     def _follow(self, letters: Sequence[int], owed: Owed | None = None) -> Owed | None:
-        """Find what is owed after these letters, or already after fewer of them that decide.
+        """Find what is owed after these letters.
 
         None where that unfolds too far. The engine has unfolded as much for its answer, so it should not happen.
         """
         owed = owed or self._target.start
         try:
             for letter in letters:
-                if owed.came_true is not None:
-                    break
                 owed = owed.after.get(letter) or self._target.after(owed, letter)
         except LimitError:
             return None

@@ -582,7 +582,7 @@ class Trust(msgspec.Struct, frozen=True):
 
 
 class Forecast(msgspec.Struct, frozen=True):
-    """A forecast that was followed is decided: `value` was said, and it came true, or did not, or was given up (None).
+    """A forecast that was followed is due: `value` was said, and it came true, or did not, or was given up (None).
 
     `value`: the probability in [0, 1] that the agent's own future satisfies what the formula asks of a path.
     """

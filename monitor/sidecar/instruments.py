@@ -38,8 +38,8 @@ FIGURES = {
 _VERDICT_BUCKETS = (1e-4, 2.5e-4, 5e-4, 1e-3, 2.5e-3, 5e-3, 1e-2, 2.5e-2, 5e-2, 0.1, 0.25, 1.0, 5.0)
 _LAG_BUCKETS = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 60.0)
 CALIBRATION = {
-    "brier_score": "Mean squared error of the forecasts that were followed and are decided; NaN: none is.",
-    "brier_score_expected": "What that score is on average if each forecast is true; NaN: none is decided.",
+    "brier_score": "Mean squared error of the followed forecasts that came due; NaN: none did.",
+    "brier_score_expected": "What that score is on average if each forecast is true; NaN: none came due.",
 }
 """How forecasts turned out, in this order."""
 
@@ -86,7 +86,7 @@ class Instruments:
         self.off_policy = self._counted("off_policy", "Steps on which nominal would have acted otherwise.", "agent")
         self.reward_mismatch = self._counted("reward_mismatch", "Steps whose reward contradicts the model.", "agent")
         self.skipped = self._counted("evaluations_skipped", "Answers passed over under load.", "formula")
-        self.forecasts = self._counted("forecasts", "Forecasts that were followed.", "formula", "outcome")
+        self.forecasts = self._counted("forecasts", "Followed forecasts, by what became of them.", "formula", "outcome")
         self.calibration = self._many(CALIBRATION, "formula")
         self.forgotten = Counter("cfmon_agents_forgotten", "Agents silent for too long.", registry=registry)
         self.negative_lags = Counter("cfmon_negative_lags", "Messages from the future.", registry=registry)

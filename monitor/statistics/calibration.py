@@ -74,7 +74,8 @@ class Tally:
     def expected_brier(self) -> float:
         """The mean that the Brier score of these forecasts has if each is true: the mean of v (1 - v); NaN likewise.
 
-        A higher score says that the forecasts claim to know more than they do.
+        A score far from it, above or below, says that they are not. One near it says less: forecasts of one half score
+        1/4 whatever happens.
         """
         return self._expected / self.resolved if self.resolved else math.nan
 

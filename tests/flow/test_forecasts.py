@@ -176,9 +176,8 @@ def followed_by_hand(life: Life, words: dict[tuple[object, int], Word], path: Pa
         verdicts = {v.seq: v for v in life.of(Judged) if v.episode == episode and v.formula == name}
         value, start = 0.0, -1
         for seq in range(len(word)):
-            outcome = decided(path, word[start : seq + 1]) if start >= 0 else None
-            if outcome is not None:
-                found.append(Forecast("ada", name, value, outcome))
+            if start >= 0 and seq - start + 1 == path.length:
+                found.append(Forecast("ada", name, value, path.holds(word[start : seq + 1])))
                 start = -1
             if start < 0 and seq in verdicts and seq < len(word) - 1:
                 quantity = verdicts[seq].verdict.quantities[0]
@@ -263,8 +262,27 @@ def test_an_end_that_is_final_decides_and_one_that_is_not_drops() -> None:
         life.steps(0, 0)
         life.step(3, terminated=end == "terminated", truncated=end == "truncated")
         assert life.outcomes() == [outcome]
-        life.steps(0, 4)
+        life.steps(0, 4, *[0] * 5)
         assert life.outcomes() == [outcome, False], "the next episode begins its own"
+
+
+def test_whether_a_forecast_counts_does_not_depend_on_how_it_turns_out() -> None:
+    """Else, where episodes are cut off, those that are decided early would be nearly all that counts."""
+    life = Life(random_model(5), ['P>=0.5 [ F<=6 "bad" ]'])
+    life.steps(0, 4, 0)
+    assert life.outcomes() == [], "decided, and not due"
+    life.step(0, truncated=True)
+    assert life.outcomes() == [None]
+    rng, model = random.Random(4), random_model(7)
+    life = Life(model, ['P>=0.5 [ F<=6 "bad" ]'])
+    for _ in range(300):
+        states = list(walk(rng, model, rng.randint(4, 12)))
+        life.steps(*states[:-1])
+        life.step(states[-1], truncated=True)
+    tally = Tally(life.totals()["formula_0"])
+    assert tally.dropped > tally.resolved > 150
+    alpha = 0.01 / len(tally.reliability())
+    assert all(point.interval[0] <= point.forecast <= point.interval[1] for point in tally.reliability(alpha))
 
 
 def test_a_gap_a_conflict_and_another_policy_drop_what_is_followed() -> None:
@@ -303,6 +321,7 @@ def test_steps_that_are_not_answered_are_read_all_the_same() -> None:
     life.step(2, answer=False)
     life.step(0, answer=False)
     life.step(3, latest_only=True)
+    life.step(3)
     assert life.outcomes() == [True]
     assert life.of(Forecast)[0].value == life.of(Judged)[0].verdict.quantities[0].value
 
@@ -336,16 +355,16 @@ def test_a_restart_changes_nothing(cut: int) -> None:
 
 def test_another_policy_in_the_configuration_drops_and_begins_anew() -> None:
     life = Life(random_model(5), ['P>=0.5 [ G<=6 !"bad" ]'])
-    life.steps(0, 4, 0, 0)
+    life.steps(0, 4, *[0] * 5)
     assert life.outcomes() == [False]
-    pending = life.of(Judged)[2].verdict.quantities[0].value
+    pending = life.of(Judged)[6].verdict.quantities[0].value
     assert life.restart(CAREFUL)[-1] == Forecast("ada", "formula_0", pending, None)
     assert life.totals() == {"formula_0": Calibration()}
 
 
 def test_what_forgotten_agents_were_told_stays_in_the_total() -> None:
     life = Life(random_model(5), ['P>=0.5 [ G<=3 !"bad" ]'])
-    life.steps(0, 4, 0, 0)
+    life.steps(0, 4, 0, 0, 0)
     before = life.totals()["formula_0"]
     life.ticks += 4000.0
     life.notices += life.monitor.evaluate(life.now)
@@ -355,8 +374,8 @@ def test_what_forgotten_agents_were_told_stays_in_the_total() -> None:
     life.restart()
     assert life.totals() == {"formula_0": msgspec.structs.replace(before, dropped=1)}
     life.seq, life.episode = 0, 1
-    life.step(0, "bob")
-    life.step(4, "bob")
+    for state in (0, 4, 0, 0):
+        life.step(state, "bob")
     assert sum(count for count, _, _ in life.totals()["formula_0"].bins) == 2
 
 

@@ -77,10 +77,14 @@ def test_a_restart_neither_forgets_nor_counts_twice(
 ) -> None:
     driver, board = Driver(make_pipeline()), Board(formulas, "cfmon/alerts")
     live(driver, board)
-    driver.send(0, 0, episode=7)
+    for seq in range(3):
+        driver.send(seq, seq, episode=7)
+    assert [
+        notice for effects in driver.effects[-6:] for notice in effects.notices if isinstance(notice, Forecast)
+    ] == []
     board.take(driver.effects[-1], driver.now)
     kept = driver.pipeline.snapshot(everything=True)
-    since = [Message(Instant(2000.0, 20.0), "agents/ada/steps", b'{"v":1,"episode":7,"seq":1,"state":4,"action":0}')]
+    since = [Message(Instant(2000.0, 20.0), "agents/ada/steps", b'{"v":1,"episode":7,"seq":3,"state":4,"action":0}')]
     events = [*since, Evaluate(Instant(2000.0, 20.0))]
     for event in events:
         board.take(driver.pipeline.step(event), event.now)
