@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
+from monitor.alarm.message import Identity
 from monitor.forecasts import NOTHING_OWN, SAMPLED
 from monitor.sidecar.board import Board
-from monitor.sidecar.events import Evaluate, Message
+from monitor.sidecar.events import Evaluate, Event, Message
 from monitor.sidecar.metrics import Metrics
 from monitor.sidecar.pipeline import Effects, Pipeline
 from monitor.types import Calibrated, Forecast, FormulaSpec, Instant, Judged, Verdict
@@ -73,7 +74,7 @@ def test_the_document_of_an_agent_tells_how_forecasts_turned_out(formulas: list[
 def test_a_restart_neither_forgets_nor_counts_twice(
     formulas: list[FormulaSpec],
     make_pipeline: Make,
-    identity: Any,  # noqa: ANN401 - as in the fixtures
+    identity: Identity,
 ) -> None:
     driver, board = Driver(make_pipeline()), Board(formulas, "cfmon/alerts")
     live(driver, board)
@@ -85,7 +86,7 @@ def test_a_restart_neither_forgets_nor_counts_twice(
     board.take(driver.effects[-1], driver.now)
     kept = driver.pipeline.snapshot(everything=True)
     since = [Message(Instant(2000.0, 20.0), "agents/ada/steps", b'{"v":1,"episode":7,"seq":3,"state":4,"action":0}')]
-    events = [*since, Evaluate(Instant(2000.0, 20.0))]
+    events: list[Event] = [*since, Evaluate(Instant(2000.0, 20.0))]
     for event in events:
         board.take(driver.pipeline.step(event), event.now)
     again = make_pipeline()
