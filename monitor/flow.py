@@ -21,13 +21,17 @@ from monitor.decide import Checker, tables
 from monitor.doubt import Doubt, DoubtState
 from monitor.engine import Engines
 from monitor.errors import ConfigError, FormulaError, InputError
+from monitor.forecasts import given_up
 from monitor.logic import parse
 from monitor.model import MDP
 from monitor.newcomers import Newcomers
 from monitor.question import Question, prepare
+from monitor.statistics.calibration import Tally
 from monitor.stream import Agenda, Session
 from monitor.stream.decode import validate as validate_observation
 from monitor.types import (
+    Calibrated,
+    Calibration,
     Forgotten,
     FormulaSpec,
     Instant,
@@ -50,7 +54,7 @@ class MonitorState(msgspec.Struct, frozen=True, array_like=True):
     """What a `Monitor` remembers beside its agents, as plain data: who they are, and what was asked in whose name.
 
     `agents`, `ready`: in order. `connected`, `swept`: the broker is reached; ticks when silence was last looked for.
-    `newcomers`: of `Newcomers`.
+    `newcomers`: of `Newcomers`. `former`: formula -> what the forecasts of agents that are forgotten came to.
     """
 
     formulas: tuple[FormulaSpec, ...]
@@ -61,6 +65,7 @@ class MonitorState(msgspec.Struct, frozen=True, array_like=True):
     swept: float | None
     doubt: DoubtState | None
     newcomers: Mapping[str, int] = {}
+    former: Mapping[str, Calibration] = {}
 
 
 class Waiting(msgspec.Struct, frozen=True):
@@ -113,6 +118,7 @@ class Monitor:
         self._connected = True
         self._doubt = Doubt(model, trust or TrustSettings(), self.settings.encoder)
         self._swept: float | None = None
+        self._former = {question.spec.name: Tally() for question in self._questions if question.target is not None}
         # Silence is looked for once in a quarter of the shortest time that matters, since that visits every agent.
         self._pause = min(self.settings.stale_after, self.settings.forget_after) / 4
 
@@ -204,7 +210,9 @@ class Monitor:
         formulas = tuple(question.spec for question in self._questions)
         agents, ready = tuple(self._watches), tuple(self._ready)
         doubt, newcomers = self._doubt.dump(), self._newcomers.dump()
-        return MonitorState(formulas, self._identity, agents, ready, self._connected, self._swept, doubt, newcomers)
+        known = formulas, self._identity, agents, ready, self._connected, self._swept, doubt, newcomers
+        former = {name: tally.dump() for name, tally in self._former.items()}
+        return MonitorState(*known, {name: counted for name, counted in former.items() if counted != Calibration()})
 
     def pages(self, *, everything: bool = False) -> dict[str, dict[int, bytes | None]]:
         """Agent -> pages of its past episodes that came or went (None) since the last call, or all there are."""
@@ -252,6 +260,8 @@ class Monitor:
             closing = Watch(session, former, self._engines, state.identity)
             closing.load(before, [spec.name for spec in gone])
             notices += closing.close("removed")
+            for name in [spec.name for spec in gone if spec.name in before.formulas]:
+                notices += given_up(agent, name, before.formulas[name].forecasts)
             if not same:
                 session.revise()
             watch = self._watches[agent] = self._watch(session)
@@ -259,6 +269,8 @@ class Monitor:
             if trust:
                 self._doubt.take_up(watch.test, agent, before.trust, state.doubt)
             self._agenda.put(agent, watch.due)
+        for name in kept & self._former.keys() & state.former.keys():
+            self._former[name].merge(state.former[name])
         self._ready = dict.fromkeys(state.ready)
         self._newcomers = Newcomers({agent: n for agent, n in state.newcomers.items() if agent in agents})
         self._connected, self._swept = state.connected, state.swept
@@ -277,6 +289,16 @@ class Monitor:
         for watch in self._watches.values():
             yield from watch.standing()
         yield from self._doubt.again()
+        yield from self._calibrations()
+
+    def _calibrations(self) -> Iterator[Calibrated]:
+        """How the forecasts of each formula stand, of all agents there were."""
+        totals = {name: Tally(tally.dump()) for name, tally in self._former.items()}
+        for watch in self._watches.values():
+            for each in watch.calibrations():
+                totals[each.formula].merge(each.calibration)
+        for name, total in totals.items():
+            yield Calibrated(name, total.dump())
 
     # ---- one agent ----
 
@@ -305,6 +327,8 @@ class Monitor:
         yield from watch.close("ended")
         yield Forgotten(agent, watch.silent(now), watch.open)
         self._doubt.forget(watch.test)
+        for each in watch.calibrations():
+            self._former[each.formula].merge(each.calibration)
         self._gone[agent] = dict.fromkeys(watch.session.order.past.pages(everything=True))
         del self._watches[agent]
         self._ready.pop(agent, None)

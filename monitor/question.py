@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final, Literal, get_args
 
 from monitor.decide import Track, largest_offset, validate
 from monitor.engine import NO_BOUNDS, NOT_EXACT, Engines, on_stream
 from monitor.errors import ConfigError, LimitError, MonitorError
+from monitor.forecasts import Target, target_of
 from monitor.logic import Formula, parse
 from monitor.logic.syntax import Regret
 from monitor.stream import Session
@@ -24,12 +25,16 @@ NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 
 @dataclass(frozen=True)
 class Question:
-    """A formula to watch, parsed and checked. `sampled`: it is never answered exactly; `why`, if not as asked for."""
+    """A formula to watch, parsed and checked. `sampled`: it is never answered exactly; `why`, if not as asked for.
+
+    `target`: which forecast of it is followed; None: none is.
+    """
 
     spec: FormulaSpec
     formula: Formula
     sampled: bool = False
     why: str = ""
+    target: Target | None = field(default=None, compare=False)
 
     @cached_property
     def reach(self) -> int:
@@ -129,7 +134,8 @@ def _question(spec: FormulaSpec, engines: Engines, window: int) -> Question:
         problem = f"formula {spec.name!r} looks {reach} steps back, the path holds {window}"
         raise ConfigError(f"{problem}; raise path.window or lower the offset")
     sampled, why = engines.prepare(formula, spec, window=window)
-    return Question(spec, formula, sampled, why)
+    target = None if sampled else target_of(formula, spec.engine, checker.model)
+    return Question(spec, formula, sampled, why, target)
 
 
 def _check_names(names: Sequence[str]) -> None:

@@ -13,6 +13,7 @@ from monitor.alarm.machine import Alarm, Change, advance, close, judge, renew, s
 from monitor.alarm.message import Identity, alert_id
 from monitor.alarm.summary import summary
 from monitor.engine import Engines
+from monitor.forecasts import Forecasts, ForecastsState
 from monitor.question import Answers, Question
 from monitor.stream import Session
 from monitor.types import (
@@ -60,7 +61,10 @@ class _Published(msgspec.Struct, frozen=True):
 
 
 class StandingState(msgspec.Struct, frozen=True, array_like=True):
-    """A `Standing` as plain data; the fields are its attributes, `tests` that of its `answers`."""
+    """A `Standing` as plain data; the fields are its attributes, `tests` that of its `answers`.
+
+    `forecasts`: None where none are followed.
+    """
 
     alarm: Alarm
     steps: int
@@ -70,6 +74,7 @@ class StandingState(msgspec.Struct, frozen=True, array_like=True):
     tests: int
     skipped: float | None
     published: _Published | None = None
+    forecasts: ForecastsState | None = None
 
 
 class Standing:
@@ -81,6 +86,7 @@ class Standing:
         steps: steps since the last answer, the newest included.
         asked: ticks of the last answer, for formulas that are due by time.
         last: the last answer of this episode.
+        forecasts: of the agent's own future, as it was told, against what came of it; None: none are followed.
         skipped: ticks at which an answer was last passed over, so that an alarm may be missing.
     """
 
@@ -92,6 +98,7 @@ class Standing:
         "_published",
         "alarm",
         "asked",
+        "forecasts",
         "last",
         "question",
         "skipped",
@@ -105,6 +112,8 @@ class Standing:
         self.asked: float | None = None
         self.last: Judged | None = None
         self.skipped: float | None = None
+        target = question.target
+        self.forecasts = None if target is None else Forecasts(target, agent, question.spec.name)
         self._path: _JudgedPath | None = None
         self._published: _Published | None = None
         self._answers = Answers()
@@ -160,6 +169,9 @@ class Standing:
         verdict = self._answers.verdict(self.question, engines, session, step)
         self.last = Judged(self._agent, spec.name, verdict, step.episode, step.seq, step.time, step.late)
         told.append(self.last)
+        forecasts = self.forecasts
+        if forecasts is not None and forecasts.value is None and not path.ended:  # else nothing is left to come true
+            forecasts.begin(verdict, path.held)
         self.alarm, change = advance(self.alarm, judge(verdict, spec.alarm), spec.alarm, seq=step.seq, time=step.time)
         if change is not None or self.alarm.state == "firing":  # only then is there, or will there be, an alert on it
             self._path = _JudgedPath(path.pairs, path.start_observed, path.terminated)
@@ -199,12 +211,14 @@ class Standing:
             yield self.last
         yield AlarmMoved(self._agent, name, self.alarm.state)
         yield Blind(self._agent, name, self.alarm.blind, detail)
+        if self.forecasts is not None:
+            yield self.forecasts.again()
 
     def dump(self) -> StandingState:
         """All that its next answer depends on. A track is left out: the path gives it."""
-        tests = self._answers.tests
+        tests, forecasts = self._answers.tests, None if self.forecasts is None else self.forecasts.dump()
         return StandingState(
-            self.alarm, self.steps, self.asked, self.last, self._path, tests, self.skipped, self._published
+            self.alarm, self.steps, self.asked, self.last, self._path, tests, self.skipped, self._published, forecasts
         )
 
     def load(self, state: StandingState) -> None:
@@ -212,6 +226,8 @@ class Standing:
         self.alarm, self.steps, self.asked = state.alarm, state.steps, state.asked
         self.last, self._path, self._answers = state.last, state.path, Answers(state.tests)
         self.skipped, self._published = state.skipped, state.published
+        if self.forecasts is not None and state.forecasts is not None:
+            self.forecasts.load(state.forecasts)
 
     def _refresh(self, now: Instant) -> Iterator[Notice]:
         """The alarm fires on, with a newer verdict: a revision if that says something else, else kept for a heartbeat.

@@ -21,6 +21,8 @@ __all__ = [
     "Blind",
     "BlindReason",
     "Break",
+    "Calibrated",
+    "Calibration",
     "CausalModel",
     "Departing",
     "Drawn",
@@ -30,6 +32,7 @@ __all__ = [
     "Episode",
     "Figures",
     "Fired",
+    "Forecast",
     "Forgotten",
     "FormulaSpec",
     "Handover",
@@ -590,6 +593,42 @@ class Trust(msgspec.Struct, frozen=True):
     departing: tuple[Departing, ...] = ()
 
 
+class Forecast(msgspec.Struct, frozen=True):
+    """A forecast that was followed is due: `value` was said, and it came true, or did not, or was given up (None).
+
+    `value`: the probability in [0, 1] that the agent's own future satisfies what the formula asks of a path.
+    """
+
+    agent: str
+    formula: str
+    value: float
+    came_true: bool | None
+
+
+class Calibration(msgspec.Struct, frozen=True):
+    """What followed forecasts came to, as plain data; `monitor.statistics.calibration` counts and reads it.
+
+    `bins`: for each tenth of [0, 1] how many forecasts, their sum, how many came true; empty: none anywhere. `squared`:
+    sum of the squared errors. `expected`: what that sum is on average if each forecast is true. `dropped`: given up.
+    """
+
+    bins: tuple[tuple[int, float, int], ...] = ()
+    squared: float = 0.0
+    expected: float = 0.0
+    dropped: int = 0
+
+
+class Calibrated(msgspec.Struct, frozen=True):
+    """How the followed forecasts of a formula stand, with all that an earlier process followed.
+
+    `agent`: whose forecasts these are; empty: those of all agents together, forgotten ones included.
+    """
+
+    formula: str
+    calibration: Calibration
+    agent: str = ""
+
+
 Notice = (
     Received
     | Judged
@@ -604,4 +643,6 @@ Notice = (
     | Ended
     | Forgotten
     | Trust
+    | Forecast
+    | Calibrated
 )

@@ -14,7 +14,7 @@ from monitor.question import Question
 from monitor.standing import Standing, StandingState, When
 from monitor.statistics.trust import ModelTest, TrustState
 from monitor.stream import Session, SessionState
-from monitor.types import BlindReason, Break, Deviates, End, Ended, Instant, Notice, Step, Trust
+from monitor.types import BlindReason, Break, Calibrated, Deviates, End, Ended, Instant, Notice, Step, Trust
 
 __all__ = ["MARKS", "Watch", "WatchState"]
 
@@ -59,6 +59,7 @@ class Watch:
         self._strayed = False  # the newest step was impossible, so where it led may be a wrong reading
         self._engines = engines
         self._formulas = [Standing(question, session.agent, identity) for question in questions]
+        self._followed = [formula.forecasts for formula in self._formulas if formula.forecasts is not None]
         self._open = False
         self._by_time = any(isinstance(question.spec.every, float) for question in questions)
 
@@ -85,6 +86,8 @@ class Watch:
             left -= 1
             if self.test is not None:
                 told += self._hold_model(self.test, before if path.begun == begun else None, event)
+            if self._followed:
+                self._compare(event, told, continued=path.begun == begun)
             before, begun = path.last, path.begun
             match event:
                 case Step():
@@ -126,8 +129,16 @@ class Watch:
 
     def close(self, how: Literal["ended", "removed"]) -> Iterator[Notice]:
         """The agent is forgotten (`ended`) or the formulas are (`removed`): what fires is over."""
+        for forecasts in self._followed:
+            if (dropped := forecasts.drop()) is not None:
+                yield dropped
         for formula in self._formulas:
             yield from formula.close(how)
+
+    def calibrations(self) -> Iterator[Calibrated]:
+        """How the forecasts of each formula that are followed stand."""
+        for forecasts in self._followed:
+            yield forecasts.again()
 
     def standing(self) -> Iterator[Notice]:
         """Where every formula stands, as it was told."""
@@ -153,6 +164,26 @@ class Watch:
             name = formula.question.spec.name
             if name in formulas and name in state.formulas:
                 formula.load(state.formulas[name])
+
+    def _compare(self, event: Step | Break | End, told: list[Notice], *, continued: bool) -> None:
+        """Have what was forecast see what happened; tell of each forecast that is over.
+
+        `continued`: the path goes on with this event. An agent that says it runs another policy has none of the future
+        that was foretold. In a terminated episode the last state stays; of a truncated one nobody knows.
+        """
+        session = self.session
+        if isinstance(event, Step) and continued and not session.mismatch:  # as nearly always, so in one short loop
+            state = event.state
+            for forecasts in self._followed:
+                if forecasts.value is not None and (over := forecasts.read(state)) is not None:
+                    told.append(over)  # noqa: PERF401 - a list of its own would cost more than all the rest
+            return
+        last = session.path.last
+        stays = last.state if isinstance(event, End) and event.terminated and continued and last is not None else None
+        for forecasts in self._followed:
+            over = forecasts.drop() if stays is None else forecasts.stay(stays)
+            if over is not None:
+                told.append(over)
 
     def _hold_model(self, test: ModelTest, before: Step | None, event: Step | Break | End) -> Iterator[Notice]:
         """Hold the model against what happened; tell if it is doubted from now on.

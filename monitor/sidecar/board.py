@@ -22,15 +22,19 @@ from monitor.sidecar.curve import Curve
 from monitor.sidecar.history import Alarm, Filter, History
 from monitor.sidecar.metrics import UNREAD, outcome_of
 from monitor.sidecar.pipeline import Effects
+from monitor.sidecar.reliability import Reliability, counted, with_diagrams
+from monitor.statistics.calibration import Tally
 from monitor.statistics.deviation import NOTABLE
 from monitor.types import (
     AlarmMoved,
     Alert,
     Blind,
     BlindReason,
+    Calibrated,
     Deviates,
     Ended,
     Episode,
+    Forecast,
     Forgotten,
     FormulaSpec,
     Instant,
@@ -59,11 +63,13 @@ class _Row:
     """The latest of one formula for one agent.
 
     `alert`: as last published, `payload`: as JSON; `news`: a newer verdict on it, if there was one. `curve`: the
-    agent's own value and the alternative's, at the time at which they were told.
+    agent's own value and the alternative's, at the time at which they were told. `forecasts`: what those that were
+    followed came to; None: none is decided.
     """
 
     curve: Curve
 
+    forecasts: Tally | None = None
     judged: Judged | None = None
     blind: Blind | None = None
     alarm: str = "clear"
@@ -204,20 +210,21 @@ class Board:
         return {**told, "count": counts, "formulas": self.formulas()}
 
     def life(self, name: str, most: int) -> dict[str, Any] | None:
-        """One agent over time: each formula's values with what they mean in words, and its alarms, at most `most`.
+        """One agent over time: each formula's values in words and as curves, how its forecasts turned out, its alarms.
 
-        None if it is not known, and never had an alarm.
+        `most`: alarms at most. None if it is not known, and never had an alarm.
         """
         alarms = self.found(Filter(agent=name), most)
         with self._lock:
             agent = self._agents.get(name)
             if agent is None:
                 return {"name": name, "known": False, "formulas": [], "alarms": alarms} if alarms else None
-            shown = self._show_agent(name, agent)
+            shown, forecasts = self._show_agent(name, agent), self._reliability(agent)
+            model_doubt = _doubted(self._trust)
             for spec, formula in zip(self._formulas, shown["formulas"], strict=True):
                 row = agent.rows.get(spec.name) or _row_of(spec)
                 formula |= {"text": spec.text, "curve": row.curve.columns(), **_explained(name, spec, row)}
-            return {**shown, "known": True, "alarms": alarms, "model_doubt": _doubted(self._trust)}
+        return {**with_diagrams(shown, forecasts), "known": True, "alarms": alarms, "model_doubt": model_doubt}
 
     def seeing(self) -> bool:
         """Whether anything can be answered: not if every formula of every agent is blind.
@@ -261,12 +268,23 @@ class Board:
                 self._agents.pop(notice.agent, None)
             case Deviates():
                 self._agent(notice.agent, now).deviates = notice
-            case Trust(agent=""):
-                self._trust = notice
+            case Forecast() | Calibrated():
+                self._count_forecast(notice, now)
             case Trust():
-                self._agent(notice.agent, now).trust = notice
+                self._keep_trust(notice, now)
             case _:
                 pass  # OffPolicy, RewardMismatch and Skipped are counted by the metrics
+
+    def _count_forecast(self, notice: Forecast | Calibrated, now: Instant) -> None:
+        if notice.agent:  # else of all agents together, which is a metric
+            row = self._row(notice.agent, notice.formula, now)
+            row.forecasts = counted(row.forecasts, notice)
+
+    def _keep_trust(self, notice: Trust, now: Instant) -> None:
+        if notice.agent:
+            self._agent(notice.agent, now).trust = notice
+        else:
+            self._trust = notice
 
     def _row(self, agent: str, formula: str, now: Instant) -> _Row:
         rows = self._agent(agent, now).rows
@@ -318,6 +336,11 @@ class Board:
         """The agents whose actions depart from the nominal policy so far that a person should know."""
         shown = [(name, _deviation(agent.deviates)) for name, agent in sorted(self._agents.items())]
         return [{"agent": name, **deviation} for name, deviation in shown if deviation["notable"]]
+
+    def _reliability(self, agent: _Agent) -> list[Reliability]:
+        """Of each formula what its forecasts came to. The diagrams take a while, so they are made without the lock."""
+        rows = [(spec, agent.rows.get(spec.name) or _row_of(spec)) for spec in self._formulas]
+        return [Reliability.of(spec, row.forecasts, row.judged) for spec, row in rows]
 
     def _show_agent(self, name: str, agent: _Agent) -> dict[str, Any]:
         return {

@@ -13,7 +13,9 @@ from monitor._version import __version__
 from monitor.alarm.figures import threshold_of
 from monitor.alarm.message import Identity
 from monitor.logic import parse
+from monitor.sidecar.reliability import WORDS, followed
 from monitor.sidecar.tally import Buckets, Series
+from monitor.statistics.calibration import Tally
 from monitor.stream.decode import REASONS
 from monitor.types import FormulaSpec, MessageResult
 
@@ -35,6 +37,12 @@ FIGURES = {
 
 _VERDICT_BUCKETS = (1e-4, 2.5e-4, 5e-4, 1e-3, 2.5e-3, 5e-3, 1e-2, 2.5e-2, 5e-2, 0.1, 0.25, 1.0, 5.0)
 _LAG_BUCKETS = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 60.0)
+CALIBRATION = {
+    "brier_score": "Mean squared error of the followed forecasts that came due; NaN: none did.",
+    "brier_score_expected": "What that score is on average if each forecast is true; NaN: none came due.",
+}
+"""How forecasts turned out, in this order."""
+
 _COUNTED_STATES = ("firing", "resolved", "ended", "removed")
 _OUTCOMES = ("safe", "regret", "unavoidable", "holds", "fails", "undecided", "value")
 
@@ -83,6 +91,8 @@ class Instruments:
         )
         self.reward_mismatch = self._counted("reward_mismatch", "Steps whose reward contradicts the model.", "agent")
         self.skipped = self._counted("evaluations_skipped", "Answers passed over under load.", "formula")
+        self.forecasts = self._counted("forecasts", "Followed forecasts, by what became of them.", "formula", "outcome")
+        self.calibration = self._many(CALIBRATION, "formula")
         self.forgotten = Counter("cfmon_agents_forgotten", "Agents silent for too long.", registry=registry)
         self.negative_lags = Counter("cfmon_negative_lags", "Messages from the future.", registry=registry)
         self.store_errors = Counter("cfmon_store_errors", "Failures to note what happened.", registry=registry)
@@ -117,10 +127,14 @@ class Instruments:
 
     def stop(self, formula: str) -> None:
         """It is watched no more: nothing is counted for it any longer."""
-        for counted in (self.alarms, self.verdicts, self.skipped):
-            counted.drop("formula", formula)
+        for series in (self.alarms, self.verdicts, self.skipped, self.forecasts, self.calibration):
+            series.drop("formula", formula)
         self._forget_threshold(formula)
         self.verdict_seconds.stop(formula)
+
+    def show_calibration(self, formula: str, tally: Tally) -> None:
+        """Show how all forecasts of a formula turned out."""
+        self.calibration.set((formula,), tally.brier, tally.expected_brier)
 
     def text(self) -> str:
         """What the registry does not hold, in the text format."""
@@ -160,7 +174,18 @@ class Instruments:
             for outcome in _OUTCOMES:
                 self.verdicts.inc((formula.name, outcome, method), 0)
         self.skipped.inc((formula.name,), 0)
+        self._start_forecasts(formula)
         self.verdict_seconds.start(formula.name)
+
+    def _start_forecasts(self, formula: FormulaSpec) -> None:
+        """A formula whose forecasts are not followed has no such series, for 0 would say that none came true."""
+        if followed(formula)[1]:
+            for series in (self.forecasts, self.calibration):
+                series.drop("formula", formula.name)
+            return
+        for outcome in WORDS.values():
+            self.forecasts.inc((formula.name, outcome), 0)
+        self.show_calibration(formula.name, Tally())
 
     def _forget_threshold(self, formula: str) -> None:
         with contextlib.suppress(KeyError):

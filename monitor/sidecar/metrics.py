@@ -16,12 +16,16 @@ from prometheus_client import CollectorRegistry, ProcessCollector, disable_creat
 from monitor.alarm.figures import other, own
 from monitor.alarm.message import Identity
 from monitor.sidecar.instruments import FIGURES, PLACES, Instruments
+from monitor.sidecar.reliability import WORDS, counted
+from monitor.statistics.calibration import Tally
 from monitor.types import (
     AlarmMoved,
     Alert,
     Blind,
+    Calibrated,
     Deviates,
     Ended,
+    Forecast,
     Forgotten,
     FormulaSpec,
     Instant,
@@ -75,6 +79,7 @@ class Metrics:
         self._marked: set[tuple[str, str]] = set()
         """blind now, for whatever reason"""
         self._told: dict[tuple[str, str], tuple[str, str]] = {}
+        self._forecasts: dict[str, Tally] = {}
         self._on = Instruments(self.registry)
         self._on.queue_length.set_function(queue_length)
         self._on.last_evaluation.set_function(lambda: self._evaluated)
@@ -131,6 +136,7 @@ class Metrics:
             self._on.remove_formulas(agent, gone, self._drop(agent, gone))
         for name in self._severity.keys() - severity.keys():
             self._on.stop(name)
+        self._forecasts.clear()  # of each that is followed it is told anew how it stands
         new = [name for name in severity if name in gone or name not in self._severity]
         self._severity, self._limit = severity, agents
         self._on.adopt(formulas, identity)
@@ -173,8 +179,7 @@ class Metrics:
             case OffPolicy():
                 self._on.off_policy.inc((notice.agent,))
             case Deviates():
-                if self._admit(notice.agent):
-                    self._on.off_policy_ratio.set((notice.agent,), notice.share)
+                self._show_deviation(notice)
             case RewardMismatch():
                 self._on.reward_mismatch.inc((notice.agent,))
             case Skipped():
@@ -186,6 +191,8 @@ class Metrics:
                 self._forget(notice.agent)
             case Trust():
                 self._show_trust(notice)
+            case Forecast() | Calibrated():
+                self._show_forecasts(notice)
             case _:
                 assert_never(notice)
 
@@ -206,6 +213,10 @@ class Metrics:
             else:
                 self._on.lag.observe(notice.lag)
 
+    def _show_deviation(self, notice: Deviates) -> None:
+        if self._admit(notice.agent):
+            self._on.off_policy_ratio.set((notice.agent,), notice.share)
+
     def _show_trust(self, notice: Trust) -> None:
         doubted = float(notice.doubted) if notice.transitions > 0 else math.nan
         if not notice.agent:
@@ -213,6 +224,16 @@ class Metrics:
             self._on.model_log10_e.set(notice.log10_e if notice.transitions > 0 else math.nan)
         elif self._admit(notice.agent):
             self._on.agent_doubt.set((notice.agent,), doubted)
+
+    def _show_forecasts(self, notice: Forecast | Calibrated) -> None:
+        """Count one that is over; how those of one agent stand is for its page."""
+        if isinstance(notice, Calibrated) and notice.agent:
+            return
+        if isinstance(notice, Forecast):
+            self._on.forecasts.inc((notice.formula, WORDS[notice.came_true]))
+        tally = counted(self._forecasts.get(notice.formula), notice)
+        self._forecasts[notice.formula] = tally
+        self._on.show_calibration(notice.formula, tally)
 
     def _admit(self, agent: str) -> bool:
         """Whether series of this agent may exist; on its first message they are made, every alarm clear."""

@@ -17,10 +17,13 @@ from monitor.types import (
     Alert,
     Blind,
     BlindReason,
+    Calibrated,
+    Calibration,
     Deviates,
     Ended,
     Figures,
     Fired,
+    Forecast,
     Forgotten,
     FormulaSpec,
     Instant,
@@ -124,6 +127,9 @@ def test_every_promised_name_is_there(metrics: Metrics) -> None:
         "cfmon_off_policy_ratio": "gauge",
         "cfmon_reward_mismatch": "counter",
         "cfmon_evaluations_skipped": "counter",
+        "cfmon_forecasts": "counter",
+        "cfmon_brier_score": "gauge",
+        "cfmon_brier_score_expected": "gauge",
         "cfmon_last_message_timestamp_seconds": "gauge",
         "cfmon_last_evaluation_timestamp_seconds": "gauge",
         "cfmon_mqtt_connected": "gauge",
@@ -181,6 +187,48 @@ def test_a_message_is_counted_and_its_agent_shown(metrics: Metrics) -> None:
     assert value(metrics, "cfmon_evaluations_skipped_total", formula="watch") == 3
     assert value(metrics, "cfmon_alarm_state", **PAIR, severity="critical", state="clear") == 1
     assert value(metrics, "cfmon_alarm_state", **PAIR, severity="critical", state="firing") == 0
+
+
+def test_forecasts_are_counted_and_scored(metrics: Metrics) -> None:
+    def shown() -> list[float | None]:
+        counts = [value(metrics, "cfmon_forecasts_total", formula="watch", outcome=o) for o in ("true", "false")]
+        return [*counts, value(metrics, "cfmon_forecasts_total", formula="watch", outcome="dropped")]
+
+    def scores() -> list[float]:
+        names = ("cfmon_brier_score", "cfmon_brier_score_expected")
+        return [found for name in names if (found := value(metrics, name, formula="watch")) is not None]
+
+    assert shown() == [0, 0, 0]
+    assert len(scores()) == 2
+    assert all(map(math.isnan, scores()))
+    metrics.take([Forecast("ada", "watch", 0.75, None)], NOW)
+    assert all(map(math.isnan, scores()))
+    metrics.take([Forecast("ada", "watch", 0.75, came_true=True), Forecast("ida", "watch", 0.25, came_true=True)], NOW)
+    metrics.take([Forecast("eve", "watch", 0.5, came_true=False)], NOW)
+    assert shown() == [2, 1, 1]
+    assert scores() == pytest.approx([(0.0625 + 0.5625 + 0.25) / 3, (0.1875 + 0.1875 + 0.25) / 3])
+    metrics.recall([Calibrated("watch", Calibration(((0, 0.0, 0), (4, 0.5, 1)), 1.0, 0.5), "ada")], NOW)
+    assert scores()[0] == pytest.approx(0.875 / 3), "of one agent alone: for its page"
+    metrics.recall([Calibrated("watch", Calibration(((0, 0.0, 0), (4, 0.5, 1)), 1.0, 0.5))], NOW)
+    assert scores() == [0.25, 0.125]
+    assert shown() == [2, 1, 1], "an earlier process has counted those"
+
+
+def test_a_formula_that_is_not_followed_has_no_score(identity: Identity) -> None:
+    formulas = [FormulaSpec("mean", "R>=0.5 [ C<=3 ]"), FormulaSpec("drawn", 'P>=0.5 [ X "a" ]', engine="sampled")]
+    metrics = Metrics(formulas, identity, agents=2)
+    assert b"cfmon_brier_score{" not in metrics.exposition()
+    assert b"cfmon_forecasts_total{" not in metrics.exposition()
+    metrics.adopt([FormulaSpec("mean", 'P>=0.5 [ X "a" ]')], identity, agents=2)
+    assert value(metrics, "cfmon_forecasts_total", formula="mean", outcome="true") == 0
+    metrics.take([Forecast("ada", "mean", 0.5, came_true=True)], NOW)
+    metrics.adopt([FormulaSpec("mean", 'P>=0.6 [ X "a" ]')], identity, agents=2)
+    assert math.isnan(value(metrics, "cfmon_brier_score", formula="mean") or 0.0)
+    assert value(metrics, "cfmon_forecasts_total", formula="mean", outcome="true") == 1
+    metrics.adopt([FormulaSpec("mean", "R>=0.5 [ C<=3 ]")], identity, agents=2)
+    assert b"cfmon_brier_score{" not in metrics.exposition()
+    metrics.adopt([], identity, agents=2)
+    assert b"cfmon_forecasts_total{" not in metrics.exposition()
 
 
 def test_a_rejected_message_makes_no_agent(metrics: Metrics) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from frame import HERE, board, choose
 from grafana_foundation_sdk.builders.dashboard import Dashboard
+from grafana_foundation_sdk.builders.timeseries import Panel
 from panels import GOOD, NO_ANSWER, TROUBLE, Words, cells, graph, number, query, timeline
 
 __all__ = ["itself"]
@@ -249,6 +250,27 @@ def _losses(made: Dashboard) -> Dashboard:
                 limit=4,
             )
         )
+        .with_panel(_forecasts())
+    )
+
+
+def _forecasts() -> Panel:
+    dropped = f'sum by (formula) (increase(cfmon_forecasts_total{{{HERE}, outcome="dropped"}}[$__range]))'
+    followed = f"sum by (formula) (increase(cfmon_forecasts_total{{{HERE}}}[$__range]))"
+    return graph(
+        "Forecasts against what came of them",
+        "Brier score: mean squared error of the probabilities given for the agents' own future; 0 is best. Expected: "
+        "what it is on average if each forecast is true. Far apart: the model or the nominal policy is not what is "
+        "deployed; the agent's page shows where. Dropped: share of forecasts, in the time shown, of which the outcome "
+        "stays unknown; a large one may bias the score. A hole: no forecast has come due.",
+        [
+            query(f"max by (formula) (cfmon_brier_score{{{HERE}}})", "{{formula}}", letter="A"),
+            query(f"max by (formula) (cfmon_brier_score_expected{{{HERE}}})", "{{formula}} expected", letter="B"),
+            query(f"{dropped} / ({followed} > 0)", "{{formula}} dropped", letter="C"),
+        ],
+        unit="none",
+        nothing="no formula is followed",
+        width=24,
     )
 
 

@@ -2,6 +2,7 @@
 import {
   POLICY_ASSUMED, ago, alarmWord, at, departing, deviates, element, evidenceOf, figures, follow, makeAlarm, moment, number, put, rangeOf, required, sync, tell, updateAlarm,
 } from "./common.js";
+import { makeReliability, updateReliability } from "./reliability.js";
 
 const name = new URLSearchParams(location.search).get("name") ?? "";
 const seen = { told: null };
@@ -26,7 +27,7 @@ function makeFormula(formula) {
   const caption = element("caption", "", "What a takeover would have changed, each counted from its moment");
   const table = element("table", "profile", caption, element("thead", "", element("tr", "", ...heads)), rows);
   const card = element("section", "formula", element("h2", "", formula.name), element("p", "summary"), facts, chart);
-  card.append(element("p", "range quiet"), table);
+  card.append(element("p", "range quiet"), table, makeReliability());
   card.append(element("p", "quiet", element("code", "", formula.text)));
   card.id = `formula-${formula.name}`;
   return card;
@@ -51,7 +52,7 @@ function updateFormula(card, { formula, alarms, now }) {
   });
   cells[0].className = `word-${alarmWord(formula).split(",")[0]}`;
   cells[1].className = formula.blind ? "word-blind" : "";
-  const table = card.querySelector("table");
+  const table = card.querySelector("table");  // the first: the profile
   table.hidden = formula.profile.length === 0;
   sync(table.querySelector("tbody"), formula.profile, (row) => String(row.offset),
     () => element("tr", "", element("td", "number"), element("td", "number"), element("td", "number")),
@@ -60,6 +61,7 @@ function updateFormula(card, { formula, alarms, now }) {
       put(row.children[1], number(at_offset.nominal));
       put(row.children[2], number(at_offset.alternative));
     });
+  updateReliability(card.querySelector(".reliability"), formula);
   draw(card, formula, alarms.filter((alarm) => alarm.formula.name === formula.name), now);
 }
 

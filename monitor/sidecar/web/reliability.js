@@ -1,0 +1,115 @@
+// How the forecasts of a formula turned out: one sentence, the reliability diagram, and its numbers as a table.
+import { element, put, sync } from "./common.js";
+
+// Forecasts below which a diagram says nothing.
+const FEW = 10;
+const SIZE = 328;
+const EDGE = 40;
+const TURN = SIZE - EDGE - 8;
+
+const x = (share) => EDGE + TURN * share;
+const y = (share) => 8 + TURN * (1 - share);
+
+// In per cent; near certainty with decimals, since 99.9 % and 100 % are not the same promise.
+function percent(share) {
+  if (share > 0.9999 && share < 1) return "more than 99.99 %";
+  if (share < 0.0001 && share > 0) return "less than 0.01 %";
+  const near = Math.min(share, 1 - share);
+  return `${(100 * share).toFixed(near > 0 && near < 0.01 ? 2 : 0)} %`;
+}
+
+const range = ([low, high]) => `${percent(low)} to ${percent(high)}`;
+
+function drawn(kind, attributes, text = "") {
+  const made = document.createElementNS("http://www.w3.org/2000/svg", kind);
+  for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
+  made.textContent = text;
+  return made;
+}
+
+export function makeReliability() {
+  const made = element("section", "reliability", element("h3", "", "How its forecasts turned out"), element("p", "told"));
+  const heads = ["forecast", "came true", "95 % interval", "count", "agree"].map((text) => {
+    const head = element("th", "number", text);
+    head.scope = "col";
+    return head;
+  });
+  const caption = element("caption", "", "Forecasts by tenths: the mean forecast, and the share that came true");
+  const table = element("table", "profile", caption, element("thead", "", element("tr", "", ...heads)), element("tbody"));
+  const svg = drawn("svg", { class: "diagram", viewBox: `0 0 ${SIZE} ${SIZE}`, role: "img" });
+  made.append(element("div", "beside", svg, table), element("p", "quiet score"));
+  return made;
+}
+
+export function updateReliability(section, formula) {
+  const counted = formula.calibration;
+  const enough = counted !== null && counted.resolved >= FEW;
+  put(section.querySelector(".told"), enough ? sentence(counted) : missing(formula));
+  section.querySelector(".beside").hidden = !enough;
+  put(section.querySelector(".score"), enough ? score(counted) : "");
+  if (!enough) return;
+  sync(section.querySelector("tbody"), counted.bins, (bin) => String(bin.from),
+    () => element("tr", "", ...["", "", "", "", ""].map(() => element("td", "number"))),
+    (row, bin) => {
+      const cells = [percent(bin.forecast), percent(bin.came_true), range(bin.interval), String(bin.count), bin.agrees ? "yes" : "NO"];
+      cells.forEach((text, n) => put(row.children[n], text));
+      row.className = bin.agrees ? "" : "word-blind";
+    });
+  draw(section.querySelector("svg"), counted);
+}
+
+function missing({ calibration, not_followed: why }) {
+  if (calibration === null) return `Its forecasts are not held against what happens: ${why}.`;
+  return `Not enough forecasts have come due yet: ${calibration.resolved} of ${FEW}.${dropped(calibration)}`;
+}
+
+// About the tenth with the most forecasts, and any tenth that does not agree.
+function sentence({ bins }) {
+  const most = bins.reduce((one, two) => (two.count > one.count ? two : one));
+  const off = bins.filter((bin) => !bin.agrees).length;
+  const judged = off === 0 ? "Forecasts and outcomes agree within what chance allows."
+    : `In ${off} of ${bins.length} tenths the forecasts lie outside the 95 % interval.`;
+  return `Of ${most.count} forecast${most.count === 1 ? "" : "s"} of about ${percent(most.forecast)}, ${percent(most.came_true)} came true. ${judged}`;
+}
+
+function score(counted) {
+  return `Brier score ${counted.brier_score.toFixed(4)} (0 is perfect); ${counted.brier_score_expected.toFixed(4)} is the mean if every forecast `
+    + `is true. ${counted.resolved} forecasts that did not overlap have come due.${dropped(counted)}`;
+}
+
+function dropped({ dropped: count }) {
+  if (count === 0) return "";
+  return ` ${count} more ${count === 1 ? "was" : "were"} dropped: the episode was cut off, steps were missing, or another policy ran.`;
+}
+
+function draw(svg, { bins }) {
+  const said = JSON.stringify(bins);
+  if (svg.dataset.said === said) return;
+  svg.dataset.said = said;
+  const parts = [];
+  for (const tick of [0, 0.25, 0.5, 0.75, 1]) {
+    parts.push(drawn("line", { class: "grid", x1: x(tick), x2: x(tick), y1: y(0), y2: y(1) }));
+    parts.push(drawn("line", { class: "grid", x1: x(0), x2: x(1), y1: y(tick), y2: y(tick) }));
+    parts.push(drawn("text", { x: x(tick), y: y(0) + 14, "text-anchor": tick === 1 ? "end" : "middle" }, `${100 * tick}`));
+    parts.push(drawn("text", { x: x(0) - 5, y: y(tick) + 4, "text-anchor": "end" }, `${100 * tick}`));
+  }
+  parts.push(drawn("text", { x: x(0.5), y: SIZE - 4, "text-anchor": "middle" }, "forecast, %"));
+  parts.push(drawn("text", { x: 10, y: y(0.5), "text-anchor": "middle", transform: `rotate(-90 10 ${y(0.5)})` }, "came true, %"));
+  parts.push(drawn("line", { class: "ideal", x1: x(0), y1: y(0), x2: x(1), y2: y(1) }));
+  for (const { forecast, came_true: share, interval, count, agrees } of bins) {
+    const of = agrees ? "agrees" : "off";
+    const [low, high] = interval;
+    parts.push(drawn("line", { class: `interval ${of}`, x1: x(forecast), x2: x(forecast), y1: y(low), y2: y(high) }));
+    for (const end of interval) {
+      parts.push(drawn("line", { class: `interval ${of}`, x1: x(forecast) - 3, x2: x(forecast) + 3, y1: y(end), y2: y(end) }));
+    }
+    parts.push(agrees ? drawn("circle", { class: of, cx: x(forecast), cy: y(share), r: 4 })
+      : drawn("rect", { class: of, x: x(forecast) - 4.5, y: y(share) - 4.5, width: 9, height: 9 }));
+    const below = low > 0.06;  // else the axis is there
+    const many = count < 10_000 ? String(count) : `${Math.floor(count / 1000)}k`;
+    parts.push(drawn("text", { x: x(forecast), y: below ? y(low) + 12 : y(high) - 4, "text-anchor": "middle" }, many));
+  }
+  svg.replaceChildren(...parts);
+  const told = bins.map((bin) => `${percent(bin.forecast)} forecast, ${percent(bin.came_true)} of ${bin.count} came true`);
+  svg.setAttribute("aria-label", `Reliability diagram. ${told.join("; ")}`);
+}

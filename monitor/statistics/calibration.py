@@ -1,0 +1,125 @@
+"""How forecasts compare with what happened: counts in bins of the forecast, the Brier score, intervals of the shares.
+
+A forecaster is *calibrated* if of all events to which it gives the probability v a share v happens. The diagram of that
+share over v is the reliability diagram, the mean squared error the Brier score: G. Brier, "Verification of forecasts
+expressed in terms of probability" (1950); A. Murphy, "A new vector partition of the probability score" (1973).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Final
+
+import msgspec
+
+from monitor.statistics.intervals import clopper_pearson
+from monitor.types import Calibration
+
+__all__ = ["BINS", "Point", "Tally"]
+
+BINS: Final = 10
+"""Of equal width; the last one includes 1."""
+
+
+class Point(msgspec.Struct, frozen=True):
+    """One bin of a reliability diagram that holds forecasts.
+
+    `low`, `high`: its ends. `forecast`: mean of the forecasts in it. `share`: of them that came true, with `interval`,
+    its Clopper-Pearson interval. `count`: how many forecasts. `agrees`: `forecast` lies within `interval`.
+    """
+
+    low: float
+    high: float
+    forecast: float
+    share: float
+    interval: tuple[float, float]
+    count: int
+
+    @property
+    def agrees(self) -> bool:
+        """Whether the interval of the share contains the mean forecast."""
+        return self.interval[0] <= self.forecast <= self.interval[1]
+
+
+class Tally:
+    """Forecasts that were followed, counted.
+
+    `resolved`: how many have a known outcome. `dropped`: of how many none will be known.
+
+    >>> tally = Tally()
+    >>> for came_true in (True, True, False):
+    ...     tally.add(0.75, came_true=came_true)
+    >>> tally.resolved, round(tally.brier, 4), tally.expected_brier
+    (3, 0.2292, 0.1875)
+    """
+
+    __slots__ = ("_counts", "_expected", "_hits", "_squared", "_sums", "dropped", "resolved")
+
+    def __init__(self, counted: Calibration | None = None) -> None:
+        self._counts = [0] * BINS
+        self._sums = [0.0] * BINS
+        self._hits = [0] * BINS
+        self._squared = self._expected = 0.0
+        self.resolved = self.dropped = 0
+        if counted is not None:
+            self.merge(counted)
+
+    @property
+    def brier(self) -> float:
+        """The mean squared error of the forecasts, in [0, 1]: 0 is perfect; NaN where no outcome is known."""
+        return self._squared / self.resolved if self.resolved else math.nan
+
+    @property
+    def expected_brier(self) -> float:
+        """The mean that the Brier score of these forecasts has if each is true: the mean of v (1 - v); NaN likewise.
+
+        A score far from it, above or below, says that they are not. One near it says less: forecasts of one half score
+        1/4 whatever happens.
+        """
+        return self._expected / self.resolved if self.resolved else math.nan
+
+    def add(self, forecast: float, *, came_true: bool) -> None:
+        """Count a forecast in [0, 1] whose outcome is known."""
+        place = min(int(forecast * BINS), BINS - 1)
+        self._counts[place] += 1
+        self._sums[place] += forecast
+        self._hits[place] += came_true
+        self._squared += (forecast - came_true) ** 2
+        self._expected += forecast * (1.0 - forecast)
+        self.resolved += 1
+
+    def drop(self) -> None:
+        """Count a forecast whose outcome will never be known."""
+        self.dropped += 1
+
+    def merge(self, other: Calibration) -> None:
+        """Count all that another tally has counted."""
+        for place, (count, total, hits) in enumerate(other.bins):
+            self._counts[place] += count
+            self._sums[place] += total
+            self._hits[place] += hits
+            self.resolved += count
+        self._squared += other.squared
+        self._expected += other.expected
+        self.dropped += other.dropped
+
+    def reliability(self, alpha: float = 0.05) -> list[Point]:
+        """Return the points of the reliability diagram, lowest forecasts first; empty bins are left out.
+
+        Each interval has level 1 - `alpha` on its own, for one look. Forecasts of a bin differ a little, so the number
+        that come true is a sum of unequal chances; it varies less than the binomial that the interval supposes.
+        """
+        return [
+            Point(n / BINS, (n + 1) / BINS, total / count, hits / count, clopper_pearson(hits, count, alpha), count)
+            for n, (count, total, hits) in enumerate(self._bins())
+            if count
+        ]
+
+    def dump(self) -> Calibration:
+        """Return the counts as plain data; a new tally of it has the same."""
+        bins = tuple(self._bins()) if self.resolved else ()
+        return Calibration(bins, self._squared, self._expected, self.dropped)
+
+    def _bins(self) -> Iterator[tuple[int, float, int]]:
+        return zip(self._counts, self._sums, self._hits, strict=True)
