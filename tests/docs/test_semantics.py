@@ -21,7 +21,7 @@ FOLDERS: Final = ("monitor", "tests", "docs", "experiments", "policies", "config
 HEADING: Final = re.compile(r"^###? (\d+(?:\.\d+)?)\.? (.+)$", re.MULTILINE)
 CITED: Final = re.compile(r"(docs/semantics\.md,[\s#]+)?\bsections?[\s#]+(\d+(?:\.\d+)*)")
 OLD: Final = re.compile(r"\b[Ss]emantics,[\s#]+(?:section[\s#]+)?\d")
-OWN: Final = re.compile(r"\bsections?\s+((?:\d+(?:\.\d+)?(?:,? and | to |, )?)+)")
+OWN: Final = re.compile(r"\b[Ss]ections?\s+((?:\d+(?:\.\d+)?(?:,? and | to |, )?)+)")
 WITHOUT_EXAMPLE: Final = {"12.2", "13"}  # a comparison with the paper, and the table of symbols
 
 
