@@ -2,7 +2,7 @@
 
 Nothing here is shared with the monitor but the nodes of a parsed formula. Rows come from the hazard rates of the
 exponential race, paths from plain enumeration, satisfaction from the definition of until; there is no automaton, no
-dynamic programming, and no closed form of an integral. Laws and worlds are written from the design's words:
+dynamic programming, and no closed form of an integral. Laws and worlds are written from docs/semantics.md:
 
 - next state = argmax_j (log p_j + G_j), fresh noise at every step, shared by all rows of a step;
 - a stochastic policy's choice likewise, with noise of its own;

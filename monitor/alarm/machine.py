@@ -9,6 +9,8 @@ its judgement:
 - `good`: the only one that counts towards `keep`;
 - `neutral`: undecided, or no truth at all (`=?`). It counts for nothing and interrupts no run.
 
+Definitions: docs/semantics.md, section 10.1, and docs/semantics.md, section 10.2.
+
 Two more events close it: `ended` (the episode is over) and `removed` (the formula is gone). Blindness is no state: a
 blind formula has no verdicts, so its alarm stays where it is and only says so (`see`).
 """

@@ -1,7 +1,7 @@
 """A law: what acts from now on, and under which dynamics, with nothing observed.
 
-Interventions turn one law into another (Kazemi & Paoletti, Section 3.2, and beyond it takeovers and changed dynamics:
-semantics, section 5). Laws know nothing of an observed path; `monitor.causal.world` puts the two together.
+Interventions turn one law into another (Kazemi & Paoletti, Section 3.2; takeovers and changed dynamics go beyond it:
+docs/semantics.md, section 2.2). Laws know nothing of an observed path; `monitor.causal.world` puts the two together.
 """
 
 from __future__ import annotations

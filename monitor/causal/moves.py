@@ -1,8 +1,8 @@
 """What can be done in a state, given an observed transition: the rows that abduction leaves, remembered.
 
 The rows of a counterfactual world depend only on the transition observed at that step, on the state, and on what acts
-there (semantics, section 3); agents meet the same transitions again and again, so each row is computed once. Compiled;
-the arrays live in a `Memo` (`monitor.causal.memo`) that grows to a limit and then starts anew.
+there (docs/semantics.md, section 3); agents meet the same transitions again and again, so each row is computed once.
+Compiled; the arrays live in a `Memo` (`monitor.causal.memo`) that grows to a limit and then starts anew.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 In the Gumbel-Max causal model (Kazemi & Paoletti, Section 2.3) the next state is `argmax_j (log P(j) + G_j)`. With
 `E_j = exp(-(G_j + log p_j))` that is a race of exponential clocks: the winner's time is Exp(1), every other clock with
 `p_j > 0` is the winner's time plus a fresh Exp(p_j), and a clock with `p_j = 0` keeps its prior. The paper samples this
-posterior; here its image under another row is written down in closed form (design page "semantics", section 3).
+posterior; here its image under another row is written down in closed form (docs/semantics.md, section 3.1).
 
 The formulas stand here once, compiled (`reweigh`, `bound`, `greedy`); the other functions take and give plain arrays.
 """
@@ -65,8 +65,8 @@ def counterfactual_row(observed: Row, outcome: int, asked: Row) -> Floats:
 def conditional_choices(observed: Floats, action: int, asked: Floats) -> Floats:
     """The same for a stochastic policy's choice: p, q are distributions [A] over actions, `action` the one taken.
 
-    An action of probability 0 under `observed` says nothing about the noise: then `asked` itself (semantics, 7). Nor
-    does a certain one, whatever the noise was.
+    An action of probability 0 under `observed` says nothing about the noise: then `asked` itself. Nor does a certain
+    one, whatever the noise was (docs/semantics.md, section 7).
     """
     result = np.empty(len(asked))
     choose(observed, action, asked, result)

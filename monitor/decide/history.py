@@ -1,8 +1,8 @@
 """Nested quantities that look back along the counterfactual path: exact, by carrying the history they need.
 
 An inner `@t`, t != 0, asks about the path from the outer intervention state to here, which an (offset, state, action)
-does not determine (semantics, section 5). So the state of the chain is the last pairs of that path; values are solved
-backward over the reachable ones, and a question for which they are too many is refused.
+does not determine (docs/semantics.md, section 5.6). So the state of the chain is the last pairs of that path; values
+are solved backward over the reachable ones, and a question for which they are too many is refused.
 """
 
 from __future__ import annotations

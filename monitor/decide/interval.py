@@ -1,8 +1,8 @@
 """Bounds over a class of causal models, compiled: forward over what can be reached, backward choosing rows.
 
-Semantics, section 6, "Robust bounds". At each (offset, state, obligation) a row is chosen for itself, so the interval
-is attained where at most one obligation is live at each (offset, state), as for U, F and G over state formulas;
-elsewhere it may be wider than need be.
+See docs/semantics.md, section 6.3. At each (offset, state, obligation) a row is chosen for itself, so the interval is
+attained where at most one obligation is live at each (offset, state), as for U, F and G over state formulas; elsewhere
+it may be wider than necessary.
 """
 
 from __future__ import annotations

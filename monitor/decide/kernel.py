@@ -1,10 +1,10 @@
 """The inner loops of an answer, compiled: weights pushed along rows, step by step, for all start points at once.
 
-Semantics, section 6. A *walk* holds where each obligation is owed by now, and for each such node a weight per start
-point: the probability that the world which sets in there has come here. Start points stand next to each other by age
-(*lanes*), so one pass over a row serves all of them. One observed transition advances a walk (`advance`); what lies
-ahead closes it (`closing.close`). Where an array is too small or a table not yet there, the loop stops *before*
-it changes anything, says what it needs, and is called again. Nothing is allocated and nothing computed twice.
+See docs/semantics.md, section 6.1. A *walk* holds where each obligation is owed by now, and for each such node a weight
+per start point: the probability that the world which sets in there has come here. Start points stand next to each
+other by age (*lanes*), so one pass over a row serves all of them. One observed transition advances a walk (`advance`);
+what lies ahead closes it (`closing.close`). Where an array is too small or a table not yet there, the loop stops
+*before* it changes anything, says what it needs, and is called again. Nothing is allocated and nothing computed twice.
 
 Nodes are added up by ascending strand and state, so no number depends on when a start point was joined by others.
 """

@@ -61,8 +61,8 @@ class Letters:
     """Which atoms of a program hold, for states at an offset: labels, and nested quantities.
 
     `nested`: bit of the atom -> its evaluator. A nested quantity depends on the offset (through the law), the state and
-    the action just taken (semantics, section 5); a label on the state alone. `settled`: the offset from which the law,
-    and with it every letter, stays as it is.
+    the action just taken (docs/semantics.md, section 5.6); a label on the state alone. `settled`: the offset from which
+    the law, and with it every letter, stays as it is.
     """
 
     def __init__(self, static: Static, nested: Mapping[int, NestedGoal], settled: int) -> None:
@@ -113,7 +113,7 @@ class Ahead(Protocol):
 class NestedGoal:
     """Whether a quantity nested in a path holds, where the outer law stays in force and noise is fresh.
 
-    Inner `nominal` is "carry on as now": the action just taken, then the outer law (semantics, section 5).
+    Inner `nominal` is "carry on as now": the action just taken, then the outer law (docs/semantics.md, section 5.6).
     """
 
     def __init__(self, goal: Goal, arm: Callable[[int, Change], tuple[Law, Law, Ahead]]) -> None:
@@ -139,7 +139,7 @@ class NestedGoal:
 
     @staticmethod
     def _mean(before: Law, table: PolicyTable, tail: Ahead, state: int, action: int) -> float:
-        """One state, the action just taken having told something about the action noise (semantics, section 7)."""
+        """One state, with the action noise given the action just taken (docs/semantics.md, section 7)."""
         count = before.future.actions
         prior = before.table(0).distribution(state, count)
         weights = conditional_choices(prior, action, table.distribution(state, count))

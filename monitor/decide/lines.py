@@ -1,7 +1,7 @@
 """One formula followed along one path: each pair is taken in once, every offset is answered from where it stands.
 
-Semantics, section 6, "Streaming". A `Line` is a law and a measure on the path so far; a `Track` is a formula with the
-lines it needs. What a path has come to is kept for each of the newest start points, so a message costs one step.
+A `Line` is a law and a measure on the path so far; a `Track` is a formula with the lines it needs. What a path has come
+to is kept for each of the newest start points, so a message costs one step (docs/semantics.md, section 6.2).
 """
 
 from __future__ import annotations

@@ -109,7 +109,7 @@ class Track:
         )
 
     def regret(self, formula: Regret) -> Verdict:
-        """Antecedent: the goal is missed under nominal; consequent: the alternative meets it (semantics, section 8)."""
+        """Whether nominal misses the goal, and whether the alternative meets it (docs/semantics.md, section 8)."""
         measure, test, change = formula.goal.measure, formula.goal.test, formula.world.change
         assert test is not None
         used, position, clipped = resolve(formula.world.offset, len(self.path))
@@ -243,7 +243,10 @@ def _latest_useful(test: Test, nominals: list[float], alternatives: list[float])
 
 
 def resolve(offset: int, length: int) -> tuple[int, int, bool]:
-    """The offset used on a path of `length` pairs, its position from 0, and whether it was clipped (semantics, 1)."""
+    """The offset used on a path of `length` pairs, its position from 0, and whether it was clipped.
+
+    See docs/semantics.md, section 1.4.
+    """
     last = length - 1
     used = max(-last, min(offset, last))
     position = last - used if used >= 0 else -used - 1

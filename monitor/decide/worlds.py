@@ -1,6 +1,7 @@
 """What questions on a model share: laws, programs, tables of what lies ahead; and the value of a measure in a world.
 
-Kazemi & Paoletti, Section 3.2 (semantics of PCFTL); where the paper samples, this computes (semantics, section 6).
+Where the paper samples, this computes (docs/semantics.md, section 6.1). Source: Kazemi & Paoletti, Section 3.2
+(semantics of PCFTL).
 """
 
 from __future__ import annotations
@@ -349,7 +350,7 @@ def pair_arrays(path: Sequence[tuple[int, int | None]]) -> tuple[npt.NDArray[np.
 
 
 def _same_space(model: MDP, other: MDP, name: str) -> MDP:
-    """Another dynamics, with the labels and rewards of the first (they stay: semantics, section 5)."""
+    """Another dynamics, with the labels and rewards of the first (they stay: docs/semantics.md, section 2.2)."""
     if (other.states, other.actions) != (model.states, model.actions):
         problem = f"model {name!r} has {other.states} states and {other.actions} actions"
         raise ConfigError(f"{problem}; it must have the {model.states} and {model.actions} of the main model")

@@ -72,7 +72,7 @@ class Case:
         )
 
     def regret(self, formula: Regret) -> Verdict:
-        """The goal under nominal and under the alternative (semantics, section 8).
+        """The goal under nominal and under the alternative (docs/semantics.md, section 8).
 
         What is tested is that there is nothing to regret: `nominal meets it or the alternative does not`. So alpha is
         the probability to say *regret* of what is none. The effect's bounds come of two intervals, so they miss with

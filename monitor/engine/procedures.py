@@ -1,4 +1,6 @@
-"""Which procedure answers which quantity (Kazemi & Paoletti, Appendix "Decision procedures"; semantics, section 9).
+"""Which procedure answers which quantity (docs/semantics.md, section 9).
+
+Source: Kazemi & Paoletti, Appendix "Decision procedures".
 
 Asked alone: Wald's test for `P`, with lines a little further apart so that it exceeds neither rate; for `R` and
 `delta(..)` betting with an indifference region, which needs the range of a world's outcome and nothing else; a number

@@ -136,7 +136,10 @@ class Test:
     __test__ = False  # not a test case, whatever its name tells pytest
 
     def holds(self, value: float) -> bool:
-        """Whether `value` passes; |value - bound| <= 1e-12 max(1, |bound|) counts as equality (semantics, 5)."""
+        """Return whether `value` passes; |value - bound| <= 1e-12 max(1, |bound|) is equality.
+
+        See docs/semantics.md, section 5.5.
+        """
         if abs(value - self.bound) <= 1e-12 * max(1.0, abs(self.bound)):
             return self.comparison in ("<=", ">=")
         return value < self.bound if self.comparison in ("<", "<=") else value > self.bound

@@ -47,7 +47,7 @@ class Route(msgspec.Struct, frozen=True):
 def spread(world: World, tail: Tail, states: int) -> Spread:
     """Follow a world until its formula is decided, whatever happens. LimitError where that is too much to visit.
 
-    The forward product of semantics, section 6, with the decided part kept: mass [states] for each obligation.
+    The forward product of docs/semantics.md, section 6.1, with the decided part kept: mass [states] per obligation.
     """
     program, letters = tail.program, tail.letters
     mass = {program.start: np.zeros(states)}

@@ -11,6 +11,7 @@ was drawn from, `q` the one of the world asked about.
    q_i / p_i >= q_k / p_k; every other outcome has the upper bound of `any` and gets at least what the upper bounds of
    the rest leave. Where they share none, as `any`.
 
+Definitions: docs/semantics.md, section 3.1 (1) and docs/semantics.md, section 6.3 (2, 3).
 Kazemi & Paoletti, Section 2 (Gumbel-Max SCM, counterfactual stability); the closed form replaces their sampling.
 """
 

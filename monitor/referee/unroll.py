@@ -10,6 +10,7 @@
 
 Nothing outlives an `Unroll`, and one question makes one.
 
+Definitions: docs/semantics.md, section 5.
 Kazemi & Paoletti, Definition 4 (quantitative operators); nesting and bounds go beyond it.
 """
 

@@ -5,6 +5,8 @@
 3. An answer is robust if no choice of causal model, made for each quantity on its own, changes it.
 4. Regret: `safe` if nominal meets the goal, else `regret` if the alternative meets it, else `unavoidable`. Its profile
    holds both values for every offset from the last pair back to the one asked about.
+
+Definitions: docs/semantics.md, section 5.5 (1), docs/semantics.md, section 6.4 (3), docs/semantics.md, section 8 (4).
 """
 
 from __future__ import annotations

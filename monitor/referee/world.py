@@ -12,6 +12,7 @@
    off-policy action says nothing about action noise elsewhere.
 6. Once the episode has ended, its last state is absorbing: in every model, under every action, with reward 0.
 
+Definitions: docs/semantics.md, section 2, and for stochastic policies docs/semantics.md, section 7.
 Kazemi & Paoletti, Definition 4 (counterfactual operator); rules 4 and 5 extend it to stochastic policies.
 """
 

@@ -209,7 +209,7 @@ class Ensemble:
         return chosen
 
     def _drawn(self, chances: Floats, pair: Pair | None) -> Ints:
-        """Actions drawn from distributions [n, A], given the one that was taken (semantics, section 7)."""
+        """Actions drawn from distributions [n, A], given the one that was taken (docs/semantics.md, section 7)."""
         count, width = chances.shape
         ends = np.arange(1, count + 1) * width
         entries = Entries(ends - width, ends, np.tile(np.arange(width), count), chances.ravel())

@@ -7,7 +7,7 @@ has become.
 
 The Gumbel-Max mechanism `argmax_j (log q_j + G_j)` is kept as a race of clocks: `e_j = exp(-G_j)` is exponential, and
 the first of `e_j / q_j` wins. With raw exponentials x_j, one for each next state, the top-down posterior given that i
-won under the row p (semantics, section 4: M ~ Gumbel(0), G_i = M - log p_i, the others below M) reads
+won under the row p (docs/semantics.md, section 4: M ~ Gumbel(0), G_i = M - log p_i, the others below M) reads
 
     e_i = x_i p_i,     e_j = x_j + x_i p_j  (which is x_j where p_j = 0),
 

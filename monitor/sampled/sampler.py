@@ -184,6 +184,6 @@ class Sampler:
 
 
 def _position(offset: int, length: int) -> int:
-    """The position from 0 of an offset on a path of `length` pairs, clipped to it (semantics, section 1)."""
+    """The position from 0 of an offset on a path of `length` pairs, clipped to it (docs/semantics.md, section 1.4)."""
     used = max(1 - length, min(offset, length - 1))
     return length - 1 - used if used >= 0 else -used - 1

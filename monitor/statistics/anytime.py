@@ -1,7 +1,7 @@
 """Betting: confidence that holds at every number of samples at once, so one may look after each and stop at will.
 
 Source: I. Waudby-Smith and A. Ramdas, *Estimating means of bounded random variables by betting* (JRSS B 2024), hedged
-capital, Theorem 3, with the predictable plug-in bets of their section 4.2.
+capital, Theorem 3, with the predictable plug-in bets of their Section 4.2.
 
 To doubt that the mean of samples x in [0, 1] is m (or less), bet on it: capital 1, and at each sample it is multiplied
 by 1 + bet (x - m), the bet chosen before the sample is seen. If the mean is at most m the capital is a nonnegative

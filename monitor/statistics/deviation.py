@@ -8,7 +8,7 @@ At a step in state s the agent took action a; a draw of the policy pi would have
 is 0 on average if the agent draws from pi, whatever led to s, and its variance is then sum_b pi(b|s)^3 -
 (sum_b pi(b|s)^2)^2. Of a deterministic policy x is 1 where the agent acted otherwise, 0 elsewhere, and the variance 0.
 So the mean of x over the last steps is the share of them on which pi would have acted otherwise, beyond what it allows;
-what chance alone may add, `CHANCE` standard deviations, is taken off first.
+what chance alone may add, `CHANCE` standard deviations, is taken off first (docs/semantics.md, section 11.3).
 
 It sees actions that the policy takes seldom or never. An agent that always takes one of several equally likely actions
 takes none of those, and is not seen.

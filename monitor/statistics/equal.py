@@ -2,7 +2,7 @@
 
 Two interventions that agree on every path met give differences that are all 0; others may give differences that are
 all c. Source: Kazemi & Paoletti (arXiv 2212.08712), Appendix "Decision procedures", who run "a dedicated SPRT to test
-that the probability of obtaining equal outcomes is equal to 1", for c = 0; semantics extends it to any c.
+that the probability of obtaining equal outcomes is equal to 1", for c = 0; here it is any c.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What a sequential test will do, before any sample is drawn: how likely it says true, how many samples it takes.
 
-Source: A. Wald, *Sequential Analysis* (1947), sections 3.4 and 3.5. Wald neglects by how far the last step oversteps a
+Source: A. Wald, *Sequential Analysis* (1947), Sections 3.4 and 3.5. Wald neglects by how far the last step oversteps a
 line, so a test takes a little longer than this and errs a little less. Where one outcome decides (theta 0 or 1) the
 numbers are exact.
 """

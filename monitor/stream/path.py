@@ -1,6 +1,6 @@
 """The sliding path of one agent: the last pairs in order, and why it is too short when it is.
 
-Semantics: the design's "Model, path, offset"; a path of n pairs has n - 1 observed transitions.
+A path of n pairs has n - 1 observed transitions (docs/semantics.md, section 1.3).
 """
 
 from __future__ import annotations

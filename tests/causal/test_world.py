@@ -78,7 +78,7 @@ def test_nothing_changed_replays_the_path_off_policy_steps_too(chance: Random) -
 @LAW
 @given(chances)
 def test_the_very_actions_taken_replay_the_path(chance: Random) -> None:
-    """As a policy where each state saw one action; the deterministic case of section 3."""
+    """As a policy where each state saw one action; the deterministic case of docs/semantics.md, section 3.2."""
     small, law = drawn(chance, stochastic=False)
     first: dict[int, int | None] = {}
     for state, action in small.setting.path:

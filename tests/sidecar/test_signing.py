@@ -41,7 +41,7 @@ RFC_8032 = (
         "09351fc9ac90b3ecfdfbc7c66431e0303dca179c138ac17ad9bef1177331a704"
     ),
 )
-"""Secret key, public key, message (the SHA-512 of "abc") and signature: the test vector "SHA(abc)" of section 7.1."""
+"""Secret key, public key, message (the SHA-512 of "abc") and signature: "SHA(abc)" of RFC 8032, Section 7.1."""
 
 
 def test_a_signature_is_accepted_over_the_very_bytes_by_the_very_key(tmp_path: Path) -> None:
