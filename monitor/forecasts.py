@@ -12,7 +12,7 @@ the model is true and the agent does what the nominal policy does: A. Dawid, "Th
 verdicts of one path share most of their future, and as evidence would count one piece of luck many times.
 
 Only the future counts. The nominal path begins at the offset of the quantity, so its first states are observed ones
-(`docs/semantics.md`, section 2.3): they are read first, and where they decide already nothing was forecast.
+(docs/semantics.md, section 2.3): they are read first, and where they decide already nothing was forecast.
 """
 
 from __future__ import annotations
