@@ -37,12 +37,14 @@ if TYPE_CHECKING:
 __all__ = ["WINDOW", "BrokerError", "Connection", "Session"]
 
 BURST: Final = 64
-"""Reads in one turn of the loop: enough to see a backlog, few enough to let everyone else have their turn. paho takes
-at most as many packets in one as messages of ours are under way, or one."""
+MOST: Final = 512
+"""Reads, and messages, in one turn of the loop: enough to see a backlog, few enough to let everyone else have their
+turn. paho takes at most as many packets in one read as messages of ours are under way, or one."""
 
-WINDOW: Final = 500
-"""Messages of ours that may wait for the broker's acknowledgement at once. They stand behind our acknowledgements, and
-a broker that has much to write takes seconds for those: with 20, alerts went out more slowly than they were raised."""
+WINDOW: Final = 5_000
+"""Messages of ours that may wait for the broker's acknowledgement at once. Acknowledgements come behind the steps that
+the broker sends, which are not read while as many wait here as may: with 500, no alert left for as long as that lasted.
+"""
 
 CONNECT_PATIENCE: Final = 4.0
 """Seconds for TCP to connect to one address, and for each answer of the broker after that."""
@@ -203,7 +205,7 @@ class Connection:
             manual_ack=True,
         )
         client.connect_timeout = CONNECT_PATIENCE
-        client.max_inflight_messages_set(WINDOW)
+        client.max_inflight_messages_set(0)  # `Link` counts them, and paho looks through all of them to do so
         client.will_set(session.status_topic, OFFLINE, qos=1, retain=True)
         client.on_connect = self._on_connect
         client.on_subscribe = self._on_subscribe
@@ -242,11 +244,12 @@ class Connection:
     def _read(self) -> None:
         """Take what has come, as long as messages come and nobody says `pause`."""
         self._now = self._clock()
+        first = self._messages
         for _ in range(BURST):
             before = self._messages
             if not self._reading or self._client.loop_read() != MQTTErrorCode.MQTT_ERR_SUCCESS:
                 return  # if it is lost, `_on_disconnect` has been told
-            if self._messages == before:
+            if self._messages == before or self._messages - first >= MOST:
                 break
         self._read_on()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections import OrderedDict
+from collections import Counter, OrderedDict, deque
 from collections.abc import Iterable, Sequence
 from typing import Final
 
@@ -14,6 +14,8 @@ from monitor.sidecar.effects import Publication
 __all__ = ["Outbox"]
 
 LOG: Final = logging.getLogger("monitor.mqtt")
+MOST_NAMED: Final = 10
+"""Topics named in one line of the log."""
 
 
 class Outbox:
@@ -21,14 +23,16 @@ class Outbox:
 
     A message is numbered first, so that it can be noted under its number, and put in after that. Everything we publish
     is retained, so only the newest message of a topic matters in the end: beyond `limit`, older messages of the same
-    topic go first.
+    topic are given up, and the log says which. The limit is for memory (some 200 MB): no outage that a broker's queue
+    of steps outlasts comes near it.
     """
 
-    def __init__(self, limit: int = 10_000) -> None:
+    def __init__(self, limit: int = 100_000) -> None:
         self._limit = limit
         self._waiting: OrderedDict[int, Publication] = OrderedDict()
+        self._unsent: deque[int] = deque()
+        """numbers of those not taken on this connection, in order; some may be given up"""
         self._next = 0
-        self._sent = -1
         self._settled: list[int] = []
         self._last = math.inf
         self._something = asyncio.Event()
@@ -50,6 +54,7 @@ class Outbox:
         if not numbered:
             return
         self._waiting.update(numbered)
+        self._unsent.extend(number for number, _ in numbered)
         self._next = max(self._next, numbered[-1][0] + 1)
         if len(self._waiting) > self._limit:
             self._thin_out()
@@ -65,16 +70,16 @@ class Outbox:
     async def take(self) -> tuple[int, Publication]:
         """The oldest message not yet taken on this connection, and its number; it stays until `done`."""
         while True:
-            for number, publication in self._waiting.items():
-                if self._sent < number <= self._last:
-                    self._sent = number
+            while self._unsent and self._unsent[0] <= self._last:
+                number = self._unsent.popleft()
+                if (publication := self._waiting.get(number)) is not None:
                     return number, publication
             self._something.clear()
             await self._something.wait()
 
     def rewind(self) -> None:
         """A new connection: what was not acknowledged on the old one is sent again."""
-        self._sent = -1
+        self._unsent = deque(self._waiting)
         self._something.set()
 
     def done(self, number: int) -> None:
@@ -122,9 +127,9 @@ class Outbox:
     def _thin_out(self) -> None:
         newest = {publication.topic: number for number, publication in self._waiting.items()}
         gone = [number for number, publication in self._waiting.items() if newest[publication.topic] != number]
-        for number in sorted(newest.values())[: max(len(newest) - self._limit, 0)]:
-            LOG.error("too much to publish: a message for %s is given up", self._waiting[number].topic)
-            gone.append(number)
-        for number in gone:
-            del self._waiting[number]
+        gone += sorted(newest.values())[: max(len(newest) - self._limit, 0)]
+        topics = Counter(self._waiting.pop(number).topic for number in gone)
+        named = ", ".join(f"{count} for {topic}" for topic, count in topics.most_common(MOST_NAMED))
+        more = f", and others for {len(topics) - MOST_NAMED} topics" if len(topics) > MOST_NAMED else ""
+        LOG.error("too much to publish: messages are given up, %s%s; each topic's newest is kept", named, more)
         self._settled += gone

@@ -22,6 +22,7 @@ from monitor.sidecar.broker import parse_broker
 from monitor.sidecar.door import Arrived, Dropped
 from monitor.sidecar.pipeline import OFFLINE, Publication
 from tests.servers import PATIENCE, Mosquitto, end, mosquitto, wait_until
+from tests.sidecar.running import subscriber
 from tests.sidecar.side import STATUS, Side
 
 
@@ -175,6 +176,26 @@ def test_a_full_door_makes_the_broker_wait(broker: Mosquitto) -> None:
         await publish(broker.url, *numbered(30, 40))
         assert len(side.door) == 5
         assert await side.take(40, acknowledge=True) == numbered(0, 40)
+        await side.stop()
+
+    asyncio.run(scenario())
+
+
+def test_alerts_go_out_while_steps_are_held_back(broker: Mosquitto) -> None:
+    """The broker's acknowledgements stand behind steps that are not read; after an outage that can last for minutes."""
+
+    async def scenario() -> None:
+        side = Side(broker.url, limit=5, keepalive=4 * PATIENCE)
+        await side.until(lambda: side.changes == [True])
+        await publish(broker.url, *numbered(0, 30))
+        await side.until(lambda: len(side.door) == 5)
+        with subscriber(broker) as heard:
+            alerts = [Publication(f"cfmon/alerts/ada/{number}", b"firing") for number in range(2000)]
+            side.outbox.put(side.outbox.number(alerts))
+            await side.until(lambda: len(heard.received) == len(alerts))
+        assert [topic for topic, _ in heard.received] == [alert.topic for alert in alerts]
+        assert await side.take(30, acknowledge=True) == numbered(0, 30)
+        await side.until(lambda: len(side.outbox) == 0)
         await side.stop()
 
     asyncio.run(scenario())
