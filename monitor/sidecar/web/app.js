@@ -26,7 +26,7 @@ function updateBlind(card, row) {
 // ---- whether the model fits ----
 
 function aboutModel(test) {
-  if (test.doubted === null) return "Whether steps go as the model says is not known: nothing was tested so far.";
+  if (test.doubted === null) return "Unknown: the model has not been held against any step yet.";
   if (test.doubted) return `IN DOUBT for all agents: their transitions contradict the model (${evidenceOf(test)}). Answers may be wrong. ${departing(test)}`;
   return `The transitions of all agents together do not contradict it so far (${evidenceOf(test)}).`;
 }
@@ -162,7 +162,7 @@ function judge(lost) {
   // An agent that rests has nothing to be asked; a doubted model answers, and that it is doubted stands below.
   const blind = told.blind.some((group) => !["idle", "model_doubt"].includes(group.reason)) || told.count.blind > told.blind.length;
   const unseen = lost || told.problem || (agents ? "" : "no agent has been heard of, so nothing is watched yet");
-  const unanswered = blind ? `no other alarm is known, but not every formula can be answered: see below` : "";
+  const unanswered = blind ? `not every formula can be answered: see Blind, below` : "";
   tell("firing-none", !told.firing.length, "No alarm fires.", unseen || unanswered);
   tell("blind-none", !told.blind.length, "Every formula can be answered.", unseen);
   tell("agents-none", !told.agents.length, agents ? "No agent has such a name." : "No agent has been heard yet: steps are awaited on the configured topic.", lost);
