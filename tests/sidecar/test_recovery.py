@@ -113,7 +113,7 @@ class Life:
 
     async def _send(self) -> None:
         outbox = self.service._outbox
-        while any(number > outbox._sent for number in outbox._waiting):
+        while outbox._unsent:
             number, message = await outbox.take()
             self.world.point()
             self.world.published.append((message.topic, message.payload))
