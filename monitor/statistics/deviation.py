@@ -27,7 +27,7 @@ __all__ = ["CHANCE", "LEAST", "NOTABLE", "WINDOW", "Deviation", "DeviationState"
 WINDOW: Final = 100
 """Steps of which the share is told."""
 LEAST: Final = 20
-"""Where there are fewer steps, the share is that of so many: one step of two is no half."""
+"""Where there are fewer steps, nothing is said of them: one step of two is no half."""
 CHANCE: Final = 4.0
 """Standard deviations that are put down to chance: one window in 30,000 of a faithful agent has more."""
 NOTABLE: Final = 0.1
@@ -65,11 +65,14 @@ class Deviation:
 
     @property
     def share(self) -> float:
-        """The share of the last steps on which the policy would have acted otherwise, beyond what it allows."""
-        if self._excess <= 0.0:
+        """The share of the last steps on which the policy would have acted otherwise, beyond what it allows.
+
+        0 before `LEAST` steps.
+        """
+        if self._excess <= 0.0 or len(self._excesses) < LEAST:
             return 0.0
         beyond = self._excess - CHANCE * math.sqrt(max(self._variance, 0.0))
-        return min(max(beyond, 0.0) / max(len(self._excesses), LEAST), 1.0)
+        return min(max(beyond, 0.0) / len(self._excesses), 1.0)
 
     def push(self, excess: float, variance: float) -> None:
         """Take one step over: x, and its variance if the agent followed the policy."""

@@ -13,7 +13,7 @@ from tests.deploy.test_rules import ALERTS, METRICS
 PAGE = Path(__file__).parents[2] / "docs" / "operations.md"
 TABLE = [
     [cell.strip() for cell in line.strip().strip("|").split("|")]
-    for line in PAGE.read_text().splitlines()
+    for line in PAGE.read_text().split("\n## ")[1].splitlines()
     if line.startswith("|")
 ]
 HEAD, _, *ROWS = TABLE

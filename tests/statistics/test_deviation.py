@@ -45,7 +45,8 @@ def test_the_share_is_that_of_the_last_steps_less_what_chance_explains() -> None
         agent.push(*pushed[-1])
         last = pushed[-WINDOW:]
         beyond = sum(x for x, _ in last) - CHANCE * math.sqrt(sum(v for _, v in last))
-        assert agent.share == pytest.approx(max(0.0, beyond) / max(len(last), LEAST), abs=1e-12)
+        share = max(0.0, beyond) / len(last) if len(last) >= LEAST else 0.0
+        assert agent.share == pytest.approx(share, abs=1e-12)
         assert agent.steps == len(last)
         seen.add(agent.share > 0.0)
     assert seen == {True, False}
@@ -54,8 +55,12 @@ def test_the_share_is_that_of_the_last_steps_less_what_chance_explains() -> None
 def test_of_a_deterministic_policy_it_is_the_share_of_other_actions() -> None:
     agent = Deviation()
     agent.push(1, 0.0)
-    assert agent.share == 1 / LEAST, "one step is not taken for all"
-    for _ in range(WINDOW - 1):
+    assert agent.share == 0.0, "one step is not taken for all"
+    for _ in range(LEAST - 1):
+        assert agent.share == 0.0
+        agent.push(0, 0.0)
+    assert agent.share == 1 / LEAST
+    for _ in range(WINDOW - LEAST):
         agent.push(0, 0.0)
     assert agent.share == 1 / WINDOW
     agent.push(0, 0.0)
