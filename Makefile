@@ -12,7 +12,7 @@ ARGS ?=
 # All tests at once: those of a file one after the other, files side by side, for many of them wait most of the time.
 SIDE_BY_SIDE := -n auto --maxprocesses 4 --dist loadfile
 # The rooms without clock, I/O and chance: everything in them can be tested, so nearly all of it is.
-PURE := monitor/types.py,monitor/errors.py,monitor/flow.py,monitor/watch.py,monitor/standing.py,monitor/doubt.py,monitor/newcomers.py,monitor/model/*,monitor/policy/*,monitor/causal/*,monitor/logic/*,monitor/decide/*,monitor/stream/*,monitor/alarm/*,monitor/statistics/*,monitor/sampled/*,monitor/engine/*,monitor/question.py,monitor/forecasts.py,monitor/picture/*
+PURE := monitor/types.py,monitor/errors.py,monitor/runtime/*,monitor/model/*,monitor/policy/*,monitor/causal/*,monitor/logic/*,monitor/exact/*,monitor/exact/forward/*,monitor/stream/*,monitor/alarm/*,monitor/statistics/*,monitor/sampled/*,monitor/engine/*,monitor/picture/*
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test mutants docs faults fuzz soak-truth bench experiments lint lock dashboards sbom format clean
@@ -30,7 +30,7 @@ test: $(VENV)/.dev ## Check everything: lint, types, import contracts, all tests
 	@[ -n "$(ARGS)" ] || $(BIN)/coverage report --include='$(PURE)' --fail-under=99 --format=total >/dev/null \
 		|| { echo "make: branch coverage of the pure rooms fell below 99 %" >&2; exit 1; }
 
-mutants: $(VENV)/.dev ## Change the source of the pure rooms in small ways; tests must notice (an hour): ARGS="decide --jobs 4"
+mutants: $(VENV)/.dev ## Change the source of the pure rooms in small ways; tests must notice (an hour): ARGS="exact --jobs 4"
 	@$(BIN)/python -m tests.mutation $(ARGS)
 
 faults: $(VENV)/.dev ## Kill, stop, cut off and starve the monitor and its broker (long; some of it needs root): var/faults.json

@@ -18,9 +18,9 @@ import numpy as np
 
 from monitor.cli.agent import Life
 from monitor.cli.simulator import Simulator
-from monitor.flow import Monitor
 from monitor.policy.session import Actor
-from monitor.sidecar.load import Loaded, assemble
+from monitor.runtime.monitor import Monitor
+from monitor.sidecar.config.load import Loaded, assemble
 from monitor.types import Alert, FormulaSpec, Instant, Judged, Observation
 
 HERE = Path(__file__).resolve().parent

@@ -13,8 +13,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from monitor.decide import Checker
-from monitor.decide.worlds import Worlds
+from monitor.exact import Checker
+from monitor.exact.evaluators import Evaluators
 from monitor.logic import parse
 from monitor.logic.syntax import Goal
 from monitor.model.io import load_model
@@ -78,7 +78,7 @@ class Grid:
         tables = {name: load_policy(FOLDER / f"{name}.yaml", self.model).table for name in ("nominal", "optimal")}
         self.nominal, self.optimal = (_actions(tables[name]) for name in ("nominal", "optimal"))
         self.start = int(np.flatnonzero(self.model.labels["start"])[0])
-        self.scene = Enumerated(Worlds(self.model, tables))
+        self.scene = Enumerated(Evaluators(self.model, tables))
         self.checker = Checker(self.model, tables)
         self._ends = np.cumsum(
             [self.row(state, int(self.nominal[state])) for state in range(self.model.states)], axis=1

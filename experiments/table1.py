@@ -19,8 +19,8 @@ import numpy as np
 import numpy.typing as npt
 
 from experiments.output import arguments, plain, progress, write_csv
-from monitor.decide import Checker
-from monitor.decide.worlds import Worlds
+from monitor.exact import Checker
+from monitor.exact.evaluators import Evaluators
 from monitor.logic import parse
 from monitor.logic.syntax import Goal
 from monitor.sampled import Enumerated, Sampler
@@ -107,7 +107,7 @@ def cells(name: str, seed: int, runs: int) -> Iterator[Cell]:
     """The five cells of one environment, in the reading in which the next episode follows."""
     benchmark = table.load(name, "following")
     checker = Checker(benchmark.model, benchmark.policies)
-    sampler = Sampler(Enumerated(Worlds(benchmark.model, benchmark.policies)), seed)
+    sampler = Sampler(Enumerated(Evaluators(benchmark.model, benchmark.policies)), seed)
     path = table.observed(benchmark, OBSERVED)
     for question, paper in zip(table.questions(table.FORMULAS[name]), table.PAPER[name], strict=True):
         formula = parse(question.text)

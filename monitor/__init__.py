@@ -13,8 +13,6 @@ TYPE_CHECKING = False  # `typing` itself is dear: a command hears no Ctrl-C befo
 if TYPE_CHECKING:
     from typing import Any
 
-    from monitor.decide import Checker as Checker
-    from monitor.decide import values as values
     from monitor.engine import check as check
     from monitor.errors import ConfigError as ConfigError
     from monitor.errors import EvidenceError as EvidenceError
@@ -25,14 +23,16 @@ if TYPE_CHECKING:
     from monitor.errors import MonitorError as MonitorError
     from monitor.errors import PathError as PathError
     from monitor.errors import PolicyError as PolicyError
-    from monitor.flow import Monitor as Monitor
+    from monitor.exact import Checker as Checker
+    from monitor.exact import values as values
     from monitor.logic import parse as parse
     from monitor.model.io import load_model as load_model
     from monitor.model.io import save_model as save_model
     from monitor.model.mdp import MDP as MDP
     from monitor.policy.session import load_policy as load_policy
     from monitor.policy.table import PolicyTable as PolicyTable
-    from monitor.sidecar.load import load as load
+    from monitor.runtime.monitor import Monitor as Monitor
+    from monitor.sidecar.config.load import load as load
     from monitor.stream.decode import decode as decode
     from monitor.types import AlarmSpec as AlarmSpec
     from monitor.types import FormulaSpec as FormulaSpec
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from monitor.types import Verdict as Verdict
 
 _HOMES = {
-    "monitor.decide": ("Checker", "values"),
+    "monitor.exact": ("Checker", "values"),
     "monitor.engine": ("check",),
     "monitor.errors": (
         "ConfigError",
@@ -57,13 +57,13 @@ _HOMES = {
         "PathError",
         "PolicyError",
     ),
-    "monitor.flow": ("Monitor",),
+    "monitor.runtime.monitor": ("Monitor",),
     "monitor.logic": ("parse",),
     "monitor.model.mdp": ("MDP",),
     "monitor.model.io": ("load_model", "save_model"),
     "monitor.policy.session": ("load_policy",),
     "monitor.policy.table": ("PolicyTable",),
-    "monitor.sidecar.load": ("load",),
+    "monitor.sidecar.config.load": ("load",),
     "monitor.stream.decode": ("decode",),
     "monitor.types": (
         "AlarmSpec",

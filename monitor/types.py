@@ -203,7 +203,7 @@ class StreamSettings(msgspec.Struct, frozen=True):
 
 
 class TrustSettings(msgspec.Struct, frozen=True):
-    """How the model is held against the transitions that happen; `monitor.statistics.trust` says how it is done.
+    """How the model is held against the transitions that happen; `monitor.statistics.model_test` says how it is done.
 
     `alpha`: the probability that a true model is ever doubted. `impossible`: which part of the steps may contradict the
     model without its being wrong (a glitch in a sensor). `acknowledged`: agent -> why its test began anew, `*` for all;

@@ -14,9 +14,9 @@ from monitor.cli.files import data_file
 from monitor.cli.simulator import Simulator
 from monitor.picture import draw, tell
 from monitor.policy.session import Actor
+from monitor.sidecar.config.load import Loaded, assemble
 from monitor.sidecar.effects import Effects
 from monitor.sidecar.events import Connected, Evaluate, Message
-from monitor.sidecar.load import Loaded, assemble
 from monitor.types import Instant
 
 __all__ = ["alarm", "lived"]

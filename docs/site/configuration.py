@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from monitor.sidecar.config import config_schema
+from monitor.sidecar.config.reading import config_schema
 
 __all__ = ["PAGE", "page"]
 

@@ -5,7 +5,7 @@ Three things protect a document, each against a stronger forger:
 - the digest inside it finds every alteration by someone who does not recompute the digest;
 - its id, which is the beginning of that digest, is the file's name and stands in the alert: it finds every alteration
   by someone who cannot also rename the file and change the alert;
-- a signature (`monitor.sidecar.signing`) finds every alteration by someone who does not have the private key.
+- a signature (`monitor.sidecar.evidence.signing`) finds every alteration by someone who does not have the private key.
 
 Without a key, `rederive` finds what does not follow from the rest. docs/security.md lists the fields that follow from
 nothing, which an unsigned document therefore cannot prove.

@@ -10,7 +10,7 @@ import math
 
 import msgspec
 
-from monitor.decide.names import goals
+from monitor.exact.names import goals
 from monitor.logic.printer import print_change, print_formula
 from monitor.logic.syntax import Change, Formula, Regret
 from monitor.types import (

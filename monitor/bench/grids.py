@@ -22,8 +22,8 @@ from monitor.bench.scaling import large_walk
 from monitor.bench.stepping import Walk, goal_of, grid_walk
 from monitor.bench.timing import Timing, Work, in_turns, one_by_one
 from monitor.bench.worlds import descent, grid
-from monitor.decide import Checker, values
 from monitor.engine import check
+from monitor.exact import Checker, values
 from monitor.model import MDP
 
 __all__ = ["against_storm", "memory", "states"]

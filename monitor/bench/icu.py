@@ -14,7 +14,7 @@ from monitor.bench.rows import Bench, Row, absolute, benchmark, compare
 from monitor.bench.stepping import goal_of, grid_walk
 from monitor.bench.timing import Timing
 from monitor.bench.worlds import GRID_GOAL, walk
-from monitor.decide import Checker
+from monitor.exact import Checker
 from monitor.logic import parse
 from monitor.model import MDP
 from monitor.model.io import load_model

@@ -11,7 +11,7 @@ from monitor.bench.rows import Axis, Bench, Point, Row, benchmark, compare
 from monitor.bench.stepping import Walk, goal_of, grid_walk
 from monitor.bench.timing import Timing
 from monitor.bench.worlds import GRID_GOAL, descent, grid, safest, walk
-from monitor.flow import Monitor
+from monitor.runtime.monitor import Monitor
 from monitor.types import FormulaSpec, Instant, Observation, StreamSettings
 
 __all__ = ["scaling"]

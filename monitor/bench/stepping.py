@@ -17,12 +17,12 @@ from monitor.bench.peers import Missing
 from monitor.bench.rows import Bench, Row, agree, benchmark, compare
 from monitor.bench.timing import Timing, Work, in_turns, one_by_one
 from monitor.bench.worlds import GRID_GOAL, grid, patrol, safest, walk
-from monitor.decide import Checker
-from monitor.flow import Monitor
+from monitor.exact import Checker
 from monitor.logic import parse
 from monitor.logic.syntax import Goal
 from monitor.model import MDP
 from monitor.policy import PolicyTable
+from monitor.runtime.monitor import Monitor
 from monitor.types import AlarmSpec, FormulaSpec, Instant, Judged, Observation, StreamSettings
 
 __all__ = ["Walk", "grid_walk", "push_all"]

@@ -15,7 +15,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from monitor.causal.compiled import compiled
+from monitor.jit import compiled
 
 __all__ = [
     "Row",

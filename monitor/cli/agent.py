@@ -22,7 +22,7 @@ from monitor.cli.simulator import Simulator
 from monitor.errors import MonitorError
 from monitor.model import load_model
 from monitor.policy.session import Actor
-from monitor.sidecar.broker import parse_broker
+from monitor.sidecar.mqtt.broker import parse_broker
 
 __all__ = ["Life", "main", "publish"]
 

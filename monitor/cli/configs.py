@@ -27,9 +27,9 @@ def check(
     """
     import os  # noqa: PLC0415 - keep `cfmon --help` light
 
-    from monitor.sidecar.config import check_secrets, load_config  # noqa: PLC0415 - likewise
-    from monitor.sidecar.load import assemble  # noqa: PLC0415 - likewise
-    from monitor.sidecar.preflight import check_places  # noqa: PLC0415 - likewise
+    from monitor.sidecar.config.load import assemble  # noqa: PLC0415 - likewise
+    from monitor.sidecar.config.preflight import check_places  # noqa: PLC0415 - likewise
+    from monitor.sidecar.config.reading import check_secrets, load_config  # noqa: PLC0415 - likewise
 
     mistakes = Mistakes()
     notes: list[str] = []
@@ -65,6 +65,6 @@ def check(
 @app.command()
 def schema() -> None:
     """Print the JSON Schema of a configuration."""
-    from monitor.sidecar.config import config_schema  # noqa: PLC0415 - keep `cfmon --help` light
+    from monitor.sidecar.config.reading import config_schema  # noqa: PLC0415 - keep `cfmon --help` light
 
     print_json(config_schema())

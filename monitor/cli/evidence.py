@@ -17,10 +17,10 @@ from monitor.errors import ConfigError, EvidenceError, to_install
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from monitor.sidecar.bundle import Bundle
-    from monitor.sidecar.proof import Proof
-    from monitor.sidecar.signing import Verifier
-    from monitor.sidecar.verification import Expected
+    from monitor.sidecar.evidence.bundle import Bundle
+    from monitor.sidecar.evidence.proof import Proof
+    from monitor.sidecar.evidence.signing import Verifier
+    from monitor.sidecar.evidence.verification import Expected
 
 __all__ = ["app", "explain", "verify"]
 
@@ -64,7 +64,7 @@ def verify(
     Exit code: 0 all of it agrees, numbers within 1e-9; 1 something does not; 2 a file that is needed cannot be read, or
     it is too large to be derived without --large.
     """
-    from monitor.sidecar.verification import examine  # noqa: PLC0415 - keep `cfmon --help` light
+    from monitor.sidecar.evidence.verification import examine  # noqa: PLC0415 - keep `cfmon --help` light
 
     bundle = _bundle(evidence)
     known = _expected(evidence, expected, key, signature, bundle)
@@ -134,7 +134,7 @@ def export(
     The monitor serves the same at /evidence/ID.zip. Exit code: 0 written; 2 a file is missing, altered or unreadable.
     """
     from monitor.alarm.document import read_evidence  # noqa: PLC0415 - keep `cfmon --help` light
-    from monitor.sidecar.bundle import pack_bundle  # noqa: PLC0415 - likewise
+    from monitor.sidecar.evidence.bundle import pack_bundle  # noqa: PLC0415 - likewise
 
     bundle = _bundle(evidence)
     content = _content(evidence, bundle)
@@ -174,8 +174,8 @@ def _expected(
     file: Path, expected: str | None, key: Path | None, signature: Path | None, bundle: Bundle | None
 ) -> Expected:
     """What is known of the evidence from elsewhere: its name or `--id`, `--key`, and the signature beside it."""
-    from monitor.sidecar.signing import read_verifier  # noqa: PLC0415 - keep `cfmon --help` light
-    from monitor.sidecar.verification import Expected, id_in_name  # noqa: PLC0415 - likewise
+    from monitor.sidecar.evidence.signing import read_verifier  # noqa: PLC0415 - keep `cfmon --help` light
+    from monitor.sidecar.evidence.verification import Expected, id_in_name  # noqa: PLC0415 - likewise
 
     if expected is not None and not re.fullmatch("[0-9a-f]{32}", expected := expected.strip().lower()):
         raise ConfigError("--id: give the 32 hexadecimal digits that the alert has as `evidence.id`")
@@ -204,7 +204,7 @@ def _beside(file: Path, named: str | None) -> Path:
 
 
 def _signature(file: Path) -> bytes:
-    from monitor.sidecar.signing import SIGNATURE_BYTES  # noqa: PLC0415 - keep `cfmon --help` light
+    from monitor.sidecar.evidence.signing import SIGNATURE_BYTES  # noqa: PLC0415 - keep `cfmon --help` light
 
     try:
         with file.open("rb") as opened:
@@ -215,7 +215,7 @@ def _signature(file: Path) -> bytes:
 
 def _bundle(file: Path) -> Bundle | None:
     """What lies in a .zip; None where the file is the evidence itself."""
-    from monitor.sidecar.bundle import read_bundle  # noqa: PLC0415 - keep `cfmon --help` light
+    from monitor.sidecar.evidence.bundle import read_bundle  # noqa: PLC0415 - keep `cfmon --help` light
 
     return read_bundle(file) if file.suffix.lower() == ".zip" else None
 
@@ -246,7 +246,7 @@ def _most(*, large: bool) -> float:
 def _proof(file: Path, expected: str | None, objects: Path | None, *, large: bool) -> Proof:
     """The evidence with what it names, to be drawn; EvidenceError if `verify` finds anything wrong with it."""
     from monitor.alarm.document import read_evidence  # noqa: PLC0415 - keep `cfmon --help` light
-    from monitor.sidecar.verification import examine  # noqa: PLC0415 - likewise
+    from monitor.sidecar.evidence.verification import examine  # noqa: PLC0415 - likewise
 
     bundle = _bundle(file)
     content = _content(file, bundle)

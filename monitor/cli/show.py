@@ -19,12 +19,12 @@ from paho.mqtt.enums import CallbackAPIVersion
 from monitor.cli.embedded import embedded_broker, free_port
 from monitor.cli.output import progress, say
 from monitor.cli.watch import Watcher
-from monitor.sidecar.broker import parse_broker
-from monitor.sidecar.config import load_config
-from monitor.sidecar.load import Loaded, assemble
-from monitor.sidecar.logbook import ALARMS
+from monitor.sidecar.config.load import Loaded, assemble
+from monitor.sidecar.config.reading import load_config
+from monitor.sidecar.mqtt.broker import parse_broker
 from monitor.sidecar.service import Service
 from monitor.sidecar.signals import when_ended
+from monitor.sidecar.sinks.logbook import ALARMS
 from monitor.sidecar.tasks import unless
 
 __all__ = ["Show"]

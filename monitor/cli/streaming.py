@@ -16,10 +16,10 @@ from monitor.cli.compiling import logging_of_machine_code
 from monitor.cli.output import ended_by_sigterm, on_terminal, progress
 
 if TYPE_CHECKING:
-    from monitor.sidecar.http import HttpServer, Sources
-    from monitor.sidecar.load import Loaded
+    from monitor.sidecar.config.load import Loaded
     from monitor.sidecar.pipeline import Publication
     from monitor.sidecar.recording import Recording
+    from monitor.sidecar.web.http import HttpServer, Sources
 
 __all__ = ["replay", "run"]
 
@@ -38,20 +38,20 @@ def run(
 
     On a terminal a table of agents and formulas stands below the log.
     """
-    from monitor.sidecar.config import load_config  # noqa: PLC0415 - keep `cfmon --help` light
-    from monitor.sidecar.http import answering_probes  # noqa: PLC0415 - likewise
+    from monitor.sidecar.config.reading import load_config  # noqa: PLC0415 - keep `cfmon --help` light
+    from monitor.sidecar.web.http import answering_probes  # noqa: PLC0415 - likewise
 
     read = load_config(config, os.environ)
     with answering_probes(read.http, READING) as before:  # the first start on a machine compiles, and may take minutes
         with progress(READING):
-            from monitor.sidecar.load import assemble  # noqa: PLC0415 - likewise
+            from monitor.sidecar.config.load import assemble  # noqa: PLC0415 - likewise
 
             loaded = assemble(read)
         _run(config, loaded, record=record, plain=plain, before=before)
 
 
 def _run(config: Path, loaded: Loaded, *, record: Path | None, plain: bool, before: HttpServer) -> None:
-    from monitor.sidecar.load import assemble  # noqa: PLC0415 - keep `cfmon --help` light
+    from monitor.sidecar.config.load import assemble  # noqa: PLC0415 - keep `cfmon --help` light
     from monitor.sidecar.service import serve  # noqa: PLC0415 - likewise
 
     again = partial(assemble, config)
@@ -80,7 +80,7 @@ def replay(
 
     The same recording and configuration give the same bytes, and the same as were published live.
     """
-    from monitor.sidecar.load import assemble  # noqa: PLC0415 - keep `cfmon --help` light
+    from monitor.sidecar.config.load import assemble  # noqa: PLC0415 - keep `cfmon --help` light
     from monitor.sidecar.recording import Recording  # noqa: PLC0415 - likewise
 
     with Recording(recording) as events:

@@ -10,7 +10,7 @@ from monitor.cli.output import printable, say
 
 if TYPE_CHECKING:
     from monitor.alarm.document import Evidence
-    from monitor.sidecar.verification import Expected, Report
+    from monitor.sidecar.evidence.verification import Expected, Report
 
 __all__ = ["as_document", "show"]
 

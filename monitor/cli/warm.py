@@ -20,10 +20,10 @@ from monitor.cli.files import data_file
 from monitor.cli.simulator import Simulator
 from monitor.errors import MonitorError
 from monitor.policy.session import Actor
-from monitor.sidecar.config import Config
+from monitor.sidecar.config.load import Loaded, assemble
+from monitor.sidecar.config.reading import Config
+from monitor.sidecar.config.settings import FormulaConfig
 from monitor.sidecar.events import Evaluate, Message
-from monitor.sidecar.load import Loaded, assemble
-from monitor.sidecar.settings import FormulaConfig
 from monitor.types import Instant
 
 __all__ = ["main", "warm"]

@@ -7,8 +7,6 @@ from typing import assert_never
 import numpy as np
 import numpy.typing as npt
 
-from monitor.decide.names import goals
-from monitor.decide.track import Path, resolve
 from monitor.engine.procedures import (
     Draw,
     Estimate,
@@ -20,6 +18,8 @@ from monitor.engine.procedures import (
     settled,
     span,
 )
+from monitor.exact.names import goals
+from monitor.exact.verdict import Path, resolve
 from monitor.logic import Formula, print_formula
 from monitor.logic.syntax import NOMINAL, And, Const, Goal, Label, Not, Or, Regret, Until, WorldRef
 from monitor.sampled import Sampler

@@ -7,7 +7,7 @@ Asked alone: Wald's test for `P`, with lines a little further apart so that it e
 of samples said in advance (Hoeffding) for `=?`. On a stream: betting too, right at every number of samples. It has no
 indifference region: a value that is the bound itself (`P>=1` of what is certain) stays undecided there.
 
-With `sampling.test: paper` the paper's tests decide, on a stream as well: Wald's for `P`, the sequential t-test beside
+With `sampling.test: paper` the paper's tests.exact, on a stream as well: Wald's for `P`, the sequential t-test beside
 the equal-outcome test for `R` and `delta(..)`. The rates of the t-test hold for normal samples and are nominal for
 others.
 """

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from monitor.decide.track import Path
 from monitor.errors import ConfigError, PathError, PolicyError
+from monitor.exact.verdict import Path
 from monitor.logic import Formula
 from monitor.logic.parser import error_at
 from monitor.logic.syntax import And, Label, Not, Or

@@ -1,9 +1,19 @@
 """The language PCFTL: its nodes, its text, and path formulas as automata. Never numbers."""
 
-from monitor.logic.automaton import FALSE, TRUE, Automaton, Collector, Program
+from monitor.logic.automaton import FALSE, TRUE, PathAutomaton, PathProgram, RewardAutomaton
 from monitor.logic.diagram import timing
 from monitor.logic.parser import parse
 from monitor.logic.printer import print_formula
 from monitor.logic.syntax import Formula
 
-__all__ = ["FALSE", "TRUE", "Automaton", "Collector", "Formula", "Program", "parse", "print_formula", "timing"]
+__all__ = [
+    "FALSE",
+    "TRUE",
+    "Formula",
+    "PathAutomaton",
+    "PathProgram",
+    "RewardAutomaton",
+    "parse",
+    "print_formula",
+    "timing",
+]

@@ -18,7 +18,7 @@ import msgspec
 from monitor.errors import LimitError
 from monitor.logic.syntax import And, Const, Formula, Goal, Label, Not, Or, Regret, Until
 
-__all__ = ["FALSE", "TRUE", "Automaton", "Collector", "Program"]
+__all__ = ["FALSE", "TRUE", "PathAutomaton", "PathProgram", "RewardAutomaton"]
 
 FALSE, TRUE = 0, 1
 """The two obligations that need no further letter: broken, kept."""
@@ -33,7 +33,7 @@ MAX_ALTERNATIVES = 10_000
 different intervals joined by `<=>` come to 4,800, seven to 41,325."""
 
 
-class Program(Protocol):
+class PathProgram(Protocol):
     """What is asked of a path, as a machine over letters. Obligations are ints; FALSE and TRUE are final."""
 
     atoms: tuple[Label | Goal, ...]
@@ -52,7 +52,7 @@ class Program(Protocol):
         ...
 
 
-class Collector:
+class RewardAutomaton:
     """The program of `C[low,high]`: obligation 2 + k has read k letters and pays at offsets low..high."""
 
     atoms: tuple[Label | Goal, ...] = ()
@@ -109,7 +109,7 @@ _NEVER: _Sum = frozenset()
 _ALWAYS: _Sum = frozenset([frozenset[_Element]()])
 
 
-class Automaton:
+class PathAutomaton:
     """The program of a path formula, unfolded as far as it is asked for."""
 
     def __init__(self, formula: Formula) -> None:

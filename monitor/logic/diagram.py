@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from monitor.errors import FormulaError
-from monitor.logic.automaton import FALSE, TRUE, Automaton
+from monitor.logic.automaton import FALSE, TRUE, PathAutomaton
 from monitor.logic.parser import parse
 from monitor.logic.syntax import Goal, Label, Probability
 
@@ -26,7 +26,7 @@ def timing(path_formula: str, **labels: str) -> str:
     wrapper = parse(f"P=? [ {path_formula} ]")
     assert isinstance(wrapper, Goal)
     assert isinstance(wrapper.measure, Probability)
-    automaton = Automaton(wrapper.measure.path)
+    automaton = PathAutomaton(wrapper.measure.path)
     length = len(next(iter(labels.values()), ""))
     if any(len(sequence) != length for sequence in labels.values()):
         raise ValueError("every label needs the same number of states")
@@ -38,7 +38,7 @@ def timing(path_formula: str, **labels: str) -> str:
     return "\n".join(f"{name:<{width}} {' '.join(marks)}" for name, marks in rows)
 
 
-def _letter(automaton: Automaton, text: str, labels: dict[str, str], offset: int) -> int:
+def _letter(automaton: PathAutomaton, text: str, labels: dict[str, str], offset: int) -> int:
     letter = 0
     for bit, atom in enumerate(automaton.atoms):
         if not isinstance(atom, Label) or atom.name not in labels:
@@ -47,7 +47,7 @@ def _letter(automaton: Automaton, text: str, labels: dict[str, str], offset: int
     return letter
 
 
-def _truth(automaton: Automaton, letters: list[int]) -> str:
+def _truth(automaton: PathAutomaton, letters: list[int]) -> str:
     owed = automaton.start
     for letter in letters:
         owed = automaton.step(owed, letter)

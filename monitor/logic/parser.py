@@ -45,7 +45,7 @@ WORDS = {
 def parse(text: str) -> Formula:
     """Read a formula; raises `FormulaError` with line, column and a caret.
 
-    Labels and policies are names here; `monitor.decide` looks them up in a model.
+    Labels and policies are names here; `monitor.exact` looks them up in a model.
 
     >>> parse('fallback@5.P>=0.95 [ G<=20 !"unsafe" ]').world
     WorldRef(change=Change(kind='policy', name='fallback', steps=None), baseline=None, offset=5)

@@ -3,7 +3,7 @@
 The table is what a model is made of. An option such as Taxi's `fickle_passenger` changes the environment and not its
 table, so that values computed on the model are those of another environment. Therefore the environment is run for some
 thousand steps, beside the table. Each step must be an entry of it: successor, `terminated` and reward. How often each
-entry comes is tested at level `ALPHA` (`monitor.statistics.trust`).
+entry comes is tested at level `ALPHA` (`monitor.statistics.model_test`).
 
 What is not found: a departure that these steps do not meet.
 """
@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from monitor.statistics.trust import ModelTest
+from monitor.statistics.model_test import ModelTest
 
 __all__ = ["ALPHA", "STEPS", "Conformance", "conformance"]
 

@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from monitor.picture.story import Arm, Story
+from monitor.picture.explanation import Branch, Explanation
 from monitor.picture.svg import ALTERNATIVE, FAINT, INK, NOMINAL, RULE, Anchor, Canvas, Point
 
 __all__ = ["Frame", "dash_of", "draw_history", "draw_lanes", "draw_profile", "draw_risk", "ink_of"]
@@ -52,17 +52,17 @@ class Frame(msgspec.Struct, frozen=True):
         return left + across * wide, self.y + self.head + (1 - min(max(up, 0.0), 1.0)) * height
 
 
-def ink_of(arm: Arm) -> str:
+def ink_of(arm: Branch) -> str:
     """The colour of a world; its dash tells it apart as well."""
     return NOMINAL if arm.nominal else ALTERNATIVE
 
 
-def dash_of(arm: Arm) -> str:
+def dash_of(arm: Branch) -> str:
     """Unbroken for nominal, broken for what did not happen."""
     return "" if arm.nominal else "7 4"
 
 
-def draw_risk(canvas: Canvas, story: Story, where: Frame) -> None:
+def draw_risk(canvas: Canvas, story: Explanation, where: Frame) -> None:
     """What is decided by each step, in each world: risk, or success, whichever grows on the way."""
     arms = [arm for arm in story.arms if arm.spread is not None]
     if story.reward:
@@ -99,7 +99,7 @@ def draw_risk(canvas: Canvas, story: Story, where: Frame) -> None:
         canvas.text(frame.at(frame.low, 0.5), story.arms[0].problem, ink=FAINT)
 
 
-def draw_history(canvas: Canvas, story: Story, where: Frame) -> None:
+def draw_history(canvas: Canvas, story: Explanation, where: Frame) -> None:
     """The value at each step so far, with its bounds over causal models, against the threshold."""
     moments = story.history
     heading = "Value at each step so far"
@@ -143,7 +143,7 @@ def draw_history(canvas: Canvas, story: Story, where: Frame) -> None:
     _threshold(canvas, story, frame)
 
 
-def draw_profile(canvas: Canvas, story: Story, where: Frame) -> None:
+def draw_profile(canvas: Canvas, story: Explanation, where: Frame) -> None:
     """What the alternative would give had it taken over earlier or later: the nearer, the less it can still change."""
     profile = sorted(story.profile.items(), reverse=True)
     heading = "Had it taken over … steps ago"
@@ -172,7 +172,7 @@ def draw_profile(canvas: Canvas, story: Story, where: Frame) -> None:
         canvas.text((beside, frame.y + 12 + ROW), "latest that still helps", size=12, ink=FAINT, anchor=anchor)
 
 
-def draw_lanes(canvas: Canvas, story: Story, lanes: Sequence[tuple[str, frozenset[int]]], where: Frame) -> None:
+def draw_lanes(canvas: Canvas, story: Explanation, lanes: Sequence[tuple[str, frozenset[int]]], where: Frame) -> None:
     """One lane a label: when it held on the observed path (squares), and how likely it holds in each world (lines)."""
     arms = [arm for arm in story.arms if arm.spread is not None]
     last = max((arm.begins + len(arm.spread.states) - 1 for arm in arms if arm.spread), default=story.now + 1)
@@ -232,13 +232,13 @@ def _ticks(low: float, high: float, most: int, least: float = 0.0) -> list[float
     return [number * step for number in range(first, last + 1)]
 
 
-def _marks(story: Story) -> list[tuple[int, str]]:
+def _marks(story: Explanation) -> list[tuple[int, str]]:
     """Where something happens: each alternative sets in, and now; position on the path and what."""
     setting_in = [arm for arm in story.arms if not arm.nominal and arm.begins < story.now]
     return [*((arm.begins, f"{arm.name} takes over") for arm in setting_in), (story.now, "now")]
 
 
-def _moments(canvas: Canvas, story: Story, frame: Frame, *, say: bool = True) -> None:
+def _moments(canvas: Canvas, story: Explanation, frame: Frame, *, say: bool = True) -> None:
     """Draw `_marks`; what they are is said above the plot, a line each."""
     for row, (position, what) in enumerate(_marks(story)):
         x, bottom = frame.at(story.first + position, frame.bottom)
@@ -248,7 +248,7 @@ def _moments(canvas: Canvas, story: Story, frame: Frame, *, say: bool = True) ->
             canvas.text((x + 4, above - 2), what, size=12, ink=FAINT, halo=True)
 
 
-def _threshold(canvas: Canvas, story: Story, frame: Frame) -> None:
+def _threshold(canvas: Canvas, story: Explanation, frame: Frame) -> None:
     if story.threshold is None:
         return
     a, b = frame.at(frame.low, story.threshold), frame.at(frame.high, story.threshold)
@@ -258,11 +258,11 @@ def _threshold(canvas: Canvas, story: Story, frame: Frame) -> None:
     canvas.text((frame.x + frame.width - frame.right, frame.y + 14), f"dotted: {said} {shown}", size=12, anchor="end")
 
 
-def _figure(number: float, story: Story) -> str:
+def _figure(number: float, story: Explanation) -> str:
     return f"{number:.3g}" if story.reward else f"{100 * number:.1f} %"
 
 
-def _banded(story: Story) -> str:
+def _banded(story: Explanation) -> str:
     """Whose value lies in the band."""
     alternative = next((arm for arm in story.arms if not arm.nominal), story.arms[-1])
     return f"the value under {alternative.name}"

@@ -12,10 +12,10 @@ from monitor.logic import Formula, parse
 from monitor.logic.syntax import And, Const, Goal, Label, Not, Or, Probability, Regret, Until
 from monitor.model import MDP
 from monitor.picture.charts import Frame, draw_history, draw_lanes, draw_profile, draw_risk
+from monitor.picture.explanation import Explanation
 from monitor.picture.layout import grid_of
 from monitor.picture.routes import route_in_words
 from monitor.picture.scenes import Lanes, draw_grids
-from monitor.picture.story import Story
 from monitor.picture.svg import ALTERNATIVE, FAINT, NOMINAL, Canvas
 
 __all__ = ["draw"]
@@ -31,7 +31,7 @@ CAUSAL = {
 }
 
 
-def draw(story: Story, model: MDP) -> str:
+def draw(story: Explanation, model: MDP) -> str:
     """The picture as an SVG document; the same story gives the same bytes."""
     canvas = Canvas(WIDTH, story.title, _description(story))
     canvas.text((MARGIN, 40), story.title, size=20, bold=True)
@@ -55,7 +55,7 @@ def draw(story: Story, model: MDP) -> str:
     return canvas.document(_draw_foot(canvas, story, y + 560))
 
 
-def _draw_key(canvas: Canvas, story: Story, y: float) -> float:
+def _draw_key(canvas: Canvas, story: Explanation, y: float) -> float:
     """Which line is which, once for all charts."""
     x = MARGIN
     for arm in story.arms:
@@ -73,7 +73,7 @@ def _draw_key(canvas: Canvas, story: Story, y: float) -> float:
     return y + 18
 
 
-def _draw_routes(canvas: Canvas, story: Story, model: MDP, y: float) -> float:
+def _draw_routes(canvas: Canvas, story: Explanation, model: MDP, y: float) -> float:
     """The likeliest paths of each alternative in words, with their probabilities; returns the height they take."""
     height = 0.0
     for arm in story.arms:
@@ -91,7 +91,7 @@ def _draw_routes(canvas: Canvas, story: Story, model: MDP, y: float) -> float:
     return height
 
 
-def _draw_foot(canvas: Canvas, story: Story, y: float) -> float:
+def _draw_foot(canvas: Canvas, story: Explanation, y: float) -> float:
     evidence = story.evidence
     method = evidence.verdict.method
     drawn = "; the figures of the verdict are sampled, the curves exact" if method == "sampled" else ""
@@ -105,7 +105,7 @@ def _draw_foot(canvas: Canvas, story: Story, y: float) -> float:
     return y + 36
 
 
-def _description(story: Story) -> str:
+def _description(story: Explanation) -> str:
     """The picture in words, for who cannot see it."""
     told = [story.summary]
     told += [f"Under {arm.name} the value is {_shown(arm.value, story)}." for arm in story.arms]
@@ -120,7 +120,7 @@ def _description(story: Story) -> str:
     return " ".join(told)
 
 
-def _shown(value: float, story: Story) -> str:
+def _shown(value: float, story: Explanation) -> str:
     return f"{value:.4g}" if story.reward else f"{100 * value:.1f} %"
 
 
@@ -131,7 +131,7 @@ def _clock(seconds: float) -> str:
     return str(np.datetime64(int(seconds), "s")).replace("T", " ") + " UTC · "
 
 
-def _lanes(story: Story, model: MDP) -> Lanes:
+def _lanes(story: Explanation, model: MDP) -> Lanes:
     """The labels the formula asks about, with their states, in the order of its text."""
     names = dict.fromkeys(_labels(parse(story.evidence.text)))
     return [(name, frozenset(np.flatnonzero(model.labels[name]).tolist())) for name in names if name in model.labels]

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from monitor.picture.charts import dash_of, ink_of
+from monitor.picture.explanation import Branch, Explanation
 from monitor.picture.layout import Grid
-from monitor.picture.story import Arm, Story
 from monitor.picture.svg import FAINT, INK, Canvas, Pattern, Point
 
 __all__ = ["draw_grids"]
@@ -74,7 +74,7 @@ class _Board:
         return self._at[0] + column * self.cell, self._at[1] + row * self.cell
 
 
-def draw_grids(canvas: Canvas, story: Story, grid: Grid, lanes: Lanes, at: Point) -> float:
+def draw_grids(canvas: Canvas, story: Explanation, grid: Grid, lanes: Lanes, at: Point) -> float:
     """Three grids side by side; returns the height they take."""
     side = (canvas.width - 2 * at[0] - 60) / 3
     x, y = at
@@ -96,7 +96,7 @@ def draw_grids(canvas: Canvas, story: Story, grid: Grid, lanes: Lanes, at: Point
     return height + 26 + _draw_legend(canvas, lanes, (x, y + 26 + height))
 
 
-def _draw_path(canvas: Canvas, board: _Board, story: Story) -> None:
+def _draw_path(canvas: Canvas, board: _Board, story: Explanation) -> None:
     """The observed path, a dot a step; a ring at the last, a square where a world parts."""
     centres = [board.centre(state) for state, _ in story.evidence.path]
     points = [centre for centre in centres if centre is not None]
@@ -114,7 +114,7 @@ def _draw_path(canvas: Canvas, board: _Board, story: Story) -> None:
         canvas.dot(centres[-1], 0.3 * board.cell, fill="none", ink=INK, width=2.6, says="now")
 
 
-def _draw_routes(canvas: Canvas, board: _Board, arm: Arm) -> None:
+def _draw_routes(canvas: Canvas, board: _Board, arm: Branch) -> None:
     """The likeliest paths of a world, each as wide as it is likely, a little apart from one another."""
     for n, route in reversed(list(enumerate(arm.routes))):
         shift = (n % 3 - 1) * 0.09 * board.cell

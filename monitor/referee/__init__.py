@@ -2,7 +2,7 @@
 
 It answers what `monitor.check` answers exactly, from the definitions: the closed form of a counterfactual row, the
 expansion laws of the path operators, and a dictionary of what is known. It shares neither code nor method with the
-exact engine (`monitor.decide`): no automaton, no compiled code, nothing kept between questions. Keep it so; where both
+exact engine (`monitor.exact`): no automaton, no compiled code, nothing kept between questions. Keep it so; where both
 agree, neither is wrong by a shared mistake. Read `row.py`, `world.py`, `residual.py`, `chance.py`, `unroll.py`,
 `verdict.py`, in this order.
 """

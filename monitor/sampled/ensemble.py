@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from monitor.errors import PathError
-from monitor.logic import FALSE, TRUE, Program
+from monitor.logic import FALSE, TRUE, PathProgram
 from monitor.sampled.decisions import Decisions
 from monitor.sampled.noise import ACTION, NOTHING, STATE, Entries, Evidence, race
 from monitor.sampled.rows import Rows
@@ -66,7 +66,7 @@ class Arm:
 class Steps:
     """A program over letters, for many at once: its steps as a table that fills as they are met."""
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: PathProgram) -> None:
         self.program = program
         self._few = 1 << len(program.atoms) <= FEW_LETTERS
         self._letters: dict[int, int] = {}

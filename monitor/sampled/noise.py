@@ -21,7 +21,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from monitor.causal.compiled import compiled
+from monitor.jit import compiled
 
 __all__ = [
     "ACTION",

@@ -9,10 +9,10 @@ from typing import Protocol, assert_never
 import numpy as np
 import numpy.typing as npt
 
-from monitor.decide.names import asks_back, goals, nested_goals
-from monitor.decide.worlds import Worlds
 from monitor.errors import ConfigError, FormulaError, LimitError
-from monitor.logic import Automaton, Collector, Program, print_formula
+from monitor.exact.evaluators import Evaluators
+from monitor.exact.names import asks_back, goals, nested_goals
+from monitor.logic import PathAutomaton, PathProgram, RewardAutomaton, print_formula
 from monitor.logic.parser import error_at
 from monitor.logic.syntax import Change, Formula, Goal, Label, Probability, Reward
 from monitor.model import MDP, encode_action
@@ -36,13 +36,13 @@ class Ending:
 
 
 class Scene(Protocol):
-    """Worlds to be drawn."""
+    """Evaluators to be drawn."""
 
     def arm(self, change: Change) -> Arm:
         """The world of a change."""
         ...
 
-    def program(self, measure: Probability | Reward) -> Program:
+    def program(self, measure: Probability | Reward) -> PathProgram:
         """What is asked of a path, as a machine over letters."""
         ...
 
@@ -58,7 +58,7 @@ class Enumerated:
     exact engine is the place for it.
     """
 
-    def __init__(self, worlds: Worlds) -> None:
+    def __init__(self, worlds: Evaluators) -> None:
         self._worlds = worlds
         self._cast = _Cast(
             worlds.model, worlds.policies, worlds.models, lambda name: encode_action(worlds.model, _plain(name))
@@ -68,7 +68,7 @@ class Enumerated:
         """The world of a change."""
         return self._cast.arm(change)
 
-    def program(self, measure: Probability | Reward) -> Program:
+    def program(self, measure: Probability | Reward) -> PathProgram:
         """Shared with the exact engine, so that letters mean the same."""
         return self._worlds.tail(self._worlds.nominal(None, 0), measure).program
 
@@ -115,7 +115,7 @@ class Simulated:
         self._names = {name: number for number, name in enumerate(actions)}
         self._actions = model.actions
         self._cast = _Cast(model, policies, models or {}, self._action)
-        self._programs: dict[Probability | Reward, Program] = {}
+        self._programs: dict[Probability | Reward, PathProgram] = {}
 
     def validate(self, formula: Formula, text: str) -> None:
         """Raise FormulaError at the first name there is not, and at a quantity nested in a path."""
@@ -133,14 +133,14 @@ class Simulated:
         """The world of a change."""
         return self._cast.arm(change)
 
-    def program(self, measure: Probability | Reward) -> Program:
+    def program(self, measure: Probability | Reward) -> PathProgram:
         """Made once for each measure."""
         if measure not in self._programs:
             match measure:
                 case Probability(path):
-                    self._programs[measure] = Automaton(path)
+                    self._programs[measure] = PathAutomaton(path)
                 case Reward(low, high):
-                    self._programs[measure] = Collector(low, high)
+                    self._programs[measure] = RewardAutomaton(low, high)
                 case _:
                     assert_never(measure)
         return self._programs[measure]
@@ -209,7 +209,7 @@ class _Cast:
 class _Labels:
     """The letters of a program whose atoms are labels."""
 
-    def __init__(self, program: Program, rows: Rows) -> None:
+    def __init__(self, program: PathProgram, rows: Rows) -> None:
         self._names = [(bit, atom.name) for bit, atom in enumerate(program.atoms) if isinstance(atom, Label)]
         self._rows = rows
 

@@ -10,7 +10,7 @@ from collections.abc import Hashable, Mapping
 from datetime import UTC, datetime
 from typing import Final
 
-from monitor.sidecar.settings import LoggingConfig
+from monitor.sidecar.config.settings import LoggingConfig
 from monitor.types import Instant
 
 __all__ = ["Seldom", "Sparing", "set_up_logging"]

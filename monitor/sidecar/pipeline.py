@@ -17,13 +17,13 @@ from msgspec.structs import replace
 from monitor._version import __version__
 from monitor.alarm.message import Identity, Named, named_policies, plain_message, rfc3339
 from monitor.errors import InputError
-from monitor.flow import Monitor, MonitorState, Waiting
-from monitor.sidecar.announcer import Announcer, Told, as_json
+from monitor.runtime.agent import AgentMonitorState
+from monitor.runtime.monitor import Monitor, MonitorState, Waiting
 from monitor.sidecar.effects import Effects, EvidenceFile, Publication
 from monitor.sidecar.events import Connected, Evaluate, Event, Heartbeat, Lost, Message
+from monitor.sidecar.sinks.alert_publisher import AlertPublisher, Told, as_json
 from monitor.stream import agent_of, decode, seal, unseal
 from monitor.types import Alert, Blind, Forgotten, Instant, Notice, Received, Refreshed
-from monitor.watch import WatchState
 
 __all__ = [
     "OFFLINE",
@@ -113,7 +113,7 @@ def topics_of(common: bytes) -> Topics:
 class _Agent(msgspec.Struct, frozen=True, array_like=True):
     """What a pipeline remembers of one agent."""
 
-    watch: WatchState
+    watch: AgentMonitorState
     told: Told
 
 
@@ -139,7 +139,7 @@ class Pipeline:
         self._client_id = client_id
         self._message_bytes = message_bytes
         self._evidence_of = evidence_of
-        self._announcer = Announcer(identity, topics.alerts, evidence_of)
+        self._announcer = AlertPublisher(identity, topics.alerts, evidence_of)
         self._sent = 0.0
         self._agent_of = lru_cache(TOPICS)(partial(agent_of, pattern=topics.steps))
 
@@ -232,7 +232,7 @@ class Pipeline:
         watches = {agent: state.watch for agent, state in found.items()}
         notices = self._monitor.load(before.monitor, watches, _by_agent(pages or {}))
         self._sent = before.sent
-        former = Announcer(before.monitor.identity, before.topics.alerts, self._evidence_of)
+        former = AlertPublisher(before.monitor.identity, before.topics.alerts, self._evidence_of)
         former.load({agent: state.told for agent, state in found.items()})
         publications = [former.alert(alert, [], before.sent) for alert in notices if isinstance(alert, Alert)]
         names, moved = {spec.name for spec in before.monitor.formulas}, before.topics.alerts != self._topics.alerts
@@ -339,7 +339,7 @@ def _by_agent(pages: Mapping[str, bytes | None]) -> dict[str, dict[int, bytes]]:
     return found
 
 
-def _skipping(watch: WatchState) -> WatchState:
+def _skipping(watch: AgentMonitorState) -> AgentMonitorState:
     """The state of an agent in which each alarm that was told of goes on with a higher revision."""
     formulas = {
         name: replace(state, alarm=replace(state.alarm, revision=state.alarm.revision + SKIPPED))

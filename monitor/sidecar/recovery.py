@@ -10,12 +10,12 @@ from typing import Final
 import msgspec
 
 from monitor.errors import InputError, MonitorError
+from monitor.sidecar.config.load import Loaded
 from monitor.sidecar.effects import Publication
 from monitor.sidecar.events import Event
-from monitor.sidecar.journal import Kept, Setting
-from monitor.sidecar.load import Loaded
 from monitor.sidecar.pipeline import Pipeline, Topics, topics_of
 from monitor.sidecar.recording import unpack_events
+from monitor.sidecar.store.journal import Kept, Setting
 
 __all__ = ["Recovered", "setting_of", "steps_left", "take_up"]
 

@@ -12,8 +12,8 @@ from operator import attrgetter
 from typing import Final
 
 from monitor.errors import ConfigError, MonitorError
-from monitor.sidecar.load import Loaded
-from monitor.sidecar.settings import Config
+from monitor.sidecar.config.load import Loaded
+from monitor.sidecar.config.settings import Config
 from monitor.sidecar.systemd import ServiceManager
 from monitor.sidecar.tasks import in_thread
 

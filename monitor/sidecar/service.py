@@ -21,30 +21,35 @@ from typing import Final
 from numba.core import event
 
 from monitor._version import __version__
-from monitor.sidecar.board import Board
 from monitor.sidecar.clock import Clock, read_clock
-from monitor.sidecar.collector import collector_at_ease
-from monitor.sidecar.condition import Condition, tick_of
-from monitor.sidecar.config import check_secrets
-from monitor.sidecar.connection import Session
-from monitor.sidecar.door import Door
-from monitor.sidecar.http import HttpServer, Sources, make_app, nothing_kept
-from monitor.sidecar.journal import Setting
-from monitor.sidecar.load import Loaded, assemble
+from monitor.sidecar.config.load import Loaded, assemble
+from monitor.sidecar.config.reading import check_secrets
+from monitor.sidecar.evidence.signing import read_signer
+from monitor.sidecar.gc_tuning import collector_at_ease
+from monitor.sidecar.health import Health, tick_of
 from monitor.sidecar.log import set_up_logging
-from monitor.sidecar.logbook import log_banner, log_watched
-from monitor.sidecar.metrics import Metrics
-from monitor.sidecar.mqtt import Link
-from monitor.sidecar.outbox import Outbox
-from monitor.sidecar.pictures import Pictures
+from monitor.sidecar.mqtt.connection import Session
+from monitor.sidecar.mqtt.inbox import Inbox
+from monitor.sidecar.mqtt.link import Link
+from monitor.sidecar.mqtt.outbox import Outbox
 from monitor.sidecar.recording import Header, Recorder
 from monitor.sidecar.recovery import Recovered, setting_of, steps_left, take_up
 from monitor.sidecar.reload import Reloader, check_fixed
 from monitor.sidecar.signals import when_ended
-from monitor.sidecar.signing import read_signer
-from monitor.sidecar.store import Store
+from monitor.sidecar.sinks.logbook import log_banner, log_watched
+from monitor.sidecar.sinks.metrics import Metrics
+from monitor.sidecar.sinks.status_view import StatusView
+from monitor.sidecar.store.journal import Setting
+from monitor.sidecar.store.store import Store
 from monitor.sidecar.systemd import ServiceManager, reporting
 from monitor.sidecar.tasks import end_tasks, unless
+from monitor.sidecar.web.http import (
+    HttpServer,
+    Sources,
+    make_app,
+    nothing_kept,
+)
+from monitor.sidecar.web.pictures import Pictures
 from monitor.sidecar.worker import Worker
 from monitor.types import Alert
 
@@ -96,9 +101,9 @@ class Service:
         self._store = None if self.config.store.path is None else Store(self.config.store.path, self._signer)
         self.client_id = self._choose_client_id()
         self._clock = Clock()
-        self._door = Door(self.config.limits.queue)
+        self._door = Inbox(self.config.limits.queue)
         self._outbox = Outbox()
-        self._board = Board(loaded.formulas, self.config.mqtt.alerts)
+        self._board = StatusView(loaded.formulas, self.config.mqtt.alerts)
         if self._store is not None:
             self._board.history.load(self._store.kept.alarms)
         self._metrics = Metrics(
@@ -326,8 +331,8 @@ class Service:
         )
         return Link(session, self._door, self._outbox, self._worker.connected, self._clock)
 
-    def _make_condition(self) -> Condition:
-        return Condition(
+    def _make_condition(self) -> Health:
+        return Health(
             self._loaded,
             self.client_id,
             clock=read_clock,

@@ -12,23 +12,28 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from monitor.alarm.summary import departing_text
-from monitor.sidecar.board import Board
 from monitor.sidecar.clock import Clock, read_clock
-from monitor.sidecar.door import Arrived, Door, Dropped, Receipt
+from monitor.sidecar.config.load import BATCH
+from monitor.sidecar.config.settings import Config
 from monitor.sidecar.effects import Effects, Publication
 from monitor.sidecar.events import Connected, Evaluate, Event, Heartbeat, Lost, Message
-from monitor.sidecar.history import Changes
-from monitor.sidecar.journal import Setting
-from monitor.sidecar.load import BATCH
 from monitor.sidecar.log import Seldom
-from monitor.sidecar.logbook import Logbook
-from monitor.sidecar.metrics import Metrics
-from monitor.sidecar.outbox import Outbox
+from monitor.sidecar.mqtt.inbox import (
+    Arrived,
+    Dropped,
+    Inbox,
+    Receipt,
+)
+from monitor.sidecar.mqtt.outbox import Outbox
+from monitor.sidecar.overload import OverloadDetector
 from monitor.sidecar.pipeline import Pipeline
-from monitor.sidecar.pressure import Pressure
 from monitor.sidecar.recording import Recorder
-from monitor.sidecar.settings import Config
-from monitor.sidecar.store import Store
+from monitor.sidecar.sinks.logbook import Logbook
+from monitor.sidecar.sinks.metrics import Metrics
+from monitor.sidecar.sinks.status_view import StatusView
+from monitor.sidecar.store.alarm_history import Changes
+from monitor.sidecar.store.journal import Setting
+from monitor.sidecar.store.store import Store
 from monitor.types import Alert, Forgotten, Instant, Judged, Notice, Received, RewardMismatch, Skipped, Trust
 
 __all__ = ["Worker"]
@@ -77,10 +82,10 @@ class Worker:
         *,
         config: Config,
         clock: Clock,
-        door: Door,
+        door: Inbox,
         outbox: Outbox,
         metrics: Metrics,
-        board: Board,
+        board: StatusView,
         store: Store | None,
         setting: Callable[[float], Setting],
     ) -> None:
@@ -105,7 +110,7 @@ class Worker:
         self._caught_up = False  # what waited at the broker when it was reached is taken over, as far as can be seen
         self._reached = 0.0
         self._live = 0  # steps of this batch that came as they happened
-        self._pressure = Pressure(config.stream.max_lag / 2)
+        self._pressure = OverloadDetector(config.stream.max_lag / 2)
         self._failures = self._damages = 0
         self._undecided: set[str] = set()
         self._seldom = Seldom(LOG)
@@ -181,7 +186,7 @@ class Worker:
         `publications`: what that changes for others. All of it is noted before any of it is sent.
         """
         self.pipeline, self._config = pipeline, config
-        self._pressure = Pressure(config.stream.max_lag / 2)
+        self._pressure = OverloadDetector(config.stream.max_lag / 2)
         self._pace = 0.0
         self._undecided.clear()
         self._outbox.put(self._outbox.number(publications))

@@ -12,6 +12,7 @@ verdict and `StreamRule` across verdicts. `TSprt` with `EqualOutcome` is the pap
 strength holds for normal samples only.
 """
 
+from monitor.statistics.alpha_spending import StreamRule, share
 from monitor.statistics.anytime import ConfidenceSequence, Pot
 from monitor.statistics.combine import And, Leaf, Not, Or, Tree, evaluate, iff, implies, strengths
 from monitor.statistics.equal import EqualOutcome
@@ -19,7 +20,6 @@ from monitor.statistics.intervals import clopper_pearson, normal, normal_applies
 from monitor.statistics.region import RegionBets, RegionWalk
 from monitor.statistics.sizes import error_bound, reward_width, sample_size
 from monitor.statistics.sprt import Sprt, Walk
-from monitor.statistics.stream import StreamRule, share
 from monitor.statistics.strength import Strength
 from monitor.statistics.threshold import BetWalk, ThresholdBets
 from monitor.statistics.tsprt import TSprt, TWalk

@@ -18,8 +18,8 @@ from typing import Final
 
 import msgspec
 
-from monitor.statistics.odds import Departure, Odds, Shared
-from monitor.statistics.trust import ModelTest, check_levels
+from monitor.statistics.betting_odds import Departure, Odds, Shared
+from monitor.statistics.model_test import ModelTest, check_levels
 
 __all__ = ["FRACTIONS", "Fleet", "FleetState"]
 

@@ -11,7 +11,7 @@ from collections.abc import Set as AbstractSet
 from typing import Literal
 
 from monitor.errors import ConfigError, InputError
-from monitor.stream.wire import MAX_BYTES, unpack
+from monitor.stream.encoding import MAX_BYTES, unpack
 from monitor.types import Episode, Observation, RawState
 
 __all__ = ["MAX_DIMENSIONS", "MAX_TEXT", "REASONS", "agent_of", "decode", "is_plain", "validate"]

@@ -19,9 +19,16 @@ from monitor.model.mdp import MDP
 from monitor.policy.table import PolicyTable
 from monitor.statistics.deviation import Deviation, DeviationState
 from monitor.stream.decode import is_plain, validate
-from monitor.stream.match import Matching
-from monitor.stream.order import Closed, Discarded, Entry, Missing, Ordering, OrderState
+from monitor.stream.model_adapter import ModelAdapter
 from monitor.stream.path import PathState, SlidingPath
+from monitor.stream.reorder_buffer import (
+    Closed,
+    Discarded,
+    Entry,
+    Missing,
+    ReorderBuffer,
+    ReorderBufferState,
+)
 from monitor.types import (
     Break,
     Deviates,
@@ -49,7 +56,7 @@ class SessionState(msgspec.Struct, frozen=True, array_like=True):
     pending: list[Step | Break | End]
     since: list[float]
     path: PathState
-    order: OrderState
+    order: ReorderBufferState
     previous: tuple[int, int] | None
     mismatch: bool
     policy: str | None
@@ -100,12 +107,12 @@ class Session:
         self.last_heard: float | None = None
         self.last_message: float | None = None
         self.old: tuple[float, float] | None = None
-        self.order = Ordering(settings.reorder_steps, settings.reorder_wait)
+        self.order = ReorderBuffer(settings.reorder_steps, settings.reorder_wait)
         self.previous: tuple[int, int] | None = None
         self.policy: str | None = None
         self.deviation = Deviation()
         self.dropped = False
-        self._matching = Matching(model, settings, nominal)
+        self._matching = ModelAdapter(model, settings, nominal)
         self._ticks = 0.0
 
     @property
@@ -210,7 +217,7 @@ class Session:
         session.pending.extend(state.pending)
         session.since.extend(state.since)
         session.path = SlidingPath.load(settings.window, state.path)
-        session.order = Ordering.load(settings.reorder_steps, settings.reorder_wait, state.order, pages)
+        session.order = ReorderBuffer.load(settings.reorder_steps, settings.reorder_wait, state.order, pages)
         session.previous, session.mismatch, session.policy = state.previous, state.mismatch, state.policy
         session.dropped, session.last_heard = state.dropped, state.last_heard
         session.last_message, session.old = state.last_message, state.old

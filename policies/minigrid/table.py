@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from monitor.decide import Checker
+from monitor.exact import Checker
 from monitor.logic import parse
 from monitor.model.io import load_model
 from monitor.model.mdp import MDP

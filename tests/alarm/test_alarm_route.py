@@ -7,9 +7,9 @@ from msgspec.structs import replace
 
 from monitor.alarm.evidence import make_evidence, read_evidence, rederive
 from monitor.alarm.message import Identity, alert_payload
-from monitor.flow import Monitor
 from monitor.model.mdp import MDP
 from monitor.policy.table import PolicyTable
+from monitor.runtime.monitor import Monitor
 from monitor.types import AlarmSpec, Alert, FormulaSpec, Instant, Observation
 
 STEPS = [(0, 1), (0, 1), (1, 0), (1, 0), (1, 1), (2, 1), (3, 1), (5, None)]

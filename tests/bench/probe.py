@@ -15,7 +15,7 @@ import time
 from collections.abc import Iterable
 
 from monitor.sidecar import service as sidecar
-from monitor.sidecar.load import assemble
+from monitor.sidecar.config.load import assemble
 from monitor.sidecar.log import set_up_logging
 from monitor.sidecar.systemd import ServiceManager
 from monitor.types import Instant, Judged, Notice, Received, Skipped

@@ -11,7 +11,7 @@ from monitor.bench.grids import QUESTION, Chain
 from monitor.bench.peers import Peers
 from monitor.bench.rows import Bench, load
 from monitor.bench.worlds import descent, grid
-from monitor.decide import values
+from monitor.exact import values
 
 HERE = Path(__file__).parent
 

@@ -16,7 +16,7 @@ from monitor.bench.icu import episodes, icu_world
 from monitor.bench.peers import Peers
 from monitor.bench.rows import Bench
 from monitor.bench.stepping import goal_of, grid_walk
-from monitor.decide import Checker
+from monitor.exact import Checker
 from tests.bench.samplers import Counting, Rejection, TopDown, sample_size
 
 KINDS: list[Any] = [TopDown, Counting, Rejection]

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from numba import config
 
-import monitor.causal.compiled as compiled_module
-from monitor.causal.compiled import compiled
+import monitor.jit as compiled_module
+from monitor.jit import compiled
 
 SOURCE = "def twice(number):\n    return 2 * number\n"
 

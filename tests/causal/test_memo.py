@@ -5,8 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from monitor.causal import Law, memo
-from monitor.causal.memo import (
+from monitor.causal import Law
+from monitor.exact.forward import row_table
+from monitor.exact.forward.evaluator import dynamics
+from monitor.exact.forward.row_table import (
     ANY,
     COMPUTED,
     ENTRIES,
@@ -16,11 +18,10 @@ from monitor.causal.memo import (
     STABLE,
     TRANSITIONS,
     Allowance,
-    Memo,
-    Memos,
+    RowTable,
+    RowTables,
 )
-from monitor.causal.moves import NO_ROOM, moves, seen_before
-from monitor.decide.arm import dynamics
+from monitor.exact.forward.rows import NO_ROOM, moves, seen_before
 from monitor.model import MDP
 from monitor.policy import as_table
 
@@ -35,7 +36,7 @@ WORLD = dynamics(LAW, LAW, merged=True)
 NAMES = ("action", "share", "gain", "states", "low")
 
 
-def entry(kept: Memo, seen: int, outcome: int, state: int) -> int:
+def entry(kept: RowTable, seen: int, outcome: int, state: int) -> int:
     """Return the entry of a state after an observed transition; the memo grows where it has to."""
     while True:
         transition = seen_before(WORLD, kept.arrays, 0, seen, 0, outcome)
@@ -46,7 +47,7 @@ def entry(kept: Memo, seen: int, outcome: int, state: int) -> int:
         kept.make_room(forget=True)
 
 
-def row(kept: Memo, number: int) -> dict[int, float]:
+def row(kept: RowTable, number: int) -> dict[int, float]:
     """Return what an entry of one move holds."""
     arrays = kept.arrays
     move = arrays.entry_begin[number]
@@ -60,7 +61,7 @@ def pairs() -> list[tuple[int, int, int]]:
 
 
 def test_what_is_remembered_outlives_growth() -> None:
-    kept = Memo(EXACT)
+    kept = RowTable(EXACT)
     first = {asked: (entry(kept, *asked), row(kept, entry(kept, *asked))) for asked in pairs()[:400]}
     used = kept.arrays.used.copy()
     assert {asked: (entry(kept, *asked), row(kept, entry(kept, *asked))) for asked in first} == first
@@ -74,7 +75,7 @@ def test_what_is_remembered_outlives_growth() -> None:
 def test_the_allowance_knows_what_its_memos_hold() -> None:
     allowance = Allowance()
     assert allowance.held == 0
-    some = [Memo(EXACT, allowance), Memo(ANY, allowance)]
+    some = [RowTable(EXACT, allowance), RowTable(ANY, allowance)]
     for asked in pairs()[:900]:
         entry(some[0], *asked)
     assert len(some[0].arrays.states) > len(some[1].arrays.states)
@@ -87,12 +88,12 @@ def test_the_allowance_knows_what_its_memos_hold() -> None:
 
 def test_beyond_the_limit_it_starts_anew_and_counts_on(monkeypatch: pytest.MonkeyPatch) -> None:
     allowance = Allowance()
-    kept = Memo(EXACT, allowance)
+    kept = RowTable(EXACT, allowance)
     for asked in pairs()[:100]:
         entry(kept, *asked)
     computed, sizes, held = kept.computed, [len(array) for array in kept.arrays], allowance.held
     assert computed > 0
-    monkeypatch.setattr(memo, "MAX_NUMBERS", 2 * len(kept.arrays.states) - 1)
+    monkeypatch.setattr(row_table, "MAX_NUMBERS", 2 * len(kept.arrays.states) - 1)
     kept.make_room(forget=True)
     assert [len(array) for array in kept.arrays] == sizes
     assert kept.arrays.used[:COMPUTED].tolist() == [0, 0, 0, 0]
@@ -100,16 +101,16 @@ def test_beyond_the_limit_it_starts_anew_and_counts_on(monkeypatch: pytest.Monke
     assert (kept.computed, allowance.held) == (computed, held)
     entry(kept, *pairs()[0])
     kept.make_room(forget=True)
-    assert (kept.arrays.used[ENTRIES], len(kept.arrays.states)) == (0, sizes[memo.Memory._fields.index("states")])
+    assert (kept.arrays.used[ENTRIES], len(kept.arrays.states)) == (0, sizes[row_table.Memory._fields.index("states")])
     entry(kept, *pairs()[0])
     kept.make_room(forget=False)  # one question that needs more is given more
-    assert len(kept.arrays.states) == 2 * sizes[memo.Memory._fields.index("states")]
+    assert len(kept.arrays.states) == 2 * sizes[row_table.Memory._fields.index("states")]
 
 
 def test_at_the_limit_it_still_grows(monkeypatch: pytest.MonkeyPatch) -> None:
-    kept = Memo(EXACT)
+    kept = RowTable(EXACT)
     entry(kept, *pairs()[0])
-    monkeypatch.setattr(memo, "MAX_NUMBERS", 2 * len(kept.arrays.states))
+    monkeypatch.setattr(row_table, "MAX_NUMBERS", 2 * len(kept.arrays.states))
     size = len(kept.arrays.states)
     kept.make_room(forget=True)
     assert len(kept.arrays.states) == 2 * size
@@ -117,19 +118,19 @@ def test_at_the_limit_it_still_grows(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_one_that_holds_nothing_grows_whatever_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memo, "MAX_NUMBERS", 0)
-    kept = Memo(EXACT)
+    monkeypatch.setattr(row_table, "MAX_NUMBERS", 0)
+    kept = RowTable(EXACT)
     size = len(kept.arrays.states)
     kept.make_room(forget=True)
     assert len(kept.arrays.states) == 2 * size
 
 
 def test_tables_grow_where_they_are_half_full_and_are_never_more_than_half_full() -> None:
-    kept = Memo(EXACT)
+    kept = RowTable(EXACT)
     before = [len(array) for array in kept.arrays]
     kept.make_room(forget=False)
     after = [len(array) for array in kept.arrays]
-    fields = dict(zip(memo.Memory._fields, zip(before, after, strict=True), strict=True))
+    fields = dict(zip(row_table.Memory._fields, zip(before, after, strict=True), strict=True))
     for name in ("transition_keys", "transition_values", "entry_keys", "entry_values", "entry_begin"):
         assert fields[name][0] == fields[name][1], name
     for asked in pairs()[: STATES * STATES]:
@@ -145,8 +146,8 @@ def test_tables_grow_where_they_are_half_full_and_are_never_more_than_half_full(
 def test_a_table_doubles_once_half_of_its_room_is_used(
     transitions: int, grown: int, entries: int, longer: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(memo, "FIRST_ROOM", (64, 256, 16, 32))
-    kept = Memo(EXACT)
+    monkeypatch.setattr(row_table, "FIRST_ROOM", (64, 256, 16, 32))
+    kept = RowTable(EXACT)
     kept.arrays.used[[TRANSITIONS, ENTRIES]] = transitions, entries
     kept.make_room(forget=False)
     arrays = kept.arrays
@@ -162,20 +163,20 @@ def test_a_table_doubles_once_half_of_its_room_is_used(
 def test_a_table_has_a_power_of_two_places_for_twice_its_entries(
     entries: int, places: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(memo, "FIRST_ROOM", (64, entries, 16, 32))
-    assert len(Memo(EXACT).arrays.entry_keys) == places
+    monkeypatch.setattr(row_table, "FIRST_ROOM", (64, entries, 16, 32))
+    assert len(RowTable(EXACT).arrays.entry_keys) == places
 
 
 @pytest.mark.parametrize("kind", [ANY, STABLE])
 def test_only_bounds_have_an_upper_end_and_a_part_for_each_successor(kind: int) -> None:
-    assert len(Memo(EXACT).arrays.high) == len(Memo(EXACT).arrays.extra) == 0
-    arrays = Memo(kind).arrays
+    assert len(RowTable(EXACT).arrays.high) == len(RowTable(EXACT).arrays.extra) == 0
+    arrays = RowTable(kind).arrays
     assert len(arrays.high) == len(arrays.extra) == len(arrays.states) == len(arrays.low)
 
 
 def test_a_world_has_one_memo_for_each_kind_and_gives_all_back() -> None:
     allowance = Allowance()
-    some = Memos(allowance)
+    some = RowTables(allowance)
     assert some(EXACT) is some(EXACT)
     assert (some(EXACT).kind, some(ANY).kind, some(STABLE).kind) == (EXACT, ANY, STABLE)
     assert allowance.held == sum(len(some(kind).arrays.states) for kind in (EXACT, ANY, STABLE)) > 0
@@ -190,7 +191,7 @@ def test_every_key_is_found_again_in_a_larger_table() -> None:
         at = key // 100 % 64
         keys[at], values[at] = key, n
     new_keys, new_values = np.full(128, -1), np.zeros(128, dtype=np.int64)
-    memo.rehash(keys, values, new_keys, new_values)
+    row_table.rehash(keys, values, new_keys, new_values)
     assert dict(zip(new_keys[new_keys >= 0].tolist(), new_values[new_keys >= 0].tolist(), strict=True)) == {
         key: n for n, key in enumerate(range(0, 3200, 100))
     }

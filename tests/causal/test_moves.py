@@ -8,9 +8,23 @@ import numpy as np
 import pytest
 
 from monitor.causal import Intervention, Law, conditional_choices, counterfactual_row
-from monitor.causal.memo import ANY, COMPUTED, EXACT, STABLE, Memo
-from monitor.causal.moves import FOR_GOOD, NO_ROOM, Dynamics, moves, regime, regime_end, seen_before
-from monitor.decide.arm import dynamics
+from monitor.exact.forward.evaluator import dynamics
+from monitor.exact.forward.row_table import (
+    ANY,
+    COMPUTED,
+    EXACT,
+    STABLE,
+    RowTable,
+)
+from monitor.exact.forward.rows import (
+    FOR_GOOD,
+    NO_ROOM,
+    Dynamics,
+    moves,
+    regime,
+    regime_end,
+    seen_before,
+)
 from monitor.model import MDP
 from monitor.policy import as_table
 
@@ -37,14 +51,14 @@ def world(nominal: Law = PLAIN, change: Intervention | None = None, *, merged: b
 
 def found(of: Dynamics, kind: int, step: tuple[int, int, int], state: int, r: int = 0) -> list[tuple[object, ...]]:
     """Return (action, share, gain, {successor: (low, high, extra)}) of each move in a state after a step."""
-    memo = Memo(kind)
+    memo = RowTable(kind)
     transition = r if step[2] < 0 else seen_before(of, memo.arrays, r, *step)
     entry = moves(of, memo.arrays, kind, r, transition, *step, state)
     assert entry != NO_ROOM
     return read(memo, entry)
 
 
-def read(memo: Memo, entry: int) -> list[tuple[object, ...]]:
+def read(memo: RowTable, entry: int) -> list[tuple[object, ...]]:
     a = memo.arrays
     some: list[tuple[object, ...]] = []
     for move in range(a.entry_begin[entry], a.entry_begin[entry + 1]):
@@ -100,7 +114,7 @@ def test_what_many_paths_share_is_neither_copied_nor_written_to() -> None:
 
 def test_every_observed_transition_has_a_number_of_its_own() -> None:
     two = world(change=Intervention(OTHER, 2))
-    memo = Memo(EXACT)
+    memo = RowTable(EXACT)
     asked = list(product(range(2), range(4), range(2), range(4)))
     while len(memo.arrays.transition_keys) < 4 * len(asked):
         memo.make_room(forget=False)
@@ -176,7 +190,7 @@ def test_what_is_never_chosen_is_no_move() -> None:
 
 
 def test_rows_are_counted_where_the_observation_says_something() -> None:
-    memo = Memo(EXACT)
+    memo = RowTable(EXACT)
     of = world()
     transition = seen_before(of, memo.arrays, 0, 0, 0, 1)
     counts = []
@@ -207,7 +221,7 @@ def test_another_model_is_never_what_was_observed() -> None:
 
 @pytest.mark.parametrize(("kind", "room"), [(EXACT, 3), (ANY, 4)])  # of bounds, room for the first of two moves
 def test_without_room_nothing_is_changed(kind: int, room: int) -> None:
-    memo, of = Memo(kind), world(change=Intervention(MIXED))
+    memo, of = RowTable(kind), world(change=Intervention(MIXED))
     memo.arrays = memo._allocate(64, 64, 64, room)
     transition = seen_before(of, memo.arrays, 0, 0, 0, 1)
     used = memo.arrays.used.copy()
@@ -221,7 +235,7 @@ def test_without_room_nothing_is_changed(kind: int, room: int) -> None:
 
 def test_room_is_used_up_and_not_exceeded() -> None:
     """Two transitions, three entries, and as many moves as there is room for."""
-    memo, of = Memo(EXACT), world()
+    memo, of = RowTable(EXACT), world()
     memo.arrays = memo._allocate(2, 3, 8, 64)
     numbers = [seen_before(of, memo.arrays, 0, 0, 0, outcome) for outcome in (0, 1, 2)]
     assert numbers == [1, 2, NO_ROOM]
@@ -234,7 +248,7 @@ def test_room_is_used_up_and_not_exceeded() -> None:
 def test_two_moves_need_room_for_two() -> None:
     of, entries = world(change=Intervention(MIXED)), []
     for held in (1, 2):
-        memo = Memo(EXACT)
+        memo = RowTable(EXACT)
         memo.arrays = memo._allocate(64, 64, held, 64)
         transition = seen_before(of, memo.arrays, 0, 0, 0, 1)
         entries.append(moves(of, memo.arrays, EXACT, 0, transition, 0, 0, 1, 1))

@@ -1,4 +1,4 @@
-"""Worlds after an intervention: what acts where, under which rows."""
+"""Evaluators after an intervention: what acts where, under which rows."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from hypothesis import given
 
 from monitor.causal import Intervention, Law, RowMemo, World, counterfactual_row
 from monitor.causal import world as world_module
-from monitor.decide import tables
+from monitor.exact import tables
 from monitor.model import MDP
 from monitor.policy import PolicyTable, as_table
-from tests.decide.small import LAW, Small, chances, small_world
+from tests.exact.small import LAW, Small, chances, small_world
 
 # 0 -> {1, 2}, both actions with other odds; 1 and 2 lead to 0 or stay; 3 is out of the others' reach
 MODEL = MDP.from_transitions(

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from monitor.errors import EvidenceError, LimitError
-from monitor.sidecar.bundle import pack_bundle, read_bundle
-from monitor.sidecar.signing import read_signer
+from monitor.sidecar.evidence.bundle import pack_bundle, read_bundle
+from monitor.sidecar.evidence.signing import read_signer
 from tests.sidecar.alarms import KINDS, alarm
 from tests.sidecar.keys import make_keys
 

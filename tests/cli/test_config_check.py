@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from monitor.sidecar.board import Board
-from monitor.sidecar.http import HttpServer, make_app
-from monitor.sidecar.settings import HttpConfig
+from monitor.sidecar.config.settings import HttpConfig
+from monitor.sidecar.sinks.status_view import StatusView
+from monitor.sidecar.web.http import HttpServer, make_app
 from tests.sidecar.alarms import _corridor
 from tests.sidecar.project import CONFIG, write_project
 from tests.sidecar.test_http import World
@@ -65,7 +65,7 @@ def test_a_port_that_is_taken_is_told(project: Path, cfmon: Run) -> None:
 
 
 def test_a_monitor_that_runs_already_is_no_mistake(project: Path, cfmon: Run) -> None:
-    server = HttpServer(make_app(World(Board([], "cfmon/alerts")).sources), HttpConfig(listen="127.0.0.1:0"))
+    server = HttpServer(make_app(World(StatusView([], "cfmon/alerts")).sources), HttpConfig(listen="127.0.0.1:0"))
     server.start()
     try:
         listen = server.url.removeprefix("http://")

@@ -10,9 +10,9 @@ import pytest
 
 from monitor.errors import ConfigError
 from monitor.model import MDP
-from monitor.sidecar.config import load_config
+from monitor.sidecar.config.load import assemble
+from monitor.sidecar.config.reading import load_config
 from monitor.sidecar.events import Connected, Evaluate, Message
-from monitor.sidecar.load import assemble
 from monitor.types import Instant, Sampling
 from tests.sidecar.project import write_project
 

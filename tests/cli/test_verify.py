@@ -15,8 +15,8 @@ import pytest
 from monitor.alarm.document import _digest, _pack, read_evidence
 from monitor.alarm.effort import MAX_WORK, work
 from monitor.alarm.message import Identity, alert_id
-from monitor.sidecar import verification
-from monitor.sidecar.signing import read_signer, read_verifier
+from monitor.sidecar.evidence import verification
+from monitor.sidecar.evidence.signing import read_signer, read_verifier
 from monitor.types import FormulaSpec
 from tests.sidecar.alarms import alarm
 from tests.sidecar.keys import make_keys

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from monitor.cli.verified import show
-from monitor.sidecar.verification import Expected, Report
+from monitor.sidecar.evidence.verification import Expected, Report
 from tests.picture.test_story import FORMULAS, GRID, evidence_of
 
 

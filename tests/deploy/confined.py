@@ -40,10 +40,10 @@ NAMESPACES = 0x7E020000 | 0x02000000
 LOAD = """
 import ctypes, os, sys
 program = open(sys.argv[1], "rb").read()
-class Program(ctypes.Structure):
+class PathProgram(ctypes.Structure):
     _fields_ = [("length", ctypes.c_ushort), ("filter", ctypes.c_char_p)]
 libc = ctypes.CDLL(None, use_errno=True)
-for call in ((38, 1, 0, 0, 0), (22, 2, ctypes.byref(Program(len(program) // 8, program)), 0, 0)):
+for call in ((38, 1, 0, 0, 0), (22, 2, ctypes.byref(PathProgram(len(program) // 8, program)), 0, 0)):
     if libc.prctl(*call) != 0:  # no new privileges; then the filter
         sys.exit(f"prctl: {os.strerror(ctypes.get_errno())}")
 os.execvp(sys.argv[2], sys.argv[2:])

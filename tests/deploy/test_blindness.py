@@ -13,14 +13,18 @@ from typing import get_args
 
 import pytest
 
+from monitor.runtime.agent import MARKS
 from monitor.types import BlindReason
-from monitor.watch import MARKS
 from tests.deploy.test_rules import METRICS, rules
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "blindness.md"
 BLIND = "cfmon_blind"
-FLOW, MARK, SESSION = "tests/flow/test_monitor.py", "tests/flow/test_marks.py", "tests/stream/test_stream_session.py"
+FLOW, MARK, SESSION = (
+    "tests/runtime/test_monitor.py",
+    "tests/runtime/test_marks.py",
+    "tests/stream/test_stream_session.py",
+)
 BAD, METRIC, LIVE = (
     "tests/sidecar/test_bad_input.py",
     "tests/sidecar/test_metrics.py",

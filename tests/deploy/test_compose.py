@@ -14,8 +14,8 @@ from starlette.applications import Starlette
 from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
-from monitor.sidecar.config import load_config
-from monitor.sidecar.http import HttpServer
+from monitor.sidecar.config.reading import load_config
+from monitor.sidecar.web.http import HttpServer
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 VERSION: str = runpy.run_path(str(DEPLOY.parent / "monitor" / "_version.py"))["__version__"]

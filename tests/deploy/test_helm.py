@@ -17,7 +17,7 @@ import pytest
 import yaml
 
 from monitor import __version__
-from monitor.sidecar.config import load_config
+from monitor.sidecar.config.reading import load_config
 from tests.deploy.test_kubernetes import OPERATOR, RESOURCES, ROOT, validate
 
 CHART = ROOT / "deploy" / "helm" / "cfmon"

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from monitor.sidecar.config import load_config
+from monitor.sidecar.config.reading import load_config
 
 ROOT = Path(__file__).parents[2]
 MANIFEST = ROOT / "deploy" / "kubernetes" / "cfmon.yaml"

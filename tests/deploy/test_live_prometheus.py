@@ -23,9 +23,9 @@ from typing import Any
 import pytest
 
 from monitor.alarm.message import Identity
-from monitor.newcomers import ESTABLISHED
+from monitor.runtime.admission import ESTABLISHED
 from monitor.sidecar.clock import read_clock
-from monitor.sidecar.metrics import Metrics
+from monitor.sidecar.sinks.metrics import Metrics
 from monitor.types import Blind, Deviates, FormulaSpec, Instant, Judged, Skipped, Trust, Verdict
 from tests.deploy.chain import ALERTS, Publisher, cfmon, hastened, publisher
 from tests.deploy.small_world import DRIFT, EDGE, PARK, ROAD, STAY, write_world

@@ -13,7 +13,7 @@ import aiomqtt
 import pytest
 import trustme
 
-from monitor.sidecar.broker import Broker, Tls
+from monitor.sidecar.mqtt.broker import Broker, Tls
 from monitor.sidecar.pipeline import Publication
 from tests.servers import PATIENCE, Mosquitto, free_port, mosquitto
 from tests.sidecar.side import STATUS, Side

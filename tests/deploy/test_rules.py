@@ -11,8 +11,8 @@ import yaml
 from prometheus_client import CollectorRegistry
 from prometheus_client.metrics import MetricWrapperBase
 
-from monitor.sidecar.instruments import Instruments
-from monitor.sidecar.tally import Buckets
+from monitor.sidecar.sinks.exposition import Buckets
+from monitor.sidecar.sinks.instruments import Instruments
 from monitor.stream.decode import REASONS
 from monitor.types import AlarmState, BlindReason, MessageResult
 

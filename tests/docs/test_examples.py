@@ -18,8 +18,8 @@ from monitor.cli.app import app
 from monitor.cli.files import data_file
 from monitor.cli.simulator import Simulator
 from monitor.policy.session import Actor
+from monitor.sidecar.config.load import assemble
 from monitor.sidecar.events import Connected, Evaluate, Message
-from monitor.sidecar.load import assemble
 from monitor.stream import decode
 from monitor.types import Instant
 

@@ -14,7 +14,7 @@ from monitor.alarm.document import Evidence
 from monitor.alarm.message import AlertMessage
 from monitor.errors import InputError
 from monitor.policy.manifest import Manifest
-from monitor.sidecar.config import config_schema
+from monitor.sidecar.config.reading import config_schema
 from monitor.sidecar.pipeline import StatusMessage
 from monitor.stream import decode
 from tests.docs.blocks import PAGES

@@ -11,7 +11,7 @@ from typing import Final
 import pytest
 
 from monitor.errors import ConfigError
-from monitor.sidecar.signing import read_signer, read_verifier
+from monitor.sidecar.evidence.signing import read_signer, read_verifier
 
 PAGE: Final = Path(__file__).parents[2] / "docs/security.md"
 LINES: Final = re.findall(r"^openssl (?!rand)[^\n]+$", PAGE.read_text(encoding="utf-8"), flags=re.MULTILINE)

@@ -13,7 +13,7 @@ import pytest
 from monitor.engine.procedures import span
 from monitor.logic.syntax import Goal, Reward
 from monitor.types import Drawn, Sampling
-from tests.decide.small import Small, path_formula, question, small_world
+from tests.exact.small import Small, path_formula, question, small_world
 from tests.sampled.worlds import FALSE_ALARM, goal, width
 
 APART, REGION = 0.1, 0.05

@@ -13,9 +13,14 @@ import pytest
 from msgspec.structs import replace
 
 import monitor
-from monitor.decide import Checker, history, tables, tail
-from monitor.engine import Drawer, alone, check
+from monitor.engine import SampledChecker, alone, check
 from monitor.errors import ConfigError, LimitError
+from monitor.exact import (
+    Checker,
+    history,
+    tables,
+    value_table,
+)
 from monitor.logic import parse
 from monitor.logic.syntax import Probability
 from monitor.model import MDP
@@ -36,11 +41,11 @@ def ask(text: str, engine: Engine = "sampled", **more: Any) -> Verdict:  # noqa:
     return monitor.check(text, engine=engine, **(ABOUT | more))
 
 
-def reference(kinds: str) -> Iterator[tuple[Drawer, list[tuple[int, int]], str, float, float, int]]:
-    """Drawer, path, text with `=?`, value, width of the range, number of every reference question of these kinds."""
+def reference(kinds: str) -> Iterator[tuple[SampledChecker, list[tuple[int, int]], str, float, float, int]]:
+    """Checker, path, text with `=?`, value, width of the range, number of every reference question of these kinds."""
     for n, case in enumerate(CASES):
         model = model_of(case)
-        drawer = Drawer(Enumerated(Checker(model, tables(case["policies"], model)).worlds), model)
+        drawer = SampledChecker(Enumerated(Checker(model, tables(case["policies"], model)).worlds), model)
         path = [(state, action) for state, action in case["path"]]
         for m, query in enumerate(case["queries"]):
             if "value" in query:
@@ -50,7 +55,7 @@ def reference(kinds: str) -> Iterator[tuple[Drawer, list[tuple[int, int]], str, 
                     yield drawer, path, query["formula"], query["value"], width(asked, model.rewards), 1000 * n + m
 
 
-def bounded(kinds: str) -> Iterator[tuple[Drawer, list[tuple[int, int]], str, bool, int]]:
+def bounded(kinds: str) -> Iterator[tuple[SampledChecker, list[tuple[int, int]], str, bool, int]]:
     """The reference questions with a bound on either side of the value, so that the answer is known."""
     for drawer, path, text, value, span, number in reference(kinds):
         holds = Random(number).random() < 0.5
@@ -201,8 +206,8 @@ def test_the_same_seed_gives_the_same_verdict_and_another_one_another_sample() -
 
 def test_auto_is_exact_where_that_fits_and_says_why_where_it_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
     assert ask(HOME, "auto") == ask(HOME, "exact")
-    monkeypatch.setattr(tail, "MAX_CELLS", 0)
-    monkeypatch.setattr(tail, "numbers", lambda _: 0)
+    monkeypatch.setattr(value_table, "MAX_CELLS", 0)
+    monkeypatch.setattr(value_table, "numbers", lambda _: 0)
     with pytest.raises(LimitError) as refusal:
         ask(HOME, "exact")
     verdict = ask(HOME, "auto")

@@ -8,15 +8,15 @@ from typing import Any, get_args
 import pytest
 from msgspec.structs import replace
 
-from monitor import question
 from monitor.alarm.document import plain
 from monitor.alarm.evidence import make_evidence, read_evidence, rederive
 from monitor.alarm.message import Identity, alert_payload
-from monitor.decide import reach, tables, tail
 from monitor.engine import check, on_stream
 from monitor.errors import ConfigError, LimitError
-from monitor.flow import Monitor
+from monitor.exact import lazy_values, tables, value_table
 from monitor.model import MDP
+from monitor.runtime import query
+from monitor.runtime.monitor import Monitor
 from monitor.statistics import share
 from monitor.types import (
     AlarmMoved,
@@ -164,7 +164,7 @@ def test_false_alarms_of_many_streams_stay_within_alpha(corridor: MDP, monkeypat
     def unshared(sampling: Sampling, *arguments: Any, **more: Any) -> Drawn:  # noqa: ANN401 - whatever it is given
         return replace(shared(sampling, *arguments, **more), alpha=sampling.alpha)
 
-    monkeypatch.setattr(question, "on_stream", unshared)
+    monkeypatch.setattr(query, "on_stream", unshared)
     assert alarmed() > 50  # each verdict at alpha: what the rule is there for
 
 
@@ -237,8 +237,8 @@ def test_exact_evidence_has_nothing_of_samples_in_it(corridor: MDP) -> None:
 
 
 def test_auto_samples_where_the_exact_engine_refuses_at_start(corridor: MDP, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tail, "MAX_CELLS", 0)
-    monkeypatch.setattr(tail, "numbers", lambda _: 0)
+    monkeypatch.setattr(value_table, "MAX_CELLS", 0)
+    monkeypatch.setattr(value_table, "numbers", lambda _: 0)
     told = verdicts(watch(corridor, spec(PLAIN, "auto")))
     assert {v.method for v in told} == {"sampled"}
     assert [v.holds for v in told] == [True] * 4
@@ -258,8 +258,8 @@ def test_auto_samples_the_steps_that_reach_too_far_on_the_stream(monkeypatch: py
         transitions=moves + [(s, a, s, 0.2) for s in range(size) for a in (0, 1)],
         labels={"far": range(10, size)},
     )
-    monkeypatch.setattr(tail, "MAX_CELLS", 0)
-    monkeypatch.setattr(tail, "numbers", lambda _: 0)
+    monkeypatch.setattr(value_table, "MAX_CELLS", 0)
+    monkeypatch.setattr(value_table, "numbers", lambda _: 0)
     formula = FormulaSpec("watch", 'P>=0.5 [ G<=4 !"far" ]')
     monitor = Monitor(model, {"nominal": [0] * size}, [formula], sampling=SAMPLING)
     told = []
@@ -268,8 +268,8 @@ def test_auto_samples_the_steps_that_reach_too_far_on_the_stream(monkeypatch: py
         monitor.observe(Observation("ada", 0, seq, seq, 0), now)
         with monkeypatch.context() as patch:
             if seq in (1, 2):
-                patch.setattr(reach, "MAX_KEPT", -1)
-                patch.setattr(reach, "MAX_REACHED", 0)
+                patch.setattr(lazy_values, "MAX_KEPT", -1)
+                patch.setattr(lazy_values, "MAX_REACHED", 0)
             told += verdicts(monitor.evaluate(now))
     assert [v.method for v in told] == ["exact", "sampled", "sampled", "exact"]
     assert [v.drawn.test for v in told if v.drawn] == [1, 2]

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import monitor
-from monitor.decide import Checker, tables
-from monitor.engine import Drawer
+from monitor.engine import SampledChecker
+from monitor.exact import Checker, tables
 from monitor.logic import parse
 from monitor.sampled import Enumerated
 from monitor.types import Drawn, Sampling, Verdict
@@ -28,7 +28,7 @@ ONE_WORLD = 8.0
 
 def rows(runs: int) -> Iterator[Row]:
     """All measurements, `runs` verdicts each; no noise of one is that of another."""
-    drawer = Drawer(Enumerated(Checker(ROAD, tables(POLICIES, ROAD)).worlds), ROAD)
+    drawer = SampledChecker(Enumerated(Checker(ROAD, tables(POLICIES, ROAD)).worlds), ROAD)
     for number, case in enumerate([*alone(), *combined(), *regrets(), *on_a_stream(), *figures()]):
         yield case.measured(drawer, runs, number)
 
@@ -45,7 +45,7 @@ class Case:
     value: float = 0.0
     stream: bool = False
 
-    def measured(self, drawer: Drawer, runs: int, number: int) -> Row:
+    def measured(self, drawer: SampledChecker, runs: int, number: int) -> Row:
         formula, errors, undecided, samples = parse(self.text), 0, 0, 0
         limit = 2_000 if self.stream else 20_000
         sampling = Sampling(alpha=ALPHA, beta=ALPHA, delta=REGION, error=0.05, error_alpha=ALPHA, limit=limit)

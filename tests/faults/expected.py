@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from monitor.alarm.figures import own
-from monitor.sidecar.config import load_config
+from monitor.sidecar.config.load import assemble
+from monitor.sidecar.config.reading import load_config
 from monitor.sidecar.events import Evaluate, Message
-from monitor.sidecar.load import assemble
 from monitor.sidecar.pipeline import Effects
 from monitor.types import Ended, Instant, Judged
 from tests.faults.publisher import read_log

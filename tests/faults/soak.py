@@ -25,15 +25,20 @@ from typing import Any, Final
 import msgpack
 
 from monitor.model import MDP
-from monitor.sidecar.board import Board
 from monitor.sidecar.clock import Clock
-from monitor.sidecar.collector import collector_at_ease
-from monitor.sidecar.door import Arrived, Door, Dropped, Receipt
-from monitor.sidecar.load import Loaded, assemble
-from monitor.sidecar.metrics import Metrics
-from monitor.sidecar.outbox import Outbox
+from monitor.sidecar.config.load import Loaded, assemble
+from monitor.sidecar.gc_tuning import collector_at_ease
+from monitor.sidecar.mqtt.inbox import (
+    Arrived,
+    Dropped,
+    Inbox,
+    Receipt,
+)
+from monitor.sidecar.mqtt.outbox import Outbox
 from monitor.sidecar.recovery import setting_of
-from monitor.sidecar.store import Store
+from monitor.sidecar.sinks.metrics import Metrics
+from monitor.sidecar.sinks.status_view import StatusView
+from monitor.sidecar.store.store import Store
 from monitor.sidecar.worker import Worker
 from monitor.types import Instant
 from tests.sidecar.project import CONFIG, write_project
@@ -170,11 +175,11 @@ class Soak:
         self.loaded = assemble(write_project(folder, corridor(), settings()), {})
         config = self.loaded.config
         assert config.store.path is not None
-        self.clock, self.door, self.outbox = PlayedClock(), Door(config.limits.queue), Outbox()
+        self.clock, self.door, self.outbox = PlayedClock(), Inbox(config.limits.queue), Outbox()
         self.store = Store(config.store.path)
         self.store.keep_objects(self.loaded.objects)
         self.metrics = _metrics(self.loaded)
-        self.board = Board(self.loaded.formulas, config.mqtt.alerts)
+        self.board = StatusView(self.loaded.formulas, config.mqtt.alerts)
         self.worker = Worker(
             self.loaded.pipeline("soak"),
             config=config,

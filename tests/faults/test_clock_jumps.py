@@ -9,8 +9,8 @@ from typing import Any
 import msgpack
 import pytest
 
+from monitor.sidecar.config.load import assemble
 from monitor.sidecar.events import Evaluate, Heartbeat, Message
-from monitor.sidecar.load import assemble
 from monitor.types import Blind, Instant
 from tests.faults.expected import Expected
 from tests.faults.harness import RATE

@@ -11,11 +11,16 @@ from typing import Any, Final
 import uvicorn
 from uvicorn.server import ServerState
 
-from monitor.sidecar import http
-from monitor.sidecar.board import Board
-from monitor.sidecar.guard import Guard
-from monitor.sidecar.http import MAX_HEADER_BYTES, Sources, _Impatient, make_app
-from monitor.sidecar.pictures import Pictures
+from monitor.sidecar.sinks.status_view import StatusView
+from monitor.sidecar.web import http
+from monitor.sidecar.web.guard import Guard
+from monitor.sidecar.web.http import (
+    MAX_HEADER_BYTES,
+    Sources,
+    _Impatient,
+    make_app,
+)
+from monitor.sidecar.web.pictures import Pictures
 from tests.fuzz.world import loaded
 
 __all__ = ["answer"]
@@ -76,7 +81,7 @@ class _Server:
             logging.getLogger(name).handlers = [self.errors]
             logging.getLogger(name).propagate = False
         sources = Sources(
-            board=Board(loaded().formulas, "cfmon/alerts"),
+            board=StatusView(loaded().formulas, "cfmon/alerts"),
             exposition=lambda: b"cfmon_metric 1\n",
             evidence=lambda _name: None,
             signature=lambda _name: None,

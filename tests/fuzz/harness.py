@@ -22,7 +22,9 @@ import atheris
 
 ROOMS: Final = Path(__file__).resolve().parents[2] / "monitor"
 COMPILED: Final = [
-    f"monitor.{room}.{file.stem}" for room in ("causal", "decide", "sampled") for file in (ROOMS / room).glob("*.py")
+    ".".join(file.relative_to(ROOMS.parent).with_suffix("").parts)
+    for room in ("causal", "exact", "sampled")
+    for file in (ROOMS / room).rglob("*.py")
 ]
 """What becomes machine code, and so cannot tell which branches it takes."""
 

@@ -18,7 +18,6 @@ import onnx
 from monitor.alarm.document import pack_evidence, read_evidence
 from monitor.alarm.evidence import rederive
 from monitor.cli.files import read_formulas, read_path, read_policy
-from monitor.decide import validate as validate_formula
 from monitor.errors import (
     ConfigError,
     EvidenceError,
@@ -30,17 +29,18 @@ from monitor.errors import (
     PolicyError,
     RecordingError,
 )
+from monitor.exact import validate as validate_formula
 from monitor.logic import parse, print_formula
 from monitor.model.encode import StateEncoder, encode_action, encode_state
 from monitor.model.npz import canonical_bytes, read_model
 from monitor.picture import draw, tell
 from monitor.policy.manifest import read_manifest
 from monitor.policy.onnx_scan import refuse_unsafe
-from monitor.sidecar.config import load_config
+from monitor.sidecar.config.reading import load_config
 from monitor.sidecar.events import Connected, Evaluate, Event, Heartbeat, Lost, Message
+from monitor.sidecar.evidence.verification import examine
 from monitor.sidecar.pipeline import _Agent, _Common
 from monitor.sidecar.recording import Recording
-from monitor.sidecar.verification import examine
 from monitor.stream.decode import REASONS, agent_of, decode, validate
 from monitor.stream.snapshot import seal, unseal
 from monitor.types import Instant

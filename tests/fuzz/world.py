@@ -11,8 +11,8 @@ from pathlib import Path
 import msgpack
 
 from monitor.model import MDP
+from monitor.sidecar.config.load import Loaded, assemble
 from monitor.sidecar.events import Connected, Evaluate, Event, Heartbeat, Lost, Message
-from monitor.sidecar.load import Loaded, assemble
 from monitor.sidecar.recording import Header, Recorder
 from monitor.types import Instant
 from tests.sidecar.project import write_project

@@ -19,7 +19,7 @@ from itertools import product
 import pytest
 
 from monitor.errors import LimitError
-from monitor.logic import FALSE, TRUE, Automaton, Collector, Formula, parse
+from monitor.logic import FALSE, TRUE, Formula, PathAutomaton, RewardAutomaton, parse
 from monitor.logic import automaton as automaton_module
 from monitor.logic.automaton import MAX_ATOMS
 from monitor.logic.syntax import (
@@ -76,7 +76,7 @@ def formula(spec: Spec) -> Formula:
             raise AssertionError(spec)
 
 
-def accepted(machine: Automaton) -> int:
+def accepted(machine: PathAutomaton) -> int:
     """The sequences of six letters the automaton accepts, as `Paths` numbers them; checks its promises on the way."""
     bits = [
         sum((letter >> LABELS.index(a.name) & 1) << n for n, a in enumerate(labels_of(machine))) for letter in range(4)
@@ -101,12 +101,12 @@ def accepted(machine: Automaton) -> int:
     return sequences(machine.start, LENGTH)
 
 
-def labels_of(machine: Automaton) -> list[Label]:
+def labels_of(machine: PathAutomaton) -> list[Label]:
     return [atom for atom in machine.atoms if isinstance(atom, Label)]
 
 
 def disagreements(specs: list[Spec]) -> list[str]:
-    return [text(spec) for spec in specs if accepted(Automaton(formula(spec))) != ALL.satisfying(spec)]
+    return [text(spec) for spec in specs if accepted(PathAutomaton(formula(spec))) != ALL.satisfying(spec)]
 
 
 def first_b(spec: Spec) -> int:
@@ -172,17 +172,17 @@ def test_known_equivalences(one: str, other: str) -> None:
         assert isinstance(goal.measure, Probability)
         # both labels as atoms, in one order, so that letters mean the same
         both = And(Or(Label("a"), Not(Label("a"))), Or(Label("b"), Not(Label("b"))))
-        languages.append(accepted(Automaton(And(both, goal.measure.path))))
+        languages.append(accepted(PathAutomaton(And(both, goal.measure.path))))
     assert (languages[0] == languages[1]) == (one != 'F[1,2] "a"')
 
 
 def test_equal_futures_meet_in_one_obligation() -> None:
     """`G<=20 F<=10 "a"` has at most one obligation a deadline, not one for every set of open deadlines."""
-    machine = Automaton(always(0, 20, eventually(0, 10, Label("a"))))
+    machine = PathAutomaton(always(0, 20, eventually(0, 10, Label("a"))))
     assert len(reachable(machine)) <= 21 * 11 + 2
 
 
-def reachable(machine: Automaton) -> list[int]:
+def reachable(machine: PathAutomaton) -> list[int]:
     """Every obligation that some letters lead to."""
     seen = [machine.start]
     for now in seen:  # which grows meanwhile
@@ -209,14 +209,14 @@ def reachable(machine: Automaton) -> list[int]:
 def test_what_follows_from_something_shorter_is_dropped(longer: str, shorter: str) -> None:
     horizons = []
     for path in (longer, shorter):
-        machine = Automaton(path_of(path))
+        machine = PathAutomaton(path_of(path))
         horizons.append(sorted(machine.horizon(each) for each in reachable(machine)))
     assert horizons[0] == horizons[1]
 
 
 def test_too_many_obligations_is_a_limit_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(automaton_module, "MAX_OBLIGATIONS", 8)
-    machine = Automaton(eventually(0, 20, Label("a")))
+    machine = PathAutomaton(eventually(0, 20, Label("a")))
     last = machine.start
     for _ in range(5):
         last = machine.step(last, 0)
@@ -226,7 +226,7 @@ def test_too_many_obligations_is_a_limit_error(monkeypatch: pytest.MonkeyPatch) 
 
 @pytest.mark.parametrize(("low", "high"), [(low, high) for low, high in product(range(4), repeat=2) if low <= high])
 def test_collector_pays_on_both_ends(low: int, high: int) -> None:
-    program = Collector(low, high)
+    program = RewardAutomaton(low, high)
     obligation, paid, read = program.start, [], 0
     while obligation not in (FALSE, TRUE):
         before = program.horizon(obligation)
@@ -241,9 +241,9 @@ def test_collector_pays_on_both_ends(low: int, high: int) -> None:
 def test_more_atoms_than_a_letter_has_bits_are_refused_not_mixed_up() -> None:
     """A bit beyond the mask would silently be another label's, or none's."""
     most = " | ".join(f'"label{n}"' for n in range(MAX_ATOMS))
-    assert len(Automaton(path_of(f"X ({most})")).atoms) == MAX_ATOMS
+    assert len(PathAutomaton(path_of(f"X ({most})")).atoms) == MAX_ATOMS
     with pytest.raises(LimitError, match=r"63 different labels.*MAX_ATOMS"):
-        Automaton(path_of(f'X ({most} | "one_more")'))
+        PathAutomaton(path_of(f'X ({most} | "one_more")'))
 
 
 @pytest.mark.parametrize("connective", ["<=>", "xor"])
@@ -252,8 +252,8 @@ def test_what_multiplies_out_without_end_is_refused_before_it_takes_minutes(conn
     parts = [f'(F=3 "label{n}")' for n in range(7)]
     join = "(!({}) <=> {})" if connective == "xor" else "({} <=> {})"
     with pytest.raises(LimitError, match=r"alternatives; at most 10000.*MAX_ALTERNATIVES"):
-        Automaton(path_of(reduce(join.format, parts)))
-    machine = Automaton(path_of(reduce(join.format, parts[:4])))
+        PathAutomaton(path_of(reduce(join.format, parts)))
+    machine = PathAutomaton(path_of(reduce(join.format, parts[:4])))
     ends = [reduce(machine.step, (0, 0, 0, letter), machine.start) for letter in range(16)]
     assert sorted(ends) == [FALSE] * 8 + [TRUE] * 8  # whether an even number of them hold
 
@@ -275,6 +275,6 @@ def test_the_same_operands_under_another_connective_are_another_formula(
     timed = eventually if operator == "F" else always
     a, b = Label("a"), Label("b")
     parts = timed(0, 2, first(a, b)), timed(0, 2, other(a, b))
-    alone = [accepted(Automaton(part)) for part in parts]
-    assert accepted(Automaton(And(*parts))) == alone[0] & alone[1]
-    assert accepted(Automaton(Or(*parts))) == alone[0] | alone[1]
+    alone = [accepted(PathAutomaton(part)) for part in parts]
+    assert accepted(PathAutomaton(And(*parts))) == alone[0] & alone[1]
+    assert accepted(PathAutomaton(Or(*parts))) == alone[0] | alone[1]

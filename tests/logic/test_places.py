@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from monitor.errors import FormulaError, LimitError
-from monitor.logic import FALSE, TRUE, Automaton, Collector, parse, print_formula, timing
+from monitor.logic import FALSE, TRUE, PathAutomaton, RewardAutomaton, parse, print_formula, timing
 from monitor.logic import automaton as automaton_module
 from monitor.logic.syntax import (
     Change,
@@ -131,14 +131,14 @@ def test_as_few_parentheses_as_the_shape_needs(text: str) -> None:
     ],
 )
 def test_no_path_needs_more_letters_than_the_horizon(path: str, letters: int) -> None:
-    program = Automaton(path_of(path))
+    program = PathAutomaton(path_of(path))
     assert program.horizon(program.start) == letters
     assert (program.horizon(FALSE), program.horizon(TRUE)) == (0, 0)
     assert not program.pays(program.start)
 
 
 def test_a_reward_is_owed_for_as_long_as_it_pays() -> None:
-    program = Collector(1, 3)
+    program = RewardAutomaton(1, 3)
     owed, seen = program.start, []
     while owed != FALSE:
         seen.append((program.horizon(owed), program.pays(owed)))
@@ -151,12 +151,12 @@ def test_a_reward_is_owed_for_as_long_as_it_pays() -> None:
 def test_obligations_are_refused_only_beyond_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     """F<=3 unfolds to F<=3, F<=2, F<=1 and the last letter, beside the two that are final."""
     monkeypatch.setattr(automaton_module, "MAX_OBLIGATIONS", 6)
-    program = Automaton(path_of('F<=3 "a"'))
+    program = PathAutomaton(path_of('F<=3 "a"'))
     owed = program.start
     while owed != FALSE:
         owed = program.step(owed, 0)
     monkeypatch.setattr(automaton_module, "MAX_OBLIGATIONS", 5)
-    program = Automaton(path_of('F<=3 "a"'))
+    program = PathAutomaton(path_of('F<=3 "a"'))
     with pytest.raises(LimitError, match="more than 5 obligations"):
         program.step(program.step(program.step(program.start, 0), 0), 0)
 

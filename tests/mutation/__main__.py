@@ -22,11 +22,11 @@ from tests.mutation.share import chosen, hints, write_hints
 from tests.mutation.suite import Outcome, Suite
 
 ROOT: Final = Path(__file__).parents[2]
-ROOMS: Final = "logic", "causal", "decide", "alarm"
+ROOMS: Final = "logic", "causal", "exact", "alarm"
 TESTS: Final = {
     "logic": ("tests/logic", "monitor/logic"),
     "causal": ("tests/causal",),
-    "decide": ("tests/decide", "monitor/decide"),
+    "exact": ("tests/exact", "monitor/exact"),
     "alarm": ("tests/alarm", "monitor/alarm"),
 }
 EXAMPLES: Final = 25
@@ -136,7 +136,7 @@ def _chosen(options: argparse.Namespace) -> list[Mutant]:
     files: list[Path] = []
     for what in options.what or ROOMS:
         room = ROOT / "monitor" / what
-        files += sorted(room.glob("*.py")) if room.is_dir() else [ROOT / what]
+        files += sorted(room.rglob("*.py")) if room.is_dir() else [ROOT / what]
     mutants = [mutant for file in files for mutant in mutants_of(file, ROOT) if "compiled.py" not in mutant.file]
     if options.only is not None:
         done = {each["mutant"] for each in json.loads(options.only.read_text()) if each["how"] == "killed"}
@@ -149,9 +149,9 @@ def _tests(options: argparse.Namespace, mutants: list[Mutant]) -> list[str]:
     if options.share is not None:
         return sorted({str(ROOT / test) for test in hints().values()} | {str(ROOT / QUESTIONS)})
     rooms = {mutant.file.split("/")[1] for mutant in mutants}
-    wanted = [QUESTIONS] if rooms & {"logic", "causal", "decide"} else []
+    wanted = [QUESTIONS] if rooms & {"logic", "causal", "exact"} else []
     for room in ROOMS:
-        if room in rooms or (room == "decide" and rooms & {"logic", "causal"}):
+        if room in rooms or (room == "exact" and rooms & {"logic", "causal"}):
             wanted += TESTS[room]
     return [str(ROOT / each) for each in wanted]
 

@@ -43,52 +43,52 @@ FAULTS: Final = (
     ),
     Fault(
         "what looks back from before the end sees the world after it",
-        (("monitor/decide/worlds.py", "law.until != world.observed and (", "law.until < world.observed and ("),),
-        ("tests/decide/test_ended_worlds.py", "-k", "before_the_end"),
+        (("monitor/exact/evaluators.py", "law.until != world.observed and (", "law.until < world.observed and ("),),
+        ("tests/exact/test_ended_worlds.py", "-k", "before_the_end"),
     ),
     Fault(
         "what looks back from beyond the end earns nothing",
-        (("monitor/decide/history.py", "pays = self._program.pays(cell.owed)", "pays = False"),),
-        ("tests/decide/test_ended_worlds.py", "-k", "before_the_end"),
+        (("monitor/exact/history.py", "pays = self._program.pays(cell.owed)", "pays = False"),),
+        ("tests/exact/test_ended_worlds.py", "-k", "before_the_end"),
     ),
     Fault(
         "a question asked before changes an answer",
         (
             (
-                "monitor/decide/worlds.py",
+                "monitor/exact/evaluators.py",
                 "key = (nominal, law, measure, *before)",
                 "key = (nominal, law, measure, nominal, law)",
             ),
         ),
-        ("tests/decide/test_ended_worlds.py", "-k", "asked_before"),
+        ("tests/exact/test_ended_worlds.py", "-k", "asked_before"),
     ),
     Fault(
         "bounds take room for every start point",
         (
             (
-                "monitor/decide/arm.py",
+                "monitor/exact/forward/evaluator.py",
                 "                self._workspace.grow_levels(*self._scratch.lacks.tolist())",
                 "                self._workspace.grow_levels(*self._scratch.lacks.tolist()), self._workspace.grow()",
             ),
         ),
-        ("tests/decide/test_long_bounds.py", "-k", "one_start_point"),
+        ("tests/exact/test_long_bounds.py", "-k", "one_start_point"),
         jit=True,
     ),
     Fault(
         "bounds too large are accepted at start",
-        (("monitor/decide/worlds.py", "if most > MAX_LEVELS:", "if False:"),),
-        ("tests/decide/test_long_bounds.py", "-k", "refused_at_start"),
+        (("monitor/exact/evaluators.py", "if most > MAX_LEVELS:", "if False:"),),
+        ("tests/exact/test_long_bounds.py", "-k", "refused_at_start"),
     ),
     Fault(
         "probabilities above 1",
         (
             (
-                "monitor/decide/worlds.py",
+                "monitor/exact/evaluators.py",
                 "return min(max(value, 0.0), 1.0) if isinstance(measure, Probability) else value",
                 "return value",
             ),
         ),
-        ("tests/decide/test_answer_bounds.py", "-k", "above_one"),
+        ("tests/exact/test_answer_bounds.py", "-k", "above_one"),
     ),
     Fault(
         "rewards whose sums overflow",
@@ -97,8 +97,14 @@ FAULTS: Final = (
     ),
     Fault(
         "a counterfactual step earns the mean of the plain row",
-        (("monitor/causal/moves.py", "rewarded, first = len(dynamics.asked_extra) > 0,", "rewarded, first = False,"),),
-        ("tests/decide/test_transition_rewards.py", "-k", "earned or elsewhere"),
+        (
+            (
+                "monitor/exact/forward/rows.py",
+                "rewarded, first = len(dynamics.asked_extra) > 0,",
+                "rewarded, first = False,",
+            ),
+        ),
+        ("tests/exact/test_transition_rewards.py", "-k", "earned or elsewhere"),
     ),
     Fault(
         "rewards of transitions are averaged at conversion",
@@ -134,12 +140,18 @@ FAULTS: Final = (
     ),
     Fault(
         "verify accepts a file under another name",
-        (("monitor/sidecar/verification.py", "if expected.id is None or expected.id == document.id:", "if True:"),),
+        (
+            (
+                "monitor/sidecar/evidence/verification.py",
+                "if expected.id is None or expected.id == document.id:",
+                "if True:",
+            ),
+        ),
         ("tests/cli/test_verify.py",),
     ),
     Fault(
         "verify accepts a path altered with its digest",
-        (("monitor/sidecar/verification.py", "problems += check_id(document, expected)", ""),),
+        (("monitor/sidecar/evidence/verification.py", "problems += check_id(document, expected)", ""),),
         ("tests/sidecar/test_every_alteration.py", "tests/cli/test_verify.py"),
     ),
     Fault(
@@ -149,7 +161,7 @@ FAULTS: Final = (
     ),
     Fault(
         "verify derives the numbers by the engine that gave them",
-        (("monitor/sidecar/verification.py", "= (REFEREE, ENGINE),", "= (ENGINE,),"),),
+        (("monitor/sidecar/evidence/verification.py", "= (REFEREE, ENGINE),", "= (ENGINE,),"),),
         ("tests/cli/test_verify.py",),
     ),
     Fault(
@@ -162,42 +174,54 @@ FAULTS: Final = (
         "episodes beyond the last 64 are taken again",
         (
             (
-                "monitor/stream/order.py",
+                "monitor/stream/reorder_buffer.py",
                 "not is_open and entry.episode in self.past",
                 "False and entry.episode in self.past",
             ),
         ),
-        ("tests/flow/test_marks.py", "-k", "delivered_twice"),
+        ("tests/runtime/test_marks.py", "-k", "delivered_twice"),
     ),
     Fault(
         "what may have been taken before is taken",
-        (("monitor/stream/order.py", "return entry.time <= self.past.horizon", "return False"),),
+        (("monitor/stream/reorder_buffer.py", "return entry.time <= self.past.horizon", "return False"),),
         ("tests/stream/test_stream_session.py", "-k", "as_old_as"),
     ),
     Fault(
         "a backlog is taken for overload",
-        (("monitor/sidecar/pressure.py", " and self._coming.value > self._going.value", ""),),
+        (("monitor/sidecar/overload.py", " and self._coming.value > self._going.value", ""),),
         ("tests/sidecar/test_backlog.py",),
     ),
     Fault(
         "live agents wait behind another's backlog",
-        (("monitor/flow.py", "TURN: Final = 16", "TURN: Final = 1_000_000"),),
-        ("tests/sidecar/test_backlog.py", "tests/flow/test_marks.py"),
+        (("monitor/runtime/monitor.py", "TURN: Final = 16", "TURN: Final = 1_000_000"),),
+        ("tests/sidecar/test_backlog.py", "tests/runtime/test_marks.py"),
     ),
     Fault(
         "one agent has the model doubted for everyone",
-        (("monitor/statistics/trust.py", "return self._cap if self._capped else self.wealth", "return self.wealth"),),
-        ("tests/flow/test_marks.py", "tests/statistics/test_fleet.py"),
+        (
+            (
+                "monitor/statistics/model_test.py",
+                "return self._cap if self._capped else self.wealth",
+                "return self.wealth",
+            ),
+        ),
+        ("tests/runtime/test_marks.py", "tests/statistics/test_fleet.py"),
     ),
     Fault(
         "an agent that starts over under old episodes is nobody's concern",
         (("monitor/stream/session.py", "if entry.episode != self.order.episode:", "if False:"),),
-        ("tests/flow/test_marks.py", "-k", "starts_over"),
+        ("tests/runtime/test_marks.py", "-k", "starts_over"),
     ),
     Fault(
         "an agent that dies between episodes is nobody's concern",
-        (("monitor/watch.py", 'return "idle" if self.silent(now) > settings.idle_after else None', "return None"),),
-        ("tests/flow/test_marks.py", "-k", "idle"),
+        (
+            (
+                "monitor/runtime/agent.py",
+                'return "idle" if self.silent(now) > settings.idle_after else None',
+                "return None",
+            ),
+        ),
+        ("tests/runtime/test_marks.py", "-k", "idle"),
     ),
 )
 

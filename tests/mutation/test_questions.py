@@ -11,8 +11,9 @@ from functools import cache
 import pytest
 
 import monitor
-from monitor.causal import memo, world
-from monitor.decide import arm, reach, room, tail, worlds
+from monitor.causal import world
+from monitor.exact import evaluators, lazy_values, value_table
+from monitor.exact.forward import buffers, evaluator, row_table
 from tests.oracle.evaluate import Answer, Evaluator
 from tests.oracle.setting import Setting
 from tests.truth.compare import differences
@@ -102,22 +103,22 @@ def test_a_track_has_the_oracles_answer_after_each_pair(
 
 def call_every_model_large(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have values computed around the states that are reached, as for models of many states."""
-    monkeypatch.setattr(tail, "SMALL", 0)
-    monkeypatch.setattr(arm, "SMALL", 0)
+    monkeypatch.setattr(value_table, "SMALL", 0)
+    monkeypatch.setattr(evaluator, "SMALL", 0)
 
 
 def leave_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have every array grow from nearly nothing, and nothing remembered that need not be."""
-    monkeypatch.setattr(memo, "FIRST_ROOM", (1, 1, 1, 1))
-    monkeypatch.setattr(memo, "MAX_NUMBERS", 0)
+    monkeypatch.setattr(row_table, "FIRST_ROOM", (1, 1, 1, 1))
+    monkeypatch.setattr(row_table, "MAX_NUMBERS", 0)
     monkeypatch.setattr(world, "MAX_ROWS", 1)
-    monkeypatch.setattr(room, "FIRST_NODES", 1)
-    monkeypatch.setattr(room, "FIRST_WALK", (1, 1))
-    monkeypatch.setattr(worlds, "MAX_TAILS", 1)
-    monkeypatch.setattr(worlds, "MAX_ENDED", 1)
-    monkeypatch.setattr(reach, "MAX_KEPT", 0)
-    monkeypatch.setattr(tail, "MAX_GATHERED", 0)
-    monkeypatch.setattr(tail, "MANY", 1)
+    monkeypatch.setattr(buffers, "FIRST_NODES", 1)
+    monkeypatch.setattr(buffers, "FIRST_WALK", (1, 1))
+    monkeypatch.setattr(evaluators, "MAX_TAILS", 1)
+    monkeypatch.setattr(evaluators, "MAX_ENDED", 1)
+    monkeypatch.setattr(lazy_values, "MAX_KEPT", 0)
+    monkeypatch.setattr(value_table, "MAX_GATHERED", 0)
+    monkeypatch.setattr(value_table, "MANY", 1)
 
 
 def _part(case: Case, begin: int, end: int) -> Setting:

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from monitor.cli.files import data_file
-from monitor.sidecar.board import Board
+from monitor.sidecar.config.load import assemble
+from monitor.sidecar.config.settings import HttpConfig
 from monitor.sidecar.events import Evaluate, Event, Message
-from monitor.sidecar.history import Filter
-from monitor.sidecar.http import HttpServer, Sources, make_app
-from monitor.sidecar.load import assemble
-from monitor.sidecar.pictures import Pictures
-from monitor.sidecar.settings import HttpConfig
+from monitor.sidecar.sinks.status_view import StatusView
+from monitor.sidecar.store.alarm_history import Filter
+from monitor.sidecar.web.http import HttpServer, Sources, make_app
+from monitor.sidecar.web.pictures import Pictures
 from monitor.types import Instant
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ class Scene:
     def __init__(self, folder: Path) -> None:
         self.loaded = assemble(data_file("config/frozen-lake.yaml"), {"CFMON_TRUST__ENABLED": "false"})
         self.pipeline = self.loaded.pipeline("cfmon-test")
-        self.board = Board(self.loaded.formulas, "cfmon/alerts")
+        self.board = StatusView(self.loaded.formulas, "cfmon/alerts")
         self.evidence: dict[str, bytes] = {}
         self.problem = ""
         self.ticks = 0.0

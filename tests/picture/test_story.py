@@ -14,11 +14,11 @@ from msgspec.structs import replace
 
 from monitor.alarm.document import Evidence, PolicyEvidence
 from monitor.causal import Intervention, World
-from monitor.decide import Checker
 from monitor.engine import check
+from monitor.exact import Checker
 from monitor.model import MDP, load_model, model_sha256
 from monitor.picture import tell
-from monitor.picture.spread import likeliest
+from monitor.picture.distribution import likeliest
 from monitor.policy import PolicyTable, as_table
 from monitor.types import CausalModel
 
@@ -153,7 +153,7 @@ def test_the_spread_in_random_worlds_ends_in_the_value(seed: int) -> None:
 
 
 def test_a_world_without_end_is_refused_by_its_size(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("monitor.picture.spread.MOST_CELLS", 5)
+    monkeypatch.setattr("monitor.picture.distribution.MOST_CELLS", 5)
     story = tell(evidence_of(FORMULAS[0]), GRID, POLICIES)
     assert all(arm.spread is None and "too many states" in arm.problem for arm in story.arms if not arm.nominal)
 

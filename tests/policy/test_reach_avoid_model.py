@@ -10,7 +10,7 @@ from types import ModuleType
 import numpy as np
 import pytest
 
-from monitor.decide import Checker
+from monitor.exact import Checker
 from monitor.logic import parse
 from monitor.model.io import canonical_bytes, load_model
 from monitor.model.mdp import MDP

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from monitor.decide import Checker, tables, validate
+from monitor.exact import Checker, tables, validate
 from monitor.logic import parse
 from monitor.model import MDP
 

@@ -13,7 +13,7 @@ from scipy.stats import binomtest
 
 from monitor.logic.syntax import Goal, Probability
 from monitor.model import MDP
-from tests.decide.small import question, small_world
+from tests.exact.small import question, small_world
 from tests.sampled.worlds import FALSE_ALARM, error_bound, goal, model_of, sampler, sampler_of, width
 
 CASES: list[dict[str, Any]] = json.loads((Path(__file__).parents[1] / "reference" / "cases.json").read_text())

@@ -19,7 +19,7 @@ from monitor.policy.session import load_network, load_policy
 from monitor.sampled import Sampler, Simulated, as_decisions
 from monitor.sampled.decisions import Remembered
 from monitor.sampled.rows import SimulatorRows
-from tests.decide.small import LAW
+from tests.exact.small import LAW
 from tests.sampled.test_simulated import COUNT, GO, PATH, START, TEXTS, Line, policies
 from tests.sampled.worlds import FALSE_ALARM, error_bound, goal
 

@@ -21,7 +21,7 @@ from monitor.sampled.noise import (
     race,
     uniforms,
 )
-from tests.decide.small import LAW
+from tests.exact.small import LAW
 from tests.sampled.worlds import FALSE_ALARM, error_bound
 
 ONES = 0xFFFFFFFF

@@ -18,7 +18,7 @@ from monitor.model import MDP
 from monitor.sampled import Sampler, Walks
 from monitor.sampled.ensemble import Ensemble, Steps
 from monitor.sampled.noise import STATE, gumbels
-from tests.decide.small import LAW, Small, chances, question, small_world
+from tests.exact.small import LAW, Small, chances, question, small_world
 from tests.old_oracle import World
 from tests.sampled.worlds import FALSE_ALARM, error_bound, goal, sampler, sampler_of
 

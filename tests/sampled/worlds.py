@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from monitor.decide import tables
-from monitor.decide.worlds import Worlds
+from monitor.exact import tables
+from monitor.exact.evaluators import Evaluators
 from monitor.logic import parse
 from monitor.logic.syntax import Goal, Probability, Reward
 from monitor.model import MDP
 from monitor.sampled import Enumerated, Sampler
-from tests.decide.small import Small
+from tests.exact.small import Small
 
 __all__ = ["FALSE_ALARM", "error_bound", "goal", "model_of", "sampler", "sampler_of", "width"]
 
@@ -39,7 +39,7 @@ def model_of(case: dict[str, Any]) -> MDP:
 
 
 def sampler_of(model: MDP, policies: dict[str, Any], seed: int, models: dict[str, MDP] | None = None) -> Sampler:
-    return Sampler(Enumerated(Worlds(model, tables(policies, model), models)), seed)
+    return Sampler(Enumerated(Evaluators(model, tables(policies, model), models)), seed)
 
 
 def sampler(small: Small, seed: int) -> Sampler:

@@ -13,8 +13,8 @@ from typing import Any
 from monitor.errors import ConfigError
 from monitor.model import MDP
 from monitor.model.io import save_model
+from monitor.sidecar.config.load import assemble
 from monitor.sidecar.events import Connected, Evaluate, Event, Message
-from monitor.sidecar.load import assemble
 from monitor.types import Instant
 from tests.sidecar.project import write_project
 

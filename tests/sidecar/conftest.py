@@ -9,9 +9,9 @@ import pytest
 
 from monitor.alarm.evidence import evidence_id, make_evidence
 from monitor.alarm.message import Identity
-from monitor.flow import Monitor
 from monitor.model import MDP, model_sha256
 from monitor.policy import PolicyTable, as_table
+from monitor.runtime.monitor import Monitor
 from monitor.sidecar.events import Evaluate, Event, Message
 from monitor.sidecar.pipeline import Effects, EvidenceFile, Pipeline, Topics
 from monitor.types import AlarmSpec, Alert, FormulaSpec, Instant, StreamSettings

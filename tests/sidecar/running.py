@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from monitor.sidecar.load import assemble
+from monitor.sidecar.config.load import assemble
 from monitor.sidecar.service import Service
 from tests.servers import PATIENCE, Mosquitto, end, need, wait_until
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from monitor.sidecar.broker import Broker, parse_broker
-from monitor.sidecar.connection import Session
-from monitor.sidecar.door import Arrived, Door
-from monitor.sidecar.mqtt import Link
-from monitor.sidecar.outbox import Outbox
+from monitor.sidecar.mqtt.broker import Broker, parse_broker
+from monitor.sidecar.mqtt.connection import Session
+from monitor.sidecar.mqtt.inbox import Arrived, Inbox
+from monitor.sidecar.mqtt.link import Link
+from monitor.sidecar.mqtt.outbox import Outbox
 from tests.servers import PATIENCE
 
 __all__ = ["STATUS", "Side"]
@@ -21,7 +21,7 @@ class Side:
     """One link with its door and outbox, running until `stop`."""
 
     def __init__(self, broker: str | Broker, *, limit: int = 1000, keepalive: float = 5.0) -> None:
-        self.door = Door(limit)
+        self.door = Inbox(limit)
         self.outbox = Outbox()
         self.changes: list[bool] = []
         broker = parse_broker(broker) if isinstance(broker, str) else broker

@@ -13,12 +13,12 @@ from msgspec.structs import replace
 
 from monitor.alarm.evidence import make_evidence, read_evidence, rederive
 from monitor.alarm.message import Identity
-from monitor.flow import Monitor
 from monitor.model import MDP
 from monitor.policy import PolicyTable
-from monitor.sidecar.board import Board
+from monitor.runtime.monitor import Monitor
 from monitor.sidecar.events import Evaluate, Heartbeat, Lost, Message
 from monitor.sidecar.pipeline import Effects, EvidenceFile, Pipeline, Topics
+from monitor.sidecar.sinks.status_view import StatusView
 from monitor.types import AlarmSpec, Alert, FormulaSpec, Instant, StreamSettings, TrustSettings
 from tests.sidecar.conftest import CAREFUL, HOME, LOST, RASH, REGRET, Driver
 
@@ -214,7 +214,7 @@ def test_the_same_events_tell_the_same_and_a_restart_between_any_two_changes_not
 
 
 def test_page_and_api_say_what_the_newest_verdict_says(make: Callable[..., Pipeline]) -> None:
-    pipeline, board = make(), Board([WATCH], "cfmon/alerts")
+    pipeline, board = make(), StatusView([WATCH], "cfmon/alerts")
     driver = Driver(pipeline)
     for seq, (state, action) in enumerate([(0, RASH), (1, RASH), (2, RASH), (3, RASH), (3, RASH), (LOST, RASH)]):
         driver.send(seq, state, action)

@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from monitor.errors import ConfigError
-from monitor.sidecar.archive import Archive
 from monitor.sidecar.effects import EvidenceFile
-from monitor.sidecar.signing import Signer, read_signer, read_verifier
-from monitor.sidecar.store import Store
+from monitor.sidecar.evidence.signing import Signer, read_signer, read_verifier
+from monitor.sidecar.store.archive import Archive
+from monitor.sidecar.store.store import Store
 from tests.sidecar.keys import make_keys
 
 

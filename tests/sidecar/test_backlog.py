@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from monitor.model import MDP
-from monitor.sidecar.door import Arrived
+from monitor.sidecar.config.load import assemble
 from monitor.sidecar.effects import Effects
 from monitor.sidecar.events import Evaluate, Event, Message
-from monitor.sidecar.load import assemble
-from monitor.sidecar.pressure import Pressure, Rate
+from monitor.sidecar.mqtt.inbox import Arrived
+from monitor.sidecar.overload import OverloadDetector, Rate
 from monitor.sidecar.service import Service
 from monitor.types import Blind, Instant, Judged, Skipped
 from tests.sidecar.project import CONFIG, write_project
@@ -185,7 +185,7 @@ def test_rates_forget() -> None:
 
 
 def test_pressure_needs_both_a_wait_and_more_coming_than_going() -> None:
-    pressure = Pressure(1.0)
+    pressure = OverloadDetector(1.0)
     assert not pressure.overloaded(100.0)  # nothing is known yet
     for n in range(100):
         pressure.turned(n / 10, live=20, answered=10, left=True)

@@ -10,8 +10,8 @@ import pytest
 
 from monitor.errors import ConfigError, ModelError
 from monitor.model import MDP
+from monitor.sidecar.config.load import assemble
 from monitor.sidecar.events import Evaluate, Message
-from monitor.sidecar.load import assemble
 from monitor.types import Blind, Judged, Notice, Received
 from tests.sidecar.conftest import CAREFUL, Driver
 from tests.sidecar.project import write_project

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from monitor.errors import ConfigError
-from monitor.sidecar.config import Config, config_schema, load_config
+from monitor.sidecar.config.reading import Config, config_schema, load_config
 
 PLAIN = """\
 model: model.npz

@@ -8,8 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from monitor.sidecar import door as door_module
-from monitor.sidecar.door import MAX_HOLES, Arrived, Door, Dropped, Receipt
+from monitor.sidecar.mqtt import inbox as door_module
+from monitor.sidecar.mqtt.inbox import (
+    MAX_HOLES,
+    Arrived,
+    Dropped,
+    Inbox,
+    Receipt,
+)
 from monitor.types import Instant
 
 NOW = Instant(1.0, 1.0)
@@ -19,7 +25,7 @@ def message(number: int, topic: str = "a") -> Arrived:
     return Arrived(NOW, topic, str(number).encode(), Receipt(1, number, 1))
 
 
-def drain(door: Door) -> list[Arrived | Dropped]:
+def drain(door: Inbox) -> list[Arrived | Dropped]:
     entries = []
     while (entry := door.take()) is not None:
         entries.append(entry)
@@ -27,7 +33,7 @@ def drain(door: Door) -> list[Arrived | Dropped]:
 
 
 def test_messages_come_out_in_order() -> None:
-    door = Door(10)
+    door = Inbox(10)
     assert all(door.enter(message(n)) for n in range(10))
     assert len(door) == 10
     assert [entry.payload for entry in drain(door) if isinstance(entry, Arrived)] == [b"%d" % n for n in range(10)]
@@ -35,7 +41,7 @@ def test_messages_come_out_in_order() -> None:
 
 
 def test_a_drop_stands_where_the_hole_is() -> None:
-    door = Door(2)
+    door = Inbox(2)
     assert [door.enter(message(n)) for n in range(4)] == [True, True, False, False]
     first = door.take()
     assert door.enter(message(4))
@@ -54,7 +60,7 @@ def test_a_drop_stands_where_the_hole_is() -> None:
 )
 def test_nothing_is_lost_without_being_counted(limit: int, moves: list[str | None]) -> None:
     """`None` takes one out, a letter enters a message of that topic: what went in comes out or is counted."""
-    door = Door(limit)
+    door = Inbox(limit)
     entered: Counter[str] = Counter()
     out: list[Arrived | Dropped] = []
     for number, move in enumerate(moves):
@@ -77,7 +83,7 @@ def test_nothing_is_lost_without_being_counted(limit: int, moves: list[str | Non
 
 
 def test_a_flood_of_topics_takes_no_more_room_than_its_messages() -> None:
-    door = Door(1)
+    door = Inbox(1)
     door.enter(message(0))
     for number in range(3 * MAX_HOLES):
         door.enter(message(number, f"topic{number}"))
@@ -89,7 +95,7 @@ def test_a_flood_of_topics_takes_no_more_room_than_its_messages() -> None:
 
 
 def test_an_overload_that_lasts_takes_no_more_room_either() -> None:
-    door, number = Door(100), 0
+    door, number = Inbox(100), 0
     for _ in range(200):
         for _ in range(4):  # twice what is taken
             door.enter(message(number, f"topic{number % 40}"))
@@ -100,7 +106,7 @@ def test_an_overload_that_lasts_takes_no_more_room_either() -> None:
 
 
 def test_a_door_that_dropped_drops_until_it_is_half_empty() -> None:
-    door = Door(4)
+    door = Inbox(4)
     assert [door.enter(message(n)) for n in range(5)] == [True, True, True, True, False]
     door.take()
     assert not door.enter(message(5))
@@ -112,7 +118,7 @@ def test_a_door_that_dropped_drops_until_it_is_half_empty() -> None:
 
 def test_few_but_large_messages_make_it_full_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(door_module, "LARGE", 100)
-    door, room = Door(1000), []
+    door, room = Inbox(1000), []
     door.on_room = lambda: room.append(len(door))
     large = Arrived(NOW, "a", bytes(60), None)
     assert door.enter(Arrived(NOW, "a", bytes(1000), None))  # what is too large by itself comes in, to be refused

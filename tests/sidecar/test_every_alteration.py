@@ -23,10 +23,10 @@ from monitor.alarm.document import Evidence, _digest, _pack, plain, read_evidenc
 from monitor.alarm.evidence import contradictions
 from monitor.errors import EvidenceError
 from monitor.policy.manifest import Input, Output
-from monitor.sidecar import verification
-from monitor.sidecar.proof import Proof, open_proof
-from monitor.sidecar.signing import Signer, Verifier
-from monitor.sidecar.verification import Expected, check_id, examine
+from monitor.sidecar.evidence import verification
+from monitor.sidecar.evidence.proof import Proof, open_proof
+from monitor.sidecar.evidence.signing import Signer, Verifier
+from monitor.sidecar.evidence.verification import Expected, check_id, examine
 from monitor.types import CausalModel, Outcome
 from tests.sidecar.alarms import KINDS, alarm
 

@@ -17,10 +17,10 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from monitor.errors import ConfigError
-from monitor.sidecar import http
-from monitor.sidecar.guard import is_loopback, read_token
-from monitor.sidecar.http import HttpServer
-from monitor.sidecar.settings import HttpConfig
+from monitor.sidecar.config.settings import HttpConfig
+from monitor.sidecar.web import http
+from monitor.sidecar.web.guard import is_loopback, read_token
+from monitor.sidecar.web.http import HttpServer
 from tests.servers import prometheus, wait_until
 
 TOKEN = "0123456789abcdef0123456789abcdef"

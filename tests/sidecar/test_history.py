@@ -13,15 +13,15 @@ import httpx
 import pytest
 
 from monitor.model import MDP
-from monitor.sidecar.board import Board
-from monitor.sidecar.curve import Curve
+from monitor.sidecar.config.settings import HttpConfig
 from monitor.sidecar.effects import Publication
 from monitor.sidecar.events import Evaluate
-from monitor.sidecar.history import Alarm, Filter, History
-from monitor.sidecar.http import HttpServer, Sources, make_app
-from monitor.sidecar.pictures import Pictures
 from monitor.sidecar.pipeline import Effects
-from monitor.sidecar.settings import HttpConfig
+from monitor.sidecar.sinks.curve import Curve
+from monitor.sidecar.sinks.status_view import StatusView
+from monitor.sidecar.store.alarm_history import Alarm, Filter, History
+from monitor.sidecar.web.http import HttpServer, Sources, make_app
+from monitor.sidecar.web.pictures import Pictures
 from monitor.types import AlarmSpec, Deviates, FormulaSpec, Instant, Trust
 from tests.servers import Mosquitto, wait_until
 from tests.sidecar.conftest import CAREFUL, RASH, REGRET, Driver
@@ -121,12 +121,12 @@ def test_filters() -> None:
 
 
 @pytest.fixture
-def board(formulas: list[FormulaSpec]) -> Board:
-    return Board(formulas, "cfmon/alerts")
+def board(formulas: list[FormulaSpec]) -> StatusView:
+    return StatusView(formulas, "cfmon/alerts")
 
 
 @pytest.fixture
-def client(board: Board) -> Iterator[httpx.Client]:
+def client(board: StatusView) -> Iterator[httpx.Client]:
     sources = Sources(
         board=board,
         exposition=lambda: b"",
@@ -146,7 +146,7 @@ def client(board: Board) -> Iterator[httpx.Client]:
         server.stop()
 
 
-def test_the_list_over_http_with_filters(client: httpx.Client, board: Board) -> None:
+def test_the_list_over_http_with_filters(client: httpx.Client, board: StatusView) -> None:
     board.history.note([alert("a", sent=1_800_000_000.0), alert("a", "resolved", 2, 1_800_000_100.0)])
     board.history.note([alert("b", sent=1_800_000_200.0, agent="bob")])
 
@@ -179,7 +179,7 @@ def test_a_filter_that_is_none_is_refused_in_words(client: httpx.Client, query: 
 
 
 def test_alarms_stay_in_the_list_when_their_agent_is_forgotten(
-    client: httpx.Client, board: Board, driver: Driver
+    client: httpx.Client, board: StatusView, driver: Driver
 ) -> None:
     driver.send(0, 0)
     for effects in driver.effects:
@@ -195,13 +195,13 @@ def test_alarms_stay_in_the_list_when_their_agent_is_forgotten(
     assert client.get("/api/agents/nobody/history").status_code == 404
 
 
-def test_critical_stands_above_warning_whenever_it_fired(board: Board) -> None:
+def test_critical_stands_above_warning_whenever_it_fired(board: StatusView) -> None:
     board.history.note([alert(severity, severity=severity) for severity in ("critical", "info", "page", "warning")])
     firing = board.overview("", 10)["firing"]
     assert [found["severity"] for found in firing] == ["critical", "page", "warning", "info"]
 
 
-def test_an_agent_over_time(client: httpx.Client, board: Board, driver: Driver) -> None:
+def test_an_agent_over_time(client: httpx.Client, board: StatusView, driver: Driver) -> None:
     driver.send(0, 0)
     for effects in driver.effects:
         board.take(effects, driver.now)
@@ -215,7 +215,7 @@ def test_an_agent_over_time(client: httpx.Client, board: Board, driver: Driver) 
     assert chance["curve"]["value"] == [chance["value"]]
 
 
-def test_doubt_of_one_agent_stands_beside_the_models_own(board: Board, driver: Driver) -> None:
+def test_doubt_of_one_agent_stands_beside_the_models_own(board: StatusView, driver: Driver) -> None:
     board.take(driver.send(0, 0), driver.now)
     assert board.overview("", 1)["doubt"] == {
         "model": {"doubted": None, "log10_e": None, "transitions": 0, "departing": []}, "agents": [],
@@ -237,7 +237,7 @@ def test_doubt_of_one_agent_stands_beside_the_models_own(board: Board, driver: D
     assert board.overview("", 1)["doubt"]["agents"] == []
 
 
-def test_who_departs_from_its_policy_is_named_from_a_tenth_on(board: Board, driver: Driver) -> None:
+def test_who_departs_from_its_policy_is_named_from_a_tenth_on(board: StatusView, driver: Driver) -> None:
     board.take(driver.send(0, 0), driver.now)
     life = board.life("ada", 1)
     assert life is not None

@@ -18,15 +18,22 @@ import pytest
 
 from monitor.cli import streaming
 from monitor.errors import ConfigError
-from monitor.sidecar import http, load
-from monitor.sidecar.board import Board
-from monitor.sidecar.bundle import read_bundle
+from monitor.sidecar.config import load
+from monitor.sidecar.config.settings import HttpConfig
 from monitor.sidecar.events import Connected, Evaluate
-from monitor.sidecar.http import HttpServer, Sources, answering_probes, make_app, nothing_kept
-from monitor.sidecar.pictures import Pictures
+from monitor.sidecar.evidence.bundle import read_bundle
 from monitor.sidecar.pipeline import Effects
-from monitor.sidecar.runbooks import default_runbook
-from monitor.sidecar.settings import HttpConfig
+from monitor.sidecar.sinks.status_view import StatusView
+from monitor.sidecar.web import http
+from monitor.sidecar.web.http import (
+    HttpServer,
+    Sources,
+    answering_probes,
+    make_app,
+    nothing_kept,
+)
+from monitor.sidecar.web.pictures import Pictures
+from monitor.sidecar.web.runbooks import default_runbook
 from monitor.types import AlarmMoved, Blind, FormulaSpec, Notice, Received
 from tests.servers import PATIENCE, free_port, wait_until
 from tests.sidecar.alarms import alarm
@@ -48,7 +55,7 @@ STATUS: dict[str, Any] = {
 class World:
     """A board behind a server, and what its health is."""
 
-    def __init__(self, board: Board) -> None:
+    def __init__(self, board: StatusView) -> None:
         self.board = board
         self.problem = ""
         self.sources = Sources(
@@ -65,7 +72,7 @@ class World:
 
 @pytest.fixture
 def world(formulas: list[FormulaSpec]) -> World:
-    return World(Board(formulas, "cfmon/alerts"))
+    return World(StatusView(formulas, "cfmon/alerts"))
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from monitor.alarm.message import Identity
 from monitor.errors import InputError
 from monitor.sidecar.events import Evaluate, Message
-from monitor.sidecar.metrics import Metrics
+from monitor.sidecar.sinks.metrics import Metrics
 from monitor.stream.decode import REASONS, agent_of
 from monitor.types import BlindReason, FormulaSpec
 from tests.sidecar.conftest import Driver

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from monitor.sidecar.ledger import BEGINNING, Ledger, link
+from monitor.sidecar.store.ledger import BEGINNING, Ledger, link
 
 ROWS = st.dictionaries(
     st.tuples(st.sampled_from(["snapshot", "outbox"]), st.one_of(st.integers(0, 3), st.text(max_size=3))),

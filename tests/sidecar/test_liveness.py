@@ -16,12 +16,12 @@ from numba.core import event
 
 from monitor.model import MDP
 from monitor.sidecar import service
+from monitor.sidecar.config.load import assemble
 from monitor.sidecar.effects import Effects
 from monitor.sidecar.events import Event, Message
-from monitor.sidecar.journal import Journal
-from monitor.sidecar.load import assemble
 from monitor.sidecar.pipeline import Pipeline
 from monitor.sidecar.recovery import Recovered, take_up
+from monitor.sidecar.store.journal import Journal
 from monitor.sidecar.systemd import ServiceManager, reporting
 from monitor.types import Instant
 from tests.servers import PATIENCE, Mosquitto, free_port, sidecar, wait_until

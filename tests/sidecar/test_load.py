@@ -12,9 +12,9 @@ import pytest
 from monitor.errors import ConfigError, ModelError, MonitorError, PolicyError
 from monitor.model import MDP
 from monitor.model.npz import read_model
-from monitor.sidecar.config import load_config
+from monitor.sidecar.config.load import assemble
+from monitor.sidecar.config.reading import load_config
 from monitor.sidecar.events import Evaluate, Message
-from monitor.sidecar.load import assemble
 from monitor.types import Alert, Instant
 from tests.sidecar.project import CONFIG, write_project
 

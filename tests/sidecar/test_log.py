@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from monitor.sidecar.config.settings import LoggingConfig
 from monitor.sidecar.log import set_up_logging
-from monitor.sidecar.settings import LoggingConfig
 
 LOG = logging.getLogger("monitor.test")
 

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from monitor.model import MDP
-from monitor.sidecar.door import Arrived
-from monitor.sidecar.load import assemble
+from monitor.sidecar.config.load import assemble
+from monitor.sidecar.config.settings import LoggingConfig
 from monitor.sidecar.log import MOST_KINDS, Seldom, set_up_logging
-from monitor.sidecar.logbook import Logbook
+from monitor.sidecar.mqtt.inbox import Arrived
 from monitor.sidecar.service import Service
-from monitor.sidecar.settings import LoggingConfig
+from monitor.sidecar.sinks.logbook import Logbook
 from monitor.types import Blind, Deviates, Instant
 from tests.sidecar.conftest import CAREFUL, HOME, RASH
 from tests.sidecar.project import write_project

@@ -11,7 +11,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from monitor.alarm.figures import other, own
 from monitor.alarm.message import Identity
-from monitor.sidecar.metrics import Metrics, outcome_of
+from monitor.runtime.agent import MARKS
+from monitor.sidecar.sinks.metrics import Metrics, outcome_of
 from monitor.types import (
     AlarmMoved,
     Alert,
@@ -37,7 +38,6 @@ from monitor.types import (
     Trust,
     Verdict,
 )
-from monitor.watch import MARKS
 
 NOW = Instant(1000.0, 1.0)
 PAIR = {"agent": "ada", "formula": "watch"}

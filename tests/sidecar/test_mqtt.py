@@ -16,10 +16,9 @@ from pathlib import Path
 import aiomqtt
 import pytest
 
-from monitor.sidecar import connection
-from monitor.sidecar import mqtt as link
-from monitor.sidecar.broker import parse_broker
-from monitor.sidecar.door import Arrived, Dropped
+from monitor.sidecar.mqtt import connection, link
+from monitor.sidecar.mqtt.broker import parse_broker
+from monitor.sidecar.mqtt.inbox import Arrived, Dropped
 from monitor.sidecar.pipeline import OFFLINE, Publication
 from tests.servers import PATIENCE, Mosquitto, end, mosquitto, wait_until
 from tests.sidecar.running import subscriber

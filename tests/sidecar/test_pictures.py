@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from monitor.sidecar import pictures
-from monitor.sidecar.pictures import Pictures
+from monitor.sidecar.web import pictures
+from monitor.sidecar.web.pictures import Pictures
 from tests.servers import children, wait_until
 from tests.sidecar.alarms import alarm
 

@@ -12,7 +12,7 @@ import pytest
 from monitor.alarm.document import read_evidence
 from monitor.errors import MonitorError
 from monitor.sidecar.recording import Recording
-from monitor.stream.wire import unpack
+from monitor.stream.encoding import unpack
 from monitor.yamltext import parse_yaml
 
 MEGABYTE = 1 << 20

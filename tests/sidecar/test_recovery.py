@@ -15,11 +15,11 @@ from typing import Any
 import pytest
 
 from monitor.model import MDP
-from monitor.sidecar.door import Arrived, Receipt
-from monitor.sidecar.journal import Journal
-from monitor.sidecar.load import assemble
+from monitor.sidecar.config.load import assemble
+from monitor.sidecar.mqtt.inbox import Arrived, Receipt
 from monitor.sidecar.service import Service
-from monitor.sidecar.store import Store
+from monitor.sidecar.store.journal import Journal
+from monitor.sidecar.store.store import Store
 from monitor.types import Instant
 from tests.sidecar.project import CONFIG, write_project
 

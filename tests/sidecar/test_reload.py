@@ -18,8 +18,8 @@ import pytest
 
 from monitor.model import MDP, save_model
 from monitor.sidecar.clock import read_clock
+from monitor.sidecar.config.load import Loaded, assemble
 from monitor.sidecar.events import Evaluate, Message
-from monitor.sidecar.load import Loaded, assemble
 from tests.servers import PATIENCE, Mosquitto, sidecar, wait_until
 from tests.sidecar.project import CONFIG, write_policy, write_project
 from tests.sidecar.running import Inside, Subscriber, inside, publish, steps, subscriber

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 from monitor.errors import ConfigError
 from monitor.model import MDP
-from monitor.sidecar.broker import parse_broker
-from monitor.sidecar.config import load_config
-from monitor.sidecar.settings import Config
+from monitor.sidecar.config.reading import load_config
+from monitor.sidecar.config.settings import Config
+from monitor.sidecar.mqtt.broker import parse_broker
 from tests.servers import PATIENCE, Mosquitto, Sidecar, mosquitto, need, sidecar, wait_until
 from tests.sidecar.project import CONFIG, write_project
 

@@ -18,8 +18,8 @@ import pytest
 from monitor.alarm.evidence import read_evidence
 from monitor.errors import ConfigError, RecordingError
 from monitor.model import MDP
-from monitor.sidecar.door import Arrived
-from monitor.sidecar.load import assemble
+from monitor.sidecar.config.load import assemble
+from monitor.sidecar.mqtt.inbox import Arrived
 from monitor.sidecar.recording import Recording
 from monitor.sidecar.service import Service, make_client_id
 from monitor.types import Instant

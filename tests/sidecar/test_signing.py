@@ -23,12 +23,12 @@ from hypothesis import strategies as st
 
 from monitor.errors import ConfigError
 from monitor.model import MDP
-from monitor.sidecar.config import check_secrets, load_config
+from monitor.sidecar.config.load import assemble
+from monitor.sidecar.config.reading import check_secrets, load_config
 from monitor.sidecar.effects import EvidenceFile
-from monitor.sidecar.load import assemble
+from monitor.sidecar.evidence.signing import SIGNATURE_BYTES, read_signer, read_verifier
 from monitor.sidecar.reload import check_fixed
 from monitor.sidecar.service import Service
-from monitor.sidecar.signing import SIGNATURE_BYTES, read_signer, read_verifier
 from tests.sidecar.keys import make_keys
 from tests.sidecar.project import CONFIG, write_project
 

@@ -15,13 +15,13 @@ from pathlib import Path
 import pytest
 
 from monitor.errors import ConfigError
-from monitor.sidecar import store as rooms
 from monitor.sidecar.effects import EvidenceFile, Publication
 from monitor.sidecar.events import Evaluate, Message
-from monitor.sidecar.journal import Batch, Journal, Setting
 from monitor.sidecar.pipeline import Snapshot
 from monitor.sidecar.recording import pack_event
-from monitor.sidecar.store import Store
+from monitor.sidecar.store import store as rooms
+from monitor.sidecar.store.journal import Batch, Journal, Setting
+from monitor.sidecar.store.store import Store
 from monitor.types import FormulaSpec, Instant
 
 SETTING = Setting("me", "world", (FormulaSpec("watch", "true"),), 7.0)
@@ -313,7 +313,7 @@ def test_a_read_only_file_system_is_an_error_at_start(tmp_path: Path) -> None:
 
 
 def test_two_sidecars_cannot_share_a_store(store: Store, path: Path) -> None:
-    code = f"from pathlib import Path; from monitor.sidecar.store import Store; Store(Path({str(path)!r}))"
+    code = f"from pathlib import Path; from monitor.sidecar.store.store import Store; Store(Path({str(path)!r}))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert f"ConfigError: store.path: {path} is in use by another sidecar; give each" in done.stderr
     with pytest.raises(ConfigError, match="is in use by another sidecar"):

@@ -16,12 +16,20 @@ import pytest
 
 from monitor.sidecar.effects import EvidenceFile, Publication
 from monitor.sidecar.events import Message
-from monitor.sidecar.history import Alarm, Changes
-from monitor.sidecar.journal import APPLICATION, TABLES, Batch, DamagedError, Journal, Kept, Setting
-from monitor.sidecar.mark import Mark
 from monitor.sidecar.pipeline import Snapshot
 from monitor.sidecar.recording import pack_event
-from monitor.sidecar.store import Store
+from monitor.sidecar.store.alarm_history import Alarm, Changes
+from monitor.sidecar.store.high_water import Mark
+from monitor.sidecar.store.journal import (
+    APPLICATION,
+    TABLES,
+    Batch,
+    DamagedError,
+    Journal,
+    Kept,
+    Setting,
+)
+from monitor.sidecar.store.store import Store
 from monitor.types import Instant
 
 HEAD = 100
@@ -518,9 +526,9 @@ import sys
 from pathlib import Path
 from monitor.sidecar.effects import EvidenceFile
 from monitor.sidecar.events import Message
-from monitor.sidecar.journal import Setting
+from monitor.sidecar.store.journal import Setting
 from monitor.sidecar.pipeline import Snapshot
-from monitor.sidecar.store import Store
+from monitor.sidecar.store.store import Store
 from monitor.types import Instant
 store, n = Store(Path(sys.argv[1])), 0
 assert store.damages == 0, store.damage

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
-from monitor.sidecar.tally import Series
+from monitor.sidecar.sinks.exposition import Series
 
 
 def read(text: str) -> dict[tuple[str, ...], float]:

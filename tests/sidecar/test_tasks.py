@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from monitor.sidecar.broker import parse_broker
-from monitor.sidecar.connection import Session
-from monitor.sidecar.door import Door
 from monitor.sidecar.effects import EvidenceFile
-from monitor.sidecar.mqtt import Link
-from monitor.sidecar.outbox import Outbox
-from monitor.sidecar.store import Store
+from monitor.sidecar.mqtt.broker import parse_broker
+from monitor.sidecar.mqtt.connection import Session
+from monitor.sidecar.mqtt.inbox import Inbox
+from monitor.sidecar.mqtt.link import Link
+from monitor.sidecar.mqtt.outbox import Outbox
+from monitor.sidecar.store.store import Store
 from monitor.sidecar.tasks import in_thread
 from tests.servers import PATIENCE
 
@@ -53,7 +53,7 @@ def test_the_link_tries_again_until_there_is_one(
 
         monkeypatch.setattr(threading.Thread, "start", scarce)
         session = Session(parse_broker("mqtt://127.0.0.1:1"), "me", "agents/+/steps", "status/me", 5.0)
-        link = Link(session, Door(10), Outbox(), lambda _up: None)
+        link = Link(session, Inbox(10), Outbox(), lambda _up: None)
         await asyncio.wait_for(link.run(stop), PATIENCE)
 
     asyncio.run(scenario())

@@ -16,8 +16,8 @@ import pytest
 import trustme
 
 from monitor.errors import ConfigError
-from monitor.sidecar.broker import Broker, Tls, parse_broker
-from monitor.sidecar.tls import make_context
+from monitor.sidecar.mqtt.broker import Broker, Tls, parse_broker
+from monitor.sidecar.mqtt.tls import make_context
 from tests.servers import Mosquitto, free_port, mosquitto, need
 from tests.sidecar.side import Side
 

@@ -13,8 +13,8 @@ import trustme
 from hypothesis import given
 from hypothesis import strategies as st
 
-from monitor.sidecar import wire
-from monitor.sidecar.wire import TlsWire, Wire
+from monitor.sidecar.mqtt import batched_socket
+from monitor.sidecar.mqtt.batched_socket import TlsWire, Wire
 from tests.servers import PATIENCE
 
 NOTHING_YET = (BlockingIOError, ssl.SSLWantReadError)
@@ -199,7 +199,7 @@ def test_a_server_that_says_nothing_is_given_up() -> None:
 
 
 def test_a_handshake_drawn_out_byte_by_byte_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(wire, "HANDSHAKE", 0.2)
+    monkeypatch.setattr(batched_socket, "HANDSHAKE", 0.2)
     with socket.create_server(("127.0.0.1", 0)) as listener:
         left = socket.create_connection(listener.getsockname(), timeout=2.0)
         right, _ = listener.accept()

@@ -14,9 +14,9 @@ import pytest
 
 from monitor.model import MDP
 from monitor.sidecar import worker as rooms
-from monitor.sidecar.door import Arrived
+from monitor.sidecar.config.load import assemble
 from monitor.sidecar.effects import Publication
-from monitor.sidecar.load import assemble
+from monitor.sidecar.mqtt.inbox import Arrived
 from monitor.sidecar.service import Service
 from monitor.types import Instant
 from tests.servers import PATIENCE

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from scipy.stats import binom
 
 from monitor.statistics.fleet import FRACTIONS, Fleet
-from monitor.statistics.trust import ModelTest
+from monitor.statistics.model_test import ModelTest
 from tests.statistics.test_trust import SMALL, Rows, grid, walk
 
 

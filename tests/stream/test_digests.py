@@ -6,13 +6,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from monitor.stream.digests import REMEMBERED, Digests, digest
+from monitor.stream.deduplication import REMEMBERED, Deduplicator, digest
 from monitor.types import Observation
 
 
 @given(st.lists(st.integers(1, 300), max_size=40), st.integers(0, 3))
 def test_it_agrees_with_a_dict(jumps: list[int], start: int) -> None:
-    digests, truth, seq = Digests(), dict[int, bytes](), start
+    digests, truth, seq = Deduplicator(), dict[int, bytes](), start
     digests.clear(start)
     for jump in jumps:
         truth[seq] = (seq + 1).to_bytes(8, "big")
@@ -22,12 +22,12 @@ def test_it_agrees_with_a_dict(jumps: list[int], start: int) -> None:
     for asked in range(end + 5):
         known = truth.get(asked) if asked == 0 or asked >= end - REMEMBERED else None
         assert digests.get(asked) == known
-    again = Digests.load(*digests.dump())
+    again = Deduplicator.load(*digests.dump())
     assert [again.get(asked) for asked in range(end + 5)] == [digests.get(asked) for asked in range(end + 5)]
 
 
 def test_memory_is_bounded() -> None:
-    digests = Digests()
+    digests = Deduplicator()
     for seq in range(0, 10 * REMEMBERED, 3):
         digests.put(seq, b"\x01" * 8)
     assert len(digests.dump()[0]) == REMEMBERED * 8
@@ -35,7 +35,7 @@ def test_memory_is_bounded() -> None:
 
 
 def test_clear_forgets() -> None:
-    digests = Digests()
+    digests = Deduplicator()
     for seq in range(700):
         digests.put(seq, b"\x01" * 8)
     digests.clear(300)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from monitor.errors import InputError
-from monitor.stream.past import PAGE, PAGES, PastEpisodes
+from monitor.stream.past_episodes import PAGE, PAGES, PastEpisodes
 
 
 def filled(episodes: int) -> PastEpisodes:

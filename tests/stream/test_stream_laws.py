@@ -16,8 +16,8 @@ from msgspec.structs import replace
 from monitor.errors import InputError
 from monitor.model.mdp import MDP
 from monitor.stream.decode import is_plain, validate
-from monitor.stream.digests import REMEMBERED
-from monitor.stream.order import Entry, Ordering
+from monitor.stream.deduplication import REMEMBERED
+from monitor.stream.reorder_buffer import Entry, ReorderBuffer
 from monitor.stream.session import Session, SessionState
 from monitor.stream.snapshot import seal, unseal
 from monitor.types import Break, End, Episode, Instant, Notice, Observation, Received, Step, StreamSettings
@@ -330,7 +330,7 @@ def test_a_new_nominal_policy_is_held_against_the_one_last_named() -> None:
 # ---- the short cut of a step that comes in order ----
 
 
-class NoShortCut(Ordering):
+class NoShortCut(ReorderBuffer):
     """Sorts and releases every entry."""
 
     def follow(self, entry: Entry) -> bool:
@@ -364,7 +364,7 @@ def test_the_short_cut_of_the_next_step_changes_nothing(
     assert short.dump() == thorough.dump()
 
 
-class Counting(Ordering):
+class Counting(ReorderBuffer):
     """Counts the entries that had to be sorted."""
 
     count = 0

@@ -260,7 +260,7 @@ def test_what_is_delivered_again_after_its_episode_is_a_duplicate_and_something_
 
 
 def test_of_ended_episodes_no_more_is_kept_than_there_is_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("monitor.stream.order.ENDED_BYTES", 16)
+    monkeypatch.setattr("monitor.stream.reorder_buffer.ENDED_BYTES", 16)
     lives = [message(seq, name, terminated=seq == 1) for name in "efg" for seq in (0, 1)]
     told = run(*lives, message(1, "g", terminated=True), message(1, "f", terminated=True))
     assert told.results[6:] == ["duplicate", "duplicate"]
@@ -292,8 +292,8 @@ def test_what_an_episode_had_is_known_for_64_episodes_and_that_it_is_over_for_th
 
 
 def test_a_step_as_old_as_what_is_forgotten_is_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("monitor.stream.past.PAGE", 4)
-    monkeypatch.setattr("monitor.stream.past.PAGES", 3)
+    monkeypatch.setattr("monitor.stream.past_episodes.PAGE", 4)
+    monkeypatch.setattr("monitor.stream.past_episodes.PAGES", 3)
     told = Told()
     for episode in range(64 + 3 * 4 - 1):
         told.send(message(0, episode, terminated=True, time=float(episode)))

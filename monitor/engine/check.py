@@ -1,0 +1,211 @@
+"""`monitor.check`: one question on one recorded path, everything checked first, answered by the engine that fits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import get_args
+
+from monitor.engine.choice import NOT_EXACT
+from monitor.engine.sampled_checker import SampledChecker
+from monitor.engine.seeding import SEEDS, alone, check_sampling
+from monitor.engine.simulated import check_simulated_labels, check_simulated_path, simulated_scene
+from monitor.errors import ConfigError, LimitError
+from monitor.exact import Checker, tables
+from monitor.exact.inputs import as_pairs, check_path, read_all
+from monitor.exact.names import validate
+from monitor.exact.verdict import Path
+from monitor.logic import Formula
+from monitor.model import MDP
+from monitor.sampled import Enumerated, Simulator, VectorSimulator
+from monitor.types import CausalModel, Drawn, Engine, Sampling, Verdict
+
+__all__ = ["NO_BOUNDS", "check", "check_many"]
+
+Model = MDP | Simulator | VectorSimulator
+NO_BOUNDS = "sampling draws from the Gumbel-Max causal model alone and cannot bound over others"
+
+
+def check(
+    query: str | Formula,
+    *,
+    model: Model,
+    path: Path,
+    policies: Mapping[str, object],
+    engine: Engine = "auto",
+    causal_model: CausalModel = "gumbel",
+    terminated: bool = False,
+    start_observed: bool = True,
+    models: Mapping[str, Model] | None = None,
+    sampling: Sampling | None = None,
+    drawn: Drawn | None = None,
+) -> Verdict:
+    """Answer one formula on one observed path.
+
+    Args:
+        query: a formula, or its text.
+        model: the world: an `MDP`, or a simulator (`monitor.sampled`) where the states cannot be enumerated.
+        path: pairs (state, action), oldest first; the last action may be None (not yet taken).
+        policies: name -> S actions, an S x A matrix, or the path of a manifest; `nominal` is the deployed one. For a
+            simulator: functions of states [n] that give actions [n] or distributions [n, A].
+        engine: `exact`, `sampled`, or `auto`: exact where that fits; where not, the verdict's `reason` says why.
+        causal_model: `any` or `stable` also bound the answer over that class of causal models; exactly only.
+        terminated: the episode has ended in the last state, which is absorbing from then on. Where the model has a copy
+            of that state for the end of an episode, the path ends in the copy: `model.ended(state)`.
+        start_observed: whether the first pair is the episode's first step (else `@-k` verdicts say so).
+        models: name -> other dynamics, for `model:name`.
+        sampling: how well a sampled answer must be founded.
+        drawn: of an earlier verdict, to draw the same one again; `sampling` is then part of it.
+
+    Raises:
+        FormulaError, PathError, PolicyError, ConfigError, LimitError: each says what, where and how to mend it.
+
+    >>> model = MDP.from_transitions(
+    ...     states=2, actions=2, labels={"goal": [1]},
+    ...     transitions=[(0, 0, 0, 1.0), (0, 1, 0, 0.5), (0, 1, 1, 0.5), (1, 0, 1, 1), (1, 1, 1, 1)])
+    >>> about = dict(model=model, policies={"nominal": [0, 0], "bold": [1, 1]}, path=[(0, 0), (0, 0)])
+    >>> check('bold@1.P=? [ F<=2 "goal" ]', **about).value
+    0.75
+    >>> verdict = check('bold@1.P>=0.7 [ F<=2 "goal" ]', **about, engine="sampled")
+    >>> verdict.holds, verdict.method, verdict.quantities[0].samples > 100
+    (True, 'sampled', True)
+    """
+    return check_many(
+        [query],
+        model=model,
+        path=path,
+        policies=policies,
+        engine=engine,
+        causal_model=causal_model,
+        terminated=terminated,
+        start_observed=start_observed,
+        models=models,
+        sampling=sampling,
+        drawn=drawn,
+    )[0]
+
+
+def check_many(
+    queries: Sequence[str | Formula],
+    *,
+    model: Model,
+    path: Path,
+    policies: Mapping[str, object],
+    engine: Engine = "auto",
+    causal_model: CausalModel = "gumbel",
+    terminated: bool = False,
+    start_observed: bool = True,
+    models: Mapping[str, Model] | None = None,
+    sampling: Sampling | None = None,
+    drawn: Drawn | None = None,
+    each: Callable[[int], None] = lambda _answered: None,
+) -> list[Verdict]:
+    """Several formulas on one path, sharing what they have in common; all are read before any is answered.
+
+    `each` is told after each answer how many there are. The other arguments, and the errors, are those of `check`.
+    """
+    _check_engine(engine, causal_model)
+    drawn = drawn or alone(sampling or Sampling())
+    check_sampling(drawn.sampling)
+    if not (0 <= drawn.seed < SEEDS and drawn.first >= 0):
+        raise ConfigError(f"drawn holds seed {drawn.seed} and first {drawn.first}, which no verdict was drawn with")
+    asked = _Asked(as_pairs(path), engine, causal_model, drawn, terminated=terminated, start_observed=start_observed)
+    read = read_all(queries)
+    if not isinstance(model, MDP):
+        return _told(_simulated(read, model, policies, models or {}, asked), each)
+    enumerated = {name: other for name, other in (models or {}).items() if isinstance(other, MDP)}
+    if len(enumerated) < len(models or {}):
+        raise ConfigError("the other models of an enumerated model are enumerated too; give each as an MDP")
+    checker = Checker(model, tables(policies, model), enumerated)
+    for formula, text in read:
+        validate(formula, model, policies, text, checker.models)
+    check_path(model, asked.path)
+    drawer = SampledChecker(Enumerated(checker.worlds), model)
+    return _told((_chosen(formula, text, asked, checker, drawer) for formula, text in read), each)
+
+
+def _told(answers: Iterator[Verdict], each: Callable[[int], None]) -> list[Verdict]:
+    verdicts: list[Verdict] = []
+    for verdict in answers:
+        verdicts.append(verdict)
+        each(len(verdicts))
+    return verdicts
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """What all formulas of one call are asked about."""
+
+    path: Path
+    engine: Engine
+    causal_model: CausalModel
+    drawn: Drawn
+    terminated: bool
+    start_observed: bool
+
+    def exact(self, formula: Formula, text: str, checker: Checker) -> Verdict:
+        return checker.check(
+            formula,
+            self.path,
+            causal_model=self.causal_model,
+            terminated=self.terminated,
+            start_observed=self.start_observed,
+            text=text,
+        )
+
+    def sampled(self, formula: Formula, text: str, drawer: SampledChecker, why: str = "") -> Verdict:
+        return drawer.verdict(
+            formula,
+            self.path,
+            self.drawn,
+            text=text,
+            terminated=self.terminated,
+            start_observed=self.start_observed,
+            why=why,
+        )
+
+
+def _chosen(formula: Formula, text: str, asked: _Asked, checker: Checker, drawer: SampledChecker) -> Verdict:
+    if asked.engine == "sampled":
+        return asked.sampled(formula, text, drawer)
+    try:
+        return asked.exact(formula, text, checker)
+    except LimitError as error:
+        if asked.engine == "exact":
+            raise
+        if asked.causal_model != "gumbel":
+            raise LimitError(f"{error}; and {NO_BOUNDS}") from error
+        try:
+            return asked.sampled(formula, text, drawer, NOT_EXACT + str(error))
+        except LimitError as other:  # neither engine: what kept the exact one from it is told first
+            raise LimitError(f"{error}; nor by sampling: {other}") from error
+
+
+def _simulated(
+    read: Sequence[tuple[Formula, str]],
+    model: Simulator | VectorSimulator,
+    policies: Mapping[str, object],
+    models: Mapping[str, Model],
+    asked: _Asked,
+) -> Iterator[Verdict]:
+    if asked.engine == "exact":
+        raise ConfigError("a simulator cannot be answered exactly; enumerate the model, or use engine 'sampled'")
+    if asked.causal_model != "gumbel":
+        raise ConfigError(f"causal model {asked.causal_model!r}: {NO_BOUNDS}; enumerate the model, or use 'gumbel'")
+    scene = simulated_scene(model, policies, models)
+    for formula, text in read:
+        scene.validate(formula, text)
+        check_simulated_labels(model, formula, text)
+    check_simulated_path(model, asked.path)
+    drawer = SampledChecker(scene, model)
+    why = "sampled, for a simulated model cannot be enumerated" if asked.engine == "auto" else ""
+    return (asked.sampled(formula, text, drawer, why) for formula, text in read)
+
+
+def _check_engine(engine: str, causal_model: str) -> None:
+    if engine not in get_args(Engine):
+        raise ConfigError(f"engine {engine!r} does not exist; use {', '.join(get_args(Engine))}")
+    if causal_model not in get_args(CausalModel):
+        raise ConfigError(f"causal model {causal_model!r} does not exist; use {', '.join(get_args(CausalModel))}")
+    if engine == "sampled" and causal_model != "gumbel":
+        raise ConfigError(f"causal model {causal_model!r}: {NO_BOUNDS}; use engine 'exact', or 'gumbel'")

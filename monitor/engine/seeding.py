@@ -1,0 +1,78 @@
+"""With which noise and at which strength a sampled verdict is drawn: alone, or as one of many on a stream."""
+
+from __future__ import annotations
+
+import json
+import math
+from hashlib import blake2b
+from typing import get_args
+
+from monitor.errors import ConfigError
+from monitor.statistics import StreamRule, Strength
+from monitor.types import AlarmSpec, Drawn, Episode, Sampling, TestName
+
+__all__ = ["SEEDS", "alone", "check_sampling", "on_stream", "stream_seed"]
+
+SEEDS = 1 << 53
+"""Seeds are numbers below this, which JSON carries unharmed."""
+LEAST = 1e-30
+"""No probability or width may be smaller: the share of it that one test on a stream gets must still be a number."""
+MOST_SAMPLES = 10_000_000
+"""What one quantity may be allowed."""
+
+
+def check_sampling(sampling: Sampling) -> Sampling:
+    """The settings, if they are allowed; else a ConfigError that names the one that is not."""
+    if not (isinstance(sampling.seed, int) and 0 <= sampling.seed < SEEDS):
+        raise ConfigError(f"sampling.seed must be a whole number from 0 to 2**53 - 1, not {sampling.seed}")
+    for name in ("alpha", "beta", "delta", "error", "error_alpha"):
+        value = getattr(sampling, name)
+        if not LEAST <= value < 1.0:
+            raise ConfigError(
+                f"sampling.{name} must lie strictly between 0 and 1, not {value:g} (and not below {LEAST})"
+            )
+    if sampling.alpha + sampling.beta >= 1.0:
+        raise ConfigError(f"sampling.alpha and beta must sum to less than 1, not {sampling.alpha} + {sampling.beta}")
+    if not LEAST <= sampling.deviation <= 1.0 / LEAST:
+        raise ConfigError(f"sampling.deviation counts standard deviations, {LEAST} or more, not {sampling.deviation}")
+    if not (isinstance(sampling.limit, int) and 1 <= sampling.limit <= MOST_SAMPLES):
+        raise ConfigError(f"sampling.limit counts samples, from 1 to {MOST_SAMPLES}, not {sampling.limit}")
+    if sampling.test not in get_args(TestName):
+        raise ConfigError(f"sampling.test {sampling.test!r} does not exist; use {' or '.join(get_args(TestName))}")
+    if sampling.rewards is not None and not -math.inf < sampling.rewards[0] <= sampling.rewards[1] < math.inf:
+        raise ConfigError(f"sampling.rewards is the smallest and the largest of a step, not {sampling.rewards}")
+    return sampling
+
+
+def alone(sampling: Sampling, first: int = 0) -> Drawn:
+    """One question, asked once."""
+    return Drawn(sampling, sampling.seed, first, sampling.alpha, sampling.beta)
+
+
+def on_stream(
+    sampling: Sampling, alarm: AlarmSpec, *, stream: tuple[str, Episode, str], seq: int, first: int, test: int
+) -> Drawn:
+    """The `test`-th verdict of a formula on an agent's stream: fresh noise, and its share of the stream's alpha.
+
+    Args:
+        sampling: `alpha` is the false-alarm rate of the whole stream (proof: `monitor.statistics.alpha_spending`).
+        alarm: an alarm that fires when the formula holds is falsely raised by a false *true*; then that is what has a
+            rate on the stream.
+        stream: agent, episode and name of the formula.
+        seq: of the last step of the path.
+        first: of its first step.
+        test: from 1.
+    """
+    _, strength = StreamRule(Strength(sampling.alpha, sampling.beta), test - 1).next()
+    if alarm.when == "holds":
+        strength = strength.negated
+    return Drawn(sampling, stream_seed(sampling.seed, stream, seq, test), first, strength.alpha, strength.beta, test)
+
+
+def stream_seed(seed: int, stream: tuple[str, Episode, str], seq: int, test: int) -> int:
+    """The seed of one verdict's noise: fresh for each, so that an agent that acts on alarms cannot meet it again.
+
+    It depends on nothing but these, so a replay draws the same numbers.
+    """
+    content = json.dumps([seed, *stream, seq, test]).encode("ascii")
+    return int.from_bytes(blake2b(content, digest_size=8).digest(), "little") % SEEDS

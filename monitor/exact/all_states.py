@@ -1,0 +1,77 @@
+"""`monitor.values`: one question asked in every state at once, with nothing observed before."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import numpy.typing as npt
+
+from monitor.errors import FormulaError
+from monitor.exact.evaluators import Evaluators
+from monitor.exact.inputs import tables
+from monitor.exact.names import asks_back, validate
+from monitor.logic import Formula, parse, print_formula
+from monitor.logic.parser import error_at
+from monitor.logic.syntax import Change, Goal, Regret
+from monitor.model import MDP
+
+__all__ = ["values"]
+
+Floats = npt.NDArray[np.float64]
+
+
+def values(
+    query: str | Formula,
+    *,
+    model: MDP,
+    policies: Mapping[str, object],
+    models: Mapping[str, MDP] | None = None,
+) -> Floats:
+    """The value [S] of a `=?` question at `@0` in every state: what `check` says on the path `[(state, None)]`.
+
+    Args:
+        query: a formula, or its text.
+        model: the world.
+        policies: name -> S actions, an S x A matrix, or the path of a manifest; `nominal` is the deployed one.
+        models: name -> other dynamics, for `model:name`.
+
+    Raises:
+        FormulaError: the formula is wrong, or no `=?` question at `@0`, or has a nested question that looks back.
+        PolicyError, ConfigError, LimitError: each says what, where and how to mend it.
+
+    >>> model = MDP.from_transitions(
+    ...     states=2, actions=2, labels={"goal": [1]},
+    ...     transitions=[(0, 0, 0, 1.0), (0, 1, 0, 0.5), (0, 1, 1, 0.5), (1, 0, 1, 1), (1, 1, 1, 1)])
+    >>> values('bold@0.P=? [ F<=2 "goal" ]', model=model, policies={"nominal": [0, 0], "bold": [1, 1]})
+    array([0.75, 1.  ])
+    """
+    text = query if isinstance(query, str) else print_formula(query)
+    goal = _question(parse(text), text)
+    worlds = Evaluators(model, tables(policies, model), models)
+    validate(goal, model, policies, text, worlds.models)
+    found = _arm(worlds, goal, goal.world.change)
+    if goal.world.baseline is not None:
+        return found - _arm(worlds, goal, goal.world.baseline)
+    return found
+
+
+def _question(formula: Formula, text: str) -> Goal:
+    if isinstance(formula, Regret):
+        raise _error("regret is judged along a path; ask for the values of its two worlds", text)
+    if not isinstance(formula, Goal) or formula.test is not None:
+        raise _error("values are those of one question with =?, such as P=? [ ... ], not of a comparison", text)
+    if formula.world.offset != 0:
+        raise _error(f"nothing was observed before these states, so @{formula.world.offset} has no past; use @0", text)
+    if asks_back(formula.measure):
+        raise _error("a nested quantity looks back along a path; use @0 in it, or check one path after another", text)
+    return formula
+
+
+def _error(problem: str, text: str) -> FormulaError:
+    return error_at(problem, text, len(text) - len(text.lstrip()))
+
+
+def _arm(worlds: Evaluators, goal: Goal, change: Change) -> Floats:
+    tail = worlds.tail(worlds.nominal().under(worlds.intervention(change, None)), goal.measure)
+    return tail.once(tail.program.start)

@@ -1,0 +1,128 @@
+"""The moves of a law with nothing observed: who acts where, and means over the rows of the model, none of them copied.
+
+Sums run along a row in its order, whichever function takes them, so that all ways to a value agree to the bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from monitor.causal import Law
+from monitor.jit import compiled
+
+__all__ = ["Entries", "Layer", "layers", "means_over_rows"]
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+Array = TypeVar("Array", bound=npt.NDArray[Any])
+
+
+@dataclass(frozen=True)
+class Layer:
+    """At most one action for each of some states: pairs [n] and their weights.
+
+    `places`: where the pairs' states stand among those asked for; None: all of them, in order.
+    """
+
+    places: Ints | None
+    states: Ints
+    actions: Ints
+    weights: Floats | None
+
+    def add(self, total: Floats, values: Floats) -> None:
+        """Add the pairs' values [n] to the total of the states asked for."""
+        if self.places is None:
+            total += values
+        else:
+            assert self.weights is not None
+            total[self.places] += self.weights * values
+
+
+def layers(law: Law, offset: int, states: Ints) -> Iterator[Layer]:
+    """The pairs a law can choose at an offset in `states` (ascending, each once)."""
+    table = law.table(offset)
+    if table.actions is not None:
+        everywhere = len(states) == len(table.actions)
+        yield Layer(None, states, table.actions if everywhere else table.actions[states], None)
+        return
+    assert table.probabilities is not None
+    shares = table.probabilities[states]
+    for action in range(shares.shape[1]):
+        places = np.flatnonzero(shares[:, action])
+        if len(places):
+            yield Layer(places, states[places], np.full(len(places), action), shares[places, action])
+
+
+@dataclass(frozen=True)
+class Entries:
+    """The entries of some rows, one after the other: which row each is of, its successor, its probability; [m]."""
+
+    count: int
+    of: Ints
+    successors: Ints
+    probabilities: Floats
+
+    @classmethod
+    def gather(cls, law: Law, offset: int, states: Ints, actions: Ints) -> Entries:
+        """Of the rows of n pairs at an offset."""
+        model, end = law.model_at(offset), law.ended(offset)
+        rows = states * model.actions + actions
+        begins = model.indptr[rows]
+        lengths = model.indptr[rows + 1] - begins
+        stays = states == end
+        begins[stays], lengths[stays] = 0, 1  # an entry to write over, whatever the model has there
+        ends = np.cumsum(lengths)
+        of = np.repeat(np.arange(len(rows)), lengths)
+        at = np.arange(int(ends[-1]) if len(ends) else 0) + (begins - ends + lengths)[of]
+        successors, probabilities = model.successors[at], model.probabilities[at]
+        if end is not None:
+            loops = stays[of]
+            successors[loops], probabilities[loops] = end, 1.0
+        return cls(len(rows), of, successors, probabilities)
+
+    def means(self, values: Floats) -> Floats:
+        """The mean [n] over each row of the values [m] at its successors."""
+        return np.bincount(self.of, self.probabilities * values, self.count).astype(np.float64, copy=False)
+
+
+def means_over_rows(  # noqa: PLR0917 - the rows, by law and offset; which of them; what to average, and where to
+    law: Law, offset: int, layer: Layer, chosen: npt.NDArray[np.bool_], ahead: Floats, out: Floats
+) -> None:
+    """Write the means of `ahead` [S] over the rows of those pairs of a layer that are `chosen` [n] to `out` [n]."""
+    model, end = law.model_at(offset), law.ended(offset)
+    rows = _read_only(model.indptr), _read_only(model.successors), _read_only(model.probabilities)
+    pairs = _read_only(layer.states), _read_only(layer.actions), _read_only(chosen)
+    _means_over_rows(rows, pairs, model.actions, _read_only(ahead), out)
+    if end is not None:
+        out[chosen & (layer.states == end)] = ahead[end]
+
+
+def _read_only(array: Array) -> Array:
+    """A view that cannot be written through: one kind of argument, so that one function is compiled."""
+    view = array.view()
+    view.flags.writeable = False
+    return view
+
+
+@compiled
+def _means_over_rows(
+    rows: tuple[Ints, Ints, Floats],
+    pairs: tuple[Ints, Ints, npt.NDArray[np.bool_]],
+    width: int,
+    ahead: Floats,
+    out: Floats,
+) -> None:  # pragma: no cover - compiled
+    indptr, successors, probabilities = rows
+    states, actions, chosen = pairs
+    for n in range(len(states)):
+        if chosen[n]:
+            row = states[n] * width + actions[n]
+            total = 0.0
+            for at in range(indptr[row], indptr[row + 1]):
+                total += probabilities[at] * ahead[successors[at]]
+            out[n] = total

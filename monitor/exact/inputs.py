@@ -1,0 +1,72 @@
+"""What a user hands in, brought into the forms that are asked about, or refused with what is wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from operator import index
+from pathlib import Path as FilePath
+
+from monitor.errors import PathError
+from monitor.exact.verdict import Path
+from monitor.logic import Formula, parse, print_formula
+from monitor.model import MDP
+from monitor.policy import PolicyTable, as_table
+
+__all__ = ["as_pairs", "check_path", "read_all", "tables"]
+
+
+def read_all(queries: Sequence[str | Formula]) -> list[tuple[Formula, str]]:
+    """Formulas with their texts; what was built by hand is read too, so that it is held to the grammar."""
+    texts = [query if isinstance(query, str) else print_formula(query) for query in queries]
+    return [(parse(text), text) for text in texts]
+
+
+def tables(policies: Mapping[str, object], model: MDP) -> dict[str, PolicyTable]:
+    """Policies in any form a user may give them: name -> S actions, an S x A matrix, a table, a manifest's path."""
+    return {name: _table(value, model) for name, value in policies.items()}
+
+
+def _table(value: object, model: MDP) -> PolicyTable:
+    if isinstance(value, str | FilePath):
+        from monitor.policy.session import load_policy  # noqa: PLC0415 - onnxruntime only where a file is named
+
+        return load_policy(value, model).table
+    return as_table(value, model)
+
+
+def as_pairs(path: object) -> list[tuple[int, int | None]]:
+    """The path as plain pairs of whole numbers, whatever sequence it was given as."""
+    pairs: list[tuple[int, int | None]] = []
+    try:
+        for pair in path:  # type: ignore[attr-defined] # what is no sequence is told as such
+            state, action = pair
+            pairs.append((index(state), None if action is None else index(action)))
+    except (TypeError, ValueError):
+        problem = f"pair {len(pairs)}: a pair (state, action) of whole numbers is needed"
+        raise PathError(f"{problem}, such as (0, 1), or (0, None) for an action not yet taken") from None
+    return pairs
+
+
+def check_path(model: MDP, path: Path) -> None:
+    """Raise PathError where a path cannot have happened in a model."""
+    if not path:
+        raise PathError("the path is empty; it needs at least one pair (state, action)")
+    for n, (state, action) in enumerate(path):
+        if not 0 <= state < model.states:
+            raise PathError(f"pair {n}: state {state} is outside 0..{model.states - 1}")
+        if n:
+            _check_move(model, n - 1, path[n - 1], state)
+        if action is None and n < len(path) - 1:
+            raise PathError(f"pair {n}: only the last pair may lack its action")
+        if action is not None and not (0 <= action < model.actions and model.available(state)[action]):
+            raise PathError(f"pair {n}: action {action} is unavailable in state {state}")
+
+
+def _check_move(model: MDP, n: int, pair: tuple[int, int | None], reached: int) -> None:
+    state, action = pair
+    assert action is not None
+    if reached not in model.row(state, action)[0]:
+        raise PathError(
+            f"pair {n}: the model gives {reached} probability 0 after state {state}, action {action}; "
+            "the path or the model is wrong"
+        )

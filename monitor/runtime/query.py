@@ -1,0 +1,167 @@
+"""One formula to watch: checked at start, and answered at each step it is due, by the engine that fits."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Final, Literal, get_args
+
+from monitor.engine import NO_BOUNDS, NOT_EXACT, Engines, on_stream
+from monitor.errors import ConfigError, LimitError, MonitorError
+from monitor.exact import IncrementalCheck, largest_offset, validate
+from monitor.logic import Formula, parse
+from monitor.logic.syntax import Regret
+from monitor.runtime.forecasts import Target, target_of
+from monitor.stream import Session
+from monitor.types import CausalModel, Engine, FormulaSpec, Outcome, Step, Verdict
+
+__all__ = ["Answers", "Query", "prepare"]
+
+NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+
+
+@dataclass(frozen=True)
+class Query:
+    """A formula to watch, parsed and checked. `sampled`: it is never answered exactly; `why`, if not as asked for.
+
+    `target`: which forecast of it is followed; None: none is.
+    """
+
+    spec: FormulaSpec
+    formula: Formula
+    sampled: bool = False
+    why: str = ""
+    target: Target | None = field(default=None, compare=False)
+
+    @cached_property
+    def reach(self) -> int:
+        """How many steps back it looks: the largest |offset| it asks about."""
+        return largest_offset(self.formula)
+
+
+@dataclass(slots=True)
+class Answers:
+    """What the next answer of one question depends on beside the path.
+
+    `track` is no more than a short cut: it can be made anew from the held path, with the same answers to the bit.
+    `begun`, `pushed`: the path's when the track last moved. `tests`: answers by sampling so far, over all episodes;
+    each spends its share of the stream's alpha, so this is never reset: the stream ends with the agent (forgotten) or
+    with the formula (changed), and what comes after that is promised anew.
+    """
+
+    tests: int = 0
+    track: IncrementalCheck | None = None
+    begun: int = -1
+    pushed: int = 0
+
+    def verdict(self, question: Query, engines: Engines, session: Session, step: Step) -> Verdict:
+        """The answer on the session's path, whose last pair is `step`. What cannot be answered is undecided."""
+        if question.sampled:
+            return self._sampled(question, engines, session, step, question.why)
+        spec, path = question.spec, session.path
+        moved = path.pushed - self.pushed if path.begun == self.begun else None
+        self.begun, self.pushed = path.begun, path.pushed
+        try:
+            if self.track is None:
+                window = session.settings.window
+                self.track = engines.checker.track(question.formula, spec.causal_model, spec.text, window=window)
+            return self.track.verdict(path.held, moved, terminated=path.terminated, start_observed=path.start_observed)
+        except MonitorError as error:  # too large to answer exactly here
+            self.track = None  # where it stands is not known
+            self.begun = -1
+            if isinstance(error, LimitError) and spec.engine == "auto" and spec.causal_model == "gumbel":
+                return self._sampled(question, engines, session, step, NOT_EXACT + str(error))
+            return _undecided(question, "exact", str(error))
+
+    def _sampled(self, question: Query, engines: Engines, session: Session, step: Step, why: str) -> Verdict:
+        """By sampling: one more test of this formula on this stream."""
+        spec, path = question.spec, session.path
+        self.tests += 1
+        drawn = on_stream(
+            engines.sampling,
+            spec.alarm,
+            stream=(session.agent, step.episode, spec.name),
+            seq=step.seq,
+            first=step.seq - (len(path.held) - 1),
+            test=self.tests,
+        )
+        try:
+            return engines.drawer.verdict(
+                question.formula,
+                path.pairs,
+                drawn,
+                text=spec.text,
+                terminated=path.terminated,
+                start_observed=path.start_observed,
+                why=why,
+            )
+        except MonitorError as error:
+            return _undecided(question, "sampled", f"{why}; {error}" if why else str(error))
+
+
+def _undecided(question: Query, method: Literal["exact", "sampled"], reason: str) -> Verdict:
+    """No alarm moves by it, and it is told."""
+    outcome: Outcome | None = "undecided" if isinstance(question.formula, Regret) else None
+    return Verdict(question.spec.text, method, question.spec.causal_model, (), outcome=outcome, reason=reason)
+
+
+# ---- at start ----
+
+
+def prepare(formulas: Sequence[FormulaSpec | str], engines: Engines, *, window: int) -> list[Query]:
+    """What to watch, parsed, checked, and with all that its answers need; a bare text gets the name `formula_<n>`.
+
+    `window`: pairs a path holds.
+
+    Raises:
+        FormulaError, ConfigError, LimitError: before the first message, never after it.
+    """
+    specs = [FormulaSpec(f"formula_{n}", spec) if isinstance(spec, str) else spec for n, spec in enumerate(formulas)]
+    questions = [_question(spec, engines, window) for spec in specs]
+    _check_names([spec.name for spec in specs])
+    return questions
+
+
+def _question(spec: FormulaSpec, engines: Engines, window: int) -> Query:
+    formula, checker = parse(spec.text), engines.checker
+    _check_spec(spec, formula)
+    validate(formula, checker.model, checker.policies, spec.text, checker.models)
+    reach = largest_offset(formula)
+    if reach >= window:
+        problem = f"formula {spec.name!r} looks {reach} steps back, the path holds {window}"
+        raise ConfigError(f"{problem}; raise path.window or lower the offset")
+    sampled, why = engines.prepare(formula, spec, window=window)
+    target = None if sampled else target_of(formula, spec.engine, checker.model)
+    return Query(spec, formula, sampled, why, target)
+
+
+def _check_names(names: Sequence[str]) -> None:
+    """Answers and alarms are kept by name: under a common one they would mix."""
+    for name in names:
+        if names.count(name) > 1:
+            raise ConfigError(f"two formulas are called {name!r}; give each a name of its own")
+
+
+def _check_spec(spec: FormulaSpec, formula: Formula) -> None:
+    """What a formula to watch must be like, beside its text; a configuration file is held to the same."""
+    alarm, where = spec.alarm, f"formula {spec.name!r}"
+    if not NAME.fullmatch(spec.name):
+        raise ConfigError(f"{where}: a name is 1 to 64 of the characters A-Z a-z 0-9 _ . -, for it becomes a topic")
+    if not (isinstance(spec.every, int | float) and 0 < spec.every < math.inf):  # another number is in no unit
+        raise ConfigError(f"{where}: every is {spec.every}; it counts steps (a whole number) or seconds, above 0")
+    if not all(isinstance(count, int) and count >= 1 for count in (alarm.for_, alarm.keep)):
+        raise ConfigError(f"{where}: for and keep count verdicts, from 1 on")
+    if not 0 <= alarm.step < math.inf:
+        raise ConfigError(f"{where}: step is {alarm.step}; it is a distance between two values, from 0 on")
+    if spec.causal_model not in get_args(CausalModel):
+        raise ConfigError(f"{where}: causal model {spec.causal_model!r}; use {', '.join(get_args(CausalModel))}")
+    if spec.engine not in get_args(Engine):
+        raise ConfigError(f"{where}: engine {spec.engine!r} does not exist; use {', '.join(get_args(Engine))}")
+    if spec.engine == "sampled" and spec.causal_model != "gumbel":
+        raise ConfigError(f"{where}: causal model {spec.causal_model!r}: {NO_BOUNDS}; use engine exact, or gumbel")
+    fitting = ("regret", "unavoidable") if isinstance(formula, Regret) else ("fails", "holds")
+    if alarm.when is not None and alarm.when not in fitting:
+        raise ConfigError(f"{where}: alarm when {alarm.when!r} never happens to it; use {' or '.join(fitting)}")

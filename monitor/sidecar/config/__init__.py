@@ -1,0 +1,1 @@
+"""The configuration: every setting, how a file is read, and a monitor made from it."""

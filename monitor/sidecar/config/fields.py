@@ -1,0 +1,163 @@
+"""How single settings are written: durations, sizes, counts, names, topics; and what a wrong one is told."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator, WithJsonSchema
+
+from monitor.sidecar.mqtt.broker import parse_broker
+
+__all__ = [
+    "Count",
+    "Duration",
+    "Every",
+    "Host",
+    "Identifier",
+    "Listen",
+    "Name",
+    "Pattern",
+    "Size",
+    "Topic",
+    "Url",
+    "Words",
+    "as_text",
+    "parse_duration",
+    "parse_size",
+]
+
+_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_BYTES = {"kB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
+SIZE = r"^[0-9]{1,9}(\.[0-9]+)?(kB|MB|GB|TB)$"
+DURATION = r"^[0-9]+(\.[0-9]+)?(ms|s|m|h|d)$"
+NAME = r"^[A-Za-z0-9_.-]{1,64}$"
+IDENTIFIER = r"^[A-Za-z_][A-Za-z0-9_]{0,63}$"
+WORDS = r"^\S(.{0,78}\S)?$"
+HOST = r"^[A-Za-z0-9._-]{1,253}$|^\[[0-9A-Fa-f:.]{2,64}\]$"
+
+
+def parse_duration(value: object) -> float:
+    """Seconds of a duration such as `500ms`, `5s`, `1h`; a number without a unit is refused.
+
+    >>> parse_duration("500ms")
+    0.5
+    """
+    if not isinstance(value, str) or not re.fullmatch(DURATION, value):
+        raise ValueError("must be a duration with its unit, such as 500ms, 5s or 1h")
+    number, unit = re.fullmatch(r"([0-9.]+)(ms|s|m|h|d)", value).groups()  # type: ignore[union-attr]  # matched above
+    seconds = float(number) * _UNITS[unit]
+    if not 0 < seconds <= 366 * 86400:
+        raise ValueError("must be longer than nothing and at most 366 days")
+    return seconds
+
+
+def parse_size(value: object) -> int:
+    """Bytes of a size such as `500MB` or `1GB`; a number without a unit is refused.
+
+    >>> parse_size("1.5GB")
+    1500000000
+    """
+    if not isinstance(value, str) or not re.fullmatch(SIZE, value):
+        raise ValueError("must be a size with its unit, such as 500MB or 1GB")
+    number, unit = re.fullmatch(r"([0-9.]+)(kB|MB|GB|TB)", value).groups()  # type: ignore[union-attr]  # matched above
+    return round(float(number) * _BYTES[unit])
+
+
+def _parse_every(value: object) -> int | float:
+    wrong = "must be a number of steps, or a duration such as 500ms"
+    if isinstance(value, bool) or not isinstance(value, int | str):
+        raise ValueError(wrong)  # noqa: TRY004 - pydantic collects ValueErrors only
+    if isinstance(value, str) and value.isdigit():
+        value = int(value)
+    if isinstance(value, str):
+        return parse_duration(value)
+    if not 1 <= value <= 1_000_000:
+        raise ValueError("must be at least 1 step (and at most a million)")
+    return value
+
+
+def _parse_count(value: object) -> int:
+    """A whole number; text is taken too, for the environment has nothing else. True is not 1, 2.0 is not 2."""
+    if isinstance(value, str) and re.fullmatch(r"[0-9]{1,9}", value):
+        return int(value)
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise ValueError("must be a whole number")  # noqa: TRY004 - pydantic collects ValueErrors only
+    return value
+
+
+def check_topic(topic: str) -> str:
+    if (
+        not topic
+        or "+" in topic
+        or "#" in topic
+        or "\0" in topic
+        or topic.startswith(("/", "$"))
+        or topic.endswith("/")
+    ):
+        raise ValueError("must be a topic without wildcards, not starting or ending with a slash")
+    return topic
+
+
+def check_pattern(pattern: str) -> str:
+    levels = pattern.split("/")
+    if levels.count("+") != 1 or any("+" in level for level in levels if level != "+") or "#" in pattern:
+        raise ValueError("must hold exactly one + (the agent's name) and no #, such as agents/+/steps")
+    if pattern.startswith("$") or "\0" in pattern:
+        raise ValueError("must not start with $: steps of one agent must all come here, in order")
+    return pattern
+
+
+def check_url(url: str) -> str:
+    parse_broker(url)
+    return url
+
+
+def check_listen(listen: str) -> str:
+    parts = urlsplit(f"//{listen}")
+    try:
+        fine = parts.hostname is not None and parts.port is not None and parts.path == "" and parts.username is None
+    except ValueError:
+        fine = False
+    if not fine:
+        raise ValueError("must be host:port, such as 127.0.0.1:9108 or [::1]:9108")
+    return listen
+
+
+Duration = Annotated[
+    float, BeforeValidator(parse_duration), WithJsonSchema({"type": "string", "pattern": DURATION, "examples": ["5s"]})
+]
+Size = Annotated[
+    int, BeforeValidator(parse_size), WithJsonSchema({"type": "string", "pattern": SIZE, "examples": ["1GB"]})
+]
+Every = Annotated[
+    int | float,
+    PlainValidator(_parse_every),
+    WithJsonSchema({"oneOf": [{"type": "integer", "minimum": 1}, {"type": "string", "pattern": DURATION}]}),
+]
+Count = Annotated[int, BeforeValidator(_parse_count)]
+Name = Annotated[str, Field(pattern=NAME)]
+Identifier = Annotated[str, Field(pattern=IDENTIFIER)]
+Words = Annotated[str, Field(pattern=WORDS)]
+Topic = Annotated[str, Field(max_length=512), AfterValidator(check_topic)]
+Host = Annotated[str, Field(pattern=HOST)]
+Url = Annotated[str, AfterValidator(check_url)]
+Pattern = Annotated[str, Field(max_length=512), AfterValidator(check_pattern)]
+Listen = Annotated[str, AfterValidator(check_listen)]
+
+
+def as_text(value: object, pattern: object) -> object:
+    """A default as a person would write it where `pattern` is that of a duration or a size: `50ms`, `1h`, `1GB`.
+
+    >>> as_text(3600.0, DURATION), as_text(0.05, DURATION), as_text(1_000_000_000, SIZE), as_text(0.05, None)
+    ('1h', '50ms', '1GB', 0.05)
+    """
+    match value, pattern:
+        case (float(), str()) if pattern == DURATION:
+            unit = max((u for u in _UNITS if value / _UNITS[u] >= 1), key=_UNITS.__getitem__, default="ms")
+            return f"{value / _UNITS[unit]:g}{unit}"
+        case (int(), str()) if pattern == SIZE:
+            return f"{value / _BYTES['GB']:g}GB"
+        case _:
+            return value

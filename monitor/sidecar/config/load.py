@@ -1,0 +1,317 @@
+"""From a configuration to a monitor: reads the model and the policies, and checks every formula against them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import platform
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Final
+
+from monitor._version import __version__
+from monitor.alarm.evidence import evidence_id, make_evidence
+from monitor.alarm.message import Identity
+from monitor.errors import ConfigError, EvidenceError, FormulaError, Mistakes, ModelError, PolicyError
+from monitor.exact import validate
+from monitor.exact.names import largest_offset
+from monitor.logic import parse
+from monitor.logic.syntax import Formula, Goal, Regret
+from monitor.model.io import load_model
+from monitor.model.mdp import MDP
+from monitor.model.npz import canonical_bytes, model_sha256
+from monitor.policy.session import Policy, load_policy
+from monitor.policy.table import PolicyTable
+from monitor.runtime.monitor import Monitor
+from monitor.sidecar.config.reading import load_config
+from monitor.sidecar.config.settings import Config, FormulaConfig
+from monitor.sidecar.pipeline import EvidenceFile, Pipeline, Topics
+from monitor.sidecar.web.runbooks import default_runbook
+from monitor.types import AlarmSpec, Alert, FormulaSpec, Sampling, StreamSettings, TrustSettings
+
+__all__ = ["BATCH", "Loaded", "assemble", "load"]
+
+BATCH: Final = 256
+"""Messages taken over before formulas are answered: enough to make a write to the disk worth it, and still prompt."""
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """All that a configuration names, read and checked; `monitor` is new and has seen nothing."""
+
+    config: Config
+    model: MDP
+    policies: Mapping[str, Policy]
+    formulas: tuple[FormulaSpec, ...]
+    settings: StreamSettings
+    identity: Identity
+    monitor: Monitor
+    models: Mapping[str, MDP]
+
+    @property
+    def tables(self) -> dict[str, PolicyTable]:
+        """What each policy does in every state."""
+        return {name: policy.table for name, policy in self.policies.items()}
+
+    def watching(self, formulas: Sequence[FormulaSpec]) -> Loaded:
+        """The same with a new monitor for these formulas; raises as `Monitor` does if they do not fit."""
+        monitor = Monitor(
+            self.model,
+            self.tables,
+            formulas,
+            self.settings,
+            identity=self.identity,
+            models=self.models,
+            sampling=Sampling(**self.config.sampling.model_dump()),
+            trust=TrustSettings(**self.config.trust.model_dump()),
+        )
+        return replace(self, formulas=tuple(formulas), monitor=monitor)
+
+    @property
+    def world(self) -> str:
+        """Digest of what every formula is answered by: model, policies, and how samples are drawn."""
+        identity = self.identity
+        told = [
+            identity.model_sha256,
+            dict(identity.policies),
+            dict(identity.models),
+            self.config.sampling.model_dump(),
+        ]
+        return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
+
+    def objects(self) -> dict[str, bytes]:
+        """What evidence refers to by sha256: the model and the policies, each in the one form that is hashed."""
+        files = {policy.sha256: policy.content for policy in self.policies.values()}
+        models = {self.identity.models[name]: canonical_bytes(other) for name, other in self.models.items()}
+        return {self.identity.model_sha256: canonical_bytes(self.model), **models, **files}
+
+    def evidence_of(self, alert: Alert) -> EvidenceFile:
+        """The proof of an alarm; EvidenceError where there is no place to keep it."""
+        if self.config.store.path is None:
+            raise EvidenceError("store.path is null: nothing is kept")
+        manifests = {name: policy.manifest.model_dump(mode="json") for name, policy in self.policies.items()}
+        content = make_evidence(alert, self.identity, self.tables, manifests)
+        return EvidenceFile(evidence_id(content), content)
+
+    @property
+    def topics(self) -> Topics:
+        """Where steps come from, and where alerts and the status go."""
+        mqtt = self.config.mqtt
+        return Topics(mqtt.steps, mqtt.alerts, mqtt.status)
+
+    def pipeline(self, client_id: str, topics: Topics | None = None) -> Pipeline:
+        """The way in and out around the monitor; `topics`: others than those of the configuration."""
+        return Pipeline(
+            self.monitor,
+            self.identity,
+            topics=self.topics if topics is None else topics,
+            client_id=client_id,
+            message_bytes=self.config.limits.message_bytes,
+            evidence_of=self.evidence_of,
+        )
+
+
+def load(source: str | Path) -> Monitor:
+    """The monitor a configuration file describes, for use as a library; errors are those of `assemble`."""
+    return assemble(source).monitor
+
+
+def assemble(source: Config | str | Path, environment: Mapping[str, str] | None = None) -> Loaded:
+    """Read everything a configuration names and build the monitor.
+
+    `environment` overrides what stands in the file; by default that of the process.
+
+    Raises:
+        ConfigError: a key, a name, a formula or its alarm is wrong; names file, line and key.
+        ModelError, PolicyError: what the configuration names is missing or malformed; names the key that led there.
+        Where there are several mistakes, one ConfigError has a line for each.
+    """
+    config = (
+        source
+        if isinstance(source, Config)
+        else load_config(source, os.environ if environment is None else environment)
+    )
+    model, models, policies, formulas = _parts(config)
+    tables = {name: policy.table for name, policy in policies.items()}
+    settings = _stream_settings(config, policies["nominal"])
+    identity = _identity(config, model, policies, models)
+    return Loaded(
+        config=config,
+        model=model,
+        policies=policies,
+        formulas=formulas,
+        settings=settings,
+        identity=identity,
+        monitor=Monitor(
+            model,
+            tables,
+            formulas,
+            settings,
+            identity=identity,
+            models=models,
+            sampling=Sampling(**config.sampling.model_dump()),
+            trust=TrustSettings(**config.trust.model_dump()),
+        ),
+        models=models,
+    )
+
+
+def _parts(config: Config) -> tuple[MDP, dict[str, MDP], dict[str, Policy], tuple[FormulaSpec, ...]]:
+    """What a configuration names; every mistake in it is told, not the first alone."""
+    mistakes = Mistakes()
+    models: dict[str | None, MDP] = {}
+    policies: dict[str, Policy] = {}
+    for name in (None, *config.models):
+        with mistakes.noted():
+            models[name] = _read_model(config, "model" if name is None else "models", name)
+    model = models.pop(None, None)
+    if model is not None:
+        for name in config.policies:
+            with mistakes.noted():
+                policies[name] = _read_policy(config, name, model)
+        with mistakes.noted():
+            _check_labels(config, model)
+    others = {name: other for name, other in models.items() if name is not None}
+    tables = {name: policy.table for name, policy in policies.items()}
+    # A formula that asks for what could not be read is no mistake of its own: then only its text is looked at.
+    world = None if model is None or mistakes else (model, tables, others)
+    formulas = []
+    for index in range(len(config.formulas)):
+        with mistakes.noted():
+            formulas.append(_formula(config, index, world))
+    mistakes.tell()
+    assert model is not None
+    return model, others, policies, tuple(formulas)
+
+
+def _read_model(config: Config, key: str, name: str | None = None) -> MDP:
+    where, source = ((key,), config.model) if name is None else ((key, name), config.models[name])
+    try:
+        return load_model(source)
+    except ModelError as error:
+        raise ModelError(f"{config.where(*where)}: {error}") from error
+
+
+def _read_policy(config: Config, name: str, model: MDP) -> Policy:
+    _check_policy_name(config, name)
+    try:
+        return load_policy(config.policies[name], model)
+    except PolicyError as error:
+        raise PolicyError(f"{config.where('policies', name)}: {error}") from error
+
+
+def _check_policy_name(config: Config, name: str) -> None:
+    """A name that formulas cannot say (a word of the language, such as `do`) is found by saying it in one."""
+    if name == "nominal":
+        return
+    try:
+        formula = parse(f"{name}.P>=0.5 [ true ]")
+    except FormulaError:
+        formula = None
+    if not isinstance(formula, Goal) or formula.world.change.kind != "policy":
+        raise ConfigError(f"{config.where('policies', name)}: {name!r} is a word of the formula language; rename it")
+
+
+def _formula(
+    config: Config, index: int, world: tuple[MDP, Mapping[str, PolicyTable], Mapping[str, MDP]] | None
+) -> FormulaSpec:
+    """`world`: what the formula is about; None where that could not be read."""
+    entry = config.formulas[index]
+    try:
+        formula = parse(entry.formula)
+        if world is not None:
+            model, tables, models = world
+            validate(formula, model, tables, entry.formula, models)
+    except FormulaError as error:
+        raise ConfigError(f"{config.where('formulas', index, 'formula')}: {error}") from error
+    _check_offsets(config, index, formula)
+    _check_alarm(config, index, formula)
+    return _spec(entry, config)
+
+
+def _check_labels(config: Config, model: MDP) -> None:
+    """Words for a label that does not exist would never be said, and nobody would know why."""
+    for name in config.labels:
+        if name not in model.labels:
+            known = ", ".join(model.labels) or "none"
+            raise ConfigError(f"{config.where('labels', name)}: the model has no label {name!r}; its labels: {known}")
+
+
+def _check_offsets(config: Config, index: int, formula: Formula) -> None:
+    offset, window = largest_offset(formula), config.path.window
+    if offset >= window:
+        raise ConfigError(
+            f"{config.where('formulas', index, 'formula')}: offset {offset} does not fit the path.window of {window} "
+            f"steps; make the window larger than the offset"
+        )
+
+
+def _check_alarm(config: Config, index: int, formula: Formula) -> None:
+    entry = config.formulas[index]
+    if isinstance(formula, Goal) and formula.test is None and "alarm" in entry.model_fields_set:
+        raise ConfigError(
+            f"{config.where('formulas', index, 'alarm')}: a formula with =? gives a number and can raise no alarm; "
+            f"compare with a bound, or leave the alarm out"
+        )
+    allowed = ("regret", "unavoidable") if isinstance(formula, Regret) else ("fails", "holds")
+    if entry.alarm.when is not None and entry.alarm.when not in allowed:
+        raise ConfigError(
+            f"{config.where('formulas', index, 'alarm', 'when')}: {entry.alarm.when!r} never happens to this formula; "
+            f"it is one of {', '.join(allowed)}"
+        )
+
+
+def _spec(entry: FormulaConfig, config: Config) -> FormulaSpec:
+    alarm = entry.alarm
+    runbook = alarm.runbook or default_runbook(config.http, alarm.severity)
+    return FormulaSpec(
+        name=entry.name,
+        text=entry.formula,
+        every=entry.every,
+        causal_model=entry.causal_model,
+        engine=entry.engine,
+        alarm=AlarmSpec(alarm.for_, alarm.keep, alarm.severity, runbook, alarm.when, alarm.step),
+        labels=tuple(sorted(config.labels.items())),
+    )
+
+
+def _stream_settings(config: Config, nominal: Policy) -> StreamSettings:
+    return StreamSettings(
+        window=config.path.window,
+        reorder_steps=config.path.reorder.steps,
+        reorder_wait=config.path.reorder.wait,
+        stale_after=config.stream.stale_after,
+        idle_after=config.stream.idle_after,
+        forget_after=config.stream.forget_after,
+        max_lag=config.stream.max_lag,
+        agents=config.limits.agents,
+        pending=config.limits.queue + BATCH,
+        encoder=config.state_encoder,
+        nominal_sha256=nominal.sha256,
+    )
+
+
+def _identity(config: Config, model: MDP, policies: Mapping[str, Policy], models: Mapping[str, MDP]) -> Identity:
+    name = config.model if config.model.startswith("gymnasium:") else Path(config.model).name
+    return Identity(
+        model_name=name,
+        model_sha256=model_sha256(model),
+        policies={policy_name: policy.sha256 for policy_name, policy in policies.items()},
+        versions={
+            "counterfactual-monitor": __version__,
+            "python": platform.python_version(),
+            "numpy": _version_of("numpy"),
+            "onnxruntime": _version_of("onnxruntime"),
+        },
+        models={other: model_sha256(dynamics) for other, dynamics in models.items()},
+    )
+
+
+def _version_of(distribution: str) -> str:
+    try:
+        return version(distribution)
+    except PackageNotFoundError:
+        return "unknown"

@@ -1,0 +1,212 @@
+"""Reading a configuration file: what the environment overrides, where paths lead, and errors that name the line."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
+from pydantic_settings import EnvSettingsSource, SettingsError
+
+from monitor.engine import NO_BOUNDS
+from monitor.errors import ConfigError, Mistakes
+from monitor.sidecar.config.settings import (
+    ENVIRONMENT_PREFIX,
+    Config,
+    FormulaConfig,
+    config_schema,
+)
+from monitor.sidecar.config.yamlfile import Location, YamlFile, read_yaml
+from monitor.sidecar.evidence.signing import read_signer
+from monitor.sidecar.mqtt.tls import make_context
+from monitor.sidecar.web.guard import read_token
+
+_SectionT = TypeVar("_SectionT", bound=BaseModel)
+
+__all__ = ["Config", "check_secrets", "config_schema", "load_config"]
+
+
+def load_config(path: str | Path, environment: Mapping[str, str] | None = None) -> Config:
+    """Read and check a configuration file; `CFMON_MQTT__URL=...` in `environment` overrides `mqtt.url`, lists as JSON.
+
+    Raises ConfigError: one line for each mistake, with file, line, key, reason and, where one is near, the right name.
+    """
+    path = Path(path).absolute()
+    file = read_yaml(path)
+    overrides = _from_environment(environment or {})
+    try:
+        config = Config(**_merge(file.content, overrides))
+    except ValidationError as error:
+        raise ConfigError("\n".join(_explain_all(file, overrides, error))) from None
+    config = _resolve(config, path.parent).read_from(file)
+    _check_names(config)
+    return config
+
+
+def _from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
+    ours = {name.lower(): value for name, value in environment.items() if name.upper().startswith(ENVIRONMENT_PREFIX)}
+    for name in ours:
+        key = name.removeprefix(ENVIRONMENT_PREFIX.lower()).split("__")[0]
+        if key not in Config.model_fields:
+            raise ConfigError(f"environment, {name.upper()}: there is no {key!r} to override{_suggest(key, Config)}")
+    source = EnvSettingsSource(Config, env_nested_delimiter="__", env_prefix=ENVIRONMENT_PREFIX)
+    source.env_vars = ours
+    try:
+        return source()
+    except SettingsError as error:
+        raise ConfigError(f"environment: {error}; lists and maps are written as JSON") from None
+
+
+def _merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    merged = dict(base)
+    for key, value in over.items():
+        old = merged.get(key)
+        merged[key] = _merge(old, value) if isinstance(old, dict) and isinstance(value, dict) else value
+    return merged
+
+
+def _resolve(config: Config, directory: Path) -> Config:
+    """Paths in the file are relative to the file, not to where the process happens to run."""
+    model = _source(directory, config.model)
+    models = {name: _source(directory, other) for name, other in config.models.items()}
+    policies = {name: _absolute(directory, manifest) for name, manifest in config.policies.items()}
+    place = config.store.path
+    store = config.store.model_copy(update={"path": None if place is None else _absolute(directory, place)})
+    store = _with_absolute(directory, store, "signing_key")
+    mqtt = _with_absolute(directory, config.mqtt, "username_file", "password_file", "ca", "certificate", "key")
+    http = _with_absolute(directory, config.http, "token_file")
+    resolved = {"model": model, "models": models, "policies": policies, "store": store, "mqtt": mqtt, "http": http}
+    return config.model_copy(update=resolved)
+
+
+def _with_absolute(directory: Path, section: _SectionT, *names: str) -> _SectionT:
+    """The section with these paths made absolute, where they are given."""
+    given = {name: path for name in names if (path := getattr(section, name)) is not None}
+    # Not resolved: what a link leads to may change, as it does where secrets are mounted.
+    return section.model_copy(update={name: Path(directory, path) for name, path in given.items()})
+
+
+def _source(directory: Path, model: str) -> str:
+    return model if model.startswith("gymnasium:") else str(_absolute(directory, model))
+
+
+def _absolute(directory: Path, path: str | Path) -> Path:
+    return Path(directory, path).resolve()
+
+
+def _check_names(config: Config) -> None:
+    mistakes = Mistakes()
+    for problem in _problems(config):
+        with mistakes.noted():
+            raise ConfigError(problem)
+    mistakes.tell()
+
+
+def _problems(config: Config) -> Iterator[str]:
+    if "nominal" not in config.policies:
+        yield f"{config.where('policies')}: `nominal`, the policy the agents run, is missing"
+    seen: set[str] = set()
+    for index, formula in enumerate(config.formulas):
+        if formula.name in seen:
+            yield f"{config.where('formulas', index, 'name')}: {formula.name!r} is there twice"
+        seen.add(formula.name)
+    for index, formula in enumerate(config.formulas):
+        if formula.engine == "sampled" and formula.causal_model != "gumbel":
+            where = config.where("formulas", index, "causal_model")
+            yield f"{where}: {NO_BOUNDS}; use engine: exact, or causal_model: gumbel"
+    if config.sampling.alpha + config.sampling.beta >= 1:
+        yield f"{config.where('sampling', 'alpha')}: alpha and beta must sum to less than 1"
+    if config.stream.forget_after <= config.stream.stale_after:
+        yield f"{config.where('stream', 'forget_after')}: must be longer than stale_after"
+
+
+def check_secrets(config: Config) -> None:
+    """That files of secrets, keys and certificates are there and usable; ConfigError if not. They are read again later.
+
+    Apart from `load_config`, because a replay, on another machine, needs none.
+    """
+    broker = config.mqtt.broker
+    try:
+        broker.credentials()
+        if broker.tls is not None:
+            make_context(broker.tls)
+        if config.http.token_file is not None:
+            read_token(config.http.token_file)
+        if config.store.signing_key is not None:
+            read_signer(config.store.signing_key)
+    except ConfigError as error:
+        key = str(error).partition(":")[0]
+        raise ConfigError(f"{config.where(*key.split('.'))}: {str(error).removeprefix(f'{key}: ')}") from None
+
+
+# ---- saying what is wrong, and where ----
+
+MOST_TOLD = 50
+"""Mistakes told at once: nobody reads more, and a file may hold thousands."""
+
+
+def _explain_all(file: YamlFile, overrides: Mapping[str, Any], error: ValidationError) -> list[str]:
+    """A line for each mistake; a list that is "too short" only because an item is wrong is no mistake of its own."""
+    mistakes = error.errors()
+    more = [f"{file.name}: and {len(mistakes) - MOST_TOLD} more"] if len(mistakes) > MOST_TOLD else []
+    mistakes = mistakes[:MOST_TOLD]
+    places = [mistake["loc"] for mistake in mistakes]
+    told = [
+        _explain(file, overrides, mistake)
+        for mistake in mistakes
+        if not any(
+            len(place) > len(mistake["loc"]) and place[: len(mistake["loc"])] == mistake["loc"] for place in places
+        )
+    ]
+    return [*told, *more]
+
+
+def _explain(file: YamlFile, overrides: Mapping[str, Any], details: Any) -> str:  # noqa: ANN401 - pydantic's ErrorDetails
+    location: Location = details["loc"]
+    where = file.where(location)
+    if _holds(overrides, location):
+        where = f"environment, {ENVIRONMENT_PREFIX}{'__'.join(str(part).upper() for part in location)}"
+    match details["type"]:
+        case "extra_forbidden":
+            reason = f"unknown key{_suggest(str(location[-1]), _section_at(location[:-1]))}"
+        case "missing":
+            reason = "missing; it has no default"
+        case "value_error":
+            reason = str(details["ctx"]["error"])
+        case "string_pattern_mismatch":
+            reason = f"must match {details['ctx']['pattern']}"
+        case _:
+            reason = details["msg"][0].lower() + details["msg"][1:]
+    return f"{where}: {reason}"
+
+
+def _holds(overrides: Mapping[str, Any], location: Location) -> bool:
+    value: Any = overrides
+    for part in location:
+        if isinstance(value, dict) and part in value:
+            value = value[part]
+        else:
+            return value is not overrides and not isinstance(value, dict)
+    return True
+
+
+def _section_at(location: Location) -> type[BaseModel]:
+    """The model whose keys are allowed at `location`: found by walking the annotations of the fields."""
+    section: type[BaseModel] = Config
+    for part in location:
+        if isinstance(part, int):
+            continue
+        annotation = _fields(section)[part]
+        section = FormulaConfig if part == "formulas" else annotation
+    return section
+
+
+def _fields(section: type[BaseModel]) -> dict[str, Any]:
+    return {field.alias or name: field.annotation for name, field in section.model_fields.items()}
+
+
+def _suggest(key: str, section: type[BaseModel]) -> str:
+    near = difflib.get_close_matches(key, _fields(section), n=1, cutoff=0.5)
+    return f"; did you mean {near[0]!r}?" if near else f"; known are {', '.join(sorted(_fields(section)))}"

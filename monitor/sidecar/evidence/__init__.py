@@ -1,0 +1,1 @@
+"""Evidence that travels: packed, signed, opened and verified."""

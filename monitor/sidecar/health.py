@@ -1,0 +1,90 @@
+"""How a sidecar is: what `/healthz`, `/readyz` and `/api/status` say, and the service manager hears.
+
+Asked from other threads than the one that works: every answer is one look at plain values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from monitor._version import __version__
+from monitor.sidecar.config.load import Loaded
+from monitor.sidecar.mqtt.inbox import Inbox
+from monitor.sidecar.mqtt.link import Link
+from monitor.sidecar.mqtt.outbox import Outbox
+from monitor.sidecar.sinks.status_view import StatusView
+from monitor.sidecar.store.store import Store
+from monitor.types import Instant
+
+__all__ = ["Health", "tick_of"]
+
+
+def tick_of(loaded: Loaded) -> float:
+    """Seconds between two looks at the clock: a quarter of the shortest time anything waits for."""
+    config = loaded.config
+    waits = [config.path.reorder.wait, config.stream.stale_after, config.heartbeat]
+    waits += [formula.every for formula in config.formulas if isinstance(formula.every, float)]
+    return min(max(min(waits) / 4, 0.02), 1.0)
+
+
+class Health:
+    """`beginning`: what has still to be done before anything can be watched, empty once it is."""
+
+    def __init__(
+        self,
+        loaded: Loaded,
+        client_id: str,
+        *,
+        clock: Callable[[], Instant],
+        evaluated: Callable[[], Instant],
+        door: Inbox,
+        outbox: Outbox,
+        link: Link,
+        board: StatusView,
+        store: Store | None,
+    ) -> None:
+        self.beginning = "beginning"
+        self._loaded = loaded
+        self._client_id = client_id
+        self._clock = clock
+        self._evaluated = evaluated
+        self._door = door
+        self._outbox = outbox
+        self._link = link
+        self._board = board
+        self._store = store
+
+    def adopt(self, loaded: Loaded) -> None:
+        """Another configuration is in force."""
+        self._loaded = loaded
+
+    def health(self) -> str:
+        """What is wrong with this process: formulas are looked at every tick, so a long silence means that we hang."""
+        age = self._clock().ticks - self._evaluated().ticks
+        limit = 3 * self._loaded.config.heartbeat
+        return f"no evaluation for {age:.1f} s, expected every {tick_of(self._loaded):.1f} s" if age > limit else ""
+
+    def readiness(self) -> str:
+        """Why nothing is seen now."""
+        if self.beginning:
+            return self.beginning
+        if not self._link.up:
+            return "not connected to the broker"
+        return "" if self._board.seeing() else "every formula is blind"
+
+    def status(self) -> dict[str, Any]:
+        """Plain data about this process."""
+        identity = self._loaded.identity
+        return {
+            "version": __version__,
+            "client_id": self._client_id,
+            "broker": self._loaded.config.mqtt.broker.address,
+            "connected": self._link.up,
+            "queue": len(self._door),
+            "unsent": len(self._outbox),
+            "store": "nothing is kept" if self._store is None else self._store.problem or "ok",
+            "store_damage": "" if self._store is None else self._store.damage,
+            "model": {"name": identity.model_name, "sha256": identity.model_sha256},
+            "policies": [{"name": name, "sha256": sha256} for name, sha256 in sorted(identity.policies.items())],
+        }

@@ -1,0 +1,90 @@
+"""Whom to trust and who we are, read anew for each connection; and what a failed handshake means, in words.
+
+There is no switch that turns verification off: a connection that anyone can stand in is not worth its encryption.
+"""
+
+from __future__ import annotations
+
+import ssl
+from pathlib import Path
+
+from monitor.errors import ConfigError
+from monitor.sidecar.mqtt.broker import Tls
+
+__all__ = ["explain", "make_context"]
+
+_MEANINGS = {
+    "WRONG_VERSION_NUMBER": "it does not speak TLS on this port; use its TLS listener (usually 8883), or mqtt://",
+    "TLSV13_ALERT_CERTIFICATE_REQUIRED": "it asks for a client certificate: set mqtt.certificate and mqtt.key",
+    "SSLV3_ALERT_CERTIFICATE_EXPIRED": "it says that our certificate has expired: renew mqtt.certificate",
+    "SSLV3_ALERT_CERTIFICATE_REVOKED": "it says that our certificate was revoked: renew mqtt.certificate",
+    "SSLV3_ALERT_BAD_CERTIFICATE": "it does not accept our certificate: check mqtt.certificate",
+    "TLSV1_ALERT_UNKNOWN_CA": "it does not know who signed our certificate: check mqtt.certificate",
+    "SSLV3_ALERT_HANDSHAKE_FAILURE": "it refuses the handshake; perhaps it asks for a client certificate: see "
+    "mqtt.certificate and mqtt.key",
+    "TLSV1_ALERT_PROTOCOL_VERSION": "it speaks no TLS of version 1.2 or later",
+    "UNSUPPORTED_PROTOCOL": "it speaks no TLS of version 1.2 or later",
+}
+"""What OpenSSL calls it, and what to do."""
+
+
+def make_context(tls: Tls) -> ssl.SSLContext:
+    """TLS 1.2 or later, the broker's certificate and name verified; ConfigError if a file is unusable."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # verifies; and keeps no log of keys, whatever the environment
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.options |= ssl.OP_NO_RENEGOTIATION
+    if tls.ca is None:
+        context.load_default_certs()
+    else:
+        _load_ca(context, tls.ca)
+    if tls.certificate is not None:
+        _load_own(context, tls.certificate, tls.key)
+    return context
+
+
+def explain(error: OSError) -> str:
+    """What ended or prevented a connection, for one line of the log."""
+    match error:
+        case ssl.SSLCertVerificationError():
+            return f"its certificate is not accepted: {error.verify_message.rstrip('.')}"
+        case ssl.SSLError():
+            reason = getattr(error, "reason", None) or str(error)
+            return _MEANINGS.get(reason, f"TLS failed ({reason})")
+        case _:
+            return error.strerror or str(error)
+
+
+def _load_ca(context: ssl.SSLContext, path: Path) -> None:
+    try:
+        context.load_verify_locations(path)
+    except ssl.SSLError:
+        raise ConfigError(f"mqtt.ca: {path} holds no certificates in PEM") from None
+    except OSError as error:
+        raise ConfigError(f"mqtt.ca: {path} cannot be read: {error.strerror}") from error
+
+
+def _load_own(context: ssl.SSLContext, certificate: Path, key: Path | None) -> None:
+    for path, name in ((certificate, "mqtt.certificate"), (key, "mqtt.key")):
+        if path is not None:
+            _check_readable(path, name)
+    try:
+        context.load_cert_chain(certificate, key, password=_no_password)
+    except ssl.SSLError as error:
+        mismatch = error.reason == "KEY_VALUES_MISMATCH"
+        problem = "do not belong together" if mismatch else "are no certificate and key in PEM, or the key is encrypted"
+        raise ConfigError(f"mqtt.certificate: {certificate} and {key or 'the key in it'} {problem}") from None
+    except OSError as error:
+        raise ConfigError(f"mqtt.certificate: {certificate} cannot be read: {error.strerror}") from error
+
+
+def _check_readable(path: Path, name: str) -> None:
+    """OpenSSL does not say which of two files it could not read."""
+    try:
+        path.open("rb").close()
+    except OSError as error:
+        raise ConfigError(f"{name}: {path} cannot be read: {error.strerror}") from error
+
+
+def _no_password() -> str:
+    """Else OpenSSL would ask for one on the terminal, and a sidecar would hang there."""
+    return ""

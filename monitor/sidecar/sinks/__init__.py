@@ -1,0 +1,1 @@
+"""Where notices go: metrics, alerts over MQTT, the status page, the log."""

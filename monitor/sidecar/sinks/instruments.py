@@ -1,0 +1,212 @@
+"""The metrics themselves: name, help, labels and buckets, and what stands at 0 from the start."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import get_args
+
+from prometheus_client import CollectorRegistry, Counter, Gauge
+
+from monitor._version import __version__
+from monitor.alarm.figures import threshold_of
+from monitor.alarm.message import Identity
+from monitor.logic import parse
+from monitor.sidecar.sinks.exposition import Buckets, Series
+from monitor.sidecar.sinks.reliability import WORDS, followed
+from monitor.statistics.calibration import Tally
+from monitor.stream.decode import REASONS
+from monitor.types import FormulaSpec, MessageResult
+
+__all__ = ["FIGURES", "PLACES", "Instruments"]
+
+PLACES = ("clear", "pending", "firing")
+"""Where an alarm can be: label values of `cfmon_alarm_state`."""
+
+FIGURES = {
+    "formula_value": "The agent's own value; NaN while blind or between episodes.",
+    "formula_lower": "Lower bound of it over every causal model asked for.",
+    "formula_upper": "Upper bound of it over every causal model asked for.",
+    "alternative_value": "Value under the alternative, of a regret formula.",
+    "alternative_lower": "Lower bound of it over every causal model asked for.",
+    "alternative_upper": "Upper bound of it over every causal model asked for.",
+    "effect": "Value under the alternative minus value under nominal, of a regret formula.",
+}
+"""What a verdict shows, in this order."""
+
+_VERDICT_BUCKETS = (1e-4, 2.5e-4, 5e-4, 1e-3, 2.5e-3, 5e-3, 1e-2, 2.5e-2, 5e-2, 0.1, 0.25, 1.0, 5.0)
+_LAG_BUCKETS = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 60.0)
+CALIBRATION = {
+    "brier_score": "Mean squared error of the followed forecasts that came due; NaN: none did.",
+    "brier_score_expected": "What that score is on average if each forecast is true; NaN: none came due.",
+}
+"""How forecasts turned out, in this order."""
+
+_COUNTED_STATES = ("firing", "resolved", "ended", "removed")
+_OUTCOMES = ("safe", "regret", "unavoidable", "holds", "fails", "undecided", "value")
+
+
+class Instruments:
+    """Every metric of the sidecar: what each agent has of its own as `Series`, the rest on one registry."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._registry = registry
+        self._series: list[Series] = []
+        pair = ("agent", "formula")
+        self.figures = self._many(FIGURES, *pair)
+        self.threshold = self._gauge("formula_threshold", "What the formula's value is compared with.", "formula")
+        self.alarm_state = self._shown("alarm_state", "1 for the state the alarm is in.", *pair, "severity", "state")
+        self.blind = self._shown("blind", "1 while the formula cannot be answered, for this reason.", *pair, "reason")
+        self.last_alarm = self._shown("last_alarm_timestamp_seconds", "When the alarm last began to fire.", *pair)
+        self.last_message = self._shown("last_message_timestamp_seconds", "When the agent was last heard.", "agent")
+        self.last_evaluation = self._gauge("last_evaluation_timestamp_seconds", "When formulas were last answered.")
+        self.connected = self._gauge("mqtt_connected", "1 while the broker is reached.")
+        self.queue_length = self._gauge("queue_length", "Messages received and not yet taken over.")
+        self.model_doubt = self._gauge(
+            "model_doubt", "1 if the transitions of several agents contradict the model; NaN: untested."
+        )
+        self.agent_doubt = self._shown(
+            "agent_doubt", "1 if this agent's transitions contradict the model; NaN: untested.", "agent"
+        )
+        self.model_log10_e = self._gauge(
+            "model_log10_e_value", "Evidence against the model, log10 of an e-value; NaN: untested."
+        )
+        self.store_ok = self._gauge("store_ok", "1 while what happens can be noted, so that a restart loses nothing.")
+        self.reload_success = self._gauge(
+            "config_reload_success", "1 if the configuration was last loaded without error."
+        )
+        self.model_info = self._gauge("model_info", "The model in use.", "name", "sha256")
+        self.policy_info = self._gauge("policy_info", "A policy in use.", "name", "sha256")
+        self.build_info = self._gauge("build_info", "The software in use.", "version")
+        self.alarms = self._counted("alarms", "Changes of an alarm's state.", "formula", "severity", "state")
+        self.verdicts = self._counted("verdicts", "Answers given.", "formula", "outcome", "method")
+        self.messages = self._counted("messages", "What became of each message.", "result")
+        self.rejected = self._counted("rejected", "Messages rejected, by reason.", "reason")
+        self.off_policy = self._counted("off_policy", "Steps whose action nominal never takes.", "agent")
+        self.off_policy_ratio = self._shown(
+            "off_policy_ratio",
+            "Share of the last 100 steps on which nominal would have acted otherwise, beyond what it allows.",
+            "agent",
+        )
+        self.reward_mismatch = self._counted("reward_mismatch", "Steps whose reward contradicts the model.", "agent")
+        self.skipped = self._counted("evaluations_skipped", "Answers passed over under load.", "formula")
+        self.forecasts = self._counted("forecasts", "Followed forecasts, by what became of them.", "formula", "outcome")
+        self.calibration = self._many(CALIBRATION, "formula")
+        self.forgotten = Counter("cfmon_agents_forgotten", "Agents silent for too long.", registry=registry)
+        self.negative_lags = Counter("cfmon_negative_lags", "Messages from the future.", registry=registry)
+        self.store_errors = Counter("cfmon_store_errors", "Failures to note what happened.", registry=registry)
+        self.store_damage = Counter("cfmon_store_damage", "Finds that it is not what was written.", registry=registry)
+        self.last_store_damage = self._gauge("last_store_damage_timestamp_seconds", "When damage was found; 0: never.")
+        self.picture_errors = Counter("cfmon_picture_errors", "Pictures that could not be drawn.", registry=registry)
+        self.verdict_seconds = self._histogram("verdict_seconds", "Time for one answer.", _VERDICT_BUCKETS, "formula")
+        self.lag = self._histogram("message_lag_seconds", "Agent's clock to ours.", _LAG_BUCKETS)
+
+    def start(self, formulas: Sequence[FormulaSpec], identity: Identity) -> None:
+        """Put everything that is known beforehand in its place, so that an increase from nothing is one from 0."""
+        for result in get_args(MessageResult):
+            self.messages.inc((result,), 0)
+        for reason in sorted(REASONS | {"too_many_agents"}):
+            self.rejected.inc((reason,), 0)
+        self.adopt(formulas, identity)
+        self.store_ok.set(1)
+        self.reload_success.set(1)
+        self.build_info.labels(__version__).set(1)
+
+    def adopt(self, formulas: Sequence[FormulaSpec], identity: Identity) -> None:
+        """These are watched from now on, in this world: what is new starts at 0, other counters go on."""
+        for formula in formulas:
+            self._start_formula(formula)
+        self.model_doubt.set(math.nan)
+        self.model_log10_e.set(math.nan)
+        for info in (self.model_info, self.policy_info):
+            info.clear()
+        self.model_info.labels(identity.model_name, identity.model_sha256).set(1)
+        for name, sha256 in identity.policies.items():
+            self.policy_info.labels(name, sha256).set(1)
+
+    def stop(self, formula: str) -> None:
+        """It is watched no more: nothing is counted for it any longer."""
+        for series in (self.alarms, self.verdicts, self.skipped, self.forecasts, self.calibration):
+            series.drop("formula", formula)
+        self._forget_threshold(formula)
+        self.verdict_seconds.stop(formula)
+
+    def show_calibration(self, formula: str, tally: Tally) -> None:
+        """Show how all forecasts of a formula turned out."""
+        self.calibration.set((formula,), tally.brier, tally.expected_brier)
+
+    def text(self) -> str:
+        """What the registry does not hold, in the text format."""
+        return "".join([series.text() for series in self._series])
+
+    def remove(self, agent: str, severity: Mapping[str, str], reasons: Mapping[str, Iterable[str]]) -> None:
+        """Take back every series of an agent: for each formula its severity, and the reasons it was ever blind for.
+
+        Each is named: to look for an agent's among all series takes seconds where many agents are forgotten at once.
+        """
+        self.remove_formulas(agent, severity, reasons)
+        self.last_message.remove((agent,))
+        self.agent_doubt.remove((agent,))
+        self.off_policy.remove((agent,))
+        self.off_policy_ratio.remove((agent,))
+        self.reward_mismatch.remove((agent,))
+
+    def remove_formulas(self, agent: str, severity: Mapping[str, str], reasons: Mapping[str, Iterable[str]]) -> None:
+        """Take back what an agent has of these formulas; arguments as for `remove`."""
+        for formula, level in severity.items():
+            self.figures.remove((agent, formula))
+            self.last_alarm.remove((agent, formula))
+            for place in PLACES:
+                self.alarm_state.remove((agent, formula, level, place))
+            for reason in reasons[formula]:
+                self.blind.remove((agent, formula, reason))
+
+    def _start_formula(self, formula: FormulaSpec) -> None:
+        threshold = threshold_of(parse(formula.text))
+        if threshold is None:
+            self._forget_threshold(formula.name)
+        else:
+            self.threshold.labels(formula.name).set(threshold.bound)
+        for state in _COUNTED_STATES:
+            self.alarms.inc((formula.name, formula.alarm.severity, state), 0)
+        for method in ("exact", "sampled") if formula.engine == "auto" else (formula.engine,):
+            for outcome in _OUTCOMES:
+                self.verdicts.inc((formula.name, outcome, method), 0)
+        self.skipped.inc((formula.name,), 0)
+        self._start_forecasts(formula)
+        self.verdict_seconds.start(formula.name)
+
+    def _start_forecasts(self, formula: FormulaSpec) -> None:
+        """A formula whose forecasts are not followed has no such series, for 0 would say that none came true."""
+        if followed(formula)[1]:
+            for series in (self.forecasts, self.calibration):
+                series.drop("formula", formula.name)
+            return
+        for outcome in WORDS.values():
+            self.forecasts.inc((formula.name, outcome), 0)
+        self.show_calibration(formula.name, Tally())
+
+    def _forget_threshold(self, formula: str) -> None:
+        with contextlib.suppress(KeyError):
+            self.threshold.remove(formula)
+
+    def _gauge(self, name: str, about: str, *labels: str) -> Gauge:
+        return Gauge(f"cfmon_{name}", about, labels, registry=self._registry)
+
+    def _counted(self, name: str, about: str, *labels: str) -> Series:
+        self._series.append(series := Series("counter", {f"cfmon_{name}_total": about}, *labels))
+        return series
+
+    def _shown(self, name: str, about: str, *labels: str) -> Series:
+        return self._many({name: about}, *labels)
+
+    def _many(self, names: Mapping[str, str], *labels: str) -> Series:
+        named = {f"cfmon_{name}": about for name, about in names.items()}
+        self._series.append(series := Series("gauge", named, *labels))
+        return series
+
+    def _histogram(self, name: str, about: str, bounds: Sequence[float], *labels: str) -> Buckets:
+        buckets = Buckets(f"cfmon_{name}", about, bounds, *labels)
+        self._registry.register(buckets)
+        return buckets

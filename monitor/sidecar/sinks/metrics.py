@@ -1,0 +1,322 @@
+"""Notices as Prometheus metrics: the names and labels that dashboards and alert rules depend on.
+
+Every counter starts at 0, so that its first increase is seen. No state and no episode is ever a label; agents are, up
+to the configured limit, and the series of a forgotten agent are removed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final, assert_never
+
+from prometheus_client import CollectorRegistry, ProcessCollector, disable_created_metrics, generate_latest
+
+from monitor.alarm.figures import other, own
+from monitor.alarm.message import Identity
+from monitor.sidecar.sinks.instruments import FIGURES, PLACES, Instruments
+from monitor.sidecar.sinks.reliability import WORDS, counted
+from monitor.statistics.calibration import Tally
+from monitor.types import (
+    AlarmMoved,
+    Alert,
+    Blind,
+    Calibrated,
+    Deviates,
+    Ended,
+    Forecast,
+    Forgotten,
+    FormulaSpec,
+    Instant,
+    Judged,
+    Notice,
+    OffPolicy,
+    Received,
+    Refreshed,
+    RewardMismatch,
+    Skipped,
+    Trust,
+    Verdict,
+)
+
+__all__ = ["CONTENT_TYPE", "UNREAD", "Metrics", "outcome_of"]
+
+CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
+NOTHING: Final = (math.nan,) * len(FIGURES)
+UNREAD: Final = ("rejected", "dropped", "gap")
+"""Results by which nothing was heard of an agent; one known by them alone is not watched, so never forgotten."""
+
+
+def outcome_of(verdict: Verdict) -> str:
+    """The word a verdict is counted under; `value` for a `=?` formula, which has no truth."""
+    if verdict.outcome is not None:
+        return verdict.outcome
+    if verdict.value is not None:
+        return "value"
+    return "undecided" if verdict.holds is None else "holds" if verdict.holds else "fails"
+
+
+class Metrics:
+    """A sink for notices. `take` runs on the loop's thread, `exposition` on the server's; neither waits."""
+
+    def __init__(
+        self,
+        formulas: Sequence[FormulaSpec],
+        identity: Identity,
+        *,
+        agents: int,
+        queue_length: Callable[[], float] = lambda: 0.0,
+    ) -> None:
+        # A second series for each counter that nobody asks for; prometheus_client has one switch for the whole process.
+        disable_created_metrics()  # type: ignore[no-untyped-call] # it has no annotations
+        self.registry = CollectorRegistry(auto_describe=False)
+        ProcessCollector(registry=self.registry)  # memory, processor, open files of this process, under the usual names
+        self._severity = {formula.name: formula.alarm.severity for formula in formulas}
+        self._limit = agents
+        self._agents: set[str] = set()
+        self._reasons: dict[tuple[str, str], set[str]] = {}
+        self._marked: set[tuple[str, str]] = set()
+        """blind now, for whatever reason"""
+        self._told: dict[tuple[str, str], tuple[str, str]] = {}
+        self._forecasts: dict[str, Tally] = {}
+        self._on = Instruments(self.registry)
+        self._on.queue_length.set_function(queue_length)
+        self._on.last_evaluation.set_function(lambda: self._evaluated)
+        self._on.start(formulas, identity)
+        self._evaluated = 0.0
+
+    def exposition(self) -> bytes:
+        """What a scrape gets."""
+        return generate_latest(self.registry) + self._on.text().encode()
+
+    def connected(self, *, up: bool) -> None:
+        """Whether the broker is reached."""
+        self._on.connected.set(up)
+
+    def evaluated(self, seconds: float, notices: Iterable[Notice], now: Instant) -> None:
+        """An evaluation took `seconds` and gave these notices; each verdict is charged an equal part of the time."""
+        judged = Counter(notice.formula for notice in notices if type(notice) is Judged)
+        if judged:
+            share = seconds / judged.total()
+            for formula, count in judged.items():
+                self._on.verdict_seconds.observe(share, formula, count=count)
+        self._evaluated = now.wall
+
+    def store_failed(self) -> None:
+        """Something could not be noted: until `store_works` says otherwise, a restart would lose it."""
+        self._on.store_errors.inc()
+        self._on.store_ok.set(0)
+
+    def store_works(self) -> None:
+        """All that there is to note is noted."""
+        self._on.store_ok.set(1)
+
+    def store_damaged(self, count: int, now: Instant) -> None:
+        """So often, what was kept turned out not to be what had been written."""
+        self._on.store_damage.inc(count)
+        self._on.last_store_damage.set(now.wall)
+
+    def picture_failed(self) -> None:
+        """A picture could not be drawn. Called on the server's thread."""
+        self._on.picture_errors.inc()
+
+    def reloaded(self, *, ok: bool) -> None:
+        """The configuration was to be read again; if not `ok`, the one before is still in force."""
+        self._on.reload_success.set(ok)
+
+    def adopt(self, formulas: Sequence[FormulaSpec], identity: Identity, *, agents: int) -> None:
+        """Another configuration is in force. Counters go on, what is new starts at 0; `recall` where everything stands.
+
+        Of a formula that is gone nothing is told any more; under another severity it has other series.
+        """
+        severity = {formula.name: formula.alarm.severity for formula in formulas}
+        gone = {name: level for name, level in self._severity.items() if severity.get(name) != level}
+        for agent in self._agents:
+            self._on.remove_formulas(agent, gone, self._drop(agent, gone))
+        for name in self._severity.keys() - severity.keys():
+            self._on.stop(name)
+        self._forecasts.clear()  # of each that is followed it is told anew how it stands
+        new = [name for name in severity if name in gone or name not in self._severity]
+        self._severity, self._limit = severity, agents
+        self._on.adopt(formulas, identity)
+        for agent in self._agents:
+            self._blank(agent, severity)
+            for name in new:
+                self._show_alarm(agent, name, "clear")
+
+    def take(self, notices: Iterable[Notice], now: Instant) -> None:
+        """Count and show what happened."""
+        for notice in notices:
+            self._take(notice, now)
+
+    def recall(self, notices: Iterable[Notice], now: Instant) -> None:
+        """Show what stood when an earlier process ended; that one has counted it."""
+        for notice in notices:
+            match notice:
+                case Judged():
+                    self._show_verdict(notice)
+                case Alert():
+                    self._told[notice.agent, notice.formula] = (notice.id, notice.state)
+                    self._show_alarm(notice.agent, notice.formula, notice.state)
+                case _:
+                    self._take(notice, now)
+
+    def _take(self, notice: Notice, now: Instant) -> None:
+        match notice:
+            case Received():
+                self._received(notice, now)
+            case Judged():
+                self._judged(notice)
+            case Blind():
+                self._show_blind(notice)
+            case AlarmMoved():
+                self._show_alarm(notice.agent, notice.formula, notice.state)
+            case Alert():
+                self._count_alert(notice, now)
+            case Refreshed():
+                pass  # its verdict is shown as judged
+            case OffPolicy():
+                self._on.off_policy.inc((notice.agent,))
+            case Deviates():
+                self._show_deviation(notice)
+            case RewardMismatch():
+                self._on.reward_mismatch.inc((notice.agent,))
+            case Skipped():
+                self._on.skipped.inc((notice.formula,), notice.count)
+            case Ended():
+                self._blank(notice.agent, self._severity)
+            case Forgotten():
+                self._on.forgotten.inc()
+                self._forget(notice.agent)
+            case Trust():
+                self._show_trust(notice)
+            case Forecast() | Calibrated():
+                self._show_forecasts(notice)
+            case _:
+                assert_never(notice)
+
+    # ---- one method a notice ----
+
+    def _received(self, notice: Received, now: Instant) -> None:
+        self._on.messages.inc((notice.result,))
+        if notice.result == "rejected":
+            self._on.rejected.inc((notice.reason,))
+        if notice.result in UNREAD:
+            return
+        if not self._admit(notice.agent):
+            return
+        self._on.last_message.set((notice.agent,), now.wall)
+        if notice.lag is not None:
+            if notice.lag < 0:
+                self._on.negative_lags.inc()
+            else:
+                self._on.lag.observe(notice.lag)
+
+    def _show_deviation(self, notice: Deviates) -> None:
+        if self._admit(notice.agent):
+            self._on.off_policy_ratio.set((notice.agent,), notice.share)
+
+    def _show_trust(self, notice: Trust) -> None:
+        doubted = float(notice.doubted) if notice.transitions > 0 else math.nan
+        if not notice.agent:
+            self._on.model_doubt.set(doubted)
+            self._on.model_log10_e.set(notice.log10_e if notice.transitions > 0 else math.nan)
+        elif self._admit(notice.agent):
+            self._on.agent_doubt.set((notice.agent,), doubted)
+
+    def _show_forecasts(self, notice: Forecast | Calibrated) -> None:
+        """Count one that is over; how those of one agent stand is for its page."""
+        if isinstance(notice, Calibrated) and notice.agent:
+            return
+        if isinstance(notice, Forecast):
+            self._on.forecasts.inc((notice.formula, WORDS[notice.came_true]))
+        tally = counted(self._forecasts.get(notice.formula), notice)
+        self._forecasts[notice.formula] = tally
+        self._on.show_calibration(notice.formula, tally)
+
+    def _admit(self, agent: str) -> bool:
+        """Whether series of this agent may exist; on its first message they are made, every alarm clear."""
+        if agent in self._agents:
+            return True
+        if not agent or len(self._agents) >= self._limit:
+            return False
+        self._agents.add(agent)
+        self._on.off_policy.inc((agent,), 0)
+        self._on.off_policy_ratio.set((agent,), 0.0)
+        self._on.reward_mismatch.inc((agent,), 0)
+        self._blank(agent, self._severity)
+        for formula in self._severity:
+            self._show_alarm(agent, formula, "clear")
+        return True
+
+    def _judged(self, notice: Judged) -> None:
+        self._on.verdicts.inc((notice.formula, outcome_of(notice.verdict), notice.verdict.method))
+        self._show_verdict(notice)
+
+    def _show_verdict(self, notice: Judged) -> None:
+        key = (notice.agent, notice.formula)
+        if not self._admit(notice.agent) or key in self._marked:  # an answer not to be relied on is not shown as one
+            return
+        verdict = notice.verdict
+        self._on.figures.set(key, *_shown(*own(verdict)), *_shown(*other(verdict)), _number(verdict.effect))
+
+    def _blank(self, agent: str, formulas: Iterable[str]) -> None:
+        """No value is better than an old one: it would read as if we still saw."""
+        if agent not in self._agents:
+            return
+        for formula in formulas:
+            self._on.figures.set((agent, formula), *NOTHING)
+
+    def _show_blind(self, notice: Blind) -> None:
+        if not self._admit(notice.agent):
+            return
+        key = (notice.agent, notice.formula)
+        known = self._reasons.setdefault(key, set())
+        if notice.reason is None:
+            self._marked.discard(key)
+        else:
+            known.add(notice.reason)
+            self._marked.add(key)
+            self._blank(notice.agent, [notice.formula])
+        for reason in known:
+            self._on.blind.set((notice.agent, notice.formula, reason), float(reason == notice.reason))
+
+    def _show_alarm(self, agent: str, formula: str, state: str) -> None:
+        if not self._admit(agent):
+            return
+        place = state if state in PLACES else "clear"
+        for name in PLACES:
+            self._on.alarm_state.set((agent, formula, self._severity[formula], name), float(name == place))
+
+    def _count_alert(self, notice: Alert, now: Instant) -> None:
+        """Count changes of state; an alert that only tells of blindness is none."""
+        key, told = (notice.agent, notice.formula), (notice.id, notice.state)
+        if self._told.get(key) != told:
+            self._on.alarms.inc((notice.formula, notice.severity, notice.state))
+            if notice.state == "firing" and self._admit(notice.agent):
+                self._on.last_alarm.set(key, now.wall)
+        self._told[key] = told
+        self._show_alarm(notice.agent, notice.formula, notice.state)
+
+    def _forget(self, agent: str) -> None:
+        if agent not in self._agents:
+            return
+        self._agents.discard(agent)
+        self._on.remove(agent, self._severity, self._drop(agent, self._severity))
+
+    def _drop(self, agent: str, formulas: Iterable[str]) -> dict[str, set[str]]:
+        """Forget these formulas of an agent; returns the reasons for which each was ever blind."""
+        for formula in formulas:
+            self._told.pop((agent, formula), None)
+            self._marked.discard((agent, formula))
+        return {formula: self._reasons.pop((agent, formula), set()) for formula in formulas}
+
+
+def _shown(value: float | None, bounds: tuple[float, float] | None) -> tuple[float, float, float]:
+    lower, upper = bounds if bounds is not None else (math.nan, math.nan)
+    return _number(value), lower, upper
+
+
+def _number(value: float | None) -> float:
+    return math.nan if value is None else value

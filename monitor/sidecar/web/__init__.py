@@ -1,0 +1,1 @@
+"""HTTP: metrics, probes, the status page and its API."""

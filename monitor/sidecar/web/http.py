@@ -1,0 +1,424 @@
+"""Metrics, health and state over HTTP, read-only, in a thread with a loop of its own.
+
+A slow scrape therefore never delays a verdict, and a stuck evaluation never silences `/healthz`, which is there to tell
+of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import math
+import socket
+import threading
+import time
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+import h11
+import uvicorn
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.routing import Route
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from monitor.errors import ConfigError, LimitError, MonitorError
+from monitor.sidecar.config.settings import HttpConfig
+from monitor.sidecar.evidence.bundle import pack_bundle
+from monitor.sidecar.log import Sparing
+from monitor.sidecar.sinks.metrics import CONTENT_TYPE
+from monitor.sidecar.sinks.status_view import StatusView
+from monitor.sidecar.store.alarm_history import Filter
+from monitor.sidecar.web.guard import Guard, is_loopback
+from monitor.sidecar.web.page import page_routes
+from monitor.sidecar.web.pictures import Pictures
+from monitor.sidecar.web.runbooks import runbook_route
+
+__all__ = ["HEADERS", "HttpServer", "Sources", "answering_probes", "make_app", "nothing_kept", "open_socket"]
+
+LOG: Final = logging.getLogger("monitor.http")
+HEADERS: Final = {
+    "Cache-Control": "no-store",
+    "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+}
+PICTURE_HEADERS: Final = {
+    **HEADERS,
+    "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'; sandbox",
+}
+"""A picture brings its own style, and nothing else."""
+
+MOST_PACKED: Final = 64 << 20
+"""Bytes of evidence, model and policies that are packed in this process, which has a stream to watch."""
+
+MOST_AGENTS: Final = 100
+"""Agents on one page; others are found by their name."""
+MOST_ALARMS: Final = 1000
+"""Alarms in one answer; without a limit there are as many as there are agents on a page."""
+LONGEST_NAME: Final = 64
+
+MAX_HEADER_BYTES: Final = 1 << 14
+"""Of a request line and its headers together."""
+
+PATIENCE: Final = 10.0
+"""Seconds in which a request must be there, and its answer taken."""
+
+MOST_CONNECTIONS: Final = 256
+"""At once; the oldest makes room for a newer one, so that a probe is heard however many others are held open."""
+
+START_DEADLINE: Final = 10.0
+"""Seconds for the server to come up: it has nothing to do but to accept on a socket that is already open."""
+
+
+def nothing_kept(sha256: str) -> bytes:
+    """What is read of models and policies where there is no store."""
+    raise ConfigError(f"objects/{sha256}: nothing is kept (store.path is null)")
+
+
+@dataclass(frozen=True)
+class Sources:
+    """Where the answers come from; every one is called on the server's thread.
+
+    `evidence` and `signature` are asked by the evidence's id, `objects` by the sha256 of a model or policy; it raises
+    ConfigError where there is none. `health` and `readiness` return what is wrong, `starting` what has still to be
+    done, or an empty text; `status` plain data about this process.
+    """
+
+    board: StatusView
+    exposition: Callable[[], bytes]
+    evidence: Callable[[str], bytes | None]
+    signature: Callable[[str], bytes | None]
+    health: Callable[[], str]
+    readiness: Callable[[], str]
+    status: Callable[[], dict[str, Any]]
+    pictures: Pictures
+    starting: Callable[[], str] = lambda: ""
+    objects: Callable[[str], bytes] = nothing_kept
+
+    def overview(self, search: str, most: int) -> dict[str, Any]:
+        """All that a person looks at, in one document; `search` and `most` as in `StatusView.overview`."""
+        told = self.board.overview(search, most)
+        return {**told, "status": self.status(), "problem": self.problem(), "now": time.time()}
+
+    def life(self, name: str, most: int) -> dict[str, Any] | None:
+        """All about one agent; as `StatusView.life`."""
+        told = self.board.life(name, most)
+        return None if told is None else {**told, "problem": self.problem(), "now": time.time()}
+
+    def problem(self) -> str:
+        """Why what is shown cannot be relied on; empty if it can."""
+        return self.health() or self.readiness()
+
+
+def make_app(sources: Sources) -> Starlette:
+    """The application: routes for GET and HEAD only, for there is nothing to write."""
+    pages = _Pages(sources)
+
+    @contextlib.asynccontextmanager
+    async def until_stopped(_app: Starlette) -> AsyncIterator[None]:
+        yield
+        await sources.pictures.close()
+
+    return Starlette(
+        lifespan=until_stopped,
+        routes=[
+            *page_routes(),
+            runbook_route(),
+            Route("/metrics", pages.metrics),
+            Route("/healthz", pages.healthz),
+            Route("/readyz", pages.readyz),
+            Route("/startupz", pages.startupz),
+            Route("/evidence/{name}.sig", pages.signature),
+            Route("/evidence/{name}.zip", pages.bundle),
+            Route("/evidence/{name}", pages.evidence),
+            Route("/picture/{name}.svg", pages.picture),
+            Route("/api/overview", pages.overview),
+            Route("/api/status", pages.status),
+            Route("/api/formulas", pages.formulas),
+            Route("/api/agents", pages.agents),
+            Route("/api/agents/{name}", pages.agent),
+            Route("/api/agents/{name}/history", pages.life),
+            Route("/api/alarms", pages.alarms),
+        ],
+    )
+
+
+class _Pages:
+    """One method a route; they are short enough to run on the loop itself."""
+
+    def __init__(self, sources: Sources) -> None:
+        self._sources = sources
+
+    async def overview(self, request: Request) -> Response:
+        """All that the status page shows, in one document."""
+        search = request.query_params.get("search", "")[:LONGEST_NAME]
+        return JSONResponse(self._sources.overview(search, MOST_AGENTS), headers=HEADERS)
+
+    async def picture(self, request: Request) -> Response:
+        found = self._sources.pictures.look(request.path_params["name"])
+        if found is None:
+            return PlainTextResponse("it is being drawn: ask again", status_code=202, headers=HEADERS)
+        drawn, problem = found
+        return _missing(problem) if problem else Response(drawn, media_type="image/svg+xml", headers=PICTURE_HEADERS)
+
+    async def metrics(self, _request: Request) -> Response:
+        return Response(self._sources.exposition(), media_type=CONTENT_TYPE, headers=HEADERS)
+
+    async def healthz(self, _request: Request) -> Response:
+        return _verdict(self._sources.health())
+
+    async def readyz(self, _request: Request) -> Response:
+        return _verdict(self._sources.readiness())
+
+    async def startupz(self, _request: Request) -> Response:
+        return _verdict(self._sources.starting())
+
+    async def evidence(self, request: Request) -> Response:
+        name = request.path_params["name"]
+        content = self._sources.evidence(name)
+        if content is None:
+            return _missing("there is no such evidence")
+        return _download(content, f"{name}.evidence", "application/vnd.msgpack")
+
+    async def signature(self, request: Request) -> Response:
+        name = request.path_params["name"]
+        content = self._sources.signature(name)
+        if content is None:
+            return _missing("there is no such evidence, or it is not signed")
+        return _download(content, f"{name}.sig", "application/octet-stream")
+
+    async def bundle(self, request: Request) -> Response:
+        name, sources = request.path_params["name"], self._sources
+        content = sources.evidence(name)
+        if content is None:
+            return _missing("there is no such evidence")
+        packing = partial(pack_bundle, content, sources.objects, sources.signature(name), most=MOST_PACKED)
+        try:
+            packed = await asyncio.to_thread(packing)
+        except LimitError as error:
+            why = f"{error}; `cfmon evidence export` packs it where the store is"
+            return PlainTextResponse(why, status_code=413, headers=HEADERS)
+        except MonitorError as error:
+            return _missing(str(error))
+        return _download(packed, f"{name}.zip", "application/zip")
+
+    async def status(self, _request: Request) -> Response:
+        return JSONResponse(self._sources.status(), headers=HEADERS)
+
+    async def formulas(self, _request: Request) -> Response:
+        return JSONResponse(self._sources.board.formulas(), headers=HEADERS)
+
+    async def agents(self, _request: Request) -> Response:
+        return JSONResponse(self._sources.board.agents(), headers=HEADERS)
+
+    async def agent(self, request: Request) -> Response:
+        agent = self._sources.board.agent(request.path_params["name"])
+        return _missing("there is no such agent") if agent is None else JSONResponse(agent, headers=HEADERS)
+
+    async def life(self, request: Request) -> Response:
+        """One agent over time, with its alarms: all that its page shows, in one document."""
+        told = self._sources.life(request.path_params["name"], MOST_ALARMS)
+        return _missing("there is no such agent") if told is None else JSONResponse(told, headers=HEADERS)
+
+    async def alarms(self, request: Request) -> Response:
+        """The list of alarms, the newest first, as asked for by the query."""
+        try:
+            asked, most = _asked(request.query_params)
+        except ValueError as error:
+            return PlainTextResponse(str(error), status_code=400, headers=HEADERS)
+        return JSONResponse(self._sources.board.found(asked, most), headers=HEADERS)
+
+
+def _asked(query: Mapping[str, str]) -> tuple[Filter, int]:
+    """The filter that a query describes, and how many alarms it wants; ValueError says what is wrong with it."""
+    wrong = query.keys() - {"agent", "formula", "severity", "state", "since", "until", "limit"}
+    if wrong:
+        raise ValueError(f"{min(wrong)!r} is no filter: there are agent, formula, severity, state, since, until, limit")
+    words = {name: query[name] for name in ("agent", "formula", "severity", "state") if query.get(name)}
+    times = {name: _seconds(name, query[name]) for name in ("since", "until") if query.get(name)}
+    limit = query.get("limit") or str(MOST_AGENTS)
+    if not (limit.isascii() and limit.isdigit() and 0 < int(limit[:9]) <= MOST_ALARMS):
+        raise ValueError(f"limit must be a number from 1 to {MOST_ALARMS}")
+    return Filter(**words, **times), int(limit)  # type: ignore[arg-type] # words are names, times are numbers
+
+
+def _seconds(name: str, text: str) -> float:
+    """Seconds since the epoch, given as such or as RFC 3339; a date without a zone is UTC."""
+    with contextlib.suppress(ValueError):
+        seconds = float(text)
+        if math.isfinite(seconds):
+            return seconds
+    with contextlib.suppress(ValueError, OverflowError):
+        date = datetime.fromisoformat(text.replace(" ", "+"))  # in a query `+` is a space
+        return (date if date.tzinfo else date.replace(tzinfo=UTC)).timestamp()
+    raise ValueError(f"{name} must be a time such as 2026-01-31T12:00:00Z, or seconds since the epoch")
+
+
+def _verdict(problem: str) -> Response:
+    return PlainTextResponse(problem or "ok", status_code=503 if problem else 200, headers=HEADERS)
+
+
+def _download(content: bytes, name: str, kind: str) -> Response:
+    download = {**HEADERS, "Content-Disposition": f'attachment; filename="{name}"'}
+    return Response(content, media_type=kind, headers=download)
+
+
+def _missing(what: str) -> Response:
+    return PlainTextResponse(what, status_code=404, headers=HEADERS)
+
+
+class _Impatient(H11Protocol):
+    """HTTP/1.1 that closes a connection on which nothing was finished for `PATIENCE`: no headers, no answer read.
+
+    Else a few hundred slow clients would hold every connection there is, and a probe would find us dead. For the same
+    reason the newest is never turned away: where there are too many, the oldest is closed.
+
+    Time in which this process itself stood still is nobody's fault, and closes nothing.
+
+    Headers have `MAX_HEADER_BYTES` and no byte more, and what is no HTTP raises nothing.
+    """
+
+    begun = 0.0
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # as in uvicorn's own
+        super().connection_made(transport)
+        self.begun = self.loop.time()
+        others = [other for other in self.connections if isinstance(other, _Impatient) and other.open]
+        if len(others) > MOST_CONNECTIONS:
+            min(others, key=lambda other: other.begun).transport.abort()
+        self._look_again(self.cycle)
+
+    def data_received(self, data: bytes) -> None:
+        """Pass on no more at once than headers may have: h11 measures only headers that are not complete yet."""
+        while data and self.open:
+            room = MAX_HEADER_BYTES - len(self.conn.trailing_data[0])
+            if room <= 0:  # further requests, sent before the first is answered
+                self.transport.abort()
+                return
+            super().data_received(data[:room])
+            data = data[room:]
+
+    def send_400_response(self, msg: str) -> None:
+        """Refuse what is no HTTP; where an answer has begun, such as before a bad body, only close the connection."""
+        if self.cycle is not None and not self.cycle.response_complete:
+            self.cycle.disconnected = True  # or its answer would come after this one
+        if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
+            super().send_400_response(msg)
+        else:
+            self.transport.close()
+
+    @property
+    def open(self) -> bool:
+        """Whether it is not being closed already."""
+        return not self.transport.is_closing()
+
+    def _look_again(self, before: object) -> None:
+        """`before`: the request that was under way at the last look, or the last one that was."""
+        if not self.transport.is_closing():
+            self.loop.call_later(PATIENCE, self._look, before, self.loop.time() + PATIENCE)
+
+    def _look(self, before: object, due: float) -> None:
+        late = self.loop.time() - due > PATIENCE / 10  # we were suspended: what came meanwhile is read after this
+        if self.cycle is before and not late:
+            self.transport.abort()
+        else:
+            self._look_again(self.cycle)
+
+
+class HttpServer:
+    """Serves an application from a thread. The socket is opened here, so a port in use is an error at start.
+
+    `config.listen`: host:port; port 0 takes a free one, see `url`. `before`: a server on the same address, which this
+    one takes over from. `open`: beyond loopback it answers everyone who gets there, under any name.
+    """
+
+    def __init__(self, app: Starlette, config: HttpConfig, before: HttpServer | None = None) -> None:
+        self._socket: socket.socket = open_socket(config.listen) if before is None else before.shared()
+        loopback = is_loopback(self._socket.getsockname()[0])
+        self._sparing = Sparing()
+        logging.getLogger("uvicorn.error").addFilter(self._sparing)
+        self.open = not (loopback or config.token_file or config.hosts)
+        guarded = Guard(app, loopback=loopback, token_file=config.token_file, hosts=config.hosts)
+        self._server = uvicorn.Server(
+            uvicorn.Config(
+                guarded,
+                http=_Impatient,
+                h11_max_incomplete_event_size=MAX_HEADER_BYTES - 1,
+                log_config=None,
+                access_log=False,
+                lifespan="on",
+                ws="none",
+                server_header=False,
+                proxy_headers=False,
+                timeout_keep_alive=5,
+                timeout_graceful_shutdown=1,
+            )
+        )
+        self._thread = threading.Thread(target=self._server.run, args=([self._socket],), name="http", daemon=True)
+
+    @property
+    def url(self) -> str:
+        """Where it is served, with the real port."""
+        host, port = self._socket.getsockname()[:2]
+        return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+    def shared(self) -> socket.socket:
+        """The socket once more, for a server that takes over; connections come to either."""
+        shared = self._socket.dup()
+        shared.setblocking(False)  # noqa: FBT003 - the signature is the socket's
+        return shared
+
+    def start(self) -> None:
+        """Serve; returns once requests are answered."""
+        self._thread.start()
+        deadline = time.monotonic() + START_DEADLINE
+        while not self._server.started:
+            if not self._thread.is_alive() or time.monotonic() > deadline:
+                raise ConfigError(f"http.listen: nothing is served at {self.url}; see the log")
+            time.sleep(0.005)
+
+    def stop(self) -> None:
+        """Finish the requests that run, then end the thread."""
+        self._server.should_exit = True
+        if self._thread.is_alive():
+            self._thread.join(timeout=5.0)
+        self._socket.close()
+        logging.getLogger("uvicorn.error").removeFilter(self._sparing)
+
+
+@contextlib.contextmanager
+def answering_probes(config: HttpConfig, doing: str) -> Iterator[HttpServer]:
+    """Answer that this process lives and is not ready while it is still `doing` something, such as compiling."""
+
+    async def alive(_request: Request) -> Response:
+        return _verdict("")
+
+    async def not_yet(_request: Request) -> Response:
+        return _verdict(doing)
+
+    app = Starlette(routes=[Route("/healthz", alive), Route("/{path:path}", not_yet)])
+    server = HttpServer(app, config)
+    try:
+        server.start()
+        yield server
+    finally:
+        server.stop()
+
+
+def open_socket(listen: str) -> socket.socket:
+    """A socket that listens on host:port; ConfigError if there can be none."""
+    parts = urlsplit(f"//{listen}")
+    host, port = parts.hostname or "", parts.port or 0
+    try:
+        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+        opened = socket.create_server((host, port), family=family, backlog=128)
+    except OSError as error:
+        raise ConfigError(f"http.listen: cannot listen on {listen}: {error.strerror or error}") from error
+    opened.setblocking(False)  # noqa: FBT003 - the signature is the socket's
+    return opened

@@ -1,0 +1,162 @@
+"""An observation matched with the model: its indices, and what keeps it from being a step."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from typing import Final
+
+from monitor.errors import InputError
+from monitor.model.encode import encode_action, encode_state
+from monitor.model.mdp import MDP
+from monitor.policy.table import PolicyTable
+from monitor.stream.deduplication import digest
+from monitor.stream.reorder_buffer import Entry
+from monitor.types import Break, Instant, Observation, StreamSettings
+
+__all__ = ["ModelAdapter"]
+
+RELATIVE: Final = 1e-6
+"""Part of a reward by which an agent's may differ from the model's: single precision and sums do."""
+
+ROUNDING: Final = 1e-9
+"""The same as a part of the model's largest reward, for rewards that cancel to almost nothing."""
+
+
+class ModelAdapter:
+    """Matches one agent's observations with the model.
+
+    Args:
+        model: what states, actions and transitions are matched with.
+        settings: how a state is encoded, how late is late, and the digest of the nominal policy's file.
+        nominal: the agent's own policy, as configured; steps are held against it.
+    """
+
+    def __init__(self, model: MDP, settings: StreamSettings, nominal: PolicyTable | None) -> None:
+        self._model = model
+        self._settings = settings
+        self._sha256 = None if settings.nominal_sha256 is None else settings.nominal_sha256.lower()
+        # Single entries are read at each message: from a view they come as Python's numbers, ten times as fast.
+        self._starts = model.indptr.data
+        self._successors = model.successors.data
+        least, most = model.reward_range
+        self._largest = max(-least, most)
+        self._rewards = model.rewards.reshape(-1).data
+        self._extra = None if model.transition_rewards is None else model.transition_rewards.data
+        self._spread = None if model.reward_spread is None else model.reward_spread.data
+        actions = None if nominal is None else nominal.actions
+        self._nominal = None if actions is None else actions.data
+        self._likely = self._repeats = None
+        if nominal is not None and nominal.probabilities is not None:
+            self._likely = nominal.probabilities.reshape(-1).data
+            self._repeats = nominal.repeats.reshape(-1).data
+        self._ended = None if model.ended_as is None else model.ended_as.data
+
+    def entry(self, observation: Observation, now: Instant) -> tuple[Entry, InputError | None]:
+        """The entry of a valid observation, and why its content is refused if it is.
+
+        A refused message is still an entry: its seq is taken and its place on the path is a break, not a wait.
+        """
+        problem: Break | None = None
+        refused: InputError | None = None
+        state: int | None = None
+        action: int | None = None
+        try:
+            state, action = self._encode(observation)
+        except InputError as error:
+            refused = error
+            problem = Break("gap" if error.reason == "missing_action" else "unknown_state", error.detail)
+        if state is not None and action is not None and not self._available(state, action):
+            problem = Break("impossible_step", f"action {action} is not available in state {state}")
+            state = action = None  # without a row it has no future that could be asked about
+        return self._entry(observation, now, (state, action), problem), refused
+
+    def possible(self, pair: tuple[int, int], successor: int) -> bool:
+        """The model gives the transition from the pair a positive probability."""
+        return self._place(pair, successor) is not None
+
+    def contradicts(self, pair: tuple[int, int], successor: int, reward: float) -> str:
+        """Return how a reward contradicts that of the model's transition, as a sentence; empty if it does not.
+
+        A model whose rewards are all 0 says nothing of rewards, and one that lacks the transition nothing of this one.
+        """
+        place = self._place(pair, successor)
+        if place is None or not self._largest:
+            return ""
+        extra = 0.0 if self._extra is None else self._extra[place]
+        spread = 0.0 if self._spread is None else self._spread[place]
+        said = self._rewards[pair[0] * self._model.actions + pair[1]] + extra
+        tolerance = spread + RELATIVE * max(abs(said), abs(reward)) + ROUNDING * self._largest
+        if abs(reward - said) <= tolerance:
+            return ""
+        around = f" +- {spread:g}" if spread else ""
+        return f"({pair[0]}, {pair[1]}) -> {successor} earned {reward:g}, the model says {said:g}{around}"
+
+    def fits(self, before: tuple[int, int | None] | None, pair: tuple[int, int | None]) -> bool:
+        """The model has the pair, and can get to it from the one before it on the same path, if there is one."""
+        state, action = pair
+        if state >= self._model.states or (action is not None and action >= self._model.actions):
+            return False
+        if action is not None and not self._available(state, action):
+            return False
+        return before is None or before[1] is None or self.possible((before[0], before[1]), state)
+
+    def off_policy(self, state: int, action: int) -> bool:
+        """Whether nominal never takes this action in this state."""
+        if self._nominal is not None:
+            return bool(self._nominal[state] != action)
+        return self._likely is not None and self._likely[state * self._model.actions + action] == 0.0
+
+    def excess(self, state: int, action: int) -> tuple[float, float]:
+        """What the step adds to the deviation from nominal, and the variance of that (`statistics.deviation`)."""
+        if self._likely is None or self._repeats is None:
+            return int(self._nominal is not None and self._nominal[state] != action), 0.0
+        likely = self._likely[state * self._model.actions + action]
+        return self._repeats[2 * state] - likely, self._repeats[2 * state + 1]
+
+    def foreign(self, policy: str | None) -> bool:
+        """Whether a policy that an agent named (sha256) is another than the nominal one."""
+        return policy is not None and self._sha256 is not None and policy != self._sha256
+
+    def _place(self, pair: tuple[int, int], successor: int) -> int | None:
+        """Where the transition is among the model's, None if it has none such."""
+        row = pair[0] * self._model.actions + pair[1]
+        start, end = self._starts[row], self._starts[row + 1]
+        place = bisect_left(self._successors, successor, start, end)
+        return place if place < end and self._successors[place] == successor else None
+
+    def _available(self, state: int, action: int) -> bool:
+        row = state * self._model.actions + action
+        return self._starts[row] != self._starts[row + 1]
+
+    def _encode(self, observation: Observation) -> tuple[int, int | None]:
+        state = encode_state(self._model, self._settings.encoder, observation.state)
+        if observation.terminated and self._ended is not None:
+            state = self._ended[state]  # the environment's number of a state is also that of its copy (MDP.ended_as)
+        if observation.action is not None:
+            return state, encode_action(self._model, observation.action)
+        if observation.terminated or observation.truncated:
+            return state, None
+        raise InputError(
+            "missing_action",
+            f"seq {observation.seq} has no action; only the last message of an episode may have none",
+        )
+
+    def _entry(
+        self, observation: Observation, now: Instant, pair: tuple[int | None, int | None], problem: Break | None
+    ) -> Entry:
+        named, time = observation.policy, observation.time
+        return Entry(
+            episode=observation.episode,
+            seq=observation.seq,
+            digest=digest(observation),
+            arrived=now.ticks,
+            time=now.wall if time is None else time,
+            state=pair[0],
+            action=pair[1],
+            late=time is not None and time < now.wall - self._settings.max_lag,
+            ends=observation.terminated or observation.truncated,
+            terminated=observation.terminated,
+            policy=None if named is None else named.lower(),
+            problem=problem,
+            reward=observation.reward,
+        )
