@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import signal
 import sys
-import threading
 import time
 from collections import deque
 from collections.abc import Iterator
@@ -99,13 +98,14 @@ class Outbox:
 
 def main(port: int, log: Path, rate: float, seed: int, host: str = "127.0.0.1") -> None:
     """Publish until SIGTERM, then until all is acknowledged."""
-    stop = threading.Event()
-    signal.signal(signal.SIGTERM, lambda *_: stop.set())
+    asked: list[int] = []  # no Event: its lock may be held by the very wait that the signal interrupts
+    signal.signal(signal.SIGTERM, lambda number, _: asked.append(number))
     client, steps = connected(host, port), agent_steps(seed)
     outbox = Outbox(client)
     sent, begun = 0, time.monotonic()
     with log.open("wb") as file:
-        while not stop.wait(TURN):
+        while not asked:
+            time.sleep(TURN)
             for _ in range(int((time.monotonic() - begun) * rate) - sent):
                 agent, step = next(steps)
                 payload = msgpack.packb({**step, "time": time.time()})
