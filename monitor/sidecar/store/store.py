@@ -284,7 +284,7 @@ class Store:
     def _fail(self, error: Exception) -> None:
         """Go on without; the connection to the database is made anew, for it may know wrong things of the file."""
         self.failures += 1
-        if self.problem != str(error):
+        if not self.problem:  # else it was said; what fails first, of two files on one disk, may change with each try
             LOG.error("nothing is kept from here on, a restart would begin anew: %s: %s", self._path, error)
         if isinstance(error, DamagedError):
             self._tell_damage(str(error))
