@@ -12,7 +12,7 @@
 #   --wheels   install from this folder alone, without asking a package index
 #   --warm     compile for this configuration's questions; default: for every kind of question
 #
-# Every file that is fetched must have a hash in LOCK. Run it again to upgrade or to mend: what is there is kept or
+# Every file that is fetched must have a hash in LOCK. Run it again to upgrade or repair: what is there is kept or
 # replaced. The Containerfile and the tests run this very file. Exit status: 0 installed, 1 a step failed, 2 usage.
 set -eu
 umask 022

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from monitor.sidecar.config.load import Loaded
     from monitor.sidecar.pipeline import Publication
     from monitor.sidecar.recording import Recording
-    from monitor.sidecar.web.http import HttpServer, Sources
+    from monitor.sidecar.web.http import Sources
+    from monitor.sidecar.web.server import HttpServer
 
 __all__ = ["replay", "run"]
 

@@ -43,13 +43,9 @@ from monitor.sidecar.store.journal import Setting
 from monitor.sidecar.store.store import Store
 from monitor.sidecar.systemd import ServiceManager, reporting
 from monitor.sidecar.tasks import end_tasks, unless
-from monitor.sidecar.web.http import (
-    HttpServer,
-    Sources,
-    make_app,
-    nothing_kept,
-)
+from monitor.sidecar.web.http import Sources, make_app, nothing_kept
 from monitor.sidecar.web.pictures import Pictures
+from monitor.sidecar.web.server import HttpServer
 from monitor.sidecar.worker import Worker
 from monitor.types import Alert
 

@@ -332,8 +332,9 @@ class Session:
             yield OffPolicy(self.agent)
         before = deviation.share
         deviation.push(*matching.excess(state, action))
-        if (share := round(deviation.share, 2)) != round(before, 2):
-            yield Deviates(self.agent, share, deviation.steps)
+        after = deviation.share
+        if (before or after) and round(after, 2) != round(before, 2):
+            yield Deviates(self.agent, round(after, 2), deviation.steps)
 
     def _rewarded(self, pair: tuple[int, int], state: int, entry: Entry) -> Iterator[Notice]:
         """Hold the reward that the step into `state` says it earned against the model's."""

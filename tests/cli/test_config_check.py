@@ -10,7 +10,8 @@ import pytest
 
 from monitor.sidecar.config.settings import HttpConfig
 from monitor.sidecar.sinks.status_view import StatusView
-from monitor.sidecar.web.http import HttpServer, make_app
+from monitor.sidecar.web.http import make_app
+from monitor.sidecar.web.server import HttpServer
 from tests.sidecar.alarms import _corridor
 from tests.sidecar.project import CONFIG, write_project
 from tests.sidecar.test_http import World

@@ -15,7 +15,7 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
 from monitor.sidecar.config.reading import load_config
-from monitor.sidecar.web.http import HttpServer
+from monitor.sidecar.web.server import HttpServer
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 VERSION: str = runpy.run_path(str(DEPLOY.parent / "monitor" / "_version.py"))["__version__"]

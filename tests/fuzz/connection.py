@@ -12,15 +12,11 @@ import uvicorn
 from uvicorn.server import ServerState
 
 from monitor.sidecar.sinks.status_view import StatusView
-from monitor.sidecar.web import http
+from monitor.sidecar.web import server as server_module
 from monitor.sidecar.web.guard import Guard
-from monitor.sidecar.web.http import (
-    MAX_HEADER_BYTES,
-    Sources,
-    _Impatient,
-    make_app,
-)
+from monitor.sidecar.web.http import Sources, make_app
 from monitor.sidecar.web.pictures import Pictures
+from monitor.sidecar.web.server import MAX_HEADER_BYTES, _Impatient
 from tests.fuzz.world import loaded
 
 __all__ = ["answer"]
@@ -101,7 +97,7 @@ class _Server:
             server_header=False,
         )
         self.config.load()
-        http.PATIENCE = PATIENCE  # type: ignore[misc] # else each connection is kept for as long
+        server_module.PATIENCE = PATIENCE  # type: ignore[misc] # else each connection is kept for as long
 
     def _failed(self, _loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         self.errors.records.append(str(context))

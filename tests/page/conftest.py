@@ -16,8 +16,9 @@ from monitor.sidecar.config.settings import HttpConfig
 from monitor.sidecar.events import Evaluate, Event, Message
 from monitor.sidecar.sinks.status_view import StatusView
 from monitor.sidecar.store.alarm_history import Filter
-from monitor.sidecar.web.http import HttpServer, Sources, make_app
+from monitor.sidecar.web.http import Sources, make_app
 from monitor.sidecar.web.pictures import Pictures
+from monitor.sidecar.web.server import HttpServer
 from monitor.types import Instant
 
 if TYPE_CHECKING:

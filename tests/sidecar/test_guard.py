@@ -18,9 +18,9 @@ from starlette.routing import Route
 
 from monitor.errors import ConfigError
 from monitor.sidecar.config.settings import HttpConfig
-from monitor.sidecar.web import http
+from monitor.sidecar.web import server as server_module
 from monitor.sidecar.web.guard import is_loopback, read_token
-from monitor.sidecar.web.http import HttpServer
+from monitor.sidecar.web.server import HttpServer
 from tests.servers import prometheus, wait_until
 
 TOKEN = "0123456789abcdef0123456789abcdef"
@@ -267,7 +267,7 @@ def headed(client: httpx.Client, size: int, pieces: int) -> bytes:
 
 
 def test_slow_clients_are_closed_and_do_not_keep_others_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http, "PATIENCE", 0.3)
+    monkeypatch.setattr(server_module, "PATIENCE", 0.3)
     with serving() as client, contextlib.ExitStack() as stack:
         address = ("127.0.0.1", client.base_url.port)
         slow = [stack.enter_context(socket.create_connection(address, timeout=30)) for _ in range(300)]
@@ -294,7 +294,7 @@ def test_a_probe_is_heard_at_once_however_many_connections_are_held_open() -> No
 
 
 def test_a_busy_connection_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http, "PATIENCE", 0.2)
+    monkeypatch.setattr(server_module, "PATIENCE", 0.2)
     with serving() as client:
         peers = set()
         for _ in range(50):

@@ -20,8 +20,9 @@ from monitor.sidecar.pipeline import Effects
 from monitor.sidecar.sinks.curve import Curve
 from monitor.sidecar.sinks.status_view import StatusView
 from monitor.sidecar.store.alarm_history import Alarm, Filter, History
-from monitor.sidecar.web.http import HttpServer, Sources, make_app
+from monitor.sidecar.web.http import Sources, make_app
 from monitor.sidecar.web.pictures import Pictures
+from monitor.sidecar.web.server import HttpServer
 from monitor.types import AlarmSpec, Deviates, FormulaSpec, Instant, Trust
 from tests.servers import Mosquitto, wait_until
 from tests.sidecar.conftest import CAREFUL, RASH, REGRET, Driver

@@ -24,16 +24,11 @@ from monitor.sidecar.events import Connected, Evaluate
 from monitor.sidecar.evidence.bundle import read_bundle
 from monitor.sidecar.pipeline import Effects
 from monitor.sidecar.sinks.status_view import StatusView
-from monitor.sidecar.web import http
-from monitor.sidecar.web.http import (
-    HttpServer,
-    Sources,
-    answering_probes,
-    make_app,
-    nothing_kept,
-)
+from monitor.sidecar.web import server as server_module
+from monitor.sidecar.web.http import Sources, answering_probes, make_app, nothing_kept
 from monitor.sidecar.web.pictures import Pictures
 from monitor.sidecar.web.runbooks import default_runbook
+from monitor.sidecar.web.server import HttpServer
 from monitor.types import AlarmMoved, Blind, FormulaSpec, Notice, Received
 from tests.servers import PATIENCE, free_port, wait_until
 from tests.sidecar.alarms import alarm
@@ -307,7 +302,7 @@ def test_one_server_takes_over_from_another(world: World) -> None:
 
 def test_a_process_that_stood_still_closes_no_connection_for_it(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine that is suspended wakes up with every patience over, before it has read what has come meanwhile."""
-    monkeypatch.setattr(http, "PATIENCE", 2.0)
+    monkeypatch.setattr(server_module, "PATIENCE", 2.0)
     server = HttpServer(make_app(world.sources), HttpConfig(listen="127.0.0.1:0"))
     server.start()
     awake = threading.Event()

@@ -143,12 +143,12 @@ def _words(text: str, letters: Figures) -> str:
     Grafana hands over what it found with labels; of what it did not find it would say 0.
     """
 
-    def told(match: re.Match[str]) -> str:
+    def number_of(match: re.Match[str]) -> str:
         letter = letters[match["metric"]][0]
         number = f"{{{{ $values.{letter}.Value | {match['shown']} }}}}"
         return f"{{{{ if $values.{letter}.Labels }}}}{number}{{{{ else }}}}{match['unknown']}{{{{ end }}}}"
 
-    text = BASE.sub(PAGE, FIGURE.sub(told, text))
+    text = BASE.sub(PAGE, FIGURE.sub(number_of, text))
     return re.sub(r"\$value\b", "$values.A.Value", text)
 
 

@@ -9,7 +9,8 @@ from urllib.parse import urlsplit
 
 from monitor.errors import ConfigError, Mistakes
 from monitor.sidecar.config.settings import Config
-from monitor.sidecar.web.http import HEADERS, open_socket
+from monitor.sidecar.web.http import HEADERS
+from monitor.sidecar.web.server import open_socket
 
 __all__ = ["check_places"]
 
