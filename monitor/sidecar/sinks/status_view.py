@@ -3,28 +3,27 @@
 from __future__ import annotations
 
 import json
-import math
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import Any, Final
 
-import msgspec
-
-from monitor.alarm.figures import change_of, other, own, threshold_of
-from monitor.alarm.message import refreshed_payload, rfc3339
-from monitor.alarm.refresh import refreshed
-from monitor.alarm.summary import BLIND_WORDS, summary
-from monitor.logic import parse
-from monitor.logic.printer import print_change
+from monitor.alarm.figures import other, own
 from monitor.sidecar.pipeline import Effects
-from monitor.sidecar.sinks.curve import Curve
-from monitor.sidecar.sinks.metrics import UNREAD, outcome_of
+from monitor.sidecar.sinks.metrics import UNREAD
 from monitor.sidecar.sinks.reliability import Reliability, counted, with_diagrams
+from monitor.sidecar.sinks.status_document import (
+    AgentStatus,
+    FormulaStatus,
+    blind_groups,
+    deviation_of,
+    doubt_of,
+    explained,
+    finite,
+    rank,
+    shown,
+    status_of,
+)
 from monitor.sidecar.store.alarm_history import Alarm, Filter, History
-from monitor.statistics.calibration import Tally
-from monitor.statistics.deviation import NOTABLE
 from monitor.types import (
     AlarmMoved,
     Alert,
@@ -33,7 +32,6 @@ from monitor.types import (
     Calibrated,
     Deviates,
     Ended,
-    Episode,
     Forecast,
     Forgotten,
     FormulaSpec,
@@ -42,63 +40,17 @@ from monitor.types import (
     Notice,
     Received,
     Refreshed,
-    Threshold,
     Trust,
 )
 
-__all__ = ["HISTORY", "StatusView"]
+__all__ = ["StatusView"]
 
-HISTORY = 60
-"""Newest values of each formula and agent that an overview tells, for a small curve."""
 MOST_RECENT = 10
 """Alarms shown that are over."""
 SEEING: Final[frozenset[BlindReason]] = frozenset({"model_doubt", "idle", "old_episode", "overload"})
 """Reasons with which the monitor itself sees."""
 RANKS: Final = {"critical": 0, "warning": 2, "info": 3}
 """What stands first; a severity of another name comes after `critical`, for it may mean as much."""
-
-
-@dataclass(slots=True)
-class _Row:
-    """The latest of one formula for one agent.
-
-    `alert`: as last published, `payload`: as JSON; `news`: a newer verdict on it, if there was one. `curve`: the
-    agent's own value and the alternative's, at the time at which they were told. `forecasts`: what those that were
-    followed came to; None: none is decided.
-    """
-
-    curve: Curve
-
-    forecasts: Tally | None = None
-    judged: Judged | None = None
-    blind: Blind | None = None
-    alarm: str = "clear"
-    alert: Alert | None = None
-    payload: dict[str, Any] | None = None
-    news: Refreshed | None = None
-
-    def told(self) -> dict[str, Any] | None:
-        """The alert, with what the newest verdict says."""
-        if self.payload is not None and self.alert is not None and self.news is not None:
-            self.payload = refreshed_payload(self.payload, refreshed(self.alert, self.news))
-            self.news = None
-        return self.payload
-
-
-@dataclass(slots=True)
-class _Agent:
-    """The latest of one agent. `lag`: seconds its last message was under way, None if it told no time.
-
-    `trust`: how the model stands the test of its transitions, once that was told. `deviates`: the same of how its
-    actions depart from the nominal policy.
-    """
-
-    last_message: float
-    lag: float | None = None
-    episode: Episode | None = None
-    trust: Trust | None = None
-    deviates: Deviates | None = None
-    rows: dict[str, _Row] = field(default_factory=dict)
 
 
 class StatusView:
@@ -111,7 +63,7 @@ class StatusView:
         self._lock = threading.Lock()
         self._formulas = tuple(formulas)
         self._alerts = alerts
-        self._agents: dict[str, _Agent] = {}
+        self._agents: dict[str, AgentStatus] = {}
         self._trust: Trust | None = None
         self.history = History(alerts)
 
@@ -191,9 +143,9 @@ class StatusView:
         alarms, recent = self.history.find(Filter(state="firing")), self.found(over, MOST_RECENT)
         alarms.sort(key=lambda alarm: RANKS.get(alarm.severity, 1))
         with self._lock:
-            found = sorted((_rank(agent), name) for name, agent in self._agents.items() if search in name)
+            found = sorted((rank(agent), name) for name, agent in self._agents.items() if search in name)
             firing = [alarm.shown(self._live(alarm)) for alarm in alarms[:most]]
-            blind = _blind_groups(self._agents)
+            blind = blind_groups(self._agents)
             agents = [self._show_agent(name, self._agents[name]) for _, name in found[:most]]
             doubt = self._doubt()
             deviating = self._deviating()
@@ -220,10 +172,10 @@ class StatusView:
             if agent is None:
                 return {"name": name, "known": False, "formulas": [], "alarms": alarms} if alarms else None
             shown, forecasts = self._show_agent(name, agent), self._reliability(agent)
-            model_doubt = _doubted(self._trust)
+            model_doubt = doubt_of(self._trust)
             for spec, formula in zip(self._formulas, shown["formulas"], strict=True):
-                row = agent.rows.get(spec.name) or _row_of(spec)
-                formula |= {"text": spec.text, "curve": row.curve.columns(), **_explained(name, spec, row)}
+                row = agent.rows.get(spec.name) or status_of(spec)
+                formula |= {"text": spec.text, "curve": row.curve.columns(), **explained(name, spec, row)}
         return {**with_diagrams(shown, forecasts), "known": True, "alarms": alarms, "model_doubt": model_doubt}
 
     def seeing(self) -> bool:
@@ -247,7 +199,7 @@ class StatusView:
             case Judged():
                 row = self._row(notice.agent, notice.formula, now)
                 row.judged = notice
-                row.curve.add(now.wall, _finite(own(notice.verdict)[0]), _finite(other(notice.verdict)[0]))
+                row.curve.add(now.wall, finite(own(notice.verdict)[0]), finite(other(notice.verdict)[0]))
                 self._agents[notice.agent].episode = notice.episode
             case Blind():
                 row = self._row(notice.agent, notice.formula, now)
@@ -286,20 +238,20 @@ class StatusView:
         else:
             self._trust = notice
 
-    def _row(self, agent: str, formula: str, now: Instant) -> _Row:
+    def _row(self, agent: str, formula: str, now: Instant) -> FormulaStatus:
         rows = self._agent(agent, now).rows
         row = rows.get(formula)
         if row is None:
             row = rows[formula] = self._new_row(formula)
         return row
 
-    def _new_row(self, formula: str) -> _Row:
-        return _row_of(next((spec for spec in self._formulas if spec.name == formula), None))
+    def _new_row(self, formula: str) -> FormulaStatus:
+        return status_of(next((spec for spec in self._formulas if spec.name == formula), None))
 
-    def _agent(self, name: str, now: Instant) -> _Agent:
+    def _agent(self, name: str, now: Instant) -> AgentStatus:
         agent = self._agents.get(name)
         if agent is None:
-            agent = self._agents[name] = _Agent(now.wall)
+            agent = self._agents[name] = AgentStatus(now.wall)
         return agent
 
     def _keep_alert(self, topic: str, payload: bytes) -> None:
@@ -326,144 +278,29 @@ class StatusView:
     def _doubt(self) -> dict[str, Any]:
         """Whether steps go as the model says: of all agents together, and the agents whose own do not."""
         doubted = [
-            {"agent": name, **_doubted(agent.trust)}
+            {"agent": name, **doubt_of(agent.trust)}
             for name, agent in sorted(self._agents.items())
             if agent.trust is not None and agent.trust.doubted
         ]
-        return {"model": _doubted(self._trust), "agents": doubted}
+        return {"model": doubt_of(self._trust), "agents": doubted}
 
     def _deviating(self) -> list[dict[str, Any]]:
         """The agents whose actions depart from the nominal policy so far that a person should know."""
-        shown = [(name, _deviation(agent.deviates)) for name, agent in sorted(self._agents.items())]
+        shown = [(name, deviation_of(agent.deviates)) for name, agent in sorted(self._agents.items())]
         return [{"agent": name, **deviation} for name, deviation in shown if deviation["notable"]]
 
-    def _reliability(self, agent: _Agent) -> list[Reliability]:
+    def _reliability(self, agent: AgentStatus) -> list[Reliability]:
         """Of each formula what its forecasts came to. The diagrams take a while, so they are made without the lock."""
-        rows = [(spec, agent.rows.get(spec.name) or _row_of(spec)) for spec in self._formulas]
+        rows = [(spec, agent.rows.get(spec.name) or status_of(spec)) for spec in self._formulas]
         return [Reliability.of(spec, row.forecasts, row.judged) for spec, row in rows]
 
-    def _show_agent(self, name: str, agent: _Agent) -> dict[str, Any]:
+    def _show_agent(self, name: str, agent: AgentStatus) -> dict[str, Any]:
         return {
             "name": name,
             "last_message": agent.last_message,
             "lag": agent.lag,
             "episode": agent.episode,
-            "doubt": _doubted(agent.trust),
-            "deviation": _deviation(agent.deviates),
-            "formulas": [_show_row(spec, agent.rows.get(spec.name) or _row_of(spec)) for spec in self._formulas],
+            "doubt": doubt_of(agent.trust),
+            "deviation": deviation_of(agent.deviates),
+            "formulas": [shown(spec, agent.rows.get(spec.name) or status_of(spec)) for spec in self._formulas],
         }
-
-
-def _row_of(spec: FormulaSpec | None) -> _Row:
-    """A row of which nothing is known yet; of a curve, where the worse side is."""
-    threshold = None if spec is None else _asked(spec.text)[0]
-    low = threshold is None or threshold.comparison in (">", ">=")
-    return _Row(Curve(low=low != (spec is not None and spec.alarm.when == "holds")))
-
-
-def _doubted(trust: Trust | None) -> dict[str, Any]:
-    """How the model stands the test; `doubted` is null where it is not tested, or where nothing was told of it yet."""
-    if trust is None or (trust.transitions == 0 and not trust.doubted):
-        return {"doubted": None, "log10_e": None, "transitions": 0, "departing": []}
-    return {
-        "doubted": trust.doubted,
-        "log10_e": _finite(trust.log10_e),
-        "transitions": trust.transitions,
-        "departing": [msgspec.structs.asdict(each) for each in trust.departing],
-    }
-
-
-def _deviation(told: Deviates | None) -> dict[str, Any]:
-    """How far an agent's actions depart from the nominal policy; not at all where nothing was told of it."""
-    share, steps = (0.0, 0) if told is None else (told.share, told.steps)
-    return {"share": share, "steps": steps, "notable": share >= NOTABLE}
-
-
-def _explained(agent: str, spec: FormulaSpec, row: _Row) -> dict[str, Any]:
-    """What the newest verdict says in words, and what a takeover would have changed at each moment looked at."""
-    if row.judged is None or row.blind is not None:
-        words = "" if row.blind is None or row.blind.reason is None else BLIND_WORDS[row.blind.reason]
-        return {"summary": words, "profile": []}
-    verdict = row.judged.verdict
-    told = summary(
-        agent=agent,
-        formula=spec,
-        parsed=parse(spec.text),
-        state="firing" if row.alarm == "firing" else "clear",
-        blind=None,
-        verdict=verdict,
-        path_length=0,
-    )
-    profile = [
-        {"offset": offset, "nominal": _finite(nominal), "alternative": _finite(alternative)}
-        for offset, (nominal, alternative) in sorted(verdict.profile.items())
-    ]
-    return {"summary": told, "profile": profile}
-
-
-def _show_row(spec: FormulaSpec, row: _Row) -> dict[str, Any]:
-    threshold, alternative = _asked(spec.text)
-    shown_row: dict[str, Any] = {
-        "name": spec.name,
-        "alarm": row.alarm,
-        "severity": spec.alarm.severity,
-        "blind": row.blind.reason if row.blind else None,
-        "detail": row.blind.detail if row.blind else "",
-        "outcome": None,
-        "value": None,
-        "bounds": None,
-        "threshold": None if threshold is None else {"comparison": threshold.comparison, "bound": threshold.bound},
-        "alternative": None if alternative is None else {"name": alternative, "value": None, "bounds": None},
-        "effect": None,
-        "seq": None,
-        "time": None,
-        "time_unix": None,
-        "history": row.curve.last(HISTORY),
-    }
-    if row.judged is not None and row.blind is None:
-        verdict = row.judged.verdict
-        shown_row |= {
-            "outcome": outcome_of(verdict),
-            **_both(*own(verdict)),
-            "effect": _finite(verdict.effect),
-            "seq": row.judged.seq,
-            "time": rfc3339(row.judged.time),
-            "time_unix": row.judged.time,
-        }
-        if alternative is not None:
-            shown_row["alternative"] = {"name": alternative, **_both(*other(verdict))}
-    return shown_row
-
-
-@lru_cache(maxsize=4096)
-def _asked(text: str) -> tuple[Threshold | None, str | None]:
-    """What a formula's value is compared with, and the alternative it asks about."""
-    formula = parse(text)
-    change = change_of(formula)
-    return threshold_of(formula), None if change is None else print_change(change)
-
-
-def _both(value: float | None, bounds: tuple[float, float] | None) -> dict[str, Any]:
-    return {"value": _finite(value), "bounds": None if bounds is None else [_finite(bound) for bound in bounds]}
-
-
-def _rank(agent: _Agent) -> int:
-    """0: an alarm of it fires, 1: a formula of it is blind, 2: neither."""
-    rows = agent.rows.values()
-    return 0 if any(row.alarm == "firing" for row in rows) else 1 if any(row.blind for row in rows) else 2
-
-
-def _blind_groups(agents: dict[str, _Agent]) -> list[dict[str, Any]]:
-    """One entry for each agent and reason, with the formulas it concerns."""
-    groups: dict[tuple[str, BlindReason], dict[str, Any]] = {}
-    for name, agent in sorted(agents.items()):
-        for formula, row in agent.rows.items():
-            if row.blind is not None and row.blind.reason is not None:
-                reason = row.blind.reason
-                entry = {"agent": name, "reason": reason, "words": BLIND_WORDS[reason], "detail": row.blind.detail}
-                groups.setdefault((name, reason), {**entry, "formulas": []})["formulas"].append(formula)
-    return list(groups.values())
-
-
-def _finite(number: float | None) -> float | None:
-    return number if number is not None and math.isfinite(number) else None
