@@ -14,7 +14,7 @@ from monitor.exact.forward.row_table import EXACT, RowTable
 from monitor.logic import parse
 from monitor.logic.syntax import Goal
 from monitor.model import MDP
-from tests.causal.test_memo import entry
+from tests.causal.test_row_table import entry
 from tests.mutation.test_questions import call_every_model_large
 
 
