@@ -1,8 +1,8 @@
-"""Every value that crosses a border between rooms, on one screen.
+"""The values that packages exchange.
 
-All are frozen, and cheap to make, for several are made at each message. Times are seconds: `wall` since the epoch,
-`ticks` on a monotonic clock. Probabilities lie in [0, 1]. The order below is the order of the route: a message becomes
-an `Observation`, that a `Step`, that (on the held path) a `Verdict`, that an `Alert`.
+All are frozen and cheap to make, because several are made at each message. Times are seconds: `wall` since the epoch,
+`ticks` on a monotonic clock. Probabilities are in [0, 1]. The order below is that of the route: a message becomes an
+`Observation`, then a `Step`, then (on the held path) a `Verdict`, then an `Alert`.
 """
 
 from __future__ import annotations
@@ -80,36 +80,36 @@ BlindReason = Literal[
     "overload",
     "model_doubt",
 ]
-"""Why a formula cannot be answered now, or why not to rely on its answer. Without a row in docs/blindness.md a value
-here fails the tests.
+"""Why a formula cannot be evaluated now, or why its result is flagged. Each value needs a row in docs/blindness.md;
+the tests check this.
 """
 
 AlarmState = Literal["clear", "pending", "firing", "resolved", "ended", "removed"]
-"""`clear`, `pending`, `firing` are where an alarm can be; `resolved`, `ended`, `removed` how a firing one closes."""
+"""`clear`, `pending`, `firing` are states of an alarm; `resolved`, `ended`, `removed` say how a firing one closed."""
 
 Outcome = Literal["safe", "regret", "unavoidable", "undecided"]
 CausalModel = Literal["gumbel", "any", "stable"]
 Engine = Literal["auto", "exact", "sampled"]
-"""How a formula is answered; `auto`: exactly where that fits, else by sampling."""
+"""How a formula is evaluated; `auto`: exactly if possible, else by sampling."""
 
 TestName = Literal["betting", "paper"]
-"""By which tests sampled values are compared with bounds."""
+"""The tests by which sampled values are compared with bounds."""
 
 MessageResult = Literal["accepted", "duplicate", "stale", "conflict", "gap", "rejected", "dropped"]
 
 
 class Instant(msgspec.Struct, frozen=True):
-    """One reading of both clocks. `wall`: seconds since the epoch. `ticks`: seconds, monotonic, arbitrary zero."""
+    """Reading of both clocks. `wall`: seconds since the epoch. `ticks`: seconds, monotonic, arbitrary zero."""
 
     wall: float
     ticks: float
 
 
 class AlarmSpec(msgspec.Struct, frozen=True):
-    """How verdicts become an alarm. `for_`, `keep`: verdicts in a row before firing, before resolving (>= 1).
+    """Rule by which verdicts raise an alarm. `for_`, `keep`: verdicts in a row before firing, before resolving (>= 1).
 
     `when`: for a plain formula `fails` or `holds`; for `regret(...)` `regret`, or `unavoidable` to fire on that too.
-    `step`: a firing alarm whose value has moved by more than this since it was last published is published anew.
+    `step`: a firing alarm is published again when its value has changed by more than this since it was last published.
     """
 
     for_: int = 1
@@ -121,42 +121,42 @@ class AlarmSpec(msgspec.Struct, frozen=True):
 
 
 class Sampling(msgspec.Struct, frozen=True):
-    """How well answers by sampling must be founded; `monitor.engine.check_sampling` says what is allowed."""
+    """Settings of sampled evaluation; `monitor.engine.check_sampling` checks their ranges."""
 
     seed: int = 0
-    """Of all noise, 0 to 2**53 - 1."""
+    """Seed of all noise, 0 to 2**53 - 1."""
     alpha: float = 0.01
-    """Probability of a false alarm: to say *false*, or *regret*, of what is not so. On a stream it holds for all
-    verdicts of one formula on one agent together, and counts the answer the alarm fires on.
+    """Probability of a false alarm: the answer *false* or *regret* where it is wrong. On a stream it bounds the
+    probability of any wrong firing answer among all verdicts of one formula on one agent.
     """
     beta: float = 0.01
-    """Probability of the opposite error, of one verdict."""
+    """Probability of the opposite error, for one verdict."""
     delta: float = 0.01
-    """Half-width of the region around a bound within which either answer will do, as a part of the range one world's
-    outcome may have: of 1 for a `P`. `betting` on a stream has no such region.
+    """Half-width of the indifference region around a bound, as a fraction of the range of one sample: of 1 for a `P`.
+    `betting` on a stream has no such region.
     """
     deviation: float = 0.1
     """The same for `R` and for `delta(..)` with the test `paper`, in standard deviations of one sample."""
     error: float = 0.02
-    """Half-width asked of a `=?`, as a part of the same range."""
+    """Requested half-width for a `=?`, as a fraction of the same range."""
     error_alpha: float = 0.05
     """Probability that a reported interval misses the true value."""
     limit: int = 20_000
-    """Samples a quantity may take; what is open then is undecided."""
+    """Maximal number of samples of a quantity; if it is still open then, it is undecided."""
     rewards: tuple[float, float] | None = None
     """The smallest and the largest reward of a step, for models that cannot be enumerated."""
     test: TestName = "betting"
-    """How values are compared with bounds. `betting`: alpha and beta hold for every model (a `P` asked alone is decided
-    by Wald's test, whose rates hold too). `paper`: the paper's; for `R` and `delta(..)` a sequential t-test, whose
+    """How values are compared with bounds. `betting`: alpha and beta hold for every model (a single `P` is decided by
+    Wald's test, whose rates hold too). `paper`: the paper's tests; for `R` and `delta(..)` a sequential t-test, whose
     rates are nominal.
     """
 
 
 class FormulaSpec(msgspec.Struct, frozen=True, eq=False):
-    """One formula to watch. `every`: an int counts steps, a float is a duration in seconds on the monotonic clock.
+    """Formula to monitor. `every`: an int counts steps, a float is a duration in seconds on the monotonic clock.
 
-    `labels`: label -> words for it in sentences, as pairs. Neither they nor the alarm's `runbook` change what is asked,
-    so they do not count when two formulas are compared.
+    `labels`: label -> words for it in sentences, as pairs. Neither they nor the alarm's `runbook` change the query, so
+    a comparison of two formulas ignores them.
 
     >>> FormulaSpec("f", "true", every=1) == FormulaSpec("f", "true", every=1.0)
     False
@@ -177,16 +177,16 @@ class FormulaSpec(msgspec.Struct, frozen=True, eq=False):
         return hash(self._content())
 
     def _content(self) -> tuple[object, ...]:
-        """What is asked and how, not in which words it is told: `every` with its kind, no `labels` and no `runbook`."""
-        asked = self.name, self.text, self.every, type(self.every), self.causal_model, self.engine
-        return *asked, msgspec.structs.replace(self.alarm, runbook=None)
+        """Return the parts that change verdicts: `every` with its type, neither `labels` nor `runbook`."""
+        query = self.name, self.text, self.every, type(self.every), self.causal_model, self.engine
+        return *query, msgspec.structs.replace(self.alarm, runbook=None)
 
 
 class StreamSettings(msgspec.Struct, frozen=True):
-    """What the stream may hold and how long it waits. Durations in seconds, counts in steps or agents.
+    """Limits and waiting times of the stream. Durations in seconds, counts in steps or agents.
 
-    `pending`: steps of one agent that may wait to be answered; beyond, all that wait are given up together.
-    `nominal_sha256`: of the configured nominal policy's ONNX file, compared with what an agent says it runs.
+    `pending`: maximal number of steps of one agent waiting for evaluation; beyond it, all of them are given up.
+    `nominal_sha256`: of the configured nominal policy's ONNX file, compared with the `policy` an agent sends.
     """
 
     window: int = 64
@@ -203,11 +203,11 @@ class StreamSettings(msgspec.Struct, frozen=True):
 
 
 class TrustSettings(msgspec.Struct, frozen=True):
-    """How the model is held against the transitions that happen; `monitor.statistics.model_test` says how it is done.
+    """Settings of the test of the model against observed transitions (`monitor.statistics.model_test`).
 
-    `alpha`: the probability that a true model is ever doubted. `impossible`: which part of the steps may contradict the
-    model without its being wrong (a glitch in a sensor). `acknowledged`: agent -> why its test began anew, `*` for all;
-    an entry that is new or another begins it.
+    `alpha`: the probability that a correct model is ever rejected. `impossible`: the fraction of steps that may have
+    probability 0 although the model is correct (a sensor glitch). `acknowledged`: agent -> why its test was restarted,
+    `*` for all; a new or changed entry restarts it.
     """
 
     alpha: float = 0.001
@@ -217,11 +217,11 @@ class TrustSettings(msgspec.Struct, frozen=True):
 
 
 class Observation(msgspec.Struct, frozen=True):
-    """One decoded message, not yet ordered or matched with the model.
+    """Decoded message, not yet ordered or mapped to the model.
 
-    `agent` comes from the topic, never from the payload. `action` is None only where the agent sent none, which is
-    allowed in the last message of an episode. `time`: the agent's clock, seconds since the epoch. `reward`: what the
-    transition into this state earned. `policy`: sha256 of the policy the agent says it runs.
+    `agent` comes from the topic, never from the payload. `action` is None only if the agent sent none, which is
+    allowed in the last message of an episode. `time`: the agent's clock, seconds since the epoch. `reward`: of the
+    transition into this state. `policy`: sha256 of the policy that the agent runs.
     """
 
     agent: str
@@ -237,9 +237,9 @@ class Observation(msgspec.Struct, frozen=True):
 
 
 class Step(msgspec.Struct, frozen=True, tag=True):
-    """One step of the path, in order, in the model's indices.
+    """Step of the path, in order, in the model's indices.
 
-    `late`: older than `max_lag` when it arrived. `foreign`: the agent then ran another policy than the nominal one.
+    `late`: older than `max_lag` when it arrived. `foreign`: the agent ran another policy than the nominal one.
     """
 
     episode: Episode
@@ -252,120 +252,120 @@ class Step(msgspec.Struct, frozen=True, tag=True):
 
 
 class Break(msgspec.Struct, frozen=True, tag=True):
-    """The path is interrupted before the next step: what lies between is unknown, for this reason."""
+    """Interruption of the path before the next step, with its reason."""
 
     reason: BlindReason
     detail: str
 
 
 class End(msgspec.Struct, frozen=True, tag=True):
-    """The episode is over. `terminated`: the last state is absorbing for the rest of every horizon."""
+    """End of the episode. `terminated`: the last state is absorbing for the rest of every horizon."""
 
     episode: Episode
     terminated: bool
 
 
 class Wait(msgspec.Struct, frozen=True):
-    """Not yet: a step is missing and may still come. `missing` is its seq, `held` how many later ones wait for it."""
+    """A step is missing and may still come. `missing`: its seq. `held`: the number of later steps that wait for it."""
 
     missing: int
     held: int
 
 
 class Quantity(msgspec.Struct, frozen=True):
-    """One probability or reward a formula asks for (outside all brackets), with how it was obtained."""
+    """Probability or reward of a formula (outside all brackets), and how it was obtained."""
 
     text: str
-    """What is asked, in the formula language."""
+    """The query, in the formula language."""
     value: float
-    """The Gumbel-Max answer; if sampled, the mean of the samples."""
+    """The Gumbel-Max value; if sampled, the mean of the samples."""
     offset: int
     """The offset used, in the convention of the formula (`@5`, `@-1`)."""
     clipped: bool
-    """It is not the offset asked for: the path is too short."""
+    """True if the offset was clipped because the path is too short."""
     bounds: tuple[float, float] | None = None
-    """Over every causal model of the class asked for; if sampled, an interval that holds the true value with
+    """Bounds over every causal model of the requested class; if sampled, an interval that contains the true value with
     `confidence`.
     """
     threshold: float | None = None
-    """What it is compared with; `null` for `=?`."""
+    """The bound of the comparison; `null` for `=?`."""
     holds: bool | None = None
-    """Whether the comparison holds; `null` for `=?`, and where samples left it undecided."""
+    """True if the comparison holds; `null` for `=?`, and if samples left it undecided."""
     robust: bool | None = None
-    """No causal model of the class changes `holds`; `null` where not asked."""
+    """True if no causal model of the class changes `holds`; `null` if not requested."""
     samples: int = 0
-    """How many were drawn; left out where none were."""
+    """Number of samples; absent in an exact answer."""
     confidence: float | None = None
-    """Of the interval, if there is one; left out of an exact answer."""
+    """Confidence of the interval, if there is one; absent in an exact answer."""
 
 
 class Drawn(msgspec.Struct, frozen=True):
-    """How a sampled verdict was drawn: with the path, all it takes to draw it again."""
+    """Settings and seed of a sampled verdict; with the path, enough to draw it again."""
 
     sampling: Sampling
     """The settings."""
     seed: int
-    """Of this verdict's noise."""
+    """Seed of this verdict's noise."""
     first: int
-    """The seq its path begins with."""
+    """The seq of the first pair of its path."""
     alpha: float
     """Probability of a false alarm at which the whole formula was tested."""
     beta: float
     """Probability of a miss at which the whole formula was tested."""
     test: int = 0
-    """Which test of its stream it was, from 1; 0: it was asked alone."""
+    """Its number among the tests of its stream, from 1; 0: a single query."""
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """The answer to one formula on one path.
+    """Result of evaluating one formula on one path.
 
-    Exactly one of `value` (for `=?`), `holds` (for a truth) and `outcome` (for `regret`) is set; a truth that could
-    not be decided has none of them, and `reason` says why.
+    Exactly one of `value` (for `=?`), `holds` (for a comparison) and `outcome` (for `regret`) is set. An undecided
+    comparison has none of them, and `reason` says why.
     """
 
     formula: str
     """The formula's text."""
     method: Literal["exact", "sampled"]
-    """How it was answered."""
+    """How it was evaluated."""
     causal_model: CausalModel
-    """Over which causal models bounds were asked: `gumbel` is none but Gumbel-Max."""
+    """The class of causal models of the bounds; `gumbel`: no bounds."""
     quantities: tuple[Quantity, ...]
-    """Every probability and reward the formula asks for; of `regret` nominal first, then the alternative."""
+    """Every probability and reward of the formula; for `regret` nominal first, then the alternative."""
     value: float | None = None
-    """Of `=?`: always the Gumbel-Max answer."""
+    """Value of a `=?` formula: always that of Gumbel-Max."""
     holds: bool | None = None
-    """Of a truth."""
+    """Truth of any other formula but `regret(...)`."""
     outcome: Outcome | None = None
-    """Of `regret(...)`."""
+    """Outcome of `regret(...)`."""
     bounds: tuple[float, float] | None = None
-    """Of the one quantity there is; of `regret` those of the alternative. If sampled, a confidence interval."""
+    """Bounds of the single quantity; for `regret` those of the alternative. If sampled, a confidence interval."""
     robust: bool | None = None
-    """No causal model of the class asked for changes the answer; `null` where not asked."""
+    """True if no causal model of the requested class changes the answer; `null` if not requested."""
     effect: float | None = None
-    """Value under the alternative minus value under nominal, of `regret`."""
+    """Value under the alternative minus value under nominal, for `regret`."""
     effect_bounds: tuple[float, float] | None = None
     """Bounds of the effect."""
     profile: Mapping[int, tuple[float, float]] = msgspec.field(default_factory=dict)
-    """Offset, value under nominal, value under the alternative: each measured from its own start."""
+    """Offset, value under nominal, value under the alternative; each from its own intervention state."""
     latest_useful: int | None = None
-    """The smallest offset at which the alternative still turns the outcome."""
+    """The smallest offset at which the outcome is `regret`."""
     offset: int = 0
     """The offset used."""
     clipped: bool = False
-    """It is not the offset asked for: the path is too short."""
+    """True if the offset was clipped because the path is too short."""
     start_dropped: bool = False
     """The episode's start is no longer held, so that `@-k` counts from the oldest pair of the path."""
     reason: str = ""
-    """Why it could not be decided, or not as asked."""
+    """Why it is undecided, or was not evaluated as requested."""
     drawn: Drawn | None = None
-    """How it was drawn, if sampled; else left out."""
+    """Settings and seed, if sampled; otherwise absent."""
 
 
-# ---- notices: what the monitor tells the world; each sink takes what concerns it ----
+# ---- notices: the output of `Monitor`; each sink handles the kinds it needs ----
 
 
 class Received(msgspec.Struct, frozen=True):
-    """What became of one message. `lag`: seconds between the agent's clock and ours; None if the agent sent none."""
+    """Result of one message. `lag`: seconds from the agent's `time` to its arrival; None if the agent sent no time."""
 
     agent: str
     result: MessageResult
@@ -375,7 +375,7 @@ class Received(msgspec.Struct, frozen=True):
 
 
 class Judged(msgspec.Struct, frozen=True):
-    """A formula was answered for an agent at a step. `time`: the step's time, seconds since the epoch."""
+    """Verdict of a formula for an agent at a step. `time`: the step's time, seconds since the epoch."""
 
     agent: str
     formula: str
@@ -387,7 +387,7 @@ class Judged(msgspec.Struct, frozen=True):
 
 
 class Blind(msgspec.Struct, frozen=True):
-    """A formula went blind for an agent (`reason`), or sees again (`reason` None). Sent on change only."""
+    """Change of blindness: a formula became blind for an agent (`reason`), or is no longer (`reason` None)."""
 
     agent: str
     formula: str
@@ -396,7 +396,7 @@ class Blind(msgspec.Struct, frozen=True):
 
 
 class AlarmMoved(msgspec.Struct, frozen=True):
-    """The alarm of a formula is now `clear`, `pending` or `firing`; sent on change only."""
+    """Change of an alarm's state to `clear`, `pending` or `firing`."""
 
     agent: str
     formula: str
@@ -404,7 +404,7 @@ class AlarmMoved(msgspec.Struct, frozen=True):
 
 
 class Threshold(msgspec.Struct, frozen=True):
-    """What a value is compared with."""
+    """Comparison and bound for a value."""
 
     comparison: Literal["<", "<=", ">=", ">"]
     """How the value must compare with the bound for the formula to hold."""
@@ -413,34 +413,34 @@ class Threshold(msgspec.Struct, frozen=True):
 
 
 class Alternative(msgspec.Struct, frozen=True):
-    """The other world of a regret formula."""
+    """The intervention of a regret formula, and its value."""
 
     name: str
-    """What is in force there, in the formula's words: a policy, `do(action)` or `model:name`."""
+    """The intervention, as in the formula: a policy, `do(action)` or `model:name`."""
     value: float | None
-    """The value there, under the Gumbel-Max causal model."""
+    """The value under it, in the Gumbel-Max causal model."""
     bounds: tuple[float, float] | None
-    """What every causal model of the class asked for allows; of a sampled verdict a confidence interval."""
+    """Bounds over every causal model of the requested class; of a sampled verdict a confidence interval."""
 
 
 class Handover(msgspec.Struct, frozen=True):
-    """What handing over would do, seen from the newest step."""
+    """Effect of handing over at the newest step."""
 
     policy: str
-    """What to hand over to, in the formula's words: a policy, or `do(action)`."""
+    """What to hand over to, as in the formula: a policy, or `do(action)`."""
     helps_now: bool | None
-    """Handing over now meets the threshold and carrying on does not. `null`: not known (while
-    blind, and by a sampled or undecided verdict).
+    """True if handing over now meets the threshold and continuing does not. `null`: not known (while blind, and for a
+    sampled or undecided verdict).
     """
     latest_useful: int | None
-    """How many steps ago handing over would last have helped: 0 is now. `null`: at no step looked at, or not known."""
+    """The smallest offset at which handing over would have helped: 0 is now. `null`: none, or not known."""
 
 
 class Figures(msgspec.Struct, frozen=True):
-    """What a verdict says in numbers, with one meaning in alerts, metrics, page and terminal.
+    """Numbers of a verdict, with one meaning in alerts, metrics, page and terminal.
 
-    `value`: the agent's own; of a plain formula that asks about one other world (`fallback@5.P>=0.9 [..]`) the value
-    there. None, with `bounds`, for a formula of several quantities. `handover` is None where there is no advice.
+    `value`: the agent's own; for a plain formula under one intervention (`fallback@5.P>=0.9 [..]`) the value under it.
+    None, with `bounds`, for a formula of several quantities. `handover` is None if there is no advice.
     """
 
     value: float | None = None
@@ -451,7 +451,7 @@ class Figures(msgspec.Struct, frozen=True):
 
 
 class Fired(msgspec.Struct, frozen=True):
-    """What the verdict said on which the alarm fired; the evidence proves this one."""
+    """Summary of the verdict on which the alarm fired; the evidence proves this verdict."""
 
     outcome: Outcome | None
     """The outcome then."""
@@ -466,10 +466,10 @@ class Fired(msgspec.Struct, frozen=True):
 
 
 class Alert(msgspec.Struct, frozen=True):
-    """A change of an alarm that is published; `docs/messages.md` lists the fields of the message.
+    """Published change of an alarm; `docs/messages.md` lists the fields of the message.
 
-    `verdict` is the newest one, `figures` what it says in numbers, `fired` what was said when the alarm fired. `path`:
-    the held path the verdict was given on, for the evidence file; not published.
+    `verdict`: the newest one. `figures`: its numbers. `fired`: those when the alarm fired. `path`: the held path of the
+    verdict, for the evidence file; not published.
     """
 
     id: str
@@ -497,9 +497,9 @@ class Alert(msgspec.Struct, frozen=True):
 
 
 class Refreshed(msgspec.Struct, frozen=True):
-    """A firing alarm has a newer verdict that makes no new revision; the next heartbeat publishes it.
+    """Newer verdict of a firing alarm without a new revision; the next heartbeat publishes it.
 
-    `monitor.alarm.refresh` gives the alert that follows from it. `pairs`: of the path the verdict was given on.
+    `monitor.alarm.refresh` makes the alert from it. `pairs`: the length of the verdict's path.
     """
 
     judged: Judged
@@ -508,16 +508,16 @@ class Refreshed(msgspec.Struct, frozen=True):
 
 
 class OffPolicy(msgspec.Struct, frozen=True):
-    """The agent took an action that the nominal policy never takes there."""
+    """The agent took an action to which the nominal policy gives probability 0."""
 
     agent: str
 
 
 class Deviates(msgspec.Struct, frozen=True):
-    """How far the agent's actions depart from the nominal policy, where that has changed by a hundredth.
+    """Deviation of the agent's actions from the nominal policy; sent when it has changed by a hundredth.
 
-    `share`: of its last `steps` steps, those on which nominal would have acted otherwise, beyond what it allows
-    (`monitor.statistics.deviation`). 0 to 1.
+    `share`: the fraction of its last `steps` steps on which nominal would have acted otherwise, beyond what chance
+    explains (`monitor.statistics.deviation`), 0 to 1.
     """
 
     agent: str
@@ -526,9 +526,9 @@ class Deviates(msgspec.Struct, frozen=True):
 
 
 class RewardMismatch(msgspec.Struct, frozen=True):
-    """A step says that the transition into its state earned something else than the model has for that transition.
+    """The reward of a step contradicts the model's reward of the transition into its state.
 
-    `detail`: which transition, what it earned, and what the model says. Path and verdicts do not depend on it.
+    `detail`: the transition, its reward, and the model's. Path and verdicts do not depend on it.
     """
 
     agent: str
@@ -536,9 +536,9 @@ class RewardMismatch(msgspec.Struct, frozen=True):
 
 
 class Skipped(msgspec.Struct, frozen=True):
-    """`count` due answers of a formula were passed over; the path they were about is complete all the same.
+    """`count` due evaluations of a formula were skipped; the path is complete nevertheless.
 
-    An alarm that only those answers would have raised was not raised.
+    An alarm that only these evaluations would have raised was not raised.
     """
 
     agent: str
@@ -547,14 +547,14 @@ class Skipped(msgspec.Struct, frozen=True):
 
 
 class Ended(msgspec.Struct, frozen=True):
-    """An agent's episode is over; its values mean nothing until the next one begins."""
+    """End of an agent's episode; its values have no meaning until the next one begins."""
 
     agent: str
     episode: Episode
 
 
 class Forgotten(msgspec.Struct, frozen=True):
-    """An agent has been silent for `forget_after`; whatever is kept or shown under its name can go.
+    """An agent has been silent for `forget_after`; sinks drop what they hold for it.
 
     `silent`: seconds since its last message. `open`: that was in the middle of an episode.
     """
@@ -565,9 +565,9 @@ class Forgotten(msgspec.Struct, frozen=True):
 
 
 class Departing(msgspec.Struct, frozen=True):
-    """A transition seen more often than the model lets expect.
+    """Transition that was observed more often than the model predicts.
 
-    `seen` times of the last `of` steps from `state` by `action`; `expected`: of as many.
+    `seen`: of the last `of` steps from `state` by `action`; `expected`: by the model.
     """
 
     state: int
@@ -579,11 +579,11 @@ class Departing(msgspec.Struct, frozen=True):
 
 
 class Trust(msgspec.Struct, frozen=True):
-    """How the model stands the test of the transitions that happened: told on a change of `doubted`, and now and then.
+    """State of the test of the model; sent on a change of `doubted`, and periodically.
 
-    `log10_e`: of the evidence against the model (an e-value: 0 is none, 3 a thousand to one); `transitions`: tested.
-    `agent`: whose transitions alone these are; empty: those of all agents together. `departing`: where it is doubted,
-    what speaks loudest against the model, beside impossible steps.
+    `log10_e`: decimal logarithm of the e-value against the model (0 is no evidence, 3 a thousand to one).
+    `transitions`: the number tested. `agent`: the agent tested; empty: all together. `departing`: if `doubted`, the
+    transitions with the most evidence against the model, apart from impossible steps.
     """
 
     doubted: bool
@@ -594,9 +594,9 @@ class Trust(msgspec.Struct, frozen=True):
 
 
 class Forecast(msgspec.Struct, frozen=True):
-    """A forecast that was followed is due: `value` was said, and it came true, or did not, or was given up (None).
+    """Outcome of a followed forecast; `came_true` is None if it was dropped.
 
-    `value`: the probability in [0, 1] that the agent's own future satisfies what the formula asks of a path.
+    `value`: the forecast, the probability in [0, 1] that the agent's own future satisfies the path formula.
     """
 
     agent: str
@@ -606,10 +606,10 @@ class Forecast(msgspec.Struct, frozen=True):
 
 
 class Calibration(msgspec.Struct, frozen=True):
-    """What followed forecasts came to, as plain data; `monitor.statistics.calibration` counts and reads it.
+    """Counts of forecasts and their outcomes, as plain data; `monitor.statistics.calibration` makes and reads it.
 
-    `bins`: for each tenth of [0, 1] how many forecasts, their sum, how many came true; empty: none anywhere. `squared`:
-    sum of the squared errors. `expected`: what that sum is on average if each forecast is true. `dropped`: given up.
+    `bins`: for each tenth of [0, 1] the number of forecasts, their sum, how many came true; empty: none. `squared`: sum
+    of the squared errors. `expected`: its expectation if each forecast is right. `dropped`: number of dropped ones.
     """
 
     bins: tuple[tuple[int, float, int], ...] = ()
@@ -619,9 +619,9 @@ class Calibration(msgspec.Struct, frozen=True):
 
 
 class Calibrated(msgspec.Struct, frozen=True):
-    """How the followed forecasts of a formula stand, with all that an earlier process followed.
+    """Current calibration of a formula, including counts restored from the store.
 
-    `agent`: whose forecasts these are; empty: those of all agents together, forgotten ones included.
+    `agent`: whose forecasts these are; empty: all agents together, including forgotten ones.
     """
 
     formula: str

@@ -1,7 +1,7 @@
 """The tables of fields in `docs/messages.md`, written from the types: `python -m docs.site.messages`.
 
-What a field means stands below it in its class, or, for what an agent sends, in `STEP`, since a step is read key by
-key. A test holds the page against the types.
+The meaning of a field is the docstring below it in its class; for a step, which is read key by key, it is in `STEP`.
+A test compares the page with the types.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ STEP: Final[Mapping[str, tuple[str, str]]] = {
     "seq": ("whole number", "The step's number in its episode: from 0, +1 each step."),
     "state": (
         "whole number, text or list",
-        "By the configuration's `state_encoder`: a number, a name, values of variables, or floats to be binned.",
+        "As the `state_encoder` requires: a number, a name, values of variables, or floats to be binned.",
     ),
     "action": (
         "whole number or text",
@@ -45,13 +45,16 @@ STEP: Final[Mapping[str, tuple[str, str]]] = {
     ),
     "time": (
         "number, optional",
-        "Seconds since the epoch on the agent's clock; if absent, the time of arrival counts.",
+        "Seconds since the epoch on the agent's clock; if absent, the time of arrival is used.",
     ),
-    "reward": ("number, optional", "What the transition into this state earned."),
+    "reward": ("number, optional", "Reward of the transition into this state."),
     "terminated": ("`true` or `false`, optional", "The episode ends in this state, which is absorbing."),
     "truncated": ("`true` or `false`, optional", "The episode is cut off here; the state is not absorbing."),
-    "policy": ("text, optional", "Sha256 of the policy that really runs; another than the nominal one makes blind."),
-    "extra": ("map, optional", "Anything else; kept in recordings, used by nothing, not compared between copies."),
+    "policy": ("text, optional", "SHA-256 of the policy that runs; unless it is the nominal one, formulas are blind."),
+    "extra": (
+        "map, optional",
+        "Anything else; kept in recordings, otherwise ignored, also when duplicates are compared.",
+    ),
 }
 """Key -> type and meaning."""
 
@@ -64,7 +67,7 @@ WORDS: Final[Mapping[object, str]] = {
     object: "anything",
 }
 LISTED: Final = ("fired.alternative",)
-"""Fields whose own fields are told elsewhere in the same table."""
+"""Fields whose own fields are listed elsewhere in the same table."""
 
 
 def page() -> str:

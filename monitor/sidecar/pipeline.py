@@ -75,21 +75,21 @@ class StatusMessage(msgspec.Struct, frozen=True):
     v: int
     """Version of this schema: 1."""
     state: Literal["online", "offline"]
-    """`offline` stands alone: it is the last will, and the last message of a clean end."""
+    """`offline` comes without the other fields: as the last will, and as the last message of a clean stop."""
     client_id: str
-    """The monitor's name at the broker."""
+    """The monitor's MQTT client id."""
     version: str
-    """Of the software."""
+    """Version of the software."""
     model: Named
     """The model in use."""
     policies: tuple[Named, ...]
     """The policies in use."""
     agents: int
-    """Agents that are watched."""
+    """Number of monitored agents."""
     firing: int
-    """Alarms that fire."""
+    """Number of firing alarms."""
     blind: int
-    """Formulas that cannot be answered now, each counted with each agent."""
+    """Number of (formula, agent) pairs that are blind."""
     sent: str | None
     """When this message was sent, RFC 3339 in UTC."""
     sent_unix: float
