@@ -9,7 +9,7 @@ import pytest
 
 from monitor.errors import LimitError
 from monitor.exact.forward.unroll import FIRST_STRAND, Unrolled
-from monitor.logic import FALSE, TRUE, PathAutomaton, PathProgram, RewardAutomaton, parse
+from monitor.logic import FALSE, TRUE, Automaton, PathAutomaton, RewardAutomaton, parse
 from monitor.logic import automaton as automaton_module
 from monitor.logic.syntax import Goal, Probability
 
@@ -38,13 +38,13 @@ def span_at(strands: Unrolled, offset: int, strand: int, reading: int) -> tuple[
     return span
 
 
-def follow(strands: Unrolled, program: PathProgram, letters: np.ndarray, readings: tuple[int, ...]) -> None:
+def follow(strands: Unrolled, program: Automaton, letters: np.ndarray, readings: tuple[int, ...]) -> None:
     """Read the same letters in the program and in its strands."""
     owed, strand = program.start, 0
     for offset, reading in enumerate(readings):
         assert strands.owed[strand][offset] == owed
         _, _, target, pays = span_at(strands, offset, strand, reading)
-        assert bool(pays) == program.pays(owed)
+        assert bool(pays) == program.rewards(owed)
         owed = program.step(owed, int(letters[reading, min(offset, letters.shape[1] - 1)]))
         if owed in (FALSE, TRUE):
             assert target == owed
