@@ -62,13 +62,13 @@ class Case:
 
     def evaluator(self) -> Evaluator:
         """Return the compiled evaluator of the goal."""
-        return self.worlds.arm(self.nominal, self.law, self.measure)
+        return self.worlds.evaluator(self.nominal, self.law, self.measure)
 
     def twin(self, start: int, length: int | None = None) -> Twin:
         """Return the twin from one start point, after some pairs of the path (all of them if not given)."""
         asked = self.oracle.parser.parse(print_formula(self.goal))
         assert isinstance(asked, Ask)
-        automaton = self.evaluator().tail.program
+        automaton = self.evaluator().tail.automaton
         length = len(self.path) if length is None else length
         return Twin(self.oracle, asked.quantity.world.change, automaton, start, length)
 
