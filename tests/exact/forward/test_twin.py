@@ -63,8 +63,8 @@ def test_the_walker_by_hand() -> None:
     second = automaton.step(first, 0)
     third = automaton.step(second, 0)
     before, after = twin.levels()
-    assert (before.weights, before.settled) == ({(START, first): 1}, 0)
-    assert (after.weights, after.settled) == ({(START, second): F(8, 17), (LEDGE, second): F(9, 17)}, 0)
+    assert (before.weights, before.settled) == ({(START, first): F(1)}, F(0))
+    assert (after.weights, after.settled) == ({(START, second): F(8, 17), (LEDGE, second): F(9, 17)}, F(0))
     assert [twin.value(2, state, third) for state in range(4)] == [0, 0, 1, 0]
     assert [twin.value(1, state, second) for state in range(4)] == [0, F(9, 20), 1, 0]
     assert twin.value(0, START, first) == F(9, 17) * F(9, 20)
