@@ -10,6 +10,7 @@ import numpy as np
 
 from monitor.errors import FormulaError, InputError
 from monitor.logic.parser import error_at
+from monitor.logic.printer import print_formula
 from monitor.logic.syntax import (
     NOMINAL,
     And,
@@ -28,7 +29,7 @@ from monitor.logic.syntax import (
 )
 from monitor.model import MDP, encode_action
 
-__all__ = ["asks_back", "goals", "largest_offset", "looks_back", "nested_goals", "validate"]
+__all__ = ["asks_back", "goals", "largest_offset", "looks_back", "nested_goals", "quantity_goals", "validate"]
 
 
 def validate(
@@ -61,6 +62,15 @@ def goals(formula: Formula) -> Iterator[tuple[Goal, tuple[Change, ...], int]]:
             yield from goals(right)
         case _:
             return
+
+
+def quantity_goals(formula: Formula) -> list[Goal]:
+    """Return the goal of each quantity of a verdict, in its order: of `regret` nominal first, then the alternative."""
+    if isinstance(formula, Regret):
+        world, goal = formula.world, formula.goal
+        worlds = [WorldRef(change, None, world.offset) for change in (NOMINAL, world.change)]
+        return [Goal(world, goal.measure, goal.test) for world in worlds]
+    return list({print_formula(goal): goal for goal, _, _ in goals(formula)}.values())
 
 
 def looks_back(goal: Goal) -> bool:
