@@ -7,7 +7,6 @@ from typing import Literal, assert_never
 import msgspec
 
 from monitor.exact.evaluators import Evaluators
-from monitor.exact.names import asks_back, goals, quantity_goals
 from monitor.exact.path_values import Path, PathValues
 from monitor.logic import Formula, print_formula
 from monitor.logic.syntax import (
@@ -25,6 +24,7 @@ from monitor.logic.syntax import (
     Test,
     Until,
 )
+from monitor.logic.traversal import asks_back, goals, regret_goals
 from monitor.types import CausalModel, Quantity, Verdict
 
 __all__ = ["IncrementalCheck", "Path", "resolve"]
@@ -66,7 +66,7 @@ class IncrementalCheck:
         self._from_start = any(offset < 0 for _, _, offset in goals(formula))
         self._texts = {id(goal): print_formula(goal) for goal, _, _ in goals(formula)}
         if isinstance(formula, Regret):
-            self._regret_texts = [print_formula(goal) for goal in quantity_goals(formula)]
+            self._arm_texts = [print_formula(goal) for goal in regret_goals(formula)]
 
     def verdict(
         self, path: Path, moved: int | None = None, *, terminated: bool = False, start_observed: bool = True
@@ -116,8 +116,8 @@ class IncrementalCheck:
         nominal, alternative = nominals[offset], alternatives[offset]
         under = self._bounds(NOMINAL, position, measure, nominal)
         bounds = self._bounds(change, position, measure, alternative)
-        met = self._judge(self._regret_texts[0], test, _Answer(nominal, under, used, clipped))
-        meets = self._judge(self._regret_texts[1], test, _Answer(alternative, bounds, used, clipped))
+        met = self._judge(self._arm_texts[0], test, _Answer(nominal, under, used, clipped))
+        meets = self._judge(self._arm_texts[1], test, _Answer(alternative, bounds, used, clipped))
         robust: bool | None = None
         effect_bounds: tuple[float, float] | None = None
         if bounds is not None and under is not None:

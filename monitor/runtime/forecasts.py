@@ -26,9 +26,9 @@ import msgspec
 
 from monitor.errors import LimitError
 from monitor.exact.labelling import Static
-from monitor.exact.names import nested_goals, quantity_goals
 from monitor.logic import FALSE, TRUE, Formula, PathAutomaton
 from monitor.logic.syntax import NOMINAL, Probability
+from monitor.logic.traversal import nested_goals, quantity_goals
 from monitor.model import MDP
 from monitor.statistics.calibration import CalibrationCounts
 from monitor.types import Calibrated, Calibration, Engine, Forecast, Verdict
