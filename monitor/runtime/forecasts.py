@@ -25,7 +25,7 @@ from typing import Final
 import msgspec
 
 from monitor.errors import LimitError
-from monitor.exact.labelling import Static
+from monitor.exact.labelling import StateLabels
 from monitor.logic import FALSE, TRUE, Formula, PathAutomaton
 from monitor.logic.syntax import NOMINAL, Probability
 from monitor.logic.traversal import nested_goals, quantity_goals
@@ -103,7 +103,7 @@ class Target:
         self._obligations: dict[int, Obligation] = {}
         self.start = self._obligation(self._automaton.start)
         self.horizon = self._automaton.horizon(self._automaton.start)
-        self.label_sets = Static(self._automaton, model).letters.data  # a memoryview: indexing gives Python ints
+        self.label_sets = StateLabels(self._automaton, model).masks.data  # a memoryview: its items are Python ints
 
     def after(self, obligation: Obligation, label_set: int) -> Obligation:
         """Compute the obligation after a label set not read here before. LimitError if it gets too large."""

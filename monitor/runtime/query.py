@@ -68,7 +68,9 @@ class QueryEvaluator:
         try:
             if self.check is None:
                 window = session.settings.window
-                self.check = engines.checker.track(query.formula, spec.causal_model, spec.text, window=window)
+                self.check = engines.checker.incremental_check(
+                    query.formula, spec.causal_model, spec.text, window=window
+                )
             return self.check.verdict(path.held, added, terminated=path.terminated, start_observed=path.start_observed)
         except MonitorError as error:  # too large to answer exactly here
             self.check = None  # how far it advanced is unknown
