@@ -46,7 +46,7 @@ soak-truth: $(VENV)/.dev ## Ask random questions of the engine and of the oracle
 bench: $(VENV)/.dev ## Measure every row beside its peers (minutes): table, var/bench.json, var/bench.svg (ARGS=--quick)
 	@$(PYTHON) .ci/setup.py system
 	@mkdir -p var
-	@$(BIN)/cfmon bench --json var/bench.json --plot var/bench.svg $(ARGS)
+	@$(BIN)/python -m benchmarks --json var/bench.json --plot var/bench.svg $(ARGS)
 
 experiments: $(VENV)/.dev ## Draw the paper's figures and tables anew (minutes): CSV and PNG in var/experiments (ARGS="--seed 3")
 	@mkdir -p var/experiments

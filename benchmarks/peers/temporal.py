@@ -67,12 +67,12 @@ class Reelay:
         self.inputs = [{"x": x > 0} for x in signal]
 
     def values(self) -> list[bool]:
-        """Whether x held at all of the last eleven values, after each. A condensed output is told at changes only."""
-        told: list[bool] = []
+        """Return whether x held at the last eleven values, after each. Condensed output has changes only."""
+        held: list[bool] = []
         for given in self.inputs:
             new = self.monitor.update(given)
-            told.append(bool(new["value"]) if new else told[-1])
-        return told
+            held.append(bool(new["value"]) if new else held[-1])
+        return held
 
     def block(self) -> int:
         """The whole signal once; the number of updates."""

@@ -64,8 +64,8 @@ def in_turns(works: Sequence[Work], rounds: int) -> list[Timing]:
                 singles[place].append(work.singles())
     timings = []
     for costs, ones, count in zip(blocks, singles, units, strict=True):
-        spread = np.concatenate(ones) if ones else np.array(costs)
-        timings.append(Timing(float(np.median(costs)), float(np.quantile(spread, 0.99)), count))
+        each = np.concatenate(ones) if ones else np.array(costs)
+        timings.append(Timing(float(np.median(costs)), float(np.quantile(each, 0.99)), count))
     return timings
 
 
