@@ -10,10 +10,11 @@ import numpy.typing as npt
 from monitor.errors import FormulaError
 from monitor.exact.evaluators import Evaluators
 from monitor.exact.inputs import tables
-from monitor.exact.names import asks_back, validate
+from monitor.exact.names import validate
 from monitor.logic import Formula, parse, print_formula
 from monitor.logic.parser import error_at
 from monitor.logic.syntax import Change, Goal, Regret
+from monitor.logic.traversal import asks_back
 from monitor.model import MDP
 
 __all__ = ["values"]

@@ -8,11 +8,11 @@ import numpy as np
 import numpy.typing as npt
 
 from monitor.exact.evaluators import Evaluators
-from monitor.exact.names import goals, largest_offset
 from monitor.exact.path_values import PathValues, Stepper
 from monitor.exact.verdict import IncrementalCheck, Path
 from monitor.logic import Formula, print_formula
 from monitor.logic.syntax import Goal
+from monitor.logic.traversal import goals, largest_offset
 from monitor.model import MDP
 from monitor.policy import PolicyTable
 from monitor.types import CausalModel, Verdict

@@ -37,7 +37,6 @@ from monitor.exact.forward.row_table import (
 )
 from monitor.exact.forward.rows import Dynamics
 from monitor.exact.history import History, HistoryChain, PastAtom
-from monitor.exact.names import looks_back
 from monitor.exact.value_table import (
     Labelling,
     NestedGoal,
@@ -47,6 +46,7 @@ from monitor.exact.value_table import (
 )
 from monitor.logic import FALSE, TRUE, PathAutomaton, PathProgram, RewardAutomaton
 from monitor.logic.syntax import Change, Goal, Probability, Reward
+from monitor.logic.traversal import looks_back
 from monitor.model import MDP, encode_action
 from monitor.model.rewards import aligned_rewards
 from monitor.policy import PolicyTable

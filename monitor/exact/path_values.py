@@ -19,9 +19,9 @@ from monitor.exact.forward import step
 from monitor.exact.forward.buffers import ForwardBuffers
 from monitor.exact.forward.evaluator import Evaluator
 from monitor.exact.forward.row_table import ANY, STABLE
-from monitor.exact.names import asks_back, goals
 from monitor.logic import Formula
 from monitor.logic.syntax import Change, Goal, Probability, Regret, Reward
+from monitor.logic.traversal import asks_back, goals
 from monitor.types import CausalModel
 
 __all__ = ["Path", "PathValues", "Stepper", "WorldValues"]

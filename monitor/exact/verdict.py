@@ -7,7 +7,6 @@ from typing import Literal, assert_never
 import msgspec
 
 from monitor.exact.evaluators import Evaluators
-from monitor.exact.names import asks_back, goals
 from monitor.exact.path_values import Path, PathValues
 from monitor.logic import Formula, print_formula
 from monitor.logic.syntax import (
@@ -24,8 +23,8 @@ from monitor.logic.syntax import (
     Reward,
     Test,
     Until,
-    WorldRef,
 )
+from monitor.logic.traversal import asks_back, goals, regret_goals
 from monitor.types import CausalModel, Quantity, Verdict
 
 __all__ = ["IncrementalCheck", "Path", "resolve"]
@@ -67,9 +66,7 @@ class IncrementalCheck:
         self._from_start = any(offset < 0 for _, _, offset in goals(formula))
         self._texts = {id(goal): print_formula(goal) for goal, _, _ in goals(formula)}
         if isinstance(formula, Regret):
-            goal, world = formula.goal, formula.world
-            asked = [Goal(WorldRef(change, None, world.offset), goal.measure, goal.test) for change in _arms(formula)]
-            self._arm_texts = [print_formula(goal) for goal in asked]
+            self._arm_texts = [print_formula(goal) for goal in regret_goals(formula)]
 
     def verdict(
         self, path: Path, moved: int | None = None, *, terminated: bool = False, start_observed: bool = True
@@ -218,10 +215,6 @@ class IncrementalCheck:
         if change.kind == "nominal" and not asks_back(measure):
             return value, value  # what happened is no matter of causal models; what is asked about it may be
         return self.lines.bounds(change, measure, position, self.causal_model)
-
-
-def _arms(formula: Regret) -> tuple[Change, Change]:
-    return NOMINAL, formula.world.change
 
 
 def _outcome(nominal: bool, alternative: bool) -> Literal["safe", "regret", "unavoidable"]:  # noqa: FBT001 - two truths

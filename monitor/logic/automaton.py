@@ -9,7 +9,6 @@ hence each letter lowers the number of letters still needed, and the obligations
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from itertools import product
 from typing import Protocol, assert_never
 
@@ -17,6 +16,7 @@ import msgspec
 
 from monitor.errors import LimitError
 from monitor.logic.syntax import And, Const, Formula, Goal, Label, Not, Or, Regret, Until
+from monitor.logic.traversal import subformulas
 
 __all__ = ["FALSE", "TRUE", "PathAutomaton", "PathProgram", "RewardAutomaton"]
 
@@ -113,7 +113,9 @@ class PathAutomaton:
     """The program of a path formula, unfolded as far as it is asked for."""
 
     def __init__(self, formula: Formula) -> None:
-        self.atoms: tuple[Label | Goal, ...] = tuple(dict.fromkeys(_atoms(formula)))
+        self.atoms: tuple[Label | Goal, ...] = tuple(
+            dict.fromkeys(node for node in subformulas(formula, nested=False) if isinstance(node, Label | Goal))
+        )
         if len(self.atoms) > MAX_ATOMS:
             problem = f"a path formula has {len(self.atoms)} different labels and nested quantities"
             raise LimitError(f"{problem}; at most {MAX_ATOMS} (limit MAX_ATOMS) can be told apart: give unions a label")
@@ -229,23 +231,6 @@ class PathAutomaton:
                 return join(met if low == 0 else nothing, further)
             case _:
                 assert_never(element)
-
-
-def _atoms(formula: Formula) -> Iterator[Label | Goal]:
-    match formula:
-        case Const():
-            pass
-        case Label() | Goal():
-            yield formula
-        case Not(arg):
-            yield from _atoms(arg)
-        case And(left, right) | Or(left, right) | Until(_, _, left, right):
-            yield from _atoms(left)
-            yield from _atoms(right)
-        case Regret():
-            raise AssertionError("the parser keeps regret out of paths")
-        case _:
-            assert_never(formula)
 
 
 def _horizon(node: _Node) -> int:

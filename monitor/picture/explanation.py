@@ -14,10 +14,10 @@ from monitor.alarm.document import Evidence
 from monitor.alarm.summary import summary
 from monitor.causal import World
 from monitor.errors import LimitError
-from monitor.exact import Checker, largest_offset
-from monitor.exact.names import asks_back, goals
+from monitor.exact import Checker
 from monitor.logic import Formula, parse
 from monitor.logic.syntax import Change, Goal, Regret, Reward
+from monitor.logic.traversal import asks_back, goals, largest_offset
 from monitor.model import MDP
 from monitor.picture.distribution import (
     Distribution,

@@ -25,9 +25,9 @@ import msgspec
 
 from monitor.errors import LimitError
 from monitor.exact.labelling import Static
-from monitor.exact.names import goals, nested_goals
 from monitor.logic import FALSE, TRUE, Formula, PathAutomaton, print_formula
-from monitor.logic.syntax import NOMINAL, Goal, Probability, Regret, WorldRef
+from monitor.logic.syntax import NOMINAL, Goal, Probability, Regret
+from monitor.logic.traversal import goals, nested_goals, regret_goals
 from monitor.model import MDP
 from monitor.statistics.calibration import Tally
 from monitor.types import Calibrated, Calibration, Engine, Forecast, Verdict
@@ -76,10 +76,7 @@ def asked(formula: Formula, engine: Engine = "auto") -> Asked | str:
 def _quantities(formula: Formula) -> list[Goal]:
     """The quantities of a formula in the order in which a verdict has them."""
     if isinstance(formula, Regret):
-        world, goal = formula.world, formula.goal
-        return [
-            Goal(WorldRef(change, None, world.offset), goal.measure, goal.test) for change in (NOMINAL, world.change)
-        ]
+        return list(regret_goals(formula))
     return list({print_formula(goal): goal for goal, _, _ in goals(formula)}.values())
 
 

@@ -11,9 +11,10 @@ from typing import Final, Literal, get_args
 
 from monitor.engine import NO_BOUNDS, NOT_EXACT, Engines, on_stream
 from monitor.errors import ConfigError, LimitError, MonitorError
-from monitor.exact import IncrementalCheck, largest_offset, validate
+from monitor.exact import IncrementalCheck, validate
 from monitor.logic import Formula, parse
 from monitor.logic.syntax import Regret
+from monitor.logic.traversal import largest_offset
 from monitor.runtime.forecasts import Target, target_of
 from monitor.stream import Session
 from monitor.types import CausalModel, Engine, FormulaSpec, Outcome, Step, Verdict

@@ -11,10 +11,10 @@ import numpy.typing as npt
 
 from monitor.errors import ConfigError, FormulaError, LimitError
 from monitor.exact.evaluators import Evaluators
-from monitor.exact.names import asks_back, goals, nested_goals
 from monitor.logic import PathAutomaton, PathProgram, RewardAutomaton, print_formula
 from monitor.logic.parser import error_at
 from monitor.logic.syntax import Change, Formula, Goal, Label, Probability, Reward
+from monitor.logic.traversal import asks_back, goals, nested_goals
 from monitor.model import MDP, encode_action
 from monitor.sampled.decisions import Decisions, Held, as_decisions
 from monitor.sampled.ensemble import Arm, Letters

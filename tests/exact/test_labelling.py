@@ -12,8 +12,8 @@ from monitor.exact.labelling import Static
 from monitor.logic import PathAutomaton, parse
 from monitor.logic.syntax import Goal, Label, Probability
 from monitor.model import MDP
+from tests.exact.forward.test_evaluator import with_certain
 from tests.exact.small import exact, telling_world
-from tests.exact.test_arm import with_certain
 
 EVERYWHERE = np.arange(6)
 

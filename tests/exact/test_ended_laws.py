@@ -14,7 +14,7 @@ from monitor.exact.history import HistoryChain
 from monitor.logic import parse
 from monitor.logic.syntax import Change, Goal, Probability, Reward
 from monitor.model import MDP
-from tests.exact.test_worlds_values import MODEL, POLICIES
+from tests.exact.test_world_value import MODEL, POLICIES
 
 CHANCES = (0.125, 0.25, 0.25, 0.375)
 DRAINED = MDP.from_transitions(

@@ -17,8 +17,8 @@ from monitor.exact.forward.row_table import ANY
 from monitor.exact.history import HistoryChain
 from monitor.logic import parse
 from monitor.logic.syntax import Goal
+from tests.exact.forward.test_evaluator import RING, ring_path
 from tests.exact.small import telling_world
-from tests.exact.test_arm import RING, ring_path
 
 TEXTS = (
     'F<=4 ("a" & X X X "a")',  # eight strands for two letters

@@ -6,6 +6,7 @@ from random import Random
 
 import numpy as np
 import pytest
+from hypothesis import given
 
 from monitor.exact import Checker, tables
 from monitor.exact.forward import buffers as room_module
@@ -14,7 +15,9 @@ from monitor.exact.forward.row_table import EXACT, RowTable
 from monitor.logic import parse
 from monitor.logic.syntax import Goal
 from monitor.model import MDP
-from tests.causal.test_memo import entry
+from tests.exact.forward.case import CLOSE, a_case, assert_same_weights, pending, settled
+from tests.exact.forward.test_row_table import entry
+from tests.exact.small import LAW, chances
 from tests.mutation.test_questions import call_every_model_large
 
 
@@ -127,3 +130,17 @@ def test_nodes_of_a_walk_ascend_by_strand_and_state(world: str) -> None:
             assert (np.diff(states) > 0).all()
             most = max(most, len(states))
     assert most > 3
+
+
+@LAW
+@given(chances)
+def test_weights_after_each_pair_are_those_of_the_twin(chance: Random) -> None:
+    case = a_case(chance, nested=chance.random() < 0.2)
+    evaluator, buffers = case.evaluator(), case.buffers()
+    for n, (state, action) in enumerate(case.path):
+        evaluator.push(buffers, state, action, answered=False)
+        assert buffers.now[step.STARTS] == n + 1
+        for start in range(n + 1):
+            level = case.twin(n - start, n + 1).levels()[-1]
+            assert_same_weights(pending(evaluator, buffers, start), level.weights)
+            assert settled(buffers, start) == pytest.approx(float(level.settled), abs=CLOSE)

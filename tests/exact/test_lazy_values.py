@@ -18,7 +18,7 @@ from monitor.logic.syntax import Goal
 from monitor.model import MDP
 from tests.exact.calls import note_calls
 from tests.exact.small import telling_world
-from tests.exact.test_everywhere import line
+from tests.exact.test_all_states import line
 
 
 def tail_of(text: str, model: MDP, policies: dict[str, object] | None = None) -> ValueTable:
