@@ -12,7 +12,7 @@ ARGS ?=
 # All tests at once: those of a file one after the other, files side by side, for many of them wait most of the time.
 SIDE_BY_SIDE := -n auto --maxprocesses 4 --dist loadfile
 # The rooms without clock, I/O and chance: everything in them can be tested, so nearly all of it is.
-PURE := monitor/types.py,monitor/errors.py,monitor/runtime/*,monitor/model/*,monitor/policy/*,monitor/causal/*,monitor/logic/*,monitor/exact/*,monitor/exact/forward/*,monitor/stream/*,monitor/alarm/*,monitor/statistics/*,monitor/sampled/*,monitor/engine/*,monitor/picture/*
+PURE := monitor/types.py,monitor/errors.py,monitor/arrays.py,monitor/runtime/*,monitor/model/*,monitor/policy/*,monitor/causal/*,monitor/logic/*,monitor/exact/*,monitor/exact/forward/*,monitor/stream/*,monitor/alarm/*,monitor/statistics/*,monitor/sampled/*,monitor/engine/*,monitor/picture/*
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test mutants docs faults fuzz soak-truth bench experiments lint lock dashboards sbom format clean

@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from time import perf_counter
 
 import numpy as np
-import numpy.typing as npt
+
+from monitor.arrays import Floats
 
 __all__ = ["Timing", "Work", "in_turns", "one_by_one"]
-
-Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from functools import cache
 
 import numpy as np
-import numpy.typing as npt
 
+from monitor.arrays import Floats, Ints
 from monitor.model import MDP
 from monitor.policy import PolicyTable
 
@@ -96,8 +96,8 @@ def simulate(
 
 
 def _drawn(
-    values: Sequence[int] | npt.NDArray[np.int64],
-    chances: Sequence[float] | npt.NDArray[np.float64],
+    values: Sequence[int] | Ints,
+    chances: Sequence[float] | Floats,
     rng: np.random.Generator,
 ) -> int:
     place = int(np.searchsorted(np.cumsum(chances), rng.random(), side="right"))

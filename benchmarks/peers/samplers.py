@@ -12,14 +12,12 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 
+from monitor.arrays import Floats, Ints
 from monitor.model import MDP
 
 __all__ = ["Counting", "Rejection", "TopDown", "sample_size"]
 
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
 
 Z95 = 1.959963984540054
 MOST = 4_000_000

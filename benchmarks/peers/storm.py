@@ -10,23 +10,19 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import stormpy
 from stormpy.datastructures import BitVector, SparseMatrixBuilder
 from stormpy.models import SparseDtmc, SparseModelComponents, StateLabeling
 
-__all__ = ["Storm"]
+from monitor.arrays import Bools, Floats, Ints
 
-Ints = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
+__all__ = ["Storm"]
 
 
 class Storm:
     """A chain as CSR arrays and label masks; every call begins with them and ends with numbers."""
 
-    def __init__(
-        self, indptr: Ints, successors: Ints, probabilities: Floats, labels: Mapping[str, npt.NDArray[np.bool_]]
-    ) -> None:
+    def __init__(self, indptr: Ints, successors: Ints, probabilities: Floats, labels: Mapping[str, Bools]) -> None:
         self._arrays = indptr, successors, probabilities
         self._labels = labels
 

@@ -10,7 +10,8 @@ from time import perf_counter
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
+
+from monitor.arrays import Floats
 
 __all__ = ["Reelay", "Rtamt"]
 
@@ -46,7 +47,7 @@ class Rtamt:
         self.now = now + 1
         return len(self.inputs)
 
-    def singles(self) -> npt.NDArray[np.float64]:
+    def singles(self) -> Floats:
         """Seconds of each of some updates."""
         costs = []
         for given in islice(self.inputs, SINGLES):
@@ -81,7 +82,7 @@ class Reelay:
             update(given)
         return len(self.inputs)
 
-    def singles(self) -> npt.NDArray[np.float64]:
+    def singles(self) -> Floats:
         """Seconds of each of some updates."""
         update, costs = self.monitor.update, []
         for given in islice(self.inputs, SINGLES):

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
-import numpy.typing as npt
 
 from benchmarks.loading import Missing
 from benchmarks.rows import Bench, Row, absolute, agree, benchmark, compare
@@ -22,6 +21,7 @@ from benchmarks.timing import Timing, Work, in_turns, one_by_one
 from benchmarks.workloads.scaling import large_workload
 from benchmarks.workloads.stepping import Workload, goal_of, grid_workload
 from benchmarks.worlds import descent, grid
+from monitor.arrays import Bools, Floats, Ints
 from monitor.engine import check
 from monitor.exact import Checker, values
 from monitor.model import MDP
@@ -37,10 +37,10 @@ STEPS = 300
 class Chain:
     """The arrays both sides begin with."""
 
-    indptr: npt.NDArray[np.int64]
-    successors: npt.NDArray[np.int64]
-    probabilities: npt.NDArray[np.float64]
-    labels: dict[str, npt.NDArray[np.bool_]]
+    indptr: Ints
+    successors: Ints
+    probabilities: Floats
+    labels: dict[str, Bools]
 
     @classmethod
     def of_grid(cls, side: int) -> Chain:
@@ -60,7 +60,7 @@ class Chain:
         return cls(indptr, model.successors[entries], model.probabilities[entries], labels)
 
     @property
-    def nominal(self) -> npt.NDArray[np.int64]:
+    def nominal(self) -> Ints:
         """The only action, everywhere."""
         return np.zeros(len(self.indptr) - 1, dtype=np.int64)
 
@@ -81,7 +81,7 @@ class Chain:
         assert found is not None
         return found
 
-    def everywhere(self) -> npt.NDArray[np.float64]:
+    def everywhere(self) -> Floats:
         """From the arrays to the values in all states."""
         return values(QUESTION, model=self.model(), policies={"nominal": self.nominal})
 

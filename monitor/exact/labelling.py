@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
-import numpy.typing as npt
 
+from monitor.arrays import AnyArray, Bools, Floats, Ints
 from monitor.causal import Law, conditional_choices
 from monitor.logic import PathProgram
 from monitor.logic.syntax import Change, Goal, Label, Test
@@ -17,8 +17,6 @@ from monitor.policy import PolicyTable
 
 __all__ = ["Ahead", "Labelling", "NestedGoal", "Static"]
 
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
 
 NEAR = 1e-9
 """Values no further than this from a bound, relative to it, are compared one by one."""
@@ -37,7 +35,7 @@ class Static:
         self._states = model.states
 
     @cached_property
-    def letters(self) -> npt.NDArray[Any]:
+    def letters(self) -> AnyArray:
         """[S], unsigned."""
         kind = np.min_scalar_type(1 << max((bit for bit, _ in self._marks), default=0))
         letters = np.zeros(self._states, dtype=kind)
@@ -83,7 +81,7 @@ class Labelling:
             letters |= goal.holds(offset, states, actions).astype(np.int64) << bit
         return letters
 
-    def all(self, offset: int, states: Ints, actions: Ints) -> npt.NDArray[Any]:
+    def all(self, offset: int, states: Ints, actions: Ints) -> AnyArray:
         """As `many`, for pairs of many states: unsigned numbers in few bytes where no quantity is nested."""
         if self._nested:
             return self.many(offset, states, actions)
@@ -121,7 +119,7 @@ class NestedGoal:
         self._world, self._test = goal.world, goal.test
         self._arm = arm
 
-    def holds(self, offset: int, states: Ints, actions: Ints) -> npt.NDArray[np.bool_]:
+    def holds(self, offset: int, states: Ints, actions: Ints) -> Bools:
         """For n states at `offset` in which `actions` were just taken: [n]."""
         values = self._values(offset, self._world.change, states, actions)
         if self._world.baseline is not None:
@@ -147,10 +145,10 @@ class NestedGoal:
         return float(weights[chosen] @ tail.after(0, tail.program.start, np.full(len(chosen), state), chosen))
 
 
-def _holding(test: Test, values: Floats) -> npt.NDArray[np.bool_]:
+def _holding(test: Test, values: Floats) -> Bools:
     """`test.holds` of many values [n]; it has the last word on those near the bound, each asked once."""
     below = test.comparison in ("<", "<=")
-    holds: npt.NDArray[np.bool_] = values < test.bound if below else values > test.bound
+    holds: Bools = values < test.bound if below else values > test.bound
     near = np.abs(values - test.bound) <= NEAR * max(1.0, abs(test.bound))
     asked, where = np.unique(values[near], return_inverse=True)
     holds[near] = np.array([test.holds(value) for value in asked.tolist()], dtype=np.bool_)[where]
