@@ -4,23 +4,27 @@ from __future__ import annotations
 
 from dataclasses import replace
 from fractions import Fraction
+from itertools import product
 from random import Random
 
 import numpy as np
 import pytest
+from hypothesis import given
 
 from monitor.causal import Intervention, Law
 from monitor.exact import Checker, tables
-from monitor.exact import value_table as tail_module
+from monitor.exact import value_table as table_module
 from monitor.exact.evaluators import pair_arrays
-from monitor.exact.forward import evaluator as arm_module
+from monitor.exact.forward import evaluator as evaluator_module
 from monitor.exact.forward import row_table
 from monitor.exact.forward.evaluator import Evaluator, dynamics
 from monitor.exact.forward.row_table import ANY, EXACT
-from monitor.logic import parse
+from monitor.exact.forward.unroll import FIRST_STRAND
+from monitor.logic import FALSE, TRUE, parse
 from monitor.logic.syntax import Goal
 from monitor.model import MDP
-from tests.exact.small import Small, as_policies, exact, telling_world
+from tests.exact.forward.case import CLOSE, a_case
+from tests.exact.small import LAW, Small, as_policies, chances, exact, telling_world
 from tests.exact.test_checker import MODEL, PATH, POLICIES, checker, goal
 from tests.mutation.test_questions import call_every_model_large
 
@@ -125,9 +129,9 @@ def test_rows_are_kept_for_all_transitions_where_no_choice_was_observed(
     local: bool,  # noqa: FBT001 - a column of the table
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(tail_module, "SMALL", 3)
+    monkeypatch.setattr(table_module, "SMALL", 3)
     assert dynamics(nominal, nominal, merged=True).local is local
-    monkeypatch.setattr(tail_module, "SMALL", 4)
+    monkeypatch.setattr(table_module, "SMALL", 4)
     assert dynamics(nominal, nominal, merged=True).local is False
 
 
@@ -141,7 +145,7 @@ def test_walks_of_different_width_take_turns() -> None:
     for n, pair in enumerate(PATH):
         for stepper, expected in zip(steppers, alone, strict=True):
             np.testing.assert_array_equal(stepper.push(*pair), expected[n])
-    assert len(steppers[2]._line.arm.strands.owed) > 4  # more than there is room for at first
+    assert len(steppers[2]._values.evaluator.strands.owed) > 4  # more than there is room for at first
 
 
 @pytest.mark.parametrize("before", ["nothing", "a wider one of another arm"])
@@ -192,13 +196,13 @@ def test_a_table_is_made_for_a_model_of_few_states_or_beforehand(monkeypatch: py
     text = 'alt@1.P=? [ F<=3 "bad" ]'
     answers = set()
     for small, prepared, lazy in ((4, False, False), (3, False, True), (3, True, False)):
-        for module in (arm_module, tail_module):
+        for module in (evaluator_module, table_module):
             monkeypatch.setattr(module, "SMALL", small)
         one = checker()
         if prepared:
             one.prepare(parse(text))
         answers.add(one.check(parse(text), PATH).value)
-        (arm,) = one.worlds._arms.values()
+        (arm,) = one.evaluators._evaluators.values()
         assert arm.lazy is lazy
         assert (len(arm.tail.table) == 0) is lazy
     assert len(answers) == 1
@@ -226,7 +230,7 @@ def test_recordings_of_a_large_model_follow_each_other(monkeypatch: pytest.Monke
 def test_an_end_makes_no_table_of_the_world_that_goes_on() -> None:
     one = checker()
     one.check(parse('alt@1.P=? [ F<=6 "bad" ]'), PATH, terminated=True)
-    rows = {law.end: len(tail.rows) for (law, _), tail in one.worlds._tails.items()}
+    rows = {law.end: len(value_table.rows) for (law, _), value_table in one.evaluators._value_tables.items()}
     assert rows[None] == 0
     assert rows[PATH[-1][0]] > 0
 
@@ -270,7 +274,7 @@ def test_rows_take_no_more_room_than_one_question_needs_where_there_is_none(
     one, asked = ring_arm()
     stepper = one.stepper(asked)
     path = ring_path(60) if wandering else [(3 * n % 8, 0) for n in range(60)]  # eight transitions, in turn
-    arm = stepper._line.arm
+    arm = stepper._values.evaluator
     if way == "pair by pair":
         for pair in path:
             stepper.push(*pair)
@@ -280,10 +284,67 @@ def test_rows_take_no_more_room_than_one_question_needs_where_there_is_none(
     elif way == "all at once":
         stepper.push_all(path)
     elif way == "without answers":
-        arm.along(stepper._line.progress, pair_arrays(path))
+        arm.along(stepper._values.buffers, pair_arrays(path))
     else:
         for begin in range(56):
             arm.interval(pair_arrays(path[begin : begin + 4]), ANY)
     memory = arm._memos(ANY if way == "bounds" else EXACT)
     assert 3 * memory.computed > 8 * ONE_STEP
     assert len(memory.arrays.states) <= 2 * ONE_STEP
+
+
+@LAW
+@given(chances)
+def test_states_show_their_label_sets(chance: Random) -> None:
+    """What a span says of a reading is what the automaton says of the labels: by state, or by action if goals nest."""
+    case = a_case(chance, nested=chance.random() < 0.5)
+    evaluator, twin = case.evaluator(), case.twin(0)
+    unrolled, shown = evaluator_module.reading(evaluator.tail)
+    unrolled.extend(3)
+    by_action, actions = evaluator.tail.labelling.by_action, case.oracle.setting.actions
+    assert len(shown) == case.states * (actions if by_action else 1)
+    for column, owed in enumerate(unrolled.owed):
+        for offset in range(min(3, unrolled.reach)):
+            for state, action in product(range(case.states), range(actions)):
+                if offset not in owed:
+                    continue
+                seen = shown[state * actions + action if by_action else state]
+                spans = unrolled.spans[slice(*unrolled.known[column, seen])].tolist()
+                (target,) = [span[2] for span in spans if span[0] <= offset < span[1]]
+                rest = twin.automaton.step(owed[offset], twin.label_set(offset, state, action))
+                if rest not in (FALSE, TRUE):
+                    assert unrolled.owed[target - FIRST_STRAND][offset + 1] == rest
+                else:
+                    assert target == rest
+
+
+@LAW
+@given(chances)
+def test_values_around_some_states_are_those_of_the_twin(chance: Random) -> None:
+    """The way for large models to what lies ahead of the last pair."""
+    case = a_case(chance, nested=chance.random() < 0.2)
+    if chance.random() < 0.3:
+        case = case.without_last_action()
+    evaluator, twin = case.evaluator(), case.twin(0)
+    evaluator.strands.extend(twin.observed + 1)
+    for owed in evaluator.strands.owed:
+        if twin.observed in owed:
+            obligation, everywhere = owed[twin.observed], np.arange(case.states)
+            found = evaluator_module.ahead(
+                case.nominal, evaluator.tail, twin.observed, obligation, everywhere, case.path[-1]
+            )
+            expected = [float(twin.value(twin.observed, state, obligation)) for state in range(case.states)]
+            np.testing.assert_allclose(found, expected, rtol=0, atol=CLOSE)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_large_model_has_the_values_and_bounds_of_the_twin(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    call_every_model_large(monkeypatch)
+    case = a_case(Random(seed), length=4)
+    evaluator, buffers, values = case.evaluator(), case.buffers(), np.full((4, 4), np.nan)
+    evaluator.along(buffers, case.arrays(), values)
+    twins = [case.twin(3 - start) for start in range(4)]
+    assert values[3] == pytest.approx([float(twin.value(0, *twin.first)) for twin in twins], abs=CLOSE)
+    twin = twins[3]
+    found = evaluator.interval(case.arrays(), ANY)
+    assert found == pytest.approx([float(end) for end in twin.bounds(0, *twin.first, "any")], abs=CLOSE)
