@@ -124,8 +124,8 @@ class Sampling(msgspec.Struct, frozen=True):
     seed: int = 0
     """Seed of all noise, 0 to 2**53 - 1."""
     alpha: float = 0.01
-    """Probability of a false alarm, i.e. a wrong *false* or *regret*. On a stream it holds for all verdicts of a formula
-    on one agent together, and for the answer the alarm fires on.
+    """Probability of a false alarm, i.e. a wrong *false* or *regret*. On a stream it holds for all verdicts of one
+    formula on one agent together, and for the answer the alarm fires on.
     """
     beta: float = 0.01
     """Probability of the opposite error, per verdict."""

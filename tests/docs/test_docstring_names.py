@@ -51,7 +51,7 @@ def members_of(node: ast.ClassDef) -> Iterator[str]:
             case ast.Attribute(ast.Name("self" | "cls"), name, ast.Store()):
                 yield name
             case ast.Assign([ast.Name("__slots__")], ast.Tuple(slots)):
-                yield from (slot.value for slot in slots if isinstance(slot, ast.Constant))
+                yield from (str(slot.value) for slot in slots if isinstance(slot, ast.Constant))
             case _:
                 pass
 
