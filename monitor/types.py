@@ -1,8 +1,8 @@
-"""The values that packages exchange.
+"""Values passed between packages of the monitor: settings, observations, verdicts, notices.
 
-All are frozen and cheap to make, because several are made at each message. Times are seconds: `wall` since the epoch,
-`ticks` on a monotonic clock. Probabilities are in [0, 1]. The order below is that of the route: a message becomes an
-`Observation`, then a `Step`, then (on the held path) a `Verdict`, then an `Alert`.
+All are frozen and cheap to create: each message creates several. Times are in seconds: `wall` since the epoch, `ticks`
+on a monotonic clock. Probabilities lie in [0, 1]. The order is that of the route: a message becomes an `Observation`,
+that a `Step`, that (on the held path) a `Verdict`, that an `Alert`.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ __all__ = [
 
 Episode = str | int
 RawState = int | str | tuple[float | str | bool, ...]
-"""A state as the agent sends it; the model's state encoder turns it into an index."""
+"""A state as the agent sends it; the model's state encoder converts it to an index."""
 
 BlindReason = Literal[
     "gap",
@@ -80,36 +80,34 @@ BlindReason = Literal[
     "overload",
     "model_doubt",
 ]
-"""Why a formula cannot be evaluated now, or why its result is flagged. Each value needs a row in docs/blindness.md;
-the tests check this.
-"""
+"""Why a formula cannot be answered now, or why not to rely on its answer. docs/blindness.md has a row for each."""
 
 AlarmState = Literal["clear", "pending", "firing", "resolved", "ended", "removed"]
-"""`clear`, `pending`, `firing` are states of an alarm; `resolved`, `ended`, `removed` say how a firing one closed."""
+"""`clear`, `pending` and `firing` are the states of an alarm; `resolved`, `ended` and `removed` close a firing one."""
 
 Outcome = Literal["safe", "regret", "unavoidable", "undecided"]
 CausalModel = Literal["gumbel", "any", "stable"]
 Engine = Literal["auto", "exact", "sampled"]
-"""How a formula is evaluated; `auto`: exactly if possible, else by sampling."""
+"""How a formula is answered; `auto`: exactly if the limits allow, else by sampling."""
 
 TestName = Literal["betting", "paper"]
-"""The tests by which sampled values are compared with bounds."""
+"""Which tests compare sampled values with thresholds."""
 
 MessageResult = Literal["accepted", "duplicate", "stale", "conflict", "gap", "rejected", "dropped"]
 
 
 class Instant(msgspec.Struct, frozen=True):
-    """Reading of both clocks. `wall`: seconds since the epoch. `ticks`: seconds, monotonic, arbitrary zero."""
+    """One reading of both clocks. `wall`: seconds since the epoch. `ticks`: seconds, monotonic, arbitrary zero."""
 
     wall: float
     ticks: float
 
 
 class AlarmSpec(msgspec.Struct, frozen=True):
-    """Rule by which verdicts raise an alarm. `for_`, `keep`: verdicts in a row before firing, before resolving (>= 1).
+    """Settings of an alarm. `for_`, `keep`: verdicts in a row before firing, before resolving (>= 1).
 
     `when`: for a plain formula `fails` or `holds`; for `regret(...)` `regret`, or `unavoidable` to fire on that too.
-    `step`: a firing alarm is published again when its value has changed by more than this since it was last published.
+    `step`: a firing alarm is published again when its value has changed by more than this since the last time.
     """
 
     for_: int = 1
@@ -121,42 +119,42 @@ class AlarmSpec(msgspec.Struct, frozen=True):
 
 
 class Sampling(msgspec.Struct, frozen=True):
-    """Settings of sampled evaluation; `monitor.engine.check_sampling` checks their ranges."""
+    """Error rates and limits of sampled answers; `monitor.engine.check_sampling` checks their ranges."""
 
     seed: int = 0
     """Seed of all noise, 0 to 2**53 - 1."""
     alpha: float = 0.01
-    """Probability of a false alarm: the answer *false* or *regret* where it is wrong. On a stream it bounds the
-    probability of any wrong firing answer among all verdicts of one formula on one agent.
+    """Probability of a false alarm, i.e. a wrong *false* or *regret*. On a stream it holds for all verdicts of one
+    formula on one agent together, and for the answer the alarm fires on.
     """
     beta: float = 0.01
-    """Probability of the opposite error, for one verdict."""
+    """Probability of the opposite error, per verdict."""
     delta: float = 0.01
-    """Half-width of the indifference region around a bound, as a fraction of the range of one sample: of 1 for a `P`.
-    `betting` on a stream has no such region.
+    """Half-width of the indifference region around a threshold, as a fraction of the range of a world's outcome (1
+    for a `P`). Within it either answer is accepted. `betting` on a stream has no such region.
     """
     deviation: float = 0.1
-    """The same for `R` and for `delta(..)` with the test `paper`, in standard deviations of one sample."""
+    """The same for `R` and `delta(..)` with the test `paper`, in standard deviations of one sample."""
     error: float = 0.02
-    """Requested half-width for a `=?`, as a fraction of the same range."""
+    """Half-width of the interval of a `=?`, as a fraction of the same range."""
     error_alpha: float = 0.05
     """Probability that a reported interval misses the true value."""
     limit: int = 20_000
-    """Maximal number of samples of a quantity; if it is still open then, it is undecided."""
+    """Most samples of one quantity; what is open then is undecided."""
     rewards: tuple[float, float] | None = None
-    """The smallest and the largest reward of a step, for models that cannot be enumerated."""
+    """Smallest and largest reward of a step, for models that cannot be enumerated."""
     test: TestName = "betting"
-    """How values are compared with bounds. `betting`: alpha and beta hold for every model (a single `P` is decided by
-    Wald's test, whose rates hold too). `paper`: the paper's tests; for `R` and `delta(..)` a sequential t-test, whose
-    rates are nominal.
+    """How values are compared with thresholds. `betting`: alpha and beta hold for every model (outside a stream, a
+    `P` alone uses Wald's test, whose rates hold too). `paper`: as in the paper; for `R` and `delta(..)` a sequential
+    t-test, whose rates are nominal.
     """
 
 
 class FormulaSpec(msgspec.Struct, frozen=True, eq=False):
-    """Formula to monitor. `every`: an int counts steps, a float is a duration in seconds on the monotonic clock.
+    """One formula to monitor. `every`: an int counts steps, a float is a period in seconds on the monotonic clock.
 
-    `labels`: label -> words for it in sentences, as pairs. Neither they nor the alarm's `runbook` change the query, so
-    a comparison of two formulas ignores them.
+    `labels`: pairs of a label and the words for it in sentences. Neither they nor the alarm's `runbook` change the
+    answer, so comparison ignores them.
 
     >>> FormulaSpec("f", "true", every=1) == FormulaSpec("f", "true", every=1.0)
     False
@@ -177,16 +175,16 @@ class FormulaSpec(msgspec.Struct, frozen=True, eq=False):
         return hash(self._content())
 
     def _content(self) -> tuple[object, ...]:
-        """Return the parts that change verdicts: `every` with its type, neither `labels` nor `runbook`."""
+        """Return all that changes the answer: `every` with its type, no `labels` and no `runbook`."""
         query = self.name, self.text, self.every, type(self.every), self.causal_model, self.engine
         return *query, msgspec.structs.replace(self.alarm, runbook=None)
 
 
 class StreamSettings(msgspec.Struct, frozen=True):
-    """Limits and waiting times of the stream. Durations in seconds, counts in steps or agents.
+    """What the stream may hold and how long it waits. Durations in seconds, counts in steps or agents.
 
-    `pending`: maximal number of steps of one agent waiting for evaluation; beyond it, all of them are given up.
-    `nominal_sha256`: of the configured nominal policy's ONNX file, compared with the `policy` an agent sends.
+    `pending`: steps of one agent that may wait to be answered; beyond, all that wait are given up together.
+    `nominal_sha256`: of the configured nominal policy's ONNX file, compared with what an agent says it runs.
     """
 
     window: int = 64
@@ -203,11 +201,11 @@ class StreamSettings(msgspec.Struct, frozen=True):
 
 
 class TrustSettings(msgspec.Struct, frozen=True):
-    """Settings of the test of the model against observed transitions (`monitor.statistics.model_test`).
+    """Settings of the test of the model against observed transitions; see `monitor.statistics.model_test`.
 
-    `alpha`: the probability that a correct model is ever rejected. `impossible`: the fraction of steps that may have
-    probability 0 although the model is correct (a sensor glitch). `acknowledged`: agent -> why its test was restarted,
-    `*` for all; a new or changed entry restarts it.
+    `alpha`: bound on the probability that a correct model is rejected at any time. `impossible`: fraction of steps that
+    may be impossible under a correct model (sensor glitches). `acknowledged`: agent (`*`: all) -> a text; adding or
+    changing an entry starts that agent's test again.
     """
 
     alpha: float = 0.001
@@ -217,11 +215,11 @@ class TrustSettings(msgspec.Struct, frozen=True):
 
 
 class Observation(msgspec.Struct, frozen=True):
-    """Decoded message, not yet ordered or mapped to the model.
+    """One decoded message, before ordering and encoding.
 
-    `agent` comes from the topic, never from the payload. `action` is None only if the agent sent none, which is
-    allowed in the last message of an episode. `time`: the agent's clock, seconds since the epoch. `reward`: of the
-    transition into this state. `policy`: sha256 of the policy that the agent runs.
+    `agent` comes from the topic, never from the payload. `action` is None only where the agent sent none, which is
+    allowed in the last message of an episode. `time`: the agent's clock, seconds since the epoch. `reward`: what the
+    transition into this state earned. `policy`: sha256 of the policy the agent says it runs.
     """
 
     agent: str
@@ -237,9 +235,10 @@ class Observation(msgspec.Struct, frozen=True):
 
 
 class Step(msgspec.Struct, frozen=True, tag=True):
-    """Step of the path, in order, in the model's indices.
+    """One step of the path, in order, as indices of the model.
 
-    `late`: older than `max_lag` when it arrived. `foreign`: the agent ran another policy than the nominal one.
+    `time`: seconds since the epoch. `late`: older than `max_lag` on arrival. `foreign`: the agent ran another policy
+    than the configured nominal one.
     """
 
     episode: Episode
@@ -252,120 +251,120 @@ class Step(msgspec.Struct, frozen=True, tag=True):
 
 
 class Break(msgspec.Struct, frozen=True, tag=True):
-    """Interruption of the path before the next step, with its reason."""
+    """An interruption of the path before the next step, with its reason; what lies between is unknown."""
 
     reason: BlindReason
     detail: str
 
 
 class End(msgspec.Struct, frozen=True, tag=True):
-    """End of the episode. `terminated`: the last state is absorbing for the rest of every horizon."""
+    """End of an episode. `terminated`: the last state is absorbing for the rest of every horizon."""
 
     episode: Episode
     terminated: bool
 
 
 class Wait(msgspec.Struct, frozen=True):
-    """A step is missing and may still come. `missing`: its seq. `held`: the number of later steps that wait for it."""
+    """A missing step that may still arrive. `missing`: its seq. `held`: number of later steps waiting for it."""
 
     missing: int
     held: int
 
 
 class Quantity(msgspec.Struct, frozen=True):
-    """Probability or reward of a formula (outside all brackets), and how it was obtained."""
+    """One probability or expected reward of a formula (outside all brackets), and how it was obtained."""
 
     text: str
-    """The query, in the formula language."""
+    """The quantity in the formula language."""
     value: float
-    """The Gumbel-Max value; if sampled, the mean of the samples."""
+    """The Gumbel-Max answer; if sampled, the mean of the samples."""
     offset: int
     """The offset used, in the convention of the formula (`@5`, `@-1`)."""
     clipped: bool
-    """True if the offset was clipped because the path is too short."""
+    """The path is too short for the formula's offset, so the nearest one was used."""
     bounds: tuple[float, float] | None = None
-    """Bounds over every causal model of the requested class; if sampled, an interval that contains the true value with
+    """Smallest and largest value over the class of causal models; if sampled, a confidence interval at the level
     `confidence`.
     """
     threshold: float | None = None
-    """The bound of the comparison; `null` for `=?`."""
+    """The bound it is compared with; `null` for `=?`."""
     holds: bool | None = None
     """True if the comparison holds; `null` for `=?`, and if samples left it undecided."""
     robust: bool | None = None
-    """True if no causal model of the class changes `holds`; `null` if not requested."""
+    """True if no causal model of the class changes `holds`; `null` without bounds."""
     samples: int = 0
-    """Number of samples; absent in an exact answer."""
+    """Number of samples; left out of an exact answer."""
     confidence: float | None = None
-    """Confidence of the interval, if there is one; absent in an exact answer."""
+    """Level of the confidence interval, in (0, 1); left out of an exact answer."""
 
 
 class Drawn(msgspec.Struct, frozen=True):
-    """Settings and seed of a sampled verdict; with the path, enough to draw it again."""
+    """How a sampled verdict was drawn: together with the path, enough to draw it again."""
 
     sampling: Sampling
-    """The settings."""
+    """Settings of the sampling."""
     seed: int
     """Seed of this verdict's noise."""
     first: int
-    """The seq of the first pair of its path."""
+    """The seq of the first step of its path."""
     alpha: float
-    """Probability of a false alarm at which the whole formula was tested."""
+    """Probability of a false alarm allowed for the whole formula."""
     beta: float
-    """Probability of a miss at which the whole formula was tested."""
+    """Probability of a miss allowed for the whole formula."""
     test: int = 0
-    """Its number among the tests of its stream, from 1; 0: a single query."""
+    """Number of the test in its stream, from 1; 0: not on a stream."""
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """Result of evaluating one formula on one path.
+    """Answer to one formula on one path.
 
-    Exactly one of `value` (for `=?`), `holds` (for a comparison) and `outcome` (for `regret`) is set. An undecided
-    comparison has none of them, and `reason` says why.
+    Exactly one of `value` (for `=?`), `holds` (for a truth value) and `outcome` (for `regret`) is set; an undecided
+    truth value has none of them, and `reason` says why.
     """
 
     formula: str
     """The formula's text."""
     method: Literal["exact", "sampled"]
-    """How it was evaluated."""
+    """Exact: computed; sampled: estimated from samples, with error rates."""
     causal_model: CausalModel
-    """The class of causal models of the bounds; `gumbel`: no bounds."""
+    """Class of causal models for the bounds; `gumbel`: no bounds."""
     quantities: tuple[Quantity, ...]
-    """Every probability and reward of the formula; for `regret` nominal first, then the alternative."""
+    """Every probability and expected reward of the formula; of `regret` nominal first, then the alternative."""
     value: float | None = None
-    """Value of a `=?` formula: always that of Gumbel-Max."""
+    """Value of a `=?`, under the Gumbel-Max causal model."""
     holds: bool | None = None
-    """Truth of any other formula but `regret(...)`."""
+    """Truth value of a formula that has one."""
     outcome: Outcome | None = None
     """Outcome of `regret(...)`."""
     bounds: tuple[float, float] | None = None
-    """Bounds of the single quantity; for `regret` those of the alternative. If sampled, a confidence interval."""
+    """Bounds of the only quantity; of `regret` those of the alternative. If sampled, a confidence interval."""
     robust: bool | None = None
-    """True if no causal model of the requested class changes the answer; `null` if not requested."""
+    """True if no causal model of the class changes the answer; `null` without bounds."""
     effect: float | None = None
-    """Value under the alternative minus value under nominal, for `regret`."""
+    """Of `regret`: value under the alternative minus value under nominal."""
     effect_bounds: tuple[float, float] | None = None
     """Bounds of the effect."""
     profile: Mapping[int, tuple[float, float]] = msgspec.field(default_factory=dict)
-    """Offset, value under nominal, value under the alternative; each from its own intervention state."""
+    """Offset -> (value under nominal, value under the alternative), each from its own starting point."""
     latest_useful: int | None = None
-    """The smallest offset at which the outcome is `regret`."""
+    """Smallest offset at which the alternative meets the threshold and nominal does not; `null` if there is none."""
     offset: int = 0
-    """The offset used."""
+    """Offset used, in steps."""
     clipped: bool = False
-    """True if the offset was clipped because the path is too short."""
+    """The path is too short for the formula's offset, so the nearest one was used."""
     start_dropped: bool = False
-    """The episode's start is no longer held, so that `@-k` counts from the oldest pair of the path."""
+    """The episode's start is no longer held, so `@-k` counts from the oldest pair of the path."""
     reason: str = ""
-    """Why it is undecided, or was not evaluated as requested."""
+    """Why it is undecided, or why the engine differs from the one configured."""
     drawn: Drawn | None = None
-    """Settings and seed, if sampled; otherwise absent."""
+    """How it was drawn, if sampled; left out of an exact answer."""
 
 
-# ---- notices: the output of `Monitor`; each sink handles the kinds it needs ----
+# ---- notices: results of the monitor; each sink uses those that concern it ----
 
 
 class Received(msgspec.Struct, frozen=True):
-    """Result of one message. `lag`: seconds from the agent's `time` to its arrival; None if the agent sent no time."""
+    """Result of one message. `lag`: receive time minus the agent's time, in seconds; None if the agent sent none."""
 
     agent: str
     result: MessageResult
@@ -375,7 +374,7 @@ class Received(msgspec.Struct, frozen=True):
 
 
 class Judged(msgspec.Struct, frozen=True):
-    """Verdict of a formula for an agent at a step. `time`: the step's time, seconds since the epoch."""
+    """Verdict on a formula for an agent at a step. `time`: of the step, seconds since the epoch."""
 
     agent: str
     formula: str
@@ -387,7 +386,7 @@ class Judged(msgspec.Struct, frozen=True):
 
 
 class Blind(msgspec.Struct, frozen=True):
-    """Change of blindness: a formula became blind for an agent (`reason`), or is no longer (`reason` None)."""
+    """A formula became blind for an agent, or sees again (`reason` None). Sent on change only."""
 
     agent: str
     formula: str
@@ -396,7 +395,7 @@ class Blind(msgspec.Struct, frozen=True):
 
 
 class AlarmMoved(msgspec.Struct, frozen=True):
-    """Change of an alarm's state to `clear`, `pending` or `firing`."""
+    """State of a formula's alarm: `clear`, `pending` or `firing`. Sent on change only."""
 
     agent: str
     formula: str
@@ -404,43 +403,43 @@ class AlarmMoved(msgspec.Struct, frozen=True):
 
 
 class Threshold(msgspec.Struct, frozen=True):
-    """Comparison and bound for a value."""
+    """Threshold a value is compared with."""
 
     comparison: Literal["<", "<=", ">=", ">"]
-    """How the value must compare with the bound for the formula to hold."""
+    """Relation of value to bound under which the formula holds."""
     bound: float
-    """A probability, or a reward."""
+    """A probability in [0, 1], or an expected reward."""
 
 
 class Alternative(msgspec.Struct, frozen=True):
-    """The intervention of a regret formula, and its value."""
+    """The intervention of a regret formula, with its value."""
 
     name: str
-    """The intervention, as in the formula: a policy, `do(action)` or `model:name`."""
+    """The intervention as the formula writes it: a policy, `do(action)` or `model:name`."""
     value: float | None
-    """The value under it, in the Gumbel-Max causal model."""
+    """Value under the intervention, by the Gumbel-Max causal model."""
     bounds: tuple[float, float] | None
-    """Bounds over every causal model of the requested class; of a sampled verdict a confidence interval."""
+    """Smallest and largest value over the class of causal models; of a sampled verdict a confidence interval."""
 
 
 class Handover(msgspec.Struct, frozen=True):
-    """Effect of handing over at the newest step."""
+    """Effect of handing over control, as of the newest step."""
 
     policy: str
-    """What to hand over to, as in the formula: a policy, or `do(action)`."""
+    """What to hand over to, as the formula writes it: a policy, or `do(action)`."""
     helps_now: bool | None
-    """True if handing over now meets the threshold and continuing does not. `null`: not known (while blind, and for a
+    """True if handing over now meets the threshold and carrying on does not. `null`: not known (while blind, and by a
     sampled or undecided verdict).
     """
     latest_useful: int | None
-    """The smallest offset at which handing over would have helped: 0 is now. `null`: none, or not known."""
+    """Smallest number of steps ago at which handing over would have helped; 0: now. `null`: never, or not known."""
 
 
 class Figures(msgspec.Struct, frozen=True):
     """Numbers of a verdict, with one meaning in alerts, metrics, page and terminal.
 
-    `value`: the agent's own; for a plain formula under one intervention (`fallback@5.P>=0.9 [..]`) the value under it.
-    None, with `bounds`, for a formula of several quantities. `handover` is None if there is no advice.
+    `value`: under the nominal policy; of a plain formula with an intervention (`fallback@5.P>=0.9 [..]`) under that.
+    None, like `bounds`, for a formula of several quantities. `handover` is None if there is no advice.
     """
 
     value: float | None = None
@@ -451,25 +450,26 @@ class Figures(msgspec.Struct, frozen=True):
 
 
 class Fired(msgspec.Struct, frozen=True):
-    """Summary of the verdict on which the alarm fired; the evidence proves this verdict."""
+    """Figures of the verdict on which the alarm fired; the evidence proves this verdict."""
 
     outcome: Outcome | None
-    """The outcome then."""
+    """Outcome at that time."""
     value: float | None
-    """The agent's own value then."""
+    """Value under the nominal policy at that time."""
     alternative: Alternative | None
-    """The alternative then."""
+    """Alternative at that time."""
     seq: int
-    """The step at which it fired."""
+    """Step at which the alarm fired."""
     time: float
-    """The time of that step, seconds since the epoch."""
+    """Time of that step, in seconds since the epoch."""
 
 
 class Alert(msgspec.Struct, frozen=True):
     """Published change of an alarm; `docs/messages.md` lists the fields of the message.
 
-    `verdict`: the newest one. `figures`: its numbers. `fired`: those when the alarm fired. `path`: the held path of the
-    verdict, for the evidence file; not published.
+    `verdict` is the newest one, `figures` its numbers, `fired` those on which the alarm fired. `seq`, `time`: step of
+    the verdict. `first_seq`, `since`: step and time of the first verdict of the breach; seconds since the epoch.
+    `path`: (state, action) pairs of the verdict's path, for the evidence; not published.
     """
 
     id: str
@@ -497,9 +497,9 @@ class Alert(msgspec.Struct, frozen=True):
 
 
 class Refreshed(msgspec.Struct, frozen=True):
-    """Newer verdict of a firing alarm without a new revision; the next heartbeat publishes it.
+    """Newer verdict of a firing alarm that makes no new revision; the next heartbeat publishes it.
 
-    `monitor.alarm.refresh` makes the alert from it. `pairs`: the length of the verdict's path.
+    `monitor.alarm.refresh` derives the alert from it. `pairs`: length of the verdict's path.
     """
 
     judged: Judged
@@ -508,16 +508,16 @@ class Refreshed(msgspec.Struct, frozen=True):
 
 
 class OffPolicy(msgspec.Struct, frozen=True):
-    """The agent took an action to which the nominal policy gives probability 0."""
+    """An action of the agent that the nominal policy never takes in that state."""
 
     agent: str
 
 
 class Deviates(msgspec.Struct, frozen=True):
-    """Deviation of the agent's actions from the nominal policy; sent when it has changed by a hundredth.
+    """Deviation of the agent from the nominal policy; sent when it has changed by 0.01.
 
-    `share`: the fraction of its last `steps` steps on which nominal would have acted otherwise, beyond what chance
-    explains (`monitor.statistics.deviation`), 0 to 1.
+    `share`: fraction of its last `steps` steps, 0 to 1, whose actions the nominal policy would not have taken, beyond
+    what its randomness explains (`monitor.statistics.deviation`).
     """
 
     agent: str
@@ -526,9 +526,9 @@ class Deviates(msgspec.Struct, frozen=True):
 
 
 class RewardMismatch(msgspec.Struct, frozen=True):
-    """The reward of a step contradicts the model's reward of the transition into its state.
+    """A reported reward that differs from the model's for the same transition.
 
-    `detail`: the transition, its reward, and the model's. Path and verdicts do not depend on it.
+    `detail`: the transition and both rewards. Path and verdicts do not depend on it.
     """
 
     agent: str
@@ -536,9 +536,9 @@ class RewardMismatch(msgspec.Struct, frozen=True):
 
 
 class Skipped(msgspec.Struct, frozen=True):
-    """`count` due evaluations of a formula were skipped; the path is complete nevertheless.
+    """`count` due answers of a formula were skipped; the path is complete all the same.
 
-    An alarm that only these evaluations would have raised was not raised.
+    An alarm that only those answers would have raised was not raised.
     """
 
     agent: str
@@ -547,16 +547,16 @@ class Skipped(msgspec.Struct, frozen=True):
 
 
 class Ended(msgspec.Struct, frozen=True):
-    """End of an agent's episode; its values have no meaning until the next one begins."""
+    """End of an agent's episode; its values are undefined until the next one begins."""
 
     agent: str
     episode: Episode
 
 
 class Forgotten(msgspec.Struct, frozen=True):
-    """An agent has been silent for `forget_after`; sinks drop what they hold for it.
+    """An agent was silent for `forget_after`; all that is kept or shown under its name can be deleted.
 
-    `silent`: seconds since its last message. `open`: that was in the middle of an episode.
+    `silent`: seconds since its last message. `open`: its episode had not ended.
     """
 
     agent: str
@@ -565,9 +565,9 @@ class Forgotten(msgspec.Struct, frozen=True):
 
 
 class Departing(msgspec.Struct, frozen=True):
-    """Transition that was observed more often than the model predicts.
+    """A transition observed more often than the model predicts.
 
-    `seen`: of the last `of` steps from `state` by `action`; `expected`: by the model.
+    `seen`: its count in the last `of` steps from `state` by `action`; `expected`: the count the model predicts.
     """
 
     state: int
@@ -579,11 +579,11 @@ class Departing(msgspec.Struct, frozen=True):
 
 
 class Trust(msgspec.Struct, frozen=True):
-    """State of the test of the model; sent on a change of `doubted`, and periodically.
+    """Result of the test of the model; sent when `doubted` changes, and from time to time.
 
-    `log10_e`: decimal logarithm of the e-value against the model (0 is no evidence, 3 a thousand to one).
-    `transitions`: the number tested. `agent`: the agent tested; empty: all together. `departing`: if `doubted`, the
-    transitions with the most evidence against the model, apart from impossible steps.
+    `doubted`: the observed transitions contradict the model. `log10_e`: log10 of the e-value against it (0: none,
+    3: a thousand to one). `transitions`: number tested. `agent`: whose transitions; empty: all agents together.
+    `departing`: if doubted, the transitions with the most evidence against the model, beside impossible steps.
     """
 
     doubted: bool
@@ -594,9 +594,9 @@ class Trust(msgspec.Struct, frozen=True):
 
 
 class Forecast(msgspec.Struct, frozen=True):
-    """Outcome of a followed forecast; `came_true` is None if it was dropped.
+    """Outcome of a followed forecast: it came true, or did not, or was dropped (None).
 
-    `value`: the forecast, the probability in [0, 1] that the agent's own future satisfies the path formula.
+    `value`: the forecast probability, in [0, 1], that the agent's own future satisfies the path formula.
     """
 
     agent: str
@@ -606,10 +606,11 @@ class Forecast(msgspec.Struct, frozen=True):
 
 
 class Calibration(msgspec.Struct, frozen=True):
-    """Counts of forecasts and their outcomes, as plain data; `monitor.statistics.calibration` makes and reads it.
+    """Counts of followed forecasts as plain data, for `monitor.statistics.calibration`.
 
-    `bins`: for each tenth of [0, 1] the number of forecasts, their sum, how many came true; empty: none. `squared`: sum
-    of the squared errors. `expected`: its expectation if each forecast is right. `dropped`: number of dropped ones.
+    `bins`: per tenth of [0, 1] number of forecasts, their sum, number that came true; empty: no forecasts.
+    `squared`: sum of the squared errors. `expected`: its expectation if the forecasts are calibrated. `dropped`: number
+    without a known outcome.
     """
 
     bins: tuple[tuple[int, float, int], ...] = ()
@@ -619,9 +620,9 @@ class Calibration(msgspec.Struct, frozen=True):
 
 
 class Calibrated(msgspec.Struct, frozen=True):
-    """Current calibration of a formula, including counts restored from the store.
+    """Counts of the followed forecasts of a formula, those of earlier processes included.
 
-    `agent`: whose forecasts these are; empty: all agents together, including forgotten ones.
+    `agent`: whose forecasts; empty: all agents together, forgotten ones included.
     """
 
     formula: str
