@@ -24,15 +24,15 @@ from monitor.exact.forward.buffers import (
 )
 from monitor.exact.forward.evaluator import (
     Evaluator,
-    Reading,
-    ahead,
+    LabelledAutomaton,
+    closing_values,
     dynamics,
-    reading,
+    labelled_automaton,
 )
 from monitor.exact.forward.row_table import (
     ANY,
     STABLE,
-    Allowance,
+    Budget,
     RowTables,
 )
 from monitor.exact.forward.rows import Dynamics
@@ -80,8 +80,8 @@ class Evaluators:
         self.rows: RowMemo = {}
         self._arms: OrderedDict[tuple[Law, Law, Probability | Reward, Law, Law], Evaluator] = OrderedDict()
         self._dynamics: OrderedDict[tuple[Law, Law, bool], tuple[Dynamics, RowTables]] = OrderedDict()
-        self._allowance = Allowance()
-        self._readings: dict[Probability | Reward, Reading] = {}
+        self._budget = Budget()
+        self._automata: dict[Probability | Reward, LabelledAutomaton] = {}
         self._work: Workspace | None = None
         self._programs: dict[Probability | Reward, PathProgram] = {}
         self._statics: dict[Probability | Reward, Static] = {}
@@ -101,12 +101,12 @@ class Evaluators:
         states, actions = pair_arrays(world.path)
         if world.observed == 0:
             last = int(states[0]), int(actions[0])
-            return float(ahead(world.nominal, tail, 0, tail.program.start, states, last)[0])
+            return float(closing_values(world.nominal, tail, 0, tail.program.start, states, last)[0])
         arm = self.arm(world.nominal, world.law, measure)
-        progress = ForwardBuffers(0, 0, 1)
-        arm.along(progress, (states[:-1], actions[:-1]))
-        arm.push(progress, int(states[-1]), int(actions[-1]), answered=True)
-        return float(progress.values[0])
+        forward = ForwardBuffers(0, 0, 1)
+        arm.push_all(forward, (states[:-1], actions[:-1]))
+        arm.push(forward, int(states[-1]), int(actions[-1]), answered=True)
+        return float(forward.values[0])
 
     def interval(
         self, world: World, measure: Probability | Reward, causal_model: Literal["any", "stable"]
@@ -149,30 +149,32 @@ class Evaluators:
         key = (nominal, law, measure, *before)
         if key not in self._arms:
             tail = self.tail(law, measure)
-            read = self._reading(tail, measure)  # first: what is nested asks about worlds, for which others are let go
+            automaton = self._automaton(
+                tail, measure
+            )  # first: what is nested asks about worlds, for which others are let go
             world = *before, not tail.letters.by_action
             if world not in self._dynamics:
-                made = dynamics(before[0], before[1], merged=world[2])
-                self._dynamics[world] = made, RowTables(self._allowance)
+                made = dynamics(before[0], before[1], merge_actions=world[2])
+                self._dynamics[world] = made, RowTables(self._budget)
                 if len(self._dynamics) > MAX_TAILS:
                     self._dynamics.popitem(last=False)[1][1].close()
-            self._arms[key] = Evaluator(nominal, tail, read, self._dynamics[world], self._workspace())
+            self._arms[key] = Evaluator(nominal, tail, automaton, self._dynamics[world], self._workspace())
             if len(self._arms) > MAX_TAILS:
                 self._arms.popitem(last=False)
         self._arms.move_to_end(key)
         return self._arms[key]
 
-    def _reading(self, tail: ValueTable, measure: Probability | Reward) -> Reading:
-        """Shared where nothing is nested, so that a walk begun under one law can be closed under another."""
+    def _automaton(self, tail: ValueTable, measure: Probability | Reward) -> LabelledAutomaton:
+        """Shared where nothing is nested, so that a forward message begun under one law can be closed under another."""
         if tail.letters.by_action:
-            return reading(tail)
-        if measure not in self._readings:
-            self._readings[measure] = reading(tail)
-        return self._readings[measure]
+            return labelled_automaton(tail)
+        if measure not in self._automata:
+            self._automata[measure] = labelled_automaton(tail)
+        return self._automata[measure]
 
     def _workspace(self) -> Workspace:
         if self._work is None:
-            self._work = Workspace(self.model.states, local=is_large(self.model))
+            self._work = Workspace(self.model.states, share_prior_rows=is_large(self.model))
         return self._work
 
     def tail(self, law: Law, measure: Probability | Reward) -> ValueTable:
@@ -215,11 +217,11 @@ class Evaluators:
         if self.constant(goal.measure) is not None:
             return
         law = nominal.under(self.intervention(change, None))
-        strands = self.arm(nominal, law, goal.measure).strands
-        strands.extend(offset + 1)
-        levels = [self.model.states * sum(o in owed for owed in strands.owed) for o in range(offset + 1)]
-        moves = 1 if all(table.actions is not None for _, table in law.phases) else self.model.actions
-        most = max(sum(levels), moves * sum(levels[:-1]))  # the last level is closed: no move is chosen there
+        unrolled = self.arm(nominal, law, goal.measure).unrolled
+        unrolled.extend(offset + 1)
+        levels = [self.model.states * sum(o in column for column in unrolled.obligations) for o in range(offset + 1)]
+        rows = 1 if all(table.actions is not None for _, table in law.phases) else self.model.actions
+        most = max(sum(levels), rows * sum(levels[:-1]))  # the last level is closed: no row is chosen there
         if most > MAX_LEVELS:
             raise LimitError(too_long(f"as many as {most:,}"))
 

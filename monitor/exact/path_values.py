@@ -39,7 +39,7 @@ class WorldValues:
 
     def __init__(self, change: Change, measure: Measure, arm: Evaluator, keep: int, only: int) -> None:
         self.change, self.measure, self.arm, self.keep, self.only = change, measure, arm, keep, only
-        self.progress = ForwardBuffers(keep, only, arm.strands.horizon)
+        self.progress = ForwardBuffers(keep, only, arm.unrolled.horizon)
 
     @property
     def values(self) -> Floats:
@@ -48,7 +48,7 @@ class WorldValues:
 
     def ask_about(self, oldest: int) -> None:
         """Ask about another start point, counted from the oldest."""
-        self.progress.now[step.ONLY] = oldest
+        self.progress.scalars[step.QUERIED_START] = oldest
 
 
 class PathValues:
@@ -94,7 +94,7 @@ class PathValues:
         if moved > 1:
             pairs = pair_arrays(path[-moved:-1])
             for line in self._lines.values():
-                line.arm.along(line.progress, pairs)
+                line.arm.push_all(line.progress, pairs)
         if moved:
             state, action = path[-1]
             taken = -1 if action is None else action
@@ -156,7 +156,7 @@ class PathValues:
 
     def _apart(self, line: WorldValues) -> bool:
         """Whether an ended episode changes more than what lies ahead: quantities nested in its past foresee the end."""
-        return self._end is not None and line.arm.tail.letters.by_action
+        return self._end is not None and line.arm.value_table.letters.by_action
 
     def _ended(self, line: WorldValues, end: int) -> Evaluator:
         """The line's arm where the episode has ended in `end`: what lies ahead is then the same at every offset."""
@@ -202,5 +202,5 @@ class Stepper:
     def push_all(self, pairs: Path) -> Floats:
         """Take pairs in: the values [n, t + 1] after each."""
         values = np.full((len(pairs), self._line.keep), np.nan)
-        self._line.arm.along(self._line.progress, pair_arrays(pairs), values)
+        self._line.arm.push_all(self._line.progress, pair_arrays(pairs), values)
         return values

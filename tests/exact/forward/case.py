@@ -68,14 +68,14 @@ class Case:
         """Return the twin from one start point, after some pairs of the path (all of them if not given)."""
         asked = self.oracle.parser.parse(print_formula(self.goal))
         assert isinstance(asked, Ask)
-        automaton = self.evaluator().tail.program
+        automaton = self.evaluator().value_table.program
         length = len(self.path) if length is None else length
         return Twin(self.oracle, asked.quantity.world.change, automaton, start, length)
 
-    def buffers(self, keep: int | None = None, only: int = -1) -> ForwardBuffers:
+    def buffers(self, max_starts: int | None = None, queried_start: int = -1) -> ForwardBuffers:
         """Return empty buffers for so many start points; for all of the path's if not given."""
-        keep = len(self.path) if keep is None else keep
-        return ForwardBuffers(keep, only, self.evaluator().strands.horizon)
+        max_starts = len(self.path) if max_starts is None else max_starts
+        return ForwardBuffers(max_starts, queried_start, self.evaluator().unrolled.horizon)
 
     def arrays(self) -> tuple[np.ndarray, np.ndarray]:
         """Return the states and actions of the path."""
@@ -125,17 +125,17 @@ def a_measure(chance: Random, *, nested: bool) -> str:
 
 def pending(evaluator: Evaluator, buffers: ForwardBuffers, start: int) -> dict[Node, float]:
     """Return the weights of the nodes (state, obligation) of a start point, 0 for the newest."""
-    offset = int(buffers.now[step.AGE]) + start
+    offset = int(buffers.scalars[step.BASE_OFFSET]) + start
     return {
-        (state, evaluator.strands.owed[column][offset]): weight
-        for column, states, weights in buffers.spreads(start)
+        (state, evaluator.unrolled.obligations[column][offset]): weight
+        for column, states, weights in buffers.of_start(start)
         for state, weight in zip(states.tolist(), weights.tolist(), strict=True)
     }
 
 
 def settled(buffers: ForwardBuffers, start: int) -> float:
     """Return what is decided or collected from a start point on, 0 for the newest."""
-    return float(buffers.arrays.gained[start])
+    return float(buffers.arrays.accumulated[start])
 
 
 def assert_same_weights(found: Mapping[Node, float], expected: Mapping[Node, Fraction]) -> None:

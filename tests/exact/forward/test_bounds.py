@@ -11,7 +11,7 @@ import pytest
 from monitor.causal import World
 from monitor.exact import Checker, tables
 from monitor.exact.evaluators import Evaluators, pair_arrays
-from monitor.exact.forward import buffers as room_module
+from monitor.exact.forward import buffers as buffers_module
 from monitor.exact.forward import row_table
 from monitor.exact.forward.row_table import ANY
 from monitor.exact.history import HistoryChain
@@ -36,7 +36,7 @@ def test_bounds_by_levels_are_those_by_cells(
     seed: int, text: str, kind: Literal["any", "stable"], room: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if room == "little":
-        monkeypatch.setattr(room_module, "FIRST_NODES", 1)
+        monkeypatch.setattr(buffers_module, "INITIAL_NODES", 1)
     small = telling_world(seed, stochastic=seed % 2 == 0, length=5)
     worlds = Evaluators(small.model, tables(small.policies, small.model), small.models)
     for change in ("alt@4", "alt[1]@3", "model:icy@4"):
@@ -49,8 +49,8 @@ def test_bounds_by_levels_are_those_by_cells(
         by_cells = HistoryChain(world, tail.program, tail.letters, {}, kind).interval()
         assert worlds.interval(world, goal.measure, kind) == pytest.approx(by_cells, abs=1e-12)
         levels = worlds._workspace().levels
-        for begin, end in pairwise(levels.node_first[: len(world.path) + 1].tolist()):
-            nodes = list(zip(levels.strand[begin:end], levels.state[begin:end], strict=True))
+        for begin, end in pairwise(levels.first_node[: len(world.path) + 1].tolist()):
+            nodes = list(zip(levels.column[begin:end], levels.state[begin:end], strict=True))
             assert len(set(nodes)) == len(nodes)
 
 
@@ -60,7 +60,7 @@ def test_more_transitions_than_there_is_room_for(monkeypatch: pytest.MonkeyPatch
     assert isinstance(goal, Goal)
     expected = Checker(RING, policies).stepper(goal)._line.arm.interval(pair_arrays(path), ANY)
     followed = Checker(RING, policies).along(goal, path)
-    monkeypatch.setattr(row_table, "FIRST_ROOM", (1, 256, 256, 2048))  # all rows have room
+    monkeypatch.setattr(row_table, "INITIAL_SIZES", (1, 256, 256, 2048))  # all rows have room
     assert Checker(RING, policies).stepper(goal)._line.arm.interval(pair_arrays(path), ANY) == expected
     np.testing.assert_array_equal(Checker(RING, policies).along(goal, path), followed)
 

@@ -11,9 +11,9 @@ import pytest
 
 from monitor.causal import Intervention, Law
 from monitor.exact import Checker, tables
-from monitor.exact import value_table as tail_module
+from monitor.exact import value_table as value_table_module
 from monitor.exact.evaluators import pair_arrays
-from monitor.exact.forward import evaluator as arm_module
+from monitor.exact.forward import evaluator as evaluator_module
 from monitor.exact.forward import row_table
 from monitor.exact.forward.evaluator import Evaluator, dynamics
 from monitor.exact.forward.row_table import ANY, EXACT
@@ -81,39 +81,39 @@ def test_what_acts_by_regimes_of_the_law(  # noqa: PLR0917 - columns of the tabl
     chances: list[list[list[float]]],
     observed: list[list[list[float]]],
 ) -> None:
-    made = dynamics(nominal, law, merged=True)
-    assert made.first.tolist() == first
-    assert made.default.tolist() == default
+    made = dynamics(nominal, law, merge_actions=True)
+    assert made.regime_begin.tolist() == first
+    assert made.is_nominal.tolist() == default
     assert made.stochastic.tolist() == stochastic
     for n, row in enumerate(actions or ()):
-        assert row is None or made.actions[n].tolist() == row
-    assert made.probabilities.tolist() == chances
+        assert row is None or made.policy_actions[n].tolist() == row
+    assert made.policy_probabilities.tolist() == chances
     assert made.nominal_probabilities.tolist() == observed
-    assert made.probabilities.shape[1:] == made.nominal_probabilities.shape[1:] == (4, 2)
-    assert (made.same, made.merged, made.local) == (True, True, False)
+    assert made.policy_probabilities.shape[1:] == made.nominal_probabilities.shape[1:] == (4, 2)
+    assert (made.same_model, made.merge_actions, made.share_prior_rows) == (True, True, False)
 
 
 def test_rows_and_rewards_are_those_of_the_world_asked_about() -> None:
     law = plain("nominal").under(Intervention(dynamics=OTHER))
-    made = dynamics(plain("nominal"), law, merged=False)
-    assert (made.same, made.merged) == (False, False)
-    assert made.asked_successors.tolist() == OTHER.successors.tolist()
+    made = dynamics(plain("nominal"), law, merge_actions=False)
+    assert (made.same_model, made.merge_actions) == (False, False)
+    assert made.counterfactual_successors.tolist() == OTHER.successors.tolist()
     assert made.observed_successors.tolist() == MODEL.successors.tolist()
     assert made.rewards.tolist() == OTHER.rewards.tolist()
     assert OTHER.transition_rewards is not None
-    assert made.asked_extra.tolist() == OTHER.transition_rewards.tolist()
-    assert dynamics(plain("nominal"), plain("nominal"), merged=True).asked_extra.tolist() == []
+    assert made.transition_rewards.tolist() == OTHER.transition_rewards.tolist()
+    assert dynamics(plain("nominal"), plain("nominal"), merge_actions=True).transition_rewards.tolist() == []
     arrays = [each for each in made if isinstance(each, np.ndarray)]
     assert not any(each.flags.writeable for each in arrays if each.dtype == np.float64)  # else compiled anew
 
 
 def test_one_table_of_a_policy_is_not_copied() -> None:
-    made = dynamics(plain("nominal"), taken_over("nominal", "mix"), merged=True)
+    made = dynamics(plain("nominal"), taken_over("nominal", "mix"), merge_actions=True)
     assert TABLES["mix"].probabilities is not None
-    assert np.shares_memory(made.probabilities, TABLES["mix"].probabilities)
-    made = dynamics(plain("nominal"), taken_over("nominal", "alt"), merged=True)
+    assert np.shares_memory(made.policy_probabilities, TABLES["mix"].probabilities)
+    made = dynamics(plain("nominal"), taken_over("nominal", "alt"), merge_actions=True)
     assert TABLES["alt"].actions is not None
-    assert np.shares_memory(made.actions, TABLES["alt"].actions)
+    assert np.shares_memory(made.policy_actions, TABLES["alt"].actions)
 
 
 @pytest.mark.parametrize(
@@ -125,10 +125,10 @@ def test_rows_are_kept_for_all_transitions_where_no_choice_was_observed(
     local: bool,  # noqa: FBT001 - a column of the table
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(tail_module, "SMALL", 3)
-    assert dynamics(nominal, nominal, merged=True).local is local
-    monkeypatch.setattr(tail_module, "SMALL", 4)
-    assert dynamics(nominal, nominal, merged=True).local is False
+    monkeypatch.setattr(value_table_module, "SMALL", 3)
+    assert dynamics(nominal, nominal, merge_actions=True).share_prior_rows is local
+    monkeypatch.setattr(value_table_module, "SMALL", 4)
+    assert dynamics(nominal, nominal, merge_actions=True).share_prior_rows is False
 
 
 def test_walks_of_different_width_take_turns() -> None:
@@ -141,7 +141,7 @@ def test_walks_of_different_width_take_turns() -> None:
     for n, pair in enumerate(PATH):
         for stepper, expected in zip(steppers, alone, strict=True):
             np.testing.assert_array_equal(stepper.push(*pair), expected[n])
-    assert len(steppers[2]._line.arm.strands.owed) > 4  # more than there is room for at first
+    assert len(steppers[2]._line.arm.unrolled.obligations) > 4  # more than there is room for at first
 
 
 @pytest.mark.parametrize("before", ["nothing", "a wider one of another arm"])
@@ -180,7 +180,7 @@ def test_what_was_done_by_chance_for_a_while_is_met_by_what_looks_back_on_it(see
 
 
 def test_a_small_model_is_answered_by_the_loops_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("_close", "_one_by_one", "_close_levels"):
+    for name in ("_close", "_push_each", "_close_levels"):
         monkeypatch.setattr(Evaluator, name, None)
     one = checker()
     followed = one.along(goal('alt@2.P=? [ F<=3 "bad" ]'), PATH)
@@ -192,7 +192,7 @@ def test_a_table_is_made_for_a_model_of_few_states_or_beforehand(monkeypatch: py
     text = 'alt@1.P=? [ F<=3 "bad" ]'
     answers = set()
     for small, prepared, lazy in ((4, False, False), (3, False, True), (3, True, False)):
-        for module in (arm_module, tail_module):
+        for module in (evaluator_module, value_table_module):
             monkeypatch.setattr(module, "SMALL", small)
         one = checker()
         if prepared:
@@ -200,7 +200,7 @@ def test_a_table_is_made_for_a_model_of_few_states_or_beforehand(monkeypatch: py
         answers.add(one.check(parse(text), PATH).value)
         (arm,) = one.worlds._arms.values()
         assert arm.lazy is lazy
-        assert (len(arm.tail.table) == 0) is lazy
+        assert (len(arm.value_table.table) == 0) is lazy
     assert len(answers) == 1
 
 
@@ -265,8 +265,8 @@ def test_rows_take_no_more_room_than_one_question_needs_where_there_is_none(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Once in a question all rows are forgotten to make room, in each question anew."""
-    monkeypatch.setattr(row_table, "FIRST_ROOM", (1, 1, 1, 1))
-    monkeypatch.setattr(row_table, "MAX_NUMBERS", 0)
+    monkeypatch.setattr(row_table, "INITIAL_SIZES", (1, 1, 1, 1))
+    monkeypatch.setattr(row_table, "MAX_SUCCESSORS", 0)
     one, asked = ring_arm()
     stepper = one.stepper(asked)
     path = ring_path(60) if wandering else [(3 * n % 8, 0) for n in range(60)]  # eight transitions, in turn
@@ -280,10 +280,10 @@ def test_rows_take_no_more_room_than_one_question_needs_where_there_is_none(
     elif way == "all at once":
         stepper.push_all(path)
     elif way == "without answers":
-        arm.along(stepper._line.progress, pair_arrays(path))
+        arm.push_all(stepper._line.progress, pair_arrays(path))
     else:
         for begin in range(56):
             arm.interval(pair_arrays(path[begin : begin + 4]), ANY)
-    memory = arm._memos(ANY if way == "bounds" else EXACT)
-    assert 3 * memory.computed > 8 * ONE_STEP
-    assert len(memory.arrays.states) <= 2 * ONE_STEP
+    table = arm._row_tables(ANY if way == "bounds" else EXACT)
+    assert 3 * table.computed > 8 * ONE_STEP
+    assert len(table.arrays.successors) <= 2 * ONE_STEP
