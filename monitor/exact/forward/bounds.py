@@ -4,7 +4,7 @@ See docs/semantics.md, section 6.3. Each row is known up to bounds of its entrie
 (offset, state, obligation), the distribution between them with the smallest (largest) value. Rules:
 
 - The row is chosen for each (offset, state, obligation) by itself. So the interval is attained if at most one
-  obligation is outstanding at each (offset, state), as for U, F and G over state formulas; otherwise it may be wider
+  obligation remains at each (offset, state), as for U, F and G over state formulas; otherwise it may be wider
   than necessary, never narrower.
 - Level o holds the nodes (column, state) that some causal model of the class reaches at offset o, by column; its edges
   lead to level o + 1, listed by target column as in `step.py`.
@@ -157,7 +157,7 @@ def label_level(context: Context, levels: Levels, kind: int, offset: int, s: int
                 edge_lists[target, 2] = count
                 edges[count, 0], edges[count, 1], edges[count, 2], edges[count, 3] = node, row, -1, rewarded
                 count += 1
-            elif rewarded:  # nothing is outstanding afterwards: only the rewards of the successors depend on the row
+            elif rewarded:  # no obligation remains: only the rewards of the successors depend on the row
                 begin, end = table.row_begin[row], table.row_begin[row + 1]
                 lower, upper, extra = table.low[begin:end], table.high[begin:end], table.successor_reward[begin:end]
                 low[node] += table.weight[row] * greedy(lower, upper, extra, False)

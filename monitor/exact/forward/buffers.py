@@ -141,7 +141,7 @@ class ForwardBuffers:
     Args:
         max_starts: start points to hold at most; 0: the first pair alone.
         queried_start: the start to answer, counted from the oldest; -1: all.
-        horizon: number of offsets at which an obligation may be outstanding; older starts need no weights.
+        horizon: number of offsets at which an obligation may remain; older starts need no weights.
     """
 
     def __init__(self, max_starts: int, queried_start: int, horizon: int) -> None:

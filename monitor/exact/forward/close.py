@@ -4,8 +4,9 @@ The value from a start point is what it has accumulated plus the sum, over the n
 value of the node's obligation in its state (docs/semantics.md, section 6.1). Rules for that value:
 
 - The outcome of the last action is not observed, so from the last pair on rows are those of the model.
-- Where nothing is changed, the state really visited takes the action really taken (section 2.3).
-- An action observed under a stochastic nominal policy conditions the choice of action in every state (section 7).
+- Where nothing is changed, the state really visited takes the action really taken (docs/semantics.md, section 2.3).
+- An action observed under a stochastic nominal policy conditions the choice of action in every state
+  (docs/semantics.md, section 7).
 - Otherwise the value is read from a table, one vector over states for each obligation and offset. If the vector is not
   there the loop stops with VALUES_MISSING (offset and column in `Scratch.missing`); the caller adds it and calls again.
 

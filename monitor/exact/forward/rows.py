@@ -1,16 +1,17 @@
 """Rows of the counterfactual chain: one for each action that may be taken in a state, given an observed transition.
 
 The transition s, a -> s_next of a step was observed under row p; the chain is in `state` and takes `action`, whose row
-is q. Its counterfactual row is the closed form of docs/semantics.md, section 3.1, or bounds of it (section 6.3); its
-action has a distribution of its own (section 7). Rules, in this order:
+is q. Rules, in this order:
 
-- Where nothing was changed, the state really visited takes the action really taken (section 2.3).
-- The same state, action and model as observed lead to the observed successor with certainty (section 3.2, replay).
+- Where nothing was changed, the state really visited takes the action really taken (docs/semantics.md, section 2.3).
+- The same state, action and model as observed lead to the observed successor with certainty.
 - Without an observation (s_next = -1) a row is that of the model.
-- An action observed under a stochastic nominal policy conditions the choice of action everywhere (section 7).
+- Otherwise it is the closed form of docs/semantics.md, section 3.1, or bounds of it (docs/semantics.md, section 6.3).
+- An action observed under a stochastic nominal policy conditions the choice of action in every state, by the same
+  closed form (docs/semantics.md, section 7).
 
-All functions are compiled; they write to a `RowTable` that the caller grows when they return FULL, and then leave
-what they had begun to be overwritten: `used` counts complete entries only.
+All functions are compiled. They append to a `RowTable`, which the caller grows when they return FULL; only complete
+entries are counted as used.
 """
 
 from __future__ import annotations

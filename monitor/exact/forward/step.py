@@ -1,9 +1,9 @@
 """One observed pair, for all start points at once: the forward message advanced by one step. Compiled.
 
-See docs/semantics.md, sections 6.1 and 6.2. A *start point* is an observed pair at which the intervention may begin;
+See docs/semantics.md, section 6.2. A *start point* is an observed pair at which the intervention may begin;
 start 0 is the newest, start j is j pairs older and j offsets further. A *node* is a state in a column of the unrolled
 automaton (`unroll.py`); its weight for a start is the probability that the counterfactual chain begun there is now in
-that state with the column's obligation outstanding. The weights of all starts lie next to each other, so that a row is
+that state with the column's obligation remaining. The weights of all starts lie next to each other, so that a row is
 read once for all of them. Rules:
 
 - A step has two halves. `label_step` reads each node's labels and turns the node into *edges* (node, row, range of
@@ -96,7 +96,7 @@ class Future(NamedTuple):
 
 
 class Forward(NamedTuple):
-    """Forward message: `weights` [nodes, starts] of the outstanding obligations, after the newest observed pair.
+    """Forward message: `weights` [nodes, starts] of the remaining obligations, after the newest observed pair.
 
     Segment g is of column `column[g]` and has the nodes `first_node[g]:first_node[g + 1]`, by ascending `states`. Of a
     node's weights those of `start_range` [nodes, 2] (first, last exclusive) are valid, the others undefined.
