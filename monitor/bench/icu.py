@@ -133,7 +133,7 @@ def verdicts(model: MDP, policies: dict[str, PolicyTable], text: str, paths: lis
     costs: dict[CausalModel, list[float]] = {kind: [] for kind in kinds}
     checkers = {kind: Checker(model, policies) for kind in kinds}
     for number, pairs in enumerate([paths[0][:20], *paths]):
-        tracks = {kind: checkers[kind].track(formula, kind, text, window=WINDOW) for kind in kinds}
+        tracks = {kind: checkers[kind].incremental_check(formula, kind, text, window=WINDOW) for kind in kinds}
         for now in range(len(pairs)):
             held = tuple(pairs[max(0, now + 1 - WINDOW) : now + 1])
             for kind in kinds if now % 2 else reversed(kinds):

@@ -74,5 +74,5 @@ def _error(problem: str, text: str) -> FormulaError:
 
 
 def _arm(worlds: Evaluators, goal: Goal, change: Change) -> Floats:
-    tail = worlds.tail(worlds.nominal().under(worlds.intervention(change, None)), goal.measure)
-    return tail.once(tail.program.start)
+    value_table = worlds.value_table(worlds.nominal().under(worlds.intervention(change, None)), goal.measure)
+    return value_table.compute_once(value_table.automaton.start)

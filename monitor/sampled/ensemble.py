@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from monitor.errors import PathError
-from monitor.logic import FALSE, TRUE, PathProgram
+from monitor.logic import FALSE, TRUE, Automaton
 from monitor.sampled.decisions import Decisions
 from monitor.sampled.noise import ACTION, NOTHING, STATE, Entries, Evidence, race
 from monitor.sampled.rows import Rows
@@ -31,7 +31,7 @@ Letters = Callable[[int, Ints, Ints], Ints]
 """(offset, states [n], actions [n]) -> letters [n]."""
 
 FEW_LETTERS = 1 << 6
-"""Letters that each have a column of their own in a table of steps; a program of 200,000 obligations is 50 MB then."""
+"""Label sets that each get a column in a table of steps: 50 MB for an automaton of 200,000 obligations."""
 
 
 @dataclass(frozen=True)
@@ -64,16 +64,16 @@ class Arm:
 
 
 class Steps:
-    """A program over letters, for many at once: its steps as a table that fills as they are met."""
+    """An automaton over letters, for many at once: its steps as a table that fills as they are met."""
 
-    def __init__(self, program: PathProgram) -> None:
-        self.program = program
-        self._few = 1 << len(program.atoms) <= FEW_LETTERS
+    def __init__(self, automaton: Automaton) -> None:
+        self.automaton = automaton
+        self._few = 1 << len(automaton.atoms) <= FEW_LETTERS
         self._letters: dict[int, int] = {}
-        self._next = np.full((2, 1 << len(program.atoms) if self._few else 1), -1, dtype=np.int32)
+        self._next = np.full((2, 1 << len(automaton.atoms) if self._few else 1), -1, dtype=np.int32)
         self._pays = np.zeros(2, dtype=np.bool_)
         self.collects = False
-        self._room(program.start)
+        self._room(automaton.start)
 
     def after(self, owed: Ints, letters: Ints) -> Ints:
         """What remains [n] of the obligations after reading the letters [n]."""
@@ -82,7 +82,7 @@ class Steps:
         if (rest < 0).any():
             unknown = np.flatnonzero(rest < 0)
             for n in unknown[np.unique(owed[unknown] * self._next.shape[1] + columns[unknown], return_index=True)[1]]:
-                met = self.program.step(int(owed[n]), int(letters[n]))
+                met = self.automaton.step(int(owed[n]), int(letters[n]))
                 self._room(met)
                 self._next[owed[n], columns[n]] = met
             rest = self._next[owed, columns]
@@ -109,7 +109,7 @@ class Steps:
             more = 2 * obligation + 2 - len(self._next)
             self._next = np.concatenate([self._next, np.full((more, self._next.shape[1]), -1, dtype=np.int32)])
             known = len(self._pays)
-            pays = [self.program.pays(one) for one in range(known, known + more)]
+            pays = [self.automaton.rewards(one) for one in range(known, known + more)]
             self._pays = np.concatenate([self._pays, pays])
             self.collects = self.collects or any(pays)
 
@@ -119,7 +119,7 @@ class Ensemble:
 
     Args:
         arm: the world.
-        steps: the program of what is asked.
+        steps: the automaton of what is asked.
         letters: which of its atoms hold.
         seed: of the noise.
         particles: which ones; the numbers are those of the noise, so any range may be asked in any pieces.
@@ -136,7 +136,7 @@ class Ensemble:
         self._open = np.arange(len(particles))
         self._noise = np.arange(particles.start, particles.stop, particles.step)
         self._states = np.full(len(particles), state, dtype=np.int64)
-        self._owed = np.full(len(particles), steps.program.start, dtype=np.int64)
+        self._owed = np.full(len(particles), steps.automaton.start, dtype=np.int64)
         self._settle(self._owed)
 
     @property

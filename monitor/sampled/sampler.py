@@ -171,7 +171,7 @@ class Sampler:
     def _start(self, change: Change, question: _Question) -> Ensemble:
         measure = question.measure
         if measure not in self._steps:
-            self._steps[measure] = Steps(self.scene.program(measure))
+            self._steps[measure] = Steps(self.scene.automaton(measure))
         return Ensemble(
             self.scene.arm(change),
             self._steps[measure],

@@ -120,7 +120,7 @@ class Evaluator:
         self._scratch = workspace.scratch
         self._ranges: Ints | None = None
         self._cleared = False
-        self.lazy = not value_table.law.written  # compiled code reads the model's rows as they are written
+        self.lazy = not value_table.law.explicit  # compiled code reads the model's rows as they are written
 
     @property
     def computed(self) -> int:
@@ -228,7 +228,7 @@ class Evaluator:
     def _context(self, kind: int) -> Any:  # noqa: ANN401 - numba's box
         if kind not in self._contexts:
             table, unrolled = self._row_tables(kind), self.unrolled
-            future, by_action = self.value_table.law.future, self.value_table.letters.by_action
+            future, by_action = self.value_table.law.future, self.value_table.labelling.by_action
             context = step.Context(
                 self._dynamics,
                 table.arrays,
@@ -271,15 +271,15 @@ class Evaluator:
         if self._dynamics.rewards.shape[0] > SMALL and not self.value_table.tabled(offset, obligation):
             self.lazy = True
             return
-        self.value_table.value(offset, obligation)
+        self.value_table.all_values(offset, obligation)
         self._find_vectors()
 
     def _find_vectors(self) -> None:
         self._values = self.value_table.table if len(self.value_table.table) else self._workspace.zero_values
-        settled = self.value_table.law.settled()
+        last = self.value_table.law.stationary_from()
         for column, cells in enumerate(self.unrolled.obligations):
             for offset, obligation in cells.items():
-                cell = min(offset, settled), obligation
+                cell = min(offset, last), obligation
                 self._vectors[offset, column] = self.value_table.rows.get(cell, step.NOT_COMPUTED)
         self._contexts.clear()
 
@@ -322,20 +322,20 @@ def closing_values(  # noqa: PLR0917 - the six things it is a function of
 ) -> Floats:
     """Return the values [n] of an obligation in n states at the last observed pair (action -1: not known)."""
     law, (s, a) = value_table.law, last
-    values = np.array(value_table.at(offset, obligation, states))
+    values = np.array(value_table.values(offset, obligation, states))
     if a < 0:
         return values
     table = law.table(offset)
     unchanged = law.default_from is not None and offset >= law.default_from
     here = (states == s) & unchanged
     if here.any():
-        values[here] = value_table.after(offset, obligation, states[here], np.full(int(here.sum()), a))
+        values[here] = value_table.action_values(offset, obligation, states[here], np.full(int(here.sum()), a))
     if table.actions is None:
         observed = nominal.table(offset).distribution(s, law.future.actions)
         for n in np.flatnonzero(~here):
             choice = conditional_choices(observed, a, table.distribution(int(states[n]), law.future.actions))
             actions = np.flatnonzero(choice)
-            means = value_table.after(offset, obligation, np.full(len(actions), states[n]), actions)
+            means = value_table.action_values(offset, obligation, np.full(len(actions), states[n]), actions)
             values[n] = _add(0.0, choice[actions] * means)
     return values
 
@@ -349,15 +349,15 @@ def _add(total: float, terms: Floats) -> float:
 
 def labelled_automaton(value_table: ValueTable) -> LabelledAutomaton:
     """Return the automaton, not yet unrolled, and the label of each state (of each pair, if quantities are nested)."""
-    model, labelling = value_table.law.future, value_table.letters
+    model, labelling = value_table.law.future, value_table.labelling
     if labelling.by_action:
         pairs = np.flatnonzero(model.availability)
-        offsets = range(value_table.law.settled() + 1)
+        offsets = range(value_table.law.stationary_from() + 1)
         layers = [labelling.many(offset, *np.divmod(pairs, model.actions)) for offset in offsets]
         label_sets, labels = np.unique(np.stack(layers), axis=1, return_inverse=True)
         label_of = np.zeros(model.states * model.actions, dtype=np.int32)
         label_of[pairs] = labels.reshape(-1)
-        return Unrolled(value_table.program, np.ascontiguousarray(label_sets.T)), label_of
+        return Unrolled(value_table.automaton, np.ascontiguousarray(label_sets.T)), label_of
     states = np.arange(model.states)
     label_sets, labels = np.unique(labelling.all(0, states, states), return_inverse=True)
-    return Unrolled(value_table.program, label_sets.astype(np.int64)[:, np.newaxis]), labels.astype(np.int32)
+    return Unrolled(value_table.automaton, label_sets.astype(np.int64)[:, np.newaxis]), labels.astype(np.int32)

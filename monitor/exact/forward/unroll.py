@@ -19,7 +19,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from monitor.logic import FALSE, TRUE, PathProgram
+from monitor.logic import FALSE, TRUE, Automaton
 
 __all__ = ["FIRST_COLUMN", "Unrolled"]
 
@@ -34,7 +34,7 @@ class Unrolled:
     """Columns of an automaton, and the transitions between them.
 
     Args:
-        program: the automaton; its states are obligations.
+        automaton: of a path formula or a reward; its states are obligations.
         label_sets: [labels, layers] the label set that a label stands for at each offset; the last layer holds for all
             later offsets. A label is a class of states (or state-action pairs) with the same label sets everywhere.
 
@@ -43,10 +43,10 @@ class Unrolled:
     a column under a label. Both arrays are replaced when `depth`, the number of unrolled offsets, grows.
     """
 
-    def __init__(self, program: PathProgram, label_sets: Ints) -> None:
-        self.program = program
-        self.obligations: list[dict[int, int]] = [{0: program.start}]
-        self.horizon = program.horizon(program.start)
+    def __init__(self, automaton: Automaton, label_sets: Ints) -> None:
+        self.automaton = automaton
+        self.obligations: list[dict[int, int]] = [{0: automaton.start}]
+        self.horizon = automaton.horizon(automaton.start)
         self.depth = 0
         self.transitions = np.zeros((0, 4), dtype=np.int64)
         self.ranges = np.zeros((1, len(label_sets), 2), dtype=np.int64)
@@ -81,7 +81,7 @@ class Unrolled:
         obligations = {column[begin] for column in self.obligations if begin in column}
         for offset in range(begin, end):
             label_sets = self._label_sets_at(offset)
-            obligations = {self.program.step(each, shown) for each in obligations for shown in label_sets}
+            obligations = {self.automaton.step(each, shown) for each in obligations for shown in label_sets}
             obligations -= {FALSE, TRUE}
 
     def _label_sets_at(self, offset: int) -> list[int]:
@@ -91,9 +91,9 @@ class Unrolled:
     def _add_transitions(self, offset: int, column: int, label_sets: list[int]) -> None:
         """Add the transitions of one obligation, one for each label, merging them with those of the offset before."""
         obligation = self.obligations[column][offset]
-        rewarded = int(self.program.pays(obligation))
+        rewarded = int(self.automaton.rewards(obligation))
         for label, label_set in enumerate(label_sets):
-            rest = self.program.step(obligation, label_set)
+            rest = self.automaton.step(obligation, label_set)
             target = rest if rest in (FALSE, TRUE) else FIRST_COLUMN + self._assign(offset + 1, rest, column)
             merged = self._merged.setdefault((column, label), [])
             if merged and merged[-1][1:] == (offset, target, rewarded):

@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from random import Random
 
 import numpy as np
 import pytest
+from hypothesis import given
 
 from monitor.causal import Intervention, World
 from monitor.engine import check
 from monitor.exact import Checker, tables
 from monitor.exact.evaluators import Evaluators
+from monitor.exact.forward import close, step
+from monitor.exact.forward.evaluator import Evaluator
+from monitor.exact.forward.row_table import EXACT
 from monitor.logic import parse
 from monitor.logic.syntax import Goal, Reward
 from monitor.model import MDP
 from monitor.types import CausalModel
-from tests.exact.small import exact, telling_world
+from tests.exact.forward.case import CLOSE, a_case, pending, settled
+from tests.exact.small import LAW, chances, exact, telling_world
 
 CORRIDOR = MDP.from_transitions(
     states=6,
@@ -56,8 +62,8 @@ def test_one_start_point_is_answered_where_one_is_asked_about() -> None:
     for steps in (None, 1, 2, 3):
         world = World.at(path, 0, worlds.nominal(), Intervention(worlds.policies["same"], steps))
         assert worlds.value(world, measure) == 1 + 21 + (40 if steps in (1, 2) else 41)
-    track = Checker(CORRIDOR, tables(policies, CORRIDOR)).track(parse("same@2.R=? [ C<=2 ]"), window=9)
-    (line,) = track.lines._lines.values()
+    track = Checker(CORRIDOR, tables(policies, CORRIDOR)).incremental_check(parse("same@2.R=? [ C<=2 ]"), window=9)
+    (line,) = track.path_values._by_world.values()
     for end in (1, 2, 3):
         track.verdict(path[:end], 1)
         assert np.isfinite(line.values).tolist() == [True, False, False]
@@ -89,3 +95,82 @@ def test_an_action_that_is_not_known_says_nothing(seed: int, policy: str) -> Non
     verdict = small.ask(text, causal_model="any")
     assert verdict.value == pytest.approx(expected, abs=1e-12)
     assert verdict.bounds == pytest.approx((expected, expected), abs=1e-12)
+
+
+@LAW
+@given(chances)
+def test_values_after_each_pair_are_those_of_the_twin(chance: Random) -> None:
+    """From each start point, by whichever way the pairs are taken in."""
+    case = a_case(chance, nested=chance.random() < 0.2)
+    if chance.random() < 0.3:
+        case = case.without_last_action()
+    evaluator, length = case.evaluator(), len(case.path)
+    expected = np.full((length, length), np.nan)
+    for n in range(length):
+        for start in range(n + 1):
+            twin = case.twin(n - start, n + 1)
+            expected[n, start] = float(twin.value(0, *twin.first))
+    buffers = case.buffers()
+    for n, (state, action) in enumerate(case.path):
+        evaluator.push(buffers, state, action, answered=True)
+        np.testing.assert_allclose(buffers.values[: n + 1], expected[n, : n + 1], rtol=0, atol=CLOSE)
+    values = np.full((length, length), np.nan)
+    evaluator.push_all(case.buffers(), case.arrays(), values)
+    np.testing.assert_allclose(values, expected, rtol=0, atol=CLOSE)
+    for oldest in range(length):
+        buffers = case.buffers(queried_start=oldest)
+        evaluator.push_all(buffers, case.arrays())
+        evaluator.answer(buffers)
+        assert buffers.values[0] == pytest.approx(expected[-1, length - 1 - oldest], abs=CLOSE)
+
+
+@LAW
+@given(chances)
+def test_weights_times_values_are_the_same_number_after_each_pair(chance: Random) -> None:
+    """Where the weights stop the values begin: the compiled ones forward, those of the twin backward."""
+    case = a_case(chance)
+    evaluator, buffers, twin = case.evaluator(), case.buffers(0), case.twin(0)
+    value = float(twin.value(0, *twin.first))
+    for k, (state, action) in enumerate(case.path):
+        evaluator.push(buffers, state, action, answered=False)
+        ahead = sum(weight * float(twin.value(k, *node)) for node, weight in pending(evaluator, buffers, 0).items())
+        assert settled(buffers, 0) + ahead == pytest.approx(value, abs=CLOSE)
+
+
+@LAW
+@given(chances)
+def test_what_lies_ahead_of_the_last_pair_is_that_of_the_twin(chance: Random) -> None:
+    """In every state that may be met there, not only in those that have some weight."""
+    case = a_case(chance, nested=chance.random() < 0.2)
+    if chance.random() < 0.3:
+        case = case.without_last_action()
+    evaluator, buffers, twin = case.evaluator(), case.buffers(0), case.twin(0)
+    evaluator.push_all(buffers, case.arrays())
+    offset, last = twin.observed, case.path[-1]
+    context = with_all_tables(evaluator, offset)
+    for column, cells in enumerate(evaluator.unrolled.obligations):
+        for state in range(case.states) if offset in cells else ():
+            value, status = close.closing_value(
+                context.dynamics,
+                context.automaton,
+                context.future,
+                offset,
+                column,
+                state,
+                *last,
+                context.scratch.missing,
+            )
+            assert status == step.DONE
+            assert value == pytest.approx(float(twin.value(offset, state, cells[offset])), abs=CLOSE)
+
+
+def with_all_tables(evaluator: Evaluator, offset: int) -> step.Context:
+    """Return what the compiled loops work on, with the values of all that can be pending at an offset and the next."""
+    for cells in evaluator.unrolled.obligations:
+        for k in {offset, offset + 1} & cells.keys():
+            evaluator.value_table.all_values(k, cells[k])
+    evaluator._find_vectors()
+    evaluator._context(EXACT)
+    context = evaluator._contexts[EXACT][1]
+    assert isinstance(context, step.Context)
+    return context

@@ -1,26 +1,30 @@
-"""A law and a measure made ready for the loops: what these are told of the law, and the room that they work in."""
+"""A law and a measure made ready for the compiled loops: what these read, and the workspace they share."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from fractions import Fraction
+from itertools import product
 from random import Random
 
 import numpy as np
 import pytest
+from hypothesis import given
 
 from monitor.causal import Intervention, Law
 from monitor.exact import Checker, tables
-from monitor.exact import value_table as value_table_module
+from monitor.exact import value_table as table_module
 from monitor.exact.evaluators import pair_arrays
 from monitor.exact.forward import evaluator as evaluator_module
 from monitor.exact.forward import row_table
 from monitor.exact.forward.evaluator import Evaluator, dynamics
 from monitor.exact.forward.row_table import ANY, EXACT
-from monitor.logic import parse
+from monitor.exact.forward.unroll import FIRST_COLUMN
+from monitor.logic import FALSE, TRUE, parse
 from monitor.logic.syntax import Goal
 from monitor.model import MDP
-from tests.exact.small import Small, as_policies, exact, telling_world
+from tests.exact.forward.case import CLOSE, a_case
+from tests.exact.small import LAW, Small, as_policies, chances, exact, telling_world
 from tests.exact.test_checker import MODEL, PATH, POLICIES, checker, goal
 from tests.mutation.test_questions import call_every_model_large
 
@@ -125,14 +129,14 @@ def test_rows_are_kept_for_all_transitions_where_no_choice_was_observed(
     local: bool,  # noqa: FBT001 - a column of the table
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(value_table_module, "SMALL", 3)
+    monkeypatch.setattr(table_module, "SMALL", 3)
     assert dynamics(nominal, nominal, merge_actions=True).share_prior_rows is local
-    monkeypatch.setattr(value_table_module, "SMALL", 4)
+    monkeypatch.setattr(table_module, "SMALL", 4)
     assert dynamics(nominal, nominal, merge_actions=True).share_prior_rows is False
 
 
-def test_walks_of_different_width_take_turns() -> None:
-    """One arm serves many walks, and arms share their room: whoever comes next finds enough of it."""
+def test_messages_of_different_width_take_turns() -> None:
+    """One evaluator serves many messages, and evaluators share a workspace: whichever comes next finds space."""
     one = checker()
     same, many = 'alt@{}.P=? [ F<=8 "bad" ]', 'alt@{}.P=? [ F<=5 ("mid" & G[2,3] !"bad") ]'
     texts = [text.format(t) for text, t in ((same, 1), (same, 5), (many, 2), (same, 3), (many, 5))]
@@ -141,11 +145,11 @@ def test_walks_of_different_width_take_turns() -> None:
     for n, pair in enumerate(PATH):
         for stepper, expected in zip(steppers, alone, strict=True):
             np.testing.assert_array_equal(stepper.push(*pair), expected[n])
-    assert len(steppers[2]._line.arm.unrolled.obligations) > 4  # more than there is room for at first
+    assert len(steppers[2]._values.evaluator.unrolled.obligations) > 4  # more than fit at first
 
 
-@pytest.mark.parametrize("before", ["nothing", "a wider one of another arm"])
-def test_a_wider_walk_of_the_same_arm_finds_room(before: str) -> None:
+@pytest.mark.parametrize("before", ["nothing", "a wider one of another evaluator"])
+def test_a_wider_message_of_the_same_evaluator_finds_space(before: str) -> None:
     one, text = checker(), 'alt@{}.P=? [ F<=8 "bad" ]'
     if before != "nothing":
         one.stepper(goal('alt@6.P=? [ F<=7 "mid" ]')).push_all(PATH)
@@ -192,15 +196,15 @@ def test_a_table_is_made_for_a_model_of_few_states_or_beforehand(monkeypatch: py
     text = 'alt@1.P=? [ F<=3 "bad" ]'
     answers = set()
     for small, prepared, lazy in ((4, False, False), (3, False, True), (3, True, False)):
-        for module in (evaluator_module, value_table_module):
+        for module in (evaluator_module, table_module):
             monkeypatch.setattr(module, "SMALL", small)
         one = checker()
         if prepared:
             one.prepare(parse(text))
         answers.add(one.check(parse(text), PATH).value)
-        (arm,) = one.worlds._arms.values()
-        assert arm.lazy is lazy
-        assert (len(arm.value_table.table) == 0) is lazy
+        (evaluator,) = one.evaluators._evaluators.values()
+        assert evaluator.lazy is lazy
+        assert (len(evaluator.value_table.table) == 0) is lazy
     assert len(answers) == 1
 
 
@@ -226,7 +230,7 @@ def test_recordings_of_a_large_model_follow_each_other(monkeypatch: pytest.Monke
 def test_an_end_makes_no_table_of_the_world_that_goes_on() -> None:
     one = checker()
     one.check(parse('alt@1.P=? [ F<=6 "bad" ]'), PATH, terminated=True)
-    rows = {law.end: len(tail.rows) for (law, _), tail in one.worlds._tails.items()}
+    rows = {law.end: len(value_table.rows) for (law, _), value_table in one.evaluators._value_tables.items()}
     assert rows[None] == 0
     assert rows[PATH[-1][0]] > 0
 
@@ -244,7 +248,7 @@ ONE_STEP = 8 * 3
 """Numbers of the rows that one observed step of the ring may need: one row of three successors for each state."""
 
 
-def ring_arm() -> tuple[Checker, Goal]:
+def ring_checker() -> tuple[Checker, Goal]:
     one = Checker(RING, tables({"nominal": [0] * 8, "alt": [1] * 8}, RING))
     return one, goal('alt@4.P=? [ F<=9 "bad" ]')
 
@@ -264,13 +268,13 @@ def test_rows_take_no_more_room_than_one_question_needs_where_there_is_none(
     wandering: bool,  # noqa: FBT001 - a column of the table
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Once in a question all rows are forgotten to make room, in each question anew."""
+    """A row table may be cleared once in each query."""
     monkeypatch.setattr(row_table, "INITIAL_SIZES", (1, 1, 1, 1))
     monkeypatch.setattr(row_table, "MAX_SUCCESSORS", 0)
-    one, asked = ring_arm()
+    one, asked = ring_checker()
     stepper = one.stepper(asked)
     path = ring_path(60) if wandering else [(3 * n % 8, 0) for n in range(60)]  # eight transitions, in turn
-    arm = stepper._line.arm
+    evaluator = stepper._values.evaluator
     if way == "pair by pair":
         for pair in path:
             stepper.push(*pair)
@@ -280,10 +284,67 @@ def test_rows_take_no_more_room_than_one_question_needs_where_there_is_none(
     elif way == "all at once":
         stepper.push_all(path)
     elif way == "without answers":
-        arm.push_all(stepper._line.progress, pair_arrays(path))
+        evaluator.push_all(stepper._values.buffers, pair_arrays(path))
     else:
         for begin in range(56):
-            arm.interval(pair_arrays(path[begin : begin + 4]), ANY)
-    table = arm._row_tables(ANY if way == "bounds" else EXACT)
+            evaluator.interval(pair_arrays(path[begin : begin + 4]), ANY)
+    table = evaluator._row_tables(ANY if way == "bounds" else EXACT)
     assert 3 * table.computed > 8 * ONE_STEP
     assert len(table.arrays.successors) <= 2 * ONE_STEP
+
+
+@LAW
+@given(chances)
+def test_states_show_their_label_sets(chance: Random) -> None:
+    """The transitions of a label are those of the automaton for its label set: by state, or by action if goals nest."""
+    case = a_case(chance, nested=chance.random() < 0.5)
+    evaluator, twin = case.evaluator(), case.twin(0)
+    unrolled, label_of = evaluator_module.labelled_automaton(evaluator.value_table)
+    unrolled.extend(3)
+    by_action, actions = evaluator.value_table.labelling.by_action, case.oracle.setting.actions
+    assert len(label_of) == case.states * (actions if by_action else 1)
+    for column, cells in enumerate(unrolled.obligations):
+        for offset in range(min(3, unrolled.depth)):
+            for state, action in product(range(case.states), range(actions)):
+                if offset not in cells:
+                    continue
+                label = label_of[state * actions + action if by_action else state]
+                transitions = unrolled.transitions[slice(*unrolled.ranges[column, label])].tolist()
+                (target,) = [each[2] for each in transitions if each[0] <= offset < each[1]]
+                rest = twin.automaton.step(cells[offset], twin.label_set(offset, state, action))
+                if rest not in (FALSE, TRUE):
+                    assert unrolled.obligations[target - FIRST_COLUMN][offset + 1] == rest
+                else:
+                    assert target == rest
+
+
+@LAW
+@given(chances)
+def test_values_around_some_states_are_those_of_the_twin(chance: Random) -> None:
+    """The way for large models to what lies ahead of the last pair."""
+    case = a_case(chance, nested=chance.random() < 0.2)
+    if chance.random() < 0.3:
+        case = case.without_last_action()
+    evaluator, twin = case.evaluator(), case.twin(0)
+    evaluator.unrolled.extend(twin.observed + 1)
+    for cells in evaluator.unrolled.obligations:
+        if twin.observed in cells:
+            obligation, everywhere = cells[twin.observed], np.arange(case.states)
+            found = evaluator_module.closing_values(
+                case.nominal, evaluator.value_table, twin.observed, obligation, everywhere, case.path[-1]
+            )
+            expected = [float(twin.value(twin.observed, state, obligation)) for state in range(case.states)]
+            np.testing.assert_allclose(found, expected, rtol=0, atol=CLOSE)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_large_model_has_the_values_and_bounds_of_the_twin(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    call_every_model_large(monkeypatch)
+    case = a_case(Random(seed), length=4)
+    evaluator, buffers, values = case.evaluator(), case.buffers(), np.full((4, 4), np.nan)
+    evaluator.push_all(buffers, case.arrays(), values)
+    twins = [case.twin(3 - start) for start in range(4)]
+    assert values[3] == pytest.approx([float(twin.value(0, *twin.first)) for twin in twins], abs=CLOSE)
+    twin = twins[3]
+    found = evaluator.interval(case.arrays(), ANY)
+    assert found == pytest.approx([float(end) for end in twin.bounds(0, *twin.first, "any")], abs=CLOSE)

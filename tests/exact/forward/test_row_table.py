@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from monitor.causal import Law
 from monitor.exact.forward import row_table
@@ -24,6 +28,8 @@ from monitor.exact.forward.row_table import (
 from monitor.exact.forward.rows import FULL, find_entry, find_observed
 from monitor.model import MDP
 from monitor.policy import as_table
+from tests.exact.small import LAW
+from tests.oracle.race import counterfactual_row
 
 STATES = 40
 MODEL = MDP.from_transitions(
@@ -31,8 +37,8 @@ MODEL = MDP.from_transitions(
     actions=1,
     transitions=[(s, 0, (s + k) % STATES, 0.25) for s in range(STATES) for k in (0, 1, 5, 9)],
 )
-LAW = Law.stationary(as_table([0] * STATES, MODEL), MODEL)
-WORLD = dynamics(LAW, LAW, merge_actions=True)
+PLAIN = Law.stationary(as_table([0] * STATES, MODEL), MODEL)
+WORLD = dynamics(PLAIN, PLAIN, merge_actions=True)
 NAMES = ("action", "weight", "reward", "successors", "low")
 
 
@@ -198,3 +204,32 @@ def test_every_key_is_found_again_in_a_larger_table() -> None:
     assert dict(zip(new_keys[new_keys >= 0].tolist(), new_values[new_keys >= 0].tolist(), strict=True)) == {
         key: n for n, key in enumerate(range(0, 3200, 100))
     }
+
+
+@given(st.lists(st.integers(0, 2**62), max_size=32, unique=True), st.sets(st.integers(0, 2**62), max_size=8))
+def test_a_key_has_its_place_and_no_other(keys: list[int], others: set[int]) -> None:
+    """As in a dictionary, also where many keys fall on one place."""
+    held = np.full(64, -1)
+    with np.errstate(over="ignore"):
+        for key in keys:
+            at = row_table.find_slot(held, key)
+            assert held[at] == -1
+            held[at] = key
+        assert [held[row_table.find_slot(held, key)] for key in keys] == keys
+        assert all(held[row_table.find_slot(held, key)] == -1 for key in others - {*keys})
+
+
+@LAW
+@given(st.lists(st.tuples(st.integers(0, STATES - 1), st.sampled_from((0, 1, 5, 9)), st.integers(0, STATES - 1))))
+def test_rows_are_right_however_often_they_are_forgotten(asked: list[tuple[int, int, int]]) -> None:
+    """With room for a few rows, over and over again: never the row of another transition or state."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(row_table, "INITIAL_SIZES", (2, 4, 4, 16))
+        patch.setattr(row_table, "MAX_SUCCESSORS", 32)
+        kept = RowTable(EXACT)
+        for seen, by, state in asked:
+            outcome = (seen + by) % STATES
+            p, q = ({(s + k) % STATES: Fraction(1, 4) for k in (0, 1, 5, 9)} for s in (seen, state))
+            expected = {successor: float(chance) for successor, chance in counterfactual_row(p, q, outcome).items()}
+            assert row(kept, entry(kept, seen, outcome, state)) == pytest.approx(expected, abs=1e-15)
+            assert len(kept.arrays.successors) <= 32

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from itertools import product
+from itertools import pairwise, product
+from random import Random
+from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
 
 from monitor.causal import Intervention, Law, conditional_choices, counterfactual_row
 from monitor.exact.forward.evaluator import dynamics
@@ -27,6 +30,8 @@ from monitor.exact.forward.rows import (
 )
 from monitor.model import MDP
 from monitor.policy import as_table
+from tests.exact.forward.case import CLOSE, a_case
+from tests.exact.small import LAW, chances
 
 # Reward of pairs and of transitions; state 3 shares no successor with the others.
 MODEL = MDP.from_transitions(
@@ -49,7 +54,7 @@ def world(nominal: Law = PLAIN, change: Intervention | None = None, *, merge_act
     return dynamics(nominal, nominal.under(change or Intervention()), merge_actions=merge_actions)
 
 
-def found(of: Dynamics, kind: int, step: tuple[int, int, int], state: int, r: int = 0) -> list[tuple[object, ...]]:
+def found(of: Dynamics, kind: int, step: tuple[int, int, int], state: int, r: int = 0) -> list[tuple[Any, ...]]:
     """Return (action, weight, reward, {successor: (low, high, successor reward)}) of each row of a state."""
     table = RowTable(kind)
     observed = r if step[2] < 0 else find_observed(of, table.arrays, r, *step)
@@ -58,9 +63,9 @@ def found(of: Dynamics, kind: int, step: tuple[int, int, int], state: int, r: in
     return read(table, entry)
 
 
-def read(table: RowTable, entry: int) -> list[tuple[object, ...]]:
+def read(table: RowTable, entry: int) -> list[tuple[Any, ...]]:
     a = table.arrays
-    some: list[tuple[object, ...]] = []
+    some: list[tuple[Any, ...]] = []
     for move in range(a.entry_begin[entry], a.entry_begin[entry + 1]):
         row = {
             int(a.successors[k]): a.low[k] if table.kind == EXACT else (a.low[k], a.high[k], a.successor_reward[k])
@@ -253,3 +258,33 @@ def test_two_moves_need_room_for_two() -> None:
         observed = find_observed(of, table.arrays, 0, 0, 0, 1)
         entries.append(find_entry(of, table.arrays, EXACT, 0, observed, 0, 0, 1, 1))
     assert entries == [FULL, 0]
+
+
+@LAW
+@given(chances)
+def test_actions_and_rows_are_those_of_the_twin(chance: Random) -> None:
+    """At each observed step, in each state: the actions with their weights, the rows, the rewards."""
+    case = a_case(chance)
+    of, twin = dynamics(case.nominal, case.law, merge_actions=False), case.twin(0)
+    for k, ((s, a), (s_next, _)) in enumerate(pairwise(case.path)):
+        regime = regime_at(of, k)
+        for state in range(case.states):
+            actions = {action: float(weight) for action, weight in twin.actions(k, state).items()}
+            exact = found(of, EXACT, (s, a, s_next), state, regime)
+            assert {move[0]: move[1] for move in exact} == pytest.approx(actions, abs=CLOSE)
+            for action, _, reward, row in exact:
+                expected = {s: actions[action] * float(p) for s, p in twin.successors(k, state, action).items()}
+                assert row == pytest.approx(expected, abs=CLOSE)
+                earned = sum(p * float(twin.reward(k, state, action, s)) for s, p in expected.items())
+                assert reward == pytest.approx(earned, abs=CLOSE)
+            for kind, name in ((ANY, "any"), (STABLE, "stable")):
+                bounded = found(of, kind, (s, a, s_next), state, regime)
+                assert {move[0]: move[1] for move in bounded} == pytest.approx(actions, abs=CLOSE)
+                for action, weight, reward, row in bounded:
+                    assert {s: cell[:2] for s, cell in row.items()} == {
+                        s: pytest.approx((float(low), float(high)), abs=CLOSE)
+                        for s, low, high in twin.ranges(k, state, action, name)
+                    }
+                    for successor, (_, _, extra) in row.items():  # with the part that no successor changes: all of it
+                        whole = float(twin.reward(k, state, action, successor))
+                        assert reward / weight + extra == pytest.approx(whole, abs=CLOSE)

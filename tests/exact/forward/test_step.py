@@ -1,8 +1,9 @@
-"""One observed pair, for all start points: weights, the order in which they are added, and what nothing else shows."""
+"""The loops' own parts that answers alone do not show: the order in which nodes are added up."""
 
 from __future__ import annotations
 
 from random import Random
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,10 +12,12 @@ from hypothesis import given
 from monitor.exact import Checker, tables
 from monitor.exact.forward import buffers as buffers_module
 from monitor.exact.forward import row_table, step
+from monitor.exact.forward.buffers import ForwardBuffers
 from monitor.exact.forward.row_table import EXACT, RowTable
 from monitor.logic import parse
 from monitor.logic.syntax import Goal
 from monitor.model import MDP
+from tests.exact.calls import note_calls
 from tests.exact.forward.case import CLOSE, a_case, assert_same_weights, pending, settled
 from tests.exact.forward.test_row_table import entry
 from tests.exact.small import LAW, chances
@@ -76,9 +79,9 @@ def test_rows_that_a_step_says_nothing_about_are_those_of_the_model(
     call_every_model_large(monkeypatch)
     large = Checker(WIDE, policies)
     np.testing.assert_allclose(large.along(goal, ROUND), expected, atol=1e-12)
-    assert large.stepper(goal)._line.arm._dynamics.share_prior_rows
+    assert large.stepper(goal)._values.evaluator._dynamics.share_prior_rows
     again = large.stepper(goal)
-    table = again._line.arm._row_tables(EXACT)
+    table = again._values.evaluator._row_tables(EXACT)
     before = table.arrays.used.tolist()
     again.push_all(ROUND)
     assert table.arrays.used.tolist() == before  # all of it is known
@@ -94,7 +97,7 @@ def test_a_message_restarted_holds_nothing_of_the_one_before(end: int, text: str
     alone = checker.along(goal, ROUND[5:])
     stepper = checker.stepper(goal)
     stepper.push_all(ROUND[:end])
-    stepper._line.progress.restart()
+    stepper._values.buffers.restart()
     found = stepper.push_all(ROUND[5:])
     for n in range(len(found)):
         np.testing.assert_array_equal(found[n, : n + 1], alone[n, : n + 1])
@@ -122,7 +125,7 @@ def test_nodes_of_a_message_ascend_by_column_and_state(world: str) -> None:
     most = 0
     for pair in ROUND:
         stepper.push(*pair)
-        message = stepper._line.progress.arrays
+        message = stepper._values.buffers.arrays
         segments = int(message.scalars[step.SEGMENT_COUNT])
         assert (np.diff(message.column[:segments]) > 0).all()
         for g in range(segments):
@@ -136,11 +139,52 @@ def test_nodes_of_a_message_ascend_by_column_and_state(world: str) -> None:
 @given(chances)
 def test_weights_after_each_pair_are_those_of_the_twin(chance: Random) -> None:
     case = a_case(chance, nested=chance.random() < 0.2)
-    evaluator, buffers = case.evaluator(), case.buffers()
+    keep = chance.randint(1, len(case.path))
+    evaluator, buffers = case.evaluator(), case.buffers(keep)
     for n, (state, action) in enumerate(case.path):
         evaluator.push(buffers, state, action, answered=False)
-        assert buffers.scalars[step.START_COUNT] == n + 1
-        for start in range(n + 1):
+        assert buffers.scalars[step.START_COUNT] == min(n + 1, keep)  # the oldest are let go
+        for start in range(min(n + 1, keep)):
             level = case.twin(n - start, n + 1).levels()[-1]
             assert_same_weights(pending(evaluator, buffers, start), level.weights)
             assert settled(buffers, start) == pytest.approx(float(level.settled), abs=CLOSE)
+
+
+@LAW
+@given(chances)
+def test_weights_from_the_first_pair_alone_are_those_of_the_twin(chance: Random) -> None:
+    case = a_case(chance, length=4)
+    evaluator, buffers = case.evaluator(), case.buffers(0)
+    levels = case.twin(0).levels()
+    for n, (state, action) in enumerate(case.path):
+        evaluator.push(buffers, state, action, answered=False)
+        assert (buffers.scalars[step.START_COUNT], buffers.scalars[step.BASE_OFFSET]) == (1, n)
+        assert_same_weights(pending(evaluator, buffers, 0), levels[n].weights)
+        assert settled(buffers, 0) == pytest.approx(float(levels[n].settled), abs=CLOSE)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_step_that_lacks_something_has_changed_nothing(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is taken again once there is room for it."""
+    monkeypatch.setattr(buffers_module, "INITIAL_NODES", 1)
+    monkeypatch.setattr(buffers_module, "INITIAL_FORWARD", (1, 1))
+    monkeypatch.setattr(row_table, "INITIAL_SIZES", (1, 1, 1, 1))
+    case = a_case(Random(seed), text='alt@4.P=? [ F<=4 ("a" & X X "b") ]', length=6)
+    evaluator, buffers = case.evaluator(), case.buffers()
+    before: list[list[Any]] = []
+    lacking: list[str] = []
+    for owner, name in ((ForwardBuffers, "grow"), (buffers_module.Workspace, "grow"), (RowTable, "grow")):
+        what = f"{owner.__name__}.{name}"
+
+        def note(*_: object, what: str = what, **__: object) -> str:
+            assert [array.tolist() for array in buffers.arrays[:-1]] in before
+            return what
+
+        note_calls(monkeypatch, owner, name, lacking, note)
+    for state, action in case.path:
+        before[:] = [[array.tolist() for array in buffers.arrays[:-1]]]
+        try:
+            evaluator.push(buffers, state, action, answered=False)
+        finally:
+            before.clear()
+    assert set(lacking) == {"ForwardBuffers.grow", "Workspace.grow", "RowTable.grow"}

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from itertools import product
+from random import Random
 
 import numpy as np
 import pytest
+from hypothesis import given
 
 from monitor.errors import LimitError
 from monitor.exact.forward.unroll import FIRST_COLUMN, Unrolled
-from monitor.logic import FALSE, TRUE, PathAutomaton, PathProgram, RewardAutomaton, parse
+from monitor.logic import FALSE, TRUE, Automaton, PathAutomaton, RewardAutomaton, parse
 from monitor.logic import automaton as automaton_module
 from monitor.logic.syntax import Goal, Probability
+from tests.exact.small import LAW, chances, path_formula
 
 PATHS = (
     'F<=6 "a"',
@@ -22,10 +25,10 @@ PATHS = (
     '("a" R<=3 "b") & !F=5 "a"',
 )
 EVERY = np.array([[0], [1], [2], [3]])  # four labels, the same label set at all offsets
-CHANGING = np.array([[0, 1, 3], [1, 3, 3], [2, 0, 1]])  # three labels; the last layer holds from offset 2 on
+CHANGING = np.array([[0, 1, 3], [1, 3, 3], [2, 0, 1]])  # three readings; the last column holds from offset 2 on
 
 
-def program_of(path: str) -> PathAutomaton:
+def automaton_of(path: str) -> PathAutomaton:
     goal = parse(f"P=? [ {path} ]")
     assert isinstance(goal, Goal)
     assert isinstance(goal.measure, Probability)
@@ -38,14 +41,14 @@ def transition_at(unrolled: Unrolled, offset: int, column: int, label: int) -> t
     return found
 
 
-def follow(unrolled: Unrolled, program: PathProgram, label_sets: np.ndarray, labels: tuple[int, ...]) -> None:
+def follow(unrolled: Unrolled, automaton: Automaton, label_sets: np.ndarray, labels: tuple[int, ...]) -> None:
     """Read the same labels with the automaton and with its columns."""
-    obligation, column = program.start, 0
+    obligation, column = automaton.start, 0
     for offset, label in enumerate(labels):
         assert unrolled.obligations[column][offset] == obligation
         _, _, target, rewarded = transition_at(unrolled, offset, column, label)
-        assert bool(rewarded) == program.pays(obligation)
-        obligation = program.step(obligation, int(label_sets[label, min(offset, label_sets.shape[1] - 1)]))
+        assert bool(rewarded) == automaton.rewards(obligation)
+        obligation = automaton.step(obligation, int(label_sets[label, min(offset, label_sets.shape[1] - 1)]))
         if obligation in (FALSE, TRUE):
             assert target == obligation
             return
@@ -56,19 +59,19 @@ def follow(unrolled: Unrolled, program: PathProgram, label_sets: np.ndarray, lab
 @pytest.mark.parametrize("path", PATHS)
 def test_columns_read_as_the_automaton_does(path: str, label_sets: np.ndarray) -> None:
     for steps in ((9,), (1, 2, 3, 9), (4, 9)):
-        program = program_of(path)
-        unrolled = Unrolled(program, label_sets)
+        automaton = automaton_of(path)
+        unrolled = Unrolled(automaton, label_sets)
         for offsets in steps:
             unrolled.extend(offsets)
             depth = unrolled.depth
             assert min(offsets, unrolled.horizon) <= depth <= unrolled.horizon
             for labels in product(range(len(label_sets)), repeat=min(depth, 5)):
-                follow(unrolled, program, label_sets, labels)
+                follow(unrolled, automaton, label_sets, labels)
         assert unrolled.depth == unrolled.horizon
 
 
 def test_how_far_it_is_unrolled() -> None:
-    unrolled = Unrolled(program_of('F<=99 "a"'), EVERY)
+    unrolled = Unrolled(automaton_of('F<=99 "a"'), EVERY)
     assert (unrolled.depth, unrolled.horizon, len(unrolled.transitions)) == (0, 100, 0)
     assert unrolled.ranges.shape == (1, 4, 2)
     reached = []
@@ -82,7 +85,7 @@ def test_how_far_it_is_unrolled() -> None:
 
 
 def test_what_plays_the_same_part_is_one_column() -> None:
-    unrolled = Unrolled(program_of('G<=99 "a"'), np.array([[0], [1]]))
+    unrolled = Unrolled(automaton_of('G<=99 "a"'), np.array([[0], [1]]))
     unrolled.extend(100)
     assert unrolled.obligations == [{offset: unrolled.obligations[0][offset] for offset in range(100)}]
     assert unrolled.transitions.tolist() == [[0, 100, FALSE, 0], [0, 99, FIRST_COLUMN, 0], [99, 100, TRUE, 0]]
@@ -97,15 +100,15 @@ def test_a_reward_is_collected_in_its_interval() -> None:
 
 def test_a_column_that_is_free_again_is_used_again() -> None:
     """`a`, then `b` at two offsets or at none: an obligation at one offset alone does not keep a column for itself."""
-    unrolled = Unrolled(program_of('(F<=8 ("a" & X "b")) & G<=9 (F<=1 "c")'), np.arange(8)[:, None])
+    unrolled = Unrolled(automaton_of('(F<=8 ("a" & X "b")) & G<=9 (F<=1 "c")'), np.arange(8)[:, None])
     unrolled.extend(20)
     most = max(sum(offset in column for column in unrolled.obligations) for offset in range(unrolled.depth))
     assert len(unrolled.obligations) == most
 
 
 def test_an_automaton_that_refuses_a_step_leaves_what_was_unrolled(monkeypatch: pytest.MonkeyPatch) -> None:
-    program = program_of('F<=40 ("a" & X "b")')
-    unrolled = Unrolled(program, EVERY)
+    automaton = automaton_of('F<=40 ("a" & X "b")')
+    unrolled = Unrolled(automaton, EVERY)
     unrolled.extend(3)
     before = (
         unrolled.depth,
@@ -120,4 +123,26 @@ def test_an_automaton_that_refuses_a_step_leaves_what_was_unrolled(monkeypatch: 
     monkeypatch.undo()
     unrolled.extend(40)
     for labels in product(range(4), repeat=4):
-        follow(unrolled, program, EVERY, labels)
+        follow(unrolled, automaton, EVERY, labels)
+
+
+@LAW
+@given(chances)
+def test_any_path_is_read_as_the_automaton_does(chance: Random) -> None:
+    """Whatever is unrolled when, and whichever label sets the labels stand for at which offset."""
+    automaton: Automaton = automaton_of(path_formula(chance, depth=3))
+    if automaton.start in (FALSE, TRUE):
+        return
+    labels = chance.randint(1, 4)
+    label_sets = np.array([[chance.randrange(1 << len(automaton.atoms)) for _ in range(3)] for _ in range(labels)])
+    unrolled = Unrolled(automaton, label_sets)
+    depth = 0
+    while depth < unrolled.horizon:
+        unrolled.extend(depth + chance.randint(1, 3))
+        assert unrolled.depth > depth
+        depth = unrolled.depth
+        for _ in range(5):
+            follow(unrolled, automaton, label_sets, tuple(chance.randrange(labels) for _ in range(depth)))
+        for offset in range(depth):
+            obligations = [column[offset] for column in unrolled.obligations if offset in column]
+            assert len(set(obligations)) == len(obligations)  # what is pending has one place
