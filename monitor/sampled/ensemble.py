@@ -10,11 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from monitor.arrays import AnyArray, Bools, Floats, Ints
 from monitor.errors import PathError
 from monitor.logic import FALSE, TRUE, Automaton
 from monitor.sampled.decisions import Decisions
@@ -23,8 +22,6 @@ from monitor.sampled.rows import Rows
 
 __all__ = ["Arm", "Ensemble", "Pair", "Steps"]
 
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
 Pair = tuple[int, int | None]
 """A state and the action taken there, None: not yet."""
 Letters = Callable[[int, Ints, Ints], Ints]
@@ -88,9 +85,9 @@ class Steps:
             rest = self._next[owed, columns]
         return rest.astype(np.int64)
 
-    def pays(self, owed: Ints) -> npt.NDArray[np.bool_]:
+    def pays(self, owed: Ints) -> Bools:
         """Whether the reward of the offset about to be read counts, for obligations [n]."""
-        counts: npt.NDArray[np.bool_] = self._pays[owed]
+        counts: Bools = self._pays[owed]
         return counts
 
     def _columns(self, letters: Ints) -> Ints:
@@ -201,7 +198,7 @@ class Ensemble:
 
     def _chosen(self, pair: Pair | None) -> Ints:
         """The actions [n] at this offset; `pair`: what was observed there, None beyond the path."""
-        chosen: npt.NDArray[Any] = self._arm.decisions(self.offset).decide(self._states)
+        chosen: AnyArray = self._arm.decisions(self.offset).decide(self._states)
         if chosen.ndim == 2:
             chosen = self._drawn(chosen, pair)
         if pair is not None and pair[1] is not None and self._arm.unchanged(self.offset):

@@ -16,11 +16,12 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from monitor.arrays import Floats, Ints, Shorts
 from monitor.causal.row import greedy
 from monitor.exact.forward.close import closing_value
 from monitor.exact.forward.row_table import find_slot
 from monitor.exact.forward.rows import FULL, find_entry, find_observed, regime_at
-from monitor.exact.forward.step import DONE, TABLE_FULL, TRUE, Context, Floats, Ints, Shorts
+from monitor.exact.forward.step import DONE, TABLE_FULL, TRUE, Context
 from monitor.exact.forward.unroll import FIRST_COLUMN
 from monitor.jit import compiled, inlined
 

@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from monitor.arrays import Floats, Ints
 from monitor.causal.row import choose
 from monitor.exact.forward.rows import Dynamics, regime_at, regime_end
 from monitor.exact.forward.step import (
@@ -34,10 +35,8 @@ from monitor.exact.forward.step import (
     VALUES_MISSING,
     CompiledAutomaton,
     Context,
-    Floats,
     Forward,
     Future,
-    Ints,
     observe,
 )
 from monitor.exact.forward.unroll import FIRST_COLUMN

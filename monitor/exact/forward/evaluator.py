@@ -15,8 +15,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from monitor.arrays import AnyArray, Floats, Ints, Shorts
 from monitor.causal import Law, conditional_choices
 from monitor.errors import LimitError
 from monitor.exact.forward import bounds as compiled_bounds
@@ -32,9 +32,6 @@ from monitor.policy import PolicyTable
 
 __all__ = ["Evaluator", "LabelledAutomaton", "closing_values", "dynamics", "labelled_automaton"]
 
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
-Shorts = npt.NDArray[np.int32]
 Pairs = tuple[Ints, Ints]
 _ANY_FORWARD = ForwardBuffers(0, 0, 1)
 LabelledAutomaton = tuple[Unrolled, Shorts]
@@ -82,11 +79,11 @@ def _no_choices(model: MDP) -> Floats:
     return _fixed(np.zeros((0, model.states, model.actions)))
 
 
-def _stack(arrays: list[Any]) -> npt.NDArray[Any]:
+def _stack(arrays: list[Any]) -> AnyArray:
     return _fixed(arrays[0][np.newaxis] if len(arrays) == 1 else np.stack(arrays))
 
 
-def _fixed(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+def _fixed(array: AnyArray) -> AnyArray:
     """Return a read-only view: to numba a writeable array has another type, for which it would compile again."""
     view = np.ascontiguousarray(array).view()
     view.flags.writeable = False

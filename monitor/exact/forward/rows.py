@@ -19,8 +19,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from monitor.arrays import Bools, Floats, Ints
 from monitor.causal.row import align, bound, choose, reweigh
 from monitor.exact.forward.row_table import (
     COMPUTED,
@@ -36,10 +36,6 @@ from monitor.exact.forward.row_table import (
 from monitor.jit import compiled, inlined
 
 __all__ = ["FULL", "Dynamics", "find_entry", "find_observed", "regime_at", "regime_end"]
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
-Shorts = npt.NDArray[np.int32]
 
 FULL = -1
 """Returned in place of an index if an array of the table is full."""
@@ -69,8 +65,8 @@ class Dynamics(NamedTuple):
     rewards: Floats
     transition_rewards: Floats
     regime_begin: Ints
-    is_nominal: npt.NDArray[np.bool_]
-    stochastic: npt.NDArray[np.bool_]
+    is_nominal: Bools
+    stochastic: Bools
     policy_actions: Ints
     policy_probabilities: Floats
     nominal_probabilities: Floats

@@ -21,8 +21,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from monitor.arrays import Floats, Ints, Shorts
 from monitor.exact.forward.row_table import RowArrays, find_slot
 from monitor.exact.forward.rows import FULL, Dynamics, find_entry, find_observed, regime_end
 from monitor.exact.forward.unroll import FIRST_COLUMN
@@ -53,10 +53,6 @@ __all__ = [
     "observe",
     "sort_nodes",
 ]
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
-Shorts = npt.NDArray[np.int32]
 
 FALSE, TRUE = 0, 1
 """Targets of a transition, as in `monitor.logic`; FIRST_COLUMN and above: a column."""

@@ -17,13 +17,12 @@ See docs/semantics.md, section 6.1 (obligations).
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
+from monitor.arrays import Ints
 from monitor.logic import FALSE, TRUE, Automaton
 
 __all__ = ["FIRST_COLUMN", "Unrolled"]
 
-Ints = npt.NDArray[np.int64]
 Transition = tuple[int, int, int, int]
 
 FIRST_COLUMN = 2
