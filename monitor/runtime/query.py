@@ -92,7 +92,7 @@ class Answers:
             test=self.tests,
         )
         try:
-            return engines.drawer.verdict(
+            return engines.sampled_checker.verdict(
                 question.formula,
                 path.pairs,
                 drawn,
