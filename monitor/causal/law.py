@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 
+from monitor.arrays import Floats, Ints
 from monitor.model import MDP
 from monitor.policy import PolicyTable
 
@@ -71,23 +71,19 @@ class Law:
         """True if the rows of `future` themselves make the state absorbing in which the episode has ended."""
         return self.end is None or self.future.is_absorbing(self.end)
 
-    def row(self, offset: int, state: int, action: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
+    def row(self, offset: int, state: int, action: int) -> tuple[Ints, Floats]:
         """Return successors and probabilities at an offset, without observations."""
         if state == self.ended(offset):
             return np.array([state]), np.ones(1)
         return self.model_at(offset).row(state, action)
 
-    def expected_rewards(
-        self, offset: int, states: npt.NDArray[np.int64], actions: npt.NDArray[np.int64]
-    ) -> npt.NDArray[np.float64]:
+    def expected_rewards(self, offset: int, states: Ints, actions: Ints) -> Floats:
         """Return the expected rewards [n] of n pairs at an offset, without observations."""
-        rewards: npt.NDArray[np.float64] = self.model_at(offset).expected_rewards[states, actions]
+        rewards: Floats = self.model_at(offset).expected_rewards[states, actions]
         rewards[states == self.ended(offset)] = 0.0
         return rewards
 
-    def rewards(
-        self, offset: int, state: int, action: int, successors: npt.NDArray[np.int64]
-    ) -> npt.NDArray[np.float64]:
+    def rewards(self, offset: int, state: int, action: int, successors: Ints) -> Floats:
         """Return R(s, a, s') at an offset, [n] for n successors."""
         if state == self.ended(offset):
             return np.zeros(len(successors))

@@ -11,15 +11,15 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 
+from monitor.arrays import Floats, Ints
 from monitor.causal.law import Intervention, Law
 from monitor.causal.row import Row, conditional_choices, counterfactual_row, row_bounds
 from monitor.model import MDP
 
 __all__ = ["Bounds", "RowCache", "World"]
 
-Bounds = tuple[npt.NDArray[np.int64], npt.NDArray[np.float64], npt.NDArray[np.float64]]
+Bounds = tuple[Ints, Floats, Floats]
 RowCache = dict[tuple[MDP, MDP, int | None, int, int, int, int, int], Row]
 MAX_ROWS = 50_000
 """Counterfactual rows cached between queries; consecutive messages share nearly all of them."""
@@ -101,9 +101,7 @@ class World:
         observed = self.nominal.row(offset, s, a)
         return row[0], *row_bounds(observed, self.path[offset + 1][0], row, causal_model)
 
-    def rewards(
-        self, offset: int, state: int, action: int, successors: npt.NDArray[np.int64]
-    ) -> npt.NDArray[np.float64]:
+    def rewards(self, offset: int, state: int, action: int, successors: Ints) -> Floats:
         """Return R(s, a, s') in this world at an offset, [n] for n successors."""
         return self.law.rewards(offset, state, action, successors)
 

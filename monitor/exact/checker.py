@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import numpy as np
-import numpy.typing as npt
 
+from monitor.arrays import Floats
 from monitor.exact.evaluators import Evaluators
 from monitor.exact.path_values import PathValues, Stepper
 from monitor.exact.verdict import IncrementalCheck, Path
@@ -106,7 +106,7 @@ class Checker:
         """Return one quantity to be evaluated pair by pair, at every offset up to its own (@t, t >= 0)."""
         return Stepper(self._evaluators, goal)
 
-    def along(self, goal: Goal, pairs: Path) -> npt.NDArray[np.float64]:
+    def along(self, goal: Goal, pairs: Path) -> Floats:
         """Evaluate a goal along a whole recording.
 
         Returns:

@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from typing import Literal, assert_never
 
 import numpy as np
-import numpy.typing as npt
 
+from monitor.arrays import Ints
 from monitor.causal import Intervention, Law, RowCache, World
 from monitor.errors import ConfigError, LimitError
 from monitor.exact.forward.buffers import (
@@ -367,7 +367,7 @@ def within(measure: Probability | Reward, value: float) -> float:
     return min(max(value, 0.0), 1.0) if isinstance(measure, Probability) else value
 
 
-def pair_arrays(path: Sequence[tuple[int, int | None]]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+def pair_arrays(path: Sequence[tuple[int, int | None]]) -> tuple[Ints, Ints]:
     """Return the states and actions [n] of a path; -1 for an action not yet taken."""
     pairs = np.array([(state, -1 if action is None else action) for state, action in path], dtype=np.int64)
     return np.ascontiguousarray(pairs[:, 0]), np.ascontiguousarray(pairs[:, 1])

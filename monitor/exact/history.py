@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 
+from monitor.arrays import Floats, Ints
 from monitor.causal import World, extreme
 from monitor.errors import LimitError
 from monitor.exact.value_table import Labelling
@@ -140,9 +140,7 @@ class HistoryChain:
         keep = offset + 1 - min((atom.earliest(offset + 1) for atom in self._past.values()), default=offset + 1)
         return history[len(history) - keep :] if keep else ()
 
-    def _row(
-        self, offset: int, state: int, action: int
-    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    def _row(self, offset: int, state: int, action: int) -> tuple[Ints, Floats, Floats]:
         """Return successors with the lowest and highest probability of each; equal for the Gumbel-Max value."""
         if self._class is not None:
             return self._world.row_bounds(offset, state, action, self._class)

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
-import numpy.typing as npt
 
+from monitor.arrays import AnyArray, Bools, Floats, Ints
 from monitor.causal import Law, conditional_choices
 from monitor.logic import Automaton
 from monitor.logic.syntax import Change, Goal, Label, Test
@@ -21,8 +21,6 @@ from monitor.policy import PolicyTable
 
 __all__ = ["Labelling", "NestedGoal", "StateLabels", "ValueFunction"]
 
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
 
 NEAR = 1e-9
 """Relative distance from a bound within which values are compared one by one."""
@@ -41,7 +39,7 @@ class StateLabels:
         self._states = model.states
 
     @cached_property
-    def masks(self) -> npt.NDArray[Any]:
+    def masks(self) -> AnyArray:
         """Label sets [S] of all states, of the smallest unsigned type that holds them."""
         kind = np.min_scalar_type(1 << max((bit for bit, _ in self._labels), default=0))
         masks = np.zeros(self._states, dtype=kind)
@@ -91,7 +89,7 @@ class Labelling:
             masks |= goal.holds(offset, states, actions).astype(np.int64) << bit
         return masks
 
-    def all(self, offset: int, states: Ints, actions: Ints) -> npt.NDArray[Any]:
+    def all(self, offset: int, states: Ints, actions: Ints) -> AnyArray:
         """Return what `many` returns, for most states: of a small unsigned type if no quantity is nested."""
         if self._nested:
             return self.many(offset, states, actions)
@@ -133,7 +131,7 @@ class NestedGoal:
         self._world, self._test = goal.world, goal.test
         self._world_at = world_at
 
-    def holds(self, offset: int, states: Ints, actions: Ints) -> npt.NDArray[np.bool_]:
+    def holds(self, offset: int, states: Ints, actions: Ints) -> Bools:
         """Return the truth [n] in n states at `offset` in which `actions` were just taken."""
         values = self._values(offset, self._world.change, states, actions)
         if self._world.baseline is not None:
@@ -161,10 +159,10 @@ class NestedGoal:
         return float(weights[chosen] @ values)
 
 
-def _passes(test: Test, values: Floats) -> npt.NDArray[np.bool_]:
+def _passes(test: Test, values: Floats) -> Bools:
     """Return `test.holds` of many values [n]; only those near the bound are passed to it, each once."""
     below = test.comparison in ("<", "<=")
-    holds: npt.NDArray[np.bool_] = values < test.bound if below else values > test.bound
+    holds: Bools = values < test.bound if below else values > test.bound
     near = np.abs(values - test.bound) <= NEAR * max(1.0, abs(test.bound))
     different, where = np.unique(values[near], return_inverse=True)
     holds[near] = np.array([test.holds(value) for value in different.tolist()], dtype=np.bool_)[where]

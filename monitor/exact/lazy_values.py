@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from monitor.arrays import Bools, Floats, Ints
 from monitor.causal import Law
 from monitor.errors import LimitError
 from monitor.exact.bellman import Entries, Layer, layers
@@ -21,8 +21,6 @@ from monitor.logic import FALSE, TRUE, Automaton
 
 __all__ = ["MAX_KEPT", "LazyValues"]
 
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
 Cell = tuple[int, int]
 """An offset, at most that of the law's last change, and an obligation to be read there."""
 
@@ -60,11 +58,11 @@ class _Known:
         """Return those of `states` that have no value yet."""
         return states[~self._held(states)]
 
-    def _held(self, states: Ints) -> npt.NDArray[np.bool_]:
+    def _held(self, states: Ints) -> Bools:
         if not len(self.states):
             return np.zeros(len(states), dtype=np.bool_)
         at = np.minimum(np.searchsorted(self.states, states), len(self.states) - 1)
-        held: npt.NDArray[np.bool_] = self.states[at] == states
+        held: Bools = self.states[at] == states
         return held
 
     def read(self, states: Ints) -> Floats:

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 
+from monitor.arrays import Floats
 from monitor.causal import Law, World
 from monitor.errors import FormulaError
 from monitor.exact.evaluators import Evaluators, pair_arrays, within
@@ -25,7 +25,6 @@ from monitor.types import CausalModel
 
 __all__ = ["Path", "PathValues", "Stepper", "WorldValues"]
 
-Floats = npt.NDArray[np.float64]
 Path = Sequence[tuple[int, int | None]]
 Measure = Probability | Reward
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from monitor.arrays import Floats, Ints
 from monitor.causal import Law
 from monitor.errors import LimitError
 from monitor.exact.bellman import (
@@ -31,8 +32,6 @@ from monitor.model import MDP
 
 __all__ = ["Labelling", "NestedGoal", "StateLabels", "ValueTable", "is_large", "numbers"]
 
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
 
 MAX_CELLS = 20_000_000
 """Numbers (obligations x states) a table may hold: 160 MB; or twice the numbers of the model, if that is more."""

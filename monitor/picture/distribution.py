@@ -7,8 +7,8 @@ from typing import Final
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 
+from monitor.arrays import Floats
 from monitor.causal import World
 from monitor.errors import LimitError
 from monitor.exact.value_table import ValueTable
@@ -16,7 +16,6 @@ from monitor.logic import FALSE, TRUE
 
 __all__ = ["Distribution", "Route", "likeliest", "spread"]
 
-Floats = npt.NDArray[np.float64]
 
 MOST_CELLS: Final = 20_000_000
 """States times obligations times steps a spread may visit: some ten seconds."""

@@ -10,11 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from monitor.arrays import AnyArray, Bools, Floats, Ints
 from monitor.errors import PathError
 from monitor.logic import FALSE, TRUE, Automaton
 from monitor.sampled.decisions import Decisions
@@ -23,8 +22,6 @@ from monitor.sampled.rows import Rows
 
 __all__ = ["Ensemble", "LabelFunction", "Pair", "SampledWorld", "StepTable"]
 
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
 Pair = tuple[int, int | None]
 """A state and the action taken there; None: not yet taken."""
 LabelFunction = Callable[[int, Ints, Ints], Ints]
@@ -89,9 +86,9 @@ class StepTable:
             rest = self._next[obligations, columns]
         return rest.astype(np.int64)
 
-    def rewards(self, obligations: Ints) -> npt.NDArray[np.bool_]:
+    def rewards(self, obligations: Ints) -> Bools:
         """Return whether the reward of the next offset counts, for obligations [n]."""
-        counts: npt.NDArray[np.bool_] = self._rewards[obligations]
+        counts: Bools = self._rewards[obligations]
         return counts
 
     def _columns(self, masks: Ints) -> Ints:
@@ -212,7 +209,7 @@ class Ensemble:
 
     def _chosen(self, pair: Pair | None) -> Ints:
         """Return the actions [n] at this offset; `pair`: the observed one, None beyond the path."""
-        chosen: npt.NDArray[Any] = self._world.decisions(self.offset).decide(self._states)
+        chosen: AnyArray = self._world.decisions(self.offset).decide(self._states)
         if chosen.ndim == 2:
             chosen = self._drawn(chosen, pair)
         if pair is not None and pair[1] is not None and self._world.unchanged(self.offset):

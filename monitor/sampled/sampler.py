@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from monitor.arrays import Floats
 from monitor.errors import LimitError, PathError
 from monitor.logic.syntax import Change, Goal, Probability, Reward
 from monitor.sampled.ensemble import Ensemble, Pair, StepTable
@@ -16,7 +16,6 @@ from monitor.sampled.scene import Ending, Scene, has_nested
 
 __all__ = ["MAX_CACHED", "PARTICLES", "EnsembleCache", "Sampler"]
 
-Floats = npt.NDArray[np.float64]
 Path = Sequence[Pair]
 
 PARTICLES = 1 << 32

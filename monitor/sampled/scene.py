@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Protocol, assert_never
 
 import numpy as np
-import numpy.typing as npt
 
+from monitor.arrays import Ints
 from monitor.errors import ConfigError, FormulaError, LimitError
 from monitor.exact.evaluators import Evaluators
 from monitor.logic import Automaton, PathAutomaton, RewardAutomaton, print_formula
@@ -22,9 +22,6 @@ from monitor.sampled.rows import Rows, as_rows, different_pairs
 from monitor.sampled.simulator import Simulator, VectorSimulator
 
 __all__ = ["Ending", "Enumerated", "Scene", "Simulated", "has_nested"]
-
-Ints = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)

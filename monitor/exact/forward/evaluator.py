@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from monitor.arrays import AnyArray, Floats, Ints, Shorts
 from monitor.causal import Law, conditional_choices
 from monitor.errors import LimitError
 from monitor.exact.forward import bounds as chain_bounds
@@ -26,9 +26,6 @@ from monitor.policy import PolicyTable
 
 __all__ = ["Evaluator", "Reading", "ahead", "dynamics", "reading"]
 
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
-Shorts = npt.NDArray[np.int32]
 Pairs = tuple[Ints, Ints]
 _SOME_WALK = ForwardBuffers(0, 0, 1)
 Reading = tuple[Unrolled, Shorts]
@@ -76,11 +73,11 @@ def _nothing(model: MDP) -> Floats:
     return _fixed(np.zeros((0, model.states, model.actions)))
 
 
-def _stack(arrays: list[Any]) -> npt.NDArray[Any]:
+def _stack(arrays: list[Any]) -> AnyArray:
     return _fixed(arrays[0][np.newaxis] if len(arrays) == 1 else np.stack(arrays))
 
 
-def _fixed(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+def _fixed(array: AnyArray) -> AnyArray:
     """A read-only view: numba takes writeable arrays for another type, and would compile everything twice."""
     view = np.ascontiguousarray(array).view()
     view.flags.writeable = False

@@ -9,13 +9,12 @@ sums over strands have an order that does not depend on what was asked before.
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
+from monitor.arrays import Ints
 from monitor.logic import FALSE, TRUE, Automaton
 
 __all__ = ["FIRST_STRAND", "Unrolled"]
 
-Ints = npt.NDArray[np.int64]
 Span = tuple[int, int, int, int]
 
 FIRST_STRAND = 2
