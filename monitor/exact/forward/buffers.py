@@ -84,7 +84,7 @@ class Workspace:
         return self._levels
 
     def grow_levels(self, which: int, wanted: int) -> None:
-        """Have room for `wanted` of what bounds lack (`interval.PLACES`, NODES or ITEMS), and as many again.
+        """Have room for `wanted` of what bounds lack (`bounds.PLACES`, NODES or ITEMS), and as many again.
 
         Raises LimitError beyond `MAX_LEVELS`.
         """
