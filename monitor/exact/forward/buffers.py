@@ -93,7 +93,7 @@ class Workspace:
         return self._levels
 
     def grow_levels(self, part: int, length: int) -> None:
-        """Make a part of the levels (`bounds.OFFSETS`, NODES or EDGES) twice as long as needed.
+        """Make a part of the levels (OFFSETS, NODES or EDGES) twice as long as needed.
 
         Raises LimitError beyond `MAX_LEVELS`.
         """
@@ -152,7 +152,7 @@ class ForwardBuffers:
 
     @property
     def scalars(self) -> Ints:
-        """See `step.START_COUNT`."""
+        """See `step.Forward`."""
         return self.arrays.scalars
 
     @property
