@@ -96,7 +96,7 @@ class Monitor:
         self,
         model: MDP,
         policies: Mapping[str, object],
-        formulas: Sequence[FormulaSpec | str],
+        formulas: Sequence[Query | FormulaSpec | str],
         settings: StreamSettings | None = None,
         *,
         identity: Identity | None = None,
@@ -121,6 +121,11 @@ class Monitor:
         self._former = {question.spec.name: Tally() for question in self._questions if question.target is not None}
         # Silence is looked for once in a quarter of the shortest time that matters, since that visits every agent.
         self._pause = min(self.settings.stale_after, self.settings.forget_after) / 4
+
+    @property
+    def queries(self) -> tuple[Query, ...]:
+        """The formulas watched, parsed and checked."""
+        return tuple(self._questions)
 
     def agents(self) -> tuple[str, ...]:
         """The agents known now."""

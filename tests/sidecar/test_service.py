@@ -173,12 +173,12 @@ def test_a_step_that_waits_at_our_own_door_is_no_gap(config: Path, monkeypatch: 
     try:
         for seq, came in ((0, 0.0), (2, 0.1), (1, 0.2)):
             content = {"v": 1, "episode": 0, "seq": seq, "state": 0, "action": 1}
-            service._door.enter(Arrived(Instant(came, came), "agents/ada/steps", json.dumps(content).encode(), None))
+            service._inbox.put(Arrived(Instant(came, came), "agents/ada/steps", json.dumps(content).encode(), None))
         monkeypatch.setattr(service._worker, "_clock", lambda: Instant(0.7, 0.7))
         for batch in (2, 1):
             monkeypatch.setattr("monitor.sidecar.worker.BATCH", batch)
             service._worker.turn()
-        shown = service._metrics.exposition().decode()
+        shown = service.sinks.metrics.exposition().decode()
         assert 'cfmon_messages_total{result="accepted"} 3.0' in shown
         assert 'cfmon_messages_total{result="gap"} 0.0' in shown
     finally:
