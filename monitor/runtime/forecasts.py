@@ -24,7 +24,7 @@ from typing import Final
 import msgspec
 
 from monitor.errors import LimitError
-from monitor.exact.labelling import Static
+from monitor.exact.labelling import StateLabels
 from monitor.logic import FALSE, TRUE, Formula, PathAutomaton, print_formula
 from monitor.logic.syntax import NOMINAL, Goal, Probability, Regret
 from monitor.logic.traversal import goals, nested_goals, regret_goals
@@ -106,7 +106,7 @@ class Target:
         self._known: dict[int, Owed] = {}
         self.start = self._owed(self._automaton.start)
         self.horizon = self._automaton.horizon(self._automaton.start)
-        self.letters = Static(self._automaton, model).letters.data  # of Python ints, where an array gives its own
+        self.letters = StateLabels(self._automaton, model).masks.data  # of Python ints, where an array gives its own
 
     def after(self, owed: Owed, letter: int) -> Owed:
         """Find what is owed after a letter that was not read here before. LimitError if it unfolds too far."""

@@ -89,7 +89,9 @@ class Answers:
         try:
             if self.track is None:
                 window = session.settings.window
-                self.track = engines.checker.track(question.formula, spec.causal_model, spec.text, window=window)
+                self.track = engines.checker.incremental_check(
+                    question.formula, spec.causal_model, spec.text, window=window
+                )
             return self.track.verdict(path.held, moved, terminated=path.terminated, start_observed=path.start_observed)
         except MonitorError as error:  # too large to answer exactly here
             self.track = None  # where it stands is not known

@@ -27,11 +27,12 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from monitor.arrays import Floats
 from monitor.errors import ConfigError
 from monitor.statistics.anytime import Bets, check_range, gain_down, gain_up, predicted
 from monitor.statistics.equal import TIE
 from monitor.statistics.samples import unit_array
-from monitor.statistics.strength import Floats, Strength, truth
+from monitor.statistics.strength import Strength, truth
 
 __all__ = ["RegionBets", "RegionWalk"]
 

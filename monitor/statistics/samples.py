@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from monitor.arrays import Floats
 from monitor.errors import InputError
-from monitor.statistics.strength import Floats
 
 __all__ = ["outcome_array", "sample_array", "unit_array"]
 

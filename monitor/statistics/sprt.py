@@ -13,9 +13,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from monitor.arrays import Floats
 from monitor.errors import ConfigError
 from monitor.statistics.samples import outcome_array
-from monitor.statistics.strength import Floats, Strength, first_crossing, in_open_unit, truth
+from monitor.statistics.strength import Strength, first_crossing, in_open_unit, truth
 
 __all__ = ["Sprt", "Walk"]
 

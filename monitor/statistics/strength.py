@@ -10,13 +10,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from monitor.arrays import Floats
 from monitor.errors import ConfigError
 
 __all__ = ["Floats", "Strength", "first_crossing", "in_open_unit", "truth"]
-
-Floats = NDArray[np.float64]
 
 
 def in_open_unit(value: float, name: str) -> None:

@@ -12,10 +12,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from monitor.arrays import Floats
 from monitor.errors import ConfigError
 from monitor.statistics.anytime import Bets, bet_sizes, check_range, log_capital
 from monitor.statistics.samples import unit_array
-from monitor.statistics.strength import Floats, Strength, truth
+from monitor.statistics.strength import Strength, truth
 
 __all__ = ["BetWalk", "ThresholdBets"]
 

@@ -16,10 +16,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from monitor.arrays import Floats
 from monitor.errors import ConfigError
 from monitor.statistics.equal import TIE, EqualOutcome, meets
 from monitor.statistics.samples import sample_array
-from monitor.statistics.strength import Floats, Strength, first_crossing, truth
+from monitor.statistics.strength import Strength, first_crossing, truth
 
 __all__ = ["TSprt", "TWalk", "log_bound", "log_moment"]
 
