@@ -7,13 +7,14 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["AnyArray", "Array", "Bools", "Floats", "Ints", "Shorts", "Words"]
+__all__ = ["AnyArray", "Array", "Bools", "Floats", "Ints", "Shorts", "Signs", "Words"]
 
 AnyArray = npt.NDArray[Any]
 Bools = npt.NDArray[np.bool_]
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 Shorts = npt.NDArray[np.int32]
+Signs = npt.NDArray[np.int8]
 Words = npt.NDArray[np.uint64]
 
 Array = TypeVar("Array", bound=AnyArray)

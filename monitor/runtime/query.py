@@ -1,4 +1,4 @@
-"""One formula to watch: checked at start, and answered at each step it is due, by the engine that fits."""
+"""One formula to monitor: checked at start, then answered whenever it is due, by the engine that fits."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from monitor.logic.printer import print_change
 from monitor.logic.syntax import Regret
 from monitor.logic.traversal import largest_offset
 from monitor.model import MDP
-from monitor.runtime.forecasts import Asked, Target, asked, target_of
+from monitor.runtime.forecasts import FollowedForecast, Target, followed_forecast, target_of
 from monitor.stream import Session
 from monitor.types import CausalModel, Engine, FormulaSpec, Outcome, Step, Threshold, Verdict
 
-__all__ = ["Answers", "Query", "SpecError", "World", "prepare", "read_query"]
+__all__ = ["Query", "QueryEvaluator", "SpecError", "World", "prepare", "read_query"]
 
 NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 World = tuple[MDP, Collection[str], Mapping[str, MDP]]
@@ -31,9 +31,10 @@ World = tuple[MDP, Collection[str], Mapping[str, MDP]]
 
 @dataclass(frozen=True)
 class Query:
-    """A formula to watch, parsed and checked. `sampled`: it is never answered exactly; `why`, if not as asked for.
+    """A formula to monitor, parsed and checked.
 
-    `target`: which forecast of it is followed; None: none is.
+    `sampled`: it is never answered exactly; `why`: the reason, if its `engine` is not `sampled`. `target`: which of its
+    forecasts is followed; None: none is.
     """
 
     spec: FormulaSpec
@@ -43,8 +44,8 @@ class Query:
     target: Target | None = field(default=None, compare=False)
 
     @cached_property
-    def reach(self) -> int:
-        """How many steps back it looks: the largest |offset| it asks about."""
+    def lookback(self) -> int:
+        """How many steps it looks back: its largest |offset|."""
         return largest_offset(self.formula)
 
     @cached_property
@@ -59,50 +60,49 @@ class Query:
         return None if change is None else print_change(change)
 
     @cached_property
-    def followed(self) -> Asked | str:
+    def followed(self) -> FollowedForecast | str:
         """Which of its forecasts is followed, or the reason why none is."""
-        return asked(self.formula, self.spec.engine)
+        return followed_forecast(self.formula, self.spec.engine)
 
 
 @dataclass(slots=True)
-class Answers:
-    """What the next answer of one question depends on beside the path.
+class QueryEvaluator:
+    """Evaluator of one query for one agent; holds what the next answer depends on beside the path.
 
-    `track` is no more than a short cut: it can be made anew from the held path, with the same answers to the bit.
-    `begun`, `pushed`: the path's when the track last moved. `tests`: answers by sampling so far, over all episodes;
-    each spends its share of the stream's alpha, so this is never reset: the stream ends with the agent (forgotten) or
-    with the formula (changed), and what comes after that is promised anew.
+    `check` only saves time: rebuilt from the held path it gives the same answers to the bit. `begun`, `pushed`: those
+    of the path when `check` last advanced. `tests`: sampled answers so far, over all episodes. Each spends a part of
+    the stream's alpha, so this is reset only when the stream ends: the agent is forgotten or the formula changes.
     """
 
     tests: int = 0
-    track: IncrementalCheck | None = None
+    check: IncrementalCheck | None = None
     begun: int = -1
     pushed: int = 0
 
-    def verdict(self, question: Query, engines: Engines, session: Session, step: Step) -> Verdict:
-        """The answer on the session's path, whose last pair is `step`. What cannot be answered is undecided."""
-        if question.sampled:
-            return self._sampled(question, engines, session, step, question.why)
-        spec, path = question.spec, session.path
-        moved = path.pushed - self.pushed if path.begun == self.begun else None
+    def verdict(self, query: Query, engines: Engines, session: Session, step: Step) -> Verdict:
+        """Answer on the session's path, whose last pair is `step`; undecided, with a reason, if impossible."""
+        if query.sampled:
+            return self._sampled(query, engines, session, step, query.why)
+        spec, path = query.spec, session.path
+        added = path.pushed - self.pushed if path.begun == self.begun else None
         self.begun, self.pushed = path.begun, path.pushed
         try:
-            if self.track is None:
+            if self.check is None:
                 window = session.settings.window
-                self.track = engines.checker.incremental_check(
-                    question.formula, spec.causal_model, spec.text, window=window
+                self.check = engines.checker.incremental_check(
+                    query.formula, spec.causal_model, spec.text, window=window
                 )
-            return self.track.verdict(path.held, moved, terminated=path.terminated, start_observed=path.start_observed)
+            return self.check.verdict(path.held, added, terminated=path.terminated, start_observed=path.start_observed)
         except MonitorError as error:  # too large to answer exactly here
-            self.track = None  # where it stands is not known
+            self.check = None  # how far it advanced is unknown
             self.begun = -1
             if isinstance(error, LimitError) and spec.engine == "auto" and spec.causal_model == "gumbel":
-                return self._sampled(question, engines, session, step, NOT_EXACT + str(error))
-            return _undecided(question, "exact", str(error))
+                return self._sampled(query, engines, session, step, NOT_EXACT + str(error))
+            return _undecided(query, "exact", str(error))
 
-    def _sampled(self, question: Query, engines: Engines, session: Session, step: Step, why: str) -> Verdict:
-        """By sampling: one more test of this formula on this stream."""
-        spec, path = question.spec, session.path
+    def _sampled(self, query: Query, engines: Engines, session: Session, step: Step, why: str) -> Verdict:
+        """Answer by sampling: one more test of this formula on this stream."""
+        spec, path = query.spec, session.path
         self.tests += 1
         drawn = on_stream(
             engines.sampling,
@@ -114,7 +114,7 @@ class Answers:
         )
         try:
             return engines.drawer.verdict(
-                question.formula,
+                query.formula,
                 path.pairs,
                 drawn,
                 text=spec.text,
@@ -123,13 +123,13 @@ class Answers:
                 why=why,
             )
         except MonitorError as error:
-            return _undecided(question, "sampled", f"{why}; {error}" if why else str(error))
+            return _undecided(query, "sampled", f"{why}; {error}" if why else str(error))
 
 
-def _undecided(question: Query, method: Literal["exact", "sampled"], reason: str) -> Verdict:
-    """No alarm moves by it, and it is told."""
-    outcome: Outcome | None = "undecided" if isinstance(question.formula, Regret) else None
-    return Verdict(question.spec.text, method, question.spec.causal_model, (), outcome=outcome, reason=reason)
+def _undecided(query: Query, method: Literal["exact", "sampled"], reason: str) -> Verdict:
+    """Return a verdict that changes no alarm and gives the reason."""
+    outcome: Outcome | None = "undecided" if isinstance(query.formula, Regret) else None
+    return Verdict(query.spec.text, method, query.spec.causal_model, (), outcome=outcome, reason=reason)
 
 
 # ---- at start ----
@@ -189,7 +189,7 @@ def _prepared(spec: Query | FormulaSpec, engines: Engines, window: int) -> Query
 
 
 def _check_names(names: Sequence[str]) -> None:
-    """Answers and alarms are kept by name: under a common one they would mix."""
+    """Refuse a name given twice: answers and alarms are kept by name."""
     for name in names:
         if names.count(name) > 1:
             raise ConfigError(f"two formulas are called {name!r}; give each a name of its own")
@@ -215,6 +215,6 @@ def _problems(query: Query, window: int) -> Iterator[tuple[tuple[str, ...], str]
     fitting = ("regret", "unavoidable") if isinstance(query.formula, Regret) else ("fails", "holds")
     if alarm.when is not None and alarm.when not in fitting:
         yield ("alarm", "when"), f"{alarm.when!r} never happens to this formula; use {' or '.join(fitting)}"
-    if query.reach >= window:
-        problem = f"offset {query.reach} does not fit the path.window of {window} steps"
+    if query.lookback >= window:
+        problem = f"offset {query.lookback} does not fit the path.window of {window} steps"
         yield ("formula",), f"{problem}; make the window larger than the offset"

@@ -19,7 +19,7 @@ from monitor.runtime.query import Query
 from monitor.sidecar.sinks.exposition import HistogramFamily, SeriesFamily
 from monitor.sidecar.sinks.reliability import WORDS
 from monitor.sidecar.sinks.sink import Watched
-from monitor.statistics.calibration import Tally
+from monitor.statistics.calibration import CalibrationCounts
 from monitor.stream.decode import REASONS
 from monitor.types import MessageResult
 
@@ -139,9 +139,9 @@ class Instruments:
         self._forget_threshold(formula)
         self.verdict_seconds.stop(formula)
 
-    def show_calibration(self, formula: str, tally: Tally) -> None:
+    def show_calibration(self, formula: str, counts: CalibrationCounts) -> None:
         """Show the scores of all forecasts of a formula."""
-        self.calibration.set((formula,), tally.brier, tally.expected_brier)
+        self.calibration.set((formula,), counts.brier, counts.expected_brier)
 
     def text(self) -> str:
         """Return what the registry does not hold, in the text format."""
@@ -199,7 +199,7 @@ class Instruments:
             return
         for outcome in WORDS.values():
             self.forecasts.inc((name, outcome), 0)
-        self.show_calibration(name, Tally())
+        self.show_calibration(name, CalibrationCounts())
 
     def _forget_threshold(self, formula: str) -> None:
         with contextlib.suppress(KeyError):

@@ -18,7 +18,7 @@ from monitor.sidecar.effects import Effects
 from monitor.sidecar.sinks.instruments import FIGURES, PLACES, Instruments
 from monitor.sidecar.sinks.reliability import WORDS, counted
 from monitor.sidecar.sinks.sink import Watched
-from monitor.statistics.calibration import Tally
+from monitor.statistics.calibration import CalibrationCounts
 from monitor.types import (
     AlarmMoved,
     Alert,
@@ -73,7 +73,7 @@ class Metrics:
         """blind now, for whatever reason"""
         self._published: dict[tuple[str, str], tuple[str, str]] = {}
         """of each agent and formula the newest alert: its id and state"""
-        self._forecasts: dict[str, Tally] = {}
+        self._forecasts: dict[str, CalibrationCounts] = {}
         self._on = Instruments(self.registry)
         self._on.queue_length.set_function(queue_length)
         self._on.last_evaluation.set_function(lambda: self._evaluated)
@@ -229,9 +229,9 @@ class Metrics:
             return
         if isinstance(notice, Forecast):
             self._on.forecasts.inc((notice.formula, WORDS[notice.came_true]))
-        tally = counted(self._forecasts.get(notice.formula), notice)
-        self._forecasts[notice.formula] = tally
-        self._on.show_calibration(notice.formula, tally)
+        counts = counted(self._forecasts.get(notice.formula), notice)
+        self._forecasts[notice.formula] = counts
+        self._on.show_calibration(notice.formula, counts)
 
     def _admit(self, agent: str) -> bool:
         """Return whether series of this agent may exist; create them on its first message, every alarm clear."""

@@ -11,7 +11,7 @@ import msgspec
 from monitor.logic import print_formula
 from monitor.runtime.forecasts import SAMPLED
 from monitor.runtime.query import Query
-from monitor.statistics.calibration import Tally
+from monitor.statistics.calibration import CalibrationCounts
 from monitor.types import Calibrated, Calibration, Forecast, Judged
 
 __all__ = ["WORDS", "Reliability", "counted", "with_diagrams"]
@@ -20,16 +20,16 @@ WORDS: Final[Mapping[bool | None, str]] = {True: "true", False: "false", None: "
 """Whether a forecast came true; None: it was given up. Label values of `cfmon_forecasts_total`."""
 
 
-def counted(tally: Tally | None, notice: Forecast | Calibrated) -> Tally:
-    """Return the counts after a notice; `tally`: those before, None if there were none."""
+def counted(counts: CalibrationCounts | None, notice: Forecast | Calibrated) -> CalibrationCounts:
+    """Return the counts after a notice; `counts`: those before, None if there were none."""
     if isinstance(notice, Calibrated):
-        return Tally(notice.calibration)
-    tally = Tally() if tally is None else tally
+        return CalibrationCounts(notice.calibration)
+    counts = CalibrationCounts() if counts is None else counts
     if notice.came_true is None:
-        tally.drop()
+        counts.drop()
     else:
-        tally.add(notice.value, came_true=notice.came_true)
-    return tally
+        counts.add(notice.value, came_true=notice.came_true)
+    return counts
 
 
 class Reliability(msgspec.Struct, frozen=True):
@@ -40,10 +40,10 @@ class Reliability(msgspec.Struct, frozen=True):
     sampled: bool
 
     @classmethod
-    def of(cls, query: Query, tally: Tally | None, judged: Judged | None) -> Reliability:
-        """Return the present state. `tally`: None if no forecast is due yet; `judged`: None if there is no answer."""
+    def of(cls, query: Query, counts: CalibrationCounts | None, judged: Judged | None) -> Reliability:
+        """Return the present state. `counts`: None if no forecast is due yet; `judged`: None if there is no answer."""
         sampled = judged is not None and judged.verdict.method == "sampled"
-        return cls(query, Calibration() if tally is None else tally.dump(), sampled)
+        return cls(query, Calibration() if counts is None else counts.dump(), sampled)
 
     def shown(self) -> dict[str, Any]:
         """Return `calibration`, or null with the reason in `not_followed`."""
@@ -52,7 +52,7 @@ class Reliability(msgspec.Struct, frozen=True):
             return {"calibration": None, "not_followed": found}
         if self.sampled and self.calibration == Calibration():
             return {"calibration": None, "not_followed": SAMPLED}
-        columns = _columns(Tally(self.calibration))
+        columns = _columns(CalibrationCounts(self.calibration))
         return {"calibration": {"path": print_formula(found.path), **columns}, "not_followed": ""}
 
 
@@ -62,7 +62,7 @@ def with_diagrams(agent: dict[str, Any], forecasts: Sequence[Reliability]) -> di
     return {**agent, "formulas": [{**formula, **of.shown()} for formula, of in pairs]}
 
 
-def _columns(tally: Tally) -> dict[str, Any]:
+def _columns(counts: CalibrationCounts) -> dict[str, Any]:
     bins = [
         {
             "from": point.low,
@@ -73,13 +73,13 @@ def _columns(tally: Tally) -> dict[str, Any]:
             "count": point.count,
             "agrees": point.agrees,
         }
-        for point in tally.reliability()
+        for point in counts.reliability()
     ]
     return {
-        "resolved": tally.resolved,
-        "dropped": tally.dropped,
-        "brier_score": _known(tally.brier),
-        "brier_score_expected": _known(tally.expected_brier),
+        "resolved": counts.resolved,
+        "dropped": counts.dropped,
+        "brier_score": _known(counts.brier),
+        "brier_score_expected": _known(counts.expected_brier),
         "bins": bins,
     }
 

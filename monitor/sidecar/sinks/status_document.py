@@ -15,7 +15,7 @@ from monitor.alarm.summary import BLIND_WORDS, summary
 from monitor.runtime.query import Query
 from monitor.sidecar.sinks.curve import Curve
 from monitor.sidecar.sinks.metrics import outcome_of
-from monitor.statistics.calibration import Tally
+from monitor.statistics.calibration import CalibrationCounts
 from monitor.statistics.deviation import NOTABLE
 from monitor.types import Alert, Blind, BlindReason, Deviates, Episode, Judged, Refreshed, Trust
 
@@ -46,7 +46,7 @@ class FormulaStatus:
     """
 
     curve: Curve
-    forecasts: Tally | None = None
+    forecasts: CalibrationCounts | None = None
     judged: Judged | None = None
     blind: Blind | None = None
     alarm: str = "clear"
