@@ -79,7 +79,7 @@ class Reloader:
             )
             return False
         LOG.info(
-            "the new configuration is in force; formulas: %s", ", ".join(formula.name for formula in loaded.formulas)
+            "the configuration is in force; formulas: %s", ", ".join(formula.name for formula in loaded.formulas)
         )
         return True
 

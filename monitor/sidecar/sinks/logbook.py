@@ -124,7 +124,7 @@ class Logbook:
             case Received() if notice.result in LOST:
                 what = (notice.result, notice.reason)
                 said = (notice.agent or "an unknown agent", *what, notice.detail)
-                self._seldom_about.warn(what, now, "message of %s: %s %s: %s", *said)
+                self._seldom_about.warn(what, now, "message of %s %s: %s %s", *said)
             case RewardMismatch():
                 words = "%s reports a reward that contradicts the model: %s"
                 self._seldom_about.warn("reward", now, words, notice.agent, notice.detail)
