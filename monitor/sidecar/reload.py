@@ -78,9 +78,7 @@ class Reloader:
                 "the configuration was not reloaded; the former one stays in force. This is a bug, please report it"
             )
             return False
-        LOG.info(
-            "the configuration is in force; formulas: %s", ", ".join(formula.name for formula in loaded.formulas)
-        )
+        LOG.info("the configuration is in force; formulas: %s", ", ".join(formula.name for formula in loaded.formulas))
         return True
 
 
