@@ -33,8 +33,10 @@ def names_of(body: list[ast.stmt]) -> Iterator[str]:
         match node:
             case ast.FunctionDef(name) | ast.AsyncFunctionDef(name) | ast.ClassDef(name):
                 yield name
-            case ast.AnnAssign(ast.Name(name)) | ast.Assign([ast.Name(name)]):
+            case ast.AnnAssign(ast.Name(name)):
                 yield name
+            case ast.Assign(targets):
+                yield from (each.id for target in targets for each in ast.walk(target) if isinstance(each, ast.Name))
             case ast.Import(names) | ast.ImportFrom(names=names):
                 yield from (each.asname or each.name for each in names)
             case ast.If(body=then, orelse=otherwise):
