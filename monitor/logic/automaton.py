@@ -1,10 +1,10 @@
-"""A path formula, read one state at a time: what is still owed after each letter.
+"""A path formula as an automaton: it reads one label set after the other and keeps what remains to be satisfied.
 
-A *letter* is the set of atoms (labels, nested quantities) that hold at an offset, as a bit mask; an *obligation* is
-what the rest of the path must satisfy. Obligations are progressed (Bacchus & Kabanza, "Using temporal logics to
+A *label set* is the atoms (labels, nested quantities) that hold at an offset, as a bit mask; an *obligation* is what
+the rest of the path must satisfy. Obligations are progressed (Bacchus & Kabanza, "Using temporal logics to
 express search control knowledge for planning", 2000) and kept in a disjunctive normal form with subsumption: what
 follows from something shorter is dropped, so that equal futures meet in one obligation. Every operator is bounded,
-hence each letter lowers the number of letters still needed, and the obligations form an acyclic graph.
+hence each step lowers the number of label sets still needed, and the obligations form an acyclic graph.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from monitor.logic.traversal import subformulas
 __all__ = ["FALSE", "TRUE", "Automaton", "PathAutomaton", "RewardAutomaton"]
 
 FALSE, TRUE = 0, 1
-"""The two obligations that need no further letter: broken, kept."""
+"""The two obligations that need no further label set: violated, satisfied."""
 
 MAX_ATOMS = 62
-"""Different labels and nested quantities one path may have: a letter is a 64-bit mask, with sign."""
+"""Different labels and nested quantities one path may have: a label set is a signed 64-bit mask."""
 
 MAX_OBLIGATIONS = 200_000
 """Obligations one formula may unfold to; beyond it an exact answer is refused instead of exhausting memory."""
@@ -34,26 +34,26 @@ different intervals joined by `<=>` come to 4,800, seven to 41,325."""
 
 
 class Automaton(Protocol):
-    """What is asked of a path, as a machine over letters. Obligations are ints; FALSE and TRUE are final."""
+    """A measure of a path as an automaton over label sets. Obligations are ints; FALSE and TRUE are final."""
 
     atoms: tuple[Label | Goal, ...]
     start: int
 
-    def step(self, obligation: int, letter: int) -> int:
-        """The obligation that remains after reading `letter`."""
+    def step(self, obligation: int, label_set: int) -> int:
+        """Return the obligation that remains after reading `label_set`."""
         ...
 
     def horizon(self, obligation: int) -> int:
-        """How many letters decide the obligation at the latest; 0 for the final ones. A step lowers it."""
+        """Return how many label sets decide the obligation at the latest; 0 for the final ones. A step lowers it."""
         ...
 
     def rewards(self, obligation: int) -> bool:
-        """Whether the reward of the offset about to be read counts."""
+        """Return whether the reward of the offset about to be read counts."""
         ...
 
 
 class RewardAutomaton:
-    """The program of `C[low,high]`: obligation 2 + k has read k letters and pays at offsets low..high."""
+    """Automaton of `C[low,high]`: obligation 2 + k has read k label sets; rewards count at offsets low..high."""
 
     atoms: tuple[Label | Goal, ...] = ()
     start = 2
@@ -61,17 +61,17 @@ class RewardAutomaton:
     def __init__(self, low: int, high: int) -> None:
         self.low, self.high = low, high
 
-    def step(self, obligation: int, letter: int) -> int:
-        """Count; FALSE (nothing more to collect) after offset `high`."""
-        del letter
+    def step(self, obligation: int, label_set: int) -> int:
+        """Count; return FALSE (nothing more to collect) after offset `high`."""
+        del label_set
         return FALSE if obligation - 2 >= self.high else obligation + 1
 
     def horizon(self, obligation: int) -> int:
-        """Offsets left, this one included."""
+        """Return the number of offsets left, this one included."""
         return 0 if obligation in (FALSE, TRUE) else self.high - (obligation - 2) + 1
 
     def rewards(self, obligation: int) -> bool:
-        """Within low..high."""
+        """Return whether the offset is within low..high."""
         return obligation >= 2 + self.low
 
 
@@ -110,7 +110,7 @@ _ALWAYS: _Sum = frozenset([frozenset[_Element]()])
 
 
 class PathAutomaton:
-    """The program of a path formula, unfolded as far as it is asked for."""
+    """Automaton of a path formula, unfolded on demand."""
 
     def __init__(self, formula: Formula) -> None:
         self.atoms: tuple[Label | Goal, ...] = tuple(
@@ -118,7 +118,9 @@ class PathAutomaton:
         )
         if len(self.atoms) > MAX_ATOMS:
             problem = f"a path formula has {len(self.atoms)} different labels and nested quantities"
-            raise LimitError(f"{problem}; at most {MAX_ATOMS} (limit MAX_ATOMS) can be told apart: give unions a label")
+            raise LimitError(
+                f"{problem}; at most {MAX_ATOMS} (limit MAX_ATOMS) can be distinguished: give unions a label"
+            )
         self._index = {atom: n for n, atom in enumerate(self.atoms)}
         self._sums: list[_Sum] = [_NEVER, _ALWAYS]
         self._numbers: dict[_Sum, int] = {_NEVER: FALSE, _ALWAYS: TRUE}
@@ -127,19 +129,19 @@ class PathAutomaton:
         self._horizons: list[int] = [0, 0]
         self.start = self._number(_unread(self._negation_free(formula, positive=True)))
 
-    def step(self, obligation: int, letter: int) -> int:
-        """The obligation that remains after reading `letter` (bit n set: atom n holds)."""
-        key = (obligation, letter)
+    def step(self, obligation: int, label_set: int) -> int:
+        """Return the obligation that remains after reading `label_set` (bit n set: atom n holds)."""
+        key = (obligation, label_set)
         if key not in self._steps:
-            self._steps[key] = self._number(self._progress_sum(self._sums[obligation], letter))
+            self._steps[key] = self._number(self._progress_sum(self._sums[obligation], label_set))
         return self._steps[key]
 
     def horizon(self, obligation: int) -> int:
-        """Letters that decide the obligation at the latest."""
+        """Return how many label sets decide the obligation at the latest."""
         return self._horizons[obligation]
 
     def rewards(self, obligation: int) -> bool:
-        """A probability collects nothing on the way."""
+        """Return False: a probability collects no reward."""
         del obligation
         return False
 
@@ -177,12 +179,12 @@ class PathAutomaton:
             case _:
                 assert_never(formula)
 
-    def _progress_sum(self, total: _Sum, letter: int) -> _Sum:
+    def _progress_sum(self, total: _Sum, label_set: int) -> _Sum:
         result = _NEVER
         for cube in total:
             part = _ALWAYS
             for element in cube:
-                part = _both(part, self._progress(element, letter))
+                part = _both(part, self._progress(element, label_set))
                 if part == _NEVER:
                     break
             result = _either(result, part)
@@ -190,39 +192,39 @@ class PathAutomaton:
                 break
         return result
 
-    def _progress(self, element: _Element, letter: int) -> _Sum:
-        key = (element, letter)
+    def _progress(self, element: _Element, label_set: int) -> _Sum:
+        key = (element, label_set)
         if key not in self._progressed:
-            self._progressed[key] = self._progress_element(element, letter)
+            self._progressed[key] = self._progress_element(element, label_set)
         return self._progressed[key]
 
-    def _progress_node(self, node: _Node, letter: int) -> _Sum:
+    def _progress_node(self, node: _Node, label_set: int) -> _Sum:
         match node:
             case bool():
                 return _ALWAYS if node else _NEVER
             case _Literal() | _Timed():
-                return self._progress(node, letter)
+                return self._progress(node, label_set)
             case _All(every):
                 total = _ALWAYS
                 for part in every:
-                    total = _both(total, self._progress_node(part, letter))
+                    total = _both(total, self._progress_node(part, label_set))
                 return total
             case _Any(some):
                 total = _NEVER
                 for part in some:
-                    total = _either(total, self._progress_node(part, letter))
+                    total = _either(total, self._progress_node(part, label_set))
                 return total
             case _:
                 assert_never(node)
 
-    def _progress_element(self, element: _Element, letter: int) -> _Sum:
+    def _progress_element(self, element: _Element, label_set: int) -> _Sum:
         match element:
             case _Literal(atom, positive):
-                return _ALWAYS if bool(letter >> atom & 1) == positive else _NEVER
+                return _ALWAYS if bool(label_set >> atom & 1) == positive else _NEVER
             case _Timed(until, low, high, left, right):
-                held = self._progress_node(left, letter)
-                met = self._progress_node(right, letter)
-                # until: met now, or held and owed further; release: met now, and (held or owed further).
+                held = self._progress_node(left, label_set)
+                met = self._progress_node(right, label_set)
+                # until: met now, or held and required further; release: met now, and (held or required further).
                 join, meet, nothing = (_either, _both, _NEVER) if until else (_both, _either, _ALWAYS)
                 if high == 0:
                     return met
@@ -250,7 +252,7 @@ def _horizon(node: _Node) -> int:
 
 
 def _unread(node: _Node) -> _Sum:
-    """The obligation to satisfy `node`, nothing of which has been read."""
+    """Return the obligation to satisfy `node`, nothing of which has been read."""
     match node:
         case bool():
             return _ALWAYS if node else _NEVER
@@ -273,7 +275,7 @@ def _unread(node: _Node) -> _Sum:
 
 
 def _implies(one: _Element, other: _Element) -> bool:
-    """Whether `one` entails `other` by their intervals alone (sound, not complete)."""
+    """Return whether `one` entails `other` by their intervals alone (sound, not complete)."""
     if one == other:
         return True
     if isinstance(one, _Literal) or isinstance(other, _Literal):
@@ -325,5 +327,5 @@ def _check_alternatives(count: int) -> None:
     if count > MAX_ALTERNATIVES:
         raise LimitError(
             f"the formula unfolds to an obligation of {count} alternatives; at most {MAX_ALTERNATIVES} (limit "
-            "MAX_ALTERNATIVES) can be compared: ask its parts one by one, or give a combination of labels a label"
+            "MAX_ALTERNATIVES) can be compared: query its parts one by one, or give a combination of labels a label"
         )
