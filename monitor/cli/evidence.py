@@ -103,10 +103,10 @@ def explain(
         raise ConfigError(f"cannot draw {target}: give it a name that ends in .svg or .png")
     with progress("deriving the alarm again") as bar:
         proof = _proof(evidence, expected, objects, large=large)
-        from monitor.picture import draw, tell  # noqa: PLC0415 - keep `cfmon --help` light
+        from monitor.picture import draw, explain  # noqa: PLC0415 - keep `cfmon --help` light
 
         bar.at(0, "drawing it")
-        story = tell(proof.evidence, proof.model, proof.tables, proof.models)
+        story = explain(proof.evidence, proof.model, proof.tables, proof.models)
         picture = draw(story, proof.model)
         content = _png(picture) if target.suffix == ".png" else picture.encode()
     if target == PIPE:

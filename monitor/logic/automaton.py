@@ -1,10 +1,10 @@
-"""A path formula as an automaton: it reads one label set after the other and keeps what remains to be satisfied.
+"""Path formulas as deterministic automata: the obligation that remains after each label set.
 
-A *label set* is the atoms (labels, nested quantities) that hold at an offset, as a bit mask; an *obligation* is what
-the rest of the path must satisfy. Obligations are progressed (Bacchus & Kabanza, "Using temporal logics to
-express search control knowledge for planning", 2000) and kept in a disjunctive normal form with subsumption: what
-follows from something shorter is dropped, so that equal futures meet in one obligation. Every operator is bounded,
-hence each step lowers the number of label sets still needed, and the obligations form an acyclic graph.
+A *label set* holds the atoms (labels, nested quantities) that are true at an offset, as a bit mask: bit n is atom n. An
+*obligation* is what the rest of the path must satisfy. Obligations are progressed (Bacchus & Kabanza, "Using temporal
+logics to express search control knowledge for planning", 2000) and kept in a disjunctive normal form with subsumption:
+what something shorter entails is dropped, so that equal futures have one obligation. Every operator is bounded, so each
+step lowers the number of steps still needed, and the obligations form an acyclic graph.
 """
 
 from __future__ import annotations
@@ -21,30 +21,30 @@ from monitor.logic.traversal import subformulas
 __all__ = ["FALSE", "TRUE", "Automaton", "PathAutomaton", "RewardAutomaton"]
 
 FALSE, TRUE = 0, 1
-"""The two obligations that need no further label set: violated, satisfied."""
+"""The two final obligations: violated, satisfied."""
 
 MAX_ATOMS = 62
-"""Different labels and nested quantities one path may have: a label set is a signed 64-bit mask."""
+"""Different labels and nested quantities of one path: a label set is a signed 64-bit mask."""
 
 MAX_OBLIGATIONS = 200_000
-"""Obligations one formula may unfold to; beyond it an exact answer is refused instead of exhausting memory."""
+"""Obligations of one formula; beyond it an exact answer is refused, before it exhausts memory."""
 MAX_ALTERNATIVES = 10_000
-"""Conjunctions that one obligation may be multiplied out to: each is compared with each other, a second's work. Six
-different intervals joined by `<=>` come to 4,800, seven to 41,325."""
+"""Conjunctions of one obligation in normal form: all pairs are compared, which takes a second. Six different intervals
+joined by `<=>` have 4,800, seven 41,325."""
 
 
 class Automaton(Protocol):
-    """A measure of a path as an automaton over label sets. Obligations are ints; FALSE and TRUE are final."""
+    """Deterministic automaton over label sets. Its states are obligations, as ints; FALSE and TRUE are final."""
 
     atoms: tuple[Label | Goal, ...]
     start: int
 
-    def step(self, obligation: int, label_set: int) -> int:
-        """Return the obligation that remains after reading `label_set`."""
+    def step(self, obligation: int, labels: int) -> int:
+        """Return the obligation that remains after a label set."""
         ...
 
     def horizon(self, obligation: int) -> int:
-        """Return how many label sets decide the obligation at the latest; 0 for the final ones. A step lowers it."""
+        """Return after how many steps the obligation is decided at the latest; 0 for the final ones."""
         ...
 
     def rewards(self, obligation: int) -> bool:
@@ -61,9 +61,9 @@ class RewardAutomaton:
     def __init__(self, low: int, high: int) -> None:
         self.low, self.high = low, high
 
-    def step(self, obligation: int, label_set: int) -> int:
-        """Count; return FALSE (nothing more to collect) after offset `high`."""
-        del label_set
+    def step(self, obligation: int, labels: int) -> int:
+        """Return the next obligation; FALSE (no more rewards) after offset `high`."""
+        del labels
         return FALSE if obligation - 2 >= self.high else obligation + 1
 
     def horizon(self, obligation: int) -> int:
@@ -71,7 +71,7 @@ class RewardAutomaton:
         return 0 if obligation in (FALSE, TRUE) else self.high - (obligation - 2) + 1
 
     def rewards(self, obligation: int) -> bool:
-        """Return whether the offset is within low..high."""
+        """Return whether the offset is in low..high."""
         return obligation >= 2 + self.low
 
 
@@ -118,9 +118,7 @@ class PathAutomaton:
         )
         if len(self.atoms) > MAX_ATOMS:
             problem = f"a path formula has {len(self.atoms)} different labels and nested quantities"
-            raise LimitError(
-                f"{problem}; at most {MAX_ATOMS} (limit MAX_ATOMS) can be distinguished: give unions a label"
-            )
+            raise LimitError(f"{problem}; at most {MAX_ATOMS} (limit MAX_ATOMS) can be distinguished: give unions a label")
         self._index = {atom: n for n, atom in enumerate(self.atoms)}
         self._sums: list[_Sum] = [_NEVER, _ALWAYS]
         self._numbers: dict[_Sum, int] = {_NEVER: FALSE, _ALWAYS: TRUE}
@@ -129,19 +127,19 @@ class PathAutomaton:
         self._horizons: list[int] = [0, 0]
         self.start = self._number(_unread(self._negation_free(formula, positive=True)))
 
-    def step(self, obligation: int, label_set: int) -> int:
-        """Return the obligation that remains after reading `label_set` (bit n set: atom n holds)."""
-        key = (obligation, label_set)
+    def step(self, obligation: int, labels: int) -> int:
+        """Return the obligation that remains after a label set (bit n set: atom n holds)."""
+        key = (obligation, labels)
         if key not in self._steps:
-            self._steps[key] = self._number(self._progress_sum(self._sums[obligation], label_set))
+            self._steps[key] = self._number(self._progress_sum(self._sums[obligation], labels))
         return self._steps[key]
 
     def horizon(self, obligation: int) -> int:
-        """Return how many label sets decide the obligation at the latest."""
+        """Return after how many steps the obligation is decided at the latest."""
         return self._horizons[obligation]
 
     def rewards(self, obligation: int) -> bool:
-        """Return False: a probability collects no reward."""
+        """Return False: a probability has no rewards."""
         del obligation
         return False
 
@@ -179,12 +177,12 @@ class PathAutomaton:
             case _:
                 assert_never(formula)
 
-    def _progress_sum(self, total: _Sum, label_set: int) -> _Sum:
+    def _progress_sum(self, total: _Sum, labels: int) -> _Sum:
         result = _NEVER
         for cube in total:
             part = _ALWAYS
             for element in cube:
-                part = _both(part, self._progress(element, label_set))
+                part = _both(part, self._progress(element, labels))
                 if part == _NEVER:
                     break
             result = _either(result, part)
@@ -192,39 +190,39 @@ class PathAutomaton:
                 break
         return result
 
-    def _progress(self, element: _Element, label_set: int) -> _Sum:
-        key = (element, label_set)
+    def _progress(self, element: _Element, labels: int) -> _Sum:
+        key = (element, labels)
         if key not in self._progressed:
-            self._progressed[key] = self._progress_element(element, label_set)
+            self._progressed[key] = self._progress_element(element, labels)
         return self._progressed[key]
 
-    def _progress_node(self, node: _Node, label_set: int) -> _Sum:
+    def _progress_node(self, node: _Node, labels: int) -> _Sum:
         match node:
             case bool():
                 return _ALWAYS if node else _NEVER
             case _Literal() | _Timed():
-                return self._progress(node, label_set)
+                return self._progress(node, labels)
             case _All(every):
                 total = _ALWAYS
                 for part in every:
-                    total = _both(total, self._progress_node(part, label_set))
+                    total = _both(total, self._progress_node(part, labels))
                 return total
             case _Any(some):
                 total = _NEVER
                 for part in some:
-                    total = _either(total, self._progress_node(part, label_set))
+                    total = _either(total, self._progress_node(part, labels))
                 return total
             case _:
                 assert_never(node)
 
-    def _progress_element(self, element: _Element, label_set: int) -> _Sum:
+    def _progress_element(self, element: _Element, labels: int) -> _Sum:
         match element:
             case _Literal(atom, positive):
-                return _ALWAYS if bool(label_set >> atom & 1) == positive else _NEVER
+                return _ALWAYS if bool(labels >> atom & 1) == positive else _NEVER
             case _Timed(until, low, high, left, right):
-                held = self._progress_node(left, label_set)
-                met = self._progress_node(right, label_set)
-                # until: met now, or held and required further; release: met now, and (held or required further).
+                held = self._progress_node(left, labels)
+                met = self._progress_node(right, labels)
+                # until: met now, or held and pending; release: met now, and (held or pending).
                 join, meet, nothing = (_either, _both, _NEVER) if until else (_both, _either, _ALWAYS)
                 if high == 0:
                     return met
@@ -252,7 +250,7 @@ def _horizon(node: _Node) -> int:
 
 
 def _unread(node: _Node) -> _Sum:
-    """Return the obligation to satisfy `node`, nothing of which has been read."""
+    """Return the obligation to satisfy `node`, before the first step."""
     match node:
         case bool():
             return _ALWAYS if node else _NEVER
@@ -327,5 +325,5 @@ def _check_alternatives(count: int) -> None:
     if count > MAX_ALTERNATIVES:
         raise LimitError(
             f"the formula unfolds to an obligation of {count} alternatives; at most {MAX_ALTERNATIVES} (limit "
-            "MAX_ALTERNATIVES) can be compared: query its parts one by one, or give a combination of labels a label"
+            "MAX_ALTERNATIVES) can be compared: ask its parts one by one, or give a combination of labels a label"
         )

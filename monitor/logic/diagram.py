@@ -30,25 +30,25 @@ def timing(path_formula: str, **labels: str) -> str:
     length = len(next(iter(labels.values()), ""))
     if any(len(sequence) != length for sequence in labels.values()):
         raise ValueError("every label needs the same number of states")
-    label_sets = [_label_set(automaton, path_formula, labels, offset) for offset in range(length)]
+    masks = [_label_set(automaton, path_formula, labels, offset) for offset in range(length)]
     rows = [("offset", "".join(str(offset % 10) for offset in range(length)))]
     rows += [(f'"{name}"', sequence) for name, sequence in labels.items()]
-    rows.append((path_formula, "".join(_truth(automaton, label_sets[offset:]) for offset in range(length))))
+    rows.append((path_formula, "".join(_truth(automaton, masks[offset:]) for offset in range(length))))
     width = max(len(name) for name, _ in rows)
     return "\n".join(f"{name:<{width}} {' '.join(marks)}" for name, marks in rows)
 
 
 def _label_set(automaton: PathAutomaton, text: str, labels: dict[str, str], offset: int) -> int:
-    held = 0
+    mask = 0
     for bit, atom in enumerate(automaton.atoms):
         if not isinstance(atom, Label) or atom.name not in labels:
             raise FormulaError("a diagram needs a sequence for every label, and nothing nested", text, 1, 1)
-        held |= (labels[atom.name][offset] == "#") << bit
-    return held
+        mask |= (labels[atom.name][offset] == "#") << bit
+    return mask
 
 
-def _truth(automaton: PathAutomaton, label_sets: list[int]) -> str:
+def _truth(automaton: PathAutomaton, masks: list[int]) -> str:
     obligation = automaton.start
-    for label_set in label_sets:
-        obligation = automaton.step(obligation, label_set)
+    for mask in masks:
+        obligation = automaton.step(obligation, mask)
     return {FALSE: ".", TRUE: "#"}.get(obligation, "?")

@@ -89,7 +89,7 @@ class Actor:
         return int(self.decide_all(np.array([state]), rng)[0])
 
     def decide_all(self, states: Ints, rng: np.random.Generator) -> Ints:
-        """Return the actions taken in `states` [n], a network call for as many as its batch takes. Raises PolicyError."""
+        """Return the actions taken in `states` [n], in batches of the network. Raises PolicyError."""
         step = self._network.batch
         chosen = np.concatenate([self._network.choose(states[i : i + step]) for i in range(0, len(states), step)])
         if chosen.ndim == 1:
