@@ -80,7 +80,7 @@ def _in_words(terminal: str) -> str:
 
 
 def _check_shape(formula: Formula, text: str) -> None:
-    """Check what the grammar cannot express: depth, size, and each node."""
+    """Raise FormulaError for what the grammar alone does not exclude."""
     level: list[tuple[Formula, bool]] = [(formula, False)]
     depth = nodes = 0
     while level:

@@ -92,7 +92,7 @@ def _world(world: WorldRef) -> str:
 
 
 def print_change(change: Change) -> str:
-    """Return an intervention in concrete syntax: `fallback[3]`, `do(brake)`, `model:icy`, `nominal`."""
+    """Return a change in concrete syntax: `fallback[3]`, `do(brake)`, `model:icy`, `nominal`."""
     steps = "" if change.steps is None else f"[{change.steps}]"
     match change.kind:
         case "nominal":

@@ -1,6 +1,6 @@
-"""The nodes of a formula and the worlds they refer to: the one traversal for all that need no evaluation.
+"""Traversal of formulas: nodes, goals and offsets.
 
-*Outside all brackets* means outside the path formula of `P[..]`: on the observed path itself.
+*Outside all brackets* means outside the path formula of every `P[..]`: goals there refer to the observed path.
 """
 
 from __future__ import annotations
