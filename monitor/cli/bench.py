@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from monitor.cli.leaving import orderly
 from monitor.cli.output import progress, say
+from monitor.cli.signals import orderly
 
 if TYPE_CHECKING:
     from monitor.bench.rows import Bench, Row

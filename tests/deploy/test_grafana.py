@@ -172,13 +172,13 @@ def texts(mapping: dict[str, Any]) -> list[str]:
 
 
 def test_blindness_is_seen_in_the_fleet_and_of_one_agent() -> None:
-    for name in ("fleet: Everybody over time", "agent: Each formula over time", "agent: Now"):
+    for name in ("fleet: Monitors and agents over time", "agent: Each formula over time", "agent: Now"):
         (mapping,) = PANELS[name]["fieldConfig"]["defaults"]["mappings"]
         colours: dict[str, set[str]] = {}
         for result in mapping["options"].values():
             colours.setdefault(result["color"], set()).add(result["text"].split(",")[0])
         assert {"BLIND"} in colours.values()  # all that is blind says so, and nothing else looks like it
-        assert {"NOT WATCHED", "DOWN"} in colours.values()
+        assert {"NOT MONITORED", "DOWN"} in colours.values()
 
 
 # ---- links ----
