@@ -12,7 +12,7 @@ ARGS ?=
 # Test files run in parallel, because many mostly wait; the tests of one file run in order.
 SIDE_BY_SIDE := -n auto --maxprocesses 4 --dist loadfile
 # Packages without clock, I/O and randomness: everything in them can be tested.
-PURE := monitor/types.py,monitor/errors.py,monitor/runtime/*,monitor/model/*,monitor/policy/*,monitor/causal/*,monitor/logic/*,monitor/exact/*,monitor/exact/forward/*,monitor/stream/*,monitor/alarm/*,monitor/statistics/*,monitor/sampled/*,monitor/engine/*,monitor/picture/*
+PURE := monitor/types.py,monitor/errors.py,monitor/arrays.py,monitor/runtime/*,monitor/model/*,monitor/policy/*,monitor/causal/*,monitor/logic/*,monitor/exact/*,monitor/exact/forward/*,monitor/stream/*,monitor/alarm/*,monitor/statistics/*,monitor/sampled/*,monitor/engine/*,monitor/picture/*
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test mutants docs faults fuzz soak-truth bench experiments lint lock dashboards sbom format clean
@@ -46,7 +46,7 @@ soak-truth: $(VENV)/.dev ## Compare the engine with the oracle on random formula
 bench: $(VENV)/.dev ## Measure every row beside its peers (minutes): table, var/bench.json, var/bench.svg (ARGS=--quick)
 	@$(PYTHON) .ci/setup.py system
 	@mkdir -p var
-	@$(BIN)/cfmon bench --json var/bench.json --plot var/bench.svg $(ARGS)
+	@$(BIN)/python -m benchmarks --json var/bench.json --plot var/bench.svg $(ARGS)
 
 experiments: $(VENV)/.dev ## Reproduce the paper's figures and tables (minutes): CSV and PNG in var/experiments (ARGS="--seed 3")
 	@mkdir -p var/experiments

@@ -12,6 +12,7 @@ from typing import Final, assert_never
 from monitor.alarm.document import Evidence
 from monitor.logic import Formula, parse
 from monitor.logic.syntax import NOMINAL, And, Const, Goal, Label, Not, Or, Regret, Reward, Until
+from monitor.logic.traversal import regret_goals, subformulas
 
 __all__ = ["MAX_WORK", "work"]
 
@@ -29,8 +30,8 @@ def work(evidence: Evidence) -> int:
     """Return the parts to be derived. Raises FormulaError if the evidence's text is no formula."""
     last = max(len(evidence.path) - 1, 0)
     total = farthest = unfolded = 0
-    for goal, offset, changes in _asked(parse(evidence.text)):
-        parts = _parts(goal)
+    for goal, changes in _goals(parse(evidence.text)):
+        parts, offset = _parts(goal), goal.world.offset
         back = min(offset, last) if offset >= 0 else max(last + 1 + offset, 0)
         total += (parts + back) * (back + 1 if changes > 1 else 1)
         farthest, unfolded = max(farthest, back), unfolded + changes * parts
@@ -39,20 +40,13 @@ def work(evidence: Evidence) -> int:
     return total if drawn is None else total + drawn.sampling.limit * unfolded // DRAWS
 
 
-def _asked(formula: Formula) -> Iterator[tuple[Goal, int, int]]:
-    """Each goal with its offset, and how many worlds it is asked of."""
-    match formula:
-        case Regret(world, goal):
-            yield Goal(world, goal.measure, goal.test), world.offset, 2
-        case Goal(world):
-            yield formula, world.offset, 1
-        case Not(arg):
-            yield from _asked(arg)
-        case And(left, right) | Or(left, right):
-            yield from _asked(left)
-            yield from _asked(right)
-        case _:
-            pass
+def _goals(formula: Formula) -> Iterator[tuple[Goal, int]]:
+    """Each goal, and how many worlds it is asked of."""
+    for node in subformulas(formula, nested=False):
+        if isinstance(node, Regret):
+            yield regret_goals(node)[1], 2
+        elif isinstance(node, Goal):
+            yield node, 1
 
 
 def _parts(goal: Goal) -> int:

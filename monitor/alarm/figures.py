@@ -10,9 +10,9 @@ import math
 
 import msgspec
 
-from monitor.exact.names import goals
 from monitor.logic.printer import print_change, print_formula
 from monitor.logic.syntax import Change, Formula, Regret
+from monitor.logic.traversal import goals
 from monitor.types import (
     AlarmState,
     Alternative,

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import assert_never
 
 import numpy as np
-import numpy.typing as npt
 
+from monitor.arrays import Floats
 from monitor.engine.procedures import (
     Draw,
     Estimate,
@@ -18,10 +19,10 @@ from monitor.engine.procedures import (
     settled,
     span,
 )
-from monitor.exact.names import goals
 from monitor.exact.verdict import Path, resolve
 from monitor.logic import Formula, print_formula
-from monitor.logic.syntax import NOMINAL, And, Const, Goal, Label, Not, Or, Regret, Until, WorldRef
+from monitor.logic.syntax import And, Const, Goal, Label, Not, Or, Regret, Until
+from monitor.logic.traversal import goals, regret_goals
 from monitor.sampled import Sampler
 from monitor.sampled.rows import Rows
 from monitor.statistics import Leaf, Strength, Tree, combine, evaluate, strengths
@@ -78,10 +79,7 @@ class Case:
         the probability to say *regret* of what is none. The effect's bounds come of two intervals, so they miss with
         twice the probability of one at most.
         """
-        goal, world = formula.goal, formula.world
-        asked = [
-            Goal(WorldRef(change, None, world.offset), goal.measure, goal.test) for change in (NOMINAL, world.change)
-        ]
+        asked = regret_goals(formula)
         meets, would_meet = (print_formula(one) for one in asked)
         told = self._tested(combine.Or((Leaf(meets), combine.Not(Leaf(would_meet)))), asked)
         nominal, alternative = told[meets], told[would_meet]
@@ -107,7 +105,7 @@ class Case:
         quantity = self._quantity(goal, text, found)
         return self._verdict((quantity,), value=found.mean, bounds=found.bounds, offset=quantity.offset)
 
-    def _tested(self, tree: Tree, asked: list[Goal]) -> dict[str, Quantity]:
+    def _tested(self, tree: Tree, asked: Sequence[Goal]) -> dict[str, Quantity]:
         """Text -> quantity of each goal, tested as strongly as the whole needs it."""
         needed = strengths(tree, Strength(self._drawn.alpha, self._drawn.beta))
         told: dict[str, Quantity] = {}
@@ -151,7 +149,7 @@ class Case:
     def _draw(self, goal: Goal) -> Draw:
         within = span(goal, self._rewards)
 
-        def draw(particles: range) -> npt.NDArray[np.float64]:
+        def draw(particles: range) -> Floats:
             values = self._sampler.outcomes(
                 goal, self._path, particles, first_seq=self._drawn.first, terminated=self._terminated
             )

@@ -7,10 +7,10 @@ from copy import copy
 from msgspec.structs import replace
 
 from monitor.engine.case import Case
-from monitor.exact.names import goals
 from monitor.exact.verdict import Path
 from monitor.logic import Formula
 from monitor.logic.syntax import Goal, Regret
+from monitor.logic.traversal import goals
 from monitor.model import MDP
 from monitor.sampled import Sampler, Scene, Simulator, VectorSimulator
 from monitor.sampled.rows import as_rows

@@ -10,7 +10,8 @@ from monitor.errors import ConfigError, PathError, PolicyError
 from monitor.exact.verdict import Path
 from monitor.logic import Formula
 from monitor.logic.parser import error_at
-from monitor.logic.syntax import And, Label, Not, Or
+from monitor.logic.syntax import Label
+from monitor.logic.traversal import subformulas
 from monitor.model import MDP
 from monitor.sampled import Simulated, Simulator, VectorSimulator
 from monitor.sampled.rows import Rows, as_rows
@@ -40,17 +41,10 @@ def simulated_scene(
 
 def check_simulated_labels(model: Simulator | VectorSimulator, formula: Formula, text: str) -> None:
     """Raise FormulaError at the first label, outside all brackets, that a simulator does not know."""
-    match formula:
-        case Label(name, at) if name not in model.labels:
+    for node in subformulas(formula, nested=False):
+        if isinstance(node, Label) and node.name not in model.labels:
             known = ", ".join(sorted(model.labels)[:10]) or "none"
-            raise error_at(f"unknown label {name!r}; there is {known}", text, at)
-        case Not(arg):
-            check_simulated_labels(model, arg, text)
-        case And(left, right) | Or(left, right):
-            check_simulated_labels(model, left, text)
-            check_simulated_labels(model, right, text)
-        case _:
-            return
+            raise error_at(f"unknown label {node.name!r}; there is {known}", text, node.at)
 
 
 def check_simulated_path(model: Simulator | VectorSimulator, path: Path) -> None:

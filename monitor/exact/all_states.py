@@ -4,21 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import numpy as np
-import numpy.typing as npt
-
+from monitor.arrays import Floats
 from monitor.errors import FormulaError
 from monitor.exact.evaluators import Evaluators
 from monitor.exact.inputs import tables
-from monitor.exact.names import asks_back, validate
+from monitor.exact.names import validate
 from monitor.logic import Formula, parse, print_formula
 from monitor.logic.parser import error_at
 from monitor.logic.syntax import Change, Goal, Regret
+from monitor.logic.traversal import asks_back
 from monitor.model import MDP
 
 __all__ = ["values"]
-
-Floats = npt.NDArray[np.float64]
 
 
 def values(
@@ -73,5 +70,5 @@ def _error(problem: str, text: str) -> FormulaError:
 
 
 def _arm(worlds: Evaluators, goal: Goal, change: Change) -> Floats:
-    tail = worlds.tail(worlds.nominal().under(worlds.intervention(change, None)), goal.measure)
-    return tail.once(tail.program.start)
+    value_table = worlds.value_table(worlds.nominal().under(worlds.intervention(change, None)), goal.measure)
+    return value_table.compute_once(value_table.automaton.start)

@@ -9,7 +9,6 @@ hence each letter lowers the number of letters still needed, and the obligations
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from itertools import product
 from typing import Protocol, assert_never
 
@@ -17,8 +16,9 @@ import msgspec
 
 from monitor.errors import LimitError
 from monitor.logic.syntax import And, Const, Formula, Goal, Label, Not, Or, Regret, Until
+from monitor.logic.traversal import subformulas
 
-__all__ = ["FALSE", "TRUE", "PathAutomaton", "PathProgram", "RewardAutomaton"]
+__all__ = ["FALSE", "TRUE", "Automaton", "PathAutomaton", "RewardAutomaton"]
 
 FALSE, TRUE = 0, 1
 """The two obligations that need no further letter: broken, kept."""
@@ -33,7 +33,7 @@ MAX_ALTERNATIVES = 10_000
 different intervals joined by `<=>` come to 4,800, seven to 41,325."""
 
 
-class PathProgram(Protocol):
+class Automaton(Protocol):
     """What is asked of a path, as a machine over letters. Obligations are ints; FALSE and TRUE are final."""
 
     atoms: tuple[Label | Goal, ...]
@@ -47,7 +47,7 @@ class PathProgram(Protocol):
         """How many letters decide the obligation at the latest; 0 for the final ones. A step lowers it."""
         ...
 
-    def pays(self, obligation: int) -> bool:
+    def rewards(self, obligation: int) -> bool:
         """Whether the reward of the offset about to be read counts."""
         ...
 
@@ -70,7 +70,7 @@ class RewardAutomaton:
         """Offsets left, this one included."""
         return 0 if obligation in (FALSE, TRUE) else self.high - (obligation - 2) + 1
 
-    def pays(self, obligation: int) -> bool:
+    def rewards(self, obligation: int) -> bool:
         """Within low..high."""
         return obligation >= 2 + self.low
 
@@ -113,7 +113,9 @@ class PathAutomaton:
     """The program of a path formula, unfolded as far as it is asked for."""
 
     def __init__(self, formula: Formula) -> None:
-        self.atoms: tuple[Label | Goal, ...] = tuple(dict.fromkeys(_atoms(formula)))
+        self.atoms: tuple[Label | Goal, ...] = tuple(
+            dict.fromkeys(node for node in subformulas(formula, nested=False) if isinstance(node, Label | Goal))
+        )
         if len(self.atoms) > MAX_ATOMS:
             problem = f"a path formula has {len(self.atoms)} different labels and nested quantities"
             raise LimitError(f"{problem}; at most {MAX_ATOMS} (limit MAX_ATOMS) can be told apart: give unions a label")
@@ -136,7 +138,7 @@ class PathAutomaton:
         """Letters that decide the obligation at the latest."""
         return self._horizons[obligation]
 
-    def pays(self, obligation: int) -> bool:
+    def rewards(self, obligation: int) -> bool:
         """A probability collects nothing on the way."""
         del obligation
         return False
@@ -229,23 +231,6 @@ class PathAutomaton:
                 return join(met if low == 0 else nothing, further)
             case _:
                 assert_never(element)
-
-
-def _atoms(formula: Formula) -> Iterator[Label | Goal]:
-    match formula:
-        case Const():
-            pass
-        case Label() | Goal():
-            yield formula
-        case Not(arg):
-            yield from _atoms(arg)
-        case And(left, right) | Or(left, right) | Until(_, _, left, right):
-            yield from _atoms(left)
-            yield from _atoms(right)
-        case Regret():
-            raise AssertionError("the parser keeps regret out of paths")
-        case _:
-            assert_never(formula)
 
 
 def _horizon(node: _Node) -> int:

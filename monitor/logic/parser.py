@@ -3,24 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 
 from lark import UnexpectedCharacters, UnexpectedInput, UnexpectedToken
 
 from monitor.errors import FormulaError
 from monitor.logic.grammar import Problem, grammar
-from monitor.logic.syntax import (
-    And,
-    Formula,
-    Goal,
-    Not,
-    Or,
-    Probability,
-    Regret,
-    Test,
-    Until,
-    WorldRef,
-)
+from monitor.logic.syntax import Formula, Goal, Probability, Regret, Test, Until, WorldRef
+from monitor.logic.traversal import children
 
 __all__ = ["MAX_DEPTH", "MAX_LENGTH", "MAX_NODES", "error_at", "parse"]
 
@@ -90,20 +79,6 @@ def _in_words(terminal: str) -> str:
     return WORDS.get(terminal) or f"'{grammar().get_terminal(terminal).pattern.value}'"
 
 
-def _children(formula: Formula) -> Iterator[Formula]:
-    """The parts of a node; constants, labels and rewards have none."""
-    match formula:
-        case Not(arg):
-            yield arg
-        case And(left, right) | Or(left, right) | Until(_, _, left, right):
-            yield left
-            yield right
-        case Goal(_, Probability(path), _):
-            yield path
-        case Regret(_, goal):
-            yield goal
-
-
 def _check_shape(formula: Formula, text: str) -> None:
     """What the grammar alone cannot say."""
     level: list[tuple[Formula, bool]] = [(formula, False)]
@@ -117,7 +92,7 @@ def _check_shape(formula: Formula, text: str) -> None:
         deeper: list[tuple[Formula, bool]] = []
         for node, inside in level:
             _check_node(node, text, inside=inside)
-            deeper += [(child, inside or isinstance(node, Goal)) for child in _children(node)]
+            deeper += [(child, inside or isinstance(node, Goal)) for child in children(node)]
         level = deeper
 
 

@@ -15,6 +15,7 @@ from urllib.parse import parse_qsl
 import numpy as np
 import numpy.typing as npt
 
+from monitor.arrays import AnyArray, Bools, Floats, Ints
 from monitor.errors import ModelError, ModelWarning, to_install
 from monitor.model.mdp import MDP
 
@@ -120,7 +121,7 @@ def from_environment(environment: Any, source: str) -> MDP:  # noqa: ANN401 - Gy
         raise ModelError(f"model {source}: {error}") from error
 
 
-def _rows(moves: list[_Move], copies: dict[int, int], size: tuple[int, int]) -> dict[str, npt.NDArray[Any]]:
+def _rows(moves: list[_Move], copies: dict[int, int], size: tuple[int, int]) -> dict[str, AnyArray]:
     """The table as the arrays of `MDP.from_rows`; `moves` in order of state and action, `size` without the copies.
 
     The reward is one of the pair where all moves of the row earn the same, else one of each transition.
@@ -143,9 +144,7 @@ def _rows(moves: list[_Move], copies: dict[int, int], size: tuple[int, int]) -> 
     }
 
 
-def _common(
-    rows: npt.NDArray[np.int64], paid: npt.NDArray[np.float64], possible: npt.NDArray[np.bool_], count: int
-) -> npt.NDArray[np.float64]:
+def _common(rows: Ints, paid: Floats, possible: Bools, count: int) -> Floats:
     """The reward [count] that all possible moves of a row earn; 0 where they differ, or where there are none."""
     least, most = np.full(count, np.inf), np.full(count, -np.inf)
     np.minimum.at(least, rows[possible], paid[possible])

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from textwrap import shorten
-from typing import assert_never
 
 import numpy as np
 
-from monitor.logic import Formula, parse
-from monitor.logic.syntax import And, Const, Goal, Label, Not, Or, Probability, Regret, Until
+from monitor.logic import parse
+from monitor.logic.syntax import Label
+from monitor.logic.traversal import subformulas
 from monitor.model import MDP
 from monitor.picture.charts import Frame, draw_history, draw_lanes, draw_profile, draw_risk
 from monitor.picture.explanation import Explanation
@@ -133,25 +132,6 @@ def _clock(seconds: float) -> str:
 
 def _lanes(story: Explanation, model: MDP) -> Lanes:
     """The labels the formula asks about, with their states, in the order of its text."""
-    names = dict.fromkeys(_labels(parse(story.evidence.text)))
+    asked = subformulas(parse(story.evidence.text))
+    names = dict.fromkeys(node.name for node in asked if isinstance(node, Label))
     return [(name, frozenset(np.flatnonzero(model.labels[name]).tolist())) for name in names if name in model.labels]
-
-
-def _labels(formula: Formula) -> Iterator[str]:
-    match formula:
-        case Label(name):
-            yield name
-        case Const():
-            return
-        case Not(arg):
-            yield from _labels(arg)
-        case And(left, right) | Or(left, right) | Until(_, _, left, right):
-            yield from _labels(left)
-            yield from _labels(right)
-        case Goal(_, measure, _):
-            if isinstance(measure, Probability):
-                yield from _labels(measure.path)
-        case Regret(_, goal):
-            yield from _labels(goal)
-        case _:
-            assert_never(formula)

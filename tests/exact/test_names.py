@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from monitor.errors import FormulaError
-from monitor.exact import largest_offset, validate
-from monitor.exact.names import asks_back, nested_goals
+from monitor.exact import validate
 from monitor.logic import parse, print_formula
 from monitor.logic.syntax import Goal, Probability
+from monitor.logic.traversal import asks_back, largest_offset, nested_goals
 from monitor.model import MDP
 
 MODEL = MDP.from_transitions(

@@ -17,9 +17,9 @@ from monitor.alarm.evidence import evidence_id, make_evidence
 from monitor.alarm.message import Identity
 from monitor.errors import ConfigError, EvidenceError, FormulaError, Mistakes, ModelError, PolicyError
 from monitor.exact import validate
-from monitor.exact.names import largest_offset
 from monitor.logic import parse
 from monitor.logic.syntax import Formula, Goal, Regret
+from monitor.logic.traversal import largest_offset
 from monitor.model.io import load_model
 from monitor.model.mdp import MDP
 from monitor.model.npz import canonical_bytes, model_sha256

@@ -1,0 +1,312 @@
+"""The whole process, measured from outside: `cfmon run` behind mosquitto, beside a subscriber that only decodes.
+
+`python -m benchmarks.process.harness` runs all three and prints them. Each function returns plain values for the table.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import urllib.request
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import IO, Any
+
+from benchmarks.process.grid import FALLBACK, FORMULA, NOMINAL, grid
+from benchmarks.process.publisher import FLOOD
+from tests.servers import Mosquitto, end, mosquitto, sidecar
+from tests.sidecar.project import CONFIG, write_policy, write_project
+
+__all__ = ["Fleet", "Start", "Throughput", "many_agents", "starting", "whole_process"]
+
+SETTINGS = ("max_inflight_messages 1000",)
+"""Of the broker, for both sides alike; `tests.servers` already raises max_queued_messages to 65000."""
+
+PATIENCE = 120.0
+
+
+@dataclass(frozen=True)
+class Throughput:
+    """Ours and the bare subscriber's: messages a second in a flood; seconds of lag (p50, p99) at a steady `pace`.
+
+    `answered`: the part of the flood's steps that was answered; the others were passed over, and counted as such.
+    `steady_answered`: likewise at the steady pace. `every_rate`: of a flood in which no answer is passed over.
+    `busy`, `every_busy`, `bare_busy`: seconds of the processor for a message of the flood, in that process alone:
+    unlike the rates, without the broker and the publisher, which share the cores.
+    """
+
+    rate: float
+    every_rate: float
+    bare_rate: float
+    busy: float
+    every_busy: float
+    bare_busy: float
+    lag: tuple[float, float]
+    bare_lag: tuple[float, float]
+    pace: float
+    answered: float
+    steady_answered: float
+
+
+@dataclass(frozen=True)
+class Fleet:
+    """Many agents on one core: what came and was answered, seconds of lag (p50, p99, largest), what an agent costs."""
+
+    agents: int
+    pace: float
+    sent: int
+    accepted: int
+    answered: int
+    lag: tuple[float, float, float]
+    bytes_an_agent: float
+    busy: float
+    scrape: float
+
+
+@dataclass(frozen=True)
+class Start:
+    """Seconds: `import monitor` in a new interpreter, less the interpreter's own; `cfmon run` until /readyz is 200."""
+
+    imported: float
+    ready: float
+
+
+def write_world(folder: Path, url: str, *, agents: int = 1000) -> Path:
+    """The grid's project; returns its configuration."""
+    formula = json.dumps({"name": "kept", "formula": FORMULA})
+    head, _, tail = CONFIG.partition("formulas:\n")
+    tail = "heartbeat:" + tail.partition("heartbeat:")[2]
+    config = f"{head}formulas:\n  - {formula}\n{tail}limits: {{agents: {agents}}}\n"
+    config = config.replace("rash.yaml, careful:", "rash.yaml, fallback:").replace("mqtt://127.0.0.1:1", url)
+    config = config.replace("window: 16", "window: 64").replace("heartbeat: 1s", "heartbeat: 10s")
+    path = write_project(folder, model := grid(), config)
+    for name, actions in (("rash", NOMINAL), ("careful", FALLBACK)):
+        write_policy(folder, name, list(actions), model.actions)
+    return path
+
+
+@contextmanager
+def child(module: str, *arguments: object, log: IO[bytes] | None = None) -> Iterator[subprocess.Popen[str]]:
+    """One of our modules as a process of its own."""
+    command = [sys.executable, "-m", module, *map(str, arguments)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
+    try:
+        yield process
+    finally:
+        end(process)
+
+
+def publish(port: int, agents: int, rate: float, seconds: float, *, first: int = 0) -> None:
+    arguments = [str(a) for a in (port, agents, rate, seconds, first)]
+    subprocess.run([sys.executable, "-m", "benchmarks.process.publisher", *arguments], check=True, timeout=PATIENCE)
+
+
+def printed(process: subprocess.Popen[str]) -> dict[str, Any]:
+    """Return the next line of JSON a process prints."""
+    assert process.stdout is not None
+    assert select.select([process.stdout], [], [], PATIENCE)[0], "messages are missing: the broker dropped them"
+    line = process.stdout.readline()
+    assert line.startswith("{"), line
+    measured: dict[str, Any] = json.loads(line)
+    return measured
+
+
+def quantile(values: Sequence[float], part: float) -> float:
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, int(part * len(ordered)))]
+
+
+# ---- ours and the bare subscriber ----
+
+
+def measure_bare(folder: Path, agents: int, rate: float, seconds: float) -> dict[str, Any]:
+    count = round((rate or FLOOD) * seconds)
+    with mosquitto(folder, *SETTINGS) as broker, child("benchmarks.process.bare", broker.port, count) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        publish(broker.port, agents, rate, seconds)
+        return printed(process)
+
+
+@contextmanager
+def probed(folder: Path, broker: Mosquitto, count: int, agents: int, *options: object) -> Iterator[tuple[Any, str]]:
+    """The sidecar with its probe, ready: the process and the URL it serves."""
+    config = write_world(folder / "project", broker.url, agents=agents)
+    log_file = folder / "sidecar.log"
+    with log_file.open("wb") as log, child("benchmarks.process.probe", config, count, *options, log=log) as process:
+        deadline = time.monotonic() + PATIENCE
+        while "connected to" not in (text := log_file.read_text()):
+            assert process.poll() is None, text
+            assert time.monotonic() < deadline, text
+            time.sleep(0.02)
+        url = text.partition("status page at ")[2].split()[0]
+        while not _ready(url):
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        yield process, url
+
+
+def measure_ours(folder: Path, agents: int, rate: float, seconds: float, *options: str) -> dict[str, Any]:
+    count = round((rate or FLOOD) * seconds)
+    with (
+        mosquitto(folder / "broker", *SETTINGS) as broker,
+        probed(folder, broker, count, 1000, *options) as (process, _),
+    ):
+        publish(broker.port, agents, rate, seconds)
+        return printed(process)
+
+
+def whole_process(seconds: float = 3.0, *, pace: float = 2000.0, agents: int = 10, rounds: int = 3) -> Throughput:
+    """A flood of `seconds` times 10,000 messages and then a steady pace, each side in turn; medians over rounds."""
+    runs: dict[str, list[dict[str, Any]]] = {"flood": [], "every": [], "bare": [], "steady": [], "bare steady": []}
+    with tempfile.TemporaryDirectory() as name:
+        for n in range(rounds):
+            folder = Path(name) / str(n)
+            runs["flood"].append(measure_ours(folder / "flood", agents, 0.0, seconds))
+            runs["every"].append(measure_ours(folder / "every", agents, 0.0, seconds, "--every"))
+            runs["bare"].append(measure_bare(folder / "bare", agents, 0.0, seconds))
+            runs["steady"].append(measure_ours(folder / "steady", agents, pace, seconds))
+            runs["bare steady"].append(measure_bare(folder / "bare-steady", agents, pace, seconds))
+    assert all(run["answered"] == run["accepted"] for run in runs["every"]), "in that flood nothing is passed over"
+    return Throughput(
+        rate=_middle(runs["flood"], "rate"),
+        every_rate=_middle(runs["every"], "rate"),
+        bare_rate=_middle(runs["bare"], "rate"),
+        busy=_middle(runs["flood"], "busy"),
+        every_busy=_middle(runs["every"], "busy"),
+        bare_busy=_middle(runs["bare"], "busy"),
+        lag=_lag(runs["steady"]),
+        bare_lag=_lag(runs["bare steady"]),
+        pace=pace,
+        answered=median(run["answered"] / run["accepted"] for run in runs["flood"]),
+        steady_answered=median(run["answered"] / run["accepted"] for run in runs["steady"]),
+    )
+
+
+def _middle(runs: Sequence[dict[str, Any]], what: str) -> float:
+    return float(median(run[what] for run in runs))
+
+
+def _lag(results: Sequence[dict[str, Any]]) -> tuple[float, float]:
+    return median(quantile(r["lags"], 0.5) for r in results), median(quantile(r["lags"], 0.99) for r in results)
+
+
+# ---- many agents ----
+
+
+class Scraper:
+    """Asks for /metrics every second, as Prometheus does; how long the longest took."""
+
+    def __init__(self, url: str) -> None:
+        self.longest = 0.0
+        self._url = url
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def _run(self) -> None:
+        while not self._stop.wait(1.0):
+            begun = time.monotonic()
+            _get(self._url + "/metrics")
+            self.longest = max(self.longest, time.monotonic() - begun)
+
+    def stop(self) -> None:
+        self._stop.set()
+        self._thread.join()
+
+
+def many_agents(seconds: float = 10.0, *, agents: int = 1000, each: float = 10.0) -> Fleet:
+    """`agents` agents at `each` messages a second, the sidecar on one core, scraped every second."""
+    pace = agents * each
+    count = round(pace * seconds)
+    with (
+        tempfile.TemporaryDirectory() as name,
+        mosquitto(Path(name) / "broker", *SETTINGS) as broker,
+        probed(Path(name), broker, count, agents, "--core", 0) as (process, url),
+    ):
+        _get(url + "/metrics")
+        before, scraper = memory(process.pid), Scraper(url)
+        begun, cpu = time.monotonic(), cpu_seconds(process.pid)
+        try:
+            publish(broker.port, agents, pace, seconds)
+            measured = printed(process)
+        finally:
+            scraper.stop()
+        busy = (cpu_seconds(process.pid) - cpu) / (time.monotonic() - begun)
+        grown = memory(process.pid) - before
+    lags = measured["lags"]
+    return Fleet(
+        agents=agents,
+        pace=pace,
+        sent=count,
+        accepted=measured["accepted"],
+        answered=measured["answered"],
+        lag=(quantile(lags, 0.5), quantile(lags, 0.99), max(lags)),
+        bytes_an_agent=grown / agents,
+        busy=busy,
+        scrape=scraper.longest,
+    )
+
+
+def memory(pid: int) -> int:
+    """Resident bytes of a process."""
+    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+def cpu_seconds(pid: int) -> float:
+    """Seconds of the processor that a process has used, user and system."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+# ---- start ----
+
+
+def starting(rounds: int = 5) -> Start:
+    """Warm: the first of each is not counted."""
+    imports = [_seconds("import monitor") - _seconds("pass") for _ in range(rounds + 1)]
+    with tempfile.TemporaryDirectory() as name, mosquitto(Path(name) / "broker") as broker:
+        config = write_world(Path(name) / "project", broker.url)
+        starts = []
+        for _ in range(rounds + 1):
+            begun = time.monotonic()
+            with sidecar(config):
+                starts.append(time.monotonic() - begun)
+    return Start(median(imports[1:]), median(starts[1:]))
+
+
+def _seconds(code: str) -> float:
+    begun = time.monotonic()
+    subprocess.run([sys.executable, "-c", code], check=True)
+    return time.monotonic() - begun
+
+
+def _get(url: str) -> bytes:
+    with urllib.request.urlopen(url, timeout=30) as answer:
+        content: bytes = answer.read()
+        return content
+
+
+def _ready(url: str) -> bool:
+    try:
+        _get(url + "/readyz")
+    except OSError:
+        return False
+    return True
+
+
+if __name__ == "__main__":
+    wanted = sys.argv[1:] or ["whole_process", "many_agents", "starting"]
+    for measure in (whole_process, many_agents, starting):
+        if measure.__name__ in wanted:
+            sys.stdout.write(f"{measure()}\n")

@@ -1,0 +1,88 @@
+"""The whole sidecar as `cfmon run` runs it, with a clock at its very end: when was each step answered?
+
+`python -m benchmarks.process.probe CONFIG COUNT [--core N] [--every]`: after COUNT messages prints what it measured, as
+JSON, and goes on. N is the one core it may use. With `--every` evaluations are never coalesced: each step is answered.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import sys
+import time
+from collections.abc import Iterable
+
+from monitor.sidecar import service as sidecar
+from monitor.sidecar.config.load import assemble
+from monitor.sidecar.log import set_up_logging
+from monitor.sidecar.systemd import ServiceManager
+from monitor.types import Instant, Judged, Notice, Received, Skipped
+
+__all__ = ["Probe"]
+
+
+class Probe:
+    """Sink behind the metrics; sees every notice after them."""
+
+    def __init__(self, service: sidecar.Service, count: int) -> None:
+        self._behind = service._metrics.take
+        self._count = count
+        service._metrics.take = self.take  # type: ignore[method-assign] # that is what a probe is
+        self._begin()
+
+    def _begin(self) -> None:
+        self._lags: list[float] = []
+        self._accepted = self._other = self._skipped = 0
+        self._begun = self._ended = self._busy = 0.0
+
+    def take(self, notices: Iterable[Notice], now: Instant) -> None:
+        self._behind(notices, now)
+        at = time.time()
+        for notice in notices:
+            if type(notice) is Judged:
+                self._lags.append(at - notice.time)
+            elif type(notice) is Received:
+                if self._begun == 0.0:
+                    self._begun, self._busy = now.wall, time.process_time()
+                self._accepted += notice.result == "accepted"
+                self._other += notice.result != "accepted"
+            elif type(notice) is Skipped:
+                self._skipped += notice.count
+        if self._ended == 0.0 and len(self._lags) + self._skipped >= self._count:
+            self._ended = at
+            self.report()
+
+    def report(self) -> None:
+        rate = (self._count - 1) / (self._ended - self._begun) if self._ended else 0.0
+        busy = (time.process_time() - self._busy) / self._count
+        counts = {"accepted": self._accepted, "other": self._other, "skipped": self._skipped}
+        measured = {"rate": rate, "busy": busy, "lags": self._lags, "answered": len(self._lags), **counts}
+        sys.stdout.write(json.dumps(measured) + "\n")
+        sys.stdout.flush()
+        self._begin()
+
+
+def main(config: str, count: int, core: int | None, *, every: bool) -> None:
+    """Run until signalled to stop."""
+    if core is not None:
+        os.sched_setaffinity(0, {core})
+    if every:
+        os.environ["CFMON_LIMITS__DEADLINE"] = os.environ["CFMON_STREAM__MAX_LAG"] = "1h"
+    loaded = assemble(config)
+    set_up_logging(loaded.config.logging)
+    service = sidecar.Service(loaded)
+    service.start()
+    Probe(service, count)
+    asyncio.run(sidecar._run_until_signalled(service, ServiceManager({})))
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("config")
+    parser.add_argument("count", type=int)
+    parser.add_argument("--core", type=int)
+    parser.add_argument("--every", action="store_true")
+    given = parser.parse_args()
+    main(given.config, given.count, given.core, every=given.every)

@@ -1,0 +1,109 @@
+"""Agents in a 4x4 grid that publish every step over MQTT, QoS 1; a process of its own, the same for all subscribers.
+
+`python -m benchmarks.process.publisher PORT AGENTS RATE SECONDS [FIRST]`: RATE messages a second in all; 0 sends
+SECONDS times 10,000 messages as fast as the broker takes them. FIRST is the first seq, to continue a run. Packets are
+made beforehand; only the time is written at the last moment.
+"""
+
+from __future__ import annotations
+
+import random
+import select
+import socket
+import struct
+import sys
+import time
+from collections.abc import Iterator
+
+import msgpack
+
+from benchmarks.process.grid import NOMINAL, outcomes
+
+__all__ = ["FLOOD", "main"]
+
+FLOOD = 10_000
+"""Messages a second of a flood's length."""
+
+TURN = 0.002
+"""Seconds between two looks at the clock."""
+
+
+def packets(agents: int, count: int, first: int) -> Iterator[bytearray]:
+    """PUBLISH packets, round robin over the agents; the last eight bytes of each are its time."""
+    draw = random.Random(7)
+    cells = [0] * agents
+    for n in range(count):
+        agent = n % agents
+        seq, cell = first + n // agents, cells[agent]
+        action = NOMINAL[cell]
+        fields = {"v": 1, "episode": "bench", "seq": seq, "state": cell, "action": action, "time": 0.0}
+        targets, weights = zip(*outcomes(cell, action), strict=True)
+        [cells[agent]] = draw.choices(targets, weights)
+        topic = f"agents/a{agent}/steps".encode()
+        body = struct.pack(">H", len(topic)) + topic + struct.pack(">H", n % 65535 + 1) + msgpack.packb(fields)
+        assert len(body) < 128, "one byte is the length"
+        yield bytearray(bytes((0x32, len(body))) + body)
+
+
+def connect(port: int) -> socket.socket:
+    """A clean session without keepalive."""
+    sock = socket.create_connection(("127.0.0.1", port))
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    body = b"\x00\x04MQTT\x04\x02\x00\x00" + struct.pack(">H", 9) + b"publisher"
+    sock.sendall(bytes((0x10, len(body))) + body)
+    greeting = sock.recv(4)
+    assert greeting == b"\x20\x02\x00\x00", greeting
+    return sock
+
+
+class Broker:
+    """Sends, and reads acknowledgements as they come, so that neither side waits for the other."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self._sock = sock
+        self._acknowledged = 0
+        sock.settimeout(0)
+
+    def send(self, content: bytes) -> None:
+        view = memoryview(content)
+        while view:
+            readable, writable, _ = select.select([self._sock], [self._sock], [])
+            if readable:
+                self._read()
+            if writable:
+                view = view[self._sock.send(view) :]
+
+    def wait(self, count: int) -> None:
+        """Until that many messages are acknowledged: four bytes each."""
+        while self._acknowledged < 4 * count:
+            select.select([self._sock], [], [])
+            self._read()
+
+    def _read(self) -> None:
+        content = self._sock.recv(1 << 16)
+        assert content, "the broker hung up"
+        self._acknowledged += len(content)
+
+
+def stamped(packet: bytearray) -> bytearray:
+    struct.pack_into(">d", packet, len(packet) - 8, time.time())
+    return packet
+
+
+def main(port: int, agents: int, rate: float, seconds: float, first: int = 0) -> None:
+    """Send it all, and wait until the broker has it."""
+    ready = list(packets(agents, round((rate or FLOOD) * seconds), first))
+    broker = Broker(connect(port))
+    begun, sent = time.monotonic(), 0
+    while sent < len(ready):
+        due = sent + 64 if not rate else min(len(ready), 1 + int((time.monotonic() - begun) * rate))
+        if due > sent:
+            broker.send(b"".join(stamped(packet) for packet in ready[sent:due]))
+            sent = due
+        else:
+            time.sleep(TURN)
+    broker.wait(len(ready))
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3]), float(sys.argv[4]), *map(int, sys.argv[5:]))

@@ -1,0 +1,78 @@
+"""Times work in turns: each round runs every contestant once, in alternating order, so that noise hits all alike."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from time import perf_counter
+
+import numpy as np
+
+from monitor.arrays import Floats
+
+__all__ = ["Timing", "Work", "in_turns", "one_by_one"]
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Seconds (or whatever `unit` a row states) a unit of work: the middle one, the 99th percentile, how many seen."""
+
+    median: float
+    p99: float
+    n: int
+
+    @classmethod
+    def of(cls, costs: Floats | Sequence[float]) -> Timing:
+        """From the cost of each unit."""
+        return cls(float(np.median(costs)), float(np.quantile(costs, 0.99)), len(costs))
+
+
+@dataclass(frozen=True)
+class Work:
+    """One contestant.
+
+    Attributes:
+        block: does a block of work and returns how many units it was; a block should last a few milliseconds.
+        singles: does some units, each timed on its own, and returns their seconds (`one_by_one`); the 99th percentile
+            is then of single units, else of a block's mean.
+    """
+
+    block: Callable[[], int]
+    singles: Callable[[], Floats] | None = None
+
+
+def in_turns(works: Sequence[Work], rounds: int) -> list[Timing]:
+    """Seconds a unit of each work, over `rounds` rounds of one block each, after one round that is not counted.
+
+    The median is over blocks' means, so that the clock's own cost does not count.
+    """
+    blocks: list[list[float]] = [[] for _ in works]
+    singles: list[list[Floats]] = [[] for _ in works]
+    units = [0] * len(works)
+    for work in works:
+        work.block()
+    for number in range(rounds):
+        order = range(len(works)) if number % 2 == 0 else reversed(range(len(works)))
+        for place in order:
+            work = works[place]
+            begun = perf_counter()
+            done = work.block()
+            blocks[place].append((perf_counter() - begun) / done)
+            units[place] += done
+            if work.singles is not None:
+                singles[place].append(work.singles())
+    timings = []
+    for costs, ones, count in zip(blocks, singles, units, strict=True):
+        each = np.concatenate(ones) if ones else np.array(costs)
+        timings.append(Timing(float(np.median(costs)), float(np.quantile(each, 0.99)), count))
+    return timings
+
+
+def one_by_one(step: Callable[[], object], count: int) -> Floats:
+    """Seconds of each of `count` calls."""
+    costs = np.empty(count)
+    for n in range(count):
+        begun = perf_counter()
+        step()
+        costs[n] = perf_counter() - begun
+    return costs

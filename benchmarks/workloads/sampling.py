@@ -1,0 +1,101 @@
+"""Exact answers against sampled ones on the 4x4 grid: the same numbers, to +-.01 at 95 %."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import cycle
+from typing import Any
+
+from benchmarks.loading import Missing
+from benchmarks.rows import Bench, Row, benchmark, compare
+from benchmarks.timing import Timing, Work, in_turns
+from benchmarks.workloads.stepping import OFFSET, Workload, goal_of, grid_workload, push_all, stepping
+from benchmarks.worlds import GRID_GOAL
+
+__all__ = ["against_sampler", "answers"]
+
+PEERS = {"Counting": "best sampler", "TopDown": "top-down sampler", "Rejection": "rejection sampler"}
+ERROR = 0.01
+HORIZON = 20
+
+Pairs = Sequence[tuple[int, int]]
+
+
+@benchmark("sampler")
+def sampler(bench: Bench) -> list[Row]:
+    """The best sampler we know, the plain one, and the best with a sample size that knows the answer beforehand."""
+    about = grid_workload(bench)
+    every, title = range(OFFSET + 1), "all eleven offsets answered after a step, 4x4 grid"
+    note = "each +-.01 at 95 %, 9,604 worlds whatever the answer"
+    least = "as few worlds as p(1-p) allows, had the answer been known before"
+    one = f"ours answers all eleven offsets, the sampler offset {OFFSET} alone"
+    run = partial(against_sampler, bench, about, "Counting")
+    topdown = partial(against_sampler, bench, about, "TopDown")
+    return [
+        run(key="sampler", title=title, offsets=every, at_least=1_000.0, note=note),
+        run(key="sampler/one", title=f"one offset, {one}", offsets=[OFFSET], note=note),
+        topdown(key="sampler/top-down", title=f"{title}; a draw for every world", offsets=every, note=note),
+        run(key="sampler/known", title="all eleven offsets, the fewest worlds", offsets=every, note=least, known=True),
+    ]
+
+
+@benchmark("rejection")
+def rejection(bench: Bench) -> list[Row]:
+    """The paper's way of sampling the posterior."""
+    title = "all eleven offsets answered after a step, 4x4 grid"
+    note = "each +-.01 at 95 %, 9,604 worlds whatever the answer"
+    about, every = grid_workload(bench), range(OFFSET + 1)
+    return [against_sampler(bench, about, "Rejection", key="rejection", title=title, offsets=every, note=note)]
+
+
+def against_sampler(
+    bench: Bench,
+    about: Workload,
+    kind: str,
+    *,
+    key: str,
+    title: str,
+    offsets: Sequence[int],
+    error: float = ERROR,
+    at_least: float | None = None,
+    note: str = "",
+    known: bool = False,
+) -> Row:
+    """Our step against a sampler of the same answers. One round of the sampler is one step's answers."""
+    goal = goal_of(GRID_GOAL)
+    ours = stepping(about.checker, goal, about.pairs)
+    rng = bench.rng(1)
+    fallback = about.policies["fallback"].actions
+    made = bench.peers.make("peers.samplers", kind, about.model, fallback, HORIZON, rng)
+    size = bench.peers.get("peers.samplers", "sample_size")
+    theirs: Timing | Missing
+    if isinstance(made, Missing) or isinstance(size, Missing):
+        (mine,) = in_turns([ours], bench.rounds)
+        theirs = made if isinstance(made, Missing) else Missing("no sampler")
+    else:
+        rounds = 2 if bench.quick else 30
+        exact = push_all(about.checker, goal, about.pairs)
+        sizes = partial(size, error) if known else lambda _: int(size(error))
+        work = Work(answers(about.pairs, exact, made, offsets, sizes))
+        mine, theirs = in_turns([ours, work], rounds)
+    return compare(key, title, mine, theirs, peer=PEERS[kind], at_least=at_least, note=note)
+
+
+def answers(
+    pairs: Pairs,
+    exact: Any,  # noqa: ANN401 - an array [n, offsets]
+    sampler: Any,  # noqa: ANN401 - the peers are not known to the package
+    offsets: Sequence[int],
+    size: Callable[[float], int],
+) -> Callable[[], int]:
+    """One block: the sampler answers the offsets after one step; the steps go round, far from one another."""
+    places = cycle(range(max(offsets), len(pairs), 1 + len(pairs) // 37))
+
+    def block() -> int:
+        now = next(places)
+        for offset in offsets:
+            sampler.estimate(pairs[now - offset : now + 1], size(float(exact[now, offset])))
+        return 1
+
+    return block

@@ -1,0 +1,200 @@
+"""Cost of a step on the 4x4 grid, against an update of today's monitors of temporal logic over eleven values.
+
+Their question is another one, and simpler: `always` over what was, where ours is what would have been. The target is
+the same cost. The signal theirs is given is the same path's: whether the cell is safe.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from benchmarks.loading import Missing
+from benchmarks.rows import Bench, Row, agree, benchmark, compare
+from benchmarks.timing import Timing, Work, in_turns, one_by_one
+from benchmarks.worlds import GRID_GOAL, grid, patrol, safest, simulate
+from monitor.exact import Checker
+from monitor.logic import parse
+from monitor.logic.syntax import Goal
+from monitor.model import MDP
+from monitor.policy import PolicyTable
+from monitor.runtime.monitor import Monitor
+from monitor.types import AlarmSpec, FormulaSpec, Instant, Judged, Observation, StreamSettings
+
+__all__ = ["Workload", "grid_workload", "push_all"]
+
+STEPS = 2_000
+SINGLES = 500
+OFFSET = 10
+
+
+@dataclass(frozen=True)
+class Workload:
+    """A path through a model, and those who act there."""
+
+    model: MDP
+    policies: dict[str, PolicyTable]
+    pairs: list[tuple[int, int]]
+
+    @cached_property
+    def checker(self) -> Checker:
+        """One checker for all queries about this path."""
+        return Checker(self.model, self.policies)
+
+    @cached_property
+    def signal(self) -> list[float]:
+        """The signal for a monitor of ordinary temporal logic: 1 where the state is safe, else -1."""
+        unsafe = self.model.labels["unsafe"]
+        return [-1.0 if unsafe[state] else 1.0 for state, _ in self.pairs]
+
+
+def grid_workload(bench: Bench, steps: int = STEPS) -> Workload:
+    """An agent that goes round along the walls of the 4x4 grid, past the unsafe cells; the fallback avoids them.
+
+    The path is closed, so that it can be repeated: its last pair may lead to its first.
+    """
+    model = grid(4)
+    policies = {"nominal": patrol(4), "fallback": safest(model)}
+    pairs = simulate(model, policies["nominal"], steps + 1, bench.rng())
+    last = max(n for n, (state, _) in enumerate(pairs) if state == pairs[0][0])
+    return Workload(model, policies, pairs[:last])
+
+
+def goal_of(text: str) -> Goal:
+    """The formula of a text that is one quantity."""
+    formula = parse(text)
+    assert isinstance(formula, Goal)
+    return formula
+
+
+def push_all(checker: Checker, goal: Goal, pairs: Sequence[tuple[int, int]]) -> np.ndarray:
+    """The goal's values [n, offset + 1] after each pair, one push at a time."""
+    stepper = checker.stepper(goal)
+    return np.array([stepper.push(state, action).copy() for state, action in pairs])
+
+
+def work_of(peer: Any) -> Work:  # noqa: ANN401 - the peers are not known to the package
+    """A peer's loop, as it does it itself."""
+    return Work(peer.block, peer.singles)
+
+
+def in_turns_with(
+    ours: Work, peers: dict[str, Any | Missing], rounds: int
+) -> tuple[Timing, dict[str, Timing | Missing]]:
+    """Ours and all peers that are there, in the same rounds."""
+    here = {name: peer for name, peer in peers.items() if not isinstance(peer, Missing)}
+    mine, *theirs = in_turns([ours, *map(work_of, here.values())], rounds)
+    return mine, {**peers, **dict(zip(here, theirs, strict=True))}
+
+
+def stepping(checker: Checker, goal: Goal, pairs: Sequence[tuple[int, int]]) -> Work:
+    """Pushing the pairs, again and again."""
+    push = checker.stepper(goal).push
+
+    def block() -> int:
+        for state, action in pairs:
+            push(state, action)
+        return len(pairs)
+
+    def singles() -> np.ndarray:
+        rest = iter(pairs)
+        costs = one_by_one(lambda: push(*next(rest)), min(SINGLES, len(pairs)))
+        for state, action in rest:  # to the end, where the path may begin again
+            push(state, action)
+        return costs
+
+    return Work(block, singles)
+
+
+@benchmark("kernel")
+def kernel(bench: Bench) -> list[Row]:
+    """One step advanced, all offsets answered; numbers only."""
+    about, goal = grid_workload(bench), goal_of(GRID_GOAL)
+    check_values(about, push_all(about.checker, goal, about.pairs[:60]))
+    peers = {name: bench.peers.make("peers.temporal", name, about.signal) for name in ("Rtamt", "Reelay")}
+    mine, theirs = in_turns_with(stepping(about.checker, goal, about.pairs), peers, bench.rounds)
+    title = f"one step, all offsets of {GRID_GOAL}, 4x4 grid"
+    return [
+        compare("kernel/rtamt", title, mine, theirs["Rtamt"], peer="rtamt always[0:10]", at_least=1.0),
+        compare(
+            "kernel/reelay", title, mine, theirs["Reelay"], peer="reelay historically[0:10]", at_least=1.0, aim=True
+        ),
+    ]
+
+
+@benchmark("recording")
+def recording(bench: Bench) -> list[Row]:
+    """The same of a whole recording, in one call."""
+    about, goal = grid_workload(bench, STEPS if bench.quick else 10 * STEPS), goal_of(GRID_GOAL)
+    along = about.checker.along
+    check_values(about, along(goal, about.pairs)[:60])
+
+    def block() -> int:
+        along(goal, about.pairs)
+        return len(about.pairs)
+
+    peers = {"Reelay": bench.peers.make("peers.temporal", "Reelay", about.signal)}
+    mine, theirs = in_turns_with(Work(block), peers, bench.rounds)
+    title = f"a step of a recording of {len(about.pairs):,} pairs in one call, else as kernel"
+    return [compare("recording", title, mine, theirs["Reelay"], peer="reelay historically[0:10]", at_least=1.0)]
+
+
+@benchmark("monitor")
+def monitored(bench: Bench) -> list[Row]:
+    """The same through `Monitor`: order, path, verdict, alarm, notices."""
+    about = grid_workload(bench)
+    work = watching(about, 1 + 2 * bench.rounds)
+    peers = {name: bench.peers.make("peers.temporal", name, about.signal) for name in ("Rtamt", "Reelay")}
+    mine, theirs = in_turns_with(work, peers, bench.rounds)
+    title = f"Monitor.observe + evaluate of {GRID_GOAL}, 4x4 grid, notices included"
+    return [
+        compare("monitor/rtamt", title, mine, theirs["Rtamt"], peer="rtamt always[0:10]", at_least=0.5),
+        compare(
+            "monitor/reelay", title, mine, theirs["Reelay"], peer="reelay historically[0:10]", at_least=0.5, aim=True
+        ),
+    ]
+
+
+def watching(about: Workload, times: int) -> Work:
+    """Observe and evaluate, step by step; at most `times` blocks. Every step is answered, or it is a mistake."""
+    spec = FormulaSpec("safe", GRID_GOAL, alarm=AlarmSpec(for_=3, keep=5))
+    monitor = Monitor(about.model, dict(about.policies), [spec], StreamSettings(window=64))
+    observations = iter(
+        [
+            (Observation("agent", 0, lap * len(about.pairs) + n, state, action), Instant(1e9 + n, float(n)))
+            for lap in range(times)
+            for n, (state, action) in enumerate(about.pairs)
+        ]
+    )
+
+    def step() -> list[Any]:
+        observation, now = next(observations)
+        return monitor.observe(observation, now) + monitor.evaluate(now)
+
+    def block() -> int:
+        answered = 0
+        for _ in about.pairs:
+            observation, now = next(observations)
+            monitor.observe(observation, now)
+            answered += any(isinstance(notice, Judged) for notice in monitor.evaluate(now))
+        assert answered == len(about.pairs), answered
+        return answered
+
+    def singles() -> np.ndarray:
+        return one_by_one(step, len(about.pairs))
+
+    return Work(block, singles)
+
+
+def check_values(about: Workload, found: np.ndarray) -> None:
+    """The kernel's numbers against the checker's answers to one question at a time, at every seventh step."""
+    for n in range(0, len(found), 7):
+        for offset in range(min(n, OFFSET) + 1):
+            text = f'fallback@{offset}.P=? [ G<=20 !"unsafe" ]'
+            value = about.checker.check(goal_of(text), about.pairs[: n + 1]).value
+            assert value is not None
+            agree(f"after pair {n}, offset {offset}", float(found[n, offset]), value, 1e-9)

@@ -1,0 +1,94 @@
+"""The whole process behind a broker: rate and lag beside a bare subscriber, a thousand agents, the start.
+
+The harness (mosquitto, publishers, the subscriber that only decodes) is `benchmarks/process/harness.py`; without
+mosquitto the rows say so.
+"""
+
+from __future__ import annotations
+
+from shutil import which
+from typing import Any
+
+from benchmarks.loading import Missing
+from benchmarks.rows import Bench, Row, absolute, benchmark, compare, unmeasured
+from benchmarks.timing import Timing
+
+__all__ = ["agents", "process", "start"]
+
+BARE = "bare aiomqtt subscriber"
+
+
+def measured(bench: Bench, name: str, *arguments: object) -> Any | Missing:  # noqa: ANN401 - a record of the harness
+    """Return what one function of the harness measures, or why it cannot."""
+    if which("mosquitto") is None:
+        missing = bench.peers.get("process.harness", name)
+        return missing if isinstance(missing, Missing) else Missing("mosquitto is not installed")
+    return bench.peers.make("process.harness", name, *arguments)
+
+
+def once(value: float) -> Timing:
+    """A number that is one measurement, or a percentile already."""
+    return Timing(value, value, 1)
+
+
+@benchmark("process")
+def process(bench: Bench) -> list[Row]:
+    """`cfmon run` over mosquitto, QoS 1, one formula on the 4x4 grid."""
+    title, lag = "a message in a flood, whole process over mosquitto, QoS 1", "p99 lag of a message at 2,000 a second"
+    every = "the same, every step answered"
+    found = measured(bench, "whole_process", *([0.5] if bench.quick else []))
+    if isinstance(found, Missing):
+        return [
+            unmeasured("process/rate", title, ">= 0.8x", found),
+            unmeasured("process/every", every, "-", found),
+            unmeasured("process/lag", lag, "<= 2x", found),
+        ]
+    note = f"{found.rate:,.0f} and {found.bare_rate:,.0f} messages a second; {found.answered:.0%} of the steps answered"
+    note += f"; {found.busy * 1e6:.0f} and {found.bare_busy * 1e6:.0f} us of the processor each, broker not included"
+    every_note = f"{found.every_rate:,.0f} messages a second; {found.every_busy * 1e6:.0f} us of the processor each"
+    ours, theirs = once(1.0 / found.rate), once(1.0 / found.bare_rate)
+    steady = f"at {found.pace:,.0f} a second; {found.steady_answered:.0%} of the steps answered"
+    return [
+        compare("process/rate", title, ours, theirs, peer=BARE, at_least=0.8, note=note),
+        compare("process/every", every, once(1.0 / found.every_rate), theirs, peer=BARE, note=every_note),
+        compare("process/lag", lag, once(found.lag[1]), once(found.bare_lag[1]), peer=BARE, at_most=2.0, note=steady),
+    ]
+
+
+@benchmark("agents")
+def agents(bench: Bench) -> list[Row]:
+    """A thousand agents on one core, scraped every second."""
+    title = "lag of a message, 1,000 agents at 10 a second each on one core, scraped every second"
+    memory = "memory of one of a thousand agents"
+    found = measured(bench, "many_agents", *([2.0] if bench.quick else []))
+    if isinstance(found, Missing):
+        return [
+            unmeasured("agents/lag", title, "p99 < 100 ms, sustained", found),
+            unmeasured("agents/memory", memory, "<= 100 KB", found),
+        ]
+    note = (
+        f"{found.accepted:,} of {found.sent:,} steps taken over, {found.answered:,} answered; "
+        f"median {found.lag[0] * 1e3:.3g} ms; the core is busy for {found.busy:.0%}; "
+        f"longest scrape {found.scrape:.2g} s"
+    )
+    kilobytes = once(found.bytes_an_agent / 1000)
+    return [
+        absolute("agents/lag", title, once(found.lag[1]), at_most=0.1, target="p99 < 100 ms, sustained", note=note),
+        absolute("agents/memory", memory, kilobytes, at_most=100.0, target="<= 100 KB", unit="KB"),
+    ]
+
+
+@benchmark("start")
+def start(bench: Bench) -> list[Row]:
+    """Warm: files and compiled code are there already."""
+    imported, ready = "import monitor, warm", "from start to ready, warm"
+    found = measured(bench, "starting", *([1] if bench.quick else []))
+    if isinstance(found, Missing):
+        return [
+            unmeasured("start/import", imported, "< 0.5 s", found),
+            unmeasured("start/ready", ready, "< 3 s", found),
+        ]
+    return [
+        absolute("start/import", imported, once(found.imported), at_most=0.5, target="< 0.5 s"),
+        absolute("start/ready", ready, once(found.ready), at_most=3.0, target="< 3 s"),
+    ]

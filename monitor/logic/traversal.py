@@ -1,0 +1,108 @@
+"""Which nodes a formula has, and what they ask about: the one traversal for all that need no evaluation.
+
+*Outside all brackets* means outside the path formula of `P[..]`: what is asked on the observed path itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from monitor.logic.syntax import (
+    NOMINAL,
+    And,
+    Change,
+    Formula,
+    Goal,
+    Not,
+    Or,
+    Probability,
+    Regret,
+    Reward,
+    Until,
+    WorldRef,
+)
+
+__all__ = [
+    "asks_back",
+    "children",
+    "goals",
+    "largest_offset",
+    "looks_back",
+    "nested_goals",
+    "quantity_goals",
+    "regret_goals",
+    "subformulas",
+]
+
+
+def children(formula: Formula) -> Iterator[Formula]:
+    """Yield the direct subformulas, left to right; constants, labels and reward goals have none."""
+    match formula:
+        case Not(arg):
+            yield arg
+        case And(left, right) | Or(left, right) | Until(_, _, left, right):
+            yield left
+            yield right
+        case Goal(_, Probability(path), _):
+            yield path
+        case Regret(_, goal):
+            yield goal
+
+
+def subformulas(formula: Formula, *, nested: bool = True) -> Iterator[Formula]:
+    """Yield a formula and all its subformulas, parents first, left to right.
+
+    `nested`: False stops at goals and `regret`, which are yielded and not entered.
+    """
+    stack = [formula]
+    while stack:
+        node = stack.pop()
+        yield node
+        if nested or not isinstance(node, Goal | Regret):
+            stack += reversed(tuple(children(node)))
+
+
+def goals(formula: Formula) -> Iterator[tuple[Goal, tuple[Change, ...], int]]:
+    """Yield every goal outside all brackets, with the changes of its worlds and its offset."""
+    for node in subformulas(formula, nested=False):
+        match node:
+            case Goal(world):
+                yield node, (world.change,) if world.baseline is None else (world.change, world.baseline), world.offset
+            case Regret(world, goal):
+                yield goal, (NOMINAL, world.change), world.offset
+            case _:
+                pass
+
+
+def regret_goals(formula: Regret) -> tuple[Goal, Goal]:
+    """Return the two goals that `regret` compares: of nominal, of the alternative."""
+    world, goal = formula.world, formula.goal
+    nominal, alternative = (WorldRef(change, None, world.offset) for change in (NOMINAL, world.change))
+    return Goal(nominal, goal.measure, goal.test), Goal(alternative, goal.measure, goal.test)
+
+
+def quantity_goals(formula: Formula) -> list[Goal]:
+    """Return the goal of each quantity of a verdict, in its order: of `regret` nominal first, then the alternative."""
+    if isinstance(formula, Regret):
+        return list(regret_goals(formula))
+    return list(dict.fromkeys(goal for goal, _, _ in goals(formula)))
+
+
+def largest_offset(formula: Formula) -> int:
+    """Return the largest |t| outside all brackets; 0 if the formula has no goal."""
+    return max((abs(offset) for _, _, offset in goals(formula)), default=0)
+
+
+def nested_goals(path: Formula) -> Iterator[Goal]:
+    """Yield the goals nested directly in a path formula."""
+    return (node for node in subformulas(path, nested=False) if isinstance(node, Goal))
+
+
+def looks_back(goal: Goal) -> bool:
+    """Return whether a nested goal, or one nested in it, is at `@t`, t != 0: state and action do not determine it."""
+    return goal.world.offset != 0 or asks_back(goal.measure)
+
+
+def asks_back(measure: Probability | Reward) -> bool:
+    """Return whether a goal nested in a measure looks back."""
+    return isinstance(measure, Probability) and any(looks_back(goal) for goal in nested_goals(measure.path))

@@ -1,0 +1,158 @@
+"""Bounds by the loops, forward and back over what is reached, as by carrying whole histories, one cell at a time."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from random import Random
+from typing import Literal
+
+import numpy as np
+import pytest
+from hypothesis import given
+from scipy.optimize import linprog
+
+from monitor.causal import World
+from monitor.exact import Checker, tables
+from monitor.exact.evaluators import Evaluators, pair_arrays
+from monitor.exact.forward import bounds, row_table, step
+from monitor.exact.forward import buffers as room_module
+from monitor.exact.forward.row_table import ANY, STABLE
+from monitor.exact.history import HistoryChain
+from monitor.logic import FALSE, TRUE, parse
+from monitor.logic.syntax import Goal
+from tests.exact.calls import note_calls
+from tests.exact.forward.case import CLOSE, a_case, bounded
+from tests.exact.forward.test_evaluator import RING, ring_path
+from tests.exact.small import LAW, chances, telling_world
+
+TEXTS = (
+    'F<=4 ("a" & X X X "a")',  # eight strands for two letters
+    'F<=3 ("a" & G[1,2] ("b" | X "a"))',
+    '("a" & X X "b") | (!"a" & X ("b" & X "a"))',  # a strand in use below one that is not
+    'F<=1 alt@0.P>0.5 [ X "a" ]',
+)
+
+
+@pytest.mark.parametrize("room", ["enough", "little"])
+@pytest.mark.parametrize("kind", ["any", "stable"])
+@pytest.mark.parametrize("text", TEXTS)
+@pytest.mark.parametrize("seed", range(4))
+def test_bounds_by_levels_are_those_by_cells(
+    seed: int, text: str, kind: Literal["any", "stable"], room: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if room == "little":
+        monkeypatch.setattr(room_module, "FIRST_NODES", 1)
+    small = telling_world(seed, stochastic=seed % 2 == 0, length=5)
+    worlds = Evaluators(small.model, tables(small.policies, small.model), small.models)
+    for change in ("alt@4", "alt[1]@3", "model:icy@4"):
+        goal = parse(f"{change}.P=? [ {text} ]")
+        assert isinstance(goal, Goal)
+        path = [(state, 0 if action is None else action) for state, action in small.setting.path]
+        intervention = worlds.intervention(goal.world.change, None)
+        world = World.at(path, 4 - goal.world.offset, worlds.nominal(), intervention)
+        value_table = worlds.value_table(world.law, goal.measure)
+        by_cells = HistoryChain(world, value_table.automaton, value_table.labelling, {}, kind).interval()
+        assert worlds.interval(world, goal.measure, kind) == pytest.approx(by_cells, abs=1e-12)
+        levels = worlds._workspace().levels
+        for begin, end in pairwise(levels.node_first[: len(world.path) + 1].tolist()):
+            nodes = list(zip(levels.strand[begin:end], levels.state[begin:end], strict=True))
+            assert len(set(nodes)) == len(nodes)
+
+
+def test_more_transitions_than_there_is_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    policies = tables({"nominal": [0] * 8, "alt": [1] * 8}, RING)
+    goal, path = parse('alt@4.P=? [ F<=9 "bad" ]'), ring_path(12)
+    assert isinstance(goal, Goal)
+    expected = Checker(RING, policies).stepper(goal)._values.evaluator.interval(pair_arrays(path), ANY)
+    followed = Checker(RING, policies).along(goal, path)
+    monkeypatch.setattr(row_table, "FIRST_ROOM", (1, 256, 256, 2048))  # all rows have room
+    assert Checker(RING, policies).stepper(goal)._values.evaluator.interval(pair_arrays(path), ANY) == expected
+    np.testing.assert_array_equal(Checker(RING, policies).along(goal, path), followed)
+
+
+def test_rows_of_one_path_are_not_those_of_another() -> None:
+    """Many transitions, and the same states at each: what is remembered of one is not taken for another."""
+    policies = tables({"nominal": [0] * 8, "alt": [1] * 8}, RING)
+    one, goal = Checker(RING, policies), parse('alt@4.P=? [ F<=9 "bad" ]')
+    assert isinstance(goal, Goal)
+    arm, path = one.stepper(goal)._values.evaluator, ring_path(60)
+    for begin in range(0, 54, 3):
+        pairs = pair_arrays(path[begin : begin + 6])
+        alone = Checker(RING, policies).stepper(goal)._values.evaluator
+        assert arm.interval(pairs, ANY) == alone.interval(pairs, ANY)
+
+
+@pytest.mark.parametrize(("kind", "number"), [("any", ANY), ("stable", STABLE)])
+@LAW
+@given(chance=chances)
+def test_bounds_of_each_node_are_those_of_the_twin(chance: Random, kind: str, number: int) -> None:
+    """At each offset, from what is chosen at the last observed transition to the value itself."""
+    case = a_case(chance, nested=chance.random() < 0.2)
+    evaluator, twin = case.evaluator(), case.twin(0)
+    bounds = evaluator.interval(case.arrays(), number)
+    assert bounds == pytest.approx([float(end) for end in twin.bounds(0, *twin.first, kind)], abs=CLOSE)
+    levels = twin.levels()
+    for offset, level in enumerate(levels):
+        found = bounded(case, evaluator, offset)
+        assert level.weights.keys() <= found.keys()  # what has weight in one causal model of the class is reached
+        for node, ends in found.items():
+            expected = [float(end) for end in twin.bounds(offset, *node, kind)]
+            assert ends == pytest.approx(expected, abs=CLOSE)
+            assert ends[0] - CLOSE <= float(twin.value(offset, *node)) <= ends[1] + CLOSE
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize(("kind", "number"), [("any", ANY), ("stable", STABLE)])
+@pytest.mark.parametrize("text", ['alt@3.P=? [ F<=4 ("a" & X X "b") ]', "alt@3.R=? [ C[1,4] ]"])
+def test_the_choice_at_a_node_is_the_optimum_of_a_linear_program(text: str, kind: str, number: int, seed: int) -> None:
+    """Of the distributions within the ranges, given the values of the nodes that they lead to: by another solver."""
+    case = a_case(Random(seed), text=text, length=4)
+    evaluator, twin = case.evaluator(), case.twin(0)
+    evaluator.interval(case.arrays(), number)
+    levels = [bounded(case, evaluator, offset) for offset in range(4)]
+    for offset in range(3):
+        for (state, obligation), ends in levels[offset].items():
+            for n, sign in enumerate((1.0, -1.0)):
+                total = 0.0
+                for action, chance in twin.actions(offset, state).items():
+                    rest = twin.automaton.step(obligation, twin.label_set(offset, state, action))
+                    ranges = twin.ranges(offset, state, action, kind)
+                    pays = twin.automaton.rewards(obligation)
+                    values = [
+                        (float(twin.reward(offset, state, action, s)) if pays else 0.0)
+                        + (float(rest == TRUE) if rest in (FALSE, TRUE) else levels[offset + 1][s, rest][n])
+                        for s, _, _ in ranges
+                    ]
+                    limits = [(float(low), float(high)) for _, low, high in ranges]
+                    best = linprog(sign * np.array(values), A_eq=np.ones((1, len(values))), b_eq=[1.0], bounds=limits)
+                    total += float(chance) * sign * best.fun
+                assert ends[n] == pytest.approx(total, abs=1e-9)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_forward_and_backward_are_the_two_halves_of_an_interval(seed: int) -> None:
+    """What lies between them, the values at the last pair, may come from elsewhere."""
+    case = a_case(Random(seed), text='alt@3.P=? [ F<=5 ("a" & X X "b") ]', length=4)
+    evaluator, pairs = case.evaluator(), case.arrays()
+    whole = evaluator.interval(pairs, ANY)
+    levels = case.evaluators._workspace()
+    engine, last = evaluator._engine(ANY), len(pairs[0]) - 1
+    nodes = slice(*levels.levels.node_first[last : last + 2])
+    closed = levels.levels.low[nodes].copy()
+    levels.levels.low[:] = levels.levels.high[:] = np.nan
+    assert bounds.forward(engine, levels.lent_levels, ANY, *pairs) == step.DONE
+    levels.levels.low[nodes] = levels.levels.high[nodes] = closed
+    found = np.zeros(2)
+    bounds.backward(engine, levels.lent_levels, last, found)
+    assert tuple(found) == whole
+
+
+def test_each_part_that_is_too_small_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    lacking: list[int] = []
+    monkeypatch.setattr(room_module, "FIRST_NODES", 1)
+    note_calls(monkeypatch, room_module.Workspace, "grow_levels", lacking, lambda _, which, __: which)
+    case = a_case(Random(1), text='alt@3.P=? [ F<=5 ("a" & X X "b") ]', length=5)
+    bounded_value = case.evaluator().interval(case.arrays(), ANY)
+    twin = case.twin(0)
+    assert set(lacking) == {bounds.PLACES, bounds.NODES, bounds.ITEMS}
+    assert bounded_value == pytest.approx([float(end) for end in twin.bounds(0, *twin.first, "any")], abs=CLOSE)

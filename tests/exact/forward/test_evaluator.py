@@ -1,0 +1,350 @@
+"""A law and a measure made ready for the loops: what these are told of the law, and the room that they work in."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+from itertools import product
+from random import Random
+
+import numpy as np
+import pytest
+from hypothesis import given
+
+from monitor.causal import Intervention, Law
+from monitor.exact import Checker, tables
+from monitor.exact import value_table as table_module
+from monitor.exact.evaluators import pair_arrays
+from monitor.exact.forward import evaluator as evaluator_module
+from monitor.exact.forward import row_table
+from monitor.exact.forward.evaluator import Evaluator, dynamics
+from monitor.exact.forward.row_table import ANY, EXACT
+from monitor.exact.forward.unroll import FIRST_STRAND
+from monitor.logic import FALSE, TRUE, parse
+from monitor.logic.syntax import Goal
+from monitor.model import MDP
+from tests.exact.forward.case import CLOSE, a_case
+from tests.exact.small import LAW, Small, as_policies, chances, exact, telling_world
+from tests.exact.test_checker import MODEL, PATH, POLICIES, checker, goal
+from tests.mutation.test_questions import call_every_model_large
+
+TABLES = tables(POLICIES, MODEL)
+OTHER = MDP.from_transitions(
+    states=4,
+    actions=2,
+    transitions=[(s, a, t, 0.25) for s in range(4) for a in range(2) for t in range(4)],
+    rewards=[(1, 1, 5.0), (0, 0, 2, 3.0)],
+)
+HALF, FIRST, SECOND = [[0.5, 0.5]] * 4, [[1.0, 0.0]] * 4, [[0.0, 1.0]] * 4
+
+
+def plain(name: str) -> Law:
+    return Law.stationary(TABLES[name], MODEL)
+
+
+def taken_over(name: str, by: str, steps: int | None = None) -> Law:
+    return plain(name).under(Intervention(TABLES[by], steps))
+
+
+@pytest.mark.parametrize(
+    ("nominal", "law", "first", "default", "stochastic", "actions", "chances", "observed"),
+    [
+        (plain("nominal"), plain("nominal"), [0], [True], [False], [[0] * 4], [], []),
+        (plain("nominal"), taken_over("nominal", "alt"), [0], [False], [False], [[1] * 4], [], []),
+        (plain("nominal"), taken_over("nominal", "mix"), [0], [False], [True], None, [HALF], []),
+        (plain("mix"), taken_over("mix", "alt"), [0], [False], [False], [[1] * 4], [], [HALF]),
+        (
+            plain("mix"),
+            taken_over("mix", "alt", 2),
+            [0, 2],
+            [False, True],
+            [False, True],
+            None,
+            [SECOND, HALF],
+            [HALF] * 2,
+        ),
+        (
+            taken_over("nominal", "mix", 3).after(0),  # what a nested quantity meets: the outer law is its nominal
+            taken_over("nominal", "mix", 3).after(0).under(Intervention(TABLES["alt"], 1)),
+            [0, 1, 3],
+            [False, True, True],
+            [False, True, False],
+            [[1] * 4, None, [0] * 4],
+            [SECOND, HALF, FIRST],
+            [HALF, HALF, FIRST],
+        ),
+    ],
+)  # fmt: skip
+def test_what_acts_by_regimes_of_the_law(  # noqa: PLR0917 - columns of the table
+    nominal: Law,
+    law: Law,
+    first: list[int],
+    default: list[bool],
+    stochastic: list[bool],
+    actions: list[list[int] | None] | None,
+    chances: list[list[list[float]]],
+    observed: list[list[list[float]]],
+) -> None:
+    made = dynamics(nominal, law, merged=True)
+    assert made.first.tolist() == first
+    assert made.default.tolist() == default
+    assert made.stochastic.tolist() == stochastic
+    for n, row in enumerate(actions or ()):
+        assert row is None or made.actions[n].tolist() == row
+    assert made.probabilities.tolist() == chances
+    assert made.nominal_probabilities.tolist() == observed
+    assert made.probabilities.shape[1:] == made.nominal_probabilities.shape[1:] == (4, 2)
+    assert (made.same, made.merged, made.local) == (True, True, False)
+
+
+def test_rows_and_rewards_are_those_of_the_world_asked_about() -> None:
+    law = plain("nominal").under(Intervention(dynamics=OTHER))
+    made = dynamics(plain("nominal"), law, merged=False)
+    assert (made.same, made.merged) == (False, False)
+    assert made.asked_successors.tolist() == OTHER.successors.tolist()
+    assert made.observed_successors.tolist() == MODEL.successors.tolist()
+    assert made.rewards.tolist() == OTHER.rewards.tolist()
+    assert OTHER.transition_rewards is not None
+    assert made.asked_extra.tolist() == OTHER.transition_rewards.tolist()
+    assert dynamics(plain("nominal"), plain("nominal"), merged=True).asked_extra.tolist() == []
+    arrays = [each for each in made if isinstance(each, np.ndarray)]
+    assert not any(each.flags.writeable for each in arrays if each.dtype == np.float64)  # else compiled anew
+
+
+def test_one_table_of_a_policy_is_not_copied() -> None:
+    made = dynamics(plain("nominal"), taken_over("nominal", "mix"), merged=True)
+    assert TABLES["mix"].probabilities is not None
+    assert np.shares_memory(made.probabilities, TABLES["mix"].probabilities)
+    made = dynamics(plain("nominal"), taken_over("nominal", "alt"), merged=True)
+    assert TABLES["alt"].actions is not None
+    assert np.shares_memory(made.actions, TABLES["alt"].actions)
+
+
+@pytest.mark.parametrize(
+    ("nominal", "local"),
+    [(plain("nominal"), True), (plain("mix"), False), (taken_over("nominal", "mix", 1).after(0), False)],
+)
+def test_rows_are_kept_for_all_transitions_where_no_choice_was_observed(
+    nominal: Law,
+    local: bool,  # noqa: FBT001 - a column of the table
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(table_module, "SMALL", 3)
+    assert dynamics(nominal, nominal, merged=True).local is local
+    monkeypatch.setattr(table_module, "SMALL", 4)
+    assert dynamics(nominal, nominal, merged=True).local is False
+
+
+def test_walks_of_different_width_take_turns() -> None:
+    """One arm serves many walks, and arms share their room: whoever comes next finds enough of it."""
+    one = checker()
+    same, many = 'alt@{}.P=? [ F<=8 "bad" ]', 'alt@{}.P=? [ F<=5 ("mid" & G[2,3] !"bad") ]'
+    texts = [text.format(t) for text, t in ((same, 1), (same, 5), (many, 2), (same, 3), (many, 5))]
+    steppers = [one.stepper(goal(text)) for text in texts]
+    alone = [checker().along(goal(text), PATH) for text in texts]
+    for n, pair in enumerate(PATH):
+        for stepper, expected in zip(steppers, alone, strict=True):
+            np.testing.assert_array_equal(stepper.push(*pair), expected[n])
+    assert len(steppers[2]._values.evaluator.strands.owed) > 4  # more than there is room for at first
+
+
+@pytest.mark.parametrize("before", ["nothing", "a wider one of another arm"])
+def test_a_wider_walk_of_the_same_arm_finds_room(before: str) -> None:
+    one, text = checker(), 'alt@{}.P=? [ F<=8 "bad" ]'
+    if before != "nothing":
+        one.stepper(goal('alt@6.P=? [ F<=7 "mid" ]')).push_all(PATH)
+    narrow, wide = (one.stepper(goal(text.format(t))) for t in (1, 5))
+    alone = [checker().along(goal(text.format(t)), PATH) for t in (1, 5)]
+    for n, pair in enumerate(PATH):
+        np.testing.assert_array_equal(narrow.push(*pair), alone[0][n])
+        np.testing.assert_array_equal(wide.push(*pair), alone[1][n])
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_an_obligation_of_many_parts_is_what_enumeration_gives(seed: int) -> None:
+    small = telling_world(seed, length=3)
+    text = 'alt@2.P=? [ F<=2 ("a" & G[1,2] ("b" | X "a")) ]'
+    assert small.number(text) == pytest.approx(float(exact(small, text)), abs=1e-12)
+
+
+def with_certain(small: Small, name: str) -> Small:
+    """Return the same with a policy that leaves nothing to chance."""
+    policy = [{next(iter(row)): Fraction(1)} for row in small.setting.policies[name]]
+    setting = replace(small.setting, policies={**small.setting.policies, name: policy})
+    return replace(small, setting=setting, policies=as_policies(setting))
+
+
+@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("world", ["alt[1]@2", "alt[2]@1", "nominal@2"])
+def test_what_was_done_by_chance_for_a_while_is_met_by_what_looks_back_on_it(seed: int, world: str) -> None:
+    """The nested quantity's nominal is chance for some steps and none for the others."""
+    small = with_certain(telling_world(seed, stochastic=True, length=3, support=2), "nominal")
+    text = f'{world}.P=? [ F<=2 third@1.P>0.5 [ F<=1 "b" ] ]'
+    assert small.number(text) == pytest.approx(float(exact(small, text)), abs=1e-12)
+
+
+def test_a_small_model_is_answered_by_the_loops_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("_close", "_one_by_one", "_close_levels"):
+        monkeypatch.setattr(Evaluator, name, None)
+    one = checker()
+    followed = one.along(goal('alt@2.P=? [ F<=3 "bad" ]'), PATH)
+    assert one.check(parse('alt@2.P=? [ F<=3 "bad" ]'), PATH, causal_model="any").value == followed[-1, 2]
+    assert one.stepper(goal('alt@0.P=? [ F<=1 "bad" ]')).push(0, 0)[0] == 0.25
+
+
+def test_a_table_is_made_for_a_model_of_few_states_or_beforehand(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = 'alt@1.P=? [ F<=3 "bad" ]'
+    answers = set()
+    for small, prepared, lazy in ((4, False, False), (3, False, True), (3, True, False)):
+        for module in (evaluator_module, table_module):
+            monkeypatch.setattr(module, "SMALL", small)
+        one = checker()
+        if prepared:
+            one.prepare(parse(text))
+        answers.add(one.check(parse(text), PATH).value)
+        (arm,) = one.evaluators._evaluators.values()
+        assert arm.lazy is lazy
+        assert (len(arm.tail.table) == 0) is lazy
+    assert len(answers) == 1
+
+
+@pytest.mark.parametrize("text", ['alt[1]@2.P=? [ F<=5 "mid" ]', "mix[1]@3.R=? [ C<=5 ]", 'mix@2.P=? [ F<=5 "mid" ]'])
+@pytest.mark.parametrize("end", range(2, 7))
+def test_bounds_of_a_large_model_know_the_action_taken_last(
+    text: str, end: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = checker().check(parse(text), PATH[:end], causal_model="any").bounds
+    call_every_model_large(monkeypatch)
+    assert checker().check(parse(text), PATH[:end], causal_model="any").bounds == pytest.approx(expected, abs=1e-12)
+
+
+def test_recordings_of_a_large_model_follow_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = goal('mix@3.P=? [ "mid" U<=4 "bad" ]')
+    expected = checker().along(asked, PATH)
+    call_every_model_large(monkeypatch)
+    stepper = checker().stepper(asked)
+    for begin, end in ((0, 2), (2, 5), (5, 6)):  # from the second on it is known that there is no table
+        np.testing.assert_allclose(stepper.push_all(PATH[begin:end]), expected[begin:end], atol=1e-12)
+
+
+def test_an_end_makes_no_table_of_the_world_that_goes_on() -> None:
+    one = checker()
+    one.check(parse('alt@1.P=? [ F<=6 "bad" ]'), PATH, terminated=True)
+    rows = {law.end: len(value_table.rows) for (law, _), value_table in one.evaluators._value_tables.items()}
+    assert rows[None] == 0
+    assert rows[PATH[-1][0]] > 0
+
+
+SPREAD = (0.5, 0.25, 0.25)
+RING = MDP.from_transitions(
+    states=8,
+    actions=2,
+    transitions=[
+        (s, a, (s + k) % 8, p) for s in range(8) for a in range(2) for k, p in zip((a, 3, 5), SPREAD, strict=True)
+    ],
+    labels={"bad": [0]},
+)
+ONE_STEP = 8 * 3
+"""Numbers of the rows that one observed step of the ring may need: one row of three successors for each state."""
+
+
+def ring_arm() -> tuple[Checker, Goal]:
+    one = Checker(RING, tables({"nominal": [0] * 8, "alt": [1] * 8}, RING))
+    return one, goal('alt@4.P=? [ F<=9 "bad" ]')
+
+
+def ring_path(length: int, seed: int = 0) -> list[tuple[int, int]]:
+    chance, state, path = Random(seed), 0, []
+    for _ in range(length):
+        path.append((state, 0))
+        state = (state + chance.choice([0, 3, 5])) % 8
+    return path
+
+
+@pytest.mark.parametrize("way", ["pair by pair", "one at once", "all at once", "without answers", "bounds"])
+@pytest.mark.parametrize("wandering", [True, False])
+def test_rows_take_no_more_room_than_one_question_needs_where_there_is_none(
+    way: str,
+    wandering: bool,  # noqa: FBT001 - a column of the table
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Once in a question all rows are forgotten to make room, in each question anew."""
+    monkeypatch.setattr(row_table, "FIRST_ROOM", (1, 1, 1, 1))
+    monkeypatch.setattr(row_table, "MAX_NUMBERS", 0)
+    one, asked = ring_arm()
+    stepper = one.stepper(asked)
+    path = ring_path(60) if wandering else [(3 * n % 8, 0) for n in range(60)]  # eight transitions, in turn
+    arm = stepper._values.evaluator
+    if way == "pair by pair":
+        for pair in path:
+            stepper.push(*pair)
+    elif way == "one at once":
+        for pair in path:
+            stepper.push_all([pair])
+    elif way == "all at once":
+        stepper.push_all(path)
+    elif way == "without answers":
+        arm.along(stepper._values.buffers, pair_arrays(path))
+    else:
+        for begin in range(56):
+            arm.interval(pair_arrays(path[begin : begin + 4]), ANY)
+    memory = arm._memos(ANY if way == "bounds" else EXACT)
+    assert 3 * memory.computed > 8 * ONE_STEP
+    assert len(memory.arrays.states) <= 2 * ONE_STEP
+
+
+@LAW
+@given(chances)
+def test_states_show_their_label_sets(chance: Random) -> None:
+    """What a span says of a reading is what the automaton says of the labels: by state, or by action if goals nest."""
+    case = a_case(chance, nested=chance.random() < 0.5)
+    evaluator, twin = case.evaluator(), case.twin(0)
+    unrolled, shown = evaluator_module.reading(evaluator.tail)
+    unrolled.extend(3)
+    by_action, actions = evaluator.tail.labelling.by_action, case.oracle.setting.actions
+    assert len(shown) == case.states * (actions if by_action else 1)
+    for column, owed in enumerate(unrolled.owed):
+        for offset in range(min(3, unrolled.reach)):
+            for state, action in product(range(case.states), range(actions)):
+                if offset not in owed:
+                    continue
+                seen = shown[state * actions + action if by_action else state]
+                spans = unrolled.spans[slice(*unrolled.known[column, seen])].tolist()
+                (target,) = [span[2] for span in spans if span[0] <= offset < span[1]]
+                rest = twin.automaton.step(owed[offset], twin.label_set(offset, state, action))
+                if rest not in (FALSE, TRUE):
+                    assert unrolled.owed[target - FIRST_STRAND][offset + 1] == rest
+                else:
+                    assert target == rest
+
+
+@LAW
+@given(chances)
+def test_values_around_some_states_are_those_of_the_twin(chance: Random) -> None:
+    """The way for large models to what lies ahead of the last pair."""
+    case = a_case(chance, nested=chance.random() < 0.2)
+    if chance.random() < 0.3:
+        case = case.without_last_action()
+    evaluator, twin = case.evaluator(), case.twin(0)
+    evaluator.strands.extend(twin.observed + 1)
+    for owed in evaluator.strands.owed:
+        if twin.observed in owed:
+            obligation, everywhere = owed[twin.observed], np.arange(case.states)
+            found = evaluator_module.ahead(
+                case.nominal, evaluator.tail, twin.observed, obligation, everywhere, case.path[-1]
+            )
+            expected = [float(twin.value(twin.observed, state, obligation)) for state in range(case.states)]
+            np.testing.assert_allclose(found, expected, rtol=0, atol=CLOSE)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_large_model_has_the_values_and_bounds_of_the_twin(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    call_every_model_large(monkeypatch)
+    case = a_case(Random(seed), length=4)
+    evaluator, buffers, values = case.evaluator(), case.buffers(), np.full((4, 4), np.nan)
+    evaluator.along(buffers, case.arrays(), values)
+    twins = [case.twin(3 - start) for start in range(4)]
+    assert values[3] == pytest.approx([float(twin.value(0, *twin.first)) for twin in twins], abs=CLOSE)
+    twin = twins[3]
+    found = evaluator.interval(case.arrays(), ANY)
+    assert found == pytest.approx([float(end) for end in twin.bounds(0, *twin.first, "any")], abs=CLOSE)

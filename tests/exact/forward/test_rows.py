@@ -1,0 +1,290 @@
+"""What can be done in a state after an observed transition: which regime, which number, which moves and rows."""
+
+from __future__ import annotations
+
+from itertools import pairwise, product
+from random import Random
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+
+from monitor.causal import Intervention, Law, conditional_choices, counterfactual_row
+from monitor.exact.forward.evaluator import dynamics
+from monitor.exact.forward.row_table import (
+    ANY,
+    COMPUTED,
+    EXACT,
+    STABLE,
+    RowTable,
+)
+from monitor.exact.forward.rows import (
+    FOR_GOOD,
+    NO_ROOM,
+    Dynamics,
+    moves,
+    regime,
+    regime_end,
+    seen_before,
+)
+from monitor.model import MDP
+from monitor.policy import as_table
+from tests.exact.forward.case import CLOSE, a_case
+from tests.exact.small import LAW, chances
+
+# Reward of pairs and of transitions; state 3 shares no successor with the others.
+MODEL = MDP.from_transitions(
+    states=4,
+    actions=2,
+    transitions=[
+        *[(0, 0, 0, 0.5), (0, 0, 1, 0.5), (0, 1, 1, 0.25), (0, 1, 2, 0.75)],
+        *[(1, 0, 0, 0.125), (1, 0, 1, 0.375), (1, 0, 2, 0.5), (1, 1, 1, 1.0)],
+        *[(2, 0, 0, 0.25), (2, 0, 2, 0.75), (2, 1, 2, 1.0), (3, 0, 3, 1.0), (3, 1, 3, 1.0)],
+    ],
+    rewards=[(0, 0, 2.0), (1, 0, 4.0), (1, 0, 1, 8.0), (1, 0, 2, -16.0), (0, 1, 2, 3.0), (0, 0, 1, 1.0)],
+)
+NOMINAL, OTHER = as_table([0, 0, 0, 0], MODEL), as_table([1, 1, 1, 1], MODEL)
+MIXED = as_table([[0.75, 0.25]] * 4, MODEL)
+EVEN = as_table([[0.5, 0.5]] * 4, MODEL)
+PLAIN = Law.stationary(NOMINAL, MODEL)
+
+
+def world(nominal: Law = PLAIN, change: Intervention | None = None, *, merged: bool = False) -> Dynamics:
+    return dynamics(nominal, nominal.under(change or Intervention()), merged=merged)
+
+
+def found(of: Dynamics, kind: int, step: tuple[int, int, int], state: int, r: int = 0) -> list[tuple[Any, ...]]:
+    """Return (action, share, gain, {successor: (low, high, extra)}) of each move in a state after a step."""
+    memo = RowTable(kind)
+    transition = r if step[2] < 0 else seen_before(of, memo.arrays, r, *step)
+    entry = moves(of, memo.arrays, kind, r, transition, *step, state)
+    assert entry != NO_ROOM
+    return read(memo, entry)
+
+
+def read(memo: RowTable, entry: int) -> list[tuple[Any, ...]]:
+    a = memo.arrays
+    some: list[tuple[Any, ...]] = []
+    for move in range(a.entry_begin[entry], a.entry_begin[entry + 1]):
+        row = {
+            int(a.states[k]): a.low[k] if memo.kind == EXACT else (a.low[k], a.high[k], a.extra[k])
+            for k in range(a.row_begin[move], a.row_begin[move + 1])
+        }
+        some.append((int(a.action[move]), a.share[move], a.gain[move], row))
+    return some
+
+
+def test_a_regime_is_in_force_from_its_first_offset_to_that_of_the_next() -> None:
+    before = PLAIN.under(Intervention(OTHER, 5))
+    three = dynamics(before, before.under(Intervention(MIXED, 2)), merged=False)
+    assert three.first.tolist() == [0, 2, 5]
+    assert [regime(three, offset) for offset in range(7)] == [0, 0, 1, 1, 1, 2, 2]
+    assert [regime_end(three, r) for r in range(3)] == [2, 5, FOR_GOOD]
+    assert three.default.tolist() == [False, True, True]
+    assert three.stochastic.tolist() == [True, False, False]
+
+
+def test_default_comes_back_where_a_takeover_ends() -> None:
+    back = world(change=Intervention(OTHER, 2))
+    assert (back.first.tolist(), back.default.tolist()) == ([0, 2], [False, True])
+    assert world().default.tolist() == [True]
+    assert world(change=Intervention(OTHER)).default.tolist() == [False]
+    assert [back.actions[r].tolist() for r in range(2)] == [[1] * 4, [0] * 4]
+
+
+def test_a_choice_observed_tells_something_only_where_it_was_uncertain() -> None:
+    assert len(world().nominal_probabilities) == 0
+    uncertain = world(Law.stationary(MIXED, MODEL))
+    assert uncertain.nominal_probabilities.tolist() == [MIXED.probabilities.tolist()]  # type: ignore[union-attr]
+    later = dynamics(Law.stationary(MIXED, MODEL), PLAIN.under(Intervention(OTHER, 2)), merged=False)
+    assert later.nominal_probabilities.shape == (2, 4, 2)
+    first = Law.stationary(NOMINAL, MODEL).under(Intervention(MIXED, 2))
+    assert dynamics(first, first, merged=False).nominal_probabilities.tolist() == [
+        [[0.75, 0.25]] * 4,
+        [[1.0, 0.0]] * 4,
+    ]
+
+
+def test_what_many_paths_share_is_neither_copied_nor_written_to() -> None:
+    mixed = world(change=Intervention(MIXED))
+    assert MIXED.probabilities is not None
+    assert NOMINAL.actions is not None
+    assert np.shares_memory(mixed.probabilities, MIXED.probabilities)
+    assert np.shares_memory(world().actions, NOMINAL.actions)
+    assert np.shares_memory(world().asked_probabilities, MODEL.probabilities)
+    fixed = world()._replace(first=NOMINAL.actions)  # the regimes are its own
+    assert not any(part.flags.writeable for part in fixed if isinstance(part, np.ndarray) and part.dtype != np.bool_)
+
+
+def test_every_observed_transition_has_a_number_of_its_own() -> None:
+    two = world(change=Intervention(OTHER, 2))
+    memo = RowTable(EXACT)
+    asked = list(product(range(2), range(4), range(2), range(4)))
+    while len(memo.arrays.transition_keys) < 4 * len(asked):
+        memo.make_room(forget=False)
+        for step in asked:
+            seen_before(two, memo.arrays, *step)
+    numbers = [seen_before(two, memo.arrays, *step) for step in asked]
+    assert sorted(numbers) == list(range(2, 2 + len(asked)))  # those below are of nothing observed
+    assert [seen_before(two, memo.arrays, *step) for step in asked] == numbers
+
+
+def test_what_was_observed_is_repeated_with_its_reward() -> None:
+    assert found(world(), EXACT, (1, 0, 2), 1) == [(0, 1.0, 4.0 - 16.0, {2: 1.0})]
+    assert found(world(), EXACT, (1, 0, 0), 1) == [(0, 1.0, 4.0, {0: 1.0})]
+    for kind in (ANY, STABLE):
+        assert found(world(), kind, (1, 0, 1), 1) == [(0, 1.0, 4.0 + 8.0, {1: (1.0, 1.0, 0.0)})]
+
+
+def test_where_nothing_was_observed_rows_are_the_models() -> None:
+    assert found(world(), EXACT, (-1, -1, -1), 1) == [(0, 1.0, 4.0 + 3.0 - 8.0, {0: 0.125, 1: 0.375, 2: 0.5})]
+    mixed = world(change=Intervention(MIXED))
+    assert found(mixed, EXACT, (-1, -1, -1), 0) == [
+        (0, 0.75, 0.75 * 2.5, {0: 0.375, 1: 0.375}),
+        (1, 0.25, 0.25 * 2.25, {1: 0.0625, 2: 0.1875}),
+    ]
+
+
+def test_other_states_have_the_counterfactual_row_and_its_reward() -> None:
+    (move,) = found(world(), EXACT, (0, 0, 1), 1)
+    expected = counterfactual_row(MODEL.row(0, 0), 1, MODEL.row(1, 0))
+    assert move[3] == pytest.approx({s: p for s, p in enumerate(expected) if p > 0.0})
+    assert move[2] == pytest.approx(4.0 + 8.0 * expected[1] - 16.0 * expected[2])
+
+
+def test_bounds_keep_apart_what_a_successor_brings() -> None:
+    (move,) = found(world(), ANY, (0, 0, 1), 1)
+    assert move[:3] == (0, 1.0, 4.0)
+    rows = move[3]
+    assert isinstance(rows, dict)
+    assert {s: cell[2] for s, cell in rows.items()} == {0: 0.0, 1: 8.0, 2: -16.0}
+    assert all(0.0 <= low <= high <= 1.0 for low, high, _ in rows.values())
+
+
+def test_a_choice_of_two_gives_two_moves_or_their_sum() -> None:
+    change = Intervention(MIXED)
+    apart, merged = world(change=change), world(change=change, merged=True)
+    two = found(apart, EXACT, (0, 0, 1), 1)
+    (one,) = found(merged, EXACT, (0, 0, 1), 1)
+    assert [move[0] for move in two] == [0, 1]
+    assert one[1] == pytest.approx(sum(float(str(move[1])) for move in two))
+    assert one[2] == pytest.approx(sum(float(str(move[2])) for move in two))
+    sums: dict[int, float] = {}
+    for move in two:
+        assert isinstance(move[3], dict)
+        for s, p in move[3].items():
+            sums[s] = sums.get(s, 0.0) + p
+    assert one[3] == pytest.approx(sums)
+    assert len(found(merged, ANY, (0, 0, 1), 1)) == 2  # bounds choose a row for each action
+
+
+def test_the_action_observed_tells_of_the_action_noise() -> None:
+    law = Law.stationary(EVEN, MODEL)
+    told = found(world(law, Intervention(MIXED)), EXACT, (0, 1, 2), 1)
+    weights = conditional_choices(np.array([0.5, 0.5]), 1, np.array([0.75, 0.25]))
+    assert [move[1] for move in told] == pytest.approx(weights.tolist())
+    untold = found(world(law, Intervention(MIXED)), EXACT, (-1, -1, -1), 1)
+    assert [move[1] for move in untold] == [0.75, 0.25]
+
+
+def test_what_is_never_chosen_is_no_move() -> None:
+    """The action observed has become likelier, so the other one is not taken."""
+    of = world(Law.stationary(EVEN, MODEL), Intervention(MIXED))
+    assert [move[:2] for move in found(of, EXACT, (0, 0, 1), 1)] == [(0, 1.0)]
+
+
+def test_rows_are_counted_where_the_observation_says_something() -> None:
+    memo = RowTable(EXACT)
+    of = world()
+    transition = seen_before(of, memo.arrays, 0, 0, 0, 1)
+    counts = []
+    for state in (0, 1, 2, 3):  # the very same, two that share a successor, one that shares none
+        moves(of, memo.arrays, EXACT, 0, transition, 0, 0, 1, state)
+        counts.append(int(memo.arrays.used[COMPUTED]))
+    assert counts == [0, 1, 2, 2]
+
+
+def test_a_model_of_one_transition_pays_for_it() -> None:
+    one = MDP.from_transitions(states=1, actions=1, transitions=[(0, 0, 0, 1.0)], rewards=[(0, 0, 0, 4.0)])
+    of = world(Law.stationary(as_table([0], one), one))
+    assert found(of, EXACT, (-1, -1, -1), 0) == [(0, 1.0, 4.0, {0: 1.0})]
+
+
+def test_nothing_observed_leaves_the_row_as_it_is() -> None:
+    two = MDP.from_transitions(
+        states=2, actions=1, transitions=[(0, 0, 0, 0.25), (0, 0, 1, 0.75), (1, 0, 0, 0.5), (1, 0, 1, 0.5)]
+    )
+    of = world(Law.stationary(as_table([0, 0], two), two))
+    assert found(of, EXACT, (-1, -1, -1), 0) == [(0, 1.0, 0.0, {0: 0.25, 1: 0.75})]
+
+
+def test_another_model_is_never_what_was_observed() -> None:
+    other = MDP.from_transitions(states=4, actions=2, transitions=[(s, a, s, 1.0) for s in range(4) for a in range(2)])
+    assert found(world(change=Intervention(dynamics=other)), EXACT, (0, 0, 1), 0)[0][3] == {0: 1.0}
+
+
+@pytest.mark.parametrize(("kind", "room"), [(EXACT, 3), (ANY, 4)])  # of bounds, room for the first of two moves
+def test_without_room_nothing_is_changed(kind: int, room: int) -> None:
+    memo, of = RowTable(kind), world(change=Intervention(MIXED))
+    memo.arrays = memo._allocate(64, 64, 64, room)
+    transition = seen_before(of, memo.arrays, 0, 0, 0, 1)
+    used = memo.arrays.used.copy()
+    assert moves(of, memo.arrays, kind, 0, transition, 0, 0, 1, 1) == NO_ROOM
+    assert memo.arrays.used[:COMPUTED].tolist() == used[:COMPUTED].tolist()
+    assert (memo.arrays.entry_keys == -1).all()
+    memo.arrays = memo._allocate(64, 64, 64, room + 1)
+    transition = seen_before(of, memo.arrays, 0, 0, 0, 1)
+    assert moves(of, memo.arrays, kind, 0, transition, 0, 0, 1, 1) == 0
+
+
+def test_room_is_used_up_and_not_exceeded() -> None:
+    """Two transitions, three entries, and as many moves as there is room for."""
+    memo, of = RowTable(EXACT), world()
+    memo.arrays = memo._allocate(2, 3, 8, 64)
+    numbers = [seen_before(of, memo.arrays, 0, 0, 0, outcome) for outcome in (0, 1, 2)]
+    assert numbers == [1, 2, NO_ROOM]
+    assert seen_before(of, memo.arrays, 0, 0, 0, 1) == 2  # what is known needs no room
+    entries = [moves(of, memo.arrays, EXACT, 0, 1, 0, 0, 0, state) for state in (0, 1, 2, 3)]
+    assert entries == [0, 1, 2, NO_ROOM]
+    assert moves(of, memo.arrays, EXACT, 0, 1, 0, 0, 0, 1) == 1
+
+
+def test_two_moves_need_room_for_two() -> None:
+    of, entries = world(change=Intervention(MIXED)), []
+    for held in (1, 2):
+        memo = RowTable(EXACT)
+        memo.arrays = memo._allocate(64, 64, held, 64)
+        transition = seen_before(of, memo.arrays, 0, 0, 0, 1)
+        entries.append(moves(of, memo.arrays, EXACT, 0, transition, 0, 0, 1, 1))
+    assert entries == [NO_ROOM, 0]
+
+
+@LAW
+@given(chances)
+def test_moves_and_rows_are_those_of_the_twin(chance: Random) -> None:
+    """At each observed step, in each state: the actions with their weights, the rows, the rewards."""
+    case = a_case(chance)
+    of, twin = dynamics(case.nominal, case.law, merged=False), case.twin(0)
+    for k, ((seen, taken), (outcome, _)) in enumerate(pairwise(case.path)):
+        r = regime(of, k)
+        for state in range(case.states):
+            actions = {action: float(weight) for action, weight in twin.actions(k, state).items()}
+            exact = found(of, EXACT, (seen, taken, outcome), state, r)
+            assert {move[0]: move[1] for move in exact} == pytest.approx(actions, abs=CLOSE)
+            for action, _, reward, row in exact:
+                expected = {s: actions[action] * float(p) for s, p in twin.successors(k, state, action).items()}
+                assert row == pytest.approx(expected, abs=CLOSE)
+                earned = sum(p * float(twin.reward(k, state, action, s)) for s, p in expected.items())
+                assert reward == pytest.approx(earned, abs=CLOSE)
+            for kind, name in ((ANY, "any"), (STABLE, "stable")):
+                bounded = found(of, kind, (seen, taken, outcome), state, r)
+                assert {move[0]: move[1] for move in bounded} == pytest.approx(actions, abs=CLOSE)
+                for action, weight, reward, row in bounded:
+                    assert {s: cell[:2] for s, cell in row.items()} == {
+                        s: pytest.approx((float(low), float(high)), abs=CLOSE)
+                        for s, low, high in twin.ranges(k, state, action, name)
+                    }
+                    for s, (_, _, extra) in row.items():  # with the part that no successor changes: all of it
+                        whole = float(twin.reward(k, state, action, s))
+                        assert reward / weight + extra == pytest.approx(whole, abs=CLOSE)

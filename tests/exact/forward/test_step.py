@@ -1,0 +1,190 @@
+"""The loops' own parts that answers alone do not show: the order in which nodes are added up."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+
+from monitor.exact import Checker, tables
+from monitor.exact.forward import buffers as room_module
+from monitor.exact.forward import row_table, step
+from monitor.exact.forward.buffers import ForwardBuffers
+from monitor.exact.forward.row_table import EXACT, RowTable
+from monitor.logic import parse
+from monitor.logic.syntax import Goal
+from monitor.model import MDP
+from tests.exact.calls import note_calls
+from tests.exact.forward.case import CLOSE, a_case, assert_same_weights, pending, settled
+from tests.exact.forward.test_row_table import entry
+from tests.exact.small import LAW, chances
+from tests.mutation.test_questions import call_every_model_large
+
+
+@pytest.mark.parametrize(("states", "nodes"), [(10, 2), (10, 9), (400, 30), (4000, 300), (1000, 1), (8, 1)])
+@pytest.mark.parametrize("start", [0, 3])
+@pytest.mark.parametrize("descending", [False, True])
+def test_nodes_are_put_in_the_order_of_their_states(states: int, nodes: int, start: int, *, descending: bool) -> None:
+    """By looking through all states, by insertion, or by a sort, whichever is the quickest."""
+    met = Random(states + nodes).sample(range(states), nodes)
+    if descending:
+        met.sort(reverse=True)
+    mark, where = np.full(states, 6), np.zeros(states, dtype=np.int32)
+    held = np.array([states - 1] * start + met, dtype=np.int32)
+    places = np.arange(len(held) + 2)
+    mark[met], where[met] = 7, np.arange(start, start + nodes)
+    step.order(mark, where, held, places, start, start + nodes)
+    assert held[places[start : start + nodes]].tolist() == sorted(met)
+    assert places[:start].tolist() == list(range(start))
+    assert places[start + nodes :].tolist() == [start + nodes, start + nodes + 1]
+
+
+def test_a_row_is_touched_where_it_shares_a_successor_with_what_was_observed() -> None:
+    rows, evidence = RowTable(EXACT), np.zeros(40, dtype=np.int64)
+    first = entry(rows, 0, 1, 20)  # successors 20, 21, 25, 29
+    evidence[[21, 3]] = 5
+    assert step.touched(rows.arrays, first, evidence, 5)
+    assert not step.touched(rows.arrays, first, evidence, 6)
+    evidence[21] = 4
+    assert not step.touched(rows.arrays, first, evidence, 5)
+
+
+WIDE = MDP.from_transitions(
+    states=12,
+    actions=2,
+    transitions=[
+        (s, a, (s + k) % 12, p) for s in range(12) for a, k, p in ((0, 0, 0.5), (0, 1, 0.5), (1, 5, 0.75), (1, 7, 0.25))
+    ],
+    rewards=[(s, a, float(s % 5 + a)) for s in range(12) for a in range(2)],
+    labels={"bad": [0, 7]},
+)
+"""By action 0 a state stays or goes on by one, by action 1 it is led elsewhere: few rows share a successor."""
+ROUND = [(0, 0), (0, 1), (5, 0), (6, 0), (6, 1), (1, 1), (8, 0), (8, 1), (1, 0), (2, 0), (2, 1), (9, 0)]
+"""The nominal policy takes action 0: half of this is not its own."""
+
+
+@pytest.mark.parametrize("text", ['P=? [ G<=6 !"bad" ]', "R=? [ C<=6 ]"])
+@pytest.mark.parametrize("world", ["nominal@4", "alt@4", "alt[2]@4", "mix@4", "mix[1]@4"])
+def test_rows_that_a_step_says_nothing_about_are_those_of_the_model(
+    world: str, text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a large model they are kept once for all transitions: the same numbers."""
+    policies = tables({"nominal": [0] * 12, "alt": [1] * 12, "mix": [[0.5, 0.5]] * 12}, WIDE)
+    goal = parse(f"{world}.{text}")
+    assert isinstance(goal, Goal)
+    expected = Checker(WIDE, policies).along(goal, ROUND)
+    call_every_model_large(monkeypatch)
+    large = Checker(WIDE, policies)
+    np.testing.assert_allclose(large.along(goal, ROUND), expected, atol=1e-12)
+    assert large.stepper(goal)._values.evaluator._dynamics.local
+    again = large.stepper(goal)
+    memory = again._values.evaluator._memos(EXACT)
+    before = memory.arrays.used.tolist()
+    again.push_all(ROUND)
+    assert memory.arrays.used.tolist() == before  # all of it is known
+
+
+@pytest.mark.parametrize("text", ['P=? [ G<=6 !"bad" ]', "R=? [ C<=6 ]"])
+@pytest.mark.parametrize("end", range(1, len(ROUND) + 1))
+def test_a_walk_begun_anew_holds_nothing_of_the_one_before(end: int, text: str) -> None:
+    policies = tables({"nominal": [0] * 12, "alt": [1] * 12}, WIDE)
+    goal = parse(f"alt@3.{text}")
+    assert isinstance(goal, Goal)
+    checker = Checker(WIDE, policies)
+    alone = checker.along(goal, ROUND[5:])
+    stepper = checker.stepper(goal)
+    stepper.push_all(ROUND[:end])
+    stepper._values.buffers.restart()
+    found = stepper.push_all(ROUND[5:])
+    for n in range(len(found)):
+        np.testing.assert_array_equal(found[n, : n + 1], alone[n, : n + 1])
+
+
+@pytest.mark.parametrize("first", [1, 2, 3, 5, 7])
+def test_any_room_at_first_will_do(first: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    goal = parse('mix@4.P=? [ F<=4 ("bad" & X X X !"bad") ]')
+    assert isinstance(goal, Goal)
+    policies = tables({"nominal": [0] * 12, "mix": [[0.5, 0.5]] * 12}, WIDE)
+    expected = Checker(WIDE, policies).along(goal, ROUND)
+    monkeypatch.setattr(room_module, "FIRST_NODES", first)
+    monkeypatch.setattr(room_module, "FIRST_WALK", (1, first))
+    monkeypatch.setattr(row_table, "FIRST_ROOM", (first,) * 4)
+    np.testing.assert_array_equal(Checker(WIDE, policies).along(goal, ROUND), expected)
+
+
+@pytest.mark.parametrize("world", ["alt@4", "mix@4"])
+def test_nodes_of_a_walk_ascend_by_strand_and_state(world: str) -> None:
+    """Sums run along them: so no number depends on what else is asked, or was."""
+    goal = parse(f'{world}.P=? [ F<=4 ("bad" & X X X !"bad") ]')
+    assert isinstance(goal, Goal)
+    policies = tables({"nominal": [0] * 12, "alt": [1] * 12, "mix": [[0.5, 0.5]] * 12}, WIDE)
+    stepper = Checker(WIDE, policies).stepper(goal)
+    most = 0
+    for pair in ROUND:
+        stepper.push(*pair)
+        walk = stepper._values.buffers.arrays
+        segments = int(walk.now[step.SEGMENTS])
+        assert (np.diff(walk.strand[:segments]) > 0).all()
+        for g in range(segments):
+            states = walk.states[walk.first[g] : walk.first[g + 1]]
+            assert (np.diff(states) > 0).all()
+            most = max(most, len(states))
+    assert most > 3
+
+
+@LAW
+@given(chances)
+def test_weights_after_each_pair_are_those_of_the_twin(chance: Random) -> None:
+    case = a_case(chance, nested=chance.random() < 0.2)
+    keep = chance.randint(1, len(case.path))
+    evaluator, buffers = case.evaluator(), case.buffers(keep)
+    for n, (state, action) in enumerate(case.path):
+        evaluator.push(buffers, state, action, answered=False)
+        assert buffers.now[step.STARTS] == min(n + 1, keep)  # the oldest are let go
+        for start in range(min(n + 1, keep)):
+            level = case.twin(n - start, n + 1).levels()[-1]
+            assert_same_weights(pending(evaluator, buffers, start), level.weights)
+            assert settled(buffers, start) == pytest.approx(float(level.settled), abs=CLOSE)
+
+
+@LAW
+@given(chances)
+def test_weights_from_the_first_pair_alone_are_those_of_the_twin(chance: Random) -> None:
+    case = a_case(chance, length=4)
+    evaluator, buffers = case.evaluator(), case.buffers(0)
+    levels = case.twin(0).levels()
+    for n, (state, action) in enumerate(case.path):
+        evaluator.push(buffers, state, action, answered=False)
+        assert (buffers.now[step.STARTS], buffers.now[step.AGE]) == (1, n)
+        assert_same_weights(pending(evaluator, buffers, 0), levels[n].weights)
+        assert settled(buffers, 0) == pytest.approx(float(levels[n].settled), abs=CLOSE)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_step_that_lacks_something_has_changed_nothing(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is taken again once there is room for it."""
+    monkeypatch.setattr(room_module, "FIRST_NODES", 1)
+    monkeypatch.setattr(room_module, "FIRST_WALK", (1, 1))
+    monkeypatch.setattr(row_table, "FIRST_ROOM", (1, 1, 1, 1))
+    case = a_case(Random(seed), text='alt@4.P=? [ F<=4 ("a" & X X "b") ]', length=6)
+    evaluator, buffers = case.evaluator(), case.buffers()
+    before: list[list[Any]] = []
+    lacking: list[str] = []
+    for owner, name in ((ForwardBuffers, "grow"), (room_module.Workspace, "grow"), (RowTable, "make_room")):
+        what = f"{owner.__name__}.{name}"
+
+        def note(*_: object, what: str = what, **__: object) -> str:
+            assert [array.tolist() for array in buffers.arrays[:-1]] in before
+            return what
+
+        note_calls(monkeypatch, owner, name, lacking, note)
+    for state, action in case.path:
+        before[:] = [[array.tolist() for array in buffers.arrays[:-1]]]
+        try:
+            evaluator.push(buffers, state, action, answered=False)
+        finally:
+            before.clear()
+    assert set(lacking) == {"ForwardBuffers.grow", "Workspace.grow", "RowTable.make_room"}

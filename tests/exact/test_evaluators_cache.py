@@ -1,0 +1,175 @@
+"""What questions on one model share is kept for those asked last, and let go with what it keeps alive."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+
+import pytest
+
+from monitor.causal import Intervention, Law
+from monitor.exact import evaluators as worlds_module
+from monitor.exact import tables
+from monitor.exact.evaluators import Evaluators
+from monitor.exact.forward.row_table import EXACT
+from monitor.logic import parse
+from monitor.logic.syntax import Change, Goal, Probability, Reward
+from monitor.model import MDP
+
+STATES = 4
+TRANSITIONS = [(s, a, t, 0.5) for s in range(STATES) for a in range(2) for t in (s, (s + 1 + a) % STATES)]
+MODEL = MDP.from_transitions(states=STATES, actions=2, transitions=TRANSITIONS, labels={"a": [3]})
+STAYING = MDP.from_transitions(
+    states=STATES, actions=2, transitions=[(s, a, s, 1.0) for s in range(STATES) for a in range(2)]
+)
+POLICIES = {"nominal": [0] * STATES, "alt": [1] * STATES}
+
+
+def made(**models: MDP) -> Evaluators:
+    return Evaluators(MODEL, tables(POLICIES, MODEL), models)
+
+
+def measure(text: str) -> Probability | Reward:
+    goal = parse(text)
+    assert isinstance(goal, Goal)
+    return goal.measure
+
+
+ONE, TWO, THREE = (measure(f'P=? [ F<={n} "a" ]') for n in (1, 2, 3))
+
+
+def test_tables_of_what_was_asked_last_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(worlds_module, "MAX_VALUE_TABLES", 2)
+    worlds = made()
+    law = worlds.nominal(None, 0)
+    one, two = worlds.value_table(law, ONE), worlds.value_table(law, TWO)
+    assert worlds.value_table(law, ONE) is one
+    worlds.value_table(law, THREE)  # the second was asked about longest ago
+    assert worlds.value_table(law, ONE) is one
+    assert worlds.value_table(law, TWO) is not two
+    assert len(worlds._value_tables) == 2
+
+
+def test_arms_that_were_asked_last_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(worlds_module, "MAX_VALUE_TABLES", 2)
+    worlds = made()
+    law = worlds.nominal(None, 0)
+    one, two = worlds.evaluator(law, law, ONE), worlds.evaluator(law, law, TWO)
+    assert worlds.evaluator(law, law, ONE) is one
+    worlds.evaluator(law, law, THREE)
+    assert worlds.evaluator(law, law, ONE) is one
+    assert worlds.evaluator(law, law, TWO) is not two
+    assert len(worlds._evaluators) == 2
+
+
+def test_rows_of_worlds_let_go_are_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(worlds_module, "MAX_VALUE_TABLES", 2)
+    worlds = made()
+    nominal = worlds.nominal(None, 0)
+    for steps in (1, 2, 3, 4):
+        arm = worlds.evaluator(nominal, nominal.under(Intervention(worlds.policies["alt"], steps)), ONE)
+        assert arm._memos(EXACT).computed == 0
+    alive = [memos(EXACT) for _, memos in worlds._dynamics.values()]
+    assert len(alive) == 2
+    assert worlds._allowance.held == sum(len(memo.arrays.states) for memo in alive)
+
+
+def test_measures_share_the_rows_of_their_world() -> None:
+    worlds = made()
+    law = worlds.nominal(None, 0)
+    one, two = worlds.evaluator(law, law, ONE), worlds.evaluator(law, law, TWO)
+    assert one._memos is two._memos
+    assert one.strands is not two.strands
+    other = worlds.evaluator(law, law.under(Intervention(worlds.policies["alt"], 1)), ONE)
+    assert other.strands is one.strands  # a walk begun under one law can be closed under another
+    nested = measure('P=? [ F<=2 alt@0.P>0.5 [ X "a" ] ]')
+    assert (
+        worlds.evaluator(law, law, nested).strands
+        is not worlds.evaluator(law, law.under(Intervention(steps=1)), ONE).strands
+    )
+
+
+def ended(worlds: Evaluators, end: int) -> Law:
+    return worlds.nominal(end, 1)
+
+
+def test_worlds_that_end_in_a_state_are_let_go_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(worlds_module, "MAX_ENDED", 2)
+    worlds = made()
+    plain = worlds.nominal(None, 0)
+    kept = worlds.evaluator(plain, plain, ONE), worlds.value_table(plain, TWO)
+    for end in (0, 1):
+        worlds.value_table(ended(worlds, end), TWO)
+    models = [weakref.ref(ended(worlds, end).future) for end in (0, 1)]
+    again = ended(worlds, 0).future
+    assert again is models[0]()
+    del again
+    ended(worlds, 2)  # the one of state 1 was asked about longest ago
+    gc.collect()
+    assert {law.end for law, _ in worlds._value_tables} == {None, 0}
+    assert models[1]() is None
+    assert models[0]() is not None
+    assert (worlds.evaluator(plain, plain, ONE), worlds.value_table(plain, TWO)) == kept
+
+
+def test_arms_and_rows_of_worlds_that_ended_are_let_go_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(worlds_module, "MAX_ENDED", 1)
+    worlds = made()
+    plain = worlds.nominal(None, 0)
+    first = worlds.evaluator(plain, plain, ONE)
+    first._memos(EXACT)
+    mixed = [(ended(worlds, 0), plain), (plain, ended(worlds, 0)), (ended(worlds, 0), ended(worlds, 0))]
+    for nominal, law in mixed:
+        worlds.evaluator(nominal, law, ONE, (nominal, law))._memos(EXACT)
+    ended(worlds, 1)
+    assert [(key[0].end, key[1].end) for key in worlds._evaluators] == [(None, None)]
+    assert [(key[0].end, key[1].end) for key in worlds._dynamics] == [(None, None)]
+    assert worlds._allowance.held == len(first._memos(EXACT).arrays.states)
+
+
+def test_an_end_changes_nothing_where_every_model_stays() -> None:
+    halting = MDP.from_transitions(
+        states=STATES,
+        actions=2,
+        transitions=[each for each in TRANSITIONS if each[0] != 3] + [(3, 0, 3, 1), (3, 1, 3, 1)],
+    )
+    worlds = Evaluators(halting, tables(POLICIES, halting), {"staying": STAYING})
+    assert worlds.stays(3)
+    assert not worlds.stays(2)
+    assert worlds.nominal(3, 1) == Law.stationary(worlds.policies["nominal"], halting)
+    moving = Evaluators(halting, tables(POLICIES, halting), {"moving": MODEL})
+    assert not moving.stays(3)
+    law = moving.nominal(3, 1)
+    assert (law.end, law.until) == (3, 1)
+    assert law.future is halting  # whose rows say so already
+    assert moving.intervention(Change("model", "moving"), 3).future is not MODEL
+
+
+def test_a_held_action_is_a_policy_made_once() -> None:
+    worlds = made()
+    one, two = (worlds.intervention(Change("action", "1", steps), None) for steps in (2, 3))
+    assert one.table is two.table
+    assert one.table is not None
+    assert one.table.actions is not None
+    assert one.table.actions.tolist() == [1] * STATES
+    assert (one.steps, two.steps) == (2, 3)
+
+
+def test_what_tables_take_up() -> None:
+    worlds = made()
+    assert worlds.table_bytes == 0
+    for some in (ONE, TWO):
+        value_table = worlds.value_table(worlds.nominal(None, 0), some)
+        assert value_table.table.nbytes == 0
+        value_table.all_values(0, value_table.automaton.start)
+    assert worlds.table_bytes == 8 * STATES * (2 + 3)
+
+
+def test_constants_and_values_in_range() -> None:
+    worlds = made()
+    assert worlds.constant(measure("P=? [ true ]")) == 1.0
+    assert worlds.constant(measure("P=? [ false ]")) == 0.0
+    assert worlds.constant(ONE) is None
+    assert worlds_module.within(ONE, 1.0 + 1e-15) == 1.0
+    assert worlds_module.within(ONE, -1e-15) == 0.0
+    assert worlds_module.within(measure("R=? [ C<=2 ]"), 3.0) == 3.0
