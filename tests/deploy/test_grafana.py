@@ -162,7 +162,7 @@ def test_no_colour_stands_alone(name: str) -> None:
         assert panel["options"]["showValue"] == "always"
     if len(defaults.get("thresholds", {}).get("steps", [])) > 1:
         drawn = defaults.get("custom", {}).get("thresholdsStyle", {}).get("mode") == "dashed"
-        told = re.search(r"From (1|a minute) on|from a minute on|If not", panel["description"])
+        told = re.search(r"From (1:|one minute,)|If not", panel["description"])
         assert drawn or told
 
 
