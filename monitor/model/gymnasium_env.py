@@ -19,9 +19,7 @@ from monitor.arrays import AnyArray, Bools, Floats, Ints
 from monitor.errors import ModelError, ModelWarning, to_install
 from monitor.model.mdp import MDP
 
-__all__ = ["PREFIX", "from_environment", "load_gymnasium"]
-
-PREFIX = "gymnasium:"
+__all__ = ["from_environment", "load_gymnasium"]
 
 _ID = re.compile(r"[A-Za-z0-9_./-]{1,128}\Z")  # no colon: Gymnasium would import whatever module stands before it
 _ONE_HOT_LIMIT = 1 << 26
@@ -48,7 +46,7 @@ def load_gymnasium(source: str) -> MDP:
     Raises:
         ModelError: Gymnasium is not installed, does not know the environment, or the environment has no table P.
     """
-    identifier, _, query = source.removeprefix(PREFIX).partition("?")
+    identifier, _, query = source.removeprefix("gymnasium:").partition("?")
     if not _ID.match(identifier):
         raise ModelError(f"model {source}: {identifier!r} is no environment id; write gymnasium:ID?arg=value&...")
     try:

@@ -40,7 +40,7 @@ from monitor.model.archive import packed
 from monitor.model.mdp import MDP
 from monitor.model.unpack import BIN_EDGES, unpacked
 
-__all__ = ["MAX_UNPACKED_BYTES", "canonical_bytes", "model_sha256", "pack", "read_model"]
+__all__ = ["MAX_UNPACKED_BYTES", "canonical_bytes", "model_sha256", "pack", "read_files", "read_model"]
 
 FORMAT = 1
 MAX_UNPACKED_BYTES = 4 << 30
@@ -73,6 +73,11 @@ def read_model(content: bytes, source: str, *, limit: int = MAX_UNPACKED_BYTES) 
         raise ModelError(f"model {source}: {error}") from error
     except _UNREADABLE as error:
         raise ModelError(f"model {source}: not a readable .npz file ({error or type(error).__name__})") from error
+
+
+def read_files(files: Mapping[str, bytes], source: str) -> MDP:
+    """Read a model as `monitor.model.formats` has it."""
+    return read_model(files[".npz"], source)
 
 
 def canonical_bytes(model: MDP) -> bytes:

@@ -84,7 +84,7 @@ function updateRow(row, { agent, formula, first, now }) {
   why.setAttribute("aria-label", `Explain ${formula.name} of ${agent.name}`);
 }
 
-// Draw the agent's own value and, dashed, the alternative. Gaps: between episodes, and while blind.
+// Draw the nominal value and, dashed, the alternative. Gaps: between episodes, and while blind.
 function draw(curve, history, threshold) {
   const known = history.flat().filter((value) => value !== null);
   const [low, high] = rangeOf(known, threshold);

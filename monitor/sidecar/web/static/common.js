@@ -58,10 +58,10 @@ export function number(value) {
   return value === null || value === undefined ? "" : value.toFixed(4);
 }
 
-// The agent's own value; for regret also the alternative.
+// The value under the nominal policy; for regret also under the alternative.
 export function figures(formula) {
   const other = formula.alternative?.value ?? null;
-  return other === null ? number(formula.value) : `${number(formula.value)} → ${number(other)}`;
+  return other === null ? number(formula.value) : `${number(formula.value)} vs ${number(other)}`;
 }
 
 export function required(threshold) {
