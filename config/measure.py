@@ -66,7 +66,7 @@ def _spec(spec: FormulaSpec, arguments: argparse.Namespace) -> FormulaSpec:
 
 def _run(loaded: Loaded, spec: FormulaSpec, seed: int, steps: int) -> Tally:
     tally = Tally()
-    monitor = Monitor(loaded.model, loaded.tables, [spec], loaded.settings, identity=loaded.identity)
+    monitor = Monitor(loaded.model, loaded.tables, [spec], loaded.monitor.settings, identity=loaded.identity)
     for number, observation in enumerate(_observations(loaded, seed, steps), start=1):
         now = Instant(float(number), float(number))
         started = time.perf_counter()

@@ -12,7 +12,7 @@ from monitor.alarm.document import Evidence, read_evidence
 from monitor.cli.agent import SimulatedAgent
 from monitor.cli.files import data_file
 from monitor.cli.simulator import Simulator
-from monitor.picture import draw, tell
+from monitor.picture import draw, explain
 from monitor.policy.session import Actor
 from monitor.sidecar.config.load import Loaded, assemble
 from monitor.sidecar.effects import Effects
@@ -33,7 +33,7 @@ def alarm(scenario: str, number: int, *, steps: int) -> str:
         for evidence in map(read_evidence, (found.content for found in effects.evidence)):
             fired.setdefault(evidence.alert, evidence)
     asked = list(fired.values())[number - 1]
-    story = tell(asked, loaded.model, loaded.tables, loaded.models)
+    story = explain(asked, loaded.model, loaded.tables, loaded.models)
     return draw(story, loaded.model)
 
 

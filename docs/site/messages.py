@@ -6,10 +6,6 @@ key. A test holds the page against the types.
 
 from __future__ import annotations
 
-import ast
-import inspect
-import re
-import textwrap
 import typing
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -22,6 +18,7 @@ from pydantic import BaseModel
 from monitor.alarm.document import Evidence
 from monitor.alarm.message import AlertMessage
 from monitor.policy.manifest import Manifest
+from monitor.sidecar.config.derived import meanings
 from monitor.sidecar.pipeline import StatusMessage
 
 __all__ = ["PAGE", "STEP", "page"]
@@ -96,29 +93,13 @@ def _table(rows: Iterator[tuple[str, str, str]]) -> str:
 
 def _rows(kind: type, prefix: str = "") -> Iterator[tuple[str, str, str]]:
     """One row a field, and below it those of its own fields, as `field.of`."""
-    meanings, hints = _meanings(kind), typing.get_type_hints(kind, include_extras=True)
-    for name, meaning in meanings.items():
+    texts, hints = meanings(kind), typing.get_type_hints(kind, include_extras=True)
+    for name, meaning in texts.items():
         place = f"{prefix}{name}"
         inner, many = _inner(hints[name])
-        yield f"`{place}`", _words(hints[name]), meaning
+        yield f"`{place}`", _words(hints[name]), meaning.replace("|", "\\|")
         if inner is not None and place not in LISTED:
             yield from _rows(inner, f"{place}{many}.")
-
-
-def _meanings(kind: type) -> dict[str, str]:
-    """Field -> the text below it in the source. KeyError where one has none."""
-    (made,) = ast.parse(textwrap.dedent(inspect.getsource(kind))).body
-    assert isinstance(made, ast.ClassDef)
-    found: dict[str, str] = {}
-    named = [node for node in made.body if isinstance(node, ast.AnnAssign | ast.Expr)]
-    for node, below in zip(named, [*named[1:], None], strict=True):
-        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
-            match below:
-                case ast.Expr(ast.Constant(str(text))):
-                    found[node.target.id] = re.sub(r"\s+", " ", text).strip().replace("|", "\\|")
-                case _:
-                    raise KeyError(f"{kind.__name__}.{node.target.id} says nothing of itself")
-    return found
 
 
 def _inner(hint: Any) -> tuple[type | None, str]:  # noqa: ANN401 - any annotation

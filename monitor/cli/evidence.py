@@ -104,11 +104,11 @@ def explain(
         raise ConfigError(f"cannot draw {target}: give it a name that ends in .svg or .png")
     with progress("recomputing the alarm") as bar:
         proof = _proof(evidence, expected, objects, large=large)
-        from monitor.picture import draw, tell  # noqa: PLC0415 - keep `cfmon --help` light
+        from monitor.picture import draw, explain  # noqa: PLC0415 - keep `cfmon --help` light
 
         bar.at(0, "drawing the alarm")
-        story = tell(proof.evidence, proof.model, proof.tables, proof.models)
-        picture = draw(story, proof.model)
+        explanation = explain(proof.evidence, proof.model, proof.tables, proof.models)
+        picture = draw(explanation, proof.model)
         content = _png(picture) if target.suffix == ".png" else picture.encode()
     if target == PIPE:
         sys.stdout.buffer.write(content)
@@ -117,7 +117,7 @@ def explain(
         target.write_bytes(content)
     except OSError as error:
         raise ConfigError(f"cannot write {target}: {error.strerror}") from error
-    say(printable(story.summary))
+    say(printable(explanation.summary))
     say(printable(f"drawn in {target}"))
 
 

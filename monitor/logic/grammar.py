@@ -1,4 +1,4 @@
-"""The grammar, and what each of its alternatives stands for. Conflict-free as LALR with a contextual lexer (Lark)."""
+"""The grammar, and the nodes that its alternatives build. Conflict-free as LALR with a contextual lexer (Lark)."""
 
 from __future__ import annotations
 
@@ -93,8 +93,8 @@ NUMBER: /-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?/
 """
 
 
-class Problem(Exception):  # noqa: N818 - never leaves this room
-    """A mistake found while building, at a token; `at`: where that stands in the text (from 0)."""
+class Problem(Exception):  # noqa: N818 - never leaves this package
+    """A mistake found while building, at a token; `at`: its position in the text (from 0)."""
 
     def __init__(self, problem: str, token: Token) -> None:
         super().__init__(problem)

@@ -52,7 +52,7 @@ def parse(text: str) -> Formula:
 
 
 def error_at(problem: str, text: str, at: int) -> FormulaError:
-    """A FormulaError at a character position (from 0)."""
+    """Return a FormulaError at a character position (from 0)."""
     line = text.count("\n", 0, at) + 1
     return FormulaError(problem, text, line, at - (text.rfind("\n", 0, at) + 1) + 1)
 
@@ -80,7 +80,7 @@ def _in_words(terminal: str) -> str:
 
 
 def _check_shape(formula: Formula, text: str) -> None:
-    """What the grammar alone cannot say."""
+    """Raise FormulaError for what the grammar alone does not exclude."""
     level: list[tuple[Formula, bool]] = [(formula, False)]
     depth = nodes = 0
     while level:

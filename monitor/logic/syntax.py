@@ -1,4 +1,4 @@
-"""The nodes of a PCFTL formula: frozen, hashable, few; everything else is sugar made of them.
+"""The nodes of a PCFTL formula: frozen, hashable, few; everything else is sugar.
 
 Kazemi & Paoletti, Section 3 (syntax of PCFTL); the concrete syntax is in `monitor.logic.parser`.
 """
@@ -45,7 +45,7 @@ class Const:
 
 @dataclass(frozen=True, slots=True)
 class Label:
-    """A label of the state. `at`: where it stands in the text (from 0), for error messages."""
+    """A label of the state. `at`: its position in the text (from 0), for error messages."""
 
     name: str
     at: int = field(default=0, compare=False, repr=False)
@@ -78,7 +78,7 @@ class Or:
 class Until:
     """Bounded until: `right` at some offset j in [low, high] and `left` at every offset 0 <= i < j.
 
-    `at`: where the operator stands in the text (from 0), for error messages.
+    `at`: the operator's position in the text (from 0), for error messages.
     """
 
     low: int
@@ -90,7 +90,7 @@ class Until:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """An intervention. `name`: of the policy, the action or the model; `steps`: how long it lasts (None: for good)."""
+    """An intervention. `name`: of the policy, action or model; `steps`: its duration (None: unlimited)."""
 
     kind: Literal["nominal", "policy", "action", "model"]
     name: str = ""
@@ -103,7 +103,7 @@ NOMINAL = Change("nominal")
 
 @dataclass(frozen=True, slots=True)
 class WorldRef:
-    """Which world is asked about: `change` at `offset`; with a `baseline`, the causal effect of one over the other."""
+    """The world of a goal: `change` at `offset`; with a `baseline`, the causal effect of one over the other."""
 
     change: Change = NOMINAL
     baseline: Change | None = None
@@ -127,13 +127,13 @@ class Reward:
 
 @dataclass(frozen=True, slots=True)
 class Test:
-    """A comparison with a bound. `at`: where the bound stands in the text (from 0), for error messages."""
+    """A comparison with a bound. `at`: the bound's position in the text (from 0), for error messages."""
 
     comparison: Comparison
     bound: float
     at: int = field(default=0, compare=False, repr=False)
 
-    __test__ = False  # not a test case, whatever its name tells pytest
+    __test__ = False  # not a test case, despite its name
 
     def holds(self, value: float) -> bool:
         """Return whether `value` passes; |value - bound| <= 1e-12 max(1, |bound|) is equality.

@@ -1,6 +1,6 @@
-"""Which nodes a formula has, and what they ask about: the one traversal for all that need no evaluation.
+"""Traversal of formulas: nodes, goals and offsets.
 
-*Outside all brackets* means outside the path formula of `P[..]`: what is asked on the observed path itself.
+*Outside all brackets* means outside the path formula of every `P[..]`: goals there refer to the observed path.
 """
 
 from __future__ import annotations

@@ -110,11 +110,11 @@ def _same(setting: Setting, topics: Topics, loaded: Loaded, client_id: str) -> b
 def _former(setting: Setting, loaded: Loaded) -> Loaded:
     """The configuration as far as it was in force before, with a monitor of its own."""
     if setting.world != loaded.world:
-        return loaded.watching(())
+        return loaded.with_formulas(())
     try:
-        return loaded.watching(setting.formulas)
+        return loaded.with_formulas(setting.formulas)
     except MonitorError:  # such as an offset that does not fit a smaller window
-        return loaded.watching([spec for spec in loaded.formulas if spec in setting.formulas])
+        return loaded.with_formulas([spec for spec in loaded.formulas if spec in setting.formulas])
 
 
 def _unheard(earlier: Pipeline, topics: Topics, formulas: Sequence[str]) -> list[Publication]:

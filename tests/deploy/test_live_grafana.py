@@ -24,6 +24,7 @@ from tests.deploy.grafana_files import asked, in_runbooks, runnable
 from tests.deploy.small_world import DRIFT, EDGE, write_world
 from tests.deploy.test_live_prometheus import WHILE_ALL_IS_WELL, Scene, Watcher, hanging_target, wait_for
 from tests.servers import Prometheus, free_port, mosquitto, prometheus, wait_until
+from tests.sidecar.watched import take
 
 TROUBLED = ALERTS - WHILE_ALL_IS_WELL
 ABOUT_TROUBLE = {
@@ -116,7 +117,7 @@ def test_every_question_has_an_answer(stage: tuple[Scene, Path]) -> None:
     assert questions.open.keys() >= ABOUT_TROUBLE
 
     def well() -> None:
-        here.stalling.take([FITS], read_clock())
+        take(here.stalling, FITS, now=read_clock())
         here.well()
 
     def astray() -> None:

@@ -51,7 +51,7 @@ def test_an_alarm_is_explained_one_click_away(page: Page, keep: Any) -> None:  #
     page.get_by_role("button", name="Why does regret_fallback fire for robot-danger?").click()
     picture = page.locator("#why-picture")
     picture.wait_for(state="visible", timeout=3 * SOON)
-    assert "Step by step:" in (picture.get_attribute("alt") or "")
+    assert "Value at each step:" in (picture.get_attribute("alt") or "")
     assert picture.evaluate("picture => picture.decode().then(() => picture.naturalWidth)") > 100
     keep(page, "why", whole=False)
     assert accessible(page) == []

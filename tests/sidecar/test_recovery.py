@@ -109,7 +109,7 @@ class Life:
         """A step comes to the door."""
         arrived = Instant(1000.0 + n, self.service._clock().ticks)
         topic = self.world.topic.format("ada" if n % 2 else "bob")
-        self.service._door.enter(Arrived(arrived, topic, payload, Receipt(1, n, 1)))
+        self.service._inbox.put(Arrived(arrived, topic, payload, Receipt(1, n, 1)))
 
     async def _send(self) -> None:
         outbox = self.service._outbox
@@ -214,11 +214,11 @@ def test_a_disk_that_fails_for_a_while_costs_nothing(
             patch.setattr(store._journal, "commit", lambda batch: full(store._journal, batch))  # type: ignore[arg-type]
             await _turns(life)
         assert not world.steps
-        assert "No space left" in life.service.condition.status()["store"]
-        assert b"cfmon_store_ok 0.0" in life.service._metrics.exposition()
+        assert "No space left" in life.service.health.status()["store"]
+        assert b"cfmon_store_ok 0.0" in life.service.sinks.metrics.exposition()
         life.worker.beat()
-        assert life.service.condition.status()["store"] == "ok"
-        assert b"cfmon_store_ok 1.0" in life.service._metrics.exposition()
+        assert life.service.health.status()["store"] == "ok"
+        assert b"cfmon_store_ok 1.0" in life.service.sinks.metrics.exposition()
         life.service._close()  # nothing that a killed process would not do as well
 
     async def second() -> None:

@@ -15,6 +15,7 @@ from fleet import fleet
 from grafana_foundation_sdk.builders.dashboard import Dashboard
 from grafana_foundation_sdk.cog.encoder import JSONEncoder
 from itself import itself
+from others import others
 
 GRAFANA = Path(__file__).resolve().parents[1]
 HEAD = """\
@@ -29,7 +30,11 @@ HEAD = """\
 
 def main(folder: Path) -> None:
     """Write every file into `folder`."""
-    for name, dashboard in {"fleet": fleet(), "agent": agent(), "monitor": itself()}.items():
+    made = {"fleet": fleet(), "agent": agent(), "monitor": itself()}
+    shown = "".join(JSONEncoder().encode(dashboard.build()) for dashboard in made.values())
+    for panel in others(shown):
+        made["monitor"].with_panel(panel)
+    for name, dashboard in made.items():
         write(folder / "dashboards" / f"{name}.json", dashboard)
     for alert in alerts():
         write(folder / "dashboards" / "runbooks" / f"{alert}.json", runbook(alert))
