@@ -160,7 +160,7 @@ def _json_lines(text: str, file: Path) -> Iterator[tuple[str, object]]:
 
 
 def _parsed(text: str, where: str) -> object:
-    """Parse JSON. Raise JSONDecodeError if it is invalid, PathError if it is too deep or a number is too long."""
+    """Parse JSON. `json.JSONDecodeError` if invalid, PathError if too deep or with a number too long."""
     try:
         return json.loads(text)
     except json.JSONDecodeError:
