@@ -13,7 +13,8 @@ import numpy as np
 
 from monitor.errors import ConfigError, PathError
 from monitor.logic.parser import error_at
-from monitor.logic.syntax import And, Change, Formula, Goal, Label, Not, Or, Probability, Regret, Until
+from monitor.logic.syntax import Formula, Goal, Label, Regret
+from monitor.logic.traversal import subformulas
 from monitor.model.mdp import MDP
 
 __all__ = ["Path", "check_models", "checked_path", "named_actions"]
@@ -94,21 +95,13 @@ def named_actions(
 
 def _names(formula: Formula) -> Iterator[tuple[str, str, int]]:
     """Yield kind, name and position in the text of everything that a formula names."""
-    match formula:
-        case Label(name, at):
-            yield "label", name, at
-        case Not(arg):
-            yield from _names(arg)
-        case And(left, right) | Or(left, right) | Until(_, _, left, right):
-            yield from _names(left)
-            yield from _names(right)
-        case Goal(world, measure, _):
-            for change in (world.change, world.baseline):
-                if isinstance(change, Change) and change.kind != "nominal":
-                    yield change.kind, change.name, change.at
-            if isinstance(measure, Probability):
-                yield from _names(measure.path)
-        case Regret(world, goal):
-            yield from _names(Goal(world, goal.measure))
-        case _:
-            pass
+    for node in subformulas(formula):
+        match node:
+            case Label(name, at):
+                yield "label", name, at
+            case Goal(world) | Regret(world):
+                for change in (world.change, world.baseline):
+                    if change is not None and change.kind != "nominal":
+                        yield change.kind, change.name, change.at
+            case _:
+                pass

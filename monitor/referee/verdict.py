@@ -17,7 +17,7 @@ from itertools import product
 from typing import Any, assert_never
 
 from monitor.logic.printer import print_formula
-from monitor.logic.syntax import NOMINAL, And, Change, Const, Formula, Goal, Label, Not, Or, Regret, Until, WorldRef
+from monitor.logic.syntax import NOMINAL, And, Change, Const, Formula, Goal, Label, Not, Or, Regret, Temporal, WorldRef
 from monitor.referee.unroll import Unroll
 from monitor.referee.world import Frame, position
 from monitor.types import CausalModel, Outcome, Quantity, Verdict
@@ -143,7 +143,7 @@ class Judge:
             case And(left, right) | Or(left, right):
                 join = all if isinstance(formula, And) else any
                 return frozenset(map(join, product(self._combined(left, truths), self._combined(right, truths))))
-            case Until() | Regret():
+            case Temporal() | Regret():
                 raise AssertionError("the parser keeps these out of Boolean combinations")
             case _:
                 assert_never(formula)
