@@ -9,7 +9,7 @@ import msgpack
 import numpy as np
 
 from monitor.alarm.document import Evidence, read_evidence
-from monitor.cli.agent import Life
+from monitor.cli.agent import SimulatedAgent
 from monitor.cli.files import data_file
 from monitor.cli.simulator import Simulator
 from monitor.picture import draw, explain
@@ -43,7 +43,8 @@ def lived(loaded: Loaded, steps: int) -> Iterator[Effects]:
     actor = Actor.load(loaded.config.policies["nominal"], loaded.model)
     pipeline = loaded.pipeline("sidecar-1")
     yield pipeline.step(Connected(Instant(BEGIN, 0.0), up=True))
-    for tick, step in enumerate(Life(Simulator(loaded.model, world), actor, own, "seed0").messages(steps), start=1):
+    agent = SimulatedAgent(Simulator(loaded.model, world), actor, own, "seed0")
+    for tick, step in enumerate(agent.messages(steps), start=1):
         now = Instant(BEGIN + tick / 10, tick / 10)
         message: dict[str, Any] = {**step, "time": now.wall}
         yield pipeline.step(Message(now, "agents/demo/steps", msgpack.packb(message)))

@@ -118,7 +118,7 @@ class PathAutomaton:
         )
         if len(self.atoms) > MAX_ATOMS:
             problem = f"a path formula has {len(self.atoms)} different labels and nested quantities"
-            raise LimitError(f"{problem}; at most {MAX_ATOMS} (limit MAX_ATOMS) can be told apart: give unions a label")
+            raise LimitError(f"{problem}; at most {MAX_ATOMS} (limit MAX_ATOMS) are possible: give unions a label")
         self._index = {atom: n for n, atom in enumerate(self.atoms)}
         self._sums: list[_Sum] = [_NEVER, _ALWAYS]
         self._numbers: dict[_Sum, int] = {_NEVER: FALSE, _ALWAYS: TRUE}

@@ -1,6 +1,9 @@
 """The nodes of a PCFTL formula: frozen, hashable, few; everything else is sugar.
 
-Kazemi & Paoletti, Section 3 (syntax of PCFTL); the concrete syntax is in `monitor.logic.parser`.
+Kazemi & Paoletti, Section 3 (syntax of PCFTL); the concrete syntax is in `monitor.logic.grammar`.
+
+To add sugar: a function here, its text in `grammar`. To add a temporal operator: a `Temporal` here and in `Formula`,
+its text in `grammar` and `printer`, its meaning in `automaton` and, independently, in `monitor.referee.residual`.
 """
 
 from __future__ import annotations
@@ -22,6 +25,7 @@ __all__ = [
     "Probability",
     "Regret",
     "Reward",
+    "Temporal",
     "Test",
     "Until",
     "WorldRef",
@@ -75,17 +79,23 @@ class Or:
 
 
 @dataclass(frozen=True, slots=True)
-class Until:
-    """Bounded until: `right` at some offset j in [low, high] and `left` at every offset 0 <= i < j.
+class Temporal:
+    """Base of the operators over the interval of offsets [low, high]; the parser keeps them inside `P[...]`.
 
     `at`: the operator's position in the text (from 0), for error messages.
     """
 
     low: int
     high: int
+    at: int = field(default=0, compare=False, repr=False, kw_only=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Until(Temporal):
+    """Bounded until: `right` at some offset j in [low, high] and `left` at every offset 0 <= i < j."""
+
     left: Formula
     right: Formula
-    at: int = field(default=0, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +177,7 @@ Formula = Const | Label | Not | And | Or | Until | Goal | Regret
 
 def eventually(low: int, high: int, arg: Formula, at: int = 0) -> Formula:
     """`F[low,high] arg`."""
-    return Until(low, high, Const(value=True), arg, at)
+    return Until(low, high, Const(value=True), arg, at=at)
 
 
 def always(low: int, high: int, arg: Formula, at: int = 0) -> Formula:
@@ -177,12 +187,12 @@ def always(low: int, high: int, arg: Formula, at: int = 0) -> Formula:
 
 def weak_until(low: int, high: int, left: Formula, right: Formula, at: int = 0) -> Formula:
     """`left W[low,high] right`: until, or `left` at every offset 0..high."""
-    return Or(Until(low, high, left, right, at), always(0, high, left, at))
+    return Or(Until(low, high, left, right, at=at), always(0, high, left, at))
 
 
 def release(low: int, high: int, left: Formula, right: Formula, at: int = 0) -> Formula:
     """`left R[low,high] right`: the dual of until."""
-    return Not(Until(low, high, Not(left), Not(right), at))
+    return Not(Until(low, high, Not(left), Not(right), at=at))
 
 
 def implies(left: Formula, right: Formula) -> Formula:

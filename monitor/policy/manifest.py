@@ -1,4 +1,4 @@
-"""The manifest of a policy: which ONNX file it is, what goes in, what comes out, how an action is chosen from that.
+"""The manifest of a policy: its ONNX file, the input, the output, and how an action is chosen from that.
 
 There is no common standard for such metadata inside an ONNX file, hence a small YAML file beside it.
 """
@@ -88,7 +88,7 @@ class Manifest(_Strict):
 
 
 def read_manifest(content: bytes, where: str) -> Manifest:
-    """The manifest in the bytes of a YAML file; `where` names it in messages.
+    """Read the manifest in the bytes of a YAML file; `where` names it in messages.
 
     Raises:
         PolicyError: not YAML, or not a manifest; says where in the file and why.
@@ -101,7 +101,7 @@ def read_manifest(content: bytes, where: str) -> Manifest:
 
 
 def manifest_of(given: object, where: str) -> Manifest:
-    """The manifest in plain data; `where` names it in messages. Raises PolicyError, in one line."""
+    """Read the manifest in plain data; `where` names it in messages. Raises PolicyError, in one line."""
     try:
         return Manifest.model_validate(given)
     except ValidationError as error:

@@ -212,7 +212,7 @@ def check_what_was_said(watch: Watcher) -> None:
         rf"w1: the critical alarm careful_would_have fires. Value: {number}, threshold: {number}, alternative: {number}"
     )
     assert any(re.fullmatch(told, text) for text in watch.texts("CfmonAlarmCritical"))
-    told = rf"w1: the alarm likely_safe fires. Value: {number}, threshold: {number}, alternative: none known now"
+    told = rf"w1: alarm likely_safe is firing. Value: {number}, threshold: {number}, alternative: none or unknown"
     assert any(re.fullmatch(told, text) for text in watch.texts("CfmonAlarmWarning"))
     assert "w2: careful_would_have is blind (gap)" in watch.texts("CfmonFormulaBlind")
     assert any("(malformed)" in text for text in watch.texts("CfmonMessagesRejected"))

@@ -93,7 +93,7 @@ def test_what_pages_a_person_has_the_numbers_and_a_link(alert: str) -> None:
     for text in (said["summary"], said["description"]):
         numbers = {"cfmon_formula_value", "cfmon_formula_threshold", "cfmon_alternative_value"}
         assert set(metrics_named_in(text)) == numbers
-        assert text.count("known now{{ end }}") == len(numbers)
+        assert text.count("unknown{{ end }}") == len(numbers)
     assert said["description"].endswith("/agent?name={{ $labels.agent | urlquery }}")
 
 

@@ -75,7 +75,7 @@ def test_it_follows_what_happens(page: Page, scene: Scene) -> None:
     scene.problem = "not connected to the broker"
     expect(page.locator("#state")).to_have_text("not connected to the broker", timeout=SOON)
     assert page.locator("#blind li").count() >= 12
-    assert page.locator("#firing li").first.locator(".blindness").inner_text() == "blind here: disconnected"
+    assert page.locator("#firing li").first.locator(".blindness").inner_text() == "blind: disconnected"
     assert accessible(page) == []
 
 
@@ -88,7 +88,7 @@ def test_what_is_said_of_an_alarm_follows_its_verdicts_also_while_it_is_explaine
     [alarm] = scene.board.alarms()
     moment = page.locator("#why-moment")
     assert moment.inner_text().startswith(
-        f"The picture shows the moment at which it fired: step {alarm['fired']['seq']}, "
+        f"The picture shows the moment the alarm fired: step {alarm['fired']['seq']}, "
     )
     scene.step("robot-danger", 38)
     expect(told).not_to_have_text(fired, timeout=SOON)

@@ -168,8 +168,8 @@ def test_an_agent_that_is_blind_again_and_again_is_logged_once_a_minute(log: pyt
     for n in range(100):
         book.take(Effects(notices=tuple(blind("stale" if n % 2 else None, 1))), Instant(1000.0 + n, float(n)))
     assert [text for _, text in entries(log) if "blind" in text] == [
-        "a0: blind (stale: no step has come for too long): watch, chance",
-        "a0: blind (stale: no step has come for too long): watch, chance",
+        "a0: blind (stale: no step has arrived for too long): watch, chance",
+        "a0: blind (stale: no step has arrived for too long): watch, chance",
     ]
 
 

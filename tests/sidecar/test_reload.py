@@ -229,7 +229,7 @@ def test_a_state_that_cannot_be_carried_over_stays_where_it_is(
     with subscriber(broker) as listening, running(config) as there:
         fire(broker, listening)
         monkeypatch.setattr("monitor.sidecar.pipeline.Pipeline.restore", refuse)
-        reloaded(there, log, "this is a bug")
+        reloaded(there, log, "This is a bug")
         monkeypatch.undo()
         publish(broker, steps([*FIRING, (1, CAREFUL), (HOME, RASH), (HOME, RASH)])[2:])
         wait_until(lambda: "resolved" in states(listening, "watch"), "the alarm goes on as before")
@@ -319,7 +319,7 @@ def test_without_a_thread_to_read_it_in_the_one_before_stays_until_asked_again(
             patch.setattr(threading.Thread, "start", refuse)
             reloaded(there, log, "the former one stays in force: ")
         assert watched(there) == ["watch", "chance"]
-        assert said(log, "this is a bug") == 0
+        assert said(log, "This is a bug") == 0
         reloaded(there, log)
         assert watched(there) == ["watch", "chance", "late"]
 
@@ -422,5 +422,5 @@ def test_a_module_that_ends_the_process_at_its_import_changes_nothing(
         raise ending
 
     with inside(config, again=again) as there:
-        reloaded(there, log, "this is a bug")
+        reloaded(there, log, "This is a bug")
         assert httpx.get(f"{there.url}/healthz").status_code == 200

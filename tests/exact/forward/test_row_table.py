@@ -222,7 +222,7 @@ def test_a_key_has_its_place_and_no_other(keys: list[int], others: set[int]) -> 
 @LAW
 @given(st.lists(st.tuples(st.integers(0, STATES - 1), st.sampled_from((0, 1, 5, 9)), st.integers(0, STATES - 1))))
 def test_rows_are_right_however_often_they_are_forgotten(asked: list[tuple[int, int, int]]) -> None:
-    """With room for a few rows, over and over again: never the row of another transition or state."""
+    """With space for a few rows, over and over again: never the row of another transition or state."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(row_table, "INITIAL_SIZES", (2, 4, 4, 16))
         patch.setattr(row_table, "MAX_SUCCESSORS", 32)

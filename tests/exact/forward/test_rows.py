@@ -66,12 +66,12 @@ def found(of: Dynamics, kind: int, step: tuple[int, int, int], state: int, r: in
 def read(table: RowTable, entry: int) -> list[tuple[Any, ...]]:
     a = table.arrays
     some: list[tuple[Any, ...]] = []
-    for move in range(a.entry_begin[entry], a.entry_begin[entry + 1]):
+    for index in range(a.entry_begin[entry], a.entry_begin[entry + 1]):
         row = {
             int(a.successors[k]): a.low[k] if table.kind == EXACT else (a.low[k], a.high[k], a.successor_reward[k])
-            for k in range(a.row_begin[move], a.row_begin[move + 1])
+            for k in range(a.row_begin[index], a.row_begin[index + 1])
         }
-        some.append((int(a.action[move]), a.weight[move], a.reward[move], row))
+        some.append((int(a.action[index]), a.weight[index], a.reward[index], row))
     return some
 
 
@@ -147,51 +147,51 @@ def test_where_nothing_was_observed_rows_are_the_models() -> None:
 
 
 def test_other_states_have_the_counterfactual_row_and_its_reward() -> None:
-    (move,) = found(world(), EXACT, (0, 0, 1), 1)
+    (one_row,) = found(world(), EXACT, (0, 0, 1), 1)
     expected = counterfactual_row(MODEL.row(0, 0), 1, MODEL.row(1, 0))
-    assert move[3] == pytest.approx({s: p for s, p in enumerate(expected) if p > 0.0})
-    assert move[2] == pytest.approx(4.0 + 8.0 * expected[1] - 16.0 * expected[2])
+    assert one_row[3] == pytest.approx({s: p for s, p in enumerate(expected) if p > 0.0})
+    assert one_row[2] == pytest.approx(4.0 + 8.0 * expected[1] - 16.0 * expected[2])
 
 
 def test_bounds_keep_apart_what_a_successor_brings() -> None:
-    (move,) = found(world(), ANY, (0, 0, 1), 1)
-    assert move[:3] == (0, 1.0, 4.0)
-    rows = move[3]
+    (one_row,) = found(world(), ANY, (0, 0, 1), 1)
+    assert one_row[:3] == (0, 1.0, 4.0)
+    rows = one_row[3]
     assert isinstance(rows, dict)
     assert {s: cell[2] for s, cell in rows.items()} == {0: 0.0, 1: 8.0, 2: -16.0}
     assert all(0.0 <= low <= high <= 1.0 for low, high, _ in rows.values())
 
 
-def test_a_choice_of_two_gives_two_moves_or_their_sum() -> None:
+def test_a_choice_of_two_gives_two_rows_or_their_sum() -> None:
     change = Intervention(MIXED)
     apart, merged = world(change=change), world(change=change, merge_actions=True)
     two = found(apart, EXACT, (0, 0, 1), 1)
     (one,) = found(merged, EXACT, (0, 0, 1), 1)
-    assert [move[0] for move in two] == [0, 1]
-    assert one[1] == pytest.approx(sum(float(str(move[1])) for move in two))
-    assert one[2] == pytest.approx(sum(float(str(move[2])) for move in two))
+    assert [one_row[0] for one_row in two] == [0, 1]
+    assert one[1] == pytest.approx(sum(float(str(one_row[1])) for one_row in two))
+    assert one[2] == pytest.approx(sum(float(str(one_row[2])) for one_row in two))
     sums: dict[int, float] = {}
-    for move in two:
-        assert isinstance(move[3], dict)
-        for s, p in move[3].items():
+    for one_row in two:
+        assert isinstance(one_row[3], dict)
+        for s, p in one_row[3].items():
             sums[s] = sums.get(s, 0.0) + p
     assert one[3] == pytest.approx(sums)
     assert len(found(merged, ANY, (0, 0, 1), 1)) == 2  # bounds choose a row for each action
 
 
-def test_the_action_observed_tells_of_the_action_noise() -> None:
+def test_the_observed_action_conditions_the_choice() -> None:
     law = Law.stationary(EVEN, MODEL)
-    told = found(world(law, Intervention(MIXED)), EXACT, (0, 1, 2), 1)
+    conditioned = found(world(law, Intervention(MIXED)), EXACT, (0, 1, 2), 1)
     weights = conditional_choices(np.array([0.5, 0.5]), 1, np.array([0.75, 0.25]))
-    assert [move[1] for move in told] == pytest.approx(weights.tolist())
-    untold = found(world(law, Intervention(MIXED)), EXACT, (-1, -1, -1), 1)
-    assert [move[1] for move in untold] == [0.75, 0.25]
+    assert [one_row[1] for one_row in conditioned] == pytest.approx(weights.tolist())
+    prior = found(world(law, Intervention(MIXED)), EXACT, (-1, -1, -1), 1)
+    assert [one_row[1] for one_row in prior] == [0.75, 0.25]
 
 
-def test_what_is_never_chosen_is_no_move() -> None:
+def test_an_action_never_chosen_has_no_row() -> None:
     """The action observed has become likelier, so the other one is not taken."""
     of = world(Law.stationary(EVEN, MODEL), Intervention(MIXED))
-    assert [move[:2] for move in found(of, EXACT, (0, 0, 1), 1)] == [(0, 1.0)]
+    assert [one_row[:2] for one_row in found(of, EXACT, (0, 0, 1), 1)] == [(0, 1.0)]
 
 
 def test_rows_are_counted_where_the_observation_says_something() -> None:
@@ -224,33 +224,33 @@ def test_another_model_is_never_what_was_observed() -> None:
     assert found(world(change=Intervention(dynamics=other)), EXACT, (0, 0, 1), 0)[0][3] == {0: 1.0}
 
 
-@pytest.mark.parametrize(("kind", "room"), [(EXACT, 3), (ANY, 4)])  # of bounds, room for the first of two moves
-def test_without_room_nothing_is_changed(kind: int, room: int) -> None:
+@pytest.mark.parametrize(("kind", "space"), [(EXACT, 3), (ANY, 4)])  # of bounds, space for the first of two rows
+def test_without_space_nothing_is_changed(kind: int, space: int) -> None:
     table, of = RowTable(kind), world(change=Intervention(MIXED))
-    table.arrays = table._allocate(64, 64, 64, room)
+    table.arrays = table._allocate(64, 64, 64, space)
     observed = find_observed(of, table.arrays, 0, 0, 0, 1)
     used = table.arrays.used.copy()
     assert find_entry(of, table.arrays, kind, 0, observed, 0, 0, 1, 1) == FULL
     assert table.arrays.used[:COMPUTED].tolist() == used[:COMPUTED].tolist()
     assert (table.arrays.entry_keys == -1).all()
-    table.arrays = table._allocate(64, 64, 64, room + 1)
+    table.arrays = table._allocate(64, 64, 64, space + 1)
     observed = find_observed(of, table.arrays, 0, 0, 0, 1)
     assert find_entry(of, table.arrays, kind, 0, observed, 0, 0, 1, 1) == 0
 
 
-def test_room_is_used_up_and_not_exceeded() -> None:
-    """Two transitions, three entries, and as many moves as there is room for."""
+def test_space_is_used_up_and_not_exceeded() -> None:
+    """Two transitions, three entries, and as many rows as fit."""
     table, of = RowTable(EXACT), world()
     table.arrays = table._allocate(2, 3, 8, 64)
     numbers = [find_observed(of, table.arrays, 0, 0, 0, outcome) for outcome in (0, 1, 2)]
     assert numbers == [1, 2, FULL]
-    assert find_observed(of, table.arrays, 0, 0, 0, 1) == 2  # what is known needs no room
+    assert find_observed(of, table.arrays, 0, 0, 0, 1) == 2  # what is known needs no space
     entries = [find_entry(of, table.arrays, EXACT, 0, 1, 0, 0, 0, state) for state in (0, 1, 2, 3)]
     assert entries == [0, 1, 2, FULL]
     assert find_entry(of, table.arrays, EXACT, 0, 1, 0, 0, 0, 1) == 1
 
 
-def test_two_moves_need_room_for_two() -> None:
+def test_two_rows_need_space_for_two() -> None:
     of, entries = world(change=Intervention(MIXED)), []
     for held in (1, 2):
         table = RowTable(EXACT)
@@ -271,7 +271,7 @@ def test_actions_and_rows_are_those_of_the_twin(chance: Random) -> None:
         for state in range(case.states):
             actions = {action: float(weight) for action, weight in twin.actions(k, state).items()}
             exact = found(of, EXACT, (s, a, s_next), state, regime)
-            assert {move[0]: move[1] for move in exact} == pytest.approx(actions, abs=CLOSE)
+            assert {one_row[0]: one_row[1] for one_row in exact} == pytest.approx(actions, abs=CLOSE)
             for action, _, reward, row in exact:
                 expected = {s: actions[action] * float(p) for s, p in twin.successors(k, state, action).items()}
                 assert row == pytest.approx(expected, abs=CLOSE)
@@ -279,7 +279,7 @@ def test_actions_and_rows_are_those_of_the_twin(chance: Random) -> None:
                 assert reward == pytest.approx(earned, abs=CLOSE)
             for kind, name in ((ANY, "any"), (STABLE, "stable")):
                 bounded = found(of, kind, (s, a, s_next), state, regime)
-                assert {move[0]: move[1] for move in bounded} == pytest.approx(actions, abs=CLOSE)
+                assert {one_row[0]: one_row[1] for one_row in bounded} == pytest.approx(actions, abs=CLOSE)
                 for action, weight, reward, row in bounded:
                     assert {s: cell[:2] for s, cell in row.items()} == {
                         s: pytest.approx((float(low), float(high)), abs=CLOSE)

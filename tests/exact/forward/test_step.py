@@ -117,7 +117,7 @@ def test_any_initial_size_will_do(first: int, monkeypatch: pytest.MonkeyPatch) -
 
 @pytest.mark.parametrize("world", ["alt@4", "mix@4"])
 def test_nodes_of_a_message_ascend_by_column_and_state(world: str) -> None:
-    """Sums run along them: so no number depends on what else is asked, or was."""
+    """Sums run along them: so no number depends on other queries."""
     goal = parse(f'{world}.P=? [ F<=4 ("bad" & X X X !"bad") ]')
     assert isinstance(goal, Goal)
     policies = tables({"nominal": [0] * 12, "alt": [1] * 12, "mix": [[0.5, 0.5]] * 12}, WIDE)
@@ -165,7 +165,7 @@ def test_weights_from_the_first_pair_alone_are_those_of_the_twin(chance: Random)
 
 @pytest.mark.parametrize("seed", range(3))
 def test_a_step_that_lacks_something_has_changed_nothing(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is taken again once there is room for it."""
+    """It is observed again once there is space."""
     monkeypatch.setattr(buffers_module, "INITIAL_NODES", 1)
     monkeypatch.setattr(buffers_module, "INITIAL_FORWARD", (1, 1))
     monkeypatch.setattr(row_table, "INITIAL_SIZES", (1, 1, 1, 1))
