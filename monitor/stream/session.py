@@ -330,9 +330,9 @@ class Session:
         matching, deviation = self._matching, self.deviation
         if matching.off_policy(state, action):
             yield OffPolicy(self.agent)
-        before = deviation.share
+        before = deviation.fraction
         deviation.push(*matching.excess(state, action))
-        after = deviation.share
+        after = deviation.fraction
         if (before or after) and round(after, 2) != round(before, 2):
             yield Deviates(self.agent, round(after, 2), deviation.steps)
 

@@ -362,7 +362,7 @@ def test_any_document_with_a_fitting_digest_is_evidence_or_an_evidence_error(
         (b"\x81\xa1a\xdd\xff\xff\xff\xff", "not one msgpack document"),
         (b"\x81\xa1a\xdd" + (MAX_ITEMS + 1).to_bytes(4, "big") + b"\x01" * (MAX_ITEMS + 1), "not one msgpack document"),
         (msgpack.packb({"a": float("nan")}), r"evidence\.a: nan is not a finite number"),
-        (msgpack.packb({"a": [b"x"]}), r"evidence\.a\[0\]: bytes has no place here"),
+        (msgpack.packb({"a": [b"x"]}), r"evidence\.a\[0\]: bytes is not allowed"),
         (bytes(MAX_EVIDENCE_BYTES + 1), "larger than"),
     ],
 )

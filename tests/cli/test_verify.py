@@ -214,7 +214,7 @@ def test_a_manifest_has_one_form(tmp_path: Path, cfmon: Run) -> None:
     file.write_bytes(content)
     code, out, _ = cfmon("verify", str(file))
     assert code == 1
-    assert "policies.careful.manifest: not in the one form that is written" in out
+    assert "policies.careful.manifest: not in canonical form" in out
     assert "agrees" not in out
 
 

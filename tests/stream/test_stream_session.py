@@ -428,9 +428,9 @@ def test_how_far_the_actions_depart_from_nominal_is_told_where_it_changes() -> N
     told.send(message(40, action=1), message(41, state=0, action=1))
     assert deviations(told) == [Deviates("a", round(1 / 41, 2), 41), Deviates("a", round(2 / 42, 2), 42)]
     again = Session.load(told.session.dump(), RING, SETTINGS, pages={}, nominal=nominal)
-    assert again.deviation.share == told.session.deviation.share == 2 / 42
+    assert again.deviation.fraction == told.session.deviation.fraction == 2 / 42
     again.revise()
-    assert again.deviation.share == 0.0, "it was the deviation from another policy"
+    assert again.deviation.fraction == 0.0, "it was the deviation from another policy"
 
 
 def test_what_a_stochastic_nominal_leaves_to_chance_is_no_deviation() -> None:

@@ -63,5 +63,5 @@ def _manifest(name: str, policy: PolicyEvidence) -> Manifest:
     if manifest.sha256 != policy.sha256:
         raise EvidenceError(f"{where}.sha256: {manifest.sha256} is recorded, the policy is {policy.sha256}")
     if manifest.model_dump(mode="json") != plain(policy.manifest):
-        raise EvidenceError(f"{where}: not in the one form that is written: altered")
+        raise EvidenceError(f"{where}: not in canonical form: altered")
     return manifest
