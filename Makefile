@@ -12,7 +12,7 @@ ARGS ?=
 # All tests at once: those of a file one after the other, files side by side, for many of them wait most of the time.
 SIDE_BY_SIDE := -n auto --maxprocesses 4 --dist loadfile
 # The rooms without clock, I/O and chance: everything in them can be tested, so nearly all of it is.
-PURE := monitor/types.py,monitor/errors.py,monitor/runtime/*,monitor/model/*,monitor/policy/*,monitor/causal/*,monitor/logic/*,monitor/exact/*,monitor/exact/forward/*,monitor/stream/*,monitor/alarm/*,monitor/statistics/*,monitor/sampled/*,monitor/engine/*,monitor/picture/*
+PURE := monitor/types.py,monitor/errors.py,monitor/arrays.py,monitor/runtime/*,monitor/model/*,monitor/policy/*,monitor/causal/*,monitor/logic/*,monitor/exact/*,monitor/exact/forward/*,monitor/stream/*,monitor/alarm/*,monitor/statistics/*,monitor/sampled/*,monitor/engine/*,monitor/picture/*
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test mutants docs faults fuzz soak-truth bench experiments lint lock dashboards sbom format clean
@@ -46,7 +46,7 @@ soak-truth: $(VENV)/.dev ## Ask random questions of the engine and of the oracle
 bench: $(VENV)/.dev ## Measure every row beside its peers (minutes): table, var/bench.json, var/bench.svg (ARGS=--quick)
 	@$(PYTHON) .ci/setup.py system
 	@mkdir -p var
-	@$(BIN)/cfmon bench --json var/bench.json --plot var/bench.svg $(ARGS)
+	@$(BIN)/python -m benchmarks --json var/bench.json --plot var/bench.svg $(ARGS)
 
 experiments: $(VENV)/.dev ## Draw the paper's figures and tables anew (minutes): CSV and PNG in var/experiments (ARGS="--seed 3")
 	@mkdir -p var/experiments

@@ -1,7 +1,7 @@
-"""How verdicts become an alarm: one transition table, from which the docs are drawn.
+"""Alarm state machine: one transition table, from which the documentation is generated.
 
-An alarm is `clear`, `pending` (a breach, not yet `for` verdicts in a row) or `firing`. What a verdict means to it is
-its judgement:
+An alarm is `clear`, `pending` (a breach, not yet `for` verdicts in a row) or `firing`. A verdict reaches it as a
+judgement:
 
 - `bad`: the trigger (`fails` or `holds` as `alarm.when` says; regret; with `when: unavoidable` that too);
 - `breach`: unavoidable, where that is not the trigger. Something is wrong, so a firing alarm stays and its run of good
@@ -11,8 +11,8 @@ its judgement:
 
 Definitions: docs/semantics.md, section 10.1, and docs/semantics.md, section 10.2.
 
-Two more events close it: `ended` (the episode is over) and `removed` (the formula is gone). Blindness is no state: a
-blind formula has no verdicts, so its alarm stays where it is and only says so (`see`).
+Two more events close it: `ended` (the episode is over) and `removed` (the formula is gone). Blindness is not a state: a
+blind formula has no verdicts, so its alarm keeps its state and carries the reason (`set_blind`).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ __all__ = [
     "close",
     "judge",
     "renew",
-    "see",
+    "set_blind",
 ]
 
 Place = Literal["clear", "pending", "firing"]
@@ -50,8 +50,8 @@ class Alarm(msgspec.Struct, frozen=True):
 
     `run`: bad verdicts so far while pending, good ones in a row while firing, else 0. `first_seq`, `since`: step and
     time (seconds since the epoch) of the first bad verdict of the run that led here; None while clear. `revision`:
-    alerts told so far in this episode. It does not start again with the next alarm of the episode: an agent that starts
-    over under the same episode meets the same `first_seq`, hence the same id, and (id, revision) must still be new.
+    alerts published so far in this episode. The next alarm of the episode does not reset it: an agent that starts over
+    under the same episode may get the same `first_seq`, hence the same id, and (id, revision) must still be new.
     """
 
     state: Place = "clear"
@@ -63,10 +63,10 @@ class Alarm(msgspec.Struct, frozen=True):
 
 
 class Change(msgspec.Struct, frozen=True):
-    """What an alarm has to tell: its new state, and whose alarm it is (as in `Alarm`, before it was reset).
+    """A change of an alarm to report: its new state, and its other fields as in `Alarm`, before they were reset.
 
-    `state` `clear` and `pending` are told to metrics only; `firing`, `resolved`, `ended` and `removed` are alerts.
-    After `resolved`, `ended` and `removed` the alarm is `clear`.
+    `clear` and `pending` change metrics only; `firing`, `resolved`, `ended` and `removed` are alerts. After `resolved`,
+    `ended` and `removed` the alarm is `clear`.
     """
 
     state: AlarmState
@@ -76,16 +76,16 @@ class Change(msgspec.Struct, frozen=True):
 
     @property
     def is_alert(self) -> bool:
-        """Whether this is published: only what concerns an alarm that fires or has fired."""
+        """True if this is published: the alarm fires or has fired."""
         return self.state not in ("clear", "pending")
 
 
 class Transition(msgspec.Struct, frozen=True):
-    """One row of the table. `run`: what becomes of the count. `tells`: the state told, None where nothing changes."""
+    """One row of the table. `run`: what happens to the count. `reports`: the new state; None if nothing changes."""
 
     to: Place
     run: Literal["keep", "grow", "reset"]
-    tells: AlarmState | None
+    reports: AlarmState | None
     why: str
 
 
@@ -117,13 +117,13 @@ TABLE: Final[Mapping[tuple[Place, Event, bool], Transition]] = MappingProxyType(
         ("firing", "removed", False): Transition("clear", "reset", "removed", "no longer asked, so no longer answered"),
     }
 )
-"""(state, event, the run is long enough with this verdict) -> what happens. The flag is True only where it matters."""
+"""(state, event, this verdict completes the run) -> transition. The flag is True only where it matters."""
 
 
 def judge(verdict: Verdict, spec: AlarmSpec) -> Judgement:
-    """What a verdict means to an alarm.
+    """Return the judgement an alarm derives from a verdict.
 
-    A `=?` formula has no truth and is always neutral; the config refuses an alarm on one.
+    A `=?` formula has no truth value and is always neutral; the config refuses an alarm on one.
 
     >>> regret = Verdict("regret", "exact", "gumbel", (), outcome="unavoidable")
     >>> judge(regret, AlarmSpec()), judge(regret, AlarmSpec(when="unavoidable"))
@@ -149,9 +149,9 @@ def judge(verdict: Verdict, spec: AlarmSpec) -> Judgement:
 def advance(
     alarm: Alarm, judgement: Judgement, spec: AlarmSpec, *, seq: int, time: float
 ) -> tuple[Alarm, Change | None]:
-    """Take one verdict, given at step `seq` with time `time` (seconds since the epoch), into account.
+    """Advance an alarm by one verdict, given at step `seq` with time `time` (seconds since the epoch).
 
-    Returns the alarm after it, and what there is to tell, if anything.
+    Return the alarm after it and the change to report, if any.
 
     >>> alarm, change = advance(Alarm(), "bad", AlarmSpec(for_=2), seq=7, time=1.5)
     >>> alarm.state, change.state
@@ -162,65 +162,65 @@ def advance(
     """
     if alarm.state == "clear" and judgement == "bad":
         alarm = replace(alarm, first_seq=seq, since=time)
-    return _follow(alarm, judgement, _enough(alarm, judgement, spec))
+    return _apply(alarm, judgement, _enough(alarm, judgement, spec))
 
 
 def close(alarm: Alarm, how: Literal["ended", "removed"]) -> tuple[Alarm, Change | None]:
-    """End an alarm with its episode (`ended`) or its formula (`removed`): only one that fires has anything to tell.
+    """Close an alarm with its episode (`ended`) or its formula (`removed`); only a firing one reports it.
 
-    The alarm returned is a new one, except that it is as blind as before: blindness is the stream's, not the episode's.
+    The alarm returned is a new one that keeps `blind`: blindness belongs to the stream, not to the episode.
     """
-    closed, change = _follow(alarm, how, enough=False)
+    closed, change = _apply(alarm, how, enough=False)
     return replace(closed, revision=0), change
 
 
-def see(alarm: Alarm, blind: BlindReason | None) -> tuple[Alarm, Change | None]:
-    """Note that the formula is blind for this reason, or sees again (None). The state never changes by it.
+def set_blind(alarm: Alarm, blind: BlindReason | None) -> tuple[Alarm, Change | None]:
+    """Set the reason why the formula is blind (None: it sees). The state does not change.
 
-    Of a firing alarm a change of blindness is told, as a new revision: who was woken by it must know that it can no
-    longer be judged, and why.
+    A firing alarm reports the change as a new revision: whoever was woken must know that it can no longer be judged,
+    and why.
     """
     if blind == alarm.blind:
         return alarm, None
     alarm = replace(alarm, blind=blind)
-    return _tell(alarm, "firing") if alarm.state == "firing" else (alarm, None)
+    return _report(alarm, "firing") if alarm.state == "firing" else (alarm, None)
 
 
 def renew(alarm: Alarm) -> tuple[Alarm, Change]:
-    """Take a new revision of a firing alarm whose verdict says something else by now; the state stays."""
-    return _tell(alarm, "firing")
+    """Make a new revision of a firing alarm because its newest verdict is news; the state stays."""
+    return _report(alarm, "firing")
 
 
 def as_markdown() -> str:
-    """The table as the docs show it."""
-    lines = ["| state | verdict or event | then | told | why |", "|---|---|---|---|---|"]
+    """Return the table as the documentation shows it."""
+    lines = ["| state | verdict or event | then | reported | why |", "|---|---|---|---|---|"]
     for (state, event, enough), row in TABLE.items():
         shown = f"{event}, enough of them" if enough else event
-        lines.append(f"| {state} | {shown} | {row.to} | {row.tells or '-'} | {row.why} |")
+        lines.append(f"| {state} | {shown} | {row.to} | {row.reports or '-'} | {row.why} |")
     return "\n".join(lines) + "\n"
 
 
 def _enough(alarm: Alarm, judgement: Judgement, spec: AlarmSpec) -> bool:
-    """Whether this verdict completes the run its state waits for."""
+    """Return whether this verdict completes the run its state waits for."""
     if judgement == "bad" and alarm.state != "firing":
         return alarm.run + 1 >= spec.for_
     return judgement == "good" and alarm.state == "firing" and alarm.run + 1 >= spec.keep
 
 
-def _follow(alarm: Alarm, event: Event, enough: bool) -> tuple[Alarm, Change | None]:  # noqa: FBT001 - a table key
+def _apply(alarm: Alarm, event: Event, enough: bool) -> tuple[Alarm, Change | None]:  # noqa: FBT001 - a table key
     row = TABLE[alarm.state, event, enough]
     if row is NOTHING:
-        return alarm, None  # as after most verdicts
+        return alarm, None  # nearly always
     run = {"keep": alarm.run, "grow": alarm.run + 1, "reset": 0}[row.run]
-    moved = replace(alarm, state=row.to, run=run)
-    if row.tells is None:
-        return moved, None
-    told, change = _tell(moved, row.tells)
-    return (replace(told, first_seq=None, since=None) if row.to == "clear" else told), change
+    advanced = replace(alarm, state=row.to, run=run)
+    if row.reports is None:
+        return advanced, None
+    reported, change = _report(advanced, row.reports)
+    return (replace(reported, first_seq=None, since=None) if row.to == "clear" else reported), change
 
 
-def _tell(alarm: Alarm, state: AlarmState) -> tuple[Alarm, Change]:
-    """Make a change of it; alerts, and only they, take a new revision."""
+def _report(alarm: Alarm, state: AlarmState) -> tuple[Alarm, Change]:
+    """Return the change to report; alerts, and only they, take a new revision."""
     first_seq, since = alarm.first_seq, alarm.since
     assert first_seq is not None
     assert since is not None

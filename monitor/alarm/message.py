@@ -6,12 +6,12 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping
-from pathlib import PurePath
 from typing import Final, Literal, cast
 
 import msgspec
 import numpy as np
 
+from monitor.model.formats import file_name
 from monitor.model.mdp import MDP
 from monitor.model.npz import model_sha256
 from monitor.policy.table import PolicyTable
@@ -68,9 +68,14 @@ class Identity(msgspec.Struct, frozen=True):
 def identity_of(model: MDP, policies: Mapping[str, PolicyTable], models: Mapping[str, MDP]) -> Identity:
     """The identity of what was handed over as values and not as files: digests of the contents."""
     digests = {name: hashlib.sha256(_content(table)).hexdigest() for name, table in policies.items()}
-    name = PurePath(model.source).name if model.source.endswith(".npz") else model.source
     others = {name: model_sha256(other) for name, other in models.items()}
-    return Identity(model_name=name, model_sha256=model_sha256(model), policies=digests, versions={}, models=others)
+    return Identity(
+        model_name=file_name(model.source),
+        model_sha256=model_sha256(model),
+        policies=digests,
+        versions={},
+        models=others,
+    )
 
 
 def _content(table: PolicyTable) -> bytes:

@@ -2,13 +2,13 @@
 
 from monitor.causal.law import Intervention, Law
 from monitor.causal.row import Row, conditional_choices, counterfactual_row, extreme, row_bounds
-from monitor.causal.world import RowMemo, World
+from monitor.causal.world import RowCache, World
 
 __all__ = [
     "Intervention",
     "Law",
     "Row",
-    "RowMemo",
+    "RowCache",
     "World",
     "conditional_choices",
     "counterfactual_row",

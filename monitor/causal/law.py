@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 
+from monitor.arrays import Floats, Ints
 from monitor.model import MDP
 from monitor.policy import PolicyTable
 
@@ -37,7 +37,7 @@ class Law:
     `phases`: (first offset after the phase, table) in ascending order; the last phase has no end (None).
     `dynamics`: the rows before offset `until`, `future`: those from it on. They differ only where an episode has
     terminated in the state `end`, which is absorbing from then on. The rows of `future` need not say so themselves (a
-    large model is not copied for it): read them through `row` and `gains`.
+    large model is not copied for it): read them through `row` and `expected_rewards`.
     `default_from`: the offset from which the law it was made from is back in force (0: never left, None: never back).
     """
 
@@ -67,27 +67,23 @@ class Law:
         return self.end if self.end is not None and offset >= self.until else None
 
     @property
-    def written(self) -> bool:
+    def explicit(self) -> bool:
         """Whether the rows of `future` are right as they stand, also in the state an episode has ended in."""
         return self.end is None or self.future.is_absorbing(self.end)
 
-    def row(self, offset: int, state: int, action: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
+    def row(self, offset: int, state: int, action: int) -> tuple[Ints, Floats]:
         """Successors and probabilities at an offset, nothing observed."""
         if state == self.ended(offset):
             return np.array([state]), np.ones(1)
         return self.model_at(offset).row(state, action)
 
-    def gains(
-        self, offset: int, states: npt.NDArray[np.int64], actions: npt.NDArray[np.int64]
-    ) -> npt.NDArray[np.float64]:
+    def expected_rewards(self, offset: int, states: Ints, actions: Ints) -> Floats:
         """The expected rewards [n] of n pairs at an offset, nothing observed."""
-        gains: npt.NDArray[np.float64] = self.model_at(offset).expected_rewards[states, actions]
-        gains[states == self.ended(offset)] = 0.0
-        return gains
+        means: Floats = self.model_at(offset).expected_rewards[states, actions]
+        means[states == self.ended(offset)] = 0.0
+        return means
 
-    def rewards(
-        self, offset: int, state: int, action: int, successors: npt.NDArray[np.int64]
-    ) -> npt.NDArray[np.float64]:
+    def rewards(self, offset: int, state: int, action: int, successors: Ints) -> Floats:
         """R(s, a, s') at an offset, [n] for n successors."""
         if state == self.ended(offset):
             return np.zeros(len(successors))
@@ -98,7 +94,7 @@ class Law:
         """The policy in force at an offset."""
         return next(table for end, table in self.phases if end is None or offset < end)
 
-    def settled(self) -> int:
+    def stationary_from(self) -> int:
         """The first offset from which nothing changes any more."""
         return max([self.until, *(end for end, _ in self.phases if end is not None)])
 

@@ -13,8 +13,8 @@ from __future__ import annotations
 from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 
+from monitor.arrays import Floats, Ints
 from monitor.jit import compiled
 
 __all__ = [
@@ -29,8 +29,6 @@ __all__ = [
     "row_bounds",
 ]
 
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
 Row = tuple[Ints, Floats]
 """Successors, ascending, and their positive probabilities: two arrays [K]."""
 

@@ -11,16 +11,16 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 
+from monitor.arrays import Floats, Ints
 from monitor.causal.law import Intervention, Law
 from monitor.causal.row import Row, conditional_choices, counterfactual_row, row_bounds
 from monitor.model import MDP
 
-__all__ = ["Bounds", "RowMemo", "World"]
+__all__ = ["Bounds", "RowCache", "World"]
 
-Bounds = tuple[npt.NDArray[np.int64], npt.NDArray[np.float64], npt.NDArray[np.float64]]
-RowMemo = dict[tuple[MDP, MDP, int | None, int, int, int, int, int], Row]
+Bounds = tuple[Ints, Floats, Floats]
+RowCache = dict[tuple[MDP, MDP, int | None, int, int, int, int, int], Row]
 MAX_ROWS = 50_000
 """Counterfactual rows remembered between questions; consecutive messages share nearly all of them."""
 
@@ -36,18 +36,18 @@ class World:
             None (not yet taken).
         nominal: the law in force without the intervention, from the intervention state on.
         law: `nominal` under the intervention.
-        memo: counterfactual rows known already; shared between worlds over the same models.
+        cache: counterfactual rows known already; shared between worlds over the same models.
     """
 
     path: Path
     nominal: Law
     law: Law
-    memo: RowMemo
+    cache: RowCache
 
     @classmethod
-    def at(cls, path: Path, position: int, nominal: Law, change: Intervention, memo: RowMemo | None = None) -> World:
+    def at(cls, path: Path, position: int, nominal: Law, change: Intervention, cache: RowCache | None = None) -> World:
         """The world after `change` at `path[position]`; `nominal` counts its offsets from there."""
-        return cls(tuple(path[position:]), nominal, nominal.under(change), {} if memo is None else memo)
+        return cls(tuple(path[position:]), nominal, nominal.under(change), {} if cache is None else cache)
 
     @property
     def observed(self) -> int:
@@ -83,12 +83,12 @@ class World:
         before, now = self.nominal.model_at(offset), self.law.model_at(offset)
         ended = self.law.ended(offset)  # the same for both laws
         key = (before, now, ended, seen, taken, outcome, state, action)  # models compare by identity, and stay alive
-        if key not in self.memo:
-            if len(self.memo) >= MAX_ROWS:
-                self.memo.clear()  # rarer and simpler than keeping an order
+        if key not in self.cache:
+            if len(self.cache) >= MAX_ROWS:
+                self.cache.clear()  # rarer and simpler than keeping an order
             asked = self.law.row(offset, state, action)
-            self.memo[key] = asked[0], counterfactual_row(self.nominal.row(offset, seen, taken), outcome, asked)
-        return self.memo[key]
+            self.cache[key] = asked[0], counterfactual_row(self.nominal.row(offset, seen, taken), outcome, asked)
+        return self.cache[key]
 
     def row_bounds(self, offset: int, state: int, action: int, causal_model: Literal["any", "stable"]) -> Bounds:
         """Successors with the lowest and highest probability of each over a class of causal models."""
@@ -101,9 +101,7 @@ class World:
         observed = self.nominal.row(offset, seen, taken)
         return asked[0], *row_bounds(observed, self.path[offset + 1][0], asked, causal_model)
 
-    def rewards(
-        self, offset: int, state: int, action: int, successors: npt.NDArray[np.int64]
-    ) -> npt.NDArray[np.float64]:
+    def rewards(self, offset: int, state: int, action: int, successors: Ints) -> Floats:
         """R(s, a, s') in this world at an offset, [n] for n successors."""
         return self.law.rewards(offset, state, action, successors)
 

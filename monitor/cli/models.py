@@ -10,6 +10,7 @@ import typer
 
 from monitor.cli.output import print_json, progress, say, warned
 from monitor.errors import ConfigError
+from monitor.model.formats import supported_forms
 
 if TYPE_CHECKING:
     from monitor.model.mdp import MDP
@@ -21,7 +22,7 @@ __all__ = ["model_app", "policy_app"]
 model_app = typer.Typer(help="Models: show, convert.", no_args_is_help=True, rich_markup_mode=None)
 policy_app = typer.Typer(help="Policies: show, check, begin a manifest.", no_args_is_help=True, rich_markup_mode=None)
 
-Source = Annotated[str, typer.Argument(metavar="MODEL", help="model file, or gymnasium:ID?argument=value")]
+Source = Annotated[str, typer.Argument(metavar="MODEL", help=supported_forms())]
 AsJson = Annotated[bool, typer.Option("--json", help="one JSON document on stdout")]
 
 

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from monitor.cli.output import finish, print_json, progress
 from monitor.errors import ConfigError
+from monitor.model.formats import supported_forms
 from monitor.types import Sampling
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ class CausalModelName(StrEnum):
 
 def check(
     *,
-    model: Annotated[str, typer.Option(help="model file, or gymnasium:ID?argument=value")],
+    model: Annotated[str, typer.Option(help=supported_forms())],
     path: Annotated[Path, typer.Option(help="pairs [state, action]: JSON, JSON lines or CSV")],
     policy: Annotated[list[str], typer.Option(metavar="NAME=FILE", help="manifest, or JSON table; may be repeated")],
     other_model: Annotated[

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import assert_never
 
 import numpy as np
-import numpy.typing as npt
 
+from monitor.arrays import Floats
 from monitor.engine.procedures import (
     Draw,
     Estimate,
@@ -149,7 +149,7 @@ class Case:
     def _draw(self, goal: Goal) -> Draw:
         within = span(goal, self._rewards)
 
-        def draw(particles: range) -> npt.NDArray[np.float64]:
+        def draw(particles: range) -> Floats:
             values = self._sampler.outcomes(
                 goal, self._path, particles, first_seq=self._drawn.first, terminated=self._terminated
             )

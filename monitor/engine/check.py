@@ -120,7 +120,7 @@ def check_many(
     for formula, text in read:
         validate(formula, model, policies, text, checker.models)
     check_path(model, asked.path)
-    drawer = SampledChecker(Enumerated(checker.worlds), model)
+    drawer = SampledChecker(Enumerated(checker.evaluators), model)
     return _told((_chosen(formula, text, asked, checker, drawer) for formula, text in read), each)
 
 

@@ -33,7 +33,7 @@ class Engines:
     @cached_property
     def drawer(self) -> SampledChecker:
         """Answers by sampling; made when it is first needed."""
-        return SampledChecker(Enumerated(self.checker.worlds), self.checker.model)
+        return SampledChecker(Enumerated(self.checker.evaluators), self.checker.model)
 
     def prepare(self, formula: Formula, spec: FormulaSpec, *, window: int | None = None) -> tuple[bool, str]:
         """Make ready what a formula needs, so that the first message meets nothing cold.

@@ -18,8 +18,8 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple, Protocol, TypeVar, assert_never
 
 import numpy as np
-import numpy.typing as npt
 
+from monitor.arrays import Floats
 from monitor.errors import ConfigError, ModelError
 from monitor.logic import print_formula
 from monitor.logic.syntax import Goal, Probability, Reward, Test
@@ -40,7 +40,6 @@ from monitor.types import Drawn, Sampling
 
 __all__ = ["Draw", "Estimate", "Span", "check_outcomes", "decided", "decision", "estimate", "given", "settled", "span"]
 
-Floats = npt.NDArray[np.float64]
 Draw = Callable[[range], Floats]
 """Outcomes of the particles with these numbers."""
 Decision = Sprt | TSprt | RegionBets | ThresholdBets

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import numpy as np
-import numpy.typing as npt
-
+from monitor.arrays import Floats
 from monitor.errors import FormulaError
 from monitor.exact.evaluators import Evaluators
 from monitor.exact.inputs import tables
@@ -18,8 +16,6 @@ from monitor.logic.traversal import asks_back
 from monitor.model import MDP
 
 __all__ = ["values"]
-
-Floats = npt.NDArray[np.float64]
 
 
 def values(
@@ -74,5 +70,5 @@ def _error(problem: str, text: str) -> FormulaError:
 
 
 def _arm(worlds: Evaluators, goal: Goal, change: Change) -> Floats:
-    tail = worlds.tail(worlds.nominal().under(worlds.intervention(change, None)), goal.measure)
-    return tail.once(tail.program.start)
+    value_table = worlds.value_table(worlds.nominal().under(worlds.intervention(change, None)), goal.measure)
+    return value_table.compute_once(value_table.automaton.start)

@@ -7,19 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
+from monitor.arrays import Array, Bools, Floats, Ints
 from monitor.causal import Law
 from monitor.jit import compiled
 
 __all__ = ["Entries", "Layer", "layers", "means_over_rows"]
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
-Array = TypeVar("Array", bound=npt.NDArray[Any])
 
 
 @dataclass(frozen=True)
@@ -91,7 +86,7 @@ class Entries:
 
 
 def means_over_rows(  # noqa: PLR0917 - the rows, by law and offset; which of them; what to average, and where to
-    law: Law, offset: int, layer: Layer, chosen: npt.NDArray[np.bool_], ahead: Floats, out: Floats
+    law: Law, offset: int, layer: Layer, chosen: Bools, ahead: Floats, out: Floats
 ) -> None:
     """Write the means of `ahead` [S] over the rows of those pairs of a layer that are `chosen` [n] to `out` [n]."""
     model, end = law.model_at(offset), law.ended(offset)
@@ -112,7 +107,7 @@ def _read_only(array: Array) -> Array:
 @compiled
 def _means_over_rows(
     rows: tuple[Ints, Ints, Floats],
-    pairs: tuple[Ints, Ints, npt.NDArray[np.bool_]],
+    pairs: tuple[Ints, Ints, Bools],
     width: int,
     ahead: Floats,
     out: Floats,

@@ -1,12 +1,12 @@
-"""Answers formulas over one model and its policies, on any number of paths."""
+"""`Checker`: exact answers over one model and its policies, on any number of paths."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
 import numpy as np
-import numpy.typing as npt
 
+from monitor.arrays import Floats
 from monitor.exact.evaluators import Evaluators
 from monitor.exact.path_values import PathValues, Stepper
 from monitor.exact.verdict import IncrementalCheck, Path
@@ -20,11 +20,11 @@ from monitor.types import CausalModel, Verdict
 __all__ = ["Checker"]
 
 WARM_UP = range(3)
-"""Pairs of a rehearsal: enough for every loop of the kernel to be entered."""
+"""Pairs of a warm-up: enough to enter every compiled loop."""
 
 
 class Checker:
-    """Answers formulas over one model and its policies, keeping what paths and formulas share.
+    """Exact answers to formulas over one model and its policies; keeps what paths and formulas share.
 
     Args:
         model: the world.
@@ -40,41 +40,41 @@ class Checker:
     ) -> None:
         self.model = model
         self.policies = dict(policies)
-        self._worlds = Evaluators(model, policies, models)
+        self._evaluators = Evaluators(model, policies, models)
 
     @property
     def models(self) -> Mapping[str, MDP]:
         """The other dynamics, with the main model's labels and rewards."""
-        return self._worlds.models
+        return self._evaluators.models
 
     @property
-    def worlds(self) -> Evaluators:
-        """What can be asked about."""
-        return self._worlds
+    def evaluators(self) -> Evaluators:
+        """Evaluators, shared by all formulas of this model."""
+        return self._evaluators
 
     @property
     def table_bytes(self) -> int:
-        """What the tables of what lies ahead take up: obligations times states, for each law and formula."""
-        return self._worlds.table_bytes
+        """Bytes of all value tables: obligations x states, for each law and measure."""
+        return self._evaluators.table_bytes
 
     def prepare(self, formula: Formula, causal_model: CausalModel = "gumbel", *, window: int | None = None) -> None:
-        """Compute and compile what a formula needs on any path, so that the first message meets nothing cold.
+        """Compute and compile what a formula needs on any path, so that the first message is not delayed.
 
         `window`: pairs a path holds at most; None: no more than the formula looks back.
 
-        Raises LimitError where a table or bounds would be too large: at start, not on the stream.
+        Raises LimitError if a table or bounds would be too large: at start, not on the stream.
         """
         for goal, changes, offset in goals(formula):
             steps = offset if offset >= 0 else (window or -offset) - 1
             for change in changes:
-                self._worlds.prepare(goal, change)
+                self._evaluators.prepare(goal, change)
                 if causal_model != "gumbel":
-                    self._worlds.prepare_bounds(goal, change, steps)
+                    self._evaluators.prepare_bounds(goal, change, steps)
         window = max(largest_offset(formula) + 1, len(WARM_UP))
-        PathValues(self._worlds, formula, window).rehearse(self.some_path(), causal_model)
+        PathValues(self._evaluators, formula, window).warm_up(self.some_path(), causal_model)
 
     def some_path(self) -> Path:
-        """A possible path, for rehearsals."""
+        """Return a possible path, for warm-ups."""
         pairs, state = [], 0
         for _ in WARM_UP:
             action = int(np.argmax(self.model.available(state)))
@@ -93,23 +93,23 @@ class Checker:
         text: str | None = None,
     ) -> Verdict:
         """Answer a validated formula on a possible path (oldest pair first); see `monitor.check` for the arguments."""
-        track = IncrementalCheck(self._worlds, formula, causal_model, text or print_formula(formula), len(path))
-        return track.verdict(tuple(path), terminated=terminated, start_observed=start_observed)
+        check = IncrementalCheck(self._evaluators, formula, causal_model, text or print_formula(formula), len(path))
+        return check.verdict(tuple(path), terminated=terminated, start_observed=start_observed)
 
-    def track(
+    def incremental_check(
         self, formula: Formula, causal_model: CausalModel = "gumbel", text: str | None = None, *, window: int
     ) -> IncrementalCheck:
         """Return the check of a validated formula along one path of at most `window` pairs."""
-        return IncrementalCheck(self._worlds, formula, causal_model, text or print_formula(formula), window)
+        return IncrementalCheck(self._evaluators, formula, causal_model, text or print_formula(formula), window)
 
     def stepper(self, goal: Goal) -> Stepper:
-        """One quantity followed pair by pair, answered at every offset up to its own (@t, t >= 0)."""
-        return Stepper(self._worlds, goal)
+        """Return one quantity to be evaluated pair by pair, at every offset up to its own (@t, t >= 0)."""
+        return Stepper(self._evaluators, goal)
 
-    def along(self, goal: Goal, pairs: Path) -> npt.NDArray[np.float64]:
-        """A whole recording in one call.
+    def along(self, goal: Goal, pairs: Path) -> Floats:
+        """Evaluate a goal along a whole recording.
 
         Returns:
             [n, t + 1]: after each of the n pairs, the value at every offset up to the goal's; NaN before there is one.
         """
-        return Stepper(self._worlds, goal).push_all(pairs)
+        return Stepper(self._evaluators, goal).push_all(pairs)

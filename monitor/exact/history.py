@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 
+from monitor.arrays import Floats, Ints
 from monitor.causal import World, extreme
 from monitor.errors import LimitError
 from monitor.exact.value_table import Labelling
-from monitor.logic import FALSE, TRUE, PathProgram
+from monitor.logic import FALSE, TRUE, Automaton
 
 __all__ = ["History", "HistoryChain", "PastAtom"]
 
@@ -61,7 +61,7 @@ class _Cell:
 
 
 class HistoryChain:
-    """One question whose program has atoms that look back.
+    """One question whose automaton has atoms that look back.
 
     `causal_model`: None for the Gumbel-Max value, else the class over which it is bounded.
     """
@@ -69,12 +69,12 @@ class HistoryChain:
     def __init__(
         self,
         world: World,
-        program: PathProgram,
+        automaton: Automaton,
         letters: Labelling,
         past: dict[int, PastAtom],
         causal_model: Class | None = None,
     ) -> None:
-        self._world, self._program, self._letters, self._past = world, program, letters, past
+        self._world, self._automaton, self._letters, self._past = world, automaton, letters, past
         self._class = causal_model
 
     def value(self) -> float:
@@ -86,7 +86,7 @@ class HistoryChain:
         return self._solve(largest=False), self._solve(largest=True)
 
     def _solve(self, *, largest: bool) -> float:
-        origin = _Cell((), self._world.path[0][0], self._program.start)
+        origin = _Cell((), self._world.path[0][0], self._automaton.start)
         levels = self._levels(origin)
         values: dict[_Cell, float] = {}
         for offset in range(len(levels) - 1, -1, -1):
@@ -132,7 +132,7 @@ class HistoryChain:
             position = atom.position(offset)
             truths = atom.holds(position, path[position - offset - 1 :])
             letters = {letter | (truth << bit) for letter in letters for truth in truths}
-        return {self._program.step(cell.owed, letter) for letter in letters}
+        return {self._automaton.step(cell.owed, letter) for letter in letters}
 
     def _kept(self, cell: _Cell, offset: int, action: int) -> History:
         """The part of the path that some later question may still be about."""
@@ -140,9 +140,7 @@ class HistoryChain:
         keep = offset + 1 - min((atom.earliest(offset + 1) for atom in self._past.values()), default=offset + 1)
         return history[len(history) - keep :] if keep else ()
 
-    def _row(
-        self, offset: int, state: int, action: int
-    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    def _row(self, offset: int, state: int, action: int) -> tuple[Ints, Floats, Floats]:
         """Successors with the lowest and highest probability of each; equal for the Gumbel-Max value."""
         if self._class is not None:
             return self._world.row_bounds(offset, state, action, self._class)
@@ -151,7 +149,7 @@ class HistoryChain:
 
     def _worth(self, cell: _Cell, offset: int, ahead: dict[_Cell, float], *, largest: bool) -> float:
         total = 0.0
-        pays = self._program.pays(cell.owed)
+        pays = self._automaton.rewards(cell.owed)
         for action, share in self._world.choices(offset, cell.state):
             kept = self._kept(cell, offset, action)
             states, lower, upper = self._row(offset, cell.state, action)

@@ -1,157 +1,169 @@
-"""Which atoms of a formula hold where: labels, and quantities nested in a path."""
+"""The labelling function: which atoms of a path formula hold where (Baier & Katoen 2008, ch. 10).
+
+Atoms are labels of the model and nested quantities. A *label set* is the set of atoms that hold, as a bit mask: bit n
+is atom n of the automaton.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
-import numpy.typing as npt
 
+from monitor.arrays import AnyArray, Bools, Floats, Ints
 from monitor.causal import Law, conditional_choices
-from monitor.logic import PathProgram
+from monitor.logic import Automaton
 from monitor.logic.syntax import Change, Goal, Label, Test
 from monitor.model import MDP
 from monitor.policy import PolicyTable
 
-__all__ = ["Ahead", "Labelling", "NestedGoal", "Static"]
+__all__ = ["Labelling", "NestedGoal", "StateLabels", "ValueFunction"]
 
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
 
 NEAR = 1e-9
-"""Values no further than this from a bound, relative to it, are compared one by one."""
+"""Relative distance from a bound within which values are compared one by one."""
 
 
-class Static:
-    """The labels of a program's letters, for all states in as few bytes as they need; shared by the laws asked about.
+class StateLabels:
+    """Label sets of an automaton's labels alone, shared by all laws.
 
-    `letters` [S] is made when a table needs it; a question about a few states does not.
+    `masks` [S] is made when a table needs it, which a query about a few states does not.
     """
 
-    def __init__(self, program: PathProgram, model: MDP) -> None:
-        self._marks = [
-            (bit, model.labels[atom.name]) for bit, atom in enumerate(program.atoms) if isinstance(atom, Label)
+    def __init__(self, automaton: Automaton, model: MDP) -> None:
+        self._labels = [
+            (bit, model.labels[atom.name]) for bit, atom in enumerate(automaton.atoms) if isinstance(atom, Label)
         ]
         self._states = model.states
 
     @cached_property
-    def letters(self) -> npt.NDArray[Any]:
-        """[S], unsigned."""
-        kind = np.min_scalar_type(1 << max((bit for bit, _ in self._marks), default=0))
-        letters = np.zeros(self._states, dtype=kind)
-        for bit, mark in self._marks:
-            letters |= mark.astype(kind) << kind.type(bit)
-        return letters
+    def masks(self) -> AnyArray:
+        """Label sets [S] of all states, of the smallest unsigned type that holds them."""
+        kind = np.min_scalar_type(1 << max((bit for bit, _ in self._labels), default=0))
+        masks = np.zeros(self._states, dtype=kind)
+        for bit, label in self._labels:
+            masks |= label.astype(kind) << kind.type(bit)
+        return masks
 
     def many(self, states: Ints) -> Ints:
-        """Of some states: [n]."""
-        letters = np.zeros(len(states), dtype=np.int64)
-        for bit, mark in self._marks:
-            letters |= mark[states].astype(np.int64) << bit
-        return letters
+        """Return the label sets [n] of n states."""
+        masks = np.zeros(len(states), dtype=np.int64)
+        for bit, label in self._labels:
+            masks |= label[states].astype(np.int64) << bit
+        return masks
 
     def one(self, state: int) -> int:
-        """Of one state."""
-        return sum(int(mark[state]) << bit for bit, mark in self._marks)
+        """Return the label set of one state."""
+        return sum(int(label[state]) << bit for bit, label in self._labels)
 
 
 class Labelling:
-    """Which atoms of a program hold, for states at an offset: labels, and nested quantities.
+    """Label sets of (state, action) pairs at an offset, under one law.
 
-    `nested`: bit of the atom -> its evaluator. A nested quantity depends on the offset (through the law), the state and
-    the action just taken (docs/semantics.md, section 5.6); a label on the state alone. `settled`: the offset from which
-    the law, and with it every letter, stays as it is.
+    A label depends on the state alone; a nested quantity also on the offset (through the law) and on the action just
+    taken (docs/semantics.md, section 5.6).
+
+    Args:
+        state_labels: the labels.
+        nested: bit of an atom -> its nested goal.
+        stationary_from: the first offset from which the law, and with it every label set, no longer changes.
     """
 
-    def __init__(self, static: Static, nested: Mapping[int, NestedGoal], settled: int) -> None:
-        self._static = static
+    def __init__(self, state_labels: StateLabels, nested: Mapping[int, NestedGoal], stationary_from: int) -> None:
+        self._state_labels = state_labels
         self._nested = nested
-        self._settled = settled
-        self._known: dict[tuple[int, int, int], int] = {}
+        self._stationary_from = stationary_from
+        self._cache: dict[tuple[int, int, int], int] = {}
 
     @property
     def by_action(self) -> bool:
-        """Whether letters depend on the action just taken."""
+        """True if label sets depend on the action just taken."""
         return bool(self._nested)
 
     def many(self, offset: int, states: Ints, actions: Ints) -> Ints:
-        """The letters [n] of n (state, action) pairs at an offset."""
-        letters = self._static.many(states)
+        """Return the label sets [n] of n pairs at an offset."""
+        masks = self._state_labels.many(states)
         for bit, goal in self._nested.items():
-            letters |= goal.holds(offset, states, actions).astype(np.int64) << bit
-        return letters
+            masks |= goal.holds(offset, states, actions).astype(np.int64) << bit
+        return masks
 
-    def all(self, offset: int, states: Ints, actions: Ints) -> npt.NDArray[Any]:
-        """As `many`, for pairs of many states: unsigned numbers in few bytes where no quantity is nested."""
+    def all(self, offset: int, states: Ints, actions: Ints) -> AnyArray:
+        """Return what `many` returns, for most states: of a small unsigned type if no quantity is nested."""
         if self._nested:
             return self.many(offset, states, actions)
-        letters = self._static.letters
-        return letters if len(states) == len(letters) else letters[states]
+        masks = self._state_labels.masks
+        return masks if len(states) == len(masks) else masks[states]
 
     def one(self, offset: int, state: int, action: int) -> int:
-        """The letter of one pair."""
+        """Return the label set of one pair."""
         if not self._nested:
-            return self._static.one(state)
-        key = (min(offset, self._settled), state, action)
-        if key not in self._known:
-            self._known[key] = int(self.many(offset, np.array([state]), np.array([action]))[0])
-        return self._known[key]
+            return self._state_labels.one(state)
+        key = (min(offset, self._stationary_from), state, action)
+        if key not in self._cache:
+            self._cache[key] = int(self.many(offset, np.array([state]), np.array([action]))[0])
+        return self._cache[key]
 
 
-class Ahead(Protocol):
-    """What a nested quantity asks: values where nothing is observed (a `ValueTable`)."""
+class ValueFunction(Protocol):
+    """Values of an automaton's obligations without observations (a `ValueTable`)."""
 
-    program: PathProgram
+    automaton: Automaton
 
-    def after(self, offset: int, obligation: int, states: Ints, actions: Ints) -> Floats:
-        """Values [n] of an obligation in n states where `actions` are taken."""
+    def action_values(self, offset: int, obligation: int, states: Ints, actions: Ints) -> Floats:
+        """Return the values [n] of an obligation in n states where `actions` are taken."""
         ...
 
 
 class NestedGoal:
-    """Whether a quantity nested in a path holds, where the outer law stays in force and noise is fresh.
+    """Truth of a goal nested in a path: the outer law stays in force and the noise is fresh.
 
     Inner `nominal` is "carry on as now": the action just taken, then the outer law (docs/semantics.md, section 5.6).
+
+    Args:
+        goal: with a test.
+        world_at: offset, change -> the outer law from that offset on, that law under the change, its value function.
     """
 
-    def __init__(self, goal: Goal, arm: Callable[[int, Change], tuple[Law, Law, Ahead]]) -> None:
+    def __init__(self, goal: Goal, world_at: Callable[[int, Change], tuple[Law, Law, ValueFunction]]) -> None:
         assert goal.test is not None
         self._world, self._test = goal.world, goal.test
-        self._arm = arm
+        self._world_at = world_at
 
-    def holds(self, offset: int, states: Ints, actions: Ints) -> npt.NDArray[np.bool_]:
-        """For n states at `offset` in which `actions` were just taken: [n]."""
+    def holds(self, offset: int, states: Ints, actions: Ints) -> Bools:
+        """Return the truth [n] in n states at `offset` in which `actions` were just taken."""
         values = self._values(offset, self._world.change, states, actions)
         if self._world.baseline is not None:
             values = values - self._values(offset, self._world.baseline, states, actions)
-        return _holding(self._test, values)
+        return _passes(self._test, values)
 
     def _values(self, offset: int, change: Change, states: Ints, actions: Ints) -> Floats:
-        before, law, tail = self._arm(offset, change)
-        table = law.table(0)
+        before, law, function = self._world_at(offset, change)
+        start, table = function.automaton.start, law.table(0)
         if law.default_from == 0:
-            return tail.after(0, tail.program.start, states, actions)
+            return function.action_values(0, start, states, actions)
         if table.actions is not None:
-            return tail.after(0, tail.program.start, states, table.actions[states])
-        return np.array([self._mean(before, table, tail, int(s), int(a)) for s, a in zip(states, actions, strict=True)])
+            return function.action_values(0, start, states, table.actions[states])
+        pairs = zip(states, actions, strict=True)
+        return np.array([self._mean(before, table, function, int(s), int(a)) for s, a in pairs])
 
     @staticmethod
-    def _mean(before: Law, table: PolicyTable, tail: Ahead, state: int, action: int) -> float:
-        """One state, with the action noise given the action just taken (docs/semantics.md, section 7)."""
+    def _mean(before: Law, table: PolicyTable, function: ValueFunction, state: int, action: int) -> float:
+        """Average over the action noise given the action just taken in one state (docs/semantics.md, section 7)."""
         count = before.future.actions
         prior = before.table(0).distribution(state, count)
         weights = conditional_choices(prior, action, table.distribution(state, count))
         chosen = np.flatnonzero(weights)
-        return float(weights[chosen] @ tail.after(0, tail.program.start, np.full(len(chosen), state), chosen))
+        values = function.action_values(0, function.automaton.start, np.full(len(chosen), state), chosen)
+        return float(weights[chosen] @ values)
 
 
-def _holding(test: Test, values: Floats) -> npt.NDArray[np.bool_]:
-    """`test.holds` of many values [n]; it has the last word on those near the bound, each asked once."""
+def _passes(test: Test, values: Floats) -> Bools:
+    """Return `test.holds` of many values [n]; only those near the bound are passed to it, each once."""
     below = test.comparison in ("<", "<=")
-    holds: npt.NDArray[np.bool_] = values < test.bound if below else values > test.bound
+    holds: Bools = values < test.bound if below else values > test.bound
     near = np.abs(values - test.bound) <= NEAR * max(1.0, abs(test.bound))
-    asked, where = np.unique(values[near], return_inverse=True)
-    holds[near] = np.array([test.holds(value) for value in asked.tolist()], dtype=np.bool_)[where]
+    different, where = np.unique(values[near], return_inverse=True)
+    holds[near] = np.array([test.holds(value) for value in different.tolist()], dtype=np.bool_)[where]
     return holds

@@ -1,7 +1,7 @@
-"""Values of obligations for the states that are asked for alone: what they reach within the horizon, and no more.
+"""Values of obligations for requested states only, from the states reachable within the horizon.
 
-Where a table over all states would be too large, or would be used once. Forward: which obligation can be owed where;
-backward: the values, offset by offset. They are kept, up to a bound, for the next question nearby.
+Used where a table over all states would be too large, or would be used once. A forward pass finds the reachable cells
+and their states, a backward pass computes the values. They are kept, up to a limit, for later queries.
 """
 
 from __future__ import annotations
@@ -11,30 +11,28 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from monitor.arrays import Bools, Floats, Ints
 from monitor.causal import Law
 from monitor.errors import LimitError
 from monitor.exact.bellman import Entries, Layer, layers
 from monitor.exact.labelling import Labelling
-from monitor.logic import FALSE, TRUE, PathProgram
+from monitor.logic import FALSE, TRUE, Automaton
 
 __all__ = ["MAX_KEPT", "LazyValues"]
 
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
 Cell = tuple[int, int]
-"""An offset, no larger than the law's last change, and an obligation to be read there."""
+"""An offset, at most that of the law's last change, and an obligation to be read there."""
 
 MAX_KEPT = 4_000_000
-"""Values kept from one question to the next, with their states: 64 MB. Beyond it all are forgotten."""
+"""Values kept between queries, with their states: 64 MB. Beyond it all are dropped."""
 MAX_REACHED = 20_000_000
-"""Values and entries of rows one question may need at once: 480 MB."""
+"""Values and row entries one query may need at once: 480 MB."""
 
 
 @dataclass(frozen=True)
 class _Part:
-    """The pairs of a layer after whose letter `rest` is owed (with FALSE and TRUE nothing is read from rows)."""
+    """The pairs of a layer whose label set leaves the obligation `rest`; FALSE and TRUE need no rows."""
 
     rest: int
     pairs: Ints
@@ -43,7 +41,7 @@ class _Part:
 
 @dataclass(frozen=True)
 class _Step:
-    """One obligation read in some states: by layers of pairs, each in parts by what is owed next."""
+    """One obligation read in some states: layers of pairs, each in parts by the next obligation."""
 
     states: Ints
     layers: list[tuple[Layer, list[_Part]]]
@@ -51,48 +49,51 @@ class _Step:
 
 @dataclass(frozen=True)
 class _Known:
-    """Values [n] in n states (ascending)."""
+    """Values [n] in n states, ascending."""
 
     states: Ints
     values: Floats
 
     def missing(self, states: Ints) -> Ints:
-        """Those of `states` that have no value yet."""
+        """Return those of `states` that have no value yet."""
         return states[~self._held(states)]
 
-    def _held(self, states: Ints) -> npt.NDArray[np.bool_]:
+    def _held(self, states: Ints) -> Bools:
         if not len(self.states):
             return np.zeros(len(states), dtype=np.bool_)
         at = np.minimum(np.searchsorted(self.states, states), len(self.states) - 1)
-        held: npt.NDArray[np.bool_] = self.states[at] == states
+        held: Bools = self.states[at] == states
         return held
 
     def read(self, states: Ints) -> Floats:
-        """The values in states all of which have one."""
+        """Return the values of states that all have one."""
         return self.values[np.searchsorted(self.states, states)]
 
     def with_more(self, states: Ints, values: Floats) -> _Known:
-        """These, and those in states that had none."""
+        """Return these values and those of states that had none."""
         every = np.concatenate([self.states, states])
         order = np.argsort(every, kind="stable")
         return _Known(every[order], np.concatenate([self.values, values])[order])
 
 
-_NOTHING = _Known(np.zeros(0, dtype=np.int64), np.zeros(0))
+_NO_VALUES = _Known(np.zeros(0, dtype=np.int64), np.zeros(0))
 
 
 class LazyValues:
-    """Values of a program's obligations under a law, around the states that are asked for."""
+    """Values of an automaton's obligations under a law, computed for requested states."""
 
-    def __init__(self, law: Law, program: PathProgram, letters: Labelling) -> None:
-        self._law, self._program, self._letters = law, program, letters
-        self._settled = law.settled()
+    def __init__(self, law: Law, automaton: Automaton, labelling: Labelling) -> None:
+        self._law, self._automaton, self._labelling = law, automaton, labelling
+        self._stationary_from = law.stationary_from()
         self._known: dict[Cell, _Known] = {}
         self._kept = 0
 
-    def at(self, offset: int, owed: int, states: Ints) -> Floats:
-        """Values [n] of an obligation, to be read at `offset`, in n states."""
-        cell = (min(offset, self._settled), owed)
+    def values(self, offset: int, obligation: int, states: Ints) -> Floats:
+        """Return the values [n] of an obligation, to be read at `offset`, in n states.
+
+        Raises LimitError if they need more than `MAX_REACHED` numbers.
+        """
+        cell = (min(offset, self._stationary_from), obligation)
         if self._kept > MAX_KEPT:
             self._known.clear()
             self._kept = 0
@@ -100,25 +101,25 @@ class LazyValues:
         for ahead in reversed(self._expand(cell, wanted)):
             for here, step in ahead.items():
                 self._keep(here, step.states, self._evaluate(here, step))
-        return self._known.get(cell, _NOTHING).read(wanted)[places]
+        return self._known.get(cell, _NO_VALUES).read(wanted)[places]
 
     def _expand(self, cell: Cell, states: Ints) -> list[dict[Cell, _Step]]:
-        """What has to be known, by steps ahead."""
+        """Return the cells to compute, by the number of steps ahead."""
         levels: list[dict[Cell, _Step]] = []
         wanted = {cell: states}
         size = 0
         while wanted:
             level: dict[Cell, _Step] = {}
             reached: dict[Cell, list[Ints]] = defaultdict(list)
-            for here, asked in wanted.items():
-                missing = self._known.get(here, _NOTHING).missing(asked)
+            for here, requested in wanted.items():
+                missing = self._known.get(here, _NO_VALUES).missing(requested)
                 if not len(missing):
                     continue
                 level[here] = self._step(here, missing)
                 size += len(missing)
-                for rest, entries in _owed(level[here]):
+                for rest, entries in _successors(level[here]):
                     size += len(entries.of)
-                    reached[min(here[0] + 1, self._settled), rest].append(entries.successors)
+                    reached[min(here[0] + 1, self._stationary_from), rest].append(entries.successors)
                 if size > MAX_REACHED:
                     raise LimitError(_refusal())
             levels.append(level)
@@ -126,15 +127,15 @@ class LazyValues:
         return levels
 
     def _step(self, cell: Cell, states: Ints) -> _Step:
-        offset, owed = cell
-        chosen = [(layer, list(self._parts(offset, owed, layer))) for layer in layers(self._law, offset, states)]
+        offset, obligation = cell
+        chosen = [(layer, list(self._parts(offset, obligation, layer))) for layer in layers(self._law, offset, states)]
         return _Step(states, chosen)
 
-    def _parts(self, offset: int, owed: int, layer: Layer) -> Iterator[_Part]:
-        letters = self._letters.many(offset, layer.states, layer.actions)
+    def _parts(self, offset: int, obligation: int, layer: Layer) -> Iterator[_Part]:
+        masks = self._labelling.many(offset, layer.states, layer.actions)
         pairs: dict[int, list[Ints]] = defaultdict(list)
-        for letter in np.unique(letters):
-            pairs[self._program.step(owed, int(letter))].append(np.flatnonzero(letters == letter))
+        for mask in np.unique(masks):
+            pairs[self._automaton.step(obligation, int(mask))].append(np.flatnonzero(masks == mask))
         for rest, pieces in pairs.items():
             which = np.concatenate(pieces)
             if rest in (FALSE, TRUE):
@@ -144,7 +145,7 @@ class LazyValues:
                 yield _Part(rest, which, entries)
 
     def _evaluate(self, cell: Cell, step: _Step) -> Floats:
-        offset, owed = cell
+        offset, obligation = cell
         total = np.zeros(len(step.states))
         for layer, parts in step.layers:
             values = np.zeros(len(layer.states))
@@ -152,23 +153,23 @@ class LazyValues:
                 if part.entries is None:
                     values[part.pairs] = float(part.rest == TRUE)
                 else:
-                    ahead = self._known[min(offset + 1, self._settled), part.rest].read(part.entries.successors)
+                    ahead = self._known[min(offset + 1, self._stationary_from), part.rest].read(part.entries.successors)
                     values[part.pairs] = part.entries.means(ahead)
-            if self._program.pays(owed):
-                values += self._law.gains(offset, layer.states, layer.actions)
+            if self._automaton.rewards(obligation):
+                values += self._law.expected_rewards(offset, layer.states, layer.actions)
             layer.add(total, values)
         return total
 
     def _keep(self, cell: Cell, states: Ints, values: Floats) -> None:
-        before = self._known.get(cell, _NOTHING)
-        fresh = before.missing(states)  # an obligation may be owed after different numbers of steps
+        before = self._known.get(cell, _NO_VALUES)
+        fresh = before.missing(states)  # an obligation may remain after different numbers of steps
         if len(fresh) < len(states):
             values, states = values[np.searchsorted(states, fresh)], fresh
         self._known[cell] = before.with_more(states, values)
         self._kept += len(states)
 
 
-def _owed(step: _Step) -> Iterator[tuple[int, Entries]]:
+def _successors(step: _Step) -> Iterator[tuple[int, Entries]]:
     for _, parts in step.layers:
         for part in parts:
             if part.entries is not None:
@@ -177,6 +178,6 @@ def _owed(step: _Step) -> Iterator[tuple[int, Entries]]:
 
 def _refusal() -> str:
     return (
-        f"what the states asked for reach within the horizon outgrows {MAX_REACHED} numbers (limit MAX_REACHED); "
+        f"the states reachable within the horizon need more than {MAX_REACHED} numbers (limit MAX_REACHED); "
         "shorten the formula's intervals"
     )

@@ -1,8 +1,7 @@
-"""One formula followed along one path: each pair is taken in once, every offset is answered from where it stands.
+"""Quantities of one formula along one growing path: each pair is processed once, for all start points.
 
-A `WorldValues` is a law and a measure on the path so far; an `IncrementalCheck` is a formula with those it needs. What
-a path has come to is kept for each of the newest start points, so a message costs one step (docs/semantics.md,
-section 6.2).
+A `WorldValues` is one measure in one world, `PathValues` all those of a formula. Forward weights are kept for each of
+the newest start points, so a new pair costs one step (docs/semantics.md, section 6.2).
 """
 
 from __future__ import annotations
@@ -10,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 
+from monitor.arrays import Floats
 from monitor.causal import Law, World
 from monitor.errors import FormulaError
 from monitor.exact.evaluators import Evaluators, pair_arrays, within
@@ -26,181 +25,188 @@ from monitor.types import CausalModel
 
 __all__ = ["Path", "PathValues", "Stepper", "WorldValues"]
 
-Floats = npt.NDArray[np.float64]
 Path = Sequence[tuple[int, int | None]]
 Measure = Probability | Reward
 
 
 class WorldValues:
-    """A measure under a change of the law, on one path.
+    """Values of a measure under a change of the law, along one path.
 
-    `keep`: start points held. `only`: the one asked about, counted from the oldest; -1: all of them.
+    `keep`: start points held. `only`: the one that is answered, counted from the oldest; -1: all of them.
     """
 
-    def __init__(self, change: Change, measure: Measure, arm: Evaluator, keep: int, only: int) -> None:
-        self.change, self.measure, self.arm, self.keep, self.only = change, measure, arm, keep, only
-        self.progress = ForwardBuffers(keep, only, arm.strands.horizon)
+    def __init__(self, change: Change, measure: Measure, evaluator: Evaluator, keep: int, only: int) -> None:
+        self.change, self.measure, self.evaluator, self.keep, self.only = change, measure, evaluator, keep, only
+        self.buffers = ForwardBuffers(keep, only, evaluator.strands.horizon)
 
     @property
     def values(self) -> Floats:
-        """The answers, newest start point first, or that of the one asked about."""
-        return self.progress.values
+        """The values, newest start point first, or that of the only one."""
+        return self.buffers.values
 
-    def ask_about(self, oldest: int) -> None:
-        """Ask about another start point, counted from the oldest."""
-        self.progress.now[step.ONLY] = oldest
+    def select(self, oldest: int) -> None:
+        """Answer another start point only, counted from the oldest."""
+        self.buffers.now[step.ONLY] = oldest
 
 
 class PathValues:
-    """Every line a formula needs, on one path of at most `window` pairs."""
+    """Values of all quantities of a formula, along one path of at most `window` pairs."""
 
-    def __init__(self, worlds: Evaluators, formula: Formula, window: int) -> None:
-        self.worlds = worlds
-        self._nominal = worlds.nominal()
-        self._lines: dict[tuple[int, int], WorldValues] = {}
-        """By identity: the formula's own changes and measures, which live as long as it."""
+    def __init__(self, evaluators: Evaluators, formula: Formula, window: int) -> None:
+        self.evaluators = evaluators
+        self._nominal = evaluators.nominal()
+        self._by_world: dict[tuple[int, int], WorldValues] = {}
+        """By identity of the change and the measure: they are the formula's and live as long as it."""
         self._formula = formula
         self._end: int | None = None
         self._from_start: list[tuple[WorldValues, int]] = []
-        """PathValues asked about at @-k alone, and k: the start point asked about moves as the path grows."""
+        """Those needed at @-k alone, and k: their start point, counted from the oldest, changes as the path grows."""
         self._path: Path = ()
-        self._begins_anew = False
+        self._restart = False
         for goal, changes, offset in goals(formula):
-            if asks_back(goal.measure) or worlds.constant(goal.measure) is not None:
-                continue  # answered one by one
+            if asks_back(goal.measure) or evaluators.constant(goal.measure) is not None:
+                continue  # computed afresh by `Evaluators`
             keep = min(offset + 1, window) if offset >= 0 else window
             only = -1 if isinstance(formula, Regret) else 0
             for change in changes:
-                arm = worlds.arm(self._nominal, self._law(self._nominal, change, None), goal.measure)
-                self._add(WorldValues(change, goal.measure, arm, keep, only), min(offset, 0))
+                evaluator = evaluators.evaluator(self._nominal, self._law(self._nominal, change, None), goal.measure)
+                self._add(WorldValues(change, goal.measure, evaluator, keep, only), min(offset, 0))
 
-    def move(self, path: Path, moved: int, end: int | None) -> None:
-        """The path has grown by `moved` pairs (or begun anew: at least its length); `end`: it ended there for good.
+    def advance(self, path: Path, added: int, end: int | None) -> None:
+        """Process the last `added` pairs of a path (at least its length: a new path).
 
-        Where that raises an error some lines have moved and some have not: the next time all begin anew.
+        `end`: the state the episode has terminated in. After an error some quantities have advanced and some have not,
+        so the next call starts all of them again.
         """
-        if self._begins_anew:
-            moved = len(path)
-        self._begins_anew = True
+        if self._restart:
+            added = len(path)
+        self._restart = True
         self._path = path
-        self._end = None if end is None or self.worlds.stays(end) else end
-        fresh = self._end is None and moved > 0
-        if moved >= len(path):
-            moved = len(path)
-            for line in self._lines.values():
-                line.progress.restart()
-        for line, k in self._from_start:
-            line.ask_about(max(min(k, len(path) - 1) - 1, 0))
-        if moved > 1:
-            pairs = pair_arrays(path[-moved:-1])
-            for line in self._lines.values():
-                line.arm.along(line.progress, pairs)
-        if moved:
+        self._end = None if end is None or self.evaluators.stays(end) else end
+        fresh = self._end is None and added > 0
+        if added >= len(path):
+            added = len(path)
+            for entry in self._by_world.values():
+                entry.buffers.restart()
+        for entry, k in self._from_start:
+            entry.select(max(min(k, len(path) - 1) - 1, 0))
+        if added > 1:
+            pairs = pair_arrays(path[-added:-1])
+            for entry in self._by_world.values():
+                entry.evaluator.along(entry.buffers, pairs)
+        if added:
             state, action = path[-1]
             taken = -1 if action is None else action
-            for line in self._lines.values():
-                line.arm.push(line.progress, state, taken, answered=fresh)
+            for entry in self._by_world.values():
+                entry.evaluator.push(entry.buffers, state, taken, answered=fresh)
         if not fresh:
             self._close()
-        self._begins_anew = path[-1][1] is None  # what is taken there may be known the next time
+        self._restart = path[-1][1] is None  # what is taken there may be known the next time
 
-    def rehearse(self, path: Path, causal_model: CausalModel) -> None:
-        """Go through what a stream will ask, once, so that all of it is compiled; what comes out is forgotten."""
-        self.move(path[:1], 1, None)
-        self.move(path, len(path) - 1, None)
-        self.move(path, 0, None)
-        for line in self._lines.values():
+    def warm_up(self, path: Path, causal_model: CausalModel) -> None:
+        """Run once all that a stream needs, so that it is compiled; the values are discarded."""
+        self.advance(path[:1], 1, None)
+        self.advance(path, len(path) - 1, None)
+        self.advance(path, 0, None)
+        for entry in self._by_world.values():
             if causal_model != "gumbel":
-                self.bounds(line.change, line.measure, 0, causal_model)
+                self.bounds(entry.change, entry.measure, 0, causal_model)
 
     def value(self, change: Change, measure: Measure, position: int) -> float:
-        """The Gumbel-Max value under a change at `path[position]`."""
-        line = self._lines.get((id(change), id(measure)))
-        if line is None or self._apart(line):
-            return self.worlds.value(self._world(change, position), measure)
-        return within(measure, float(line.values[len(self._path) - 1 - position if line.only < 0 else 0]))
+        """Return the Gumbel-Max value under a change at `path[position]`."""
+        entry = self._by_world.get((id(change), id(measure)))
+        if entry is None or self._foresees_end(entry):
+            return self.evaluators.value(self._world(change, position), measure)
+        return within(measure, float(entry.values[len(self._path) - 1 - position if entry.only < 0 else 0]))
 
     def profile(self, change: Change, measure: Measure) -> list[float]:
-        """The values at offsets 0, 1, ..., as far back as the formula looks."""
-        line = self._lines.get((id(change), id(measure)))
-        count = len(self._path) if line is None else min(line.keep, len(self._path))
-        if line is None or self._apart(line):
+        """Return the values at offsets 0, 1, ..., as far back as the formula looks."""
+        entry = self._by_world.get((id(change), id(measure)))
+        count = len(self._path) if entry is None else min(entry.keep, len(self._path))
+        if entry is None or self._foresees_end(entry):
             return [self.value(change, measure, len(self._path) - 1 - offset) for offset in range(count)]
-        return [within(measure, value) for value in line.values[:count].tolist()]
+        return [within(measure, value) for value in entry.values[:count].tolist()]
 
     def bounds(self, change: Change, measure: Measure, position: int, causal_model: CausalModel) -> tuple[float, float]:
-        """Bounds of the value over a class of causal models."""
+        """Return bounds of the value over a class of causal models."""
         assert causal_model != "gumbel"
-        line = self._lines.get((id(change), id(measure)))
-        if line is None or self._end is not None:
-            return self.worlds.interval(self._world(change, position), measure, causal_model)
+        entry = self._by_world.get((id(change), id(measure)))
+        if entry is None or self._end is not None:
+            return self.evaluators.interval(self._world(change, position), measure, causal_model)
         pairs = pair_arrays(self._path[position:])
-        low, high = line.arm.interval(pairs, STABLE if causal_model == "stable" else ANY)
+        low, high = entry.evaluator.interval(pairs, STABLE if causal_model == "stable" else ANY)
         return within(measure, low), within(measure, high)
 
-    def _add(self, line: WorldValues, from_start: int) -> None:
-        key = id(line.change), id(line.measure)
-        known = self._lines.get(key)
-        if known is not None:  # asked about at two offsets
+    def _add(self, entry: WorldValues, from_start: int) -> None:
+        key = id(entry.change), id(entry.measure)
+        known = self._by_world.get(key)
+        if known is not None:  # needed at two offsets
             self._from_start = [(other, k) for other, k in self._from_start if other is not known]
-            line = WorldValues(line.change, line.measure, line.arm, max(line.keep, known.keep), -1)
-        self._lines[key] = line
-        if from_start and line.only >= 0:
-            self._from_start.append((line, -from_start))
+            entry = WorldValues(entry.change, entry.measure, entry.evaluator, max(entry.keep, known.keep), -1)
+        self._by_world[key] = entry
+        if from_start and entry.only >= 0:
+            self._from_start.append((entry, -from_start))
 
     def _close(self) -> None:
-        for line in self._lines.values():
-            if not self._apart(line):
-                arm = line.arm if self._end is None else self._ended(line, self._end)
-                arm.answer(line.progress)
+        for entry in self._by_world.values():
+            if not self._foresees_end(entry):
+                evaluator = entry.evaluator if self._end is None else self._evaluator_at_end(entry, self._end)
+                evaluator.answer(entry.buffers)
 
-    def _apart(self, line: WorldValues) -> bool:
-        """Whether an ended episode changes more than what lies ahead: quantities nested in its past foresee the end."""
-        return self._end is not None and line.arm.tail.letters.by_action
+    def _foresees_end(self, entry: WorldValues) -> bool:
+        """Return whether the end of the episode changes values of the past: nested quantities foresee the end."""
+        return self._end is not None and entry.evaluator.tail.labelling.by_action
 
-    def _ended(self, line: WorldValues, end: int) -> Evaluator:
-        """The line's arm where the episode has ended in `end`: what lies ahead is then the same at every offset."""
-        nominal = self.worlds.nominal(end, 0)
-        past = self._nominal, self._law(self._nominal, line.change, None)
-        return self.worlds.arm(nominal, self._law(nominal, line.change, end), line.measure, past)
+    def _evaluator_at_end(self, entry: WorldValues, end: int) -> Evaluator:
+        """The evaluator for an episode that has ended in `end`: values beyond it are the same at every offset."""
+        nominal = self.evaluators.nominal(end, 0)
+        past = self._nominal, self._law(self._nominal, entry.change, None)
+        return self.evaluators.evaluator(nominal, self._law(nominal, entry.change, end), entry.measure, past)
 
     def _law(self, nominal: Law, change: Change, end: int | None) -> Law:
-        return nominal.under(self.worlds.intervention(change, end))
+        return nominal.under(self.evaluators.intervention(change, end))
 
     def _world(self, change: Change, position: int) -> World:
-        nominal = self.worlds.nominal(self._end, until=len(self._path) - 1 - position)
-        return World.at(self._path, position, nominal, self.worlds.intervention(change, self._end), self.worlds.rows)
+        nominal = self.evaluators.nominal(self._end, until=len(self._path) - 1 - position)
+        return World.at(
+            self._path, position, nominal, self.evaluators.intervention(change, self._end), self.evaluators.rows
+        )
 
 
 class Stepper:
-    """One quantity of one world, followed pair by pair with nothing around it: the profile over its offsets.
+    """One quantity of one world, pair by pair: the profile over its offsets.
 
     Raises FormulaError for a difference, an offset `@-k`, or nested quantities that look back.
     """
 
-    def __init__(self, worlds: Evaluators, goal: Goal) -> None:
+    def __init__(self, evaluators: Evaluators, goal: Goal) -> None:
         world = goal.world
         if world.baseline is not None or world.offset < 0 or asks_back(goal.measure):
             raise FormulaError(
                 "only one world at @t, t >= 0, without nested @t, can be followed step by step", "", 1, 1
             )
-        nominal = worlds.nominal()
-        arm = worlds.arm(nominal, nominal.under(worlds.intervention(world.change, None)), goal.measure)
-        self._line = WorldValues(world.change, goal.measure, arm, world.offset + 1, -1)
+        nominal = evaluators.nominal()
+        evaluator = evaluators.evaluator(
+            nominal, nominal.under(evaluators.intervention(world.change, None)), goal.measure
+        )
+        self._values = WorldValues(world.change, goal.measure, evaluator, world.offset + 1, -1)
 
     @property
     def rows_computed(self) -> int:
-        """Counterfactual rows computed so far, for every path this world was asked about."""
-        return self._line.arm.computed
+        """Counterfactual rows computed so far, for all paths in this world."""
+        return self._values.evaluator.computed
 
     def push(self, state: int, action: int) -> Floats:
-        """Take a pair in: the values [t + 1], newest start point first, NaN before there is one; reused."""
-        progress = self._line.progress
-        self._line.arm.push(progress, state, action, answered=True)
-        return progress.values
+        """Process a pair and return the values [t + 1], newest start point first, NaN before there is one.
+
+        The next call overwrites the array.
+        """
+        buffers = self._values.buffers
+        self._values.evaluator.push(buffers, state, action, answered=True)
+        return buffers.values
 
     def push_all(self, pairs: Path) -> Floats:
-        """Take pairs in: the values [n, t + 1] after each."""
-        values = np.full((len(pairs), self._line.keep), np.nan)
-        self._line.arm.along(self._line.progress, pair_arrays(pairs), values)
+        """Process n pairs and return the values [n, t + 1] after each."""
+        values = np.full((len(pairs), self._values.keep), np.nan)
+        self._values.evaluator.along(self._values.buffers, pair_arrays(pairs), values)
         return values

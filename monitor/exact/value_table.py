@@ -1,9 +1,9 @@
-"""What lies beyond the observed path: values of obligations, where nothing is observed any more.
+"""Values beyond the observed path, by backward induction over (offset, obligation) cells.
 
-There rows are plain and only the law, the program and the remaining horizon matter, so values are computed once per law
-and formula and shared by every path, agent and offset. Two ways, with the same numbers: a table over all states, for a
-small model or a formula that is watched; and around the states that are asked for, where a table would be too large
-or would serve one question.
+Nothing is observed there, so only the law, the automaton and the remaining horizon matter: values are computed once per
+law and measure and shared by all paths, agents and offsets. Two ways give the same numbers: a table over all states,
+for a small model or a watched formula, and `LazyValues` for requested states, where a table is too large or would serve
+one query.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from monitor.arrays import Floats, Ints
 from monitor.causal import Law
 from monitor.errors import LimitError
 from monitor.exact.bellman import (
@@ -24,147 +25,145 @@ from monitor.exact.bellman import (
     layers,
     means_over_rows,
 )
-from monitor.exact.labelling import Labelling, NestedGoal, Static
+from monitor.exact.labelling import Labelling, NestedGoal, StateLabels
 from monitor.exact.lazy_values import Cell, LazyValues
-from monitor.logic import FALSE, TRUE, PathProgram
+from monitor.logic import FALSE, TRUE, Automaton
 from monitor.model import MDP
 
-__all__ = ["Labelling", "NestedGoal", "Static", "ValueTable", "is_large", "numbers"]
+__all__ = ["Labelling", "NestedGoal", "StateLabels", "ValueTable", "is_large", "numbers"]
 
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
 
 MAX_CELLS = 20_000_000
-"""Numbers (obligations x states) a table may hold, 160 MB; or twice the numbers of the model, if these are more."""
+"""Numbers (obligations x states) a table may hold: 160 MB; or twice the numbers of the model, if that is more."""
 SMALL = 4_096
-"""Up to so many states a table costs less than finding out which part of it is needed."""
+"""States up to which a table costs less than finding the part of it that is needed."""
 MAX_GATHERED = 1_000_000
-"""Entries of rows that are laid out next to each other while a table is made; beyond it they are read in place."""
+"""Row entries gathered into arrays while a table is made; with more, rows are read in place."""
 MAX_PLANNED = 1_000_000
-"""Obligations, by offset, that one pass over all states may take in."""
+"""Cells that one pass over all states may compute."""
 MANY = 100_000
-"""Pairs for which a table costs less than what they reach, and which are taken in blocks of so many."""
+"""Pairs beyond which a table is tried first, and the size of the blocks they are processed in."""
 
 
 def is_large(model: MDP) -> bool:
-    """Whether values are computed around the states that are reached rather than for all of them."""
+    """Return whether values are computed for reachable states rather than for all."""
     return model.states > SMALL
 
 
 def numbers(model: MDP) -> int:
-    """The numbers a model holds."""
+    """Return how many numbers a model holds."""
     return int(model.indptr.size + model.successors.size + model.probabilities.size + model.rewards.size)
 
 
 @dataclass(frozen=True)
-class _Read:
-    """A layer over all states while tables are made, with the letters of its pairs and their rows, if these are few."""
+class _LabelledLayer:
+    """A layer over all states: the label sets of its pairs [n], the different ones, the row entries if gathered."""
 
     layer: Layer
-    letters: npt.NDArray[np.generic]
-    kinds: tuple[int, ...]
+    masks: npt.NDArray[np.generic]
+    different: tuple[int, ...]
     entries: Entries | None
 
 
 class ValueTable:
-    """Values of a program's obligations from an offset on, under a law, nothing observed.
+    """Values of an automaton's obligations under a law, without observations.
 
-    `table` [n, S], read-only: what is tabled so far; `rows`: (offset, obligation) -> row of the table, where offsets
-    beyond the law's last change are that.
+    `table` [n, S], read-only: the values computed so far; `rows`: cell -> row of the table. Offsets beyond the law's
+    last change are replaced by it.
     """
 
-    def __init__(self, law: Law, program: PathProgram, letters: Labelling) -> None:
-        self.law, self.program, self.letters = law, program, letters
-        self._settled = law.settled()
+    def __init__(self, law: Law, automaton: Automaton, labelling: Labelling) -> None:
+        self.law, self.automaton, self.labelling = law, automaton, labelling
+        self._stationary_from = law.stationary_from()
         self._states = law.future.states
-        self._room = max(MAX_CELLS, 2 * numbers(law.future))
+        self._limit = max(MAX_CELLS, 2 * numbers(law.future))
         self.table: Floats = np.zeros((0, self._states))
         self.rows: dict[Cell, int] = {}
-        self._reach = LazyValues(law, program, letters)
-        self._layers: dict[tuple[object, ...], list[_Read]] = {}
+        self._lazy = LazyValues(law, automaton, labelling)
+        self._layer_cache: dict[tuple[object, ...], list[_LabelledLayer]] = {}
 
     def tabled(self, offset: int, obligation: int) -> bool:
-        """Whether `value` is there already; else `at` may cost less."""
-        return obligation in (FALSE, TRUE) or (min(offset, self._settled), obligation) in self.rows
+        """Return whether `all_values` is in the table; if not, `values` may cost less."""
+        return obligation in (FALSE, TRUE) or (min(offset, self._stationary_from), obligation) in self.rows
 
     def prepare(self) -> bool:
-        """Make the table of all that can be owed, if it has room; whether it is made.
+        """Make the table for every reachable obligation, if it fits; return whether it was made.
 
-        Raises LimitError where it has none although the model is small: then what is reached would hardly fit either.
+        Raises LimitError if it does not fit although the model is small: the reachable part would hardly fit either.
         """
         try:
-            self.value(0, self.program.start)
+            self.all_values(0, self.automaton.start)
         except LimitError:
             if self._states <= SMALL:
                 raise
             return False
         return True
 
-    def after(self, offset: int, obligation: int, states: Ints, actions: Ints) -> Floats:
-        """Values [n] of `obligation`, to be read at `offset`, in n states where `actions` are taken."""
+    def action_values(self, offset: int, obligation: int, states: Ints, actions: Ints) -> Floats:
+        """Return the values [n] of `obligation`, to be read at `offset`, in n states where `actions` are taken."""
         if obligation in (FALSE, TRUE):
             return np.full(len(states), float(obligation == TRUE))
         if len(states) > MANY:
             with suppress(LimitError):
-                self.value(offset, obligation)
+                self.all_values(offset, obligation)
             blocks = [slice(begin, begin + MANY) for begin in range(0, len(states), MANY)]
-            return np.concatenate([self.after(offset, obligation, states[b], actions[b]) for b in blocks])
-        letters = self.letters.many(offset, states, actions)
+            return np.concatenate([self.action_values(offset, obligation, states[b], actions[b]) for b in blocks])
+        masks = self.labelling.many(offset, states, actions)
         values = np.zeros(len(states))
-        for letter in np.unique(letters):
-            rest = self.program.step(obligation, int(letter))
-            here = np.flatnonzero(letters == letter)
+        for mask in np.unique(masks):
+            rest = self.automaton.step(obligation, int(mask))
+            here = np.flatnonzero(masks == mask)
             if rest in (FALSE, TRUE):
                 values[here] = float(rest == TRUE)
                 continue
             entries = Entries.gather(self.law, offset, states[here], actions[here])
-            values[here] = entries.means(self.at(offset + 1, rest, entries.successors))
-        if self.program.pays(obligation):
-            values += self.law.gains(offset, states, actions)
+            values[here] = entries.means(self.values(offset + 1, rest, entries.successors))
+        if self.automaton.rewards(obligation):
+            values += self.law.expected_rewards(offset, states, actions)
         return values
 
-    def at(self, offset: int, obligation: int, states: Ints) -> Floats:
-        """Values [n] of `obligation` at `offset` in n states, the law choosing the action."""
+    def values(self, offset: int, obligation: int, states: Ints) -> Floats:
+        """Return the values [n] of `obligation` at `offset` in n states, with the law's choice of action."""
         if obligation in (FALSE, TRUE):
             return np.full(len(states), float(obligation == TRUE))
         if self._states <= SMALL or self.tabled(offset, obligation):
-            return self.value(offset, obligation)[states]
-        return self._reach.at(offset, obligation, states)
+            return self.all_values(offset, obligation)[states]
+        return self._lazy.values(offset, obligation, states)
 
-    def value(self, offset: int, obligation: int) -> Floats:
-        """Values [S] of `obligation` at `offset`, the law choosing the action: a row of the table, read-only.
+    def all_values(self, offset: int, obligation: int) -> Floats:
+        """Return the values [S] of `obligation` at `offset` in all states: a read-only row of the table.
 
-        Raises LimitError where the table has no room.
+        Raises LimitError if the table would be too large.
         """
         if obligation in (FALSE, TRUE):
             constant: Floats = np.broadcast_to(np.float64(obligation == TRUE), (self._states,))
             return constant
-        root = (min(offset, self._settled), obligation)
+        root = (min(offset, self._stationary_from), obligation)
         if root not in self.rows:
             try:
-                self._fill(self._plan(root, self._room // self._states, self._refusal))
+                self._fill(self._plan(root, self._limit // self._states, self._refusal))
             finally:
-                self._layers.clear()
+                self._layer_cache.clear()
         row: Floats = self.table[self.rows[root]]
         return row
 
-    def once(self, obligation: int) -> Floats:
-        """Values [S] of `obligation` at offset 0, the caller's own: nothing is kept for the next question.
+    def compute_once(self, obligation: int) -> Floats:
+        """Return the values [S] of `obligation` at offset 0, owned by the caller, without adding to the table.
 
-        A value is let go once nothing needs it any more, so that a long horizon costs time and no memory. Raises
-        LimitError where those needed at once are too many.
+        Each cell is dropped after its last use, so a long horizon costs time and no memory. Raises LimitError if the
+        cells needed at once are too many.
         """
         if obligation in (FALSE, TRUE):
             return np.full(self._states, float(obligation == TRUE))
         if self.rows:
-            return self.value(0, obligation).copy()  # a table is there already
+            return self.all_values(0, obligation).copy()
         try:
             plan = self._plan((0, obligation), MAX_PLANNED, _too_many)
             needed = Counter(need for cell in plan for need in self._needs(cell))
             held: dict[Cell, Floats] = {}
             for cell in plan:
                 held[cell] = np.zeros(self._states)
-                if len(held) * self._states > self._room:
+                if len(held) * self._states > self._limit:
                     raise LimitError(self._refusal(len(held)))
                 self._compute(cell, held[cell], held.__getitem__)
                 for need in self._needs(cell):
@@ -173,10 +172,10 @@ class ValueTable:
                         del held[need]
             return held[0, obligation]
         finally:
-            self._layers.clear()
+            self._layer_cache.clear()
 
     def _plan(self, root: Cell, most: int, refusal: Callable[[int], str]) -> list[Cell]:
-        """What is missing for a cell, each after all that it needs; refused where there are more than `most`."""
+        """Return the missing cells below `root`, each after all that it needs; LimitError if more than `most`."""
         plan: dict[Cell, None] = {}
         open_cells = {root: iter(self._needs(root))}
         while open_cells:
@@ -194,12 +193,12 @@ class ValueTable:
 
     def _refusal(self, cells: int) -> str:
         return (
-            f"the table of what lies ahead outgrows {self._room} numbers (limit MAX_CELLS): at least {cells} "
+            f"a table of values would need more than {self._limit} numbers (limit MAX_CELLS): at least {cells} "
             f"obligations for {self._states} states; shorten the formula's intervals"
         )
 
     def _fill(self, plan: list[Cell]) -> None:
-        """Compute cells in this order, into one block with those that are there."""
+        """Compute cells in this order, into a new block that holds the old ones too."""
         held = len(self.rows)
         block = np.zeros((held + len(plan), self._states))
         block[:held] = self.table
@@ -212,61 +211,65 @@ class ValueTable:
 
     def _needs(self, cell: Cell) -> list[Cell]:
         offset, obligation = cell
-        rests = {self.program.step(obligation, kind) for read in self._reads(offset) for kind in read.kinds}
-        return sorted((min(offset + 1, self._settled), rest) for rest in rests - {FALSE, TRUE})
+        rests = {self.automaton.step(obligation, mask) for layer in self._layers(offset) for mask in layer.different}
+        return sorted((min(offset + 1, self._stationary_from), rest) for rest in rests - {FALSE, TRUE})
 
     def _compute(self, cell: Cell, out: Floats, known: Callable[[Cell], Floats]) -> None:
-        """Add a cell's values to `out` [S]; `known`: those of the cells it needs."""
+        """Add a cell's values to `out` [S]; `known` returns those of the cells it needs."""
         offset, obligation = cell
-        step = {kind: self.program.step(obligation, kind) for read in self._reads(offset) for kind in read.kinds}
-        ahead = {rest: known((min(offset + 1, self._settled), rest)) for rest in {*step.values()} - {FALSE, TRUE}}
-        for read in self._reads(offset):
-            alone = read.layer.places is None
-            values = out if alone else np.zeros(len(read.layer.states))
-            self._move(offset, read, step, ahead, values)
-            if self.program.pays(obligation):
-                values += self.law.gains(offset, read.layer.states, read.layer.actions)
-            if not alone:
-                read.layer.add(out, values)
+        step = {m: self.automaton.step(obligation, m) for labelled in self._layers(offset) for m in labelled.different}
+        ahead = {
+            rest: known((min(offset + 1, self._stationary_from), rest)) for rest in {*step.values()} - {FALSE, TRUE}
+        }
+        for labelled in self._layers(offset):
+            layer = labelled.layer
+            values = out if layer.places is None else np.zeros(len(layer.states))
+            self._backup(offset, labelled, step, ahead, values)
+            if self.automaton.rewards(obligation):
+                values += self.law.expected_rewards(offset, layer.states, layer.actions)
+            if layer.places is not None:
+                layer.add(out, values)
 
-    def _move(self, offset: int, read: _Read, step: dict[int, int], ahead: dict[int, Floats], values: Floats) -> None:
-        """One letter read, one move made, by each pair of a layer, into `values` [n]; without what the pair pays."""
-        kinds: dict[int, list[int]] = {}
-        for kind in read.kinds:
-            kinds.setdefault(step[kind], []).append(kind)
-        for rest, letters in kinds.items():
+    def _backup(
+        self, offset: int, labelled: _LabelledLayer, step: dict[int, int], ahead: dict[int, Floats], values: Floats
+    ) -> None:
+        """Write the expected next values of a layer's pairs to `values` [n], without the rewards of the pairs."""
+        by_rest: dict[int, list[int]] = {}
+        for mask in labelled.different:
+            by_rest.setdefault(step[mask], []).append(mask)
+        for rest, masks in by_rest.items():
             if rest == FALSE:
                 continue
-            here = read.letters == letters[0]
-            for letter in letters[1:]:
-                here |= read.letters == letter
+            here = labelled.masks == masks[0]
+            for mask in masks[1:]:
+                here |= labelled.masks == mask
             if rest == TRUE:
                 values[here] = 1.0
-                continue
-            if read.entries is None:
-                means_over_rows(self.law, offset, read.layer, here, ahead[rest], values)
+            elif labelled.entries is None:
+                means_over_rows(self.law, offset, labelled.layer, here, ahead[rest], values)
             else:
-                values[here] = read.entries.means(ahead[rest][read.entries.successors])[here]
+                values[here] = labelled.entries.means(ahead[rest][labelled.entries.successors])[here]
 
-    def _reads(self, offset: int) -> list[_Read]:
-        """The law's layers over all states at an offset; kept only while tables are made."""
-        offset = min(offset, self._settled)
-        model = self.law.model_at(offset)
-        alike = model, self.law.ended(offset), self.law.table(offset), offset if self.letters.by_action else 0
-        if alike not in self._layers:
-            chosen = layers(self.law, offset, np.arange(self._states))
-            self._layers[alike] = [self._read(offset, model, layer) for layer in chosen]
-        return self._layers[alike]
+    def _layers(self, offset: int) -> list[_LabelledLayer]:
+        """Return the law's layers over all states at an offset, kept only while a table is made."""
+        offset = min(offset, self._stationary_from)
+        law = self.law
+        model = law.model_at(offset)
+        key = model, law.ended(offset), law.table(offset), offset if self.labelling.by_action else 0
+        if key not in self._layer_cache:
+            chosen = layers(law, offset, np.arange(self._states))
+            self._layer_cache[key] = [self._labelled(offset, model, layer) for layer in chosen]
+        return self._layer_cache[key]
 
-    def _read(self, offset: int, model: MDP, layer: Layer) -> _Read:
-        letters = self.letters.all(offset, layer.states, layer.actions)
-        few = letters.dtype.itemsize <= 2
-        kinds = np.flatnonzero(np.bincount(letters)) if few else np.unique(letters)
+    def _labelled(self, offset: int, model: MDP, layer: Layer) -> _LabelledLayer:
+        masks = self.labelling.all(offset, layer.states, layer.actions)
+        small = masks.dtype.itemsize <= 2
+        different = np.flatnonzero(np.bincount(masks)) if small else np.unique(masks)
         entries = None
         if model.successors.size <= MAX_GATHERED:
             entries = Entries.gather(self.law, offset, layer.states, layer.actions)
-        return _Read(layer, letters, tuple(kinds.tolist()), entries)
+        return _LabelledLayer(layer, masks, tuple(different.tolist()), entries)
 
 
 def _too_many(cells: int) -> str:
-    return f"at least {cells} obligations lie ahead (limit MAX_PLANNED); shorten the formula's intervals"
+    return f"at least {cells} obligations are reachable (limit MAX_PLANNED); shorten the formula's intervals"

@@ -1,6 +1,6 @@
 """The language PCFTL: its nodes, its text, and path formulas as automata. Never numbers."""
 
-from monitor.logic.automaton import FALSE, TRUE, PathAutomaton, PathProgram, RewardAutomaton
+from monitor.logic.automaton import FALSE, TRUE, Automaton, PathAutomaton, RewardAutomaton
 from monitor.logic.diagram import timing
 from monitor.logic.parser import parse
 from monitor.logic.printer import print_formula
@@ -9,9 +9,9 @@ from monitor.logic.syntax import Formula
 __all__ = [
     "FALSE",
     "TRUE",
+    "Automaton",
     "Formula",
     "PathAutomaton",
-    "PathProgram",
     "RewardAutomaton",
     "parse",
     "print_formula",

@@ -18,7 +18,7 @@ from monitor.errors import LimitError
 from monitor.logic.syntax import And, Const, Formula, Goal, Label, Not, Or, Regret, Until
 from monitor.logic.traversal import subformulas
 
-__all__ = ["FALSE", "TRUE", "PathAutomaton", "PathProgram", "RewardAutomaton"]
+__all__ = ["FALSE", "TRUE", "Automaton", "PathAutomaton", "RewardAutomaton"]
 
 FALSE, TRUE = 0, 1
 """The two obligations that need no further letter: broken, kept."""
@@ -33,7 +33,7 @@ MAX_ALTERNATIVES = 10_000
 different intervals joined by `<=>` come to 4,800, seven to 41,325."""
 
 
-class PathProgram(Protocol):
+class Automaton(Protocol):
     """What is asked of a path, as a machine over letters. Obligations are ints; FALSE and TRUE are final."""
 
     atoms: tuple[Label | Goal, ...]
@@ -47,7 +47,7 @@ class PathProgram(Protocol):
         """How many letters decide the obligation at the latest; 0 for the final ones. A step lowers it."""
         ...
 
-    def pays(self, obligation: int) -> bool:
+    def rewards(self, obligation: int) -> bool:
         """Whether the reward of the offset about to be read counts."""
         ...
 
@@ -70,7 +70,7 @@ class RewardAutomaton:
         """Offsets left, this one included."""
         return 0 if obligation in (FALSE, TRUE) else self.high - (obligation - 2) + 1
 
-    def pays(self, obligation: int) -> bool:
+    def rewards(self, obligation: int) -> bool:
         """Within low..high."""
         return obligation >= 2 + self.low
 
@@ -138,7 +138,7 @@ class PathAutomaton:
         """Letters that decide the obligation at the latest."""
         return self._horizons[obligation]
 
-    def pays(self, obligation: int) -> bool:
+    def rewards(self, obligation: int) -> bool:
         """A probability collects nothing on the way."""
         del obligation
         return False

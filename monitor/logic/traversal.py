@@ -29,6 +29,7 @@ __all__ = [
     "largest_offset",
     "looks_back",
     "nested_goals",
+    "quantity_goals",
     "regret_goals",
     "subformulas",
 ]
@@ -78,6 +79,13 @@ def regret_goals(formula: Regret) -> tuple[Goal, Goal]:
     world, goal = formula.world, formula.goal
     nominal, alternative = (WorldRef(change, None, world.offset) for change in (NOMINAL, world.change))
     return Goal(nominal, goal.measure, goal.test), Goal(alternative, goal.measure, goal.test)
+
+
+def quantity_goals(formula: Formula) -> list[Goal]:
+    """Return the goal of each quantity of a verdict, in its order: of `regret` nominal first, then the alternative."""
+    if isinstance(formula, Regret):
+        return list(regret_goals(formula))
+    return list(dict.fromkeys(goal for goal, _, _ in goals(formula)))
 
 
 def largest_offset(formula: Formula) -> int:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from monitor.arrays import Bools, Floats, Ints
 from monitor.errors import ModelError
 from monitor.model.rows import as_array, as_floats, as_indices, frozen
 
@@ -31,9 +32,9 @@ _LABEL = re.compile(r"[A-Za-z0-9_.-]{1,64}\Z")
 _NAME_LENGTH = 256
 
 
-def checked_labels(labels: Mapping[str, Any] | None, states: int) -> Mapping[str, npt.NDArray[np.bool_]]:
+def checked_labels(labels: Mapping[str, Any] | None, states: int) -> Mapping[str, Bools]:
     """Label name -> [S] bool, read-only, sorted by name. A value may be a [S] bool array or a list of states."""
-    checked: dict[str, npt.NDArray[np.bool_]] = {}
+    checked: dict[str, Bools] = {}
     for name in sorted(labels or {}, key=str):
         if not isinstance(name, str) or not _LABEL.match(name):
             raise ModelError(f"label {name!r}: a name has 1 to 64 of the characters A-Z a-z 0-9 _ . -")
@@ -75,7 +76,7 @@ def checked_names(names: Iterable[str], count: int, what: str) -> tuple[str, ...
     return given
 
 
-def checked_bins(edges: Iterable[object], states: int) -> tuple[npt.NDArray[np.float64], ...]:
+def checked_bins(edges: Iterable[object], states: int) -> tuple[Floats, ...]:
     """One strictly ascending array of at least two edges per dimension; together they make at most S bins.
 
     The outermost edges may be infinite. States beyond the last bin (a sink, say) are never reached by binning.
@@ -100,7 +101,7 @@ def checked_valuations(valuations: Iterable[Sequence[object]], states: int) -> t
     return given
 
 
-def checked_ended_as(copies: object, states: int) -> npt.NDArray[np.int64] | None:
+def checked_ended_as(copies: object, states: int) -> Ints | None:
     """For each state the state in which an episode is once it has terminated there, [S] int64, read-only.
 
     None if every state is its own: such a model is equal to one that does not say it. A copy is its own copy.
@@ -118,7 +119,7 @@ def checked_ended_as(copies: object, states: int) -> npt.NDArray[np.int64] | Non
     return None if np.array_equal(given, np.arange(states)) else frozen(given)
 
 
-def _edges(given: object, what: str) -> npt.NDArray[np.float64]:
+def _edges(given: object, what: str) -> Floats:
     try:
         array = np.array(given, dtype=np.float64)
     except (ValueError, TypeError, OverflowError) as error:

@@ -8,7 +8,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
+
+from monitor.arrays import AnyArray
 
 __all__ = ["Piece", "packed"]
 
@@ -18,7 +19,7 @@ Piece = bytes | memoryview
 _FIXED_DATE = (1980, 1, 1, 0, 0, 0)
 
 
-def packed(arrays: Mapping[str, npt.NDArray[Any]], compression: int) -> Iterable[Piece]:
+def packed(arrays: Mapping[str, AnyArray], compression: int) -> Iterable[Piece]:
     """The archive of `arrays`, one after the other: `zipfile.ZIP_STORED` or `ZIP_DEFLATED`, members sorted by name."""
     pieces = _Pieces()
     with zipfile.ZipFile(pieces, "w", compression, compresslevel=9) as archive:

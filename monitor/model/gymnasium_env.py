@@ -15,12 +15,11 @@ from urllib.parse import parse_qsl
 import numpy as np
 import numpy.typing as npt
 
+from monitor.arrays import AnyArray, Bools, Floats, Ints
 from monitor.errors import ModelError, ModelWarning, to_install
 from monitor.model.mdp import MDP
 
-__all__ = ["PREFIX", "from_environment", "load_gymnasium"]
-
-PREFIX = "gymnasium:"
+__all__ = ["from_environment", "load_gymnasium"]
 
 _ID = re.compile(r"[A-Za-z0-9_./-]{1,128}\Z")  # no colon: Gymnasium would import whatever module stands before it
 _ONE_HOT_LIMIT = 1 << 26
@@ -47,7 +46,7 @@ def load_gymnasium(source: str) -> MDP:
     Raises:
         ModelError: Gymnasium is not installed, does not know the environment, or the environment has no table P.
     """
-    identifier, _, query = source.removeprefix(PREFIX).partition("?")
+    identifier, _, query = source.removeprefix("gymnasium:").partition("?")
     if not _ID.match(identifier):
         raise ModelError(f"model {source}: {identifier!r} is no environment id; write gymnasium:ID?arg=value&...")
     try:
@@ -120,7 +119,7 @@ def from_environment(environment: Any, source: str) -> MDP:  # noqa: ANN401 - Gy
         raise ModelError(f"model {source}: {error}") from error
 
 
-def _rows(moves: list[_Move], copies: dict[int, int], size: tuple[int, int]) -> dict[str, npt.NDArray[Any]]:
+def _rows(moves: list[_Move], copies: dict[int, int], size: tuple[int, int]) -> dict[str, AnyArray]:
     """The table as the arrays of `MDP.from_rows`; `moves` in order of state and action, `size` without the copies.
 
     The reward is one of the pair where all moves of the row earn the same, else one of each transition.
@@ -143,9 +142,7 @@ def _rows(moves: list[_Move], copies: dict[int, int], size: tuple[int, int]) -> 
     }
 
 
-def _common(
-    rows: npt.NDArray[np.int64], paid: npt.NDArray[np.float64], possible: npt.NDArray[np.bool_], count: int
-) -> npt.NDArray[np.float64]:
+def _common(rows: Ints, paid: Floats, possible: Bools, count: int) -> Floats:
     """The reward [count] that all possible moves of a row earn; 0 where they differ, or where there are none."""
     least, most = np.full(count, np.inf), np.full(count, -np.inf)
     np.minimum.at(least, rows[possible], paid[possible])

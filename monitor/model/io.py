@@ -1,4 +1,4 @@
-"""Reading and writing models: the impure door of this room. What a model file holds is told in `monitor.model.npz`."""
+"""Reads and writes model files: the impure module of this package. `monitor.model.formats` lists the forms."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import zipfile
 from pathlib import Path
 
 from monitor.errors import ModelError
-from monitor.model.gymnasium_env import PREFIX, load_gymnasium
+from monitor.model.formats import format_of, supported_forms
 from monitor.model.mdp import MDP
 from monitor.model.npz import MAX_UNPACKED_BYTES, canonical_bytes, model_sha256, pack, read_model
 
@@ -14,23 +14,32 @@ __all__ = ["canonical_bytes", "load_model", "model_sha256", "read_model", "save_
 
 
 def load_model(source: str | Path) -> MDP:
-    """The model in a `.npz` file, or that of `gymnasium:ID?arg=value&...`.
+    """Return the model of a source: a file, or text such as `gymnasium:ID?argument=value` (`monitor.model.formats`).
+
+    A `Path` is always a file. A file whose suffix is unknown is read as `.npz`.
 
     Raises:
         ModelError: there is no such file or environment, or what is there is malformed; says what and where.
     """
-    if isinstance(source, str) and source.startswith(PREFIX):
-        return load_gymnasium(source)
+    form = format_of(source)
+    if form.scheme:
+        return form.read(source)
+    files = {form.suffix: _content(source)}
+    beside = {suffix: Path(source).with_suffix(suffix) for suffix in form.beside}
+    files |= {suffix: _content(path) for suffix, path in beside.items() if path.exists()}
+    return form.read(files, str(source))
+
+
+def _content(source: str | Path) -> bytes:
     path = Path(source)
     try:
         if path.stat().st_size > MAX_UNPACKED_BYTES:
             raise ModelError(f"model {source}: the file is larger than the limit of {MAX_UNPACKED_BYTES:,} bytes")
         if not path.is_file():
-            raise ModelError(f"model {source}: cannot be read (it is no file); give a .npz file or gymnasium:ID")
-        content = path.read_bytes()
+            raise ModelError(f"model {source}: cannot be read (it is no file); give {supported_forms()}")
+        return path.read_bytes()
     except (OSError, ValueError) as error:  # ValueError: a NUL in the name
-        raise ModelError(f"model {source}: cannot be read ({error}); give a .npz file or gymnasium:ID") from error
-    return read_model(content, str(source))
+        raise ModelError(f"model {source}: cannot be read ({error}); give {supported_forms()}") from error
 
 
 def save_model(model: MDP, path: str | Path) -> None:

@@ -13,15 +13,14 @@ from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
-import numpy.typing as npt
 
+from monitor.arrays import Bools
 from monitor.errors import ModelError
 from monitor.model.annotations import checked_labels
 from monitor.model.mdp import MDP
 
 __all__ = ["labelled"]
 
-Mask = npt.NDArray[np.bool_]
 
 LONGEST: Final = 4096
 """Characters of a condition."""
@@ -62,7 +61,7 @@ def labelled(model: MDP, conditions: Sequence[str]) -> MDP:
     return replace(model, labels=checked_labels(found, model.states))
 
 
-def _holds(model: MDP, condition: str, where: str) -> Mask:
+def _holds(model: MDP, condition: str, where: str) -> Bools:
     if len(condition) > LONGEST:
         raise ModelError(f"{where}: a condition has at most {LONGEST:,} characters")
     try:
@@ -74,7 +73,7 @@ def _holds(model: MDP, condition: str, where: str) -> Mask:
         raise ModelError(f"{where}: {condition.strip()[:80]!r} compares what cannot be compared ({error})") from error
 
 
-def _mask(model: MDP, tree: ast.expr, where: str) -> Mask:
+def _mask(model: MDP, tree: ast.expr, where: str) -> Bools:
     match tree:
         case ast.BoolOp(op=ast.And(), values=parts):
             return _joined(np.logical_and, [_mask(model, part, where) for part in parts])
@@ -94,8 +93,8 @@ def _mask(model: MDP, tree: ast.expr, where: str) -> Mask:
     raise ModelError(f"{where}: {ast.unparse(tree)[:80]!r} is no comparison; write such as state == 36")
 
 
-def _joined(how: np.ufunc, masks: list[Mask]) -> Mask:
-    joined: Mask = how.reduce(masks)
+def _joined(how: np.ufunc, masks: list[Bools]) -> Bools:
+    joined: Bools = how.reduce(masks)
     return joined
 
 

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from monitor.arrays import AnyArray, Bools, Floats, Ints
 from monitor.model.annotations import (
     Valuation,
     checked_bins,
@@ -42,10 +43,6 @@ from monitor.model.rows import (
 from monitor.model.tuples import columns, rows_from_triples, spread_out
 
 __all__ = ["MDP", "ROW_SUM_TOLERANCE"]
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
-Bools = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, eq=False)
@@ -156,20 +153,20 @@ class MDP:
         *,
         states: int,
         actions: int,
-        indptr: npt.NDArray[Any],
-        successors: npt.NDArray[Any],
-        probabilities: npt.NDArray[Any],
-        rewards: npt.NDArray[Any] | None = None,
-        transition_rewards: npt.NDArray[Any] | None = None,
-        reward_spread: npt.NDArray[Any] | None = None,
+        indptr: AnyArray,
+        successors: AnyArray,
+        probabilities: AnyArray,
+        rewards: AnyArray | None = None,
+        transition_rewards: AnyArray | None = None,
+        reward_spread: AnyArray | None = None,
         labels: Mapping[str, Any] | None = None,
-        initial: npt.NDArray[Any] | None = None,
-        observations: npt.NDArray[Any] | None = None,
+        initial: AnyArray | None = None,
+        observations: AnyArray | None = None,
         state_names: Iterable[str] = (),
         action_names: Iterable[str] = (),
         bin_edges: Iterable[Any] = (),
         valuations: Iterable[Sequence[float | str | bool]] = (),
-        ended_as: npt.NDArray[Any] | Sequence[int] | None = None,
+        ended_as: AnyArray | Sequence[int] | None = None,
         source: str = "memory",
     ) -> MDP:
         """A model from CSR arrays laid out as the attributes; `labels` maps to [S] bool arrays or lists of states.

@@ -34,12 +34,13 @@ from typing import Any
 
 import numpy as np
 
+from monitor.arrays import AnyArray
 from monitor.errors import ModelError
 from monitor.model.archive import packed
 from monitor.model.mdp import MDP
-from monitor.model.unpack import BIN_EDGES, Array, unpacked
+from monitor.model.unpack import BIN_EDGES, unpacked
 
-__all__ = ["MAX_UNPACKED_BYTES", "canonical_bytes", "model_sha256", "pack", "read_model"]
+__all__ = ["MAX_UNPACKED_BYTES", "canonical_bytes", "model_sha256", "pack", "read_files", "read_model"]
 
 FORMAT = 1
 MAX_UNPACKED_BYTES = 4 << 30
@@ -74,6 +75,11 @@ def read_model(content: bytes, source: str, *, limit: int = MAX_UNPACKED_BYTES) 
         raise ModelError(f"model {source}: not a readable .npz file ({error or type(error).__name__})") from error
 
 
+def read_files(files: Mapping[str, bytes], source: str) -> MDP:
+    """Read a model as `monitor.model.formats` has it."""
+    return read_model(files[".npz"], source)
+
+
 def canonical_bytes(model: MDP) -> bytes:
     """The model as an uncompressed `.npz`, the same bytes for equal models on every machine; `source` is left out."""
     return pack(_members(model), zipfile.ZIP_STORED)
@@ -87,14 +93,14 @@ def model_sha256(model: MDP) -> str:
     return digest.hexdigest()
 
 
-def pack(members: MDP | Mapping[str, Array], compression: int) -> bytes:
+def pack(members: MDP | Mapping[str, AnyArray], compression: int) -> bytes:
     """A `.npz` archive with fixed dates and sorted members, `zipfile.ZIP_STORED` or `ZIP_DEFLATED`."""
     return b"".join(packed(_members(members) if isinstance(members, MDP) else members, compression))
 
 
-def _members(model: MDP) -> dict[str, Array]:
+def _members(model: MDP) -> dict[str, AnyArray]:
     index = "<i4" if model.states < 2**31 else "<i8"
-    members: dict[str, Array] = {
+    members: dict[str, AnyArray] = {
         "format": np.array(FORMAT, "<i8"),
         "states": np.array(model.states, "<i8"),
         "actions": np.array(model.actions, "<i8"),
@@ -125,11 +131,11 @@ def _members(model: MDP) -> dict[str, Array]:
     return members | {f"bin_edges_{i}": edges.astype("<f8") for i, edges in enumerate(model.bin_edges)}
 
 
-def _text(names: tuple[str, ...] | list[str]) -> Array:
+def _text(names: tuple[str, ...] | list[str]) -> AnyArray:
     return np.array(names, dtype=f"<U{max(map(len, names))}")
 
 
-def _model(arrays: dict[str, Array], source: str) -> MDP:
+def _model(arrays: dict[str, AnyArray], source: str) -> MDP:
     if (version := _scalar(arrays, "format")) != FORMAT:
         raise ModelError(f"it is of format {version}; this version reads format {FORMAT}")
     states, actions = _scalar(arrays, "states"), _scalar(arrays, "actions")
@@ -154,11 +160,11 @@ def _model(arrays: dict[str, Array], source: str) -> MDP:
     )
 
 
-def _scalar(arrays: dict[str, Array], key: str) -> int:
+def _scalar(arrays: dict[str, AnyArray], key: str) -> int:
     return int(arrays[key].reshape(())[()])
 
 
-def _texts(arrays: dict[str, Array], key: str) -> list[str]:
+def _texts(arrays: dict[str, AnyArray], key: str) -> list[str]:
     array = arrays.get(key)
     if array is None:
         return []
@@ -167,7 +173,7 @@ def _texts(arrays: dict[str, Array], key: str) -> list[str]:
     return [str(text) for text in array.tolist()]
 
 
-def _labels(arrays: dict[str, Array], states: int) -> dict[str, Array]:
+def _labels(arrays: dict[str, AnyArray], states: int) -> dict[str, AnyArray]:
     names, table = _texts(arrays, "label_names"), arrays.get("labels", np.zeros((0, states), np.bool_))
     if table.shape != (len(names), states):
         raise ModelError(f"labels have shape {table.shape}, not [{len(names)}, {states}]: one row for each label name")
@@ -176,7 +182,7 @@ def _labels(arrays: dict[str, Array], states: int) -> dict[str, Array]:
     return dict(zip(names, table, strict=True))
 
 
-def _bin_edges(arrays: dict[str, Array]) -> list[Array]:
+def _bin_edges(arrays: dict[str, AnyArray]) -> list[AnyArray]:
     found = sorted(int(m[1]) for m in map(BIN_EDGES.match, arrays) if m)
     if found != list(range(len(found))):
         raise ModelError(f"bin edges of dimensions {found} are there; they must count from 0 without a hole")

@@ -10,10 +10,10 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from monitor.arrays import Bools, Floats, Ints
 from monitor.errors import ModelError
-from monitor.model.rows import Floats, Ints, Rows, as_floats, as_indices, frozen
+from monitor.model.rows import Rows, as_floats, as_indices, frozen
 from monitor.model.tuples import columns
 
 __all__ = [
@@ -98,7 +98,7 @@ def _none_if_zero(values: Floats) -> Floats | None:
     return frozen(values) if values.any() else None
 
 
-def transition_keys(rows: tuple[Any, Any, Any], kept: npt.NDArray[np.bool_] | None = None) -> Ints:
+def transition_keys(rows: tuple[Any, Any, Any], kept: Bools | None = None) -> Ints:
     """A number for each entry's transition, row and successor in one; ascending for checked rows.
 
     A model of 2^31 rows takes more memory than its index alone, 16 GB, so 32 bits hold either part.

@@ -6,11 +6,9 @@ Every function here either returns arrays of its own, read-only, or raises `Mode
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-import numpy.typing as npt
 
+from monitor.arrays import AnyArray, Floats, Ints
 from monitor.errors import ModelError
 
 __all__ = [
@@ -24,8 +22,6 @@ __all__ = [
     "frozen",
 ]
 
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
 Rows = tuple[Ints, Ints, Floats]
 """indptr [S*A + 1], successors [N], probabilities [N]."""
 
@@ -33,7 +29,7 @@ ROW_SUM_TOLERANCE = 1e-9
 """How far a row's sum may be from 1 before it is taken for a mistake; within it, rows are renormalised."""
 
 
-def frozen(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+def frozen(array: AnyArray) -> AnyArray:
     """The same numbers, contiguous and read-only; copied unless they are so already, so that no caller can change them.
 
     A read-only view of somebody's writeable array is copied as well.
@@ -45,7 +41,7 @@ def frozen(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return kept
 
 
-def as_array(values: object, what: str) -> npt.NDArray[Any]:
+def as_array(values: object, what: str) -> AnyArray:
     """Whatever NumPy makes of it, or ModelError."""
     try:
         return np.asarray(values)

@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from monitor.arrays import Floats, Ints
 from monitor.errors import ModelError
-from monitor.model.rows import Floats, Ints, Rows, as_floats, as_indices
+from monitor.model.rows import Rows, as_floats, as_indices
 
 __all__ = ["columns", "rows_from_triples", "spread_out"]
 

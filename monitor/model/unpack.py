@@ -16,14 +16,13 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
-import numpy.typing as npt
 
+from monitor.arrays import AnyArray
 from monitor.errors import ModelError
 from monitor.model.rows import checked_size
 
-__all__ = ["BIN_EDGES", "Array", "unpacked"]
+__all__ = ["BIN_EDGES", "AnyArray", "unpacked"]
 
-Array = npt.NDArray[Any]
 
 MAX_DIRECTORY_BYTES: Final = 1 << 18
 """The archive's own list of members; a thousand bin edges need a third of this."""
@@ -101,7 +100,7 @@ class _Header:
         return self.size * (self.dtype.itemsize + key.each + key.letter * letters)
 
 
-def unpacked(content: bytes, limit: int) -> dict[str, Array]:
+def unpacked(content: bytes, limit: int) -> dict[str, AnyArray]:
     """The arrays by key, of a kind and a size that fit their keys; reading them takes at most `limit` bytes.
 
     Raises:
@@ -188,7 +187,7 @@ def _check_sizes(headers: Mapping[str, _Header], states: int, actions: int) -> N
             raise ModelError(f"key {key!r} holds {header.size:,} elements where {allowed:,} fit the other arrays")
 
 
-def _array(archive: zipfile.ZipFile, member: zipfile.ZipInfo, header: _Header) -> Array:
+def _array(archive: zipfile.ZipFile, member: zipfile.ZipInfo, header: _Header) -> AnyArray:
     with archive.open(member) as file:
         # The size is told again: without it zipfile unpacks first and cuts off what is too much afterwards.
         content = file.read(member.file_size)

@@ -7,8 +7,8 @@ from typing import Final
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 
+from monitor.arrays import Floats
 from monitor.causal import World
 from monitor.errors import LimitError
 from monitor.exact.value_table import ValueTable
@@ -16,7 +16,6 @@ from monitor.logic import FALSE, TRUE
 
 __all__ = ["Distribution", "Route", "likeliest", "spread"]
 
-Floats = npt.NDArray[np.float64]
 
 MOST_CELLS: Final = 20_000_000
 """States times obligations times steps a spread may visit: some ten seconds."""
@@ -44,20 +43,20 @@ class Route(msgspec.Struct, frozen=True):
     states: tuple[int, ...]
 
 
-def spread(world: World, tail: ValueTable, states: int) -> Distribution:
+def spread(world: World, value_table: ValueTable, states: int) -> Distribution:
     """Follow a world until its formula is decided, whatever happens. LimitError where that is too much to visit.
 
     The forward product of docs/semantics.md, section 6.1, with the decided part kept: mass [states] per obligation.
     """
-    program, letters = tail.program, tail.letters
-    mass = {program.start: np.zeros(states)}
-    mass[program.start][world.path[0][0]] = 1.0
+    automaton, labelling = value_table.automaton, value_table.labelling
+    mass = {automaton.start: np.zeros(states)}
+    mass[automaton.start][world.path[0][0]] = 1.0
     seen: list[dict[int, float]] = []
     broken: list[float] = []
     kept: list[float] = []
     gained: list[float] = []
     visited = 0
-    for offset in range(program.horizon(program.start) or world.observed + 1):
+    for offset in range(automaton.horizon(automaton.start) or world.observed + 1):
         where = np.add.reduce(list(mass.values()))
         present = np.flatnonzero(where)
         visited += len(present) * len(mass)
@@ -69,11 +68,11 @@ def spread(world: World, tail: ValueTable, states: int) -> Distribution:
         for state in present:
             owing = [(owed, weights[state]) for owed, weights in mass.items() if weights[state] > 0.0]
             for action, share in world.choices(offset, int(state)):
-                letter = letters.one(offset, int(state), action)
+                letter = labelling.one(offset, int(state), action)
                 successors, chances = world.row(offset, int(state), action)
                 for owed, weight in owing:
-                    rest = owed if owed in (FALSE, TRUE) else program.step(owed, letter)
-                    if owed not in (FALSE, TRUE) and program.pays(owed):
+                    rest = owed if owed in (FALSE, TRUE) else automaton.step(owed, letter)
+                    if owed not in (FALSE, TRUE) and automaton.rewards(owed):
                         gain += weight * share * float(_gain(world, offset, int(state), action))
                     if rest not in ahead:
                         ahead[rest] = np.zeros(states)
@@ -86,7 +85,7 @@ def spread(world: World, tail: ValueTable, states: int) -> Distribution:
 
 
 def _gain(world: World, offset: int, state: int, action: int) -> float:
-    return float(world.law.gains(offset, np.array([state]), np.array([action]))[0])
+    return float(world.law.expected_rewards(offset, np.array([state]), np.array([action]))[0])
 
 
 def likeliest(world: World, steps: int, count: int) -> tuple[Route, ...]:

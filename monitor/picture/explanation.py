@@ -135,7 +135,7 @@ def _of(quantities: tuple[Quantity, ...], n: int) -> Quantity:
 def _arm(checker: Checker, evidence: Evidence, goal: Goal, change: Change, quantity: Quantity) -> Branch:
     path, offset = evidence.path, quantity.offset
     begins = len(path) - 1 - offset if offset >= 0 else -offset - 1
-    worlds = checker.worlds
+    worlds = checker.evaluators
     end = path[-1][0] if evidence.terminated else None
     nominal = worlds.nominal(end, len(path) - 1 - begins)
     world = World.at(path, begins, nominal, worlds.intervention(change, end), worlds.rows)
@@ -144,7 +144,7 @@ def _arm(checker: Checker, evidence: Evidence, goal: Goal, change: Change, quant
         problem = "a nested quantity looks back, so the paths do not spread step by step"
     else:
         try:
-            seen = spread(world, worlds.tail(world.law, goal.measure), checker.model.states)
+            seen = spread(world, worlds.value_table(world.law, goal.measure), checker.model.states)
         except LimitError as error:
             problem = str(error)
     is_nominal = change.kind == "nominal"
@@ -167,7 +167,7 @@ def _name(change: Change) -> str:
 def _history(checker: Checker, evidence: Evidence, formula: Formula) -> tuple[Moment, ...]:
     """The answers after each step of the held path, as a monitor with this path alone would have given them."""
     path, reach = evidence.path, largest_offset(formula)
-    track = checker.track(formula, evidence.causal_model, evidence.text, window=len(path))
+    track = checker.incremental_check(formula, evidence.causal_model, evidence.text, window=len(path))
     moments = []
     for n in range(1, len(path) + 1):
         last = n == len(path)

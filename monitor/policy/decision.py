@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-import numpy.typing as npt
 
+from monitor.arrays import AnyArray, Bools, Floats, Ints
 from monitor.errors import PolicyError
 from monitor.policy.manifest import Manifest
 
 __all__ = ["chosen_actions", "chosen_probabilities"]
 
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
-Bools = npt.NDArray[np.bool_]
 
 _SUM_TOLERANCE = 1e-5
 """Probabilities come as 32-bit floats, often a softmax over many actions: rounding leaves about 1e-7 an action."""
 
 
-def chosen_actions(raw: npt.NDArray[Any], manifest: Manifest, available: Bools, states: Ints) -> Ints:
+def chosen_actions(raw: AnyArray, manifest: Manifest, available: Bools, states: Ints) -> Ints:
     """The greedy action of each state, [n]: the highest score, on ties the lowest number; masked if the manifest says.
 
     `raw`: [n, A] scores or [n] actions; `available`: [n, A]; `states`: [n], for messages. Raises PolicyError.
@@ -34,7 +29,7 @@ def chosen_actions(raw: npt.NDArray[Any], manifest: Manifest, available: Bools, 
     return best
 
 
-def chosen_probabilities(raw: npt.NDArray[Any], manifest: Manifest, available: Bools, states: Ints) -> Floats:
+def chosen_probabilities(raw: AnyArray, manifest: Manifest, available: Bools, states: Ints) -> Floats:
     """The action distribution of each state, [n, A] float64; logits by softmax in float64. Arguments as above."""
     scores = _checked(raw, manifest, states)
     if manifest.output.kind == "logits":
@@ -52,7 +47,7 @@ def chosen_probabilities(raw: npt.NDArray[Any], manifest: Manifest, available: B
     return chances
 
 
-def _checked(raw: npt.NDArray[Any], manifest: Manifest, states: Ints) -> Floats:
+def _checked(raw: AnyArray, manifest: Manifest, states: Ints) -> Floats:
     scores: Floats = raw.astype(np.float64)
     bad = np.argwhere(~np.isfinite(scores))
     if bad.size:

@@ -9,9 +9,10 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from monitor.arrays import AnyArray, Bools, Floats, Ints
 from monitor.errors import PolicyError
 from monitor.model.mdp import MDP
-from monitor.policy.decision import Bools, Floats, Ints, chosen_actions, chosen_probabilities
+from monitor.policy.decision import chosen_actions, chosen_probabilities
 from monitor.policy.manifest import Manifest
 from monitor.policy.onnx_scan import refuse_unsafe
 
@@ -124,12 +125,12 @@ class Network:
         except PolicyError as error:
             raise PolicyError(f"policy {self._where}: {error}") from error
 
-    def _raw(self, states: Ints) -> npt.NDArray[Any]:
-        shown: npt.NDArray[Any] = states if self._width is None else self._sight.observations(states)
-        given: npt.NDArray[Any] = shown.astype(self._dtype, copy=False)
+    def _raw(self, states: Ints) -> AnyArray:
+        shown: AnyArray = states if self._width is None else self._sight.observations(states)
+        given: AnyArray = shown.astype(self._dtype, copy=False)
         name = self._manifest.output.name
         try:
-            raw: npt.NDArray[Any] = self._session.run([name], {self._manifest.input.name: given})[0]
+            raw: AnyArray = self._session.run([name], {self._manifest.input.name: given})[0]
         except Exception as error:  # onnxruntime raises a class of its own for each kind of failure
             raise PolicyError(f"onnxruntime cannot evaluate it ({_first_line(error)})") from error
         action = self._manifest.output.kind == "action"

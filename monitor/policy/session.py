@@ -11,9 +11,9 @@ from pathlib import Path
 
 import numpy as np
 
+from monitor.arrays import Ints
 from monitor.errors import PolicyError
 from monitor.model.mdp import MDP
-from monitor.policy.decision import Ints
 from monitor.policy.manifest import MAX_MANIFEST_BYTES, Manifest, read_manifest
 from monitor.policy.network import MAX_ONNX_BYTES, Network, Sight
 from monitor.policy.table import PolicyTable, as_table

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from monitor.arrays import AnyArray, Floats, Ints
 from monitor.errors import PolicyError
 from monitor.model.mdp import MDP
 
@@ -26,11 +25,11 @@ class PolicyTable:
     [S, A] float64, rows summing to 1, for a stochastic one.
     """
 
-    actions: npt.NDArray[np.int64] | None = None
-    probabilities: npt.NDArray[np.float64] | None = None
+    actions: Ints | None = None
+    probabilities: Floats | None = None
 
     @cached_property
-    def repeats(self) -> npt.NDArray[np.float64]:
+    def repeats(self) -> Floats:
         """How likely two draws in a state are the same, and the variance of an action's probability; [S, 2] float64."""
         assert self.probabilities is not None, "a deterministic policy leaves nothing to chance"
         squares = np.einsum("sa,sa->s", self.probabilities, self.probabilities)
@@ -45,10 +44,10 @@ class PolicyTable:
         row = self.probabilities[state]
         return [(int(a), float(row[a])) for a in np.flatnonzero(row)]
 
-    def distribution(self, state: int, actions: int) -> npt.NDArray[np.float64]:
+    def distribution(self, state: int, actions: int) -> Floats:
         """The choice in `state` as a distribution [A] over `actions` actions."""
         if self.probabilities is not None:
-            row: npt.NDArray[np.float64] = self.probabilities[state]
+            row: Floats = self.probabilities[state]
             return row
         assert self.actions is not None
         certain = np.zeros(actions)
@@ -78,7 +77,7 @@ def as_table(value: object, model: MDP) -> PolicyTable:
     return _stochastic(given, model)
 
 
-def _deterministic(given: npt.NDArray[Any], model: MDP) -> PolicyTable:
+def _deterministic(given: AnyArray, model: MDP) -> PolicyTable:
     if given.shape != (model.states,):
         raise PolicyError(f"the policy has {given.size} actions for {model.states} states")
     if given.dtype.kind not in "iu":
@@ -95,7 +94,7 @@ def _deterministic(given: npt.NDArray[Any], model: MDP) -> PolicyTable:
     return PolicyTable(actions=actions)
 
 
-def _stochastic(given: npt.NDArray[Any], model: MDP) -> PolicyTable:
+def _stochastic(given: AnyArray, model: MDP) -> PolicyTable:
     shape = (model.states, model.actions)
     if given.shape != shape or given.dtype.kind not in "fiu":
         raise PolicyError(

@@ -13,8 +13,9 @@ from typing import Literal
 
 import numpy as np
 
-from monitor.referee.row import Floats, counterfactual, extreme_mean, limits
-from monitor.referee.world import Ints, Setting, World, looked_up
+from monitor.arrays import Floats, Ints
+from monitor.referee.row import counterfactual, extreme_mean, limits
+from monitor.referee.world import Setting, World, looked_up
 from monitor.types import CausalModel
 
 __all__ = ["Aim", "Row", "mean", "mixed", "row"]

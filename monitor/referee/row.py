@@ -20,11 +20,11 @@ from __future__ import annotations
 from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 
-__all__ = ["Floats", "counterfactual", "extreme_mean", "limits"]
+from monitor.arrays import Floats
 
-Floats = npt.NDArray[np.float64]
+__all__ = ["counterfactual", "extreme_mean", "limits"]
+
 
 SLACK = 1e-12
 """Relative: two ratios this near are equal, and then stability rules the outcome out."""

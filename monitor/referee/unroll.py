@@ -22,12 +22,12 @@ from itertools import product
 
 import numpy as np
 
+from monitor.arrays import Floats, Ints
 from monitor.errors import LimitError
 from monitor.logic.syntax import Change, Const, Goal, Label, Probability, Reward
 from monitor.referee.chance import Aim, Row, mean, mixed, row
 from monitor.referee.residual import TRUE, Residual, collect, expand, looks_back, nested, present, window
-from monitor.referee.row import Floats
-from monitor.referee.world import Frame, Ints, Setting, Step, World, intervene, position
+from monitor.referee.world import Frame, Setting, Step, World, intervene, position
 from monitor.types import CausalModel
 
 __all__ = ["LIMIT", "Unroll"]

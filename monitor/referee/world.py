@@ -22,17 +22,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 
+from monitor.arrays import Floats, Ints
 from monitor.errors import LimitError
 from monitor.logic.syntax import Change
 from monitor.model.mdp import MDP
 from monitor.policy.table import PolicyTable
-from monitor.referee.row import Floats, counterfactual
+from monitor.referee.row import counterfactual
 
-__all__ = ["MAIN", "Frame", "Ints", "Moment", "Setting", "Step", "World", "intervene", "looked_up", "position"]
+__all__ = ["MAIN", "Frame", "Moment", "Setting", "Step", "World", "intervene", "looked_up", "position"]
 
-Ints = npt.NDArray[np.int64]
 
 MAIN = ""
 """The name of the model the path was observed in."""

@@ -1,7 +1,7 @@
-"""Who makes room where `limits.agents` are watched: agents that said little and fell silent, never one that is known.
+"""Which agent is dropped for a new one at `limits.agents`: a silent one with few steps, never an established one.
 
-Names cost nothing to make up, and a name is only forgotten after `forget_after`. Without this a thousand of them would
-keep every new agent out for as long.
+Names cost nothing to make up, and a name is forgotten only after `forget_after`. Without this a thousand of them would
+keep out every new agent for that long.
 """
 
 from __future__ import annotations
@@ -14,38 +14,38 @@ from monitor.types import Notice, Received
 __all__ = ["ESTABLISHED", "Admission"]
 
 ESTABLISHED: Final = 16
-"""Accepted steps after which an agent is no newcomer any more."""
+"""Accepted steps after which an agent is established and no longer dropped."""
 
 
 class Admission:
-    """Accepted steps of each agent that has fewer than `ESTABLISHED`, the one heard longest ago first."""
+    """Accepted steps of each agent that has fewer than `ESTABLISHED`, the longest silent first."""
 
     def __init__(self, counts: Mapping[str, int] | None = None) -> None:
         self._counts = dict(counts or {})
 
     def dump(self) -> dict[str, int]:
-        """Plain data, for the constructor."""
+        """Return plain data for the constructor."""
         return dict(self._counts)
 
     def add(self, agent: str) -> None:
-        """A name is heard for the first time."""
+        """Start to count a new agent."""
         self._counts[agent] = 0
 
     def forget(self, agent: str) -> None:
-        """It is not watched any more."""
+        """Stop counting an agent."""
         self._counts.pop(agent, None)
 
-    def heard(self, agent: str, notices: Iterable[Notice]) -> None:
-        """What became of a message of the agent."""
-        count = self._counts.pop(agent, None)
-        if count is None:
+    def count(self, agent: str, notices: Iterable[Notice]) -> None:
+        """Count a message of the agent by its notices."""
+        steps = self._counts.pop(agent, None)
+        if steps is None:
             return
-        count += sum(isinstance(notice, Received) and notice.result == "accepted" for notice in notices)
-        if count < ESTABLISHED:
-            self._counts[agent] = count
+        steps += sum(isinstance(notice, Received) and notice.result == "accepted" for notice in notices)
+        if steps < ESTABLISHED:
+            self._counts[agent] = steps
 
-    def leaving(self, silent: Callable[[str], float], patience: float) -> str | None:
-        """The agent that makes room: with the fewest steps, then silent longest, of those silent for `patience` s."""
+    def to_drop(self, silent: Callable[[str], float], patience: float) -> str | None:
+        """Return the agent to drop: of those silent for `patience` seconds, fewest steps first, then silent longest."""
         least: str | None = None
         for agent, count in self._counts.items():
             if silent(agent) <= patience:

@@ -1,4 +1,4 @@
-"""One agent, all its formulas: steps taken onto the path, what is blind, each formula answered when it is due."""
+"""One agent and all its formulas: advance its path, determine blindness, answer each formula when it is due."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ __all__ = ["MARKS", "AgentMonitor", "AgentMonitorState"]
 MARKS: Final[frozenset[BlindReason]] = frozenset(
     {"disconnected", "stale", "deadline", "old_episode", "idle", "overload", "model_doubt"}
 )
-"""Reasons that say nothing against the path. A step that came is answered all the same and alarms keep moving, so that
-they are those of a stream without interruption; all that is told meanwhile is marked.
+"""Blind reasons that leave the path intact. Steps are still answered and alarms still advance, as without an
+interruption; results carry the reason as a mark.
 """
 
 
 class AgentMonitorState(msgspec.Struct, frozen=True, array_like=True):
-    """A `AgentMonitor` as plain data: all that its future depends on, each formula's by its name."""
+    """State of an `AgentMonitor` as plain data. `formulas`: by name. `strayed`: the newest step was impossible."""
 
     session: SessionState
     open: bool
@@ -37,47 +37,52 @@ class AgentMonitorState(msgspec.Struct, frozen=True, array_like=True):
 
 
 class AgentMonitor:
-    """Answers every formula for one agent as its path grows.
+    """Monitor of every formula for one agent, as its path grows.
 
-    `doubt`: whether the model is in doubt; None: it is not tested.
+    Args:
+        session: orders the agent's steps and holds its path.
+        queries: the formulas, checked.
+        engines: answer them.
+        identity: names and digests for alerts.
+        trust: the test of the model over all agents; None: this agent's transitions are not tested.
 
     Attributes:
-        test: the model's test by this agent's transitions, None where it is not tested.
+        test: the test of the model on this agent's transitions; None if it is not tested.
     """
 
     def __init__(
         self,
         session: Session,
-        questions: Sequence[Query],
+        queries: Sequence[Query],
         engines: Engines,
         identity: Identity,
-        doubt: ModelTrust | None = None,
+        trust: ModelTrust | None = None,
     ) -> None:
         self.session = session
-        self.test: ModelTest | None = None if doubt is None else doubt.join()
-        self._doubt = doubt
-        self._strayed = False  # the newest step was impossible, so where it led may be a wrong reading
+        self.test: ModelTest | None = None if trust is None else trust.join()
+        self._model_trust = trust
+        self._impossible = False  # the newest step was impossible, so its state may be a wrong reading
         self._engines = engines
-        self._formulas = [FormulaMonitor(question, session.agent, identity) for question in questions]
+        self._formulas = [FormulaMonitor(query, session.agent, identity) for query in queries]
         self._followed = [formula.forecasts for formula in self._formulas if formula.forecasts is not None]
         self._open = False
-        self._by_time = any(isinstance(question.spec.every, float) for question in questions)
+        self._by_time = any(isinstance(query.spec.every, float) for query in queries)
 
     @property
     def due(self) -> float | None:
-        """Ticks at which something has to be answered or told although nothing more may come; None: nothing has."""
+        """Ticks at which to evaluate next even if no message arrives; None: not before one does."""
         times = [at for formula in self._formulas if (at := formula.revises) is not None]
         if self._by_time and self._open:
             times += [at for formula in self._formulas if (at := formula.due) is not None]
         return min(times, default=None)
 
     def evaluate(self, now: Instant, *, connected: bool, latest_only: bool, most: int = 0) -> list[Notice]:
-        """Advance over what is pending and answer what is due; with `latest_only`, only at the newest step.
+        """Advance over pending events and answer what is due; with `latest_only`, only at the newest step.
 
-        What is due by time is answered last, on the newest path, and only if that has grown since the last answer.
-        `most`: events to advance over, so that others have their turn; the rest stays pending. 0: all.
+        Formulas due by time are answered last, on the newest path, if it has grown since their last answer.
+        `most`: events to advance over; the rest stays pending. 0: all.
         """
-        told: list[Notice] = []
+        notices: list[Notice] = []
         session = self.session
         path = session.path
         before, begun = path.last, path.begun
@@ -85,9 +90,9 @@ class AgentMonitor:
         while left > 0 and (event := session.advance()) is not None:
             left -= 1
             if self.test is not None:
-                told += self._hold_model(self.test, before if path.begun == begun else None, event)
+                notices += self._test_model(self.test, before if path.begun == begun else None, event)
             if self._followed:
-                self._compare(event, told, continued=path.begun == begun)
+                self._advance_forecasts(event, notices, continued=path.begun == begun)
             before, begun = path.last, path.begun
             match event:
                 case Step():
@@ -96,27 +101,27 @@ class AgentMonitor:
                         formula.steps += 1
                     if session.pending and isinstance(session.pending[0], End):
                         left += 1
-                        continue  # With its last step an episode ends: that answer is given once, knowing how it ended.
+                        continue  # The last step of an episode is answered once, at its end, knowing how it ended.
                     if latest_only and self._more_steps():
-                        told += [notice for formula in self._formulas for notice in formula.skip(now)]
+                        notices += [notice for formula in self._formulas for notice in formula.skip(now)]
                     else:
-                        self._answer(event, now, told, connected=connected, when="step")
+                        self._answer(event, now, notices, connected=connected, when="step")
                 case End():
-                    self._end(event, now, told, connected=connected)
+                    self._end(event, now, notices, connected=connected)
                 case _:
-                    told += self.look(now, connected=connected)
+                    notices += self.check_blindness(now, connected=connected)
         if self._by_time and self._open and path.last is not None and not session.pending:
-            self._answer(path.last, now, told, connected=connected, when="time")
+            self._answer(path.last, now, notices, connected=connected, when="time")
         for formula in self._formulas:
             if formula.revises is not None:
-                told += formula.revise(now)
-        return told
+                notices += formula.revise(now)
+        return notices
 
-    def look(self, now: Instant, *, connected: bool) -> Iterator[Notice]:
-        """Tell which formulas went blind or see again; asks nothing."""
+    def check_blindness(self, now: Instant, *, connected: bool) -> Iterator[Notice]:
+        """Report which formulas went blind or see again; answers none."""
         for formula in self._formulas:
             blind = self._blindness(formula, now, connected=connected)
-            yield from formula.see(blind, self._detail(blind), now)
+            yield from formula.set_blind(blind, self._detail(blind), now)
 
     def silent(self, now: Instant) -> float:
         """Seconds since the agent's last message."""
@@ -124,11 +129,11 @@ class AgentMonitor:
 
     @property
     def open(self) -> bool:
-        """Whether an episode is under way."""
+        """True during an episode."""
         return self._open
 
     def close(self, how: Literal["ended", "removed"]) -> Iterator[Notice]:
-        """The agent is forgotten (`ended`) or the formulas are (`removed`): what fires is over."""
+        """Close every alarm, because the agent (`ended`) or the formulas (`removed`) are no longer watched."""
         for forecasts in self._followed:
             if (dropped := forecasts.drop()) is not None:
                 yield dropped
@@ -136,92 +141,94 @@ class AgentMonitor:
             yield from formula.close(how)
 
     def calibrations(self) -> Iterator[Calibrated]:
-        """How the forecasts of each formula that are followed stand."""
+        """Yield the counts of each formula whose forecasts are followed."""
         for forecasts in self._followed:
-            yield forecasts.again()
+            yield forecasts.calibrated()
 
-    def standing(self) -> Iterator[Notice]:
-        """Where every formula stands, as it was told."""
+    def current_state(self) -> Iterator[Notice]:
+        """Yield the notices that describe the current state of every formula, as last sent."""
         for formula in self._formulas:
-            yield from formula.again(self._detail(formula.alarm.blind))
+            yield from formula.current_state(self._detail(formula.alarm.blind))
         deviation = self.session.deviation
         yield Deviates(self.session.agent, round(deviation.share, 2), deviation.steps)
-        yield self._trust()
+        yield self._trust_notice()
 
     def dump(self) -> AgentMonitorState:
-        """All that the future depends on; write it before the next step."""
-        formulas = {formula.question.spec.name: formula.dump() for formula in self._formulas}
+        """Return the state as plain data that later steps do not change."""
+        formulas = {formula.query.spec.name: formula.dump() for formula in self._formulas}
         test = None if self.test is None else self.test.dump()
-        return AgentMonitorState(self.session.dump(), self._open, formulas, self._strayed, test)
+        return AgentMonitorState(self.session.dump(), self._open, formulas, self._impossible, test)
 
     def load(self, state: AgentMonitorState, formulas: Container[str]) -> None:
-        """The inverse of `dump` for these formulas, in a watch whose session was loaded; the others start anew.
+        """Restore the state of these formulas; the others start again. The session was loaded before.
 
-        The test of the model is left to `ModelTrust.take_up`.
+        `ModelTrust.resume` restores the test of the model.
         """
-        self._open, self._strayed = state.open, state.strayed
+        self._open, self._impossible = state.open, state.strayed
         for formula in self._formulas:
-            name = formula.question.spec.name
+            name = formula.query.spec.name
             if name in formulas and name in state.formulas:
                 formula.load(state.formulas[name])
 
-    def _compare(self, event: Step | Break | End, told: list[Notice], *, continued: bool) -> None:
-        """Have what was forecast see what happened; tell of each forecast that is over.
+    def _advance_forecasts(self, event: Step | Break | End, notices: list[Notice], *, continued: bool) -> None:
+        """Advance the followed forecasts by an event; report each that is over.
 
-        `continued`: the path goes on with this event. An agent that says it runs another policy has none of the future
-        that was foretold. In a terminated episode the last state stays; of a truncated one nobody knows.
+        `continued`: the path goes on with this event. A forecast is dropped if the agent runs another policy than the
+        one it was made for, and at a truncated end; at a terminated one the last state stays for good.
         """
         session = self.session
-        if isinstance(event, Step) and continued and not session.mismatch:  # as nearly always, so in one short loop
+        if isinstance(event, Step) and continued and not session.mismatch:  # nearly always, so it is one short loop
             state = event.state
             for forecasts in self._followed:
                 if forecasts.value is not None and (over := forecasts.read(state)) is not None:
-                    told.append(over)  # noqa: PERF401 - a list of its own would cost more than all the rest
+                    notices.append(over)  # noqa: PERF401 - a list of its own would cost more than all the rest
             return
         last = session.path.last
         stays = last.state if isinstance(event, End) and event.terminated and continued and last is not None else None
         for forecasts in self._followed:
             over = forecasts.drop() if stays is None else forecasts.stay(stays)
             if over is not None:
-                told.append(over)
+                notices.append(over)
 
-    def _hold_model(self, test: ModelTest, before: Step | None, event: Step | Break | End) -> Iterator[Notice]:
-        """Hold the model against what happened; tell if it is doubted from now on.
+    def _test_model(self, test: ModelTest, before: Step | None, event: Step | Break | End) -> Iterator[Notice]:
+        """Test the model on an event; report if it is contradicted from now on.
 
-        `before`: the step that this one follows on the path, if it does.
+        `before`: the step before this one on the path, if any.
 
-        One wrong reading makes two impossible steps, there and back. So the step after one that counted is passed over,
-        wherever it leads: what is passed over must not depend on that.
+        One wrong reading makes two impossible steps, there and back. So the step after an impossible one is not tested,
+        wherever it leads: the choice must not depend on where.
         """
-        strayed, self._strayed = self._strayed, False
+        was_impossible, self._impossible = self._impossible, False
         tested = test.transitions
         match event:
             case Step():
                 if before is None or before.action is None:
-                    self._strayed = strayed  # no transition: the first step after an impossible one, if there was one
-                elif not strayed:
+                    self._impossible = was_impossible  # no transition: still the first step after an impossible one
+                elif not was_impossible:
                     test.step(before.state * self.session.model.actions + before.action, event.state)
-            case Break(reason="impossible_step") if not strayed:
+            case Break(reason="impossible_step") if not was_impossible:
                 test.contradict()
-                self._strayed = True
+                self._impossible = True
             case _:
                 pass
-        if test.doubted and test.transitions > tested:  # with this one the test has ended
-            yield self._trust()
+        if test.doubted and test.transitions > tested:  # this transition ended the test
+            yield self._trust_notice()
 
-    def _trust(self) -> Trust:
-        """How the model stands for this agent."""
-        agent = self.session.agent
-        return Trust(False, 0.0, 0, agent) if self._doubt is None else self._doubt.of(agent, self.test)  # noqa: FBT003
+    def _trust_notice(self) -> Trust:
+        """Return the result of the test of the model for this agent."""
+        agent, trust = self.session.agent, self._model_trust
+        if trust is None:
+            return Trust(doubted=False, log10_e=0.0, transitions=0, agent=agent)
+        return trust.for_agent(agent, self.test)
 
     def _more_steps(self) -> bool:
         return any(isinstance(event, Step) for event in self.session.pending)
 
     def _blindness(self, formula: FormulaMonitor, now: Instant, *, connected: bool) -> BlindReason | None:
-        """Why a formula cannot be answered now, else why its answer is to be marked (`MARKS`), else None."""
+        """Return why a formula cannot be answered now, else why its answer is marked (`MARKS`), else None."""
         path = self.session.path
         if self._open or not (path.ended or path.broken == "warming_up"):  # between episodes there is nothing to see
-            reason = path.blind(formula.question.reach)
+            reason = path.blind(formula.query.lookback)
             if reason is not None:
                 return reason
         if self.session.mismatch:
@@ -231,7 +238,7 @@ class AgentMonitor:
         return self._late(now) or self._mark(formula, now)
 
     def _late(self, now: Instant) -> BlindReason | None:
-        """What takes too long, if anything does."""
+        """Return which timeout has passed, if any."""
         session = self.session
         settings = session.settings
         if session.since and now.ticks - session.since[0] > settings.stale_after:
@@ -244,11 +251,12 @@ class AgentMonitor:
         return "idle" if self.silent(now) > settings.idle_after else None
 
     def _mark(self, formula: FormulaMonitor, now: Instant) -> BlindReason | None:
-        """What else is to be known of an answer, or of its absence."""
+        """Return a mark that does not come from the stream, if any."""
         if formula.skipped is not None and now.ticks - formula.skipped <= self.session.settings.stale_after:
             return "overload"
-        doubted = (self.test is not None and self.test.doubted) or (self._doubt is not None and self._doubt.stands)
-        return "model_doubt" if doubted else None
+        trust = self._model_trust
+        contradicted = (self.test is not None and self.test.doubted) or (trust is not None and trust.contradicted)
+        return "model_doubt" if contradicted else None
 
     def _detail(self, blind: BlindReason | None) -> str:
         session, path = self.session, self.session.path
@@ -259,22 +267,22 @@ class AgentMonitor:
             return f"it runs policy {runs[:12]}, configured is {configured[:12]}"
         return path.detail if blind is not None and blind == path.broken else ""
 
-    def _answer(self, step: Step, now: Instant, told: list[Notice], *, connected: bool, when: When) -> None:
+    def _answer(self, step: Step, now: Instant, notices: list[Notice], *, connected: bool, when: When) -> None:
         for formula in self._formulas:
             blind = self._blindness(formula, now, connected=connected)
-            if blind != formula.alarm.blind:  # Also where nothing is due: an old value must not look like sight.
-                told += formula.see(blind, self._detail(blind), now)
+            if blind != formula.alarm.blind:  # also where nothing is due: an old value must not look current
+                notices += formula.set_blind(blind, self._detail(blind), now)
             if formula.is_due(now, when):
-                formula.ask(now)
+                formula.mark_answered(now)
                 if blind is None or blind in MARKS:
-                    formula.judge(self.session, self._engines, step, told, now, ends=when == "end")
+                    formula.answer(self.session, self._engines, step, notices, now, ends=when == "end")
 
-    def _end(self, end: End, now: Instant, told: list[Notice], *, connected: bool) -> None:
+    def _end(self, end: End, now: Instant, notices: list[Notice], *, connected: bool) -> None:
         step = self.session.path.last
         if step is not None:
-            self._answer(step, now, told, connected=connected, when="end")
+            self._answer(step, now, notices, connected=connected, when="end")
         self._open = False
         for formula in self._formulas:
-            told += formula.close("ended")
-            formula.begin_anew()
-        told.append(Ended(self.session.agent, end.episode))
+            notices += formula.close("ended")
+            formula.start_episode()
+        notices.append(Ended(self.session.agent, end.episode))

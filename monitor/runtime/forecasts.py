@@ -1,18 +1,19 @@
-"""Forecasts that come true or do not: the probability a formula gives the agent's own future, held against that future.
+"""Forecast verification: the probability a verdict gives the agent's own future, compared with that future.
 
-A verdict on `P>=0.9 [ G<=20 !"unsafe" ]` says with which probability the agent, carrying on, satisfies the path
-formula. Twenty steps later everybody can see whether it did. For each formula and agent one such forecast at a time is
-*followed*: its path formula reads the states that come, and once it is due the next verdict is followed.
+A verdict on `P>=0.9 [ G<=20 !"unsafe" ]` forecasts with which probability the agent, under the nominal policy,
+satisfies the path formula. Twenty steps later the outcome is known. For each formula and agent one forecast at a time
+is *followed*: its path formula is progressed through the observed states until it is due; then the next verdict is
+followed.
 
-It is due when its whole horizon has passed, though it may be decided before. Else a forecast that fails early would be
-counted and one that goes well dropped where the data end in between: whether one counts must not depend on its outcome.
+A forecast is due when its whole horizon has passed, even if it is decided earlier. Otherwise, where the data end early,
+a forecast that failed would be counted and one still open dropped: what is counted would depend on the outcome.
 
-Forecasts that are followed one after the other do not overlap, so outcome minus forecast is a martingale difference if
-the model is true and the agent does what the nominal policy does: A. Dawid, "The well-calibrated Bayesian" (1982). All
-verdicts of one path share most of their future, and as evidence would count one piece of luck many times.
+Forecasts followed one after the other do not overlap, so outcome minus forecast is a martingale difference if the model
+is correct and the agent follows the nominal policy: A. Dawid, "The well-calibrated Bayesian" (1982). The verdicts of
+one path share most of their future; counting all of them would count one piece of luck many times.
 
-Only the future counts. The nominal path begins at the offset of the quantity, so its first states are observed ones
-(docs/semantics.md, section 2.3): they are read first, and where they decide already nothing was forecast.
+The nominal path begins at the offset of the quantity, so its first states are observed (docs/semantics.md,
+section 2.3). They are read first; a formula they decide forecasts nothing.
 """
 
 from __future__ import annotations
@@ -24,15 +25,15 @@ from typing import Final
 import msgspec
 
 from monitor.errors import LimitError
-from monitor.exact.labelling import Static
-from monitor.logic import FALSE, TRUE, Formula, PathAutomaton, print_formula
-from monitor.logic.syntax import NOMINAL, Goal, Probability, Regret
-from monitor.logic.traversal import goals, nested_goals, regret_goals
+from monitor.exact.labelling import StateLabels
+from monitor.logic import FALSE, TRUE, Formula, PathAutomaton
+from monitor.logic.syntax import NOMINAL, Probability
+from monitor.logic.traversal import nested_goals, quantity_goals
 from monitor.model import MDP
-from monitor.statistics.calibration import Tally
+from monitor.statistics.calibration import CalibrationCounts
 from monitor.types import Calibrated, Calibration, Engine, Forecast, Verdict
 
-__all__ = ["SAMPLED", "Forecasts", "ForecastsState", "Target", "asked", "given_up", "target_of"]
+__all__ = ["SAMPLED", "Forecasts", "ForecastsState", "Target", "dropped_forecast", "followed_forecast", "target_of"]
 
 NOTHING_OWN: Final = "it asks for no probability under the agent's own policy"
 REWARD: Final = "it asks for a reward, and a mean does not come true or false"
@@ -43,19 +44,19 @@ SETTLED: Final = "the state it is asked in decides it, so nothing is forecast"
 SAMPLED: Final = "its answers are sampled, and only exact ones are followed"
 
 
-class Asked(msgspec.Struct, frozen=True):
-    """Which forecast of a formula is followed. `index`: of its quantity in a verdict; `path`: the path formula."""
+class FollowedForecast(msgspec.Struct, frozen=True):
+    """The forecast of a formula that is followed. `index`: of its quantity in a verdict; `path`: the path formula."""
 
     index: int
     path: Formula
 
 
 @lru_cache(maxsize=1024)
-def asked(formula: Formula, engine: Engine = "auto") -> Asked | str:
+def followed_forecast(formula: Formula, engine: Engine = "auto") -> FollowedForecast | str:
     """Return which forecast of a formula can be followed, or the reason why none can."""
     if engine == "sampled":
         return SAMPLED
-    quantities = list(enumerate(_quantities(formula)))
+    quantities = list(enumerate(quantity_goals(formula)))
     own = [(n, goal) for n, goal in quantities if goal.world.change == NOMINAL and goal.world.baseline is None]
     found = [(n, goal.world.offset, goal.measure.path) for n, goal in own if isinstance(goal.measure, Probability)]
     if not found:
@@ -70,61 +71,58 @@ def asked(formula: Formula, engine: Engine = "auto") -> Asked | str:
         automaton = PathAutomaton(path)
     except LimitError as error:
         return str(error)
-    return Asked(index, path) if automaton.horizon(automaton.start) > 1 else SETTLED
+    return FollowedForecast(index, path) if automaton.horizon(automaton.start) > 1 else SETTLED
 
 
-def _quantities(formula: Formula) -> list[Goal]:
-    """The quantities of a formula in the order in which a verdict has them."""
-    if isinstance(formula, Regret):
-        return list(regret_goals(formula))
-    return list({print_formula(goal): goal for goal, _, _ in goals(formula)}.values())
+class Obligation:
+    """What remains to be satisfied of a path formula: a state of its automaton.
 
+    `after`: label set -> the next obligation, where computed. `came_true`: None while undecided.
+    """
 
-class Owed:
-    """What a path still owes. `after`: letter -> what is owed after it; `came_true`: None while that is undecided."""
+    __slots__ = ("after", "came_true", "number")
 
-    __slots__ = ("after", "came_true", "obligation")
-
-    def __init__(self, obligation: int) -> None:
-        self.obligation = obligation
-        self.after: dict[int, Owed] = {}
-        self.came_true = {TRUE: True, FALSE: False}.get(obligation)
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.after: dict[int, Obligation] = {}
+        self.came_true = {TRUE: True, FALSE: False}.get(number)
 
 
 class Target:
-    """What is followed of one formula, shared by all agents.
+    """The followed forecast of one formula with its automaton, shared by all agents.
 
-    `index`: of the quantity in a verdict. `start`: what is owed before the first letter; `horizon`: letters that decide
-    it at the latest. `letters`: [S], the letter that each state shows.
+    `index`: of the quantity in a verdict. `start`: the obligation before the first state. `horizon`: states after which
+    the forecast is decided. `label_sets`: [S], the label set of each state, as the automaton numbers them.
     """
 
-    __slots__ = ("_automaton", "_known", "horizon", "index", "letters", "start")
+    __slots__ = ("_automaton", "_obligations", "horizon", "index", "label_sets", "start")
 
-    def __init__(self, asked_for: Asked, model: MDP) -> None:
-        self.index = asked_for.index
-        self._automaton = PathAutomaton(asked_for.path)
-        self._known: dict[int, Owed] = {}
-        self.start = self._owed(self._automaton.start)
+    def __init__(self, forecast: FollowedForecast, model: MDP) -> None:
+        self.index = forecast.index
+        self._automaton = PathAutomaton(forecast.path)
+        self._obligations: dict[int, Obligation] = {}
+        self.start = self._obligation(self._automaton.start)
         self.horizon = self._automaton.horizon(self._automaton.start)
-        self.letters = Static(self._automaton, model).letters.data  # of Python ints, where an array gives its own
+        self.label_sets = StateLabels(self._automaton, model).masks.data  # a memoryview: its items are Python ints
 
-    def after(self, owed: Owed, letter: int) -> Owed:
-        """Find what is owed after a letter that was not read here before. LimitError if it unfolds too far."""
-        found = owed.after[letter] = self._owed(self._automaton.step(owed.obligation, letter))
-        return found
+    def after(self, obligation: Obligation, label_set: int) -> Obligation:
+        """Compute the obligation after a label set not read here before. LimitError if it gets too large."""
+        following = self._obligation(self._automaton.step(obligation.number, label_set))
+        obligation.after[label_set] = following
+        return following
 
-    def _owed(self, obligation: int) -> Owed:
-        return self._known.setdefault(obligation, Owed(obligation))
+    def _obligation(self, number: int) -> Obligation:
+        return self._obligations.setdefault(number, Obligation(number))
 
 
 def target_of(formula: Formula, engine: Engine, model: MDP) -> Target | None:
-    """Return what to follow of a validated formula; None where `asked` has a reason against it."""
-    found = asked(formula, engine)
-    return None if isinstance(found, str) else Target(found, model)
+    """Return what to follow of a validated formula; None if `followed_forecast` gives a reason against it."""
+    forecast = followed_forecast(formula, engine)
+    return None if isinstance(forecast, str) else Target(forecast, model)
 
 
 class ForecastsState(msgspec.Struct, frozen=True, array_like=True):
-    """`Forecasts` as plain data. `value`: the forecast that is followed now; `letters`: what was read for it so far."""
+    """State of `Forecasts` as plain data. `letters`: the label sets read so far for the followed forecast `value`."""
 
     tally: Calibration
     value: float | None = None
@@ -132,103 +130,100 @@ class ForecastsState(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Forecasts:
-    """The forecasts of one formula for one agent: the one that is followed, and what the former ones came to.
+    """The forecasts of one formula for one agent: the one followed now, and counts of those before.
 
     Attributes:
-        value: the forecast that is followed now, None if there is none. While it is None, nothing need be read.
-        tally: what became of those before.
+        value: the followed forecast, a probability; None if there is none, and then no state need be read.
+        counts: outcomes of the former ones.
     """
 
-    __slots__ = ("_agent", "_formula", "_letters", "_owed", "_read", "_target", "tally", "value")
+    __slots__ = ("_agent", "_formula", "_label_sets", "_obligation", "_read", "_target", "counts", "value")
 
     def __init__(self, target: Target, agent: str, formula: str) -> None:
         self._target, self._agent, self._formula = target, agent, formula
-        self._owed, self._letters = target.start, target.letters
+        self._obligation, self._label_sets = target.start, target.label_sets
         self._read: list[int] = []
         self.value: float | None = None
-        self.tally = Tally()
+        self.counts = CalibrationCounts()
 
     def begin(self, verdict: Verdict, held: Sequence[tuple[int, int | None]]) -> None:
-        """Follow the forecast of a verdict on the path `held`, if the future has to decide it; none is followed yet."""
+        """Follow the forecast of a verdict on the path `held`, if the future decides it. None is followed yet."""
         if verdict.method != "exact" or not verdict.quantities:
             return
         target = self._target
         quantity = verdict.quantities[target.index]
-        # The states of its path that are known: @t begins t steps back, @-k at the k-th of those held.
+        # Observed states of the nominal path: @t begins t steps back, @-k at the k-th held pair.
         known = quantity.offset + 1 if quantity.offset >= 0 else len(held) + quantity.offset + 1
         if known >= target.horizon:
-            return  # they decide it, whatever they are
-        read = [self._letters[state] for state, _ in held[-known:]]
-        owed = self._follow(read)
-        if owed is not None and owed.came_true is None:
-            self.value, self._owed, self._read = quantity.value, owed, read
+            return  # the observed states decide it
+        read = [self._label_sets[state] for state, _ in held[-known:]]
+        obligation = self._follow(read)
+        if obligation is not None and obligation.came_true is None:
+            self.value, self._obligation, self._read = quantity.value, obligation, read
 
     def read(self, state: int) -> Forecast | None:
-        """Read the next state of the path, while `value` is there; return the forecast if it is due then."""
-        letter = self._letters[state]
-        owed = self._owed.after.get(letter) or self._follow([letter], self._owed)
-        if owed is None:
+        """Read the next state of the path, where `value` is not None; return the forecast if it is due."""
+        label_set = self._label_sets[state]
+        obligation = self._obligation.after.get(label_set) or self._follow([label_set], self._obligation)
+        if obligation is None:
             return self.drop()
-        self._owed = owed
-        self._read.append(letter)
+        self._obligation = obligation
+        self._read.append(label_set)
         if len(self._read) < self._target.horizon:
             return None
-        came_true = owed.came_true
-        assert came_true is not None, "so many letters decide it"
-        self.tally.add(self._said(), came_true=came_true)
-        return self._over(came_true=came_true)
+        came_true = obligation.came_true
+        assert came_true is not None, "the horizon decides it"
+        assert self.value is not None, "only a followed forecast reads states"
+        self.counts.add(self.value, came_true=came_true)
+        return self._finish(came_true=came_true)
 
     def stay(self, state: int) -> Forecast | None:
-        """Read a state in which the path stays for good; return the forecast, if one is followed."""
-        over = None
+        """Read an absorbing state until the forecast is due; return it, if one is followed."""
+        forecast = None
         while self.value is not None:
-            over = self.read(state)
-        return over
+            forecast = self.read(state)
+        return forecast
 
     def drop(self) -> Forecast | None:
-        """Give up what is followed, if anything is: not all that it is about will be known."""
+        """Drop the followed forecast, if any: its outcome will not be known."""
         if self.value is None:
             return None
-        self.tally.drop()
-        return self._over(came_true=None)
+        self.counts.drop()
+        return self._finish(came_true=None)
 
-    def again(self) -> Calibrated:
-        """How the forecasts stand."""
-        return Calibrated(self._formula, self.tally.dump(), self._agent)
+    def calibrated(self) -> Calibrated:
+        """Return the counts so far as a notice."""
+        return Calibrated(self._formula, self.counts.dump(), self._agent)
 
     def dump(self) -> ForecastsState:
-        """All that the future depends on."""
-        return ForecastsState(self.tally.dump(), self.value, () if self.value is None else tuple(self._read))
+        """Return the state as plain data."""
+        return ForecastsState(self.counts.dump(), self.value, () if self.value is None else tuple(self._read))
 
     def load(self, state: ForecastsState) -> None:
-        """The inverse of `dump`, where nothing was followed yet."""
-        self.tally.merge(state.tally)
-        if state.value is not None and (owed := self._follow(state.letters)) is not None:
-            self.value, self._owed, self._read = state.value, owed, list(state.letters)
+        """Restore what `dump` returned, where nothing was followed yet."""
+        self.counts.merge(state.tally)
+        if state.value is not None and (obligation := self._follow(state.letters)) is not None:
+            self.value, self._obligation, self._read = state.value, obligation, list(state.letters)
 
-    def _follow(self, letters: Sequence[int], owed: Owed | None = None) -> Owed | None:
-        """Find what is owed after these letters.
+    def _follow(self, label_sets: Sequence[int], obligation: Obligation | None = None) -> Obligation | None:
+        """Return the obligation after these label sets.
 
-        None where that unfolds too far. The engine has unfolded as much for its answer, so it should not happen.
+        None if the automaton grows too large. The engine built as much of it for its answer, so it should not happen.
         """
-        owed = owed or self._target.start
+        obligation = obligation or self._target.start
         try:
-            for letter in letters:
-                owed = owed.after.get(letter) or self._target.after(owed, letter)
+            for label_set in label_sets:
+                obligation = obligation.after.get(label_set) or self._target.after(obligation, label_set)
         except LimitError:
             return None
-        return owed
+        return obligation
 
-    def _over(self, *, came_true: bool | None) -> Forecast:
-        said = self._said()
-        self.value = None
-        return Forecast(self._agent, self._formula, said, came_true)
-
-    def _said(self) -> float:
-        assert self.value is not None, "only what is followed can be decided"
-        return self.value
+    def _finish(self, *, came_true: bool | None) -> Forecast:
+        value, self.value = self.value, None
+        assert value is not None, "a forecast was followed"
+        return Forecast(self._agent, self._formula, value, came_true)
 
 
-def given_up(agent: str, formula: str, state: ForecastsState | None) -> list[Forecast]:
-    """Return the forecast that a state still followed, as dropped: its formula is not asked as it was any more."""
+def dropped_forecast(agent: str, formula: str, state: ForecastsState | None) -> list[Forecast]:
+    """Return the forecast that a state still followed, as dropped: its formula has changed."""
     return [] if state is None or state.value is None else [Forecast(agent, formula, state.value, None)]

@@ -1,4 +1,4 @@
-"""One formula for one agent: when it is due, what was judged, where its alarm stands, and what is told of it."""
+"""One formula for one agent: when it is due, its last verdict, its alarm, and the notices about it."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Final, Literal, assert_never
 import msgspec
 
 from monitor.alarm.figures import Stance, figures_of, fired_of, stance_of
-from monitor.alarm.machine import Alarm, Change, advance, close, judge, renew, see
+from monitor.alarm.machine import Alarm, Change, advance, close, judge, renew, set_blind
 from monitor.alarm.message import Identity, alert_id
 from monitor.alarm.summary import summary
 from monitor.engine import Engines
 from monitor.runtime.forecasts import Forecasts, ForecastsState
-from monitor.runtime.query import Answers, Query
+from monitor.runtime.query import Query, QueryEvaluator
 from monitor.stream import Session
 from monitor.types import (
     AlarmMoved,
@@ -33,14 +33,14 @@ from monitor.types import (
 __all__ = ["FormulaMonitor", "FormulaMonitorState", "When"]
 
 When = Literal["step", "time", "end"]
-"""On what occasion answers are given: a step, time that has passed, the end of an episode."""
+"""What triggers an answer: a step, elapsed time, the end of an episode."""
 
 PAUSE: Final = 1.0
-"""Seconds, on the monotonic clock of the events, between two revisions of a firing alarm that its verdicts cause."""
+"""Seconds of ticks between two revisions of a firing alarm that its verdicts cause."""
 
 
 class _JudgedPath(msgspec.Struct, frozen=True):
-    """The path a verdict was given on; it may have moved on by the time an alert is told."""
+    """The path a verdict was given on; the session's path may have grown before an alert is published."""
 
     pairs: tuple[tuple[int, int | None], ...]
     start_observed: bool
@@ -48,10 +48,10 @@ class _JudgedPath(msgspec.Struct, frozen=True):
 
 
 class _Published(msgspec.Struct, frozen=True):
-    """What was last published of an alarm that fires.
+    """What was last published of a firing alarm.
 
-    `fired`: what it said when it fired; `stance`: what its newest revision said, at `ticks`; `withheld`: something else
-    is to be said, and `PAUSE` is not over.
+    `fired`: its figures when it fired. `stance`: that of its newest revision, published at `ticks`. `withheld`: a new
+    revision waits for the end of `PAUSE`.
     """
 
     fired: Fired
@@ -61,9 +61,9 @@ class _Published(msgspec.Struct, frozen=True):
 
 
 class FormulaMonitorState(msgspec.Struct, frozen=True, array_like=True):
-    """A `FormulaMonitor` as plain data; the fields are its attributes, `tests` that of its `answers`.
+    """State of a `FormulaMonitor` as plain data. `asked`: its `answered_at`; `tests`: as in `QueryEvaluator`.
 
-    `forecasts`: None where none are followed.
+    `forecasts`: None if none are followed.
     """
 
     alarm: Alarm
@@ -78,164 +78,172 @@ class FormulaMonitorState(msgspec.Struct, frozen=True, array_like=True):
 
 
 class FormulaMonitor:
-    """What one formula has come to for one agent.
+    """Monitor of one formula for one agent.
 
     Attributes:
-        question: the formula.
-        alarm: where its alarm stands, and whether it is blind.
+        query: the formula.
+        alarm: its state, and whether the formula is blind.
         steps: steps since the last answer, the newest included.
-        asked: ticks of the last answer, for formulas that are due by time.
+        answered_at: ticks of the last answer, for formulas that are due by time.
         last: the last answer of this episode.
-        forecasts: of the agent's own future, as it was told, against what came of it; None: none are followed.
-        skipped: ticks at which an answer was last passed over, so that an alarm may be missing.
+        forecasts: of the agent's own future, compared with what happened; None: none are followed.
+        skipped: ticks at which an answer was last skipped, so that an alarm may be missing.
     """
 
     __slots__ = (
         "_agent",
-        "_answers",
+        "_evaluator",
         "_identity",
         "_path",
         "_published",
         "alarm",
-        "asked",
+        "answered_at",
         "forecasts",
         "last",
-        "question",
+        "query",
         "skipped",
         "steps",
     )
 
-    def __init__(self, question: Query, agent: str, identity: Identity) -> None:
-        self.question = question
+    def __init__(self, query: Query, agent: str, identity: Identity) -> None:
+        self.query = query
         self.alarm = Alarm()
         self.steps = 0
-        self.asked: float | None = None
+        self.answered_at: float | None = None
         self.last: Judged | None = None
         self.skipped: float | None = None
-        target = question.target
-        self.forecasts = None if target is None else Forecasts(target, agent, question.spec.name)
+        target = query.target
+        self.forecasts = None if target is None else Forecasts(target, agent, query.spec.name)
         self._path: _JudgedPath | None = None
         self._published: _Published | None = None
-        self._answers = Answers()
+        self._evaluator = QueryEvaluator()
         self._agent = agent
         self._identity = identity
 
     @property
     def due(self) -> float | None:
-        """Ticks at which a formula asked by time is due. On a path that has not grown it would only be told again."""
-        every = self.question.spec.every
+        """Ticks at which a formula with a period is due; None while the path has not grown since its last answer."""
+        every = self.query.spec.every
         if isinstance(every, int) or self.steps == 0:
             return None
-        return -math.inf if self.asked is None else self.asked + every
+        return -math.inf if self.answered_at is None else self.answered_at + every
 
     @property
     def revises(self) -> float | None:
-        """Ticks at which a revision that is withheld is due; None where none is."""
+        """Ticks at which a withheld revision is due; None if there is none."""
         published = self._published
         return published.ticks + PAUSE if published is not None and published.withheld else None
 
     def is_due(self, now: Instant, when: When) -> bool:
-        """Whether to answer on this occasion."""
+        """Return whether to answer now."""
         match when:
             case "step":
-                every = self.question.spec.every
+                every = self.query.spec.every
                 return isinstance(every, int) and self.steps >= every
             case "time":
                 return (at := self.due) is not None and at <= now.ticks
-            case "end":  # once more, unless this very step has been answered already
+            case "end":  # once more, unless this step was answered already
                 return self.steps > 0
             case _:
                 assert_never(when)
 
-    def ask(self, now: Instant) -> None:
-        """It was its turn, whether an answer could be given or not."""
-        self.steps, self.asked = 0, now.ticks
+    def mark_answered(self, now: Instant) -> None:
+        """Start counting towards the next answer, whether this one could be given or not."""
+        self.steps, self.answered_at = 0, now.ticks
 
     def skip(self, now: Instant) -> Iterator[Notice]:
-        """Pass its turn over, if it has come."""
+        """Skip the answer, if one is due."""
         if self.is_due(now, "step"):
-            self.ask(now)
+            self.mark_answered(now)
             self.skipped = now.ticks
-            yield Skipped(self._agent, self.question.spec.name, 1)
+            yield Skipped(self._agent, self.query.spec.name, 1)
 
-    def judge(
-        self, session: Session, engines: Engines, step: Step, told: list[Notice], now: Instant, *, ends: bool = False
+    def answer(
+        self, session: Session, engines: Engines, step: Step, notices: list[Notice], now: Instant, *, ends: bool = False
     ) -> None:
-        """Answer on the session's path, whose last pair is `step`, and let the alarm move.
+        """Answer on the session's path, whose last pair is `step`, and advance the alarm.
 
-        `ends`: with this step the episode ends, so that what fires on is about to be told as `ended`.
+        `ends`: the episode ends with this step, so an alarm that still fires is about to close as `ended`.
         """
-        path, spec = session.path, self.question.spec
-        verdict = self._answers.verdict(self.question, engines, session, step)
+        path, spec = session.path, self.query.spec
+        verdict = self._evaluator.verdict(self.query, engines, session, step)
         self.last = Judged(self._agent, spec.name, verdict, step.episode, step.seq, step.time, step.late)
-        told.append(self.last)
+        notices.append(self.last)
         forecasts = self.forecasts
-        if forecasts is not None and forecasts.value is None and not path.ended:  # else nothing is left to come true
+        if forecasts is not None and forecasts.value is None and not path.ended:  # else no future is left
             forecasts.begin(verdict, path.held)
         self.alarm, change = advance(self.alarm, judge(verdict, spec.alarm), spec.alarm, seq=step.seq, time=step.time)
-        if change is not None or self.alarm.state == "firing":  # only then is there, or will there be, an alert on it
+        if change is not None or self.alarm.state == "firing":  # only then can an alert be about it
             self._path = _JudgedPath(path.pairs, path.start_observed, path.terminated)
         if change is not None:
-            told += self._tell(change, step.time, now)
+            notices += self._report(change, step.time, now)
         elif self.alarm.state == "firing" and not ends:
-            told += self._refresh(now)
+            notices += self._refresh(now)
 
     def revise(self, now: Instant) -> Iterator[Notice]:
-        """Tell what was withheld, once it is due; the newest verdict is told."""
+        """Publish a withheld revision that is due, with the newest verdict."""
         if self.last is not None and self.revises is not None and self.revises <= now.ticks:
             yield from self._renew(now, self.last.time)
 
-    def see(self, blind: BlindReason | None, detail: str, now: Instant) -> Iterator[Notice]:
-        """Tell that it is blind for this reason, or sees again (None), where that is new."""
+    def set_blind(self, blind: BlindReason | None, detail: str, now: Instant) -> Iterator[Notice]:
+        """Set the reason why the formula is blind (None: it sees), and report a change."""
         if self.alarm.blind == blind:
             return
-        yield Blind(self._agent, self.question.spec.name, blind, detail)
-        self.alarm, change = see(self.alarm, blind)
+        yield Blind(self._agent, self.query.spec.name, blind, detail)
+        self.alarm, change = set_blind(self.alarm, blind)
         if change is not None:
-            yield from self._tell(change, now.wall, now)
+            yield from self._report(change, now.wall, now)
 
     def close(self, how: Literal["ended", "removed"]) -> Iterator[Notice]:
-        """The episode is over or the agent forgotten (`ended`), or the formula is (`removed`): what fires is over."""
+        """Close the alarm: the episode is over or the agent forgotten (`ended`), or the formula is gone (`removed`)."""
         self.alarm, change = close(self.alarm, how)
         if self.last is not None and change is not None:
-            yield from self._tell(change, self.last.time, None)
+            yield from self._report(change, self.last.time, None)
 
-    def begin_anew(self) -> None:
-        """Another episode: nothing of it was answered."""
-        self.steps, self.asked, self.last = 0, None, None
+    def start_episode(self) -> None:
+        """Forget the answers of the last episode."""
+        self.steps, self.answered_at, self.last = 0, None, None
 
-    def again(self, detail: str) -> Iterator[Notice]:
-        """Where it stands, as it was told: the last verdict, the alarm, whether it is blind."""
-        name = self.question.spec.name
+    def current_state(self, detail: str) -> Iterator[Notice]:
+        """Yield the current state as last sent: the last verdict, the alarm, blindness, forecasts."""
+        name = self.query.spec.name
         if self.last is not None:
             yield self.last
         yield AlarmMoved(self._agent, name, self.alarm.state)
         yield Blind(self._agent, name, self.alarm.blind, detail)
         if self.forecasts is not None:
-            yield self.forecasts.again()
+            yield self.forecasts.calibrated()
 
     def dump(self) -> FormulaMonitorState:
-        """All that its next answer depends on. A track is left out: the path gives it."""
-        tests, forecasts = self._answers.tests, None if self.forecasts is None else self.forecasts.dump()
+        """Return the state as plain data, less what the path gives."""
+        tests, forecasts = self._evaluator.tests, None if self.forecasts is None else self.forecasts.dump()
         return FormulaMonitorState(
-            self.alarm, self.steps, self.asked, self.last, self._path, tests, self.skipped, self._published, forecasts
+            self.alarm,
+            self.steps,
+            self.answered_at,
+            self.last,
+            self._path,
+            tests,
+            self.skipped,
+            self._published,
+            forecasts,
         )
 
     def load(self, state: FormulaMonitorState) -> None:
-        """The inverse of `dump`."""
-        self.alarm, self.steps, self.asked = state.alarm, state.steps, state.asked
-        self.last, self._path, self._answers = state.last, state.path, Answers(state.tests)
+        """Restore what `dump` returned."""
+        self.alarm, self.steps, self.answered_at = state.alarm, state.steps, state.asked
+        self.last, self._path, self._evaluator = state.last, state.path, QueryEvaluator(state.tests)
         self.skipped, self._published = state.skipped, state.published
         if self.forecasts is not None and state.forecasts is not None:
             self.forecasts.load(state.forecasts)
 
     def _refresh(self, now: Instant) -> Iterator[Notice]:
-        """The alarm fires on, with a newer verdict: a revision if that says something else, else kept for a heartbeat.
+        """Publish a revision if the newest verdict of a firing alarm is news, else keep it for the heartbeat.
 
-        While `PAUSE` is not over the revision is withheld; then whatever is the newest is told, if it is still news.
+        During `PAUSE` the revision is withheld; afterwards the then newest verdict is published, if it is still news.
         """
-        published, judged, path, spec = self._published, self.last, self._path, self.question.spec
-        assert published is not None, "what fires was published"
+        published, judged, path, spec = self._published, self.last, self._path, self.query.spec
+        assert published is not None, "a firing alarm was published"
         assert judged is not None, "it was just judged"
         assert path is not None
         news = self._stance(judged).differs(published.stance, spec.alarm.step)
@@ -250,30 +258,30 @@ class FormulaMonitor:
         self.alarm, change = renew(self.alarm)
         yield from self._publish(change, time, now)
 
-    def _tell(self, change: Change, time: float, now: Instant | None) -> Iterator[Notice]:
-        """Tell a change, at `time`. `now`: None where the alarm is over, so that nothing more will be told of it."""
-        yield AlarmMoved(self._agent, self.question.spec.name, self.alarm.state)
+    def _report(self, change: Change, time: float, now: Instant | None) -> Iterator[Notice]:
+        """Report a change at `time`. `now`: None if the alarm is over, so that no revision follows."""
+        yield AlarmMoved(self._agent, self.query.spec.name, self.alarm.state)
         if change.is_alert:
             yield from self._publish(change, time, now)
 
     def _publish(self, change: Change, time: float, now: Instant | None) -> Iterator[Notice]:
         judged = self.last
-        assert judged is not None, "an alarm moves only after a verdict"
+        assert judged is not None, "an alarm changes only after a verdict"
         fired = self._published.fired if self._published is not None else self._fired(judged)
         firing = change.state == "firing" and now is not None
         self._published = _Published(fired, self._stance(judged), now.ticks) if firing and now is not None else None
         yield self._alert(change, judged, time, fired)
 
     def _fired(self, judged: Judged) -> Fired:
-        return fired_of(figures_of(self.question.formula, judged.verdict), judged)
+        return fired_of(figures_of(self.query.formula, judged.verdict), judged)
 
     def _stance(self, judged: Judged) -> Stance:
-        return stance_of(self.question.formula, judged.verdict, self.alarm.blind)
+        return stance_of(self.query.formula, judged.verdict, self.alarm.blind)
 
     def _alert(self, change: Change, judged: Judged, time: float, fired: Fired) -> Alert:
-        agent, spec, path = self._agent, self.question.spec, self._path
+        agent, spec, path = self._agent, self.query.spec, self._path
         assert path is not None
-        formula, blind, state = self.question.formula, self.alarm.blind, change.state
+        formula, blind, state = self.query.formula, self.alarm.blind, change.state
         return Alert(
             id=alert_id(agent, judged.episode, spec, self._identity, change.first_seq),
             revision=change.revision,

@@ -1,4 +1,4 @@
-"""One formula to watch: checked at start, and answered at each step it is due, by the engine that fits."""
+"""One formula to monitor: checked at start, then answered whenever it is due, by the engine that fits."""
 
 from __future__ import annotations
 
@@ -19,16 +19,17 @@ from monitor.runtime.forecasts import Target, target_of
 from monitor.stream import Session
 from monitor.types import CausalModel, Engine, FormulaSpec, Outcome, Step, Verdict
 
-__all__ = ["Answers", "Query", "prepare"]
+__all__ = ["Query", "QueryEvaluator", "prepare"]
 
 NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 
 
 @dataclass(frozen=True)
 class Query:
-    """A formula to watch, parsed and checked. `sampled`: it is never answered exactly; `why`, if not as asked for.
+    """A formula to monitor, parsed and checked.
 
-    `target`: which forecast of it is followed; None: none is.
+    `sampled`: it is never answered exactly; `why`: the reason, if its `engine` is not `sampled`. `target`: which of its
+    forecasts is followed; None: none is.
     """
 
     spec: FormulaSpec
@@ -38,48 +39,49 @@ class Query:
     target: Target | None = field(default=None, compare=False)
 
     @cached_property
-    def reach(self) -> int:
-        """How many steps back it looks: the largest |offset| it asks about."""
+    def lookback(self) -> int:
+        """How many steps it looks back: its largest |offset|."""
         return largest_offset(self.formula)
 
 
 @dataclass(slots=True)
-class Answers:
-    """What the next answer of one question depends on beside the path.
+class QueryEvaluator:
+    """Evaluator of one query for one agent; holds what the next answer depends on beside the path.
 
-    `track` is no more than a short cut: it can be made anew from the held path, with the same answers to the bit.
-    `begun`, `pushed`: the path's when the track last moved. `tests`: answers by sampling so far, over all episodes;
-    each spends its share of the stream's alpha, so this is never reset: the stream ends with the agent (forgotten) or
-    with the formula (changed), and what comes after that is promised anew.
+    `check` only saves time: rebuilt from the held path it gives the same answers to the bit. `begun`, `pushed`: those
+    of the path when `check` last advanced. `tests`: sampled answers so far, over all episodes. Each spends a part of
+    the stream's alpha, so this is reset only when the stream ends: the agent is forgotten or the formula changes.
     """
 
     tests: int = 0
-    track: IncrementalCheck | None = None
+    check: IncrementalCheck | None = None
     begun: int = -1
     pushed: int = 0
 
-    def verdict(self, question: Query, engines: Engines, session: Session, step: Step) -> Verdict:
-        """The answer on the session's path, whose last pair is `step`. What cannot be answered is undecided."""
-        if question.sampled:
-            return self._sampled(question, engines, session, step, question.why)
-        spec, path = question.spec, session.path
-        moved = path.pushed - self.pushed if path.begun == self.begun else None
+    def verdict(self, query: Query, engines: Engines, session: Session, step: Step) -> Verdict:
+        """Answer on the session's path, whose last pair is `step`; undecided, with a reason, if impossible."""
+        if query.sampled:
+            return self._sampled(query, engines, session, step, query.why)
+        spec, path = query.spec, session.path
+        added = path.pushed - self.pushed if path.begun == self.begun else None
         self.begun, self.pushed = path.begun, path.pushed
         try:
-            if self.track is None:
+            if self.check is None:
                 window = session.settings.window
-                self.track = engines.checker.track(question.formula, spec.causal_model, spec.text, window=window)
-            return self.track.verdict(path.held, moved, terminated=path.terminated, start_observed=path.start_observed)
+                self.check = engines.checker.incremental_check(
+                    query.formula, spec.causal_model, spec.text, window=window
+                )
+            return self.check.verdict(path.held, added, terminated=path.terminated, start_observed=path.start_observed)
         except MonitorError as error:  # too large to answer exactly here
-            self.track = None  # where it stands is not known
+            self.check = None  # how far it advanced is unknown
             self.begun = -1
             if isinstance(error, LimitError) and spec.engine == "auto" and spec.causal_model == "gumbel":
-                return self._sampled(question, engines, session, step, NOT_EXACT + str(error))
-            return _undecided(question, "exact", str(error))
+                return self._sampled(query, engines, session, step, NOT_EXACT + str(error))
+            return _undecided(query, "exact", str(error))
 
-    def _sampled(self, question: Query, engines: Engines, session: Session, step: Step, why: str) -> Verdict:
-        """By sampling: one more test of this formula on this stream."""
-        spec, path = question.spec, session.path
+    def _sampled(self, query: Query, engines: Engines, session: Session, step: Step, why: str) -> Verdict:
+        """Answer by sampling: one more test of this formula on this stream."""
+        spec, path = query.spec, session.path
         self.tests += 1
         drawn = on_stream(
             engines.sampling,
@@ -91,7 +93,7 @@ class Answers:
         )
         try:
             return engines.drawer.verdict(
-                question.formula,
+                query.formula,
                 path.pairs,
                 drawn,
                 text=spec.text,
@@ -100,39 +102,39 @@ class Answers:
                 why=why,
             )
         except MonitorError as error:
-            return _undecided(question, "sampled", f"{why}; {error}" if why else str(error))
+            return _undecided(query, "sampled", f"{why}; {error}" if why else str(error))
 
 
-def _undecided(question: Query, method: Literal["exact", "sampled"], reason: str) -> Verdict:
-    """No alarm moves by it, and it is told."""
-    outcome: Outcome | None = "undecided" if isinstance(question.formula, Regret) else None
-    return Verdict(question.spec.text, method, question.spec.causal_model, (), outcome=outcome, reason=reason)
+def _undecided(query: Query, method: Literal["exact", "sampled"], reason: str) -> Verdict:
+    """Return a verdict that changes no alarm and gives the reason."""
+    outcome: Outcome | None = "undecided" if isinstance(query.formula, Regret) else None
+    return Verdict(query.spec.text, method, query.spec.causal_model, (), outcome=outcome, reason=reason)
 
 
 # ---- at start ----
 
 
 def prepare(formulas: Sequence[FormulaSpec | str], engines: Engines, *, window: int) -> list[Query]:
-    """What to watch, parsed, checked, and with all that its answers need; a bare text gets the name `formula_<n>`.
+    """Parse and check the formulas to monitor; a bare text gets the name `formula_<n>`.
 
-    `window`: pairs a path holds.
+    `window`: pairs a path holds at most.
 
     Raises:
         FormulaError, ConfigError, LimitError: before the first message, never after it.
     """
     specs = [FormulaSpec(f"formula_{n}", spec) if isinstance(spec, str) else spec for n, spec in enumerate(formulas)]
-    questions = [_question(spec, engines, window) for spec in specs]
+    queries = [_query(spec, engines, window) for spec in specs]
     _check_names([spec.name for spec in specs])
-    return questions
+    return queries
 
 
-def _question(spec: FormulaSpec, engines: Engines, window: int) -> Query:
+def _query(spec: FormulaSpec, engines: Engines, window: int) -> Query:
     formula, checker = parse(spec.text), engines.checker
     _check_spec(spec, formula)
     validate(formula, checker.model, checker.policies, spec.text, checker.models)
-    reach = largest_offset(formula)
-    if reach >= window:
-        problem = f"formula {spec.name!r} looks {reach} steps back, the path holds {window}"
+    lookback = largest_offset(formula)
+    if lookback >= window:
+        problem = f"formula {spec.name!r} looks {lookback} steps back, the path holds {window}"
         raise ConfigError(f"{problem}; raise path.window or lower the offset")
     sampled, why = engines.prepare(formula, spec, window=window)
     target = None if sampled else target_of(formula, spec.engine, checker.model)
@@ -140,14 +142,14 @@ def _question(spec: FormulaSpec, engines: Engines, window: int) -> Query:
 
 
 def _check_names(names: Sequence[str]) -> None:
-    """Answers and alarms are kept by name: under a common one they would mix."""
+    """Refuse a name given twice: answers and alarms are kept by name."""
     for name in names:
         if names.count(name) > 1:
             raise ConfigError(f"two formulas are called {name!r}; give each a name of its own")
 
 
 def _check_spec(spec: FormulaSpec, formula: Formula) -> None:
-    """What a formula to watch must be like, beside its text; a configuration file is held to the same."""
+    """Check all settings of a formula but its text; those of a configuration file are checked here too."""
     alarm, where = spec.alarm, f"formula {spec.name!r}"
     if not NAME.fullmatch(spec.name):
         raise ConfigError(f"{where}: a name is 1 to 64 of the characters A-Z a-z 0-9 _ . -, for it becomes a topic")

@@ -1,4 +1,4 @@
-"""Whether the model is in doubt, for one agent or altogether: the tests, how they stand, and what of them is kept."""
+"""Model trust: the tests of the model on each agent's transitions and on all agents together, and their state."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from monitor.types import Departing, Notice, Trust, TrustSettings
 __all__ = ["EVERYBODY", "ModelTrust", "ModelTrustState"]
 
 EVERYBODY: Final = "*"
-"""Who is meant by an acknowledgement that is for all agents."""
+"""Key of an acknowledgement for all agents."""
 
-OFTEN: Final = 16
-"""Transitions after which all tests are looked at together, or as many as there are agents if they are more."""
+REPORT_EVERY: Final = 16
+"""Transitions between two combinations of all tests; the number of agents, if that is larger."""
 
 
 class ModelTrustState(msgspec.Struct, frozen=True, array_like=True):
-    """A `ModelTrust` as plain data, and on what it depends beside the model: if that changes, it begins anew.
+    """State of a `ModelTrust` as plain data, with the settings it was made under: if they change, it starts again.
 
-    `told`: transitions when it was last told how the model stands.
+    `told`: transitions at the last report.
     """
 
     settings: TrustSettings
@@ -35,52 +35,52 @@ class ModelTrustState(msgspec.Struct, frozen=True, array_like=True):
 
 
 class ModelTrust:
-    """One test for each agent, and what they come to together.
+    """One test of the model per agent, and their combination.
 
-    `encoder`: how states are read; read otherwise, they are another model's.
-
-    Where the settings switch it off there is no test and nothing is kept, and it is told as one that tested nothing,
-    since a reload that switches it off must take back a doubt that was shown.
+    Args:
+        model: the model under test.
+        settings: error rate and tolerance; switched off, nothing is tested, and the reports say so.
+        encoder: how states are encoded; with another encoder the tests start again.
     """
 
     def __init__(self, model: MDP, settings: TrustSettings, encoder: str) -> None:
         self._settings, self._encoder = settings, encoder
         self._actions = model.actions
-        self._told = 0
+        self._reported = 0
         self._fleet: Fleet | None = None
         if settings.enabled:
             rows = model.indptr.data, model.successors.data, model.probabilities.data
             self._fleet = Fleet(*rows, alpha=settings.alpha, impossible=settings.impossible)
 
     @property
-    def stands(self) -> bool:
-        """Whether the model is doubted now, for every agent; never where it is not tested."""
+    def contradicted(self) -> bool:
+        """True if the transitions of all agents together contradict the model; False if it is not tested."""
         return self._fleet is not None and self._fleet.doubted
 
     def join(self) -> ModelTest | None:
-        """The test of an agent that is new; None where nothing is tested."""
+        """Return the test for a new agent; None if nothing is tested."""
         return None if self._fleet is None else self._fleet.join()
 
     def due(self, agents: int) -> bool:
-        """Whether enough was tested since the last `look`, which costs as much as there are agents."""
+        """Return whether to call `combine`, which takes time proportional to the number of agents."""
         if self._fleet is None or self._fleet.doubted:
             return False
-        return self._fleet.transitions - self._told >= max(OFTEN, agents)
+        return self._fleet.transitions - self._reported >= max(REPORT_EVERY, agents)
 
-    def look(self, tests: Iterable[ModelTest | None]) -> Iterator[Notice]:
-        """See what all agents' tests come to; tell how the model stands, if anything was tested since that was told."""
-        if self._fleet is not None and not self._fleet.doubted and self._fleet.transitions > self._told:
-            self._fleet.look(test for test in tests if test is not None)
-            self._told = self._fleet.transitions
-            yield from self.again()
+    def combine(self, tests: Iterable[ModelTest | None]) -> Iterator[Notice]:
+        """Combine the tests of all agents; report the result if anything was tested since the last report."""
+        if self._fleet is not None and not self._fleet.doubted and self._fleet.transitions > self._reported:
+            self._fleet.combine(test for test in tests if test is not None)
+            self._reported = self._fleet.transitions
+            yield from self.current_state()
 
     def forget(self, test: ModelTest | None) -> None:
-        """An agent is forgotten."""
+        """Leave out the test of a forgotten agent."""
         if self._fleet is not None and test is not None:
             self._fleet.forget(test)
 
-    def again(self) -> Iterator[Notice]:
-        """How the model stands."""
+    def current_state(self) -> Iterator[Notice]:
+        """Report the combined test as it is now."""
         if self._fleet is None:
             yield Trust(doubted=False, log10_e=0.0, transitions=0)
         else:
@@ -88,17 +88,17 @@ class ModelTrust:
             where = self._named(fleet.departures()) if fleet.doubted else ()
             yield Trust(fleet.doubted, fleet.log10_e, fleet.transitions, departing=where)
 
-    def of(self, agent: str, test: ModelTest | None) -> Trust:
-        """How the model stands for one agent."""
+    def for_agent(self, agent: str, test: ModelTest | None) -> Trust:
+        """Return the result of the test for one agent."""
         if test is None:
             return Trust(doubted=False, log10_e=0.0, transitions=0, agent=agent)
         where = self._named(test.departures()) if test.doubted else ()
         return Trust(test.doubted, test.log10_e, test.transitions, agent, where)
 
-    def take_up(
+    def resume(
         self, test: ModelTest | None, agent: str, before: ModelTestState | None, state: ModelTrustState | None
     ) -> None:
-        """Have an agent's new test go on where it stood; not if its doubt was acknowledged since: it begins anew."""
+        """Restore an agent's test, unless an acknowledgement was added since: then it starts again."""
         if self._fleet is None or test is None or before is None or state is None:
             return
         if state.settings.acknowledged.get(agent) == self._settings.acknowledged.get(agent):
@@ -115,23 +115,26 @@ class ModelTrust:
         )
 
     def dump(self) -> ModelTrustState | None:
-        """What is kept beside the agents' tests; None where nothing is tested."""
+        """Return the state beside the agents' tests; None if nothing is tested."""
         if self._fleet is None:
             return None
-        return ModelTrustState(self._settings, self._encoder, self._fleet.dump(), self._told)
+        return ModelTrustState(self._settings, self._encoder, self._fleet.dump(), self._reported)
 
     def load(self, state: ModelTrustState | None, *, same_model: bool) -> bool:
-        """Go on where a former fleet stood; False if that was of something else, or another test: all begin anew."""
+        """Restore the combined test; False if model, encoder or settings changed, and then all tests start again."""
         if self._fleet is None or state is None:
             return self._fleet is None and state is None
-        if not same_model or (_tested(state.settings), state.encoder) != (_tested(self._settings), self._encoder):
+        if not same_model or (_settings_of_test(state.settings), state.encoder) != (
+            _settings_of_test(self._settings),
+            self._encoder,
+        ):
             return False
         self._fleet.load(state.fleet)
-        self._told = state.told
+        self._reported = state.told
         return True
 
 
-def _tested(settings: TrustSettings) -> tuple[object, ...]:
-    """What a test must share with a former one to go on where that stood."""
+def _settings_of_test(settings: TrustSettings) -> tuple[object, ...]:
+    """Return the settings that must be equal for a test to go on."""
     everybody = settings.acknowledged.get(EVERYBODY)
     return settings.alpha, settings.impossible, settings.enabled, everybody

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NoReturn, Protocol, runtime_checkable
+from typing import NoReturn, Protocol, runtime_checkable
 
 import numpy as np
-import numpy.typing as npt
 
+from monitor.arrays import AnyArray, Floats, Ints
 from monitor.errors import PolicyError
 from monitor.policy import PolicyTable
 from monitor.policy.network import Network
@@ -15,8 +15,6 @@ from monitor.policy.table import ROW_SUM_TOLERANCE
 
 __all__ = ["Decisions", "Held", "Remembered", "TableDecisions", "as_decisions"]
 
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
 
 MAX_REMEMBERED = 1 << 20
 """States a policy's decisions are remembered for before the memo starts anew."""
@@ -67,18 +65,18 @@ class Remembered:
     """
 
     def __init__(
-        self, function: Callable[[Ints], npt.NDArray[Any]], batch: int | None = None, limit: int = MAX_REMEMBERED
+        self, function: Callable[[Ints], AnyArray], batch: int | None = None, limit: int = MAX_REMEMBERED
     ) -> None:
         self._function, self._batch, self._limit = function, batch, limit
         self._states: Ints = np.zeros(0, dtype=np.int64)
-        self._values: npt.NDArray[Any] | None = None
+        self._values: AnyArray | None = None
 
-    def __call__(self, states: Ints) -> npt.NDArray[Any]:
+    def __call__(self, states: Ints) -> AnyArray:
         """The values for states [n], with repetitions."""
         if self._values is None or not np.array_equal(self._states[self._places(states)], states):
             self._learn(np.unique(states))
         assert self._values is not None
-        values: npt.NDArray[Any] = self._values[self._places(states)]
+        values: AnyArray = self._values[self._places(states)]
         return values
 
     def _places(self, states: Ints) -> Ints:
@@ -95,7 +93,7 @@ class Remembered:
             states, values = states[order], np.concatenate([self._values, self._ask(missing)])[order]
         self._states, self._values = states, values  # only now: a function that raises leaves what was known as it was
 
-    def _ask(self, states: Ints) -> npt.NDArray[Any]:
+    def _ask(self, states: Ints) -> AnyArray:
         size = self._batch or max(len(states), 1)
         return np.concatenate([self._function(states[i : i + size]) for i in range(0, len(states), size)])
 
@@ -103,7 +101,7 @@ class Remembered:
 class _Asked:
     """Decisions of a function in batches, remembered by state."""
 
-    def __init__(self, function: Callable[[Ints], npt.NDArray[Any]], batch: int | None) -> None:
+    def __init__(self, function: Callable[[Ints], AnyArray], batch: int | None) -> None:
         self._known = Remembered(function, batch)
 
     def decide(self, states: Ints) -> Ints | Floats:

@@ -10,28 +10,25 @@ from __future__ import annotations
 from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from monitor.arrays import AnyArray, Bools, Floats, Ints
 from monitor.errors import PathError
-from monitor.logic import FALSE, TRUE, PathProgram
+from monitor.logic import FALSE, TRUE, Automaton
 from monitor.sampled.decisions import Decisions
 from monitor.sampled.noise import ACTION, NOTHING, STATE, Entries, Evidence, race
 from monitor.sampled.rows import Rows
 
 __all__ = ["Arm", "Ensemble", "Pair", "Steps"]
 
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
 Pair = tuple[int, int | None]
 """A state and the action taken there, None: not yet."""
 Letters = Callable[[int, Ints, Ints], Ints]
 """(offset, states [n], actions [n]) -> letters [n]."""
 
 FEW_LETTERS = 1 << 6
-"""Letters that each have a column of their own in a table of steps; a program of 200,000 obligations is 50 MB then."""
+"""Label sets that each get a column in a table of steps: 50 MB for an automaton of 200,000 obligations."""
 
 
 @dataclass(frozen=True)
@@ -64,16 +61,16 @@ class Arm:
 
 
 class Steps:
-    """A program over letters, for many at once: its steps as a table that fills as they are met."""
+    """An automaton over letters, for many at once: its steps as a table that fills as they are met."""
 
-    def __init__(self, program: PathProgram) -> None:
-        self.program = program
-        self._few = 1 << len(program.atoms) <= FEW_LETTERS
+    def __init__(self, automaton: Automaton) -> None:
+        self.automaton = automaton
+        self._few = 1 << len(automaton.atoms) <= FEW_LETTERS
         self._letters: dict[int, int] = {}
-        self._next = np.full((2, 1 << len(program.atoms) if self._few else 1), -1, dtype=np.int32)
+        self._next = np.full((2, 1 << len(automaton.atoms) if self._few else 1), -1, dtype=np.int32)
         self._pays = np.zeros(2, dtype=np.bool_)
         self.collects = False
-        self._room(program.start)
+        self._room(automaton.start)
 
     def after(self, owed: Ints, letters: Ints) -> Ints:
         """What remains [n] of the obligations after reading the letters [n]."""
@@ -82,15 +79,15 @@ class Steps:
         if (rest < 0).any():
             unknown = np.flatnonzero(rest < 0)
             for n in unknown[np.unique(owed[unknown] * self._next.shape[1] + columns[unknown], return_index=True)[1]]:
-                met = self.program.step(int(owed[n]), int(letters[n]))
+                met = self.automaton.step(int(owed[n]), int(letters[n]))
                 self._room(met)
                 self._next[owed[n], columns[n]] = met
             rest = self._next[owed, columns]
         return rest.astype(np.int64)
 
-    def pays(self, owed: Ints) -> npt.NDArray[np.bool_]:
+    def pays(self, owed: Ints) -> Bools:
         """Whether the reward of the offset about to be read counts, for obligations [n]."""
-        counts: npt.NDArray[np.bool_] = self._pays[owed]
+        counts: Bools = self._pays[owed]
         return counts
 
     def _columns(self, letters: Ints) -> Ints:
@@ -109,7 +106,7 @@ class Steps:
             more = 2 * obligation + 2 - len(self._next)
             self._next = np.concatenate([self._next, np.full((more, self._next.shape[1]), -1, dtype=np.int32)])
             known = len(self._pays)
-            pays = [self.program.pays(one) for one in range(known, known + more)]
+            pays = [self.automaton.rewards(one) for one in range(known, known + more)]
             self._pays = np.concatenate([self._pays, pays])
             self.collects = self.collects or any(pays)
 
@@ -119,7 +116,7 @@ class Ensemble:
 
     Args:
         arm: the world.
-        steps: the program of what is asked.
+        steps: the automaton of what is asked.
         letters: which of its atoms hold.
         seed: of the noise.
         particles: which ones; the numbers are those of the noise, so any range may be asked in any pieces.
@@ -136,7 +133,7 @@ class Ensemble:
         self._open = np.arange(len(particles))
         self._noise = np.arange(particles.start, particles.stop, particles.step)
         self._states = np.full(len(particles), state, dtype=np.int64)
-        self._owed = np.full(len(particles), steps.program.start, dtype=np.int64)
+        self._owed = np.full(len(particles), steps.automaton.start, dtype=np.int64)
         self._settle(self._owed)
 
     @property
@@ -201,7 +198,7 @@ class Ensemble:
 
     def _chosen(self, pair: Pair | None) -> Ints:
         """The actions [n] at this offset; `pair`: what was observed there, None beyond the path."""
-        chosen: npt.NDArray[Any] = self._arm.decisions(self.offset).decide(self._states)
+        chosen: AnyArray = self._arm.decisions(self.offset).decide(self._states)
         if chosen.ndim == 2:
             chosen = self._drawn(chosen, pair)
         if pair is not None and pair[1] is not None and self._arm.unchanged(self.offset):

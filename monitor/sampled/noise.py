@@ -16,11 +16,11 @@ since M = -log x_i is the winner's value, and the others are raced from then on.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from monitor.arrays import Array, Floats, Ints, Words
 from monitor.jit import compiled
 
 __all__ = [
@@ -36,10 +36,6 @@ __all__ = [
     "uniforms",
 ]
 
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
-Words = npt.NDArray[np.uint64]
-Array = TypeVar("Array", bound=npt.NDArray[Any])
 
 STATE, ACTION = 0, 1
 """What noise is for: the next state, the choice of a stochastic policy."""

@@ -6,8 +6,8 @@ from collections.abc import Collection
 from typing import Protocol
 
 import numpy as np
-import numpy.typing as npt
 
+from monitor.arrays import Bools, Floats, Ints
 from monitor.errors import ModelError, PolicyError
 from monitor.model import MDP
 from monitor.model.rewards import transition_keys
@@ -17,9 +17,6 @@ from monitor.sampled.simulator import Simulator, VectorSimulator
 
 __all__ = ["ModelRows", "Rows", "SimulatorRows", "VectorRows", "as_rows", "different_pairs"]
 
-Bools = npt.NDArray[np.bool_]
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
 
 ROW_SUM_TOLERANCE = 1e-9
 PADDING = np.iinfo(np.int64).max

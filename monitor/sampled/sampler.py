@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from monitor.arrays import Floats
 from monitor.errors import LimitError, PathError
 from monitor.logic.syntax import Change, Goal, Probability, Reward
 from monitor.sampled.ensemble import Ensemble, Pair, Steps
@@ -16,7 +16,6 @@ from monitor.sampled.scene import Ending, Scene, has_nested
 
 __all__ = ["MAX_HELD", "PARTICLES", "Sampler", "Walks"]
 
-Floats = npt.NDArray[np.float64]
 Path = Sequence[Pair]
 
 PARTICLES = 1 << 32
@@ -171,7 +170,7 @@ class Sampler:
     def _start(self, change: Change, question: _Question) -> Ensemble:
         measure = question.measure
         if measure not in self._steps:
-            self._steps[measure] = Steps(self.scene.program(measure))
+            self._steps[measure] = Steps(self.scene.automaton(measure))
         return Ensemble(
             self.scene.arm(change),
             self._steps[measure],

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import Protocol, assert_never
 
 import numpy as np
-import numpy.typing as npt
 
+from monitor.arrays import Ints
 from monitor.errors import ConfigError, FormulaError, LimitError
 from monitor.exact.evaluators import Evaluators
-from monitor.logic import PathAutomaton, PathProgram, RewardAutomaton, print_formula
+from monitor.logic import Automaton, PathAutomaton, RewardAutomaton, print_formula
 from monitor.logic.parser import error_at
 from monitor.logic.syntax import Change, Formula, Goal, Label, Probability, Reward
 from monitor.logic.traversal import asks_back, goals, nested_goals
@@ -22,9 +22,6 @@ from monitor.sampled.rows import Rows, as_rows, different_pairs
 from monitor.sampled.simulator import Simulator, VectorSimulator
 
 __all__ = ["Ending", "Enumerated", "Scene", "Simulated", "has_nested"]
-
-Ints = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -42,12 +39,12 @@ class Scene(Protocol):
         """The world of a change."""
         ...
 
-    def program(self, measure: Probability | Reward) -> PathProgram:
+    def automaton(self, measure: Probability | Reward) -> Automaton:
         """What is asked of a path, as a machine over letters."""
         ...
 
     def letters(self, measure: Probability | Reward, change: Change, ending: Ending | None) -> Letters:
-        """Which atoms of a measure's program hold in the world of a change."""
+        """Which atoms of a measure's automaton hold in the world of a change."""
         ...
 
 
@@ -68,15 +65,15 @@ class Enumerated:
         """The world of a change."""
         return self._cast.arm(change)
 
-    def program(self, measure: Probability | Reward) -> PathProgram:
+    def automaton(self, measure: Probability | Reward) -> Automaton:
         """Shared with the exact engine, so that letters mean the same."""
-        return self._worlds.tail(self._worlds.nominal(None, 0), measure).program
+        return self._worlds.value_table(self._worlds.nominal(None, 0), measure).automaton
 
     def letters(self, measure: Probability | Reward, change: Change, ending: Ending | None) -> Letters:
         """Labels, and nested quantities by the exact engine."""
-        program = self.program(measure)
+        automaton = self.automaton(measure)
         if not has_nested(measure):
-            return _Labels(program, self._cast.main)
+            return _Labels(automaton, self._cast.main)
         if asks_back(measure):
             raise LimitError(
                 "a nested quantity looks back (@t, t not 0) along each sampled path, and sampled answers are not made "
@@ -84,7 +81,7 @@ class Enumerated:
             )
         nominal = self._worlds.nominal(None, 0) if ending is None else self._worlds.nominal(ending.state, ending.until)
         law = nominal.under(self._worlds.intervention(change, None if ending is None else ending.state))
-        many = self._worlds.tail(law, measure).letters.many
+        many = self._worlds.value_table(law, measure).labelling.many
 
         def letters(offset: int, states: Ints, actions: Ints) -> Ints:
             pairs, back = different_pairs(states, actions)
@@ -115,7 +112,7 @@ class Simulated:
         self._names = {name: number for number, name in enumerate(actions)}
         self._actions = model.actions
         self._cast = _Cast(model, policies, models or {}, self._action)
-        self._programs: dict[Probability | Reward, PathProgram] = {}
+        self._automata: dict[Probability | Reward, Automaton] = {}
 
     def validate(self, formula: Formula, text: str) -> None:
         """Raise FormulaError at the first name there is not, and at a quantity nested in a path."""
@@ -125,7 +122,7 @@ class Simulated:
             if isinstance(goal.measure, Probability):
                 for nested in nested_goals(goal.measure.path):
                     raise _refused(nested, text)
-                for atom in self.program(goal.measure).atoms:
+                for atom in self.automaton(goal.measure).atoms:
                     if isinstance(atom, Label) and atom.name not in self._cast.main.labels:
                         raise error_at(_unknown("label", atom.name, self._cast.main.labels), text, atom.at)
 
@@ -133,17 +130,17 @@ class Simulated:
         """The world of a change."""
         return self._cast.arm(change)
 
-    def program(self, measure: Probability | Reward) -> PathProgram:
+    def automaton(self, measure: Probability | Reward) -> Automaton:
         """Made once for each measure."""
-        if measure not in self._programs:
+        if measure not in self._automata:
             match measure:
                 case Probability(path):
-                    self._programs[measure] = PathAutomaton(path)
+                    self._automata[measure] = PathAutomaton(path)
                 case Reward(low, high):
-                    self._programs[measure] = RewardAutomaton(low, high)
+                    self._automata[measure] = RewardAutomaton(low, high)
                 case _:
                     assert_never(measure)
-        return self._programs[measure]
+        return self._automata[measure]
 
     def letters(self, measure: Probability | Reward, change: Change, ending: Ending | None) -> Letters:
         """Labels; a nested quantity is refused by a FormulaError, for its truth would need samples in each sample."""
@@ -151,7 +148,7 @@ class Simulated:
         if isinstance(measure, Probability):
             for nested in nested_goals(measure.path):
                 raise _refused(nested, print_formula(measure.path))
-        return _Labels(self.program(measure), self._cast.main)
+        return _Labels(self.automaton(measure), self._cast.main)
 
     def _check_change(self, change: Change, text: str) -> None:
         known: Iterable[str] = self._cast.policies if change.kind == "policy" else self._cast.models
@@ -207,10 +204,10 @@ class _Cast:
 
 
 class _Labels:
-    """The letters of a program whose atoms are labels."""
+    """The letters of an automaton whose atoms are labels."""
 
-    def __init__(self, program: PathProgram, rows: Rows) -> None:
-        self._names = [(bit, atom.name) for bit, atom in enumerate(program.atoms) if isinstance(atom, Label)]
+    def __init__(self, automaton: Automaton, rows: Rows) -> None:
+        self._names = [(bit, atom.name) for bit, atom in enumerate(automaton.atoms) if isinstance(atom, Label)]
         self._rows = rows
 
     def __call__(self, offset: int, states: Ints, actions: Ints) -> Ints:

@@ -10,16 +10,11 @@ from collections.abc import Collection, Hashable, Sequence
 from hashlib import blake2b
 from typing import Generic, Protocol, TypeVar, runtime_checkable
 
-import numpy as np
-import numpy.typing as npt
-
+from monitor.arrays import Bools, Floats, Ints
 from monitor.errors import LimitError, ModelError
 
 __all__ = ["HashableSimulator", "Numbered", "Simulator", "VectorSimulator", "number_of"]
 
-Bools = npt.NDArray[np.bool_]
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
 
 MAX_NUMBERED = 10_000_000
 """Different states one `Numbered` may meet."""

@@ -254,7 +254,7 @@ class Pipeline:
         All of it was told before: show it, but neither send nor count it.
         """
         alerts = (firing.alert for firing in self._announcer.alarms())
-        return Effects(tuple(self._announcer.retained()), notices=(*self._monitor.standing(), *alerts))
+        return Effects(tuple(self._announcer.retained()), notices=(*self._monitor.current_state(), *alerts))
 
     def proofs(self) -> frozenset[str]:
         """Ids of the evidence of alarms that fire now."""

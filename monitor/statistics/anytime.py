@@ -21,9 +21,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import ArrayLike
 
+from monitor.arrays import Floats
 from monitor.errors import ConfigError
 from monitor.statistics.samples import unit_array
-from monitor.statistics.strength import Floats, in_open_unit
+from monitor.statistics.strength import in_open_unit
 
 __all__ = [
     "Bets",

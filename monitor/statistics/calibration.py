@@ -1,7 +1,7 @@
-"""How forecasts compare with what happened: counts in bins of the forecast, the Brier score, intervals of the shares.
+"""Calibration of forecasts: counts binned by forecast, the Brier score, intervals of the observed frequencies.
 
-A forecaster is *calibrated* if of all events to which it gives the probability v a share v happens. The diagram of that
-share over v is the reliability diagram, the mean squared error the Brier score: G. Brier, "Verification of forecasts
+A forecaster is *calibrated* if of all events to which it gives the probability v a fraction v happens. That fraction
+over v is the reliability diagram, the mean squared error the Brier score: G. Brier, "Verification of forecasts
 expressed in terms of probability" (1950); A. Murphy, "A new vector partition of the probability score" (1973).
 """
 
@@ -16,17 +16,17 @@ import msgspec
 from monitor.statistics.intervals import clopper_pearson
 from monitor.types import Calibration
 
-__all__ = ["BINS", "Point", "Tally"]
+__all__ = ["BINS", "CalibrationCounts", "Point"]
 
 BINS: Final = 10
-"""Of equal width; the last one includes 1."""
+"""Number of bins of equal width; the last one includes 1."""
 
 
 class Point(msgspec.Struct, frozen=True):
     """One bin of a reliability diagram that holds forecasts.
 
-    `low`, `high`: its ends. `forecast`: mean of the forecasts in it. `share`: of them that came true, with `interval`,
-    its Clopper-Pearson interval. `count`: how many forecasts. `agrees`: `forecast` lies within `interval`.
+    `low`, `high`: its ends. `forecast`: mean of the forecasts in it. `share`: fraction of them that came true, with its
+    Clopper-Pearson `interval`. `count`: number of forecasts.
     """
 
     low: float
@@ -38,19 +38,19 @@ class Point(msgspec.Struct, frozen=True):
 
     @property
     def agrees(self) -> bool:
-        """Whether the interval of the share contains the mean forecast."""
+        """True if the interval contains the mean forecast."""
         return self.interval[0] <= self.forecast <= self.interval[1]
 
 
-class Tally:
-    """Forecasts that were followed, counted.
+class CalibrationCounts:
+    """Outcomes of followed forecasts, counted by bin of the forecast.
 
-    `resolved`: how many have a known outcome. `dropped`: of how many none will be known.
+    `resolved`: number of forecasts with a known outcome. `dropped`: number of those without.
 
-    >>> tally = Tally()
+    >>> counts = CalibrationCounts()
     >>> for came_true in (True, True, False):
-    ...     tally.add(0.75, came_true=came_true)
-    >>> tally.resolved, round(tally.brier, 4), tally.expected_brier
+    ...     counts.add(0.75, came_true=came_true)
+    >>> counts.resolved, round(counts.brier, 4), counts.expected_brier
     (3, 0.2292, 0.1875)
     """
 
@@ -67,15 +67,15 @@ class Tally:
 
     @property
     def brier(self) -> float:
-        """The mean squared error of the forecasts, in [0, 1]: 0 is perfect; NaN where no outcome is known."""
+        """Brier score: mean squared error of the forecasts, in [0, 1]; 0 is perfect, NaN if no outcome is known."""
         return self._squared / self.resolved if self.resolved else math.nan
 
     @property
     def expected_brier(self) -> float:
-        """The mean that the Brier score of these forecasts has if each is true: the mean of v (1 - v); NaN likewise.
+        """Expected Brier score if the forecasts are calibrated: the mean of v (1 - v); NaN likewise.
 
-        A score far from it, above or below, says that they are not. One near it says less: forecasts of one half score
-        1/4 whatever happens.
+        A score far from it, above or below, shows that they are not. One near it shows less: forecasts of one half
+        score 1/4 whatever happens.
         """
         return self._expected / self.resolved if self.resolved else math.nan
 
@@ -94,7 +94,7 @@ class Tally:
         self.dropped += 1
 
     def merge(self, other: Calibration) -> None:
-        """Count all that another tally has counted."""
+        """Add the counts of another instance."""
         for place, (count, total, hits) in enumerate(other.bins):
             self._counts[place] += count
             self._sums[place] += total
@@ -108,7 +108,7 @@ class Tally:
         """Return the points of the reliability diagram, lowest forecasts first; empty bins are left out.
 
         Each interval has level 1 - `alpha` on its own, for one look. Forecasts of a bin differ a little, so the number
-        that come true is a sum of unequal chances; it varies less than the binomial that the interval supposes.
+        that come true is a sum of unequal chances; it varies less than the binomial that the interval assumes.
         """
         return [
             Point(n / BINS, (n + 1) / BINS, total / count, hits / count, clopper_pearson(hits, count, alpha), count)
@@ -117,7 +117,7 @@ class Tally:
         ]
 
     def dump(self) -> Calibration:
-        """Return the counts as plain data; a new tally of it has the same."""
+        """Return the counts as plain data for the constructor."""
         bins = tuple(self._bins()) if self.resolved else ()
         return Calibration(bins, self._squared, self._expected, self.dropped)
 

@@ -50,7 +50,7 @@ class Fleet:
     >>> liar, other = coin.join(), coin.join()
     >>> for _ in range(100):
     ...     liar.step(0, 1)
-    >>> coin.look([liar, other])
+    >>> coin.combine([liar, other])
     >>> liar.doubted, coin.doubted
     (True, False)
     """
@@ -86,8 +86,8 @@ class Fleet:
         """The same as for one agent, in the steps of all."""
         return self._shared.learner.departures(most)
 
-    def look(self, tests: Iterable[ModelTest]) -> None:
-        """See what the tests of all agents that are known come to."""
+    def combine(self, tests: Iterable[ModelTest]) -> None:
+        """Combine the tests of all known agents."""
         if self.doubted:
             return
         gains = [test.share - 1.0 for test in tests]

@@ -27,15 +27,16 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from monitor.arrays import Bools, Floats, Ints, Signs
 from monitor.errors import ConfigError
 from monitor.statistics.anytime import Bets, check_range, gain_down, gain_up, predicted
 from monitor.statistics.equal import TIE
 from monitor.statistics.samples import unit_array
-from monitor.statistics.strength import Floats, Strength, truth
+from monitor.statistics.strength import Strength, truth
 
 __all__ = ["RegionBets", "RegionWalk"]
 
-Flags = NDArray[np.bool_]
+Flags = Bools
 
 
 @dataclass(frozen=True)
@@ -135,7 +136,7 @@ class RegionBets:
             holds=truth(side),
         )
 
-    def decide(self, values: ArrayLike) -> tuple[NDArray[np.int64], NDArray[np.int8]]:
+    def decide(self, values: ArrayLike) -> tuple[Ints, Signs]:
         """Many tests at once, each from its start: values [..., N] in [lo, hi], else InputError.
 
         Returns the samples each took [...] (N if undecided) and its side [...]: 1 holds, -1 does not, 0 undecided.
@@ -163,7 +164,7 @@ class RegionBets:
             _running(np.maximum, walk.high, seen),
         )
 
-    def _decided(self, course: _Course) -> tuple[NDArray[np.int64], NDArray[np.int8]]:
+    def _decided(self, course: _Course) -> tuple[Ints, Signs]:
         """Return the index of the first sample that decides each walk (N: none does), and the side."""
         waits = self._near(course)
         decided = np.where(waits, course.above & course.below, course.above | course.below)
@@ -193,7 +194,7 @@ class RegionBets:
 T = TypeVar("T", bound=np.generic)
 
 
-def _at(values: NDArray[T], index: NDArray[np.int64]) -> NDArray[T]:
+def _at(values: NDArray[T], index: Ints) -> NDArray[T]:
     """Return of each row of values [..., N] the one at its index [...]."""
     return np.asarray(np.take_along_axis(values, index[..., None], axis=-1)[..., 0])
 

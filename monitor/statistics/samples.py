@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from monitor.arrays import Floats, Ints
 from monitor.errors import InputError
-from monitor.statistics.strength import Floats
 
 __all__ = ["outcome_array", "sample_array", "unit_array"]
 
@@ -14,7 +14,7 @@ SLACK = 1e-9
 """By how much of the range a sample may leave it: the rounding of a long sum of rewards."""
 
 
-def outcome_array(outcomes: ArrayLike) -> NDArray[np.int64]:
+def outcome_array(outcomes: ArrayLike) -> Ints:
     """Outcomes as integers, each 0 or 1."""
     values = np.asarray(outcomes)
     if not (values.dtype == np.bool_ or bool(np.isin(values, (0, 1)).all())):

@@ -11,11 +11,12 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from monitor.arrays import Floats, Ints, Signs
 from monitor.errors import ConfigError
 from monitor.statistics.samples import outcome_array
-from monitor.statistics.strength import Floats, Strength, first_crossing, in_open_unit, truth
+from monitor.statistics.strength import Strength, first_crossing, in_open_unit, truth
 
 __all__ = ["Sprt", "Walk"]
 
@@ -96,7 +97,7 @@ class Sprt:
         at = min(int(index), seen.shape[-1] - 1)
         return Walk(walk.samples + at + 1, int(good[at]), truth(side))
 
-    def decide(self, outcomes: ArrayLike) -> tuple[NDArray[np.int64], NDArray[np.int8]]:
+    def decide(self, outcomes: ArrayLike) -> tuple[Ints, Signs]:
         """Many tests at once, each from its start: outcomes [..., N] of 0 and 1.
 
         Returns the samples each took [...] (N if undecided) and its side [...]: 1 holds, -1 does not, 0 undecided.
@@ -105,9 +106,7 @@ class Sprt:
         index, side, _ = self._follow(self.start(), seen)
         return np.minimum(index + 1, seen.shape[-1]), side
 
-    def _follow(
-        self, walk: Walk, seen: NDArray[np.int64]
-    ) -> tuple[NDArray[np.int64], NDArray[np.int8], NDArray[np.int64]]:
+    def _follow(self, walk: Walk, seen: Ints) -> tuple[Ints, Signs, Ints]:
         good = walk.successes + np.cumsum(seen, axis=-1)
         ratio = self.log_ratio(walk.samples + np.arange(1, seen.shape[-1] + 1), good)
         return *first_crossing(ratio, self.strength), good

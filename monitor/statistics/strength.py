@@ -10,13 +10,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from monitor.arrays import Floats, Ints, Signs
 from monitor.errors import ConfigError
 
 __all__ = ["Floats", "Strength", "first_crossing", "in_open_unit", "truth"]
-
-Floats = NDArray[np.float64]
 
 
 def in_open_unit(value: float, name: str) -> None:
@@ -69,7 +67,7 @@ class Strength:
         return math.log1p(-self.beta) - math.log(self.alpha)
 
 
-def first_crossing(log_ratio: Floats, strength: Strength) -> tuple[NDArray[np.int64], NDArray[np.int8]]:
+def first_crossing(log_ratio: Floats, strength: Strength) -> tuple[Ints, Signs]:
     """Where walks of log f(x|H1)/f(x|H0), shape [..., N], first touch a line; NaN where there is no ratio yet.
 
     Returns the index of that sample [...] (N where there is none) and the side [...]: 1 H0, -1 H1, 0 undecided.

@@ -10,12 +10,13 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from monitor.arrays import Floats, Ints, Signs
 from monitor.errors import ConfigError
 from monitor.statistics.anytime import Bets, bet_sizes, check_range, log_capital
 from monitor.statistics.samples import unit_array
-from monitor.statistics.strength import Floats, Strength, truth
+from monitor.statistics.strength import Strength, truth
 
 __all__ = ["BetWalk", "ThresholdBets"]
 
@@ -75,7 +76,7 @@ class ThresholdBets:
         _, bets = bet_sizes(walk.bets, seen[: at + 1])
         return BetWalk(bets, float(up[at]), float(down[at]), truth(side))
 
-    def decide(self, values: ArrayLike) -> tuple[NDArray[np.int64], NDArray[np.int8]]:
+    def decide(self, values: ArrayLike) -> tuple[Ints, Signs]:
         """Many tests at once, each from its start: values [..., N] in [lo, hi], else InputError.
 
         Returns the samples each took [...] (N if undecided) and its side [...]: 1 holds, -1 does not, 0 undecided.
@@ -86,7 +87,7 @@ class ThresholdBets:
         *_, index, side = self._follow(self.start(), seen)
         return np.minimum(index + 1, seen.shape[-1]), side
 
-    def _follow(self, walk: BetWalk, seen: Floats) -> tuple[Floats, Floats, NDArray[np.int64], NDArray[np.int8]]:
+    def _follow(self, walk: BetWalk, seen: Floats) -> tuple[Floats, Floats, Ints, Signs]:
         """The log capitals after each sample, the index of the first that decides (N: none does), and the side."""
         sizes, _ = bet_sizes(walk.bets, seen)
         gains = log_capital(seen, sizes, (self.theta - self.lo) / (self.hi - self.lo))

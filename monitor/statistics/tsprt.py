@@ -14,12 +14,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from monitor.arrays import Floats, Ints, Signs
 from monitor.errors import ConfigError
 from monitor.statistics.equal import TIE, EqualOutcome, meets
 from monitor.statistics.samples import sample_array
-from monitor.statistics.strength import Floats, Strength, first_crossing, truth
+from monitor.statistics.strength import Strength, first_crossing, truth
 
 __all__ = ["TSprt", "TWalk", "log_bound", "log_moment"]
 
@@ -96,7 +97,7 @@ class TSprt:
             walk, samples=walk.samples + at + 1, total=total, squares=squares, low=low, high=high, holds=truth(side)
         )
 
-    def decide(self, values: ArrayLike) -> tuple[NDArray[np.int64], NDArray[np.int8]]:
+    def decide(self, values: ArrayLike) -> tuple[Ints, Signs]:
         """Many tests at once, each from its start: values [..., N], finite.
 
         Returns the samples each took [...] (N if undecided) and its side [...]: 1 holds, -1 does not, 0 undecided.
@@ -115,7 +116,7 @@ class TSprt:
         ratio[close] = self.log_ratio(m[close], total[close], squares[close])
         return np.asarray(ratio)
 
-    def _follow(self, walk: TWalk, seen: Floats) -> tuple[tuple[Floats, ...], NDArray[np.int64], NDArray[np.int8]]:
+    def _follow(self, walk: TWalk, seen: Floats) -> tuple[tuple[Floats, ...], Ints, Signs]:
         """All intermediate states, one sample after the other as if each came alone; where they decide, and how."""
         count = walk.samples + np.arange(1, seen.shape[-1] + 1)
         off = seen - self.theta

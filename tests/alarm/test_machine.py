@@ -21,7 +21,7 @@ from monitor.alarm.machine import (
     close,
     judge,
     renew,
-    see,
+    set_blind,
 )
 from monitor.types import AlarmSpec, AlarmState, Outcome, Verdict
 
@@ -99,7 +99,7 @@ def test_a_closed_alarm_starts_again_from_nothing(for_: int, keep: int, how: Lit
 
 
 def test_the_end_of_an_episode_is_never_a_resolution() -> None:
-    told = {row.tells for (_, event, _), row in TABLE.items() if event in ("ended", "removed")}
+    told = {row.reports for (_, event, _), row in TABLE.items() if event in ("ended", "removed")}
     assert "resolved" not in told
 
 
@@ -112,15 +112,15 @@ def test_the_table_is_complete_and_no_row_is_out_of_reach() -> None:
 def test_blindness_keeps_the_state_and_is_told_of_a_firing_alarm_only() -> None:
     spec = AlarmSpec(for_=2, keep=2)
     pending, _ = advance(Alarm(), "bad", spec, seq=3, time=1.0)
-    blind, change = see(pending, "gap")
+    blind, change = set_blind(pending, "gap")
     assert (blind, change) == (replace(pending, blind="gap"), None)
     firing, fired = advance(blind, "bad", spec, seq=4, time=2.0)
     assert fired == Change("firing", 3, 1.0, 1)
-    assert see(firing, "gap") == (firing, None)
-    seeing, change = see(firing, None)
+    assert set_blind(firing, "gap") == (firing, None)
+    seeing, change = set_blind(firing, None)
     assert change == Change("firing", 3, 1.0, 2)
     assert seeing == replace(firing, blind=None, revision=2)
-    again, change = see(seeing, "stale")
+    again, change = set_blind(seeing, "stale")
     assert change == Change("firing", 3, 1.0, 3)
     ended, change = close(again, "ended")
     assert change == Change("ended", 3, 1.0, 4)

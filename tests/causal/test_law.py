@@ -22,10 +22,10 @@ LARGE = Law.ending(FIRST, MODEL, MODEL, 2, 1)  # whose future rows do not say th
 
 
 def test_a_law_that_never_changes_is_settled_from_the_start() -> None:
-    assert PLAIN.settled() == 0
-    assert PLAIN.under(Intervention(SECOND, 3)).settled() == 3
-    assert ENDING.settled() == 2
-    assert ENDING.under(Intervention(SECOND, 5)).settled() == 5
+    assert PLAIN.stationary_from() == 0
+    assert PLAIN.under(Intervention(SECOND, 3)).stationary_from() == 3
+    assert ENDING.stationary_from() == 2
+    assert ENDING.under(Intervention(SECOND, 5)).stationary_from() == 5
 
 
 def test_an_end_is_met_at_its_offset_not_before() -> None:
@@ -35,9 +35,9 @@ def test_an_end_is_met_at_its_offset_not_before() -> None:
 
 
 def test_rows_are_written_where_they_need_not_be_looked_up_through_the_law() -> None:
-    assert PLAIN.written
-    assert ENDING.written
-    assert not LARGE.written
+    assert PLAIN.explicit
+    assert ENDING.explicit
+    assert not LARGE.explicit
 
 
 @pytest.mark.parametrize("law", [ENDING, LARGE])
@@ -47,17 +47,17 @@ def test_where_an_episode_has_ended_nothing_moves_and_nothing_is_paid(law: Law) 
         states, weights = law.row(2, 1, action)
         assert (states.tolist(), weights.tolist()) == ([1], [1.0])
         assert law.rewards(2, 1, action, there).tolist() == [0.0, 0.0]
-        assert law.gains(2, here, np.array([action])).tolist() == [0.0]
+        assert law.expected_rewards(2, here, np.array([action])).tolist() == [0.0]
     assert law.row(1, 1, 0)[0].tolist() == [1, 2]
     assert law.rewards(1, 1, 0, there).tolist() == [3.0, 3.0]
     assert law.rewards(1, 1, 1, there).tolist() == [0.0, -1.0]
-    assert law.gains(1, here, np.array([0])).tolist() == [3.0]
+    assert law.expected_rewards(1, here, np.array([0])).tolist() == [3.0]
     assert law.row(2, 0, 0)[0].tolist() == [0, 1]  # other states move on
 
 
 def test_the_reward_of_a_transition_is_added_to_that_of_its_pair() -> None:
     assert PLAIN.rewards(0, 0, 0, np.array([0, 1])).tolist() == [2.0, 6.0]
-    assert PLAIN.gains(0, np.array([0]), np.array([0])).tolist() == [4.0]
+    assert PLAIN.expected_rewards(0, np.array([0]), np.array([0])).tolist() == [4.0]
 
 
 def test_a_takeover_hides_what_would_have_ended_with_it_or_before() -> None:

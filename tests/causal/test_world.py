@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from monitor.causal import Intervention, Law, RowMemo, World, counterfactual_row
+from monitor.causal import Intervention, Law, RowCache, World, counterfactual_row
 from monitor.causal import world as world_module
 from monitor.exact import tables
 from monitor.model import MDP
@@ -213,17 +213,17 @@ def test_same_row_elsewhere_is_not_certain_under_every_causal_model() -> None:
 
 def test_the_memo_keeps_the_models_it_speaks_of() -> None:
     """Else another model could come to lie where the first one was, and get its rows."""
-    memo: RowMemo = {}
+    cache: RowCache = {}
     icy = MDP.from_transitions(states=1, actions=1, transitions=[(0, 0, 0, 1.0)])
     grave = weakref.ref(icy)
     only = PolicyTable(actions=np.zeros(1, dtype=np.int64))
     plain = MDP.from_transitions(states=1, actions=1, transitions=[(0, 0, 0, 1.0)])
     change = Intervention(dynamics=icy, future=icy)
-    World.at(((0, 0), (0, 0)), 0, Law.stationary(only, plain), change, memo).row(0, 0, 0)
+    World.at(((0, 0), (0, 0)), 0, Law.stationary(only, plain), change, cache).row(0, 0, 0)
     del icy, change
     gc.collect()
     assert grave() is not None
-    assert len(memo) == 1
+    assert len(cache) == 1
 
 
 def test_no_more_rows_are_kept_than_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -232,13 +232,13 @@ def test_no_more_rows_are_kept_than_the_limit(monkeypatch: pytest.MonkeyPatch) -
     held = []
     for state in (1, 2, 3, 1):
         asked.row(0, state, 1)
-        held.append(len(asked.memo))
+        held.append(len(asked.cache))
     assert held == [1, 2, 1, 2]
 
 
 def test_laws_forget_the_phases_they_have_left() -> None:
     law = Law.stationary(NOMINAL, MODEL).under(Intervention(OTHER, 3)).under(Intervention(LEANING, 1))
     assert [law.table(k) for k in range(4)] == [LEANING, OTHER, OTHER, NOMINAL]
-    assert law.settled() == 3
+    assert law.stationary_from() == 3
     assert [law.after(2).table(k) for k in range(2)] == [OTHER, NOMINAL]
     assert law.after(3) == Law.stationary(NOMINAL, MODEL)

@@ -18,7 +18,7 @@ NOT_RUN: Final = {
     "podman compose": "takes a container engine; tests/deploy/test_stack.py starts the same processes by hand",
     "curl http://127.0.0.1:9090": "asks what the line above it started",
     "helm ": "takes a cluster; tests/deploy/test_helm.py renders the chart",
-    "cfmon bench": "takes minutes; tests/bench runs a quick one",
+    "make bench": "takes minutes; tests/benchmarks runs a quick one",
     "# ": "takes root and a host of its own; tests/deploy/test_install.py runs the installer in an empty root",
 }
 """Beginning of a command (`# `: every one of root) -> why it is parsed only."""

@@ -45,7 +45,7 @@ def reference(kinds: str) -> Iterator[tuple[SampledChecker, list[tuple[int, int]
     """Checker, path, text with `=?`, value, width of the range, number of every reference question of these kinds."""
     for n, case in enumerate(CASES):
         model = model_of(case)
-        drawer = SampledChecker(Enumerated(Checker(model, tables(case["policies"], model)).worlds), model)
+        drawer = SampledChecker(Enumerated(Checker(model, tables(case["policies"], model)).evaluators), model)
         path = [(state, action) for state, action in case["path"]]
         for m, query in enumerate(case["queries"]):
             if "value" in query:

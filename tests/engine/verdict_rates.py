@@ -28,7 +28,7 @@ ONE_WORLD = 8.0
 
 def rows(runs: int) -> Iterator[Row]:
     """All measurements, `runs` verdicts each; no noise of one is that of another."""
-    drawer = SampledChecker(Enumerated(Checker(ROAD, tables(POLICIES, ROAD)).worlds), ROAD)
+    drawer = SampledChecker(Enumerated(Checker(ROAD, tables(POLICIES, ROAD)).evaluators), ROAD)
     for number, case in enumerate([*alone(), *combined(), *regrets(), *on_a_stream(), *figures()]):
         yield case.measured(drawer, runs, number)
 

@@ -12,12 +12,12 @@ from hypothesis import given, settings
 
 import monitor
 import monitor.exact.lazy_values as reach_module
-import monitor.exact.value_table as tail_module
+import monitor.exact.value_table as table_module
 from monitor.engine import check
 from monitor.errors import FormulaError, LimitError
 from monitor.exact import Checker, tables, values
 from monitor.exact.evaluators import Evaluators
-from monitor.exact.labelling import _holding
+from monitor.exact.labelling import _passes
 from monitor.logic import parse
 from monitor.logic.syntax import Goal, Test
 from monitor.model import MDP
@@ -56,7 +56,7 @@ def test_around_the_states_asked_for_as_in_a_table(chance: Random) -> None:
     for asked in (text, nested):
         whole = small.number(asked)
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(tail_module, "SMALL", 0)
+            patch.setattr(table_module, "SMALL", 0)
             assert small.number(asked) == whole
             patch.setattr(reach_module, "MAX_KEPT", 1)
             assert small.number(asked) == whole
@@ -70,7 +70,7 @@ def test_rows_read_in_place_as_rows_laid_out(chance: Random) -> None:
     asked: dict[str, Any] = {"model": small.model, "policies": small.policies, "models": small.models}
     laid_out = values(text, **asked)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tail_module, "MAX_GATHERED", 0)
+        patch.setattr(table_module, "MAX_GATHERED", 0)
         assert values(text, **asked).tobytes() == laid_out.tobytes()
 
 
@@ -79,11 +79,11 @@ def test_one_question_about_one_state_of_a_large_model_is_local() -> None:
     checker = Checker(model, tables({"nominal": np.zeros(10_000, dtype=int)}, model))
     text = 'P=? [ F<=12 "end" ]'
     found = checker.check(parse(text), [(9_990, 0)]).value
-    (tail,) = checker._worlds._tails.values()
-    assert not tail.rows
-    assert 0 < tail._reach._kept < 12 * 25  # no more than what 12 steps may reach, at each of them
+    (value_table,) = checker._evaluators._value_tables.values()
+    assert not value_table.rows
+    assert 0 < value_table._lazy._kept < 12 * 25  # no more than what 12 steps may reach, at each of them
     checker.prepare(parse(text))
-    assert len(tail.rows) == 13
+    assert len(value_table.rows) == 13
     assert checker.check(parse(text), [(9_990, 0)]).value == found
     assert found == values(text, model=model, policies={"nominal": np.zeros(10_000, dtype=int)})[9_990]
 
@@ -93,15 +93,15 @@ def test_a_watched_formula_has_a_table_where_it_fits_and_an_answer_where_not(mon
     text, path = 'P=? [ F<=20 "end" ]', [(4_990, 0)]
     policies = tables({"nominal": np.zeros(5_000, dtype=int)}, model)
     expected = check(text, model=model, path=path, policies=policies).value
-    monkeypatch.setattr(tail_module, "MAX_CELLS", 60_000)  # room for 12; twice the model's numbers: for 8
+    monkeypatch.setattr(table_module, "MAX_CELLS", 60_000)  # room for 12; twice the model's numbers: for 8
     checker = Checker(model, policies)
     checker.prepare(parse(text))
-    (tail,) = checker._worlds._tails.values()
-    assert not tail.rows
+    (value_table,) = checker._evaluators._value_tables.values()
+    assert not value_table.rows
     assert checker.check(parse(text), path).value == expected
     assert values(text, model=model, policies=policies)[4_990] == expected  # two rows at a time
     monkeypatch.setattr(reach_module, "MAX_REACHED", 50)
-    with pytest.raises(LimitError, match=r"outgrows 50 numbers \(limit MAX_REACHED\); shorten"):
+    with pytest.raises(LimitError, match=r"need more than 50 numbers \(limit MAX_REACHED\); shorten"):
         check(text, model=model, path=path, policies=policies, engine="exact")
 
 
@@ -153,11 +153,11 @@ def test_values_taken_once_are_those_of_the_table(chance: Random) -> None:
     goal = parse(question(chance, "alt@0"))
     assert isinstance(goal, Goal)
     law = worlds.nominal(None, 0).under(worlds.intervention(goal.world.change, None))
-    tail = worlds.tail(law, goal.measure)
-    once = tail.once(tail.program.start)
-    assert not tail.rows
-    assert once.tobytes() == np.ascontiguousarray(tail.value(0, tail.program.start)).tobytes()
-    assert once.tobytes() == tail.once(tail.program.start).tobytes()  # the table is there now
+    value_table = worlds.value_table(law, goal.measure)
+    once = value_table.compute_once(value_table.automaton.start)
+    assert not value_table.rows
+    assert once.tobytes() == np.ascontiguousarray(value_table.all_values(0, value_table.automaton.start)).tobytes()
+    assert once.tobytes() == value_table.compute_once(value_table.automaton.start).tobytes()  # the table is there now
 
 
 def test_a_long_horizon_needs_no_more_memory_than_a_short_one() -> None:
@@ -178,8 +178,8 @@ def test_a_long_horizon_needs_no_more_memory_than_a_short_one() -> None:
 
 @pytest.mark.parametrize("limit", ["MAX_PLANNED", "MAX_CELLS"])
 def test_values_that_would_take_too_much_are_refused(limit: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tail_module, limit, 5)
-    monkeypatch.setattr(tail_module, "numbers", lambda _: 0)
+    monkeypatch.setattr(table_module, limit, 5)
+    monkeypatch.setattr(table_module, "numbers", lambda _: 0)
     with pytest.raises(LimitError, match=f"{limit}.*shorten"):
         values('P=? [ F<=20 "end" ]', model=line(3), policies={"nominal": [0, 0, 0]})
 
@@ -191,7 +191,7 @@ def test_many_pairs_are_taken_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None
     text = 'P=? [ F<=3 (P>0.5 [ F<=4 "end" ]) ]'
     whole = values(text, **asked)
     assert 0.0 < whole[4_994] < whole[4_995] < 1.0
-    monkeypatch.setattr(tail_module, "MANY", 700)
+    monkeypatch.setattr(table_module, "MANY", 700)
     assert values(text, **asked).tobytes() == whole.tobytes()
     assert check(text, path=[(4_994, 0)], **asked).value == whole[4_994]
 
@@ -201,5 +201,5 @@ def test_many_values_are_compared_as_one_is(comparison: Literal["<", "<=", ">", 
     test = Test(comparison, 0.3)
     away = np.array([0.0, 1e-16, 1e-13, 0.9e-12, 1.1e-12, 1e-10, 1e-8, 0.1])
     found = np.concatenate([0.3 - away, 0.3 + away, [-1.0, 2.0]])
-    assert _holding(test, found).tolist() == [test.holds(value) for value in found.tolist()]
-    assert _holding(test, found[:0]).tolist() == []
+    assert _passes(test, found).tolist() == [test.holds(value) for value in found.tolist()]
+    assert _passes(test, found[:0]).tolist() == []

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 
 import monitor.causal.world as world_module
 import monitor.exact.evaluators as worlds_module
-import monitor.exact.value_table as tail_module
+import monitor.exact.value_table as table_module
 from monitor.engine import check
 from monitor.errors import ConfigError, FormulaError, LimitError, PathError, PolicyError
 from monitor.exact import Checker, tables
@@ -125,9 +125,9 @@ def test_paths_and_policies_may_come_as_arrays() -> None:
 
 
 def test_tables_too_large_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tail_module, "MAX_CELLS", 60)  # more than twice the numbers of the model
+    monkeypatch.setattr(table_module, "MAX_CELLS", 60)  # more than twice the numbers of the model
     with pytest.raises(
-        LimitError, match=r"outgrows 60 numbers \(limit MAX_CELLS\): at least 21 obligations for 3 states; shorten"
+        LimitError, match=r"more than 60 numbers \(limit MAX_CELLS\): at least 21 obligations for 3 states; shorten"
     ):
         ask('P=? [ F<=40 "a" ]', path=[(0, 0)])
     checker = Checker(MODEL, tables(POLICIES, MODEL))
@@ -161,7 +161,7 @@ def test_forgetting_changes_nothing(chance: Random) -> None:
     small = small_world(chance, length=4)
     texts = [question(chance, world, reach=3) for world in ("alt@2", "do(0)@3", "model:icy@1")]
     with pytest.MonkeyPatch.context() as room:
-        room.setattr(worlds_module, "MAX_TAILS", 1)
+        room.setattr(worlds_module, "MAX_VALUE_TABLES", 1)
         room.setattr(world_module, "MAX_ROWS", 1)
         checker = Checker(small.model, tables(small.policies, small.model), small.models)
         for n in (4, 3, 4):

@@ -8,7 +8,7 @@ import pytest
 from monitor.errors import LimitError
 from monitor.exact import Checker, tables
 from monitor.exact import evaluators as worlds_module
-from monitor.exact import value_table as tail_module
+from monitor.exact import value_table as table_module
 from monitor.exact.forward import evaluator as arm_module
 from monitor.exact.forward.row_table import ANY
 from monitor.exact.inputs import check_path
@@ -105,11 +105,11 @@ def test_a_first_message_meets_nothing_that_is_not_laid_out() -> None:
     text = 'alt@9.P=? [ F<=30 "bad" ]'
     one = checker()
     one.prepare(parse(text), "any")
-    (arm,) = one.worlds._arms.values()
+    (arm,) = one.evaluators._evaluators.values()
     spans = arm.strands.spans
     assert arm.computed > 0
     assert arm._memos(ANY).computed > 0
-    track = one.track(parse(text), window=20)
+    track = one.incremental_check(parse(text), window=20)
     for end in range(1, 13):
         track.verdict([(0, 0)] * end, 1)
     assert arm.strands.spans is spans
@@ -169,11 +169,11 @@ def test_constants_and_what_is_soon_decided_are_never_too_large(monkeypatch: pyt
 
 
 def test_a_table_without_room_is_refused_at_start_unless_the_model_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tail_module, "MAX_CELLS", 0)
-    monkeypatch.setattr(tail_module, "numbers", lambda _: 6)
+    monkeypatch.setattr(table_module, "MAX_CELLS", 0)
+    monkeypatch.setattr(table_module, "numbers", lambda _: 6)
     text = 'alt@3.P>0.5 [ F<=30 "bad" ]'
     assert refused(text, "gumbel", 9)
-    monkeypatch.setattr(tail_module, "SMALL", 0)
+    monkeypatch.setattr(table_module, "SMALL", 0)
     monkeypatch.setattr(arm_module, "SMALL", 0)
     assert not refused(text, "gumbel", 9)
 
@@ -183,8 +183,8 @@ def test_a_text_of_ones_own_is_the_verdicts() -> None:
     one = checker()
     assert one.check(formula, PATH).formula == 'alt@1.P>0.5 [ F<=2 "bad" ]'
     assert one.check(formula, PATH, text="mine").formula == "mine"
-    assert one.track(formula, window=3).text == 'alt@1.P>0.5 [ F<=2 "bad" ]'
-    assert one.track(formula, text="mine", window=3).text == "mine"
+    assert one.incremental_check(formula, window=3).text == 'alt@1.P>0.5 [ F<=2 "bad" ]'
+    assert one.incremental_check(formula, text="mine", window=3).text == "mine"
 
 
 def test_a_path_is_whole_and_goes_on_unless_told_otherwise() -> None:
@@ -204,4 +204,4 @@ def test_a_checker_shows_what_it_was_given() -> None:
     assert one.model is MODEL
     assert one.policies == policies
     assert list(one.models) == ["same"]
-    assert one.worlds.policies.keys() >= policies.keys()
+    assert one.evaluators.policies.keys() >= policies.keys()

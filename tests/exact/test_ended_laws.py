@@ -45,8 +45,8 @@ def test_an_end_is_where_it_is_said_to_be(change: Change, until: int, text: str)
         worlds = Evaluators(unpaid, tables(POLICIES, unpaid), {"drained": DRAINED})
     for path in (((0, 0), (0, 1), (0, 0)), ((3, 0), (0, 0), (0, 1), (0, 0))[: max(until, 1) + 2]):
         world = World.at(path, 0, worlds.nominal(0, until), worlds.intervention(change, 0))
-        tail = worlds.tail(world.law, measure(text))
-        chain = HistoryChain(world, tail.program, tail.letters, {})
+        value_table = worlds.value_table(world.law, measure(text))
+        chain = HistoryChain(world, value_table.automaton, value_table.labelling, {})
         assert worlds.value(world, measure(text)) == pytest.approx(chain.value(), abs=1e-12)
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-import monitor.exact.value_table as tail_module
+import monitor.exact.value_table as table_module
 from monitor.engine import check
 from monitor.exact import Checker, tables
 from monitor.exact.evaluators import MAX_ENDED
@@ -49,7 +49,7 @@ def test_a_large_model_is_not_copied_for_an_end_and_the_answers_are_the_same(cha
     for text in texts:
         copied = small.number(text)
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(tail_module, "SMALL", 0)
+            patch.setattr(table_module, "SMALL", 0)
             patch.setattr(MDP, "with_absorbing", None)
             assert small.number(text) == pytest.approx(copied, abs=1e-12)
 
@@ -67,7 +67,7 @@ def test_an_end_costs_no_memory_by_the_size_of_the_model() -> None:
     )
     checker = Checker(model, tables({"nominal": np.zeros(size, dtype=int)}, model))
     formula, path = parse('nominal@1.P=? [ F<=4 "far" ]'), [(6, 0), (7, 0)]
-    track = checker.track(formula, window=5)
+    track = checker.incremental_check(formula, window=5)
     assert track.verdict(path).value == pytest.approx(0.5)
     tracemalloc.start()
     try:
@@ -86,7 +86,7 @@ def test_bounds_at_an_end_of_a_large_model(causal_model: str, monkeypatch: pytes
     asked: dict[str, Any] = {"model": model, "policies": {"nominal": [0] * 6, "alt": [1] * 6}}
     asked |= {"path": [(0, 0), (2, 0), (2, 0)], "terminated": True, "causal_model": causal_model}
     expected = check('alt@2.P=? [ F<=4 "far" ]', **asked)
-    monkeypatch.setattr(tail_module, "SMALL", 0)
+    monkeypatch.setattr(table_module, "SMALL", 0)
     found = check('alt@2.P=? [ F<=4 "far" ]', **asked)
     assert found.bounds is not None
     assert found.value == pytest.approx(expected.value, abs=1e-12)

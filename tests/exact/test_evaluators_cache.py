@@ -39,35 +39,35 @@ ONE, TWO, THREE = (measure(f'P=? [ F<={n} "a" ]') for n in (1, 2, 3))
 
 
 def test_tables_of_what_was_asked_last_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(worlds_module, "MAX_TAILS", 2)
+    monkeypatch.setattr(worlds_module, "MAX_VALUE_TABLES", 2)
     worlds = made()
     law = worlds.nominal(None, 0)
-    one, two = worlds.tail(law, ONE), worlds.tail(law, TWO)
-    assert worlds.tail(law, ONE) is one
-    worlds.tail(law, THREE)  # the second was asked about longest ago
-    assert worlds.tail(law, ONE) is one
-    assert worlds.tail(law, TWO) is not two
-    assert len(worlds._tails) == 2
+    one, two = worlds.value_table(law, ONE), worlds.value_table(law, TWO)
+    assert worlds.value_table(law, ONE) is one
+    worlds.value_table(law, THREE)  # the second was asked about longest ago
+    assert worlds.value_table(law, ONE) is one
+    assert worlds.value_table(law, TWO) is not two
+    assert len(worlds._value_tables) == 2
 
 
 def test_arms_that_were_asked_last_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(worlds_module, "MAX_TAILS", 2)
+    monkeypatch.setattr(worlds_module, "MAX_VALUE_TABLES", 2)
     worlds = made()
     law = worlds.nominal(None, 0)
-    one, two = worlds.arm(law, law, ONE), worlds.arm(law, law, TWO)
-    assert worlds.arm(law, law, ONE) is one
-    worlds.arm(law, law, THREE)
-    assert worlds.arm(law, law, ONE) is one
-    assert worlds.arm(law, law, TWO) is not two
-    assert len(worlds._arms) == 2
+    one, two = worlds.evaluator(law, law, ONE), worlds.evaluator(law, law, TWO)
+    assert worlds.evaluator(law, law, ONE) is one
+    worlds.evaluator(law, law, THREE)
+    assert worlds.evaluator(law, law, ONE) is one
+    assert worlds.evaluator(law, law, TWO) is not two
+    assert len(worlds._evaluators) == 2
 
 
 def test_rows_of_worlds_let_go_are_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(worlds_module, "MAX_TAILS", 2)
+    monkeypatch.setattr(worlds_module, "MAX_VALUE_TABLES", 2)
     worlds = made()
     nominal = worlds.nominal(None, 0)
     for steps in (1, 2, 3, 4):
-        arm = worlds.arm(nominal, nominal.under(Intervention(worlds.policies["alt"], steps)), ONE)
+        arm = worlds.evaluator(nominal, nominal.under(Intervention(worlds.policies["alt"], steps)), ONE)
         assert arm._memos(EXACT).computed == 0
     alive = [memos(EXACT) for _, memos in worlds._dynamics.values()]
     assert len(alive) == 2
@@ -77,13 +77,16 @@ def test_rows_of_worlds_let_go_are_given_back(monkeypatch: pytest.MonkeyPatch) -
 def test_measures_share_the_rows_of_their_world() -> None:
     worlds = made()
     law = worlds.nominal(None, 0)
-    one, two = worlds.arm(law, law, ONE), worlds.arm(law, law, TWO)
+    one, two = worlds.evaluator(law, law, ONE), worlds.evaluator(law, law, TWO)
     assert one._memos is two._memos
     assert one.strands is not two.strands
-    other = worlds.arm(law, law.under(Intervention(worlds.policies["alt"], 1)), ONE)
+    other = worlds.evaluator(law, law.under(Intervention(worlds.policies["alt"], 1)), ONE)
     assert other.strands is one.strands  # a walk begun under one law can be closed under another
     nested = measure('P=? [ F<=2 alt@0.P>0.5 [ X "a" ] ]')
-    assert worlds.arm(law, law, nested).strands is not worlds.arm(law, law.under(Intervention(steps=1)), ONE).strands
+    assert (
+        worlds.evaluator(law, law, nested).strands
+        is not worlds.evaluator(law, law.under(Intervention(steps=1)), ONE).strands
+    )
 
 
 def ended(worlds: Evaluators, end: int) -> Law:
@@ -94,32 +97,32 @@ def test_worlds_that_end_in_a_state_are_let_go_together(monkeypatch: pytest.Monk
     monkeypatch.setattr(worlds_module, "MAX_ENDED", 2)
     worlds = made()
     plain = worlds.nominal(None, 0)
-    kept = worlds.arm(plain, plain, ONE), worlds.tail(plain, TWO)
+    kept = worlds.evaluator(plain, plain, ONE), worlds.value_table(plain, TWO)
     for end in (0, 1):
-        worlds.tail(ended(worlds, end), TWO)
+        worlds.value_table(ended(worlds, end), TWO)
     models = [weakref.ref(ended(worlds, end).future) for end in (0, 1)]
     again = ended(worlds, 0).future
     assert again is models[0]()
     del again
     ended(worlds, 2)  # the one of state 1 was asked about longest ago
     gc.collect()
-    assert {law.end for law, _ in worlds._tails} == {None, 0}
+    assert {law.end for law, _ in worlds._value_tables} == {None, 0}
     assert models[1]() is None
     assert models[0]() is not None
-    assert (worlds.arm(plain, plain, ONE), worlds.tail(plain, TWO)) == kept
+    assert (worlds.evaluator(plain, plain, ONE), worlds.value_table(plain, TWO)) == kept
 
 
 def test_arms_and_rows_of_worlds_that_ended_are_let_go_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(worlds_module, "MAX_ENDED", 1)
     worlds = made()
     plain = worlds.nominal(None, 0)
-    first = worlds.arm(plain, plain, ONE)
+    first = worlds.evaluator(plain, plain, ONE)
     first._memos(EXACT)
     mixed = [(ended(worlds, 0), plain), (plain, ended(worlds, 0)), (ended(worlds, 0), ended(worlds, 0))]
     for nominal, law in mixed:
-        worlds.arm(nominal, law, ONE, (nominal, law))._memos(EXACT)
+        worlds.evaluator(nominal, law, ONE, (nominal, law))._memos(EXACT)
     ended(worlds, 1)
-    assert [(key[0].end, key[1].end) for key in worlds._arms] == [(None, None)]
+    assert [(key[0].end, key[1].end) for key in worlds._evaluators] == [(None, None)]
     assert [(key[0].end, key[1].end) for key in worlds._dynamics] == [(None, None)]
     assert worlds._allowance.held == len(first._memos(EXACT).arrays.states)
 
@@ -156,9 +159,9 @@ def test_what_tables_take_up() -> None:
     worlds = made()
     assert worlds.table_bytes == 0
     for some in (ONE, TWO):
-        tail = worlds.tail(worlds.nominal(None, 0), some)
-        assert tail.table.nbytes == 0
-        tail.value(0, tail.program.start)
+        value_table = worlds.value_table(worlds.nominal(None, 0), some)
+        assert value_table.table.nbytes == 0
+        value_table.all_values(0, value_table.automaton.start)
     assert worlds.table_bytes == 8 * STATES * (2 + 3)
 
 

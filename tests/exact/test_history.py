@@ -115,8 +115,8 @@ def test_a_chain_without_a_past_carries_none(monkeypatch: pytest.MonkeyPatch) ->
     worlds = Evaluators(COIN, tables({"nominal": [0, 0]}, COIN))
     measure = Probability(eventually(3, 3, Label("one")))
     world = World.at([(0, 0)], 0, worlds.nominal(None, 0), Intervention())
-    tail = worlds.tail(world.law, measure)
-    chain = HistoryChain(world, tail.program, tail.letters, {})
+    value_table = worlds.value_table(world.law, measure)
+    chain = HistoryChain(world, value_table.automaton, value_table.labelling, {})
     monkeypatch.setattr(history_module, "MAX_CELLS", 1 + 2 + 2 + 2)
     assert chain.value() == 0.5
 
@@ -125,9 +125,9 @@ def test_a_chain_without_a_past_carries_none(monkeypatch: pytest.MonkeyPatch) ->
 def test_a_chain_earns_up_to_the_last_offset(low: int, high: int, earned: float) -> None:
     worlds = Evaluators(RING, tables(POLICIES, RING))
     world = World.at([(0, 0)], 0, worlds.nominal(), Intervention())
-    tail = worlds.tail(world.law, Reward(low, high))
-    assert HistoryChain(world, tail.program, tail.letters, {}).value() == earned
-    assert HistoryChain(world, tail.program, tail.letters, {}, "any").interval() == (earned, earned)
+    value_table = worlds.value_table(world.law, Reward(low, high))
+    assert HistoryChain(world, value_table.automaton, value_table.labelling, {}).value() == earned
+    assert HistoryChain(world, value_table.automaton, value_table.labelling, {}, "any").interval() == (earned, earned)
 
 
 def test_what_may_hold_or_not_is_followed_either_way() -> None:

@@ -83,7 +83,7 @@ def influenced(model: MDP, pairs: list[tuple[int, int]]) -> int:
 def test_every_answer_on_a_stream_is_that_of_a_new_start_to_the_bit(text: str, causal_model: CausalModel) -> None:
     model, policies, models = world()
     window, formula = 8, parse(text)
-    track = Checker(model, policies, models).track(formula, causal_model, text, window=window)
+    track = Checker(model, policies, models).incremental_check(formula, causal_model, text, window=window)
     pairs = walk(model, 25)
     for n in range(1, len(pairs) + 1):
         path = tuple(pairs[max(0, n - window) : n])
@@ -97,7 +97,7 @@ def test_every_answer_on_a_stream_is_that_of_a_new_start_to_the_bit(text: str, c
 def test_an_action_that_becomes_known_makes_another_path() -> None:
     model, policies, models = world()
     asked, pairs = parse(FORMULAS[2]), walk(model, 6)
-    track = Checker(model, policies, models).track(asked, window=8)
+    track = Checker(model, policies, models).incremental_check(asked, window=8)
     for n in range(1, len(pairs) + 1):
         path = [*pairs[: n - 1], (pairs[n - 1][0], None)]
         assert track.verdict(path, 1) == Checker(model, policies, models).check(asked, path)
@@ -116,7 +116,7 @@ def test_worlds_let_go_while_a_nested_question_is_made_ready_are_made_again(monk
 def test_several_pairs_at_once_and_a_path_begun_anew_are_the_same() -> None:
     model, policies, models = world()
     formula = parse(FORMULAS[0])
-    track = Checker(model, policies, models).track(formula, window=8)
+    track = Checker(model, policies, models).incremental_check(formula, window=8)
     for seed, moved in [(1, 3), (2, 8), (3, 1)]:
         pairs = tuple(walk(model, 8, seed))
         track.verdict(pairs[: 8 - moved] or pairs[:1], None)
@@ -221,12 +221,12 @@ def test_after_an_answer_that_was_refused_the_next_is_that_of_a_new_start(
         little.setattr(value_table, "MAX_CELLS", 0)
         little.setattr(value_table, "numbers", lambda _: STATES)
         checker = Checker(model, policies, models)
-        track = checker.track(asked, window=8)
+        track = checker.incremental_check(asked, window=8)
         for n in range(1, 4):
             with pytest.raises(LimitError, match="MAX_CELLS"):
                 track.verdict(pairs[:n], 1)
-    for known in checker.worlds._tails.values():  # as if there were room again
-        known._room = value_table.MAX_CELLS
+    for known in checker.evaluators._value_tables.values():  # as if there were room again
+        known._limit = value_table.MAX_CELLS
     for n in range(4, 8):
         assert track.verdict(pairs[:n], 1) == Checker(model, policies, models).check(asked, pairs[:n])
 
@@ -243,8 +243,8 @@ def test_a_step_whose_answer_was_refused_is_taken_in_all_the_same(monkeypatch: p
         for pair in pairs[:4]:
             with pytest.raises(LimitError, match="MAX_CELLS"):
                 stepper.push(*pair)
-    for known in checker.worlds._tails.values():  # as if there were room again
-        known._room = value_table.MAX_CELLS
+    for known in checker.evaluators._value_tables.values():  # as if there were room again
+        known._limit = value_table.MAX_CELLS
     for n in range(4, len(pairs)):
         assert np.array_equal(stepper.push(*pairs[n]), expected[n])
 
@@ -252,7 +252,7 @@ def test_a_step_whose_answer_was_refused_is_taken_in_all_the_same(monkeypatch: p
 def test_on_a_path_shorter_than_the_offset_the_oldest_held_pair_is_asked_about() -> None:
     model, policies, models = world()
     pairs, text = walk(model, 12), 'alt@7.P=? [ G<=9 !"bad" ]'
-    track = Checker(model, policies, models).track(parse(text), window=3)
+    track = Checker(model, policies, models).incremental_check(parse(text), window=3)
     for n in range(1, len(pairs)):
         path = pairs[max(0, n - 3) : n]
         assert track.verdict(path, 1) == Checker(model, policies, models).check(parse(text), path)

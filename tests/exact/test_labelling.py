@@ -8,7 +8,7 @@ import pytest
 from monitor.causal import Intervention
 from monitor.exact import tables
 from monitor.exact.evaluators import Evaluators
-from monitor.exact.labelling import Static
+from monitor.exact.labelling import StateLabels
 from monitor.logic import PathAutomaton, parse
 from monitor.logic.syntax import Goal, Label, Probability
 from monitor.model import MDP
@@ -30,12 +30,12 @@ def test_labels_need_a_bit_each(count: int) -> None:
     goal = parse("P=? [ X (" + " & ".join(f'"l{n}"' for n in range(count)) + ") ]")
     assert isinstance(goal, Goal)
     assert isinstance(goal.measure, Probability)
-    program = PathAutomaton(goal.measure.path)
-    static = Static(program, model)
-    names = [atom.name for atom in program.atoms if isinstance(atom, Label)]
+    automaton = PathAutomaton(goal.measure.path)
+    static = StateLabels(automaton, model)
+    names = [atom.name for atom in automaton.atoms if isinstance(atom, Label)]
     expected = [sum(2**bit for bit, name in enumerate(names) if (int(name[1:]) + s) % 3 == 0) for s in range(6)]
-    assert static.letters.tolist() == expected
-    assert static.letters.dtype.itemsize == (1 if count <= 8 else 2 if count <= 16 else 4)
+    assert static.masks.tolist() == expected
+    assert static.masks.dtype.itemsize == (1 if count <= 8 else 2 if count <= 16 else 4)
     assert static.many(EVERYWHERE[::-1]).tolist() == expected[::-1]
     assert [static.one(s) for s in range(6)] == expected
 
@@ -68,7 +68,7 @@ def test_what_was_done_by_chance_tells_what_else_would_have_been_done() -> None:
         goal = parse(f"P=? [ X {inner} ]")
         assert isinstance(goal, Goal)
         law = worlds.nominal().under(Intervention(worlds.policies["mix"], steps))
-        letters = worlds.tail(law, goal.measure).letters
+        letters = worlds.value_table(law, goal.measure).labelling
         found: list[int] = letters.many(offset, np.array([0, 0]), np.array([0, 1])).tolist()
         return found
 
@@ -91,7 +91,7 @@ def test_a_nested_quantity_is_read_at_each_offset_until_the_law_settles() -> Non
     goal = parse('P=? [ F<=9 (alt@0.P>0.5 [ X "one" ] & @0.P>0.5 [ X X "one" ]) ]')
     assert isinstance(goal, Goal)
     law = worlds.nominal(None, 0).under(Intervention(worlds.policies["alt"], 2))
-    letters = worlds.tail(law, goal.measure).letters
+    letters = worlds.value_table(law, goal.measure).labelling
     both, only_alt = 3, 1  # the second: after action 0 at this offset, the law's own at the next
     for _ in range(2):
         assert [letters.one(offset, 0, 0) for offset in (0, 1, 2, 5)] == [both, only_alt, only_alt, only_alt]

@@ -21,20 +21,20 @@ from tests.exact.small import telling_world
 from tests.exact.test_all_states import line
 
 
-def tail_of(text: str, model: MDP, policies: dict[str, object] | None = None) -> ValueTable:
+def value_table_of(text: str, model: MDP, policies: dict[str, object] | None = None) -> ValueTable:
     goal = parse(text)
     assert isinstance(goal, Goal)
     worlds = Evaluators(model, tables(policies or {"nominal": [0] * model.states}, model))
     law = worlds.nominal(None, 0).under(worlds.intervention(goal.world.change, None))
-    return worlds.tail(law, goal.measure)
+    return worlds.value_table(law, goal.measure)
 
 
-def around(tail: ValueTable) -> LazyValues:
-    return LazyValues(tail.law, tail.program, tail.letters)
+def around(value_table: ValueTable) -> LazyValues:
+    return LazyValues(value_table.law, value_table.automaton, value_table.labelling)
 
 
-def asked(reach: LazyValues, tail: ValueTable, *states: int) -> list[float]:
-    found: list[float] = reach.at(0, tail.program.start, np.array(states)).tolist()
+def asked(reach: LazyValues, value_table: ValueTable, *states: int) -> list[float]:
+    found: list[float] = reach.values(0, value_table.automaton.start, np.array(states)).tolist()
     return found
 
 
@@ -54,46 +54,46 @@ def test_what_is_known_is_not_missing() -> None:
 
 
 def test_what_is_kept_is_counted() -> None:
-    tail = tail_of(TWO_STEPS, line(6))
-    reach = around(tail)
-    assert asked(reach, tail, 2) == [0.0]
+    value_table = value_table_of(TWO_STEPS, line(6))
+    reach = around(value_table)
+    assert asked(reach, value_table, 2) == [0.0]
     assert reach._kept == 1 + 2 + 3
-    assert asked(reach, tail, 2, 3, 2) == [0.0, 0.75**2, 0.0]
+    assert asked(reach, value_table, 2, 3, 2) == [0.0, 0.75**2, 0.0]
     assert reach._kept == 2 + 4 + 6  # states 2 and 3, then 1 to 4, then all six
 
 
 def test_beyond_the_bound_all_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    tail = tail_of(TWO_STEPS, line(6))
+    value_table = value_table_of(TWO_STEPS, line(6))
     computed: list[int] = []
     note_calls(monkeypatch, LazyValues, "_evaluate", computed, lambda *_: 1)
     for most, values in ((6, 0), (5, 3), (6, 0)):
         monkeypatch.setattr(reach_module, "MAX_KEPT", 6)
-        reach = around(tail)
-        asked(reach, tail, 2)
+        reach = around(value_table)
+        asked(reach, value_table, 2)
         computed.clear()
         monkeypatch.setattr(reach_module, "MAX_KEPT", most)
-        assert asked(reach, tail, 2) == [0.0]
+        assert asked(reach, value_table, 2) == [0.0]
         assert len(computed) == values
         assert reach._kept == 6
 
 
 def test_values_and_entries_of_rows_count_towards_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    tail = tail_of(TWO_STEPS, line(6))
+    value_table = value_table_of(TWO_STEPS, line(6))
     monkeypatch.setattr(reach_module, "MAX_REACHED", (1 + 2) + (2 + 4) + 3)  # of the last no row is read
-    assert asked(around(tail), tail, 2) == [0.0]
+    assert asked(around(value_table), value_table, 2) == [0.0]
     monkeypatch.setattr(reach_module, "MAX_REACHED", 11)
-    with pytest.raises(LimitError, match="outgrows 11 numbers"):
-        asked(around(tail), tail, 2)
+    with pytest.raises(LimitError, match="need more than 11 numbers"):
+        asked(around(value_table), value_table, 2)
 
 
 def test_what_is_known_does_not_hide_what_is_not() -> None:
     """From 1 or 2 to 3, where what is owed is known; from 0, labelled otherwise, to 5."""
     moved = [(0, 0, 5, 1.0), (1, 0, 3, 1.0), (2, 0, 3, 1.0), (3, 0, 4, 1.0), (4, 0, 4, 1.0), (5, 0, 4, 1.0)]
     model = MDP.from_transitions(states=6, actions=1, transitions=moved, labels={"a": [0], "b": [4, 5]})
-    tail = tail_of('P=? [ ("a" & X "b") | (!"a" & X X "b") ]', model)
-    reach = around(tail)
-    assert asked(reach, tail, 1) == [1.0]
-    assert asked(reach, tail, 0, 2) == [1.0, 1.0]
+    value_table = value_table_of('P=? [ ("a" & X "b") | (!"a" & X X "b") ]', model)
+    reach = around(value_table)
+    assert asked(reach, value_table, 1) == [1.0]
+    assert asked(reach, value_table, 0, 2) == [1.0, 1.0]
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -109,12 +109,14 @@ def test_what_is_known_does_not_hide_what_is_not() -> None:
 def test_states_asked_for_one_after_another_have_the_values_of_a_table(path: str, seed: int) -> None:
     chance = Random(seed)
     small = telling_world(seed, stochastic=True)
-    tail = tail_of(f"{chance.choice(['alt', 'alt[1]', 'nominal'])}@0.P=? [ {path} ]", small.model, small.policies)
-    reach, start, states = around(tail), tail.program.start, small.model.states
-    expected = tail.value(0, start)
+    value_table = value_table_of(
+        f"{chance.choice(['alt', 'alt[1]', 'nominal'])}@0.P=? [ {path} ]", small.model, small.policies
+    )
+    reach, start, states = around(value_table), value_table.automaton.start, small.model.states
+    expected = value_table.all_values(0, start)
     for _ in range(4):
         some = np.array([chance.randrange(states) for _ in range(chance.randint(1, 3))])
-        assert reach.at(0, start, some).tolist() == expected[some].tolist()
+        assert reach.values(0, start, some).tolist() == expected[some].tolist()
         for known in reach._known.values():
             assert (np.diff(known.states) > 0).all()  # each once
         assert reach._kept == sum(len(known.states) for known in reach._known.values())

@@ -18,7 +18,7 @@ from tests.exact.test_checker import PATH, checker, goal
 
 
 def followed(text: str, one: Checker | None = None, window: int = 9) -> IncrementalCheck:
-    return (one or checker()).track(parse(text), window=window)
+    return (one or checker()).incremental_check(parse(text), window=window)
 
 
 @pytest.mark.parametrize(
@@ -34,7 +34,7 @@ def followed(text: str, one: Checker | None = None, window: int = 9) -> Incremen
 )
 def test_what_is_followed_is_answered_from_its_line(text: str, lines: int, monkeypatch: pytest.MonkeyPatch) -> None:
     track = followed(text)
-    assert len(track.lines._lines) == lines
+    assert len(track.path_values._by_world) == lines
     expected = [checker().check(parse(text), PATH[:end]) for end in range(1, len(PATH) + 1)]
     ended = [checker().check(parse(text), PATH[:end], terminated=True) for end in range(1, len(PATH) + 1)]
     apart = "X alt@1" in text or "true" in text  # a constant, or it looks back
@@ -51,7 +51,7 @@ def test_one_start_point_is_answered_unless_the_profile_is_told() -> None:
     for track, answered in ((plain, 1), (regret, 4)):
         for end in range(1, len(PATH) + 1):
             track.verdict(PATH[:end], 1)
-        for line in track.lines._lines.values():
+        for line in track.path_values._by_world.values():
             assert np.isfinite(line.values).tolist() == [True] * answered + [False] * (4 - answered)
 
 
@@ -61,8 +61,8 @@ def test_what_is_asked_about_at_two_offsets_is_one_line(offsets: tuple[int, int]
     other = 'mix@-4.P>0.5 [ F<=3 "bad" ]'
     first = goal(f'alt@{offsets[0]}.P>0.5 [ F<=3 "bad" ]')
     second = replace(first, world=replace(first.world, offset=offsets[1]))
-    track = IncrementalCheck(checker().worlds, And(parse(other), And(first, second)), "gumbel", "", 9)
-    assert len(track.lines._lines) == 2
+    track = IncrementalCheck(checker().evaluators, And(parse(other), And(first, second)), "gumbel", "", 9)
+    assert len(track.path_values._by_world) == 2
     for end in range(1, len(PATH) + 1):
         found = [quantity.value for quantity in track.verdict(PATH[:end], 1).quantities]
         texts = [other, print_formula(first), print_formula(second)][: len(found)]
@@ -76,23 +76,23 @@ def test_a_profile_is_as_long_as_the_path_or_the_look_back() -> None:
     lengths = []
     for end in range(1, len(PATH) + 1):
         track.verdict(PATH[:end], 1)
-        lengths.append(len(track.lines.profile(track.formula.world.change, track.formula.goal.measure)))
+        lengths.append(len(track.path_values.profile(track.formula.world.change, track.formula.goal.measure)))
     assert lengths == [1, 2, 3, 4, 4, 4]
 
 
 def test_a_rehearsal_goes_through_every_loop_of_a_stream(monkeypatch: pytest.MonkeyPatch) -> None:
     """A first pair, several at once, an answer without a pair (an episode's end), and bounds: each is compiled then."""
     one = checker()
-    lines = PathValues(one.worlds, parse('alt@2.P=? [ F<=3 "bad" ]'), 3)
-    (line,) = lines._lines.values()
+    lines = PathValues(one.evaluators, parse('alt@2.P=? [ F<=3 "bad" ]'), 3)
+    (line,) = lines._by_world.values()
     calls: list[tuple[str, int]] = []
-    note_calls(monkeypatch, line.arm, "push", calls, lambda *_, answered: ("push", answered))
-    note_calls(monkeypatch, line.arm, "along", calls, lambda _, pairs: ("along", len(pairs[0])))
-    note_calls(monkeypatch, line.arm, "answer", calls, lambda _: ("answer", 0))
-    note_calls(monkeypatch, line.arm, "interval", calls, lambda pairs, _: ("interval", len(pairs[0])))
-    lines.rehearse(one.some_path(), "any")
+    note_calls(monkeypatch, line.evaluator, "push", calls, lambda *_, answered: ("push", answered))
+    note_calls(monkeypatch, line.evaluator, "along", calls, lambda _, pairs: ("along", len(pairs[0])))
+    note_calls(monkeypatch, line.evaluator, "answer", calls, lambda _: ("answer", 0))
+    note_calls(monkeypatch, line.evaluator, "interval", calls, lambda pairs, _: ("interval", len(pairs[0])))
+    lines.warm_up(one.some_path(), "any")
     assert calls == [("push", True), ("along", 1), ("push", True), ("answer", 0), ("interval", 3)]
-    lines.rehearse(one.some_path(), "gumbel")
+    lines.warm_up(one.some_path(), "gumbel")
     assert calls[5:] == calls[:4]
 
 
@@ -100,7 +100,7 @@ def test_what_is_nested_before_an_end_foresees_it() -> None:
     """Round and round, but ended at the third pair: two steps after the first, state 1 is never met again."""
     model = MDP.from_transitions(states=2, actions=1, transitions=[(0, 0, 1, 1.0), (1, 0, 0, 1.0)], labels={"one": [1]})
     formula, path = parse('@2.P=? [ @0.P>0.5 [ F[2,4] "one" ] ]'), [(0, 0), (1, 0), (0, 0)]
-    track = Checker(model, tables({"nominal": [0, 0]}, model)).track(formula, window=3)
+    track = Checker(model, tables({"nominal": [0, 0]}, model)).incremental_check(formula, window=3)
     assert track.verdict(path, 3).value == 1.0
     assert track.verdict(path, 0, terminated=True).value == 0.0
 
@@ -127,9 +127,9 @@ def test_after_an_error_no_line_misses_a_pair(monkeypatch: pytest.MonkeyPatch) -
     text = 'alt@2.P>0.5 [ F<=3 "bad" ] & mix@1.P>0.5 [ F<=4 "bad" ]'
     track = followed(text)
     track.verdict(PATH[:2], 2)
-    second = list(track.lines._lines.values())[1]
+    second = list(track.path_values._by_world.values())[1]
     with monkeypatch.context() as patch:
-        patch.setattr(second.arm, "push", None)  # the first has taken the pair in, the second has not
+        patch.setattr(second.evaluator, "push", None)  # the first has taken the pair in, the second has not
         with pytest.raises(TypeError):
             track.verdict(PATH[:3], 1)
     for end in (4, 5, 6):
@@ -139,12 +139,12 @@ def test_after_an_error_no_line_misses_a_pair(monkeypatch: pytest.MonkeyPatch) -
 def test_pairs_already_taken_in_are_not_taken_in_again(monkeypatch: pytest.MonkeyPatch) -> None:
     text = 'alt@2.P=? [ F<=3 "bad" ]'
     track = followed(text)
-    (line,) = track.lines._lines.values()
+    (line,) = track.path_values._by_world.values()
     track.verdict(PATH[:3], 3)
     expected = checker().check(parse(text), PATH[:5])
     taken: list[list[tuple[int, int]]] = []
-    note_calls(monkeypatch, line.arm, "push", taken, lambda _, state, action, **__: [(state, action)])
-    note_calls(monkeypatch, line.arm, "along", taken, lambda _, pairs: list(zip(*pairs, strict=True)))
+    note_calls(monkeypatch, line.evaluator, "push", taken, lambda _, state, action, **__: [(state, action)])
+    note_calls(monkeypatch, line.evaluator, "along", taken, lambda _, pairs: list(zip(*pairs, strict=True)))
     assert track.verdict(PATH[:5], 2) == expected
     assert taken == [[PATH[3]], [PATH[4]]]
     track.verdict(PATH[:5], 0)

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from scipy.stats import norm
 
 import monitor
-import monitor.exact.value_table as tail_module
+import monitor.exact.value_table as table_module
 from monitor.causal import counterfactual_row, extreme, row_bounds
 from monitor.engine import check
 from monitor.exact import Checker, tables
@@ -127,7 +127,7 @@ def test_a_stream_says_what_a_rebuild_says_to_the_bit(chance: Random) -> None:
     checker = Checker(model, tables(small.policies, model), small.models)
     text = f"{chance.choice(WORLDS)}@{chance.randint(0, 3)}.R=? [ C<={chance.randint(0, 4)} ]"
     formula = parse(text)
-    track, pairs = checker.track(formula, "any", window=4), small.setting.path
+    track, pairs = checker.incremental_check(formula, "any", window=4), small.setting.path
     for n in range(1, len(pairs) + 1):
         held = pairs[max(n - 4, 0) : n]
         streamed, rebuilt = track.verdict(held, 1), checker.check(formula, held, causal_model="any")
@@ -159,7 +159,7 @@ def test_around_the_states_reached_is_what_a_table_says(chance: Random) -> None:
 
     tabled = answer()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tail_module, "SMALL", 0)
+        patch.setattr(table_module, "SMALL", 0)
         assert answer() == pytest.approx(tabled, abs=1e-12)
 
 

@@ -8,7 +8,7 @@ import pytest
 from monitor.causal import Intervention, Law
 from monitor.errors import LimitError
 from monitor.exact import tables
-from monitor.exact import value_table as tail_module
+from monitor.exact import value_table as table_module
 from monitor.exact.evaluators import Evaluators
 from monitor.exact.value_table import ValueTable, is_large, numbers
 from monitor.logic import FALSE, TRUE, parse
@@ -30,11 +30,11 @@ WORLDS = Evaluators(MODEL, tables({"nominal": [0] * STATES, "alt": [1] * STATES,
 EVERYWHERE = np.arange(STATES)
 
 
-def tail_of(text: str, law: Law | None = None) -> ValueTable:
+def value_table_of(text: str, law: Law | None = None) -> ValueTable:
     goal = parse(text)
     assert isinstance(goal, Goal)
     made = Evaluators(MODEL, WORLDS.policies)
-    return made.tail(law or takeover(made), goal.measure)
+    return made.value_table(law or takeover(made), goal.measure)
 
 
 def takeover(of: Evaluators = WORLDS, steps: int = 2) -> Law:
@@ -42,156 +42,158 @@ def takeover(of: Evaluators = WORLDS, steps: int = 2) -> Law:
 
 
 def test_a_table_holds_what_was_asked_for_and_what_that_needs() -> None:
-    tail = tail_of('P=? [ F<=3 "b" ]')
-    start = tail.program.start
-    assert not tail.tabled(0, start)
-    assert tail.tabled(0, FALSE)
-    assert tail.tabled(0, TRUE)
-    row = tail.value(0, start)
-    assert tail.tabled(0, start)
-    assert not tail.tabled(1, start)
-    assert len(tail.rows) == len(tail.table) == 4
+    value_table = value_table_of('P=? [ F<=3 "b" ]')
+    start = value_table.automaton.start
+    assert not value_table.tabled(0, start)
+    assert value_table.tabled(0, FALSE)
+    assert value_table.tabled(0, TRUE)
+    row = value_table.all_values(0, start)
+    assert value_table.tabled(0, start)
+    assert not value_table.tabled(1, start)
+    assert len(value_table.rows) == len(value_table.table) == 4
     assert not row.flags.writeable
-    assert not tail.table.flags.writeable
-    assert not tail._layers  # they are as large as the model
-    before = tail.table
-    np.testing.assert_array_equal(tail.value(0, start), row)
-    assert tail.table is before
+    assert not value_table.table.flags.writeable
+    assert not value_table._layer_cache  # they are as large as the model
+    before = value_table.table
+    np.testing.assert_array_equal(value_table.all_values(0, start), row)
+    assert value_table.table is before
 
 
 def test_offsets_after_the_last_change_are_one() -> None:
-    tail = tail_of('P=? [ F<=3 "b" ]')
-    tail.value(2, tail.program.start)
-    count = len(tail.rows)
-    assert tail.tabled(9, tail.program.start)
-    np.testing.assert_array_equal(tail.value(9, tail.program.start), tail.value(2, tail.program.start))
-    assert len(tail.rows) == count
-    tail.value(1, tail.program.start)
-    assert len(tail.rows) == len(tail.table) == count + 1  # the rest is there already
+    value_table = value_table_of('P=? [ F<=3 "b" ]')
+    value_table.all_values(2, value_table.automaton.start)
+    count = len(value_table.rows)
+    assert value_table.tabled(9, value_table.automaton.start)
+    np.testing.assert_array_equal(
+        value_table.all_values(9, value_table.automaton.start), value_table.all_values(2, value_table.automaton.start)
+    )
+    assert len(value_table.rows) == count
+    value_table.all_values(1, value_table.automaton.start)
+    assert len(value_table.rows) == len(value_table.table) == count + 1  # the rest is there already
 
 
 def test_what_is_decided_has_its_value_everywhere() -> None:
-    tail = tail_of('P=? [ F<=3 "b" ]')
+    value_table = value_table_of('P=? [ F<=3 "b" ]')
     for owed, value in ((FALSE, 0.0), (TRUE, 1.0)):
-        assert tail.value(0, owed).tolist() == [value] * STATES
-        assert tail.once(owed).tolist() == [value] * STATES
-        assert tail.at(0, owed, EVERYWHERE[:2]).tolist() == [value] * 2
-        assert tail.after(0, owed, EVERYWHERE[:2], EVERYWHERE[:2]).tolist() == [value] * 2
-    assert not tail.rows
+        assert value_table.all_values(0, owed).tolist() == [value] * STATES
+        assert value_table.compute_once(owed).tolist() == [value] * STATES
+        assert value_table.values(0, owed, EVERYWHERE[:2]).tolist() == [value] * 2
+        assert value_table.action_values(0, owed, EVERYWHERE[:2], EVERYWHERE[:2]).tolist() == [value] * 2
+    assert not value_table.rows
 
 
 @pytest.mark.parametrize("text", ['P=? [ "a" U<=3 "b" ]', "R=? [ C[1,4] ]", 'P=? [ F<=2 alt@0.P>0.4 [ X "b" ] ]'])
 def test_every_way_to_a_value_gives_the_same(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    tail = tail_of(text)
-    expected = tail.value(0, tail.program.start)
-    once = tail_of(text)
-    np.testing.assert_array_equal(once.once(once.program.start), expected)
+    value_table = value_table_of(text)
+    expected = value_table.all_values(0, value_table.automaton.start)
+    once = value_table_of(text)
+    np.testing.assert_array_equal(once.compute_once(once.automaton.start), expected)
     assert not once.rows  # nothing is kept
-    again = tail.once(tail.program.start)
+    again = value_table.compute_once(value_table.automaton.start)
     np.testing.assert_array_equal(again, expected)
-    assert not np.shares_memory(again, tail.table)
+    assert not np.shares_memory(again, value_table.table)
     assert again.flags.writeable
     for limit, value in (("SMALL", 0), ("MAX_GATHERED", 0), ("MANY", 1)):
-        monkeypatch.setattr(tail_module, limit, value)
-        other = tail_of(text)
-        np.testing.assert_array_equal(other.at(0, other.program.start, EVERYWHERE), expected)
+        monkeypatch.setattr(table_module, limit, value)
+        other = value_table_of(text)
+        np.testing.assert_array_equal(other.values(0, other.automaton.start, EVERYWHERE), expected)
     chosen = np.where(EVERYWHERE % 2 == 0, 0, 1)
     asked = np.array([4, 1, 4, 0])
-    fresh = tail_of(text)
+    fresh = value_table_of(text)
     np.testing.assert_array_equal(
-        fresh.after(0, fresh.program.start, asked, chosen[asked]),
-        tail.after(0, tail.program.start, EVERYWHERE, chosen)[asked],
+        fresh.action_values(0, fresh.automaton.start, asked, chosen[asked]),
+        value_table.action_values(0, value_table.automaton.start, EVERYWHERE, chosen)[asked],
     )
 
 
 def test_a_large_model_is_one_of_more_states_than_small(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = np.array([3])
     for small, large in ((STATES, False), (STATES - 1, True)):
-        monkeypatch.setattr(tail_module, "SMALL", small)
+        monkeypatch.setattr(table_module, "SMALL", small)
         assert is_large(MODEL) is large
-        tail = tail_of('P=? [ F<=3 "b" ]')
-        tail.at(0, tail.program.start, asked)
-        assert bool(tail.rows) is not large
-        assert tail.prepare()
-        assert tail.tabled(0, tail.program.start)
-        held = len(tail.rows)
-        tail.at(0, tail.program.start, asked)  # a table that is there is read
-        assert len(tail.rows) == held
+        value_table = value_table_of('P=? [ F<=3 "b" ]')
+        value_table.values(0, value_table.automaton.start, asked)
+        assert bool(value_table.rows) is not large
+        assert value_table.prepare()
+        assert value_table.tabled(0, value_table.automaton.start)
+        held = len(value_table.rows)
+        value_table.values(0, value_table.automaton.start, asked)  # a table that is there is read
+        assert len(value_table.rows) == held
 
 
 def test_rows_are_laid_out_next_to_each_other_where_they_are_few(monkeypatch: pytest.MonkeyPatch) -> None:
     entries = len(MODEL.successors)
     for most, gathered in ((entries, True), (entries - 1, False)):
-        monkeypatch.setattr(tail_module, "MAX_GATHERED", most)
-        (read,) = tail_of('P=? [ F<=3 "b" ]')._reads(0)
-        assert (read.entries is not None) is gathered
-        assert read.kinds == (0, 1)
+        monkeypatch.setattr(table_module, "MAX_GATHERED", most)
+        (labelled,) = value_table_of('P=? [ F<=3 "b" ]')._layers(0)
+        assert (labelled.entries is not None) is gathered
+        assert labelled.different == (0, 1)
 
 
 def test_a_table_has_room_for_twice_the_models_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
     total = MODEL.indptr.size + MODEL.successors.size + MODEL.probabilities.size + MODEL.rewards.size
     assert numbers(MODEL) == total
-    monkeypatch.setattr(tail_module, "MAX_CELLS", 0)
+    monkeypatch.setattr(table_module, "MAX_CELLS", 0)
     rows = 2 * total // STATES
-    assert tail_of(f'P=? [ F<={rows - 1} "b" ]').prepare()
-    refused = tail_of(f'P=? [ F<={rows} "b" ]')
-    monkeypatch.setattr(tail_module, "SMALL", STATES)
-    with pytest.raises(LimitError, match=f"outgrows {2 * total} numbers .*at least {rows + 1} obligations"):
+    assert value_table_of(f'P=? [ F<={rows - 1} "b" ]').prepare()
+    refused = value_table_of(f'P=? [ F<={rows} "b" ]')
+    monkeypatch.setattr(table_module, "SMALL", STATES)
+    with pytest.raises(LimitError, match=f"more than {2 * total} numbers .*at least {rows + 1} obligations"):
         refused.prepare()
-    assert not refused._layers
-    monkeypatch.setattr(tail_module, "SMALL", 0)
-    large = tail_of(f'P=? [ F<={rows} "b" ]')
+    assert not refused._layer_cache
+    monkeypatch.setattr(table_module, "SMALL", 0)
+    large = value_table_of(f'P=? [ F<={rows} "b" ]')
     assert large.prepare() is False
     assert not large.rows
-    monkeypatch.setattr(tail_module, "MAX_CELLS", (rows + 1) * STATES)
-    assert tail_of(f'P=? [ F<={rows} "b" ]').prepare() is True
+    monkeypatch.setattr(table_module, "MAX_CELLS", (rows + 1) * STATES)
+    assert value_table_of(f'P=? [ F<={rows} "b" ]').prepare() is True
 
 
 def test_a_value_taken_once_needs_room_for_few_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tail_module, "MAX_CELLS", 2 * STATES)
-    monkeypatch.setattr(tail_module, "numbers", lambda _: 0)
-    tail = tail_of('P=? [ F<=50 "b" ]')
-    assert tail.once(tail.program.start).shape == (STATES,)  # one and the one before it
-    monkeypatch.setattr(tail_module, "MAX_CELLS", 2 * STATES - 1)
-    tail = tail_of('P=? [ F<=50 "b" ]')
+    monkeypatch.setattr(table_module, "MAX_CELLS", 2 * STATES)
+    monkeypatch.setattr(table_module, "numbers", lambda _: 0)
+    value_table = value_table_of('P=? [ F<=50 "b" ]')
+    assert value_table.compute_once(value_table.automaton.start).shape == (STATES,)  # one and the one before it
+    monkeypatch.setattr(table_module, "MAX_CELLS", 2 * STATES - 1)
+    value_table = value_table_of('P=? [ F<=50 "b" ]')
     with pytest.raises(LimitError, match="at least 2 obligations"):
-        tail.once(tail.program.start)
-    assert not tail._layers
+        value_table.compute_once(value_table.automaton.start)
+    assert not value_table._layer_cache
 
 
 def test_many_pairs_are_worth_a_table(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tail_module, "SMALL", 0)
+    monkeypatch.setattr(table_module, "SMALL", 0)
     for many, tabled in ((STATES, False), (STATES - 1, True)):
-        monkeypatch.setattr(tail_module, "MANY", many)
-        tail = tail_of('P=? [ F<=3 "b" ]')
+        monkeypatch.setattr(table_module, "MANY", many)
+        value_table = value_table_of('P=? [ F<=3 "b" ]')
         actions = np.zeros(STATES, dtype=np.int64)
-        found = tail.after(0, tail.program.start, EVERYWHERE, actions)
-        assert bool(tail.rows) is tabled
-        whole = tail_of('P=? [ F<=3 "b" ]')
-        monkeypatch.setattr(tail_module, "MANY", STATES)
-        np.testing.assert_array_equal(found, whole.after(0, whole.program.start, EVERYWHERE, actions))
+        found = value_table.action_values(0, value_table.automaton.start, EVERYWHERE, actions)
+        assert bool(value_table.rows) is tabled
+        whole = value_table_of('P=? [ F<=3 "b" ]')
+        monkeypatch.setattr(table_module, "MANY", STATES)
+        np.testing.assert_array_equal(found, whole.action_values(0, whole.automaton.start, EVERYWHERE, actions))
 
 
 def test_every_row_counts_towards_the_room(monkeypatch: pytest.MonkeyPatch) -> None:
     text = 'P=? [ (F[1,3] ("a" & F<=2 "b")) | G<=4 ("a" | X "b") ]'
-    tail = tail_of(text)
-    tail.value(0, tail.program.start)
-    rows = len(tail.rows)
-    monkeypatch.setattr(tail_module, "numbers", lambda _: 0)
-    monkeypatch.setattr(tail_module, "MAX_CELLS", rows * STATES)
-    tail = tail_of(text)
-    assert len(tail.value(0, tail.program.start)) == STATES
-    monkeypatch.setattr(tail_module, "MAX_CELLS", rows * STATES - 1)
-    tail = tail_of(text)
+    value_table = value_table_of(text)
+    value_table.all_values(0, value_table.automaton.start)
+    rows = len(value_table.rows)
+    monkeypatch.setattr(table_module, "numbers", lambda _: 0)
+    monkeypatch.setattr(table_module, "MAX_CELLS", rows * STATES)
+    value_table = value_table_of(text)
+    assert len(value_table.all_values(0, value_table.automaton.start)) == STATES
+    monkeypatch.setattr(table_module, "MAX_CELLS", rows * STATES - 1)
+    value_table = value_table_of(text)
     with pytest.raises(LimitError, match=f"at least {rows} obligations"):
-        tail.value(0, tail.program.start)
+        value_table.all_values(0, value_table.automaton.start)
 
 
 @pytest.mark.parametrize("bound", [0.05, 0.2, 0.4, 0.6, 0.8])
 def test_what_is_nested_changes_with_the_offset_as_the_law_does(bound: float, monkeypatch: pytest.MonkeyPatch) -> None:
     text = f'P=? [ F<=3 @0.P>{bound} [ F<=2 "b" ] ]'
-    tabled = tail_of(text)
-    expected = tabled.value(0, tabled.program.start)
-    monkeypatch.setattr(tail_module, "SMALL", 0)
-    around = tail_of(text)
-    np.testing.assert_allclose(around.at(0, around.program.start, EVERYWHERE), expected, atol=1e-12)
+    tabled = value_table_of(text)
+    expected = tabled.all_values(0, tabled.automaton.start)
+    monkeypatch.setattr(table_module, "SMALL", 0)
+    around = value_table_of(text)
+    np.testing.assert_allclose(around.values(0, around.automaton.start, EVERYWHERE), expected, atol=1e-12)

@@ -7,9 +7,9 @@ import pytest
 
 from monitor.errors import FormulaError, LimitError
 from monitor.exact import Checker, IncrementalCheck, tables
-from monitor.exact import value_table as tail_module
+from monitor.exact import value_table as table_module
 from monitor.exact.forward import row_table
-from monitor.exact.labelling import NEAR, _holding
+from monitor.exact.labelling import NEAR, _passes
 from monitor.exact.path_values import PathValues
 from monitor.exact.verdict import _latest_useful, resolve
 from monitor.logic import parse
@@ -29,7 +29,7 @@ def ask(text: str, kind: CausalModel = "gumbel", *, start_observed: bool = True)
 
 
 def track(text: str, kind: CausalModel = "gumbel", window: int = 20) -> IncrementalCheck:
-    return Checker(MODEL, tables(POLICIES, MODEL)).track(parse(text), kind, window=window)
+    return Checker(MODEL, tables(POLICIES, MODEL)).incremental_check(parse(text), kind, window=window)
 
 
 @pytest.mark.parametrize(
@@ -150,13 +150,13 @@ def test_after_an_error_all_begin_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     followed = track(text)
     followed.verdict(LONG[:1], 1)
     with monkeypatch.context() as patched:
-        patched.setattr(tail_module, "MAX_CELLS", 0)
-        patched.setattr(tail_module, "numbers", lambda _: 0)
+        patched.setattr(table_module, "MAX_CELLS", 0)
+        patched.setattr(table_module, "numbers", lambda _: 0)
         second = track(text)
         with pytest.raises(LimitError):
             second.verdict(LONG[:2], 2)
-        for line in second.lines._lines.values():
-            line.arm.tail._room = 10_000_000
+        for line in second.path_values._by_world.values():
+            line.evaluator.tail._limit = 10_000_000
     for end in range(3, len(LONG) + 1):
         expected = Checker(MODEL, tables(POLICIES, MODEL)).check(parse(text), LONG[:end])
         again = second.verdict(LONG[:end], 1)  # its second pair was not taken in by all
@@ -183,7 +183,7 @@ def test_many_values_are_held_against_a_bound_as_one_is() -> None:
         values = np.array([bound + step for step in steps] + [bound + NEAR * scale, bound - NEAR * scale])
         for comparison in ("<", "<=", ">", ">="):
             test = Test(comparison, bound)
-            assert _holding(test, values).tolist() == [test.holds(value) for value in values.tolist()]
+            assert _passes(test, values).tolist() == [test.holds(value) for value in values.tolist()]
 
 
 def test_the_memory_of_rows_may_be_as_small_as_one_likes(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -197,7 +197,7 @@ def test_the_memory_of_rows_may_be_as_small_as_one_likes(monkeypatch: pytest.Mon
     policies = tables({"nominal": [0] * 30, "alt": [1] * 30}, ring)
     text = 'alt@9.P=? [ F<=12 "bad" ]'
     monkeypatch.setattr(row_table, "MAX_NUMBERS", 0)
-    followed = Checker(ring, policies).track(parse(text), window=20)
+    followed = Checker(ring, policies).incremental_check(parse(text), window=20)
     for end in range(1, len(chain) + 1):
         found = followed.verdict(chain[max(0, end - 20) : end], 1)
     assert found.value == pytest.approx(Checker(ring, policies).check(parse(text), chain[-20:]).value, abs=1e-12)

@@ -80,10 +80,10 @@ def test_an_episode_may_end_before_or_after_the_path_does(
         law = worlds.nominal(end, until)
         for path in (((3, 1),), PATH[:4]):
             world = World.at(path, 0, law, worlds.intervention(CHANGES[change], end))
-            tail = worlds.tail(world.law, measure(text))
-            chain = HistoryChain(world, tail.program, tail.letters, {})
+            value_table = worlds.value_table(world.law, measure(text))
+            chain = HistoryChain(world, value_table.automaton, value_table.labelling, {})
             assert worlds.value(world, measure(text)) == pytest.approx(chain.value(), abs=1e-12)
-            bounded = HistoryChain(world, tail.program, tail.letters, {}, "any").interval()
+            bounded = HistoryChain(world, value_table.automaton, value_table.labelling, {}, "any").interval()
             assert worlds.interval(world, measure(text), "any") == pytest.approx(bounded, abs=1e-12)
 
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from tests.bench.grid import FALLBACK, NOMINAL, grid, outcomes
+from benchmarks.process.grid import FALLBACK, NOMINAL, grid, outcomes
 from tests.sidecar.project import write_policy, write_project
 
 __all__ = ["AGENTS", "CLIENT_ID", "agent_steps", "write_world"]

@@ -226,14 +226,14 @@ def test_too_many_obligations_is_a_limit_error(monkeypatch: pytest.MonkeyPatch) 
 
 @pytest.mark.parametrize(("low", "high"), [(low, high) for low, high in product(range(4), repeat=2) if low <= high])
 def test_collector_pays_on_both_ends(low: int, high: int) -> None:
-    program = RewardAutomaton(low, high)
-    obligation, paid, read = program.start, [], 0
+    automaton = RewardAutomaton(low, high)
+    obligation, paid, read = automaton.start, [], 0
     while obligation not in (FALSE, TRUE):
-        before = program.horizon(obligation)
-        if program.pays(obligation):
+        before = automaton.horizon(obligation)
+        if automaton.rewards(obligation):
             paid.append(read)
-        obligation, read = program.step(obligation, 0), read + 1
-        assert program.horizon(obligation) == before - 1
+        obligation, read = automaton.step(obligation, 0), read + 1
+        assert automaton.horizon(obligation) == before - 1
     assert paid == list(range(low, high + 1))
     assert read == high + 1
 

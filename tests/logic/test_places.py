@@ -131,34 +131,34 @@ def test_as_few_parentheses_as_the_shape_needs(text: str) -> None:
     ],
 )
 def test_no_path_needs_more_letters_than_the_horizon(path: str, letters: int) -> None:
-    program = PathAutomaton(path_of(path))
-    assert program.horizon(program.start) == letters
-    assert (program.horizon(FALSE), program.horizon(TRUE)) == (0, 0)
-    assert not program.pays(program.start)
+    automaton = PathAutomaton(path_of(path))
+    assert automaton.horizon(automaton.start) == letters
+    assert (automaton.horizon(FALSE), automaton.horizon(TRUE)) == (0, 0)
+    assert not automaton.rewards(automaton.start)
 
 
 def test_a_reward_is_owed_for_as_long_as_it_pays() -> None:
-    program = RewardAutomaton(1, 3)
-    owed, seen = program.start, []
+    automaton = RewardAutomaton(1, 3)
+    owed, seen = automaton.start, []
     while owed != FALSE:
-        seen.append((program.horizon(owed), program.pays(owed)))
-        owed = program.step(owed, 0)
+        seen.append((automaton.horizon(owed), automaton.rewards(owed)))
+        owed = automaton.step(owed, 0)
     assert seen == [(4, False), (3, True), (2, True), (1, True)]
-    assert (program.horizon(FALSE), program.horizon(TRUE)) == (0, 0)
-    assert not program.pays(FALSE)
+    assert (automaton.horizon(FALSE), automaton.horizon(TRUE)) == (0, 0)
+    assert not automaton.rewards(FALSE)
 
 
 def test_obligations_are_refused_only_beyond_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     """F<=3 unfolds to F<=3, F<=2, F<=1 and the last letter, beside the two that are final."""
     monkeypatch.setattr(automaton_module, "MAX_OBLIGATIONS", 6)
-    program = PathAutomaton(path_of('F<=3 "a"'))
-    owed = program.start
+    automaton = PathAutomaton(path_of('F<=3 "a"'))
+    owed = automaton.start
     while owed != FALSE:
-        owed = program.step(owed, 0)
+        owed = automaton.step(owed, 0)
     monkeypatch.setattr(automaton_module, "MAX_OBLIGATIONS", 5)
-    program = PathAutomaton(path_of('F<=3 "a"'))
+    automaton = PathAutomaton(path_of('F<=3 "a"'))
     with pytest.raises(LimitError, match="more than 5 obligations"):
-        program.step(program.step(program.step(program.start, 0), 0), 0)
+        automaton.step(automaton.step(automaton.step(automaton.start, 0), 0), 0)
 
 
 def test_a_diagram_of_more_than_ten_states() -> None:

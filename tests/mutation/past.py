@@ -48,7 +48,7 @@ FAULTS: Final = (
     ),
     Fault(
         "what looks back from beyond the end earns nothing",
-        (("monitor/exact/history.py", "pays = self._program.pays(cell.owed)", "pays = False"),),
+        (("monitor/exact/history.py", "pays = self._automaton.rewards(cell.owed)", "pays = False"),),
         ("tests/exact/test_ended_worlds.py", "-k", "before_the_end"),
     ),
     Fault(

@@ -95,7 +95,7 @@ def test_a_track_has_the_oracles_answer_after_each_pair(
     path = questions[0][0].setting.path
     for case, answers in questions:
         window = max(end - begin for begin, end, _ in answers)
-        track = checker.track(monitor.parse(case.formula), case.causal_model, window=window)
+        track = checker.incremental_check(monitor.parse(case.formula), case.causal_model, window=window)
         for begin, end, answer in answers:
             ended = case.setting.terminated and end == len(path)
             assert not differences(answer, track.verdict(path[begin:end], 1, terminated=ended)), (case.formula, end)
@@ -114,7 +114,7 @@ def leave_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(world, "MAX_ROWS", 1)
     monkeypatch.setattr(buffers, "FIRST_NODES", 1)
     monkeypatch.setattr(buffers, "FIRST_WALK", (1, 1))
-    monkeypatch.setattr(evaluators, "MAX_TAILS", 1)
+    monkeypatch.setattr(evaluators, "MAX_VALUE_TABLES", 1)
     monkeypatch.setattr(evaluators, "MAX_ENDED", 1)
     monkeypatch.setattr(lazy_values, "MAX_KEPT", 0)
     monkeypatch.setattr(value_table, "MAX_GATHERED", 0)

@@ -120,7 +120,7 @@ def test_a_nested_quantity_that_looks_back_is_told_and_not_drawn() -> None:
 def test_likeliest_paths_against_enumeration(seed: int, states: int, steps: int) -> None:
     model, path, tables = random_world(seed, states, steps + 1)
     checker = Checker(model, tables)
-    worlds = checker.worlds
+    worlds = checker.evaluators
     world = World.at(path, 0, worlds.nominal(None, steps), Intervention(tables["fallback"]), worlds.rows)
     found = likeliest(world, steps, 5)
     everything: dict[tuple[int, ...], float] = {}

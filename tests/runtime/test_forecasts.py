@@ -22,12 +22,12 @@ from monitor.runtime.forecasts import (
     SAMPLED,
     SETTLED,
     SEVERAL,
-    Asked,
+    FollowedForecast,
     Forecasts,
-    asked,
+    followed_forecast,
 )
 from monitor.runtime.monitor import Monitor
-from monitor.statistics.calibration import Tally
+from monitor.statistics.calibration import CalibrationCounts
 from monitor.types import (
     Calibrated,
     Calibration,
@@ -165,7 +165,7 @@ class Life:
         return {each.formula: each.calibration for each in self.standing() if not each.agent}
 
     def standing(self) -> list[Calibrated]:
-        return [notice for notice in self.monitor.standing() if isinstance(notice, Calibrated)]
+        return [notice for notice in self.monitor.current_state() if isinstance(notice, Calibrated)]
 
 
 def walk(rng: random.Random, model: MDP, length: int) -> Iterator[int]:
@@ -223,13 +223,13 @@ def test_every_pair_is_that_of_a_naive_reading(path: Path, form: str, every: int
         assert not outcomes, "the step back has seen all that is asked for"
     else:
         assert outcomes >= ({True, False} if every == 1 else {False}), "there is something to compare"
-    tally = Tally()
+    counts = CalibrationCounts()
     for forecast in expected:
         if forecast.came_true is None:
-            tally.drop()
+            counts.drop()
         else:
-            tally.add(forecast.value, came_true=forecast.came_true)
-    assert life.totals() == {"watch": tally.dump()}
+            counts.add(forecast.value, came_true=forecast.came_true)
+    assert life.totals() == {"watch": counts.dump()}
 
 
 def test_a_true_model_is_calibrated_and_a_wrong_one_is_not() -> None:
@@ -240,12 +240,12 @@ def test_a_true_model_is_calibrated_and_a_wrong_one_is_not() -> None:
     for name, believed in (("true", world), ("wrong", wrong)):
         life = Life(believed, formulas)
         life.steps(*states)
-        told[name] = [Tally(each) for each in life.totals().values()]
-    alpha = 0.01 / sum(len(tally.reliability()) for tally in told["true"])
-    for tally in told["true"]:
-        assert tally.resolved > 500
-        assert all(point.interval[0] <= point.forecast <= point.interval[1] for point in tally.reliability(alpha))
-        assert abs(tally.brier - tally.expected_brier) < 0.03
+        told[name] = [CalibrationCounts(each) for each in life.totals().values()]
+    alpha = 0.01 / sum(len(counts.reliability()) for counts in told["true"])
+    for counts in told["true"]:
+        assert counts.resolved > 500
+        assert all(point.interval[0] <= point.forecast <= point.interval[1] for point in counts.reliability(alpha))
+        assert abs(counts.brier - counts.expected_brier) < 0.03
     safe = told["wrong"][0]
     off = [point for point in safe.reliability(alpha) if not point.agrees]
     assert off, "the world is worse than the model says"
@@ -290,10 +290,10 @@ def test_whether_a_forecast_counts_does_not_depend_on_how_it_turns_out() -> None
         states = list(walk(rng, model, rng.randint(4, 12)))
         life.steps(*states[:-1])
         life.step(states[-1], truncated=True)
-    tally = Tally(life.totals()["formula_0"])
-    assert tally.dropped > tally.resolved > 150
-    alpha = 0.01 / len(tally.reliability())
-    assert all(point.interval[0] <= point.forecast <= point.interval[1] for point in tally.reliability(alpha))
+    counts = CalibrationCounts(life.totals()["formula_0"])
+    assert counts.dropped > counts.resolved > 150
+    alpha = 0.01 / len(counts.reliability())
+    assert all(point.interval[0] <= point.forecast <= point.interval[1] for point in counts.reliability(alpha))
 
 
 def test_a_gap_a_conflict_and_another_policy_drop_what_is_followed() -> None:
@@ -413,7 +413,7 @@ def test_what_cannot_be_followed_says_so_and_costs_nothing(text: str, monkeypatc
 
     for name in ("__init__", "begin", "read", "drop", "dump"):
         monkeypatch.setattr(Forecasts, name, never)
-    assert asked(parse(text)) == REFUSED[text]
+    assert followed_forecast(parse(text)) == REFUSED[text]
     if "model:" in text:
         return
     life = Life(random_model(5), [text])
@@ -436,10 +436,10 @@ def test_what_cannot_be_followed_says_so_and_costs_nothing(text: str, monkeypatc
     ],
 )
 def test_which_quantity_is_followed(text: str, index: int) -> None:
-    found = asked(parse(text))
-    assert isinstance(found, Asked)
+    found = followed_forecast(parse(text))
+    assert isinstance(found, FollowedForecast)
     assert found.index == index
-    assert asked(parse(text), "sampled") == SAMPLED
+    assert followed_forecast(parse(text), "sampled") == SAMPLED
     life = Life(random_model(5), [text])
     life.steps(0, 0, 0, 4)
     quantity = life.of(Judged)[0].verdict.quantities[index]

@@ -176,7 +176,7 @@ def test_an_agent_that_was_forgotten_cannot_count_twice(road: MDP) -> None:
         stream.monitor.evaluate(stream.now)
         assert stream.monitor.agents() == ()
         stream.seq = {}
-    assert not of(Trust, stream.monitor.standing())[-1].doubted
+    assert not of(Trust, stream.monitor.current_state())[-1].doubted
 
 
 # ---- silence that is no silence ----
@@ -273,7 +273,7 @@ def test_one_wrong_reading_is_no_proof_although_it_makes_two_impossible_steps(ro
         assert doubt is not None
         tested.append(doubt.fleet.transitions)
     assert tested == [0, 1, 2, 2, 3, 4, 5, 6]
-    assert not of(Trust, stream.monitor.standing())[-1].doubted
+    assert not of(Trust, stream.monitor.current_state())[-1].doubted
 
 
 def test_what_follows_an_impossible_step_is_passed_over_wherever_it_leads(road: MDP) -> None:
@@ -293,7 +293,7 @@ def test_a_break_is_no_transition_and_neither_is_a_new_episode(road: MDP) -> Non
         stream.monitor.observe(Observation("ada", episode, 2, 0, WALK), stream.now)  # seq 1 is lost
         stream.monitor.evaluate(stream.now)
     stream.ticks += 10.0
-    told = [*stream.monitor.evaluate(stream.now), *stream.monitor.standing()]
+    told = [*stream.monitor.evaluate(stream.now), *stream.monitor.current_state()]
     assert together(told) == [UNTESTED]
 
 
@@ -316,7 +316,7 @@ def carried(before: Stream, after: Stream) -> list[Notice]:
     agents = before.monitor.changed(everything=True)
     after.monitor.load(before.monitor.dump(), {name: state for name, state in agents.items() if state is not None})
     after.ticks, after.seq = before.ticks, before.seq
-    return [*after.monitor.standing()]
+    return [*after.monitor.current_state()]
 
 
 def test_doubt_stays_over_a_restart_and_the_test_goes_on_where_it_stood(road: MDP) -> None:
@@ -343,7 +343,7 @@ def test_doubt_ends_with_what_was_tested(road: MDP, settings: StreamSettings, tr
     before, other = Stream(road), Stream(road, settings, trust)
     for _ in range(20):
         before.round([0])
-    assert doubted(before.monitor.standing()) == ["ada"]
+    assert doubted(before.monitor.current_state()) == ["ada"]
     told = carried(before, other)
     assert of(Trust, told) == [replace(UNTESTED, agent="ada"), UNTESTED]  # which takes back what was shown
     told = other.monitor.evaluate(other.now)
@@ -355,7 +355,7 @@ def test_doubt_ends_where_it_is_acknowledged(road: MDP, agent: str) -> None:
     before = Stream(road)
     for _ in range(20):
         before.round([0, 0])
-    assert doubted(before.monitor.standing()) == ["ada", "bob", ""]
+    assert doubted(before.monitor.current_state()) == ["ada", "bob", ""]
     other = Stream(road, trust=TrustSettings(acknowledged={agent: "2026-11-22: wheel replaced"}))
     stands = carried(before, other)
     left = {"ada": ["bob", ""], "bob": ["ada", ""], "*": []}[agent]

@@ -425,7 +425,7 @@ def test_an_alarm_raised_while_marked_says_so(corridor: MDP) -> None:
 def test_what_stands_is_told_again_as_it_was(corridor: MDP) -> None:
     stream = Stream(corridor, [spec()])
     sent = stream.send(step(0, 0))
-    standing = list(stream.monitor.standing())
+    standing = list(stream.monitor.current_state())
     assert of(Judged, standing) == of(Judged, sent)
     assert of(AlarmMoved, standing) == of(AlarmMoved, sent)
     assert [blind.reason for blind in of(Blind, standing)] == [None]
@@ -441,7 +441,7 @@ def test_other_words_for_a_formula_and_another_runbook_close_no_alarm(corridor: 
     agents = before.monitor.changed(everything=True)
     told = after.monitor.load(before.monitor.dump(), {name: state for name, state in agents.items() if state})
     assert of(Alert, told) == []
-    assert [moved.state for moved in of(AlarmMoved, after.monitor.standing())] == ["firing"]
+    assert [moved.state for moved in of(AlarmMoved, after.monitor.current_state())] == ["firing"]
     severe = replace(spec(), alarm=replace(spec().alarm, severity="critical"))
     told = Stream(corridor, [severe]).monitor.load(
         before.monitor.dump(), {name: state for name, state in agents.items() if state}

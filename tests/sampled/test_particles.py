@@ -30,7 +30,7 @@ def ensemble(drawn: Sampler, change: Change, count: int, state: int, first: int 
     measure = goal(f"nominal@0.{COLLECT}").measure
     scene = drawn.scene
     letters = scene.letters(measure, change, None)
-    steps = Steps(scene.program(measure))
+    steps = Steps(scene.automaton(measure))
     return Ensemble(
         scene.arm(change), steps, letters, seed=drawn.seed, particles=range(count), state=state, first=first
     )

@@ -291,8 +291,8 @@ def test_another_model_keeps_the_paths_that_fit_it_and_judges_them_anew(
     assert {alert["model"]["sha256"] for published in told.values() for alert in published if alert} == {
         model_sha256(corridor)
     }, "an alarm is closed in the name of the model it was raised with"
-    held = {agent: watch.session.path.pairs for agent, watch in new._monitor._watches.items()}
-    assert held == {agent: watch.session.path.pairs for agent, watch in pipeline._monitor._watches.items()}
+    held = {agent: each.session.path.pairs for agent, each in new._monitor._agents.items()}
+    assert held == {agent: each.session.path.pairs for agent, each in pipeline._monitor._agents.items()}
     assert any(held.values())
 
 

@@ -12,36 +12,36 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binomtest
 
-from monitor.statistics.calibration import BINS, Tally
+from monitor.statistics.calibration import BINS, CalibrationCounts
 from monitor.types import Calibration
 
 Pairs = list[tuple[float, bool]]
 PAIRS = st.lists(st.tuples(st.floats(0.0, 1.0), st.booleans()), max_size=60)
 
 
-def counted(pairs: Pairs, dropped: int = 0) -> Tally:
-    tally = Tally()
+def counted(pairs: Pairs, dropped: int = 0) -> CalibrationCounts:
+    counts = CalibrationCounts()
     for forecast, came_true in pairs:
-        tally.add(forecast, came_true=came_true)
+        counts.add(forecast, came_true=came_true)
     for _ in range(dropped):
-        tally.drop()
-    return tally
+        counts.drop()
+    return counts
 
 
 @given(PAIRS)
 def test_scores_and_points_are_those_of_the_list(pairs: Pairs) -> None:
-    tally = counted(pairs)
-    assert tally.resolved == len(pairs)
+    counts = counted(pairs)
+    assert counts.resolved == len(pairs)
     if not pairs:
-        assert math.isnan(tally.brier)
-        assert math.isnan(tally.expected_brier)
-        assert tally.reliability() == []
+        assert math.isnan(counts.brier)
+        assert math.isnan(counts.expected_brier)
+        assert counts.reliability() == []
         return
     forecasts, outcomes = (np.array(column, dtype=float) for column in zip(*pairs, strict=True))
-    assert tally.brier == pytest.approx(np.mean((forecasts - outcomes) ** 2), abs=1e-12)
-    assert tally.expected_brier == pytest.approx(np.mean(forecasts * (1 - forecasts)), abs=1e-12)
+    assert counts.brier == pytest.approx(np.mean((forecasts - outcomes) ** 2), abs=1e-12)
+    assert counts.expected_brier == pytest.approx(np.mean(forecasts * (1 - forecasts)), abs=1e-12)
     edges = [n / BINS for n in range(BINS + 1)]
-    points = tally.reliability()
+    points = counts.reliability()
     for low, high in pairwise(edges):
         within = [pair for pair in pairs if int(low * BINS + 0.5) == min(int(pair[0] * BINS), BINS - 1)]
         found = [point for point in points if point.low == low]
@@ -70,7 +70,7 @@ def test_tallies_of_parts_make_that_of_the_whole(one: Pairs, two: Pairs, dropped
 def test_what_is_kept_is_what_there_was(pairs: Pairs, dropped: int) -> None:
     before = counted(pairs, dropped).dump()
     kept = msgspec.msgpack.decode(msgspec.msgpack.encode(before), type=Calibration)
-    assert Tally(kept).dump() == before
+    assert CalibrationCounts(kept).dump() == before
 
 
 @pytest.mark.parametrize(("forecast", "place"), [(0.0, 0), (0.0999, 0), (0.1, 1), (0.95, 9), (1.0, 9)])

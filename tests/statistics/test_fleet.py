@@ -26,7 +26,7 @@ def the_fleet(rows: Rows, *, alpha: float = 0.001, impossible: float = 0.0001) -
 
 
 def wealth(fleet: Fleet, tests: Sequence[ModelTest]) -> float:
-    fleet.look(tests)
+    fleet.combine(tests)
     return float(10.0**fleet.log10_e)
 
 
@@ -79,10 +79,10 @@ def test_one_agent_alone_brings_no_doubt_whatever_it_says(said: list[int], seed:
             liar.contradict()
         else:
             liar.step(n % 64, sorted(rows[n % 64])[direction % len(rows[n % 64])])
-    fleet.look([liar, other])
+    fleet.combine([liar, other])
     assert 10.0**fleet.log10_e <= fleet.cap * max(1.0, 10.0**other.log10_e)
     alone = the_fleet(rows)
-    alone.look([liar])
+    alone.combine([liar])
     assert 10.0**alone.log10_e < 0.03 / 0.001
 
 
@@ -99,7 +99,7 @@ def test_what_is_wrong_for_all_is_found_as_soon_as_by_one_test_of_all_steps() ->
             tests[agent].step(row, successor)
             one.step(row, successor)
             if n % 20 == 19:
-                fleet.look(tests)
+                fleet.combine(tests)
             found |= {
                 name: n
                 for name, doubted in (("together", fleet.doubted), ("one", one.doubted))
@@ -123,7 +123,7 @@ def test_a_true_model_is_seldom_doubted(agents: int) -> None:
         for agent, test in enumerate(tests):
             for row, successor in walk(rows, np.random.default_rng((seed, agent)), 600 // agents):
                 test.step(row, successor)
-            fleet.look(tests)
+            fleet.combine(tests)
         doubted["model"] += fleet.doubted
         doubted["agents"] += sum(test.doubted for test in tests)
     assert doubted["model"] <= binom.ppf(1 - 1e-6, runs, alpha)
@@ -154,7 +154,7 @@ def test_a_fleet_goes_on_where_it_stood() -> None:
     for n, (row, successor) in enumerate(walk(grid(0.3), np.random.default_rng(2), 300)):
         tests[n % 3].step(row, successor)
     fleet.forget(tests.pop())
-    fleet.look(tests)
+    fleet.combine(tests)
     others = [again.join() for _ in tests]
     again.load(fleet.dump())
     for test, other in zip(tests, others, strict=True):
@@ -162,8 +162,8 @@ def test_a_fleet_goes_on_where_it_stood() -> None:
     for n, (row, successor) in enumerate(walk(grid(0.3), np.random.default_rng(9), 100)):
         tests[n % 2].step(row, successor)
         others[n % 2].step(row, successor)
-    fleet.look(tests)
-    again.look(others)
+    fleet.combine(tests)
+    again.combine(others)
     assert fleet.dump() == again.dump()
     assert [test.dump() for test in tests] == [other.dump() for other in others]
 
@@ -175,10 +175,10 @@ def test_doubt_is_for_good_and_a_capped_agent_stays_capped() -> None:
         for _ in range(3):
             test.contradict()
         assert test.share == fleet.cap
-    fleet.look(tests)
+    fleet.combine(tests)
     assert fleet.doubted
     told = fleet.log10_e
-    fleet.look([])
+    fleet.combine([])
     assert (fleet.doubted, fleet.log10_e) == (True, told)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from monitor.arrays import Floats, Ints, Shorts
 from monitor.causal.row import greedy
 from monitor.exact.forward.close import ahead
 from monitor.exact.forward.row_table import place
@@ -18,15 +19,7 @@ from monitor.exact.forward.rows import (
     regime,
     seen_before,
 )
-from monitor.exact.forward.step import (
-    DONE,
-    FULL_MEMO,
-    TRUE,
-    Engine,
-    Floats,
-    Ints,
-    Shorts,
-)
+from monitor.exact.forward.step import DONE, FULL_MEMO, TRUE, Engine
 from monitor.exact.forward.unroll import FIRST_STRAND
 from monitor.jit import compiled, inlined
 

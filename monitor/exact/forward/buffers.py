@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from monitor.arrays import Floats, Ints, Shorts
 from monitor.errors import LimitError
 from monitor.exact.forward import step
 from monitor.exact.forward.bounds import Levels
@@ -14,15 +15,12 @@ from monitor.jit import held
 
 __all__ = ["MAX_LEVELS", "ForwardBuffers", "Workspace", "too_long"]
 
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
-
 
 def _ints(*shape: int) -> Ints:
     return np.zeros(shape, dtype=np.int64)
 
 
-def _shorts(count: int) -> npt.NDArray[np.int32]:
+def _shorts(count: int) -> Shorts:
     return np.zeros(count, dtype=np.int32)
 
 

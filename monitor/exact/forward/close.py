@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from monitor.arrays import Floats, Ints
 from monitor.causal.row import choose
 from monitor.exact.forward.rows import Dynamics, regime, regime_end
 from monitor.exact.forward.step import (
@@ -20,10 +21,8 @@ from monitor.exact.forward.step import (
     UNANSWERED,
     UNKNOWN,
     Engine,
-    Floats,
     Forward,
     Future,
-    Ints,
     Machine,
     take,
 )

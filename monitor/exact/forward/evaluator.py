@@ -1,6 +1,6 @@
 """One law and one measure, made ready for the kernel: arrays shared by every path, agent and offset.
 
-Nothing is laid out in advance that no path has asked for: steps of the program, rows of the world and tables of what
+Nothing is laid out in advance that no path has asked for: steps of the automaton, rows of the world and tables of what
 lies ahead are added when the kernel says that it lacks them.
 """
 
@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from monitor.arrays import AnyArray, Floats, Ints, Shorts
 from monitor.causal import Law, conditional_choices
 from monitor.errors import LimitError
 from monitor.exact.forward import bounds as chain_bounds
@@ -26,13 +26,10 @@ from monitor.policy import PolicyTable
 
 __all__ = ["Evaluator", "Reading", "ahead", "dynamics", "reading"]
 
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
-Shorts = npt.NDArray[np.int32]
 Pairs = tuple[Ints, Ints]
 _SOME_WALK = ForwardBuffers(0, 0, 1)
 Reading = tuple[Unrolled, Shorts]
-"""A program in strands, and what each state (or each pair, where quantities are nested) shows it."""
+"""An automaton in strands, and what each state (or each pair, where quantities are nested) shows it."""
 
 
 def dynamics(nominal: Law, law: Law, *, merged: bool) -> Dynamics:
@@ -76,11 +73,11 @@ def _nothing(model: MDP) -> Floats:
     return _fixed(np.zeros((0, model.states, model.actions)))
 
 
-def _stack(arrays: list[Any]) -> npt.NDArray[Any]:
+def _stack(arrays: list[Any]) -> AnyArray:
     return _fixed(arrays[0][np.newaxis] if len(arrays) == 1 else np.stack(arrays))
 
 
-def _fixed(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+def _fixed(array: AnyArray) -> AnyArray:
     """A read-only view: numba takes writeable arrays for another type, and would compile everything twice."""
     view = np.ascontiguousarray(array).view()
     view.flags.writeable = False
@@ -92,7 +89,7 @@ class Evaluator:
 
     Args:
         nominal: the law in force without the intervention.
-        tail: what lies ahead, with the law, the program and its letters.
+        tail: what lies ahead, with the law, the automaton and its letters.
         read: see `reading`; shared between laws where nothing is nested.
         world: the dynamics up to the last observed pair, and the rows known there by kind; shared between measures.
         workspace: shared too.
@@ -109,7 +106,7 @@ class Evaluator:
         self._scratch = workspace.scratch
         self._known: Ints | None = None
         self._forgot = False
-        self.lazy = not tail.law.written  # the kernel reads rows as they stand
+        self.lazy = not tail.law.explicit  # the kernel reads rows as they stand
 
     @property
     def computed(self) -> int:
@@ -221,7 +218,7 @@ class Evaluator:
             parts = step.Engine(
                 self._dynamics,
                 memo.arrays,
-                step.Machine(self.strands.known, self.strands.spans, self._reading, self.tail.letters.by_action),
+                step.Machine(self.strands.known, self.strands.spans, self._reading, self.tail.labelling.by_action),
                 step.Future(_fixed(self._values), self._rows, *_rows(future), _fixed(future.expected_rewards)),
                 self._scratch,
             )
@@ -259,12 +256,12 @@ class Evaluator:
         if self._dynamics.rewards.shape[0] > SMALL and not self.tail.tabled(offset, owed):
             self.lazy = True
             return
-        self.tail.value(offset, owed)
+        self.tail.all_values(offset, owed)
         self._know_tables()
 
     def _know_tables(self) -> None:
         self._values = self.tail.table if len(self.tail.table) else self._workspace.no_table
-        settled = self.tail.law.settled()
+        settled = self.tail.law.stationary_from()
         for strand, cells in enumerate(self.strands.owed):
             for offset, owed in cells.items():
                 self._rows[offset, strand] = self.tail.rows.get((min(offset, settled), owed), step.UNKNOWN)
@@ -308,20 +305,22 @@ def ahead(  # noqa: PLR0917 - the six things it is a function of
 ) -> Floats:
     """Values [n] of an obligation in n states at the last observed pair (action -1: not known)."""
     law, (seen, taken) = tail.law, last
-    values = np.array(tail.at(offset, owed, states))
+    values = np.array(tail.values(offset, owed, states))
     if taken < 0:
         return values
     table = law.table(offset)
     default = law.default_from is not None and offset >= law.default_from
     here = (states == seen) & default
     if here.any():
-        values[here] = tail.after(offset, owed, states[here], np.full(int(here.sum()), taken))
+        values[here] = tail.action_values(offset, owed, states[here], np.full(int(here.sum()), taken))
     if table.actions is None:
         before = nominal.table(offset).distribution(seen, law.future.actions)
         for n in np.flatnonzero(~here):
             choice = conditional_choices(before, taken, table.distribution(int(states[n]), law.future.actions))
             actions = np.flatnonzero(choice)
-            values[n] = _add(0.0, choice[actions] * tail.after(offset, owed, np.full(len(actions), states[n]), actions))
+            values[n] = _add(
+                0.0, choice[actions] * tail.action_values(offset, owed, np.full(len(actions), states[n]), actions)
+            )
     return values
 
 
@@ -333,15 +332,15 @@ def _add(total: float, terms: Floats) -> float:
 
 
 def reading(tail: ValueTable) -> Reading:
-    """A program in strands, and what shows it which letter: a state, or where goals are nested a pair at an offset."""
-    model, letters = tail.law.future, tail.letters
+    """An unrolled automaton, and what shows it which letter: a state, or where goals are nested a pair at an offset."""
+    model, letters = tail.law.future, tail.labelling
     if letters.by_action:
         pairs = np.flatnonzero(model.availability)
-        layers = [letters.many(o, *np.divmod(pairs, model.actions)) for o in range(tail.law.settled() + 1)]
+        layers = [letters.many(o, *np.divmod(pairs, model.actions)) for o in range(tail.law.stationary_from() + 1)]
         kinds, numbers = np.unique(np.stack(layers), axis=1, return_inverse=True)
         shown = np.zeros(model.states * model.actions, dtype=np.int32)
         shown[pairs] = numbers.reshape(-1)
-        return Unrolled(tail.program, np.ascontiguousarray(kinds.T)), shown
+        return Unrolled(tail.automaton, np.ascontiguousarray(kinds.T)), shown
     everywhere = np.arange(model.states)
     kinds, numbers = np.unique(letters.all(0, everywhere, everywhere), return_inverse=True)
-    return Unrolled(tail.program, kinds.astype(np.int64)[:, np.newaxis]), numbers.astype(np.int32)
+    return Unrolled(tail.automaton, kinds.astype(np.int64)[:, np.newaxis]), numbers.astype(np.int32)

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from monitor.arrays import Floats, Ints, Shorts
 from monitor.jit import compiled, inlined
 
 __all__ = [
@@ -28,9 +29,6 @@ __all__ = [
     "place",
 ]
 
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
-Shorts = npt.NDArray[np.int32]
 
 EXACT, ANY, STABLE = 0, 1, 2
 """Which rows: the Gumbel-Max row, or bounds over a class of causal models (`monitor.types.CausalModel`)."""

@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from monitor.arrays import Bools, Floats, Ints
 from monitor.causal.row import align, bound, choose, reweigh
 from monitor.exact.forward.row_table import (
     COMPUTED,
@@ -28,9 +28,6 @@ from monitor.jit import compiled, inlined
 
 __all__ = ["NO_ROOM", "Dynamics", "moves", "regime", "regime_end", "seen_before"]
 
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
-Shorts = npt.NDArray[np.int32]
 
 NO_ROOM = -1
 FOR_GOOD = 1 << 62
@@ -59,8 +56,8 @@ class Dynamics(NamedTuple):
     rewards: Floats
     asked_extra: Floats
     first: Ints
-    default: npt.NDArray[np.bool_]
-    stochastic: npt.NDArray[np.bool_]
+    default: Bools
+    stochastic: Bools
     actions: Ints
     probabilities: Floats
     nominal_probabilities: Floats

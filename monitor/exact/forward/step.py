@@ -14,8 +14,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from monitor.arrays import Floats, Ints, Shorts
 from monitor.exact.forward.row_table import Memory, place
 from monitor.exact.forward.rows import (
     NO_ROOM,
@@ -53,9 +53,6 @@ __all__ = [
     "take",
 ]
 
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
-Shorts = npt.NDArray[np.int32]
 
 FALSE, TRUE = 0, 1
 """What a span may lead to, as in `monitor.logic`; FIRST_STRAND and above: a strand."""

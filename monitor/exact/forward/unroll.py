@@ -9,13 +9,12 @@ sums over strands have an order that does not depend on what was asked before.
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
-from monitor.logic import FALSE, TRUE, PathProgram
+from monitor.arrays import Ints
+from monitor.logic import FALSE, TRUE, Automaton
 
 __all__ = ["FIRST_STRAND", "Unrolled"]
 
-Ints = npt.NDArray[np.int64]
 Span = tuple[int, int, int, int]
 
 FIRST_STRAND = 2
@@ -35,7 +34,7 @@ class Unrolled:
     meets a reading. Both are other arrays when `reach`, the number of offsets laid out, has grown.
     """
 
-    def __init__(self, program: PathProgram, letters: Ints) -> None:
+    def __init__(self, program: Automaton, letters: Ints) -> None:
         self.program = program
         self.owed: list[dict[int, int]] = [{0: program.start}]
         self.horizon = program.horizon(program.start)
@@ -83,7 +82,7 @@ class Unrolled:
     def _read(self, offset: int, strand: int, letters: list[int]) -> None:
         """What the obligation of a strand at an offset becomes with each reading."""
         owed = self.owed[strand][offset]
-        pays = int(self.program.pays(owed))
+        pays = int(self.program.rewards(owed))
         for reading, letter in enumerate(letters):
             rest = self.program.step(owed, letter)
             target = rest if rest in (FALSE, TRUE) else FIRST_STRAND + self._place(offset + 1, rest, strand)

@@ -20,6 +20,7 @@ from monitor.exact import validate
 from monitor.logic import parse
 from monitor.logic.syntax import Formula, Goal, Regret
 from monitor.logic.traversal import largest_offset
+from monitor.model.formats import has_scheme
 from monitor.model.io import load_model
 from monitor.model.mdp import MDP
 from monitor.model.npz import canonical_bytes, model_sha256
@@ -295,7 +296,7 @@ def _stream_settings(config: Config, nominal: Policy) -> StreamSettings:
 
 
 def _identity(config: Config, model: MDP, policies: Mapping[str, Policy], models: Mapping[str, MDP]) -> Identity:
-    name = config.model if config.model.startswith("gymnasium:") else Path(config.model).name
+    name = config.model if has_scheme(config.model) else Path(config.model).name
     return Identity(
         model_name=name,
         model_sha256=model_sha256(model),

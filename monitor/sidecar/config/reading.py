@@ -12,6 +12,7 @@ from pydantic_settings import EnvSettingsSource, SettingsError
 
 from monitor.engine import NO_BOUNDS
 from monitor.errors import ConfigError, Mistakes
+from monitor.model.formats import has_scheme
 from monitor.sidecar.config.settings import (
     ENVIRONMENT_PREFIX,
     Config,
@@ -89,7 +90,7 @@ def _with_absolute(directory: Path, section: _SectionT, *names: str) -> _Section
 
 
 def _source(directory: Path, model: str) -> str:
-    return model if model.startswith("gymnasium:") else str(_absolute(directory, model))
+    return model if has_scheme(model) else str(_absolute(directory, model))
 
 
 def _absolute(directory: Path, path: str | Path) -> Path:

@@ -304,7 +304,7 @@ class Config(BaseSettings):
     mqtt: MqttConfig = MqttConfig()
     """The broker and the topics."""
     model: Annotated[str, Field(min_length=1)]
-    """A model file (`.npz`), or `gymnasium:ID?option=value`."""
+    """A model file, or `gymnasium:ID?argument=value`; `cfmon model info --help` lists the forms."""
     state_encoder: Literal["index", "name", "valuation", "bins"] = "index"
     """What the agents' states are: numbers, names, values of variables, or floats that the model's bin edges sort."""
     policies: dict[Identifier, Path]

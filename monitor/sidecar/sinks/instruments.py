@@ -15,7 +15,7 @@ from monitor.alarm.message import Identity
 from monitor.logic import parse
 from monitor.sidecar.sinks.exposition import Buckets, Series
 from monitor.sidecar.sinks.reliability import WORDS, followed
-from monitor.statistics.calibration import Tally
+from monitor.statistics.calibration import CalibrationCounts
 from monitor.stream.decode import REASONS
 from monitor.types import FormulaSpec, MessageResult
 
@@ -132,9 +132,9 @@ class Instruments:
         self._forget_threshold(formula)
         self.verdict_seconds.stop(formula)
 
-    def show_calibration(self, formula: str, tally: Tally) -> None:
+    def show_calibration(self, formula: str, counts: CalibrationCounts) -> None:
         """Show how all forecasts of a formula turned out."""
-        self.calibration.set((formula,), tally.brier, tally.expected_brier)
+        self.calibration.set((formula,), counts.brier, counts.expected_brier)
 
     def text(self) -> str:
         """What the registry does not hold, in the text format."""
@@ -185,7 +185,7 @@ class Instruments:
             return
         for outcome in WORDS.values():
             self.forecasts.inc((formula.name, outcome), 0)
-        self.show_calibration(formula.name, Tally())
+        self.show_calibration(formula.name, CalibrationCounts())
 
     def _forget_threshold(self, formula: str) -> None:
         with contextlib.suppress(KeyError):

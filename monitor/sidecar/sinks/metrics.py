@@ -17,7 +17,7 @@ from monitor.alarm.figures import other, own
 from monitor.alarm.message import Identity
 from monitor.sidecar.sinks.instruments import FIGURES, PLACES, Instruments
 from monitor.sidecar.sinks.reliability import WORDS, counted
-from monitor.statistics.calibration import Tally
+from monitor.statistics.calibration import CalibrationCounts
 from monitor.types import (
     AlarmMoved,
     Alert,
@@ -79,7 +79,7 @@ class Metrics:
         self._marked: set[tuple[str, str]] = set()
         """blind now, for whatever reason"""
         self._told: dict[tuple[str, str], tuple[str, str]] = {}
-        self._forecasts: dict[str, Tally] = {}
+        self._forecasts: dict[str, CalibrationCounts] = {}
         self._on = Instruments(self.registry)
         self._on.queue_length.set_function(queue_length)
         self._on.last_evaluation.set_function(lambda: self._evaluated)

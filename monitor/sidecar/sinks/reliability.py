@@ -10,8 +10,8 @@ from typing import Any, Final
 import msgspec
 
 from monitor.logic import parse, print_formula
-from monitor.runtime.forecasts import SAMPLED, asked
-from monitor.statistics.calibration import Tally
+from monitor.runtime.forecasts import SAMPLED, followed_forecast
+from monitor.statistics.calibration import CalibrationCounts
 from monitor.types import Calibrated, Calibration, Forecast, FormulaSpec, Judged
 
 __all__ = ["WORDS", "Reliability", "counted", "followed", "with_diagrams"]
@@ -23,20 +23,20 @@ WORDS: Final[Mapping[bool | None, str]] = {True: "true", False: "false", None: "
 @lru_cache(maxsize=4096)
 def followed(spec: FormulaSpec) -> tuple[str, str]:
     """Return the path formula whose forecasts are followed and an empty text, or the reverse: why none are."""
-    found = asked(parse(spec.text), spec.engine)
+    found = followed_forecast(parse(spec.text), spec.engine)
     return ("", found) if isinstance(found, str) else (print_formula(found.path), "")
 
 
-def counted(tally: Tally | None, notice: Forecast | Calibrated) -> Tally:
-    """Return the tally after a notice; None: there was none before."""
+def counted(counts: CalibrationCounts | None, notice: Forecast | Calibrated) -> CalibrationCounts:
+    """Return the counts after a notice; None: there was none before."""
     if isinstance(notice, Calibrated):
-        return Tally(notice.calibration)
-    tally = Tally() if tally is None else tally
+        return CalibrationCounts(notice.calibration)
+    counts = CalibrationCounts() if counts is None else counts
     if notice.came_true is None:
-        tally.drop()
+        counts.drop()
     else:
-        tally.add(notice.value, came_true=notice.came_true)
-    return tally
+        counts.add(notice.value, came_true=notice.came_true)
+    return counts
 
 
 class Reliability(msgspec.Struct, frozen=True):
@@ -47,10 +47,10 @@ class Reliability(msgspec.Struct, frozen=True):
     sampled: bool
 
     @classmethod
-    def of(cls, spec: FormulaSpec, tally: Tally | None, judged: Judged | None) -> Reliability:
-        """As it stands now. `tally`: None where no forecast is over, `judged`: where there is no answer."""
+    def of(cls, spec: FormulaSpec, counts: CalibrationCounts | None, judged: Judged | None) -> Reliability:
+        """As it stands now. `counts`: None where no forecast is over, `judged`: where there is no answer."""
         sampled = judged is not None and judged.verdict.method == "sampled"
-        return cls(spec, Calibration() if tally is None else tally.dump(), sampled)
+        return cls(spec, Calibration() if counts is None else counts.dump(), sampled)
 
     def shown(self) -> dict[str, Any]:
         """Return `calibration`, or null with the reason in `not_followed`."""
@@ -59,7 +59,7 @@ class Reliability(msgspec.Struct, frozen=True):
             why = SAMPLED
         if why:
             return {"calibration": None, "not_followed": why}
-        return {"calibration": {"path": path, **_columns(Tally(self.calibration))}, "not_followed": ""}
+        return {"calibration": {"path": path, **_columns(CalibrationCounts(self.calibration))}, "not_followed": ""}
 
 
 def with_diagrams(agent: dict[str, Any], forecasts: Sequence[Reliability]) -> dict[str, Any]:
@@ -68,7 +68,7 @@ def with_diagrams(agent: dict[str, Any], forecasts: Sequence[Reliability]) -> di
     return {**agent, "formulas": [{**formula, **of.shown()} for formula, of in pairs]}
 
 
-def _columns(tally: Tally) -> dict[str, Any]:
+def _columns(counts: CalibrationCounts) -> dict[str, Any]:
     bins = [
         {
             "from": point.low,
@@ -79,13 +79,13 @@ def _columns(tally: Tally) -> dict[str, Any]:
             "count": point.count,
             "agrees": point.agrees,
         }
-        for point in tally.reliability()
+        for point in counts.reliability()
     ]
     return {
-        "resolved": tally.resolved,
-        "dropped": tally.dropped,
-        "brier_score": _known(tally.brier),
-        "brier_score_expected": _known(tally.expected_brier),
+        "resolved": counts.resolved,
+        "dropped": counts.dropped,
+        "brier_score": _known(counts.brier),
+        "brier_score_expected": _known(counts.expected_brier),
         "bins": bins,
     }
 

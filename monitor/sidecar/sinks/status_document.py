@@ -17,7 +17,7 @@ from monitor.logic import parse
 from monitor.logic.printer import print_change
 from monitor.sidecar.sinks.curve import Curve
 from monitor.sidecar.sinks.metrics import outcome_of
-from monitor.statistics.calibration import Tally
+from monitor.statistics.calibration import CalibrationCounts
 from monitor.statistics.deviation import NOTABLE
 from monitor.types import Alert, Blind, BlindReason, Deviates, Episode, FormulaSpec, Judged, Refreshed, Threshold, Trust
 
@@ -50,7 +50,7 @@ class FormulaStatus:
 
     curve: Curve
 
-    forecasts: Tally | None = None
+    forecasts: CalibrationCounts | None = None
     judged: Judged | None = None
     blind: Blind | None = None
     alarm: str = "clear"

@@ -63,13 +63,13 @@ class Case:
 
     def evaluator(self) -> Evaluator:
         """Return the compiled evaluator of the goal."""
-        return self.evaluators.arm(self.nominal, self.law, self.goal.measure)
+        return self.evaluators.evaluator(self.nominal, self.law, self.goal.measure)
 
     def twin(self, start: int, length: int | None = None) -> Twin:
         """Return the twin from one start point, after some pairs of the path (all of them if not given)."""
         asked = self.oracle.parser.parse(print_formula(self.goal))
         assert isinstance(asked, Ask)
-        automaton = self.evaluator().tail.program
+        automaton = self.evaluator().tail.automaton
         return Twin(self.oracle, asked.quantity.world.change, automaton, start, length or len(self.path))
 
     def buffers(self, keep: int | None = None, only: int = -1) -> ForwardBuffers:

@@ -50,8 +50,8 @@ def test_bounds_by_levels_are_those_by_cells(
         path = [(state, 0 if action is None else action) for state, action in small.setting.path]
         intervention = worlds.intervention(goal.world.change, None)
         world = World.at(path, 4 - goal.world.offset, worlds.nominal(), intervention)
-        tail = worlds.tail(world.law, goal.measure)
-        by_cells = HistoryChain(world, tail.program, tail.letters, {}, kind).interval()
+        value_table = worlds.value_table(world.law, goal.measure)
+        by_cells = HistoryChain(world, value_table.automaton, value_table.labelling, {}, kind).interval()
         assert worlds.interval(world, goal.measure, kind) == pytest.approx(by_cells, abs=1e-12)
         levels = worlds._workspace().levels
         for begin, end in pairwise(levels.node_first[: len(world.path) + 1].tolist()):
@@ -63,10 +63,10 @@ def test_more_transitions_than_there_is_room_for(monkeypatch: pytest.MonkeyPatch
     policies = tables({"nominal": [0] * 8, "alt": [1] * 8}, RING)
     goal, path = parse('alt@4.P=? [ F<=9 "bad" ]'), ring_path(12)
     assert isinstance(goal, Goal)
-    expected = Checker(RING, policies).stepper(goal)._line.arm.interval(pair_arrays(path), ANY)
+    expected = Checker(RING, policies).stepper(goal)._values.evaluator.interval(pair_arrays(path), ANY)
     followed = Checker(RING, policies).along(goal, path)
     monkeypatch.setattr(row_table, "FIRST_ROOM", (1, 256, 256, 2048))  # all rows have room
-    assert Checker(RING, policies).stepper(goal)._line.arm.interval(pair_arrays(path), ANY) == expected
+    assert Checker(RING, policies).stepper(goal)._values.evaluator.interval(pair_arrays(path), ANY) == expected
     np.testing.assert_array_equal(Checker(RING, policies).along(goal, path), followed)
 
 
@@ -75,10 +75,10 @@ def test_rows_of_one_path_are_not_those_of_another() -> None:
     policies = tables({"nominal": [0] * 8, "alt": [1] * 8}, RING)
     one, goal = Checker(RING, policies), parse('alt@4.P=? [ F<=9 "bad" ]')
     assert isinstance(goal, Goal)
-    arm, path = one.stepper(goal)._line.arm, ring_path(60)
+    arm, path = one.stepper(goal)._values.evaluator, ring_path(60)
     for begin in range(0, 54, 3):
         pairs = pair_arrays(path[begin : begin + 6])
-        alone = Checker(RING, policies).stepper(goal)._line.arm
+        alone = Checker(RING, policies).stepper(goal)._values.evaluator
         assert arm.interval(pairs, ANY) == alone.interval(pairs, ANY)
 
 
@@ -117,7 +117,7 @@ def test_the_choice_at_a_node_is_the_optimum_of_a_linear_program(text: str, kind
                 for action, chance in twin.actions(offset, state).items():
                     rest = twin.automaton.step(obligation, twin.label_set(offset, state, action))
                     ranges = twin.ranges(offset, state, action, kind)
-                    pays = twin.automaton.pays(obligation)
+                    pays = twin.automaton.rewards(obligation)
                     values = [
                         (float(twin.reward(offset, state, action, s)) if pays else 0.0)
                         + (float(rest == TRUE) if rest in (FALSE, TRUE) else levels[offset + 1][s, rest][n])

@@ -62,8 +62,8 @@ def test_one_start_point_is_answered_where_one_is_asked_about() -> None:
     for steps in (None, 1, 2, 3):
         world = World.at(path, 0, worlds.nominal(), Intervention(worlds.policies["same"], steps))
         assert worlds.value(world, measure) == 1 + 21 + (40 if steps in (1, 2) else 41)
-    track = Checker(CORRIDOR, tables(policies, CORRIDOR)).track(parse("same@2.R=? [ C<=2 ]"), window=9)
-    (line,) = track.lines._lines.values()
+    track = Checker(CORRIDOR, tables(policies, CORRIDOR)).incremental_check(parse("same@2.R=? [ C<=2 ]"), window=9)
+    (line,) = track.path_values._by_world.values()
     for end in (1, 2, 3):
         track.verdict(path[:end], 1)
         assert np.isfinite(line.values).tolist() == [True, False, False]
@@ -161,7 +161,7 @@ def with_all_tables(evaluator: Evaluator, offset: int) -> step.Engine:
     """Return what the compiled loops work on, with the values of all that can be pending at an offset and the next."""
     for owed in evaluator.strands.owed:
         for k in {offset, offset + 1} & owed.keys():
-            evaluator.tail.value(k, owed[k])
+            evaluator.tail.all_values(k, owed[k])
     evaluator._know_tables()
     evaluator._engine(EXACT)
     parts = evaluator._engines[EXACT][1]

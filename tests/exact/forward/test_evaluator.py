@@ -13,7 +13,7 @@ from hypothesis import given
 
 from monitor.causal import Intervention, Law
 from monitor.exact import Checker, tables
-from monitor.exact import value_table as tail_module
+from monitor.exact import value_table as table_module
 from monitor.exact.evaluators import pair_arrays
 from monitor.exact.forward import evaluator as evaluator_module
 from monitor.exact.forward import row_table
@@ -129,9 +129,9 @@ def test_rows_are_kept_for_all_transitions_where_no_choice_was_observed(
     local: bool,  # noqa: FBT001 - a column of the table
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(tail_module, "SMALL", 3)
+    monkeypatch.setattr(table_module, "SMALL", 3)
     assert dynamics(nominal, nominal, merged=True).local is local
-    monkeypatch.setattr(tail_module, "SMALL", 4)
+    monkeypatch.setattr(table_module, "SMALL", 4)
     assert dynamics(nominal, nominal, merged=True).local is False
 
 
@@ -145,7 +145,7 @@ def test_walks_of_different_width_take_turns() -> None:
     for n, pair in enumerate(PATH):
         for stepper, expected in zip(steppers, alone, strict=True):
             np.testing.assert_array_equal(stepper.push(*pair), expected[n])
-    assert len(steppers[2]._line.arm.strands.owed) > 4  # more than there is room for at first
+    assert len(steppers[2]._values.evaluator.strands.owed) > 4  # more than there is room for at first
 
 
 @pytest.mark.parametrize("before", ["nothing", "a wider one of another arm"])
@@ -196,13 +196,13 @@ def test_a_table_is_made_for_a_model_of_few_states_or_beforehand(monkeypatch: py
     text = 'alt@1.P=? [ F<=3 "bad" ]'
     answers = set()
     for small, prepared, lazy in ((4, False, False), (3, False, True), (3, True, False)):
-        for module in (evaluator_module, tail_module):
+        for module in (evaluator_module, table_module):
             monkeypatch.setattr(module, "SMALL", small)
         one = checker()
         if prepared:
             one.prepare(parse(text))
         answers.add(one.check(parse(text), PATH).value)
-        (arm,) = one.worlds._arms.values()
+        (arm,) = one.evaluators._evaluators.values()
         assert arm.lazy is lazy
         assert (len(arm.tail.table) == 0) is lazy
     assert len(answers) == 1
@@ -230,7 +230,7 @@ def test_recordings_of_a_large_model_follow_each_other(monkeypatch: pytest.Monke
 def test_an_end_makes_no_table_of_the_world_that_goes_on() -> None:
     one = checker()
     one.check(parse('alt@1.P=? [ F<=6 "bad" ]'), PATH, terminated=True)
-    rows = {law.end: len(tail.rows) for (law, _), tail in one.worlds._tails.items()}
+    rows = {law.end: len(value_table.rows) for (law, _), value_table in one.evaluators._value_tables.items()}
     assert rows[None] == 0
     assert rows[PATH[-1][0]] > 0
 
@@ -274,7 +274,7 @@ def test_rows_take_no_more_room_than_one_question_needs_where_there_is_none(
     one, asked = ring_arm()
     stepper = one.stepper(asked)
     path = ring_path(60) if wandering else [(3 * n % 8, 0) for n in range(60)]  # eight transitions, in turn
-    arm = stepper._line.arm
+    arm = stepper._values.evaluator
     if way == "pair by pair":
         for pair in path:
             stepper.push(*pair)
@@ -284,7 +284,7 @@ def test_rows_take_no_more_room_than_one_question_needs_where_there_is_none(
     elif way == "all at once":
         stepper.push_all(path)
     elif way == "without answers":
-        arm.along(stepper._line.progress, pair_arrays(path))
+        arm.along(stepper._values.buffers, pair_arrays(path))
     else:
         for begin in range(56):
             arm.interval(pair_arrays(path[begin : begin + 4]), ANY)
@@ -301,7 +301,7 @@ def test_states_show_their_label_sets(chance: Random) -> None:
     evaluator, twin = case.evaluator(), case.twin(0)
     unrolled, shown = evaluator_module.reading(evaluator.tail)
     unrolled.extend(3)
-    by_action, actions = evaluator.tail.letters.by_action, case.oracle.setting.actions
+    by_action, actions = evaluator.tail.labelling.by_action, case.oracle.setting.actions
     assert len(shown) == case.states * (actions if by_action else 1)
     for column, owed in enumerate(unrolled.owed):
         for offset in range(min(3, unrolled.reach)):

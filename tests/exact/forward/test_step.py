@@ -79,9 +79,9 @@ def test_rows_that_a_step_says_nothing_about_are_those_of_the_model(
     call_every_model_large(monkeypatch)
     large = Checker(WIDE, policies)
     np.testing.assert_allclose(large.along(goal, ROUND), expected, atol=1e-12)
-    assert large.stepper(goal)._line.arm._dynamics.local
+    assert large.stepper(goal)._values.evaluator._dynamics.local
     again = large.stepper(goal)
-    memory = again._line.arm._memos(EXACT)
+    memory = again._values.evaluator._memos(EXACT)
     before = memory.arrays.used.tolist()
     again.push_all(ROUND)
     assert memory.arrays.used.tolist() == before  # all of it is known
@@ -97,7 +97,7 @@ def test_a_walk_begun_anew_holds_nothing_of_the_one_before(end: int, text: str) 
     alone = checker.along(goal, ROUND[5:])
     stepper = checker.stepper(goal)
     stepper.push_all(ROUND[:end])
-    stepper._line.progress.restart()
+    stepper._values.buffers.restart()
     found = stepper.push_all(ROUND[5:])
     for n in range(len(found)):
         np.testing.assert_array_equal(found[n, : n + 1], alone[n, : n + 1])
@@ -125,7 +125,7 @@ def test_nodes_of_a_walk_ascend_by_strand_and_state(world: str) -> None:
     most = 0
     for pair in ROUND:
         stepper.push(*pair)
-        walk = stepper._line.progress.arrays
+        walk = stepper._values.buffers.arrays
         segments = int(walk.now[step.SEGMENTS])
         assert (np.diff(walk.strand[:segments]) > 0).all()
         for g in range(segments):

@@ -14,7 +14,7 @@ from hypothesis import given
 from monitor.causal import World
 from monitor.exact.history import HistoryChain
 from monitor.exact.lazy_values import LazyValues
-from monitor.logic import FALSE, TRUE, PathAutomaton, PathProgram, RewardAutomaton, parse
+from monitor.logic import FALSE, TRUE, Automaton, PathAutomaton, RewardAutomaton, parse
 from monitor.logic.syntax import Goal, Probability
 from tests.exact.forward.case import CLOSE, a_case
 from tests.exact.forward.twin import Twin
@@ -51,7 +51,7 @@ def automaton_of(path: str) -> PathAutomaton:
     return PathAutomaton(goal.measure.path)
 
 
-def careful(automaton: PathProgram, steps: int | None = None) -> Twin:
+def careful(automaton: Automaton, steps: int | None = None) -> Twin:
     return Twin(Oracle(WALKER), Change("policy", "careful", steps), automaton, 0, 2)
 
 
@@ -102,9 +102,9 @@ def test_the_plain_evaluator_agrees(chance: Random, kind: Literal["any", "stable
     tail, twin = case.evaluator().tail, case.twin(0)
     world = World(case.oracle.setting.path, case.nominal, case.law, {})
     expected = float(twin.value(0, *twin.first))
-    assert HistoryChain(world, tail.program, tail.letters, {}).value() == pytest.approx(expected, abs=CLOSE)
+    assert HistoryChain(world, tail.automaton, tail.labelling, {}).value() == pytest.approx(expected, abs=CLOSE)
     bounds = [float(end) for end in twin.bounds(0, *twin.first, kind)]
-    found = HistoryChain(world, tail.program, tail.letters, {}, kind).interval()
+    found = HistoryChain(world, tail.automaton, tail.labelling, {}, kind).interval()
     assert found == pytest.approx(bounds, abs=CLOSE)
 
 
@@ -114,12 +114,12 @@ def test_both_ways_beyond_the_path_agree(chance: Random) -> None:
     """With nothing observed: the table of all states, and the values around those that are asked for."""
     case = a_case(chance, nested=chance.random() < 0.2, length=1).without_last_action()
     tail, twin = case.evaluator().tail, case.twin(0)
-    lazy, everywhere = LazyValues(tail.law, tail.program, tail.letters), np.arange(case.states)
+    lazy, everywhere = LazyValues(tail.law, tail.automaton, tail.labelling), np.arange(case.states)
     owed = {twin.automaton.start}
     for k in range(twin.automaton.horizon(twin.automaton.start)):
         for obligation in owed:
             expected = [float(twin.value(k, state, obligation)) for state in range(case.states)]
-            np.testing.assert_allclose(tail.value(k, obligation), expected, rtol=0, atol=CLOSE)
-            np.testing.assert_allclose(lazy.at(k, obligation, everywhere), expected, rtol=0, atol=CLOSE)
+            np.testing.assert_allclose(tail.all_values(k, obligation), expected, rtol=0, atol=CLOSE)
+            np.testing.assert_allclose(lazy.values(k, obligation, everywhere), expected, rtol=0, atol=CLOSE)
         pairs = [(state, action) for state in range(case.states) for action in range(2)]
         owed = {twin.automaton.step(o, twin.label_set(k, *pair)) for o in owed for pair in pairs} - {FALSE, TRUE}

@@ -11,7 +11,7 @@ from hypothesis import given
 
 from monitor.errors import LimitError
 from monitor.exact.forward.unroll import FIRST_STRAND, Unrolled
-from monitor.logic import FALSE, TRUE, PathAutomaton, PathProgram, RewardAutomaton, parse
+from monitor.logic import FALSE, TRUE, Automaton, PathAutomaton, RewardAutomaton, parse
 from monitor.logic import automaton as automaton_module
 from monitor.logic.syntax import Goal, Probability
 from tests.exact.small import LAW, chances, path_formula
@@ -41,13 +41,13 @@ def span_at(strands: Unrolled, offset: int, strand: int, reading: int) -> tuple[
     return span
 
 
-def follow(strands: Unrolled, program: PathProgram, letters: np.ndarray, readings: tuple[int, ...]) -> None:
+def follow(strands: Unrolled, program: Automaton, letters: np.ndarray, readings: tuple[int, ...]) -> None:
     """Read the same letters in the program and in its strands."""
     owed, strand = program.start, 0
     for offset, reading in enumerate(readings):
         assert strands.owed[strand][offset] == owed
         _, _, target, pays = span_at(strands, offset, strand, reading)
-        assert bool(pays) == program.pays(owed)
+        assert bool(pays) == program.rewards(owed)
         owed = program.step(owed, int(letters[reading, min(offset, letters.shape[1] - 1)]))
         if owed in (FALSE, TRUE):
             assert target == owed
@@ -125,7 +125,7 @@ def test_a_program_that_refuses_a_step_leaves_what_was_laid_out(monkeypatch: pyt
 @given(chances)
 def test_any_path_is_read_as_the_automaton_does(chance: Random) -> None:
     """Whatever is laid out when, and whichever label sets the readings stand for at which offset."""
-    program: PathProgram = program_of(path_formula(chance, depth=3))
+    program: Automaton = program_of(path_formula(chance, depth=3))
     if program.start in (FALSE, TRUE):
         return
     readings = chance.randint(1, 4)

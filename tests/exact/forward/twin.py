@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
 
-from monitor.logic import FALSE, TRUE, PathProgram, print_formula
+from monitor.logic import FALSE, TRUE, Automaton, print_formula
 from monitor.logic.syntax import Goal, Label
 from tests.oracle import syntax as ast
 from tests.oracle.evaluate import Evaluator as Oracle
@@ -56,7 +56,7 @@ class Twin:
         length: pairs of the path that have been observed so far; the action of the last one is known.
     """
 
-    def __init__(self, oracle: Oracle, change: Change, automaton: PathProgram, start: int, length: int) -> None:
+    def __init__(self, oracle: Oracle, change: Change, automaton: Automaton, start: int, length: int) -> None:
         path = oracle.setting.path[start:length]
         self.automaton = automaton
         self.observed = len(path) - 1
@@ -119,7 +119,7 @@ class Twin:
                 rest = self.automaton.step(obligation, self.label_set(k, state, action))
                 for successor, probability in self.successors(k, state, action).items():
                     moved = weight * chance * probability
-                    if self.automaton.pays(obligation):
+                    if self.automaton.rewards(obligation):
                         settled += moved * self.reward(k, state, action, successor)
                     if rest == TRUE:
                         settled += moved
@@ -142,7 +142,7 @@ class Twin:
     def _from(self, k: int, state: int, obligation: int, action: int, successor: int) -> Fraction:
         """Return the reward of one transition, if it counts, and the value of the node it leads to."""
         rest = self.automaton.step(obligation, self.label_set(k, state, action))
-        earned = self.reward(k, state, action, successor) if self.automaton.pays(obligation) else ZERO
+        earned = self.reward(k, state, action, successor) if self.automaton.rewards(obligation) else ZERO
         return earned + self.value(k + 1, successor, rest)
 
     # Bounds: backward too, each node choosing its distribution within the ranges of its transition.
@@ -161,7 +161,7 @@ class Twin:
             rest = self.automaton.step(obligation, self.label_set(k, state, action))
             ranges, values = self.ranges(k, state, action, kind), []
             for successor, _, _ in ranges:
-                earned = self.reward(k, state, action, successor) if self.automaton.pays(obligation) else ZERO
+                earned = self.reward(k, state, action, successor) if self.automaton.rewards(obligation) else ZERO
                 values.append(earned + self.bounds(k + 1, successor, rest, kind)[sign > 0])
             total += chance * best_row(ranges, values, sign)
         return total

@@ -1,4 +1,4 @@
-"""How the cost of a step grows with states, offset, horizon and agents, all else as in the kernel row."""
+"""Growth of the cost of a step with states, offset, horizon and agents, all else as in the kernel row."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from time import perf_counter
 
 import numpy as np
 
-from monitor.bench.rows import Axis, Bench, Point, Row, benchmark, compare
-from monitor.bench.stepping import Walk, goal_of, grid_walk
-from monitor.bench.timing import Timing
-from monitor.bench.worlds import GRID_GOAL, descent, grid, safest, walk
+from benchmarks.rows import Axis, Bench, Point, Row, benchmark, compare
+from benchmarks.timing import Timing
+from benchmarks.workloads.stepping import Workload, goal_of, grid_workload
+from benchmarks.worlds import GRID_GOAL, descent, grid, safest, simulate
 from monitor.runtime.monitor import Monitor
 from monitor.types import FormulaSpec, Instant, Observation, StreamSettings
 
@@ -23,10 +23,10 @@ AGENTS = (1, 10, 100, 1_000)
 
 @benchmark("scaling")
 def scaling(bench: Bench) -> list[Row]:
-    """Steps of the same walk at each size; the points of the plot."""
+    """Steps of the same path at each size; the points of the plot."""
     few = 2 if bench.quick else None
-    about = grid_walk(bench, STEPS)
-    points = [point("states", side * side, large_walk(bench, side), 10, 20) for side in SIDES[:few]]
+    about = grid_workload(bench, STEPS)
+    points = [point("states", side * side, large_workload(bench, side), 10, 20) for side in SIDES[:few]]
     points += [point("offset", offset, about, offset, 20) for offset in OFFSETS[:few]]
     points += [point("horizon", horizon, about, 10, horizon) for horizon in HORIZONS[:few]]
     points += [Point("agents", count, watched(about, count), "observe + evaluate, |S| 16") for count in AGENTS[:few]]
@@ -35,22 +35,22 @@ def scaling(bench: Bench) -> list[Row]:
     return [replace(row, points=tuple(points), peer="", theirs=None, ratio=None)]
 
 
-def large_walk(bench: Bench, side: int) -> Walk:
+def large_workload(bench: Bench, side: int) -> Workload:
     """Down and right through a grid of any size."""
     model = grid(side)
     policies = {"nominal": descent(side), "fallback": safest(model)}
-    return Walk(model, policies, walk(model, policies["nominal"], STEPS, bench.rng()))
+    return Workload(model, policies, simulate(model, policies["nominal"], STEPS, bench.rng()))
 
 
-def point(axis: Axis, size: int, about: Walk, offset: int, horizon: int) -> Point:
+def point(axis: Axis, size: int, about: Workload, offset: int, horizon: int) -> Point:
     """The median step at this size."""
     series = {"states": f"offset {offset}, horizon {horizon}", "offset": f"|S| 16, horizon {horizon}"}
     median = stepped(about, offset, horizon).median
     return Point(axis, size, median, series.get(axis, f"|S| 16, offset {offset}"))
 
 
-def watched(about: Walk, agents: int) -> float:
-    """Seconds a message, where so many agents take the same walk in turns; its first steps are not counted."""
+def watched(about: Workload, agents: int) -> float:
+    """Seconds a message, where so many agents take the same path in turns; its first steps are not counted."""
     spec, settings = FormulaSpec("safe", GRID_GOAL), StreamSettings(window=64)
     monitor = Monitor(about.model, dict(about.policies), [spec], settings)
     names = [f"agent-{n}" for n in range(agents)]
@@ -66,8 +66,8 @@ def watched(about: Walk, agents: int) -> float:
     return (perf_counter() - begun) / ((steps - warm) * agents)
 
 
-def stepped(about: Walk, offset: int, horizon: int) -> Timing:
-    """Seconds of each step, once all start points are there; the walk is gone once before."""
+def stepped(about: Workload, offset: int, horizon: int) -> Timing:
+    """Seconds of each step, once all start points exist; the path is followed once before."""
     goal = goal_of(f'fallback@{offset}.P>=0.9 [ G<={horizon} !"unsafe" ]')
     costs: list[float] = []
     for _ in range(2):

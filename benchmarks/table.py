@@ -7,17 +7,14 @@ import platform
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
+from rich.table import Table
 
+from benchmarks.rows import Point, Row
+from benchmarks.timing import Timing
 from monitor._version import __version__
-from monitor.bench.rows import Point, Row
-from monitor.bench.timing import Timing
 from monitor.errors import ConfigError, to_install
-
-if TYPE_CHECKING:
-    from rich.table import Table
 
 __all__ = ["document", "machine", "notes", "plot", "shown", "table"]
 
@@ -26,9 +23,7 @@ AXES = {"states": "|S|", "offset": "offset", "horizon": "horizon", "agents": "ag
 
 
 def table(rows: Sequence[Row]) -> Table:
-    """For people. What a row has to say beside its numbers stands below the table: `notes`."""
-    from rich.table import Table  # noqa: PLC0415 - keep `cfmon --help` light
-
+    """Return the table for people. Remarks on a row are printed below it: `notes`."""
     made = Table(title="median (99th percentile)", show_lines=True)
     for name in ("row", "what", "ours", "peer", "ratio", "target", "met"):
         made.add_column(name, justify="right" if name in ("ours", "peer", "ratio") else "left")
@@ -69,7 +64,7 @@ def _seconds(value: float) -> str:
 
 
 def machine() -> dict[str, object]:
-    """What the numbers depend on."""
+    """Return what the numbers depend on."""
     return {
         "python": platform.python_version(),
         "numpy": np.__version__,

@@ -14,14 +14,14 @@ from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
-import numpy.typing as npt
 
-from monitor.bench.peers import Missing
-from monitor.bench.rows import Bench, Row, absolute, agree, benchmark, compare
-from monitor.bench.scaling import large_walk
-from monitor.bench.stepping import Walk, goal_of, grid_walk
-from monitor.bench.timing import Timing, Work, in_turns, one_by_one
-from monitor.bench.worlds import descent, grid
+from benchmarks.loading import Missing
+from benchmarks.rows import Bench, Row, absolute, agree, benchmark, compare
+from benchmarks.timing import Timing, Work, in_turns, one_by_one
+from benchmarks.workloads.scaling import large_workload
+from benchmarks.workloads.stepping import Workload, goal_of, grid_workload
+from benchmarks.worlds import descent, grid
+from monitor.arrays import Bools, Floats, Ints
 from monitor.engine import check
 from monitor.exact import Checker, values
 from monitor.model import MDP
@@ -37,10 +37,10 @@ STEPS = 300
 class Chain:
     """The arrays both sides begin with."""
 
-    indptr: npt.NDArray[np.int64]
-    successors: npt.NDArray[np.int64]
-    probabilities: npt.NDArray[np.float64]
-    labels: dict[str, npt.NDArray[np.bool_]]
+    indptr: Ints
+    successors: Ints
+    probabilities: Floats
+    labels: dict[str, Bools]
 
     @classmethod
     def of_grid(cls, side: int) -> Chain:
@@ -60,7 +60,7 @@ class Chain:
         return cls(indptr, model.successors[entries], model.probabilities[entries], labels)
 
     @property
-    def nominal(self) -> npt.NDArray[np.int64]:
+    def nominal(self) -> Ints:
         """The only action, everywhere."""
         return np.zeros(len(self.indptr) - 1, dtype=np.int64)
 
@@ -81,7 +81,7 @@ class Chain:
         assert found is not None
         return found
 
-    def everywhere(self) -> npt.NDArray[np.float64]:
+    def everywhere(self) -> Floats:
         """From the arrays to the values in all states."""
         return values(QUESTION, model=self.model(), policies={"nominal": self.nominal})
 
@@ -101,7 +101,7 @@ def reach_1000(bench: Bench) -> list[Row]:
 def against_storm(bench: Bench, side: int) -> list[Row]:
     """The values compared, then the times."""
     chain = Chain.of_grid(side)
-    storm = bench.peers.make("storm", "Storm", chain.indptr, chain.successors, chain.probabilities, chain.labels)
+    storm = bench.peers.make("peers.storm", "Storm", chain.indptr, chain.successors, chain.probabilities, chain.labels)
     found = chain.everywhere()
     state = int(np.argmax((found > 0.5) & (found < 0.95)))  # neither sure nor impossible
     agree("one state and all states", chain.one(state), float(found[state]), 1e-12)
@@ -139,14 +139,14 @@ def _once(call: Callable[[], object]) -> Callable[[], int]:
 def states(bench: Bench) -> list[Row]:
     """The step of the kernel row at a million states and at 16."""
     side = 100 if bench.quick else 1000
-    works = [_steps(large_walk(bench, side)), _steps(grid_walk(bench, STEPS))]
+    works = [_steps(large_workload(bench, side)), _steps(grid_workload(bench, STEPS))]
     large, small = in_turns(works, bench.rounds)
     title = f"one step, all offsets of {WATCHED}, at {side * side:,} states"
     return [compare("states", title, large, small, peer="the same at 16 states", at_most=2.0)]
 
 
-def _steps(about: Walk) -> Work:
-    """Steps once the start points are all there: the walk again and again, so that its rows are known."""
+def _steps(about: Workload) -> Work:
+    """Steps once all start points exist, over the same path again and again, so that its rows are known."""
     goal = goal_of(WATCHED)
     about.checker.prepare(goal)
     stepper = about.checker.stepper(goal)
@@ -170,9 +170,9 @@ def _steps(about: Walk) -> Work:
 
 @benchmark("memory")
 def memory(bench: Bench) -> list[Row]:
-    """What a watched formula adds to a model of a million states, the tables of what lies ahead stated apart."""
+    """Memory that a formula adds to a model of a million states; the tables of values beyond the path stated apart."""
     side = 100 if bench.quick else 1000
-    about = large_walk(bench, side)
+    about = large_workload(bench, side)
     model = about.model
     own = _bytes(model)
     gc.collect()
@@ -190,10 +190,10 @@ def memory(bench: Bench) -> list[Row]:
         tracemalloc.stop()
     tables = checker.table_bytes
     policies = sum(t.nbytes for p in about.policies.values() for t in (p.actions, p.probabilities) if t is not None)
-    share = (held - tables + policies) / own
+    ratio = (held - tables + policies) / own
     title = f"memory beyond the model's own arrays, {model.states:,} states, two policies, {WATCHED}"
     note = f"model {own / 1e6:,.1f} MB, tables {tables / 1e6:,.1f} MB, highest while preparing {peak / 1e6:,.1f} MB"
-    return [absolute("memory", title, Timing(share, share, 1), at_most=0.5, target="<= .5x", unit="x", note=note)]
+    return [absolute("memory", title, Timing(ratio, ratio, 1), at_most=0.5, target="<= .5x", unit="x", note=note)]
 
 
 def _bytes(model: MDP) -> int:

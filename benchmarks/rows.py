@@ -1,10 +1,10 @@
 """A row of the table, and the list of all rows.
 
-To add rows: write a function in a module of this folder and decorate it (`load` imports every module there is):
+To add rows: write a function in a module of `workloads/` and decorate it (`load` imports every module there):
 
     @benchmark("reach-100")
     def reach(bench: Bench) -> list[Row]:
-        check = bench.peers.get("storm", "reach")      # tests/bench/storm.py; Missing(reason) without it
+        check = bench.peers.get("peers.storm", "reach")  # peers/storm.py; Missing(reason) without it
         ours = Work(block=...)
         if isinstance(check, Missing):
             (mine,) = in_turns([ours], bench.rounds)
@@ -28,9 +28,9 @@ from typing import Literal
 
 import numpy as np
 
-import monitor.bench
-from monitor.bench.peers import Missing, Peers
-from monitor.bench.timing import Timing
+from benchmarks import workloads
+from benchmarks.loading import Missing, Peers
+from benchmarks.timing import Timing
 
 __all__ = [
     "BENCHMARKS",
@@ -96,7 +96,7 @@ class Row:
         peer: against whom; "" for an absolute target.
         ratio: for at_least: theirs / ours, so how many times faster we are; for at_most: ours / theirs. None without a
             peer's timing.
-        met: None if it could not be told, for want of the peer, or if there is no target.
+        met: None if unknown, because the peer is missing, or if there is no target.
         note: what the reader must know, such as why the peer is missing.
     """
 
@@ -117,16 +117,16 @@ class Row:
 
 @dataclass(frozen=True)
 class Bench:
-    """What every row is given: where the peers are, how long it may take, the seed, and whom to tell."""
+    """Argument of every measurement: the peers, how long it may take, the seed, and where to report progress."""
 
     peers: Peers
     quick: bool = False
     seed: int = 0
-    tell: Callable[[str], None] = field(default=lambda _: None)
+    report: Callable[[str], None] = field(default=lambda _: None)
 
     @property
     def rounds(self) -> int:
-        """How many rounds `in_turns` should run."""
+        """Number of rounds for `in_turns`."""
         return 5 if self.quick else 60
 
     def rng(self, stream: int = 0) -> np.random.Generator:
@@ -153,8 +153,8 @@ def benchmark(
 
 def load() -> dict[str, Callable[[Bench], list[Row]]]:
     """All benchmarks by key, in the table's order."""
-    for module in iter_modules(monitor.bench.__path__):
-        import_module(f"monitor.bench.{module.name}")
+    for module in iter_modules(workloads.__path__):
+        import_module(f"{workloads.__name__}.{module.name}")
     place = {key: n for n, key in enumerate(ORDER)}
     return dict(sorted(BENCHMARKS.items(), key=lambda entry: place.get(entry[0], len(ORDER))))
 

@@ -1,7 +1,7 @@
-"""What a step costs on the 4x4 grid, against an update of today's monitors of temporal logic over eleven values.
+"""Cost of a step on the 4x4 grid, against an update of today's monitors of temporal logic over eleven values.
 
-Their question is another one, and simpler: `always` over what was, where ours is what would have been. The rows ask
-whether ours may cost as little. The signal theirs is given is the same path's: whether the cell is safe.
+Their question is another one, and simpler: `always` over what was, where ours is what would have been. The target is
+the same cost. The signal theirs is given is the same path's: whether the cell is safe.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from monitor.bench.peers import Missing
-from monitor.bench.rows import Bench, Row, agree, benchmark, compare
-from monitor.bench.timing import Timing, Work, in_turns, one_by_one
-from monitor.bench.worlds import GRID_GOAL, grid, patrol, safest, walk
+from benchmarks.loading import Missing
+from benchmarks.rows import Bench, Row, agree, benchmark, compare
+from benchmarks.timing import Timing, Work, in_turns, one_by_one
+from benchmarks.worlds import GRID_GOAL, grid, patrol, safest, simulate
 from monitor.exact import Checker
 from monitor.logic import parse
 from monitor.logic.syntax import Goal
@@ -25,7 +25,7 @@ from monitor.policy import PolicyTable
 from monitor.runtime.monitor import Monitor
 from monitor.types import AlarmSpec, FormulaSpec, Instant, Judged, Observation, StreamSettings
 
-__all__ = ["Walk", "grid_walk", "push_all"]
+__all__ = ["Workload", "grid_workload", "push_all"]
 
 STEPS = 2_000
 SINGLES = 500
@@ -33,7 +33,7 @@ OFFSET = 10
 
 
 @dataclass(frozen=True)
-class Walk:
+class Workload:
     """A path through a model, and those who act there."""
 
     model: MDP
@@ -42,26 +42,26 @@ class Walk:
 
     @cached_property
     def checker(self) -> Checker:
-        """One for all that is asked about this walk."""
+        """One checker for all queries about this path."""
         return Checker(self.model, self.policies)
 
     @cached_property
     def signal(self) -> list[float]:
-        """What a monitor of ordinary temporal logic sees: 1 where the state is safe, else -1."""
+        """The signal for a monitor of ordinary temporal logic: 1 where the state is safe, else -1."""
         unsafe = self.model.labels["unsafe"]
         return [-1.0 if unsafe[state] else 1.0 for state, _ in self.pairs]
 
 
-def grid_walk(bench: Bench, steps: int = STEPS) -> Walk:
+def grid_workload(bench: Bench, steps: int = STEPS) -> Workload:
     """An agent that goes round along the walls of the 4x4 grid, past the unsafe cells; the fallback avoids them.
 
-    The walk is closed, so that it can be gone again and again: its last pair may lead to its first.
+    The path is closed, so that it can be repeated: its last pair may lead to its first.
     """
     model = grid(4)
     policies = {"nominal": patrol(4), "fallback": safest(model)}
-    pairs = walk(model, policies["nominal"], steps + 1, bench.rng())
+    pairs = simulate(model, policies["nominal"], steps + 1, bench.rng())
     last = max(n for n, (state, _) in enumerate(pairs) if state == pairs[0][0])
-    return Walk(model, policies, pairs[:last])
+    return Workload(model, policies, pairs[:last])
 
 
 def goal_of(text: str) -> Goal:
@@ -103,7 +103,7 @@ def stepping(checker: Checker, goal: Goal, pairs: Sequence[tuple[int, int]]) -> 
     def singles() -> np.ndarray:
         rest = iter(pairs)
         costs = one_by_one(lambda: push(*next(rest)), min(SINGLES, len(pairs)))
-        for state, action in rest:  # to the end, from where the walk may begin again
+        for state, action in rest:  # to the end, where the path may begin again
             push(state, action)
         return costs
 
@@ -113,9 +113,9 @@ def stepping(checker: Checker, goal: Goal, pairs: Sequence[tuple[int, int]]) -> 
 @benchmark("kernel")
 def kernel(bench: Bench) -> list[Row]:
     """One step advanced, all offsets answered; numbers only."""
-    about, goal = grid_walk(bench), goal_of(GRID_GOAL)
+    about, goal = grid_workload(bench), goal_of(GRID_GOAL)
     check_values(about, push_all(about.checker, goal, about.pairs[:60]))
-    peers = {name: bench.peers.make("runtime", name, about.signal) for name in ("Rtamt", "Reelay")}
+    peers = {name: bench.peers.make("peers.temporal", name, about.signal) for name in ("Rtamt", "Reelay")}
     mine, theirs = in_turns_with(stepping(about.checker, goal, about.pairs), peers, bench.rounds)
     title = f"one step, all offsets of {GRID_GOAL}, 4x4 grid"
     return [
@@ -129,7 +129,7 @@ def kernel(bench: Bench) -> list[Row]:
 @benchmark("recording")
 def recording(bench: Bench) -> list[Row]:
     """The same of a whole recording, in one call."""
-    about, goal = grid_walk(bench, STEPS if bench.quick else 10 * STEPS), goal_of(GRID_GOAL)
+    about, goal = grid_workload(bench, STEPS if bench.quick else 10 * STEPS), goal_of(GRID_GOAL)
     along = about.checker.along
     check_values(about, along(goal, about.pairs)[:60])
 
@@ -137,7 +137,7 @@ def recording(bench: Bench) -> list[Row]:
         along(goal, about.pairs)
         return len(about.pairs)
 
-    peers = {"Reelay": bench.peers.make("runtime", "Reelay", about.signal)}
+    peers = {"Reelay": bench.peers.make("peers.temporal", "Reelay", about.signal)}
     mine, theirs = in_turns_with(Work(block), peers, bench.rounds)
     title = f"a step of a recording of {len(about.pairs):,} pairs in one call, else as kernel"
     return [compare("recording", title, mine, theirs["Reelay"], peer="reelay historically[0:10]", at_least=1.0)]
@@ -146,9 +146,9 @@ def recording(bench: Bench) -> list[Row]:
 @benchmark("monitor")
 def monitored(bench: Bench) -> list[Row]:
     """The same through `Monitor`: order, path, verdict, alarm, notices."""
-    about = grid_walk(bench)
+    about = grid_workload(bench)
     work = watching(about, 1 + 2 * bench.rounds)
-    peers = {name: bench.peers.make("runtime", name, about.signal) for name in ("Rtamt", "Reelay")}
+    peers = {name: bench.peers.make("peers.temporal", name, about.signal) for name in ("Rtamt", "Reelay")}
     mine, theirs = in_turns_with(work, peers, bench.rounds)
     title = f"Monitor.observe + evaluate of {GRID_GOAL}, 4x4 grid, notices included"
     return [
@@ -159,7 +159,7 @@ def monitored(bench: Bench) -> list[Row]:
     ]
 
 
-def watching(about: Walk, times: int) -> Work:
+def watching(about: Workload, times: int) -> Work:
     """Observe and evaluate, step by step; at most `times` blocks. Every step is answered, or it is a mistake."""
     spec = FormulaSpec("safe", GRID_GOAL, alarm=AlarmSpec(for_=3, keep=5))
     monitor = Monitor(about.model, dict(about.policies), [spec], StreamSettings(window=64))
@@ -190,7 +190,7 @@ def watching(about: Walk, times: int) -> Work:
     return Work(block, singles)
 
 
-def check_values(about: Walk, found: np.ndarray) -> None:
+def check_values(about: Workload, found: np.ndarray) -> None:
     """The kernel's numbers against the checker's answers to one question at a time, at every seventh step."""
     for n in range(0, len(found), 7):
         for offset in range(min(n, OFFSET) + 1):

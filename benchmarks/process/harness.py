@@ -1,6 +1,6 @@
 """The whole process, measured from outside: `cfmon run` behind mosquitto, beside a subscriber that only decodes.
 
-`python -m tests.bench.process` runs all three and prints them. Each function returns plain values for the table.
+`python -m benchmarks.process.harness` runs all three and prints them. Each function returns plain values for the table.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from pathlib import Path
 from statistics import median
 from typing import IO, Any
 
-from tests.bench.grid import FALLBACK, FORMULA, NOMINAL, grid
-from tests.bench.publisher import FLOOD
+from benchmarks.process.grid import FALLBACK, FORMULA, NOMINAL, grid
+from benchmarks.process.publisher import FLOOD
 from tests.servers import Mosquitto, end, mosquitto, sidecar
 from tests.sidecar.project import CONFIG, write_policy, write_project
 
@@ -107,11 +107,11 @@ def child(module: str, *arguments: object, log: IO[bytes] | None = None) -> Iter
 
 def publish(port: int, agents: int, rate: float, seconds: float, *, first: int = 0) -> None:
     arguments = [str(a) for a in (port, agents, rate, seconds, first)]
-    subprocess.run([sys.executable, "-m", "tests.bench.publisher", *arguments], check=True, timeout=PATIENCE)
+    subprocess.run([sys.executable, "-m", "benchmarks.process.publisher", *arguments], check=True, timeout=PATIENCE)
 
 
-def told(process: subprocess.Popen[str]) -> dict[str, Any]:
-    """The next line of JSON a process prints."""
+def printed(process: subprocess.Popen[str]) -> dict[str, Any]:
+    """Return the next line of JSON a process prints."""
     assert process.stdout is not None
     assert select.select([process.stdout], [], [], PATIENCE)[0], "messages are missing: the broker dropped them"
     line = process.stdout.readline()
@@ -130,11 +130,11 @@ def quantile(values: Sequence[float], part: float) -> float:
 
 def measure_bare(folder: Path, agents: int, rate: float, seconds: float) -> dict[str, Any]:
     count = round((rate or FLOOD) * seconds)
-    with mosquitto(folder, *SETTINGS) as broker, child("tests.bench.bare", broker.port, count) as process:
+    with mosquitto(folder, *SETTINGS) as broker, child("benchmarks.process.bare", broker.port, count) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
         publish(broker.port, agents, rate, seconds)
-        return told(process)
+        return printed(process)
 
 
 @contextmanager
@@ -142,7 +142,7 @@ def probed(folder: Path, broker: Mosquitto, count: int, agents: int, *options: o
     """The sidecar with its probe, ready: the process and the URL it serves."""
     config = write_world(folder / "project", broker.url, agents=agents)
     log_file = folder / "sidecar.log"
-    with log_file.open("wb") as log, child("tests.bench.probe", config, count, *options, log=log) as process:
+    with log_file.open("wb") as log, child("benchmarks.process.probe", config, count, *options, log=log) as process:
         deadline = time.monotonic() + PATIENCE
         while "connected to" not in (text := log_file.read_text()):
             assert process.poll() is None, text
@@ -162,7 +162,7 @@ def measure_ours(folder: Path, agents: int, rate: float, seconds: float, *option
         probed(folder, broker, count, 1000, *options) as (process, _),
     ):
         publish(broker.port, agents, rate, seconds)
-        return told(process)
+        return printed(process)
 
 
 def whole_process(seconds: float = 3.0, *, pace: float = 2000.0, agents: int = 10, rounds: int = 3) -> Throughput:
@@ -238,7 +238,7 @@ def many_agents(seconds: float = 10.0, *, agents: int = 1000, each: float = 10.0
         begun, cpu = time.monotonic(), cpu_seconds(process.pid)
         try:
             publish(broker.port, agents, pace, seconds)
-            measured = told(process)
+            measured = printed(process)
         finally:
             scraper.stop()
         busy = (cpu_seconds(process.pid) - cpu) / (time.monotonic() - begun)
@@ -264,7 +264,7 @@ def memory(pid: int) -> int:
 
 
 def cpu_seconds(pid: int) -> float:
-    """What a process has used of the processor, user and system."""
+    """Seconds of the processor that a process has used, user and system."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 

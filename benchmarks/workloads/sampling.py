@@ -7,11 +7,11 @@ from functools import partial
 from itertools import cycle
 from typing import Any
 
-from monitor.bench.peers import Missing
-from monitor.bench.rows import Bench, Row, benchmark, compare
-from monitor.bench.stepping import OFFSET, Walk, goal_of, grid_walk, push_all, stepping
-from monitor.bench.timing import Timing, Work, in_turns
-from monitor.bench.worlds import GRID_GOAL
+from benchmarks.loading import Missing
+from benchmarks.rows import Bench, Row, benchmark, compare
+from benchmarks.timing import Timing, Work, in_turns
+from benchmarks.workloads.stepping import OFFSET, Workload, goal_of, grid_workload, push_all, stepping
+from benchmarks.worlds import GRID_GOAL
 
 __all__ = ["against_sampler", "answers"]
 
@@ -25,17 +25,17 @@ Pairs = Sequence[tuple[int, int]]
 @benchmark("sampler")
 def sampler(bench: Bench) -> list[Row]:
     """The best sampler we know, the plain one, and the best with a sample size that knows the answer beforehand."""
-    about = grid_walk(bench)
+    about = grid_workload(bench)
     every, title = range(OFFSET + 1), "all eleven offsets answered after a step, 4x4 grid"
-    told = "each +-.01 at 95 %, 9,604 worlds whatever the answer"
+    note = "each +-.01 at 95 %, 9,604 worlds whatever the answer"
     least = "as few worlds as p(1-p) allows, had the answer been known before"
     one = f"ours answers all eleven offsets, the sampler offset {OFFSET} alone"
     run = partial(against_sampler, bench, about, "Counting")
     topdown = partial(against_sampler, bench, about, "TopDown")
     return [
-        run(key="sampler", title=title, offsets=every, at_least=1_000.0, note=told),
-        run(key="sampler/one", title=f"one offset, {one}", offsets=[OFFSET], note=told),
-        topdown(key="sampler/top-down", title=f"{title}; a draw for every world", offsets=every, note=told),
+        run(key="sampler", title=title, offsets=every, at_least=1_000.0, note=note),
+        run(key="sampler/one", title=f"one offset, {one}", offsets=[OFFSET], note=note),
+        topdown(key="sampler/top-down", title=f"{title}; a draw for every world", offsets=every, note=note),
         run(key="sampler/known", title="all eleven offsets, the fewest worlds", offsets=every, note=least, known=True),
     ]
 
@@ -45,13 +45,13 @@ def rejection(bench: Bench) -> list[Row]:
     """The paper's way of sampling the posterior."""
     title = "all eleven offsets answered after a step, 4x4 grid"
     note = "each +-.01 at 95 %, 9,604 worlds whatever the answer"
-    about, every = grid_walk(bench), range(OFFSET + 1)
+    about, every = grid_workload(bench), range(OFFSET + 1)
     return [against_sampler(bench, about, "Rejection", key="rejection", title=title, offsets=every, note=note)]
 
 
 def against_sampler(
     bench: Bench,
-    about: Walk,
+    about: Workload,
     kind: str,
     *,
     key: str,
@@ -67,8 +67,8 @@ def against_sampler(
     ours = stepping(about.checker, goal, about.pairs)
     rng = bench.rng(1)
     fallback = about.policies["fallback"].actions
-    made = bench.peers.make("samplers", kind, about.model, fallback, HORIZON, rng)
-    size = bench.peers.get("samplers", "sample_size")
+    made = bench.peers.make("peers.samplers", kind, about.model, fallback, HORIZON, rng)
+    size = bench.peers.get("peers.samplers", "sample_size")
     theirs: Timing | Missing
     if isinstance(made, Missing) or isinstance(size, Missing):
         (mine,) = in_turns([ours], bench.rounds)

@@ -1,9 +1,9 @@
 """The Gumbel-Max causal model by sampling: what an exact row is measured against, and checked with.
 
-All draw worlds in which the observed path happened and the asked policy acts from its first pair on, and tell
-in which share of them `unsafe` is avoided for `horizon` steps (Kazemi & Paoletti, Sections 2.3 and 4). They are written
-to be quick: worlds are exchangeable, so only how many stand in each state is kept; a step draws for all that stand in
-one state at once, for the successors alone and not for every state; what is decided is dropped.
+All draw worlds in which the observed path happened and the alternative policy acts from its first pair on, and return
+the fraction of them in which `unsafe` is avoided for `horizon` steps (Kazemi & Paoletti, Sections 2.3 and 4). They are
+quick: worlds are exchangeable, so only their number in each state is kept; a step draws for all worlds in a state at
+once, for the successors alone and not for every state; decided worlds are dropped.
 """
 
 from __future__ import annotations
@@ -12,14 +12,12 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 
+from monitor.arrays import Floats, Ints
 from monitor.model import MDP
 
 __all__ = ["Counting", "Rejection", "TopDown", "sample_size"]
 
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
 
 Z95 = 1.959963984540054
 MOST = 4_000_000
@@ -27,7 +25,7 @@ MOST = 4_000_000
 
 
 def sample_size(error: float, p: float = 0.5) -> int:
-    """How many worlds bring an estimate within `error` at 95 %, by the normal bound; p = .5 holds for every p."""
+    """Return how many worlds bring an estimate within `error` at 95 % by the normal bound; p = .5 is the worst."""
     return max(1, math.ceil(Z95**2 * p * (1.0 - p) / error**2 - 1e-9))
 
 
@@ -35,7 +33,7 @@ class TopDown:
     """The posterior of the noise, drawn from the outcome down, as a race of exponential clocks.
 
     The winner i of the observed row p has time W ~ Exp(1); clock j follows by Exp(p_j), and one with p_j = 0 is free.
-    Under the asked row q the times are (W p_j + E_j) / q_j with E_j ~ Exp(1), and E_i = 0.
+    Under the counterfactual row q the times are (W p_j + E_j) / q_j with E_j ~ Exp(1), and E_i = 0.
     """
 
     def __init__(self, model: MDP, actions: Ints, horizon: int, rng: np.random.Generator) -> None:
@@ -44,48 +42,46 @@ class TopDown:
         self.dense = np.zeros(model.states)
 
     def estimate(self, pairs: Sequence[tuple[int, int]], count: int) -> float:
-        """The share of `count` worlds that stay clear from `pairs[0]` on; the last pair's outcome is not known."""
-        standing = np.zeros(self.model.states, dtype=np.int64)
-        standing[pairs[0][0]] = count
+        """Return the fraction of `count` worlds clear from `pairs[0]` on; the last pair's outcome is unknown."""
+        counts = np.zeros(self.model.states, dtype=np.int64)
+        counts[pairs[0][0]] = count
         for offset in range(self.horizon):
-            standing *= self.clear
+            counts *= self.clear
             observed = (pairs[offset], pairs[offset + 1][0]) if offset + 1 < len(pairs) else None
-            standing = self.moved(standing, observed)
-        return int(standing[self.clear].sum()) / count
+            counts = self.advanced(counts, observed)
+        return int(counts[self.clear].sum()) / count
 
-    def moved(self, standing: Ints, observed: tuple[tuple[int, int], int] | None) -> Ints:
-        """One step of all worlds."""
-        after = np.zeros_like(standing)
+    def advanced(self, counts: Ints, observed: tuple[tuple[int, int], int] | None) -> Ints:
+        """Advance all worlds by one step."""
+        after = np.zeros_like(counts)
         states, p = np.zeros(0, dtype=np.int64), np.zeros(0)
         if observed is not None:
             states, p = self.model.row(*observed[0])
             self.dense[states] = p
-        for state in np.flatnonzero(standing).tolist():
+        for state in np.flatnonzero(counts).tolist():
             action = int(self.actions[state])
             successors, q = self.model.row(state, action)
             p_here = self.dense[successors]
             if len(successors) == 1:
-                after[successors[0]] += standing[state]
+                after[successors[0]] += counts[state]
             elif observed is not None and (state, action) == observed[0]:
-                after[observed[1]] += standing[state]
+                after[observed[1]] += counts[state]
             elif observed is None or not p_here.any():
-                after[successors] += self.plain(q, int(standing[state]))
+                after[successors] += self.plain(q, int(counts[state]))
             else:
-                won = self.drawn((states, p), observed[1], (successors, q, p_here), int(standing[state]))
+                won = self.drawn((states, p), observed[1], (successors, q, p_here), int(counts[state]))
                 after[successors] += np.bincount(won, minlength=len(successors))
         self.dense[states] = 0.0
         return after
 
     def plain(self, q: Floats, count: int) -> Ints:
-        """How many of `count` worlds go to each successor where the observation says nothing: noise of the prior."""
+        """Return how many of `count` worlds go to each successor under noise of the prior."""
         times = self.rng.standard_exponential((len(q), count)) / q[:, None]
         return np.bincount(times.argmin(axis=0), minlength=len(q))
 
-    def drawn(
-        self, _observed: tuple[Ints, Floats], outcome: int, asked: tuple[Ints, Floats, Floats], count: int
-    ) -> Ints:
-        """Which successor of the asked row wins, in each of `count` worlds."""
-        successors, q, p = asked
+    def drawn(self, _observed: tuple[Ints, Floats], outcome: int, row: tuple[Ints, Floats, Floats], count: int) -> Ints:
+        """Return which successor of the row wins, in each of `count` worlds."""
+        successors, q, p = row
         times = self.rng.standard_exponential((len(q), count))
         times[successors == outcome] = 0.0
         near = np.flatnonzero(p)
@@ -103,18 +99,16 @@ class Counting(TopDown):
     """
 
     def plain(self, q: Floats, count: int) -> Ints:
-        """How many of `count` worlds go to each successor."""
+        """Return how many of `count` worlds go to each successor."""
         return self.rng.multinomial(count, q / q.sum())
 
 
 class Rejection(Counting):
     """The paper's way: draw noise from the prior and throw away what does not explain the observed transition."""
 
-    def drawn(
-        self, observed: tuple[Ints, Floats], outcome: int, asked: tuple[Ints, Floats, Floats], count: int
-    ) -> Ints:
-        """Which successor of the asked row wins, in each of `count` worlds."""
-        (states, p), (successors, q, _) = observed, asked
+    def drawn(self, observed: tuple[Ints, Floats], outcome: int, row: tuple[Ints, Floats, Floats], count: int) -> Ints:
+        """Return which successor of the row wins, in each of `count` worlds."""
+        (states, p), (successors, q, _) = observed, row
         union = np.union1d(states, successors)
         log_p, log_q = np.full(len(union), -np.inf), np.full(len(union), -np.inf)
         log_p[np.searchsorted(union, states)] = np.log(p)

@@ -1,7 +1,7 @@
-"""Agents that walk a 4x4 grid and tell every step over MQTT, QoS 1; a process of its own, alike for all who listen.
+"""Agents in a 4x4 grid that publish every step over MQTT, QoS 1; a process of its own, the same for all subscribers.
 
-`python -m tests.bench.publisher PORT AGENTS RATE SECONDS [FIRST]`: RATE messages a second in all; 0 sends what SECONDS
-at 10,000 would be, as fast as the broker takes it. FIRST is the first seq, to go on where a run ended. Packets are
+`python -m benchmarks.process.publisher PORT AGENTS RATE SECONDS [FIRST]`: RATE messages a second in all; 0 sends
+SECONDS times 10,000 messages as fast as the broker takes them. FIRST is the first seq, to continue a run. Packets are
 made beforehand; only the time is written at the last moment.
 """
 
@@ -17,7 +17,7 @@ from collections.abc import Iterator
 
 import msgpack
 
-from tests.bench.grid import NOMINAL, outcomes
+from benchmarks.process.grid import NOMINAL, outcomes
 
 __all__ = ["FLOOD", "main"]
 
@@ -41,7 +41,7 @@ def packets(agents: int, count: int, first: int) -> Iterator[bytearray]:
         [cells[agent]] = draw.choices(targets, weights)
         topic = f"agents/a{agent}/steps".encode()
         body = struct.pack(">H", len(topic)) + topic + struct.pack(">H", n % 65535 + 1) + msgpack.packb(fields)
-        assert len(body) < 128, "one byte tells the length"
+        assert len(body) < 128, "one byte is the length"
         yield bytearray(bytes((0x32, len(body))) + body)
 
 
@@ -57,7 +57,7 @@ def connect(port: int) -> socket.socket:
 
 
 class Broker:
-    """Sends, and reads acknowledgements as they come, so that neither side ever waits for the other."""
+    """Sends, and reads acknowledgements as they come, so that neither side waits for the other."""
 
     def __init__(self, sock: socket.socket) -> None:
         self._sock = sock

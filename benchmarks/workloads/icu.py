@@ -9,11 +9,11 @@ from time import perf_counter
 
 import numpy as np
 
-from monitor.bench.peers import Missing
-from monitor.bench.rows import Bench, Row, absolute, benchmark, compare
-from monitor.bench.stepping import goal_of, grid_walk
-from monitor.bench.timing import Timing
-from monitor.bench.worlds import GRID_GOAL, walk
+from benchmarks.loading import Missing
+from benchmarks.rows import Bench, Row, absolute, benchmark, compare
+from benchmarks.timing import Timing
+from benchmarks.workloads.stepping import goal_of, grid_workload
+from benchmarks.worlds import GRID_GOAL, simulate
 from monitor.exact import Checker
 from monitor.logic import parse
 from monitor.model import MDP
@@ -39,9 +39,7 @@ Pairs = list[tuple[int, int]]
 @cache
 def icu_world() -> tuple[MDP, dict[str, PolicyTable]]:
     """The shipped model; what is deployed there, and the optimal policy to fall back on."""
-    package = Path(__file__).resolve().parent.parent
-    folder = Path("policies") / "icu-sepsis"
-    shipped = package.parent / folder if (package.parent / folder).exists() else package / "_data" / folder
+    shipped = Path(__file__).parents[2] / "policies" / "icu-sepsis"
     model = load_model(shipped / "model.npz")
     names = {"nominal": "deployed", "fallback": "optimal"}
     return model, {name: load_policy(shipped / f"{file}.yaml", model).table for name, file in names.items()}
@@ -53,7 +51,7 @@ def episodes(model: MDP, policy: PolicyTable, rng: np.random.Generator) -> Itera
     starts = np.flatnonzero(model.initial)
     while True:
         start = int(rng.choice(starts, p=model.initial[starts]))
-        pairs = [pair for pair in walk(model, policy, 40, rng, start) if not model.is_absorbing(pair[0])]
+        pairs = [pair for pair in simulate(model, policy, 40, rng, start) if not model.is_absorbing(pair[0])]
         if len(pairs) >= SHORTEST:
             yield pairs
 
@@ -66,10 +64,10 @@ def icu(bench: Bench) -> list[Row]:
     drawn = episodes(model, policies["nominal"], bench.rng())
     fallback = policies["fallback"].actions
     peers = {
-        kind: bench.peers.make("samplers", kind, model, fallback, HORIZON, bench.rng(1))
+        kind: bench.peers.make("peers.samplers", kind, model, fallback, HORIZON, bench.rng(1))
         for kind in ("TopDown", "Counting")
     }
-    size = bench.peers.get("samplers", "sample_size")
+    size = bench.peers.get("peers.samplers", "sample_size")
     count = 0 if isinstance(size, Missing) else size(ERROR)
     steps: list[float] = []
     sampled: dict[str, list[float]] = {kind: [] for kind in peers}
@@ -110,7 +108,7 @@ def stepped(checker: Checker, pairs: Pairs) -> list[float]:
 @benchmark("robust")
 def robust(bench: Bench) -> list[Row]:
     """A verdict with bounds over every causal model, against the same without, step by step in turns."""
-    about = grid_walk(bench, 100 if bench.quick else 2_000)
+    about = grid_workload(bench, 100 if bench.quick else 2_000)
     model, policies = icu_world()
     drawn = episodes(model, policies["nominal"], bench.rng())
     patients = [next(drawn) for _ in range(3 if bench.quick else 120)]
@@ -133,7 +131,7 @@ def verdicts(model: MDP, policies: dict[str, PolicyTable], text: str, paths: lis
     costs: dict[CausalModel, list[float]] = {kind: [] for kind in kinds}
     checkers = {kind: Checker(model, policies) for kind in kinds}
     for number, pairs in enumerate([paths[0][:20], *paths]):
-        tracks = {kind: checkers[kind].track(formula, kind, text, window=WINDOW) for kind in kinds}
+        tracks = {kind: checkers[kind].incremental_check(formula, kind, text, window=WINDOW) for kind in kinds}
         for now in range(len(pairs)):
             held = tuple(pairs[max(0, now + 1 - WINDOW) : now + 1])
             for kind in kinds if now % 2 else reversed(kinds):

@@ -9,17 +9,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
-from monitor.bench.peers import Missing, Peers
-from monitor.bench.rows import Bench, DisagreementError, Row, absolute, agree, compare, load
-from monitor.bench.table import notes, table
-from monitor.bench.timing import Timing, Work, in_turns, one_by_one
-from monitor.cli.app import app
+from benchmarks.__main__ import main
+from benchmarks.loading import Missing, Peers
+from benchmarks.peers.temporal import Reelay, Rtamt
+from benchmarks.rows import Bench, DisagreementError, Row, absolute, agree, compare, load
+from benchmarks.table import notes, plot, table
+from benchmarks.timing import Timing, Work, in_turns, one_by_one
 from monitor.errors import ConfigError
-from tests.bench.runtime import Reelay, Rtamt
 
-HERE = Path(__file__).parent
 OURS = {
     "kernel": ["kernel/rtamt", "kernel/reelay"],
     "recording": ["recording"],
@@ -33,7 +31,7 @@ OURS = {
 
 
 def whole(row: Row) -> bool:
-    """Timings are numbers, and what is told fits together."""
+    """Timings are numbers, and the fields of a row fit together."""
     timings = [timing for timing in (row.ours, row.theirs) if timing is not None]
     numbers = all(math.isfinite(t.median) and t.median > 0 and t.p99 > 0 and t.n > 0 for t in timings)
     return bool(timings) and numbers and (row.theirs is None) == (row.ratio is None)
@@ -43,7 +41,7 @@ def whole(row: Row) -> bool:
 def test_rows_run_beside_their_peers(key: str) -> None:
     for package in ("rtamt", "reelay"):
         pytest.importorskip(package, reason=f"{package} is not installed: pip install '.[bench]' in a clone")
-    rows = load()[key](Bench(Peers(HERE), quick=True))
+    rows = load()[key](Bench(Peers(), quick=True))
     assert [row.key for row in rows] == OURS[key]
     assert all(map(whole, rows))
     assert all(row.theirs is not None for row in rows if row.peer)
@@ -58,7 +56,7 @@ def test_rows_run_without_peers(key: str) -> None:
     for row in rows:
         if row.peer:
             assert (row.ratio, row.met) == (None, None)
-            assert "no folder of peers" in row.note
+            assert "without peers" in row.note
 
 
 def test_every_row_of_the_table_is_there() -> None:
@@ -69,18 +67,18 @@ def test_every_row_of_the_table_is_there() -> None:
 def test_what_needs_a_broker_and_its_harness_says_so(key: str) -> None:
     rows = load()[key](Bench(Peers(None), quick=True))
     assert rows
-    assert all(row.ours is None and "no folder of peers" in row.note for row in rows)
+    assert all(row.ours is None and "without peers" in row.note for row in rows)
 
 
-def test_a_missing_peer_is_told_in_words(tmp_path: Path) -> None:
-    (tmp_path / "needy.py").write_text("import no_such_package\n")
-    (tmp_path / "late.py").write_text("def make():\n    import no_such_package\n")
-    peers = Peers(tmp_path)
+def test_a_missing_peer_is_reported_in_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "few_peers").mkdir()
+    (tmp_path / "few_peers" / "needy.py").write_text("import no_such_package\n")
+    (tmp_path / "few_peers" / "late.py").write_text("def make():\n    import no_such_package\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    peers = Peers("few_peers")
     for made in (peers.get("needy", "x"), peers.make("late", "make"), peers.make("needy", "x")):
         assert isinstance(made, Missing)
         assert made.reason == "no_such_package is not installed: pip install '.[bench]' in a clone"
-    assert peers.get("none", "x") == Missing(f"no peer {tmp_path}/none.py")
-    assert peers.get("late", "other") == Missing(f"{tmp_path}/late.py has no other")
 
 
 def test_rtamt_and_reelay_do_what_their_rows_say() -> None:
@@ -96,8 +94,8 @@ def test_ratios_and_targets() -> None:
     fast, slow, peer = Timing(1.0, 1.5, 9), Timing(4.0, 6.0, 9), "peer"
     faster = compare("a", "t", fast, slow, peer=peer, at_least=3.0)
     assert (faster.ratio, faster.met, faster.target) == (4.0, True, ">= 3x")
-    dearer = compare("a", "t", slow, fast, peer=peer, at_most=3.0)
-    assert (dearer.ratio, dearer.met, dearer.target) == (4.0, False, "<= 3x")
+    costlier = compare("a", "t", slow, fast, peer=peer, at_most=3.0)
+    assert (costlier.ratio, costlier.met, costlier.target) == (4.0, False, "<= 3x")
     assert compare("a", "t", slow, fast, peer=peer, at_least=0.5, aim=True).target == "aim: >= 0.5x"
     assert compare("a", "t", fast, slow, peer=peer).met is None
     assert absolute("a", "t", slow, at_most=3.0, target="<= 3 s").met is False
@@ -126,27 +124,22 @@ def test_work_is_done_in_turns() -> None:
     assert (first.n, first.p99) == (6, 7.0)
 
 
-def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    arguments = ["bench", "--quick", "--row", "recording", "--row", "scaling", "--json", "b.json"]
-    arguments += ["--now", "2026-01-02T03:04:05+00:00"]
-    result = CliRunner().invoke(app, arguments, catch_exceptions=False)
-    assert result.exit_code == 0
-    assert "recording" in result.stdout
+def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = ["--alone", "--quick", "--row", "recording", "--row", "scaling"]
+    main([*rows, "--json", str(tmp_path / "b.json"), "--now", "2026-01-02T03:04:05+00:00"])
+    assert "recording" in capsys.readouterr().out
     document: dict[str, Any] = json.loads((tmp_path / "b.json").read_text())
     assert (document["v"], document["quick"], document["time"]) == (1, True, "2026-01-02T03:04:05+00:00")
     assert {"python", "numpy", "cpu", "cores"} <= set(document["machine"])
     assert [row["key"] for row in document["rows"]] == ["recording", "scaling"]
     assert {point["axis"] for point in document["rows"][1]["points"]} == {"states", "offset", "horizon", "agents"}
     with pytest.raises(ConfigError, match="no such row; there are kernel, recording"):
-        CliRunner().invoke(app, ["bench", "--row", "nothing"], catch_exceptions=False)
+        main(["--row", "nothing"])
 
 
 @pytest.mark.parametrize("name", ["cost.svg", "cost.png"])
 def test_the_plot(tmp_path: Path, name: str) -> None:
     pytest.importorskip("matplotlib", reason="matplotlib is not installed: pip install '.[bench]' in a clone")
-    from monitor.bench.table import plot  # noqa: PLC0415 - beside what it needs
-
     rows = load()["scaling"](Bench(Peers(None), quick=True))
     plot(rows, tmp_path / name)
     assert (tmp_path / name).stat().st_size > 1_000

@@ -1,7 +1,7 @@
 """The whole process behind a broker: rate and lag beside a bare subscriber, a thousand agents, the start.
 
-The harness (mosquitto, publishers, the subscriber that only decodes) is `tests/bench/process.py`; without it, or
-without mosquitto, the rows say so.
+The harness (mosquitto, publishers, the subscriber that only decodes) is `benchmarks/process/harness.py`; without
+mosquitto the rows say so.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from __future__ import annotations
 from shutil import which
 from typing import Any
 
-from monitor.bench.peers import Missing
-from monitor.bench.rows import Bench, Row, absolute, benchmark, compare, unmeasured
-from monitor.bench.timing import Timing
+from benchmarks.loading import Missing
+from benchmarks.rows import Bench, Row, absolute, benchmark, compare, unmeasured
+from benchmarks.timing import Timing
 
 __all__ = ["agents", "process", "start"]
 
@@ -19,11 +19,11 @@ BARE = "bare aiomqtt subscriber"
 
 
 def measured(bench: Bench, name: str, *arguments: object) -> Any | Missing:  # noqa: ANN401 - a record of the harness
-    """What one function of the harness tells."""
+    """Return what one function of the harness measures, or why it cannot."""
     if which("mosquitto") is None:
-        missing = bench.peers.get("process", name)
+        missing = bench.peers.get("process.harness", name)
         return missing if isinstance(missing, Missing) else Missing("mosquitto is not installed")
-    return bench.peers.make("process", name, *arguments)
+    return bench.peers.make("process.harness", name, *arguments)
 
 
 def once(value: float) -> Timing:
@@ -43,14 +43,14 @@ def process(bench: Bench) -> list[Row]:
             unmeasured("process/every", every, "-", found),
             unmeasured("process/lag", lag, "<= 2x", found),
         ]
-    told = f"{found.rate:,.0f} and {found.bare_rate:,.0f} messages a second; {found.answered:.0%} of the steps answered"
-    told += f"; {found.busy * 1e6:.0f} and {found.bare_busy * 1e6:.0f} us of the processor each, broker not included"
-    told_every = f"{found.every_rate:,.0f} messages a second; {found.every_busy * 1e6:.0f} us of the processor each"
+    note = f"{found.rate:,.0f} and {found.bare_rate:,.0f} messages a second; {found.answered:.0%} of the steps answered"
+    note += f"; {found.busy * 1e6:.0f} and {found.bare_busy * 1e6:.0f} us of the processor each, broker not included"
+    every_note = f"{found.every_rate:,.0f} messages a second; {found.every_busy * 1e6:.0f} us of the processor each"
     ours, theirs = once(1.0 / found.rate), once(1.0 / found.bare_rate)
     steady = f"at {found.pace:,.0f} a second; {found.steady_answered:.0%} of the steps answered"
     return [
-        compare("process/rate", title, ours, theirs, peer=BARE, at_least=0.8, note=told),
-        compare("process/every", every, once(1.0 / found.every_rate), theirs, peer=BARE, note=told_every),
+        compare("process/rate", title, ours, theirs, peer=BARE, at_least=0.8, note=note),
+        compare("process/every", every, once(1.0 / found.every_rate), theirs, peer=BARE, note=every_note),
         compare("process/lag", lag, once(found.lag[1]), once(found.bare_lag[1]), peer=BARE, at_most=2.0, note=steady),
     ]
 

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 
-from monitor.bench.grids import QUESTION, Chain
-from monitor.bench.peers import Peers
-from monitor.bench.rows import Bench, load
-from monitor.bench.worlds import descent, grid
+from benchmarks.loading import Peers
+from benchmarks.rows import Bench, load
+from benchmarks.workloads.grids import QUESTION, Chain
+from benchmarks.worlds import descent, grid
 from monitor.exact import values
-
-HERE = Path(__file__).parent
 
 
 @pytest.mark.parametrize("key", ["reach-100", "reach-1000"])
 def test_rows_beside_storm(key: str) -> None:
     pytest.importorskip("stormpy", reason="stormpy is not installed: pip install '.[bench]' in a clone")
-    rows = load()[key](Bench(Peers(HERE), quick=True))  # compares the values, or raises
+    rows = load()[key](Bench(Peers(), quick=True))  # compares the values, or raises
     assert [row.key for row in rows] == [f"{key}/one", f"{key}/all"]
     assert all(row.theirs is not None and row.ratio is not None for row in rows)
 

@@ -1,7 +1,7 @@
-"""The whole sidecar as `cfmon run` runs it, with a clock at its very end: when did each step have its answer?
+"""The whole sidecar as `cfmon run` runs it, with a clock at its very end: when was each step answered?
 
-`python -m tests.bench.probe CONFIG COUNT [--core N] [--every]`: after COUNT messages prints what it measured, as JSON,
-and goes on. N is the one core it may use. With `--every` questions are never coalesced: each step gets its answer.
+`python -m benchmarks.process.probe CONFIG COUNT [--core N] [--every]`: after COUNT messages prints what it measured, as
+JSON, and goes on. N is the one core it may use. With `--every` evaluations are never coalesced: each step is answered.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = ["Probe"]
 
 
 class Probe:
-    """Stands behind the metrics and sees every notice after them."""
+    """Sink behind the metrics; sees every notice after them."""
 
     def __init__(self, service: sidecar.Service, count: int) -> None:
         self._behind = service._metrics.take
@@ -52,9 +52,9 @@ class Probe:
                 self._skipped += notice.count
         if self._ended == 0.0 and len(self._lags) + self._skipped >= self._count:
             self._ended = at
-            self.tell()
+            self.report()
 
-    def tell(self) -> None:
+    def report(self) -> None:
         rate = (self._count - 1) / (self._ended - self._begun) if self._ended else 0.0
         busy = (time.process_time() - self._busy) / self._count
         counts = {"accepted": self._accepted, "other": self._other, "skipped": self._skipped}
@@ -65,7 +65,7 @@ class Probe:
 
 
 def main(config: str, count: int, core: int | None, *, every: bool) -> None:
-    """Run until told to stop."""
+    """Run until signalled to stop."""
     if core is not None:
         os.sched_setaffinity(0, {core})
     if every:

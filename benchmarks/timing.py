@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from time import perf_counter
 
 import numpy as np
-import numpy.typing as npt
+
+from monitor.arrays import Floats
 
 __all__ = ["Timing", "Work", "in_turns", "one_by_one"]
-
-Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -64,8 +63,8 @@ def in_turns(works: Sequence[Work], rounds: int) -> list[Timing]:
                 singles[place].append(work.singles())
     timings = []
     for costs, ones, count in zip(blocks, singles, units, strict=True):
-        spread = np.concatenate(ones) if ones else np.array(costs)
-        timings.append(Timing(float(np.median(costs)), float(np.quantile(spread, 0.99)), count))
+        each = np.concatenate(ones) if ones else np.array(costs)
+        timings.append(Timing(float(np.median(costs)), float(np.quantile(each, 0.99)), count))
     return timings
 
 

@@ -10,7 +10,8 @@ from time import perf_counter
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
+
+from monitor.arrays import Floats
 
 __all__ = ["Reelay", "Rtamt"]
 
@@ -46,7 +47,7 @@ class Rtamt:
         self.now = now + 1
         return len(self.inputs)
 
-    def singles(self) -> npt.NDArray[np.float64]:
+    def singles(self) -> Floats:
         """Seconds of each of some updates."""
         costs = []
         for given in islice(self.inputs, SINGLES):
@@ -67,12 +68,12 @@ class Reelay:
         self.inputs = [{"x": x > 0} for x in signal]
 
     def values(self) -> list[bool]:
-        """Whether x held at all of the last eleven values, after each. A condensed output is told at changes only."""
-        told: list[bool] = []
+        """Return whether x held at the last eleven values, after each. Condensed output has changes only."""
+        held: list[bool] = []
         for given in self.inputs:
             new = self.monitor.update(given)
-            told.append(bool(new["value"]) if new else told[-1])
-        return told
+            held.append(bool(new["value"]) if new else held[-1])
+        return held
 
     def block(self) -> int:
         """The whole signal once; the number of updates."""
@@ -81,7 +82,7 @@ class Reelay:
             update(given)
         return len(self.inputs)
 
-    def singles(self) -> npt.NDArray[np.float64]:
+    def singles(self) -> Floats:
         """Seconds of each of some updates."""
         update, costs = self.monitor.update, []
         for given in islice(self.inputs, SINGLES):

@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest
 
-from monitor.bench.icu import episodes, icu_world
-from monitor.bench.peers import Peers
-from monitor.bench.rows import Bench
-from monitor.bench.stepping import goal_of, grid_walk
+from benchmarks.loading import Peers
+from benchmarks.peers.samplers import Counting, Rejection, TopDown, sample_size
+from benchmarks.rows import Bench
+from benchmarks.workloads.icu import episodes, icu_world
+from benchmarks.workloads.stepping import goal_of, grid_workload
 from monitor.exact import Checker
-from tests.bench.samplers import Counting, Rejection, TopDown, sample_size
 
 KINDS: list[Any] = [TopDown, Counting, Rejection]
 COMPARISONS = 3 * 24 + 2 * 6
@@ -34,7 +34,7 @@ def same(estimate: float, worlds: int, exact: float | None) -> bool:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_on_the_grid(kind: Any) -> None:  # noqa: ANN401 - the samplers share a shape
-    about = grid_walk(Bench(Peers(None)), 400)
+    about = grid_workload(Bench(Peers(None)), 400)
     sampler = kind(about.model, about.policies["fallback"].actions, 20, np.random.default_rng(3))
     telling = 0
     for n, last in enumerate(range(11, 11 + 24 * 13, 13)):

@@ -1,4 +1,4 @@
-"""Storm, by way of stormpy: a chain built from the same arrays, in bulk, and asked for one state or for all.
+"""Storm, by way of stormpy: a chain built from the same arrays, in bulk, and queried in one state or in all.
 
 Its fastest way from arrays in memory: `add_next_values` takes all entries in one call (as lists; from NumPy arrays it
 is slower), so nothing is done entry by entry here. Its other builders read files.
@@ -10,36 +10,32 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import stormpy
 from stormpy.datastructures import BitVector, SparseMatrixBuilder
 from stormpy.models import SparseDtmc, SparseModelComponents, StateLabeling
 
-__all__ = ["Storm"]
+from monitor.arrays import Bools, Floats, Ints
 
-Ints = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
+__all__ = ["Storm"]
 
 
 class Storm:
     """A chain as CSR arrays and label masks; every call begins with them and ends with numbers."""
 
-    def __init__(
-        self, indptr: Ints, successors: Ints, probabilities: Floats, labels: Mapping[str, npt.NDArray[np.bool_]]
-    ) -> None:
+    def __init__(self, indptr: Ints, successors: Ints, probabilities: Floats, labels: Mapping[str, Bools]) -> None:
         self._arrays = indptr, successors, probabilities
         self._labels = labels
 
     def one(self, question: str, state: int) -> float:
         """The value in one state, which is the chain's initial one."""
-        (asked,) = stormpy.parse_properties(question)
-        result = stormpy.model_checking(self._chain(state), asked, only_initial_states=True)
+        (parsed,) = stormpy.parse_properties(question)
+        result = stormpy.model_checking(self._chain(state), parsed, only_initial_states=True)
         return float(result.get_value(state))
 
     def everywhere(self, question: str) -> Floats:
         """The values [S] in all states."""
-        (asked,) = stormpy.parse_properties(question)
-        return np.array(stormpy.model_checking(self._chain(0), asked).get_value_vector())
+        (parsed,) = stormpy.parse_properties(question)
+        return np.array(stormpy.model_checking(self._chain(0), parsed).get_value_vector())
 
     def _chain(self, initial: int) -> Any:  # noqa: ANN401 - stormpy ships no types
         indptr, successors, probabilities = self._arrays

@@ -6,18 +6,18 @@ from collections.abc import Sequence
 from functools import cache
 
 import numpy as np
-import numpy.typing as npt
 
+from monitor.arrays import Floats, Ints
 from monitor.model import MDP
 from monitor.policy import PolicyTable
 
-__all__ = ["GRID_GOAL", "descent", "grid", "patrol", "safest", "walk"]
+__all__ = ["GRID_GOAL", "descent", "grid", "patrol", "safest", "simulate"]
 
 UP, RIGHT, DOWN, LEFT = range(4)
 MOVES = np.array([(-1, 0), (0, 1), (1, 0), (0, -1)])
 SLIP = 0.1
 GRID_GOAL = 'fallback@10.P>=0.9 [ G<=20 !"unsafe" ]'
-"""What is asked in the 4x4 grid, at all ten offsets."""
+"""The formula in the 4x4 grid, for all ten offsets."""
 
 
 @cache
@@ -54,7 +54,7 @@ def descent(side: int) -> PolicyTable:
 
 
 def patrol(side: int) -> PolicyTable:
-    """Round along the outer walls, for ever: down, right, up, left. Inside: left."""
+    """Round along the outer walls without end: down, right, up, left. Inside: left."""
     cells = np.arange(side * side)
     row, column = np.divmod(cells, side)
     rules = [
@@ -81,23 +81,23 @@ def safest(model: MDP, steps: int = 20) -> PolicyTable:
     return PolicyTable(actions=np.argmax(by_action.round(12), axis=1))
 
 
-def walk(
+def simulate(
     model: MDP, policy: PolicyTable, steps: int, rng: np.random.Generator, start: int | Sequence[int] = 0
 ) -> list[tuple[int, int]]:
     """`steps` pairs (state, action) of the policy, without an end: the grid's goal absorbs nobody."""
     state = int(rng.choice(np.atleast_1d(np.asarray(start))))
     pairs: list[tuple[int, int]] = []
     for _ in range(steps):
-        actions, shares = zip(*policy.choices(state), strict=True)
-        action = _drawn(actions, shares, rng)
+        actions, weights = zip(*policy.choices(state), strict=True)
+        action = _drawn(actions, weights, rng)
         pairs.append((state, action))
         state = _drawn(*model.row(state, action), rng)
     return pairs
 
 
 def _drawn(
-    values: Sequence[int] | npt.NDArray[np.int64],
-    chances: Sequence[float] | npt.NDArray[np.float64],
+    values: Sequence[int] | Ints,
+    chances: Sequence[float] | Floats,
     rng: np.random.Generator,
 ) -> int:
     place = int(np.searchsorted(np.cumsum(chances), rng.random(), side="right"))

@@ -1,6 +1,6 @@
 """The peer: a subscriber with aiomqtt that decodes every message and does nothing else.
 
-`python -m tests.bench.bare PORT COUNT`: prints `ready`, then after COUNT messages what it measured, as JSON.
+`python -m benchmarks.process.bare PORT COUNT`: prints `ready`, then after COUNT messages what it measured, as JSON.
 """
 
 from __future__ import annotations

@@ -1,0 +1,98 @@
+"""`python -m benchmarks`: measure, print the table, and write it where asked for."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from argparse import ArgumentParser
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+from rich.console import Console
+
+from benchmarks.loading import Peers
+from benchmarks.rows import Bench, DisagreementError, Row, failed, load
+from benchmarks.table import document, notes, plot, table
+from monitor.cli.output import progress, say
+from monitor.errors import ConfigError
+
+__all__ = ["main"]
+
+WIDTH = 160
+"""Of the table in a file, in characters."""
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Measure the rows that `arguments` (default: of the command line) name, or all of them.
+
+    Raises:
+        ConfigError: there is no such row, or the plot cannot be written.
+        DisagreementError: we and a peer got different values.
+    """
+    given = _parser().parse_args(arguments)
+    peers = Peers(None) if given.alone else Peers()
+    rows = measured(Bench(peers, quick=given.quick, seed=given.seed, report=_report), given.row)
+    Console(width=None if sys.stdout.isatty() else WIDTH).print(table(rows))
+    for line in notes(rows):
+        say(line)
+    if given.json is not None:
+        now = given.now or datetime.now(UTC).isoformat(timespec="seconds")
+        text = json.dumps(document(rows, now=now, quick=given.quick, seed=given.seed), indent=2, ensure_ascii=False)
+        given.json.write_text(text + "\n", encoding="utf-8")
+    if given.plot is not None:
+        plot(rows, given.plot)
+
+
+def measured(bench: Bench, keys: Sequence[str]) -> list[Row]:
+    """Return the rows of these keys, or all; one that cannot be measured now says so, and the others go on.
+
+    Raises:
+        ConfigError: there is no such row.
+        DisagreementError: we and a peer got different values.
+    """
+    known = load()
+    for key in keys:
+        if key not in known:
+            raise ConfigError(f"--row {key}: no such row; there are {', '.join(known)}")
+    rows: list[Row] = []
+    chosen = keys or list(known)
+    with progress("measuring", total=len(chosen), still=True) as bar:
+        for done, key in enumerate(chosen):
+            bar.at(done, f"measuring {key}")
+            try:
+                rows += known[key](bench)
+            except DisagreementError:
+                raise  # two values of the same thing: no time is worth reading then
+            except (AssertionError, OSError, subprocess.SubprocessError) as problem:  # the others are still worth it
+                rows.append(failed(key, problem))
+            bench.report(f"{key}: measured")
+    return rows
+
+
+def _parser() -> ArgumentParser:
+    parser = ArgumentParser(
+        prog="python -m benchmarks",
+        description="Measure what steps and queries cost, in the same run as other tools, against the targets.",
+    )
+    parser.add_argument("--row", action="append", default=[], metavar="KEY", help="this row only; may be repeated")
+    parser.add_argument("--quick", action="store_true", help="seconds instead of minutes; rough numbers")
+    parser.add_argument("--alone", action="store_true", help="without the peers")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the table as JSON")
+    parser.add_argument("--plot", type=Path, metavar="FILE.svg|.png", help="plot cost against size")
+    parser.add_argument("--seed", type=int, default=0, help="of all that is drawn (default: 0)")
+    parser.add_argument("--now", metavar="TIME", help="the time of measuring, ISO 8601 (default: the clock's)")
+    return parser
+
+
+def _report(line: str) -> None:
+    if sys.stderr.isatty():
+        sys.stderr.write(line + "\n")
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except ConfigError as error:
+        sys.exit(f"python -m benchmarks: {error}")

@@ -1,0 +1,1 @@
+"""The measurements; each registers the rows that it gives."""
