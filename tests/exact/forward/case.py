@@ -89,7 +89,7 @@ class Case:
 
 def a_case(chance: Random, *, nested: bool = False, length: int | None = None, text: str | None = None) -> Case:
     """Return a random question on a random world of 2 to 4 states and a path of up to four pairs."""
-    small = small_world(chance, stochastic=chance.random() < 0.5, length=length)
+    small = small_world(chance, stochastic=nested or chance.random() < 0.5, length=length)
     old = small.setting
     transitions = [(*key, successor) for key, row in old.rows.items() for successor in row]
     extra = {key: Fraction(chance.randint(1, 3)) for key in transitions if chance.random() < 0.3}

@@ -135,10 +135,12 @@ def test_nodes_of_a_walk_ascend_by_strand_and_state(world: str) -> None:
     assert most > 3
 
 
+@pytest.mark.parametrize("nested", [False, True])
 @LAW
-@given(chances)
-def test_weights_after_each_pair_are_those_of_the_twin(chance: Random) -> None:
-    case = a_case(chance, nested=chance.random() < 0.2)
+@given(chance=chances)
+def test_weights_after_each_pair_are_those_of_the_twin(chance: Random, *, nested: bool) -> None:
+    """Where goals are nested, the actions of a state are kept apart."""
+    case = a_case(chance, nested=nested)
     keep = chance.randint(1, len(case.path))
     evaluator, buffers = case.evaluator(), case.buffers(keep)
     for n, (state, action) in enumerate(case.path):
