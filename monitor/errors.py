@@ -1,6 +1,6 @@
 """Errors, named by whose fault they are.
 
-Everything the user can cause derives from `MonitorError` and says what is wrong, where, and how to mend it.
+Every error a user can cause derives from `MonitorError` and says what is wrong, where, and how to fix it.
 Any other exception that leaves the package is a bug.
 """
 
@@ -30,7 +30,7 @@ __all__ = [
 
 
 def to_install(extra: str) -> str:
-    """What to type to get what only an extra needs: the package is on no index, so in a clone."""
+    """Return the command that installs an extra; the package is on no index, so it runs in a clone."""
     return f"pip install '.[{extra}]' in a clone"
 
 
@@ -39,7 +39,7 @@ class MonitorError(Exception):
 
 
 class InputError(MonitorError):
-    """A message on the stream is unusable. It is counted under `reason`; the stream goes on.
+    """An unusable message on the stream. It is counted under `reason`; the stream goes on.
 
     `reason` is a short machine-readable word (a label of `cfmon_rejected_total`), `detail` a sentence for the log.
     """
@@ -51,7 +51,7 @@ class InputError(MonitorError):
 
 
 class FormulaError(MonitorError):
-    """A formula cannot be read or does not fit the model. Shows line, column and a caret.
+    """A formula that cannot be parsed or does not fit the model. Shows line, column and a caret.
 
     `line` and `column` count from 1; `text` is the whole formula.
     """
@@ -72,57 +72,57 @@ class FormulaError(MonitorError):
 
 
 class ModelError(MonitorError):
-    """The model is malformed; names the row."""
+    """A malformed model; names the row."""
 
 
 class ModelWarning(UserWarning):
-    """A model was read, but its source does not follow it."""
+    """A model that was read although its source does not follow it."""
 
 
 class PolicyError(MonitorError):
-    """A policy is missing, altered, of the wrong shape, or does not fit the model."""
+    """A policy that is missing, altered, of the wrong shape, or does not fit the model."""
 
 
 class ConfigError(MonitorError):
-    """The configuration is wrong; found before anything connects."""
+    """A wrong configuration; raised before anything connects."""
 
 
 class PathError(MonitorError):
-    """A path handed to `check` does not fit the model, for instance an impossible transition."""
+    """A path that does not fit the model, for instance with an impossible transition."""
 
 
 class EvidenceError(MonitorError):
-    """An evidence file is unreadable or does not re-derive."""
+    """An evidence file that is unreadable or cannot be derived again."""
 
 
 class RecordingError(MonitorError):
-    """A recording is unreadable, cut off or damaged; says at which event and byte."""
+    """A recording that is unreadable, cut off or damaged; says at which event and byte."""
 
 
 class LimitError(MonitorError):
-    """A question is well formed but too large to answer exactly; says what, how large, and which limit."""
+    """A formula that is too large to answer exactly; says what, how large, and which limit."""
 
 
 class Mistakes:
-    """Collects errors of the user, so that all of them are told and not the first alone."""
+    """Collector of user errors, to report all of them and not only the first."""
 
     def __init__(self) -> None:
         self._found: list[MonitorError] = []
 
     def __bool__(self) -> bool:
-        """Whether there are any."""
+        """True if any error was collected."""
         return bool(self._found)
 
     @contextmanager
-    def noted(self) -> Iterator[None]:
-        """Note a MonitorError that ends the block, and go on after it."""
+    def collect(self) -> Iterator[None]:
+        """Collect a MonitorError that ends the block, and continue after it."""
         try:
             yield
         except MonitorError as error:
             self._found.append(error)
 
-    def tell(self) -> None:
-        """Raise what was noted: a single error as it is, several as one ConfigError, a line for each."""
+    def raise_all(self) -> None:
+        """Raise what was collected: a single error as it is, several as one ConfigError with a line for each."""
         match self._found:
             case []:
                 return

@@ -1,7 +1,11 @@
-"""Compiling the inner loops (numba): once, kept on disk beside the source or in the user's cache folder.
+"""Compilation of the inner loops by numba, and how they are handed arrays.
 
-With `NUMBA_DISABLE_JIT=1` nothing is compiled: the same loops run in the interpreter, some hundred times slower, for
-debuggers and for mutation tests.
+- Machine code is cached on disk, beside the source or in the user's cache folder, and is stale as soon as any source of
+  a package with compiled code changes.
+- `compiled` functions are called from Python; `inlined` ones only from compiled functions, and become part of them.
+- Arrays are handed over in a `Lent` box, without reference counts: the caller keeps them alive while the box is in use.
+- With `NUMBA_DISABLE_JIT=1` nothing is compiled: the same loops run in the interpreter, some hundred times slower, for
+  debuggers and for mutation tests.
 """
 
 from __future__ import annotations
@@ -19,22 +23,22 @@ from numba.core.caching import CompileResultCacheImpl, FunctionCache, UserProvid
 from numba.experimental import structref
 from numba.extending import intrinsic
 
-__all__ = ["Held", "compiled", "held", "inlined", "typed"]
+__all__ = ["Lent", "compiled", "inlined", "lend", "specialized"]
 
 F = TypeVar("F", bound=Callable[..., object])
 INTERPRETED = bool(config.DISABLE_JIT)  # type: ignore[attr-defined] # numba reads it from the environment
 
 
 def compiled(function: F) -> F:
-    """The same function as machine code; divisions by zero give infinities as in NumPy, the interpreter is let go.
+    """Return the function as machine code: division by zero gives infinity, as in NumPy, and the GIL is released.
 
-    Where nothing can be written (a read-only installation without a home) it is compiled anew in every process, unless
-    `NUMBA_CACHE_DIR` names a folder that was filled at installation.
+    If nothing can be written (a read-only installation without a home directory) it is compiled anew in every process,
+    unless `NUMBA_CACHE_DIR` names a folder that was filled at installation.
     """
     if INTERPRETED:
-        return np.errstate(all="ignore")(function)  # divisions by zero as above, and hashes that overflow
+        return np.errstate(all="ignore")(function)  # division by zero as above, and hashes that overflow
     made = njit(error_model="numpy", nogil=True)(function)
-    for kind in (_SourceCache, _ReadOnlyCache):  # a folder to keep machine code in, or one that was filled before
+    for kind in (_SourceCache, _ReadOnlyCache):  # a folder to write machine code to, or one that was filled before
         with suppress(RuntimeError):  # numba found none
             cast("Any", made)._cache = cast("Any", kind)(function)  # noqa: SLF001 - as numba's `enable_caching` does
             break
@@ -42,14 +46,14 @@ def compiled(function: F) -> F:
 
 
 def _sources() -> str:
-    """Return a digest of every source that machine code may be made of.
+    """Return a digest of every source that machine code may depend on.
 
-    numba keeps machine code by the time stamp of the file it calls into, and does not see a change in another one whose
-    functions or constants became part of it: a tree that was updated would go on giving the old numbers.
+    numba checks only the time stamp of the file that defines a function. It misses a change in another file whose
+    functions or constants were compiled into it, so an updated installation would keep giving the old numbers.
     """
-    rooms = Path(__file__).parent
+    packages = Path(__file__).parent
     digest = hashlib.sha256()
-    for source in sorted(path for room in ("causal", "exact", "sampled") for path in (rooms / room).rglob("*.py")):
+    for source in sorted(path for name in ("causal", "exact", "sampled") for path in (packages / name).rglob("*.py")):
         digest.update(source.read_bytes())
     return digest.hexdigest()
 
@@ -58,7 +62,7 @@ _SOURCES = _sources()
 
 
 def _by_content(locator: type[Any]) -> type[Any]:
-    """Return a locator of kept machine code that is stale when any source has changed."""
+    """Return a locator of cached machine code that is stale when any source has changed."""
 
     def get_source_stamp(self: Any) -> tuple[object, str]:  # noqa: ANN401 - numba's locator
         return cast("Any", locator).get_source_stamp(self), _SOURCES
@@ -71,13 +75,13 @@ class _SourceCacheImpl(CompileResultCacheImpl):
 
 
 class _SourceCache(FunctionCache):
-    """Machine code kept on disk for as long as no source changes."""
+    """Cache on disk, valid as long as no source changes."""
 
     _impl_class = _SourceCacheImpl
 
 
 class _ReadOnlyLocator(UserProvidedCacheLocator):
-    """`NUMBA_CACHE_DIR` as it is; numba's own locator passes over a folder that it cannot write to."""
+    """`NUMBA_CACHE_DIR`, also if it is read-only; numba's own locator skips a folder that it cannot write to."""
 
     def ensure_cache_path(self) -> None:
         if not Path(self._cache_path).is_dir():
@@ -89,19 +93,19 @@ class _ReadOnlyCacheImpl(CompileResultCacheImpl):
 
 
 class _ReadOnlyCache(FunctionCache):
-    """Machine code kept by an earlier process; what is compiled now is not kept."""
+    """Cache filled by an earlier process; nothing is added to it."""
 
     _impl_class = _ReadOnlyCacheImpl
 
     def save_overload(self, sig: object, data: object) -> None:
-        """Nothing can be written here."""
+        """Do nothing: the folder is read-only."""
 
 
-def typed(function: Callable[..., Any], *examples: object) -> Callable[..., Any]:
-    """The machine code of a compiled function for arguments of the types that these have.
+def specialized(function: Callable[..., Any], *examples: object) -> Callable[..., Any]:
+    """Return the machine code of a compiled function for arguments of the types of `examples`.
 
-    Called so, numba does not look at the types again, which takes 1 us where boxes are among them. Whoever calls it
-    sees to it that they are the same.
+    A call to it skips numba's type dispatch, which takes 1 us if boxes are among the arguments. The caller ensures that
+    the types are those.
     """
     if INTERPRETED:
         return function
@@ -110,23 +114,23 @@ def typed(function: Callable[..., Any], *examples: object) -> Callable[..., Any]
 
 
 def inlined(function: F) -> F:
-    """For a function that only compiled ones call: it becomes part of them.
+    """Inline the function into the compiled ones that call it; nothing else may call it.
 
-    Handing a tuple of arrays over counts a reference of each of them twice, 10 ns an array: more than the work.
+    A call with a tuple of arrays would count two references for each array, at 10 ns: more than the work itself.
     """
     return cast("F", njit(error_model="numpy", inline="always")(function))
 
 
 @intrinsic
-def _lent(_context: Any, value: Any) -> Any:  # noqa: ANN401 - LLVM's own words
-    """The arrays of a (nested) tuple without their owners: nobody counts references to them, nor keeps them alive."""
+def _borrowed(_context: Any, value: Any) -> Any:  # noqa: ANN401 - LLVM's own words
+    """Return a (nested) tuple of arrays without their owners: references are not counted, nothing is kept alive."""
 
-    def lend(context: Any, builder: Any, kind: Any, one: Any) -> Any:  # noqa: ANN401 - likewise
+    def borrow(context: Any, builder: Any, kind: Any, one: Any) -> Any:  # noqa: ANN401 - likewise
         if isinstance(kind, types.BaseTuple):
             parts: Any = kind
             for n, part in enumerate(parts):
-                lent = lend(context, builder, part, builder.extract_value(one, n))
-                one = builder.insert_value(one, lent, n)
+                borrowed = borrow(context, builder, part, builder.extract_value(one, n))
+                one = builder.insert_value(one, borrowed, n)
         elif isinstance(kind, types.Array):
             array = context.make_array(kind)(context, builder, one)
             array.meminfo = array.meminfo.type(None)
@@ -134,46 +138,46 @@ def _lent(_context: Any, value: Any) -> Any:  # noqa: ANN401 - LLVM's own words
         return one
 
     def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:  # noqa: ANN401 - likewise
-        return lend(context, builder, signature.args[0], arguments[0])
+        return borrow(context, builder, signature.args[0], arguments[0])
 
     return value(value), codegen
 
 
 @dataclass(frozen=True)
-class _Plain:
-    """What `Held` is where nothing is compiled."""
+class _InterpretedBox:
+    """`Lent`, if nothing is compiled."""
 
     value: object
 
 
 @structref.register
-class _HeldType(types.StructRef):
-    """One field, of any type."""
+class _LentType(types.StructRef):
+    """Type of a box: one field, of any type."""
 
 
-class Held(structref.StructRefProxy):
-    """A tuple of arrays lent to the compiled side: handing it to a compiled function takes .5 us, however many.
+class Lent(structref.StructRefProxy):
+    """Box with a tuple of arrays, lent to compiled code: passing it takes .5 us, whatever the number of arrays.
 
-    The arrays themselves would take 45 ns each, a message at a time, and counting references to them would take half
-    the time of a step. `held(value)` makes one; compiled code reads `.value`. Whoever makes one keeps the arrays.
+    Passing the arrays themselves would take 45 ns each at every step, and counting references to them half the time of
+    a step. `lend(value)` makes a box; compiled code reads `.value`. The caller keeps the arrays alive.
     """
 
     def __new__(cls, value: object) -> Any:  # noqa: ANN401 - numba's own box
-        """See `held`."""
-        return held(value)
+        """See `lend`."""
+        return lend(value)
 
 
 if INTERPRETED:
 
-    def held(value: Any) -> Any:  # noqa: ANN401 - as below
-        """Lend a value to the loops, in the box they expect."""
-        return _Plain(value)
+    def lend(value: Any) -> Any:  # noqa: ANN401 - as below
+        """Return a value in the box that the loops expect."""
+        return _InterpretedBox(value)
 
 else:
-    structref.define_boxing(_HeldType, Held)  # type: ignore[no-untyped-call] # numba has no types here
-    structref.define_constructor(Held, _HeldType, ["value"])  # type: ignore[no-untyped-call] # likewise
+    structref.define_boxing(_LentType, Lent)  # type: ignore[no-untyped-call] # numba has no types here
+    structref.define_constructor(Lent, _LentType, ["value"])  # type: ignore[no-untyped-call] # likewise
 
     @compiled
-    def held(value: Any) -> Any:  # noqa: ANN401 - any tuple numba knows
-        """Lend a value to the compiled side, for as long as the caller keeps its arrays."""
-        return Held(_lent(value))  # type: ignore[call-arg] # numba passes the first itself
+    def lend(value: Any) -> Any:  # noqa: ANN401 - any tuple numba knows
+        """Return a box for compiled code, valid as long as the caller keeps the arrays of `value`."""
+        return Lent(_borrowed(value))  # type: ignore[call-arg] # numba passes the first itself

@@ -1,8 +1,8 @@
-"""Every value that crosses a border between rooms, on one screen.
+"""Values passed between packages of the monitor: settings, observations, verdicts, notices.
 
-All are frozen, and cheap to make, for several are made at each message. Times are seconds: `wall` since the epoch,
-`ticks` on a monotonic clock. Probabilities lie in [0, 1]. The order below is the order of the route: a message becomes
-an `Observation`, that a `Step`, that (on the held path) a `Verdict`, that an `Alert`.
+All are frozen and cheap to create: each message creates several. Times are in seconds: `wall` since the epoch, `ticks`
+on a monotonic clock. Probabilities lie in [0, 1]. The order is that of the route: a message becomes an `Observation`,
+that a `Step`, that (on the held path) a `Verdict`, that an `Alert`.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ __all__ = [
 
 Episode = str | int
 RawState = int | str | tuple[float | str | bool, ...]
-"""A state as the agent sends it; the model's state encoder turns it into an index."""
+"""A state as the agent sends it; the model's state encoder converts it to an index."""
 
 BlindReason = Literal[
     "gap",
@@ -80,20 +80,18 @@ BlindReason = Literal[
     "overload",
     "model_doubt",
 ]
-"""Why a formula cannot be answered now, or why not to rely on its answer. Without a row in docs/blindness.md a value
-here fails the tests.
-"""
+"""Why a formula cannot be answered now, or why not to rely on its answer. docs/blindness.md has a row for each."""
 
 AlarmState = Literal["clear", "pending", "firing", "resolved", "ended", "removed"]
-"""`clear`, `pending`, `firing` are where an alarm can be; `resolved`, `ended`, `removed` how a firing one closes."""
+"""`clear`, `pending` and `firing` are the states of an alarm; `resolved`, `ended` and `removed` close a firing one."""
 
 Outcome = Literal["safe", "regret", "unavoidable", "undecided"]
 CausalModel = Literal["gumbel", "any", "stable"]
 Engine = Literal["auto", "exact", "sampled"]
-"""How a formula is answered; `auto`: exactly where that fits, else by sampling."""
+"""How a formula is answered; `auto`: exactly if the limits allow, else by sampling."""
 
 TestName = Literal["betting", "paper"]
-"""By which tests sampled values are compared with bounds."""
+"""Which tests compare sampled values with thresholds."""
 
 MessageResult = Literal["accepted", "duplicate", "stale", "conflict", "gap", "rejected", "dropped"]
 
@@ -106,10 +104,10 @@ class Instant(msgspec.Struct, frozen=True):
 
 
 class AlarmSpec(msgspec.Struct, frozen=True):
-    """How verdicts become an alarm. `for_`, `keep`: verdicts in a row before firing, before resolving (>= 1).
+    """Settings of an alarm. `for_`, `keep`: verdicts in a row before firing, before resolving (>= 1).
 
     `when`: for a plain formula `fails` or `holds`; for `regret(...)` `regret`, or `unavoidable` to fire on that too.
-    `step`: a firing alarm whose value has moved by more than this since it was last published is published anew.
+    `step`: a firing alarm is published again when its value has changed by more than this since the last time.
     """
 
     for_: int = 1
@@ -121,42 +119,42 @@ class AlarmSpec(msgspec.Struct, frozen=True):
 
 
 class Sampling(msgspec.Struct, frozen=True):
-    """How well answers by sampling must be founded; `monitor.engine.check_sampling` says what is allowed."""
+    """Error rates and limits of sampled answers; `monitor.engine.check_sampling` checks their ranges."""
 
     seed: int = 0
-    """Of all noise, 0 to 2**53 - 1."""
+    """Seed of all noise, 0 to 2**53 - 1."""
     alpha: float = 0.01
-    """Probability of a false alarm: to say *false*, or *regret*, of what is not so. On a stream it holds for all
-    verdicts of one formula on one agent together, and counts the answer the alarm fires on.
+    """Probability of a false alarm, i.e. a wrong *false* or *regret*. On a stream it holds for all verdicts of one
+    formula on one agent together, and for the answer the alarm fires on.
     """
     beta: float = 0.01
-    """Probability of the opposite error, of one verdict."""
+    """Probability of the opposite error, per verdict."""
     delta: float = 0.01
-    """Half-width of the region around a bound within which either answer will do, as a part of the range one world's
-    outcome may have: of 1 for a `P`. `betting` on a stream has no such region.
+    """Half-width of the indifference region around a threshold, as a fraction of the range of a world's outcome (1
+    for a `P`). Within it either answer is accepted. `betting` on a stream has no such region.
     """
     deviation: float = 0.1
-    """The same for `R` and for `delta(..)` with the test `paper`, in standard deviations of one sample."""
+    """The same for `R` and `delta(..)` with the test `paper`, in standard deviations of one sample."""
     error: float = 0.02
-    """Half-width asked of a `=?`, as a part of the same range."""
+    """Half-width of the interval of a `=?`, as a fraction of the same range."""
     error_alpha: float = 0.05
     """Probability that a reported interval misses the true value."""
     limit: int = 20_000
-    """Samples a quantity may take; what is open then is undecided."""
+    """Most samples of one quantity; what is open then is undecided."""
     rewards: tuple[float, float] | None = None
-    """The smallest and the largest reward of a step, for models that cannot be enumerated."""
+    """Smallest and largest reward of a step, for models that cannot be enumerated."""
     test: TestName = "betting"
-    """How values are compared with bounds. `betting`: alpha and beta hold for every model (a `P` asked alone is decided
-    by Wald's test, whose rates hold too). `paper`: the paper's; for `R` and `delta(..)` a sequential t-test, whose
-    rates are nominal.
+    """How values are compared with thresholds. `betting`: alpha and beta hold for every model (outside a stream, a
+    `P` alone uses Wald's test, whose rates hold too). `paper`: as in the paper; for `R` and `delta(..)` a sequential
+    t-test, whose rates are nominal.
     """
 
 
 class FormulaSpec(msgspec.Struct, frozen=True, eq=False):
-    """One formula to watch. `every`: an int counts steps, a float is a duration in seconds on the monotonic clock.
+    """One formula to monitor. `every`: an int counts steps, a float is a period in seconds on the monotonic clock.
 
-    `labels`: label -> words for it in sentences, as pairs. Neither they nor the alarm's `runbook` change what is asked,
-    so they do not count when two formulas are compared.
+    `labels`: pairs of a label and the words for it in sentences. Neither they nor the alarm's `runbook` change the
+    answer, so comparison ignores them.
 
     >>> FormulaSpec("f", "true", every=1) == FormulaSpec("f", "true", every=1.0)
     False
@@ -177,9 +175,9 @@ class FormulaSpec(msgspec.Struct, frozen=True, eq=False):
         return hash(self._content())
 
     def _content(self) -> tuple[object, ...]:
-        """What is asked and how, not in which words it is told: `every` with its kind, no `labels` and no `runbook`."""
-        asked = self.name, self.text, self.every, type(self.every), self.causal_model, self.engine
-        return *asked, msgspec.structs.replace(self.alarm, runbook=None)
+        """Return all that changes the answer: `every` with its type, no `labels` and no `runbook`."""
+        query = self.name, self.text, self.every, type(self.every), self.causal_model, self.engine
+        return *query, msgspec.structs.replace(self.alarm, runbook=None)
 
 
 class StreamSettings(msgspec.Struct, frozen=True):
@@ -203,11 +201,11 @@ class StreamSettings(msgspec.Struct, frozen=True):
 
 
 class TrustSettings(msgspec.Struct, frozen=True):
-    """How the model is held against the transitions that happen; `monitor.statistics.model_test` says how it is done.
+    """Settings of the test of the model against observed transitions; see `monitor.statistics.model_test`.
 
-    `alpha`: the probability that a true model is ever doubted. `impossible`: which part of the steps may contradict the
-    model without its being wrong (a glitch in a sensor). `acknowledged`: agent -> why its test began anew, `*` for all;
-    an entry that is new or another begins it.
+    `alpha`: bound on the probability that a correct model is rejected at any time. `impossible`: fraction of steps that
+    may be impossible under a correct model (sensor glitches). `acknowledged`: agent (`*`: all) -> a text; adding or
+    changing an entry starts that agent's test again.
     """
 
     alpha: float = 0.001
@@ -217,7 +215,7 @@ class TrustSettings(msgspec.Struct, frozen=True):
 
 
 class Observation(msgspec.Struct, frozen=True):
-    """One decoded message, not yet ordered or matched with the model.
+    """One decoded message, before ordering and encoding.
 
     `agent` comes from the topic, never from the payload. `action` is None only where the agent sent none, which is
     allowed in the last message of an episode. `time`: the agent's clock, seconds since the epoch. `reward`: what the
@@ -237,9 +235,10 @@ class Observation(msgspec.Struct, frozen=True):
 
 
 class Step(msgspec.Struct, frozen=True, tag=True):
-    """One step of the path, in order, in the model's indices.
+    """One step of the path, in order, as indices of the model.
 
-    `late`: older than `max_lag` when it arrived. `foreign`: the agent then ran another policy than the nominal one.
+    `time`: seconds since the epoch. `late`: older than `max_lag` on arrival. `foreign`: the agent ran another policy
+    than the configured nominal one.
     """
 
     episode: Episode
@@ -252,120 +251,120 @@ class Step(msgspec.Struct, frozen=True, tag=True):
 
 
 class Break(msgspec.Struct, frozen=True, tag=True):
-    """The path is interrupted before the next step: what lies between is unknown, for this reason."""
+    """An interruption of the path before the next step, with its reason; what lies between is unknown."""
 
     reason: BlindReason
     detail: str
 
 
 class End(msgspec.Struct, frozen=True, tag=True):
-    """The episode is over. `terminated`: the last state is absorbing for the rest of every horizon."""
+    """End of an episode. `terminated`: the last state is absorbing for the rest of every horizon."""
 
     episode: Episode
     terminated: bool
 
 
 class Wait(msgspec.Struct, frozen=True):
-    """Not yet: a step is missing and may still come. `missing` is its seq, `held` how many later ones wait for it."""
+    """A missing step that may still arrive. `missing`: its seq. `held`: number of later steps waiting for it."""
 
     missing: int
     held: int
 
 
 class Quantity(msgspec.Struct, frozen=True):
-    """One probability or reward a formula asks for (outside all brackets), with how it was obtained."""
+    """One probability or expected reward of a formula (outside all brackets), and how it was obtained."""
 
     text: str
-    """What is asked, in the formula language."""
+    """The quantity in the formula language."""
     value: float
     """The Gumbel-Max answer; if sampled, the mean of the samples."""
     offset: int
     """The offset used, in the convention of the formula (`@5`, `@-1`)."""
     clipped: bool
-    """It is not the offset asked for: the path is too short."""
+    """The path is too short for the formula's offset, so the nearest one was used."""
     bounds: tuple[float, float] | None = None
-    """Over every causal model of the class asked for; if sampled, an interval that holds the true value with
+    """Smallest and largest value over the class of causal models; if sampled, a confidence interval at the level
     `confidence`.
     """
     threshold: float | None = None
-    """What it is compared with; `null` for `=?`."""
+    """The bound it is compared with; `null` for `=?`."""
     holds: bool | None = None
-    """Whether the comparison holds; `null` for `=?`, and where samples left it undecided."""
+    """True if the comparison holds; `null` for `=?`, and if samples left it undecided."""
     robust: bool | None = None
-    """No causal model of the class changes `holds`; `null` where not asked."""
+    """True if no causal model of the class changes `holds`; `null` without bounds."""
     samples: int = 0
-    """How many were drawn; left out where none were."""
+    """Number of samples; left out of an exact answer."""
     confidence: float | None = None
-    """Of the interval, if there is one; left out of an exact answer."""
+    """Level of the confidence interval, in (0, 1); left out of an exact answer."""
 
 
 class Drawn(msgspec.Struct, frozen=True):
-    """How a sampled verdict was drawn: with the path, all it takes to draw it again."""
+    """How a sampled verdict was drawn: together with the path, enough to draw it again."""
 
     sampling: Sampling
-    """The settings."""
+    """Settings of the sampling."""
     seed: int
-    """Of this verdict's noise."""
+    """Seed of this verdict's noise."""
     first: int
-    """The seq its path begins with."""
+    """The seq of the first step of its path."""
     alpha: float
-    """Probability of a false alarm at which the whole formula was tested."""
+    """Probability of a false alarm allowed for the whole formula."""
     beta: float
-    """Probability of a miss at which the whole formula was tested."""
+    """Probability of a miss allowed for the whole formula."""
     test: int = 0
-    """Which test of its stream it was, from 1; 0: it was asked alone."""
+    """Number of the test in its stream, from 1; 0: not on a stream."""
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """The answer to one formula on one path.
+    """Answer to one formula on one path.
 
-    Exactly one of `value` (for `=?`), `holds` (for a truth) and `outcome` (for `regret`) is set; a truth that could
-    not be decided has none of them, and `reason` says why.
+    Exactly one of `value` (for `=?`), `holds` (for a truth value) and `outcome` (for `regret`) is set; an undecided
+    truth value has none of them, and `reason` says why.
     """
 
     formula: str
     """The formula's text."""
     method: Literal["exact", "sampled"]
-    """How it was answered."""
+    """Exact: computed; sampled: estimated from samples, with error rates."""
     causal_model: CausalModel
-    """Over which causal models bounds were asked: `gumbel` is none but Gumbel-Max."""
+    """Class of causal models for the bounds; `gumbel`: no bounds."""
     quantities: tuple[Quantity, ...]
-    """Every probability and reward the formula asks for; of `regret` nominal first, then the alternative."""
+    """Every probability and expected reward of the formula; of `regret` nominal first, then the alternative."""
     value: float | None = None
-    """Of `=?`: always the Gumbel-Max answer."""
+    """Value of a `=?`, under the Gumbel-Max causal model."""
     holds: bool | None = None
-    """Of a truth."""
+    """Truth value of a formula that has one."""
     outcome: Outcome | None = None
-    """Of `regret(...)`."""
+    """Outcome of `regret(...)`."""
     bounds: tuple[float, float] | None = None
-    """Of the one quantity there is; of `regret` those of the alternative. If sampled, a confidence interval."""
+    """Bounds of the only quantity; of `regret` those of the alternative. If sampled, a confidence interval."""
     robust: bool | None = None
-    """No causal model of the class asked for changes the answer; `null` where not asked."""
+    """True if no causal model of the class changes the answer; `null` without bounds."""
     effect: float | None = None
-    """Value under the alternative minus value under nominal, of `regret`."""
+    """Of `regret`: value under the alternative minus value under nominal."""
     effect_bounds: tuple[float, float] | None = None
     """Bounds of the effect."""
     profile: Mapping[int, tuple[float, float]] = msgspec.field(default_factory=dict)
-    """Offset, value under nominal, value under the alternative: each measured from its own start."""
+    """Offset -> (value under nominal, value under the alternative), each from its own starting point."""
     latest_useful: int | None = None
-    """The smallest offset at which the alternative still turns the outcome."""
+    """Smallest offset at which the alternative meets the threshold and nominal does not; `null` if there is none."""
     offset: int = 0
-    """The offset used."""
+    """Offset used, in steps."""
     clipped: bool = False
-    """It is not the offset asked for: the path is too short."""
+    """The path is too short for the formula's offset, so the nearest one was used."""
     start_dropped: bool = False
-    """The episode's start is no longer held, so that `@-k` counts from the oldest pair of the path."""
+    """The episode's start is no longer held, so `@-k` counts from the oldest pair of the path."""
     reason: str = ""
-    """Why it could not be decided, or not as asked."""
+    """Why it is undecided, or why the engine differs from the one configured."""
     drawn: Drawn | None = None
-    """How it was drawn, if sampled; else left out."""
+    """How it was drawn, if sampled; left out of an exact answer."""
 
 
-# ---- notices: what the monitor tells the world; each sink takes what concerns it ----
+# ---- notices: results of the monitor; each sink uses those that concern it ----
 
 
 class Received(msgspec.Struct, frozen=True):
-    """What became of one message. `lag`: seconds between the agent's clock and ours; None if the agent sent none."""
+    """Result of one message. `lag`: receive time minus the agent's time, in seconds; None if the agent sent none."""
 
     agent: str
     result: MessageResult
@@ -375,7 +374,7 @@ class Received(msgspec.Struct, frozen=True):
 
 
 class Judged(msgspec.Struct, frozen=True):
-    """A formula was answered for an agent at a step. `time`: the step's time, seconds since the epoch."""
+    """Verdict on a formula for an agent at a step. `time`: of the step, seconds since the epoch."""
 
     agent: str
     formula: str
@@ -387,7 +386,7 @@ class Judged(msgspec.Struct, frozen=True):
 
 
 class Blind(msgspec.Struct, frozen=True):
-    """A formula went blind for an agent (`reason`), or sees again (`reason` None). Sent on change only."""
+    """A formula became blind for an agent, or sees again (`reason` None). Sent on change only."""
 
     agent: str
     formula: str
@@ -396,7 +395,7 @@ class Blind(msgspec.Struct, frozen=True):
 
 
 class AlarmMoved(msgspec.Struct, frozen=True):
-    """The alarm of a formula is now `clear`, `pending` or `firing`; sent on change only."""
+    """State of a formula's alarm: `clear`, `pending` or `firing`. Sent on change only."""
 
     agent: str
     formula: str
@@ -404,43 +403,43 @@ class AlarmMoved(msgspec.Struct, frozen=True):
 
 
 class Threshold(msgspec.Struct, frozen=True):
-    """What a value is compared with."""
+    """Threshold a value is compared with."""
 
     comparison: Literal["<", "<=", ">=", ">"]
-    """How the value must compare with the bound for the formula to hold."""
+    """Relation of value to bound under which the formula holds."""
     bound: float
-    """A probability, or a reward."""
+    """A probability in [0, 1], or an expected reward."""
 
 
 class Alternative(msgspec.Struct, frozen=True):
-    """The other world of a regret formula."""
+    """The intervention of a regret formula, with its value."""
 
     name: str
-    """What is in force there, in the formula's words: a policy, `do(action)` or `model:name`."""
+    """The intervention as the formula writes it: a policy, `do(action)` or `model:name`."""
     value: float | None
-    """The value there, under the Gumbel-Max causal model."""
+    """Value under the intervention, by the Gumbel-Max causal model."""
     bounds: tuple[float, float] | None
-    """What every causal model of the class asked for allows; of a sampled verdict a confidence interval."""
+    """Smallest and largest value over the class of causal models; of a sampled verdict a confidence interval."""
 
 
 class Handover(msgspec.Struct, frozen=True):
-    """What handing over would do, seen from the newest step."""
+    """Effect of handing over control, as of the newest step."""
 
     policy: str
-    """What to hand over to, in the formula's words: a policy, or `do(action)`."""
+    """What to hand over to, as the formula writes it: a policy, or `do(action)`."""
     helps_now: bool | None
-    """Handing over now meets the threshold and carrying on does not. `null`: not known (while
-    blind, and by a sampled or undecided verdict).
+    """True if handing over now meets the threshold and carrying on does not. `null`: not known (while blind, and by a
+    sampled or undecided verdict).
     """
     latest_useful: int | None
-    """How many steps ago handing over would last have helped: 0 is now. `null`: at no step looked at, or not known."""
+    """Smallest number of steps ago at which handing over would have helped; 0: now. `null`: never, or not known."""
 
 
 class Figures(msgspec.Struct, frozen=True):
-    """What a verdict says in numbers, with one meaning in alerts, metrics, page and terminal.
+    """Numbers of a verdict, with one meaning in alerts, metrics, page and terminal.
 
-    `value`: the agent's own; of a plain formula that asks about one other world (`fallback@5.P>=0.9 [..]`) the value
-    there. None, with `bounds`, for a formula of several quantities. `handover` is None where there is no advice.
+    `value`: under the nominal policy; of a plain formula with an intervention (`fallback@5.P>=0.9 [..]`) under that.
+    None, like `bounds`, for a formula of several quantities. `handover` is None if there is no advice.
     """
 
     value: float | None = None
@@ -451,25 +450,26 @@ class Figures(msgspec.Struct, frozen=True):
 
 
 class Fired(msgspec.Struct, frozen=True):
-    """What the verdict said on which the alarm fired; the evidence proves this one."""
+    """Figures of the verdict on which the alarm fired; the evidence proves this verdict."""
 
     outcome: Outcome | None
-    """The outcome then."""
+    """Outcome at that time."""
     value: float | None
-    """The agent's own value then."""
+    """Value under the nominal policy at that time."""
     alternative: Alternative | None
-    """The alternative then."""
+    """Alternative at that time."""
     seq: int
-    """The step at which it fired."""
+    """Step at which the alarm fired."""
     time: float
-    """The time of that step, seconds since the epoch."""
+    """Time of that step, in seconds since the epoch."""
 
 
 class Alert(msgspec.Struct, frozen=True):
-    """A change of an alarm that is published; `docs/messages.md` lists the fields of the message.
+    """Published change of an alarm; `docs/messages.md` lists the fields of the message.
 
-    `verdict` is the newest one, `figures` what it says in numbers, `fired` what was said when the alarm fired. `path`:
-    the held path the verdict was given on, for the evidence file; not published.
+    `verdict` is the newest one, `figures` its numbers, `fired` those on which the alarm fired. `seq`, `time`: step of
+    the verdict. `first_seq`, `since`: step and time of the first verdict of the breach; seconds since the epoch.
+    `path`: (state, action) pairs of the verdict's path, for the evidence; not published.
     """
 
     id: str
@@ -497,9 +497,9 @@ class Alert(msgspec.Struct, frozen=True):
 
 
 class Refreshed(msgspec.Struct, frozen=True):
-    """A firing alarm has a newer verdict that makes no new revision; the next heartbeat publishes it.
+    """Newer verdict of a firing alarm that makes no new revision; the next heartbeat publishes it.
 
-    `monitor.alarm.refresh` gives the alert that follows from it. `pairs`: of the path the verdict was given on.
+    `monitor.alarm.refresh` derives the alert from it. `pairs`: length of the verdict's path.
     """
 
     judged: Judged
@@ -508,16 +508,16 @@ class Refreshed(msgspec.Struct, frozen=True):
 
 
 class OffPolicy(msgspec.Struct, frozen=True):
-    """The agent took an action that the nominal policy never takes there."""
+    """An action of the agent that the nominal policy never takes in that state."""
 
     agent: str
 
 
 class Deviates(msgspec.Struct, frozen=True):
-    """How far the agent's actions depart from the nominal policy, where that has changed by a hundredth.
+    """Deviation of the agent from the nominal policy; sent when it has changed by 0.01.
 
-    `share`: of its last `steps` steps, those on which nominal would have acted otherwise, beyond what it allows
-    (`monitor.statistics.deviation`). 0 to 1.
+    `share`: fraction of its last `steps` steps, 0 to 1, whose actions the nominal policy would not have taken, beyond
+    what its randomness explains (`monitor.statistics.deviation`).
     """
 
     agent: str
@@ -526,9 +526,9 @@ class Deviates(msgspec.Struct, frozen=True):
 
 
 class RewardMismatch(msgspec.Struct, frozen=True):
-    """A step says that the transition into its state earned something else than the model has for that transition.
+    """A reported reward that differs from the model's for the same transition.
 
-    `detail`: which transition, what it earned, and what the model says. Path and verdicts do not depend on it.
+    `detail`: the transition and both rewards. Path and verdicts do not depend on it.
     """
 
     agent: str
@@ -536,7 +536,7 @@ class RewardMismatch(msgspec.Struct, frozen=True):
 
 
 class Skipped(msgspec.Struct, frozen=True):
-    """`count` due answers of a formula were passed over; the path they were about is complete all the same.
+    """`count` due answers of a formula were skipped; the path is complete all the same.
 
     An alarm that only those answers would have raised was not raised.
     """
@@ -547,16 +547,16 @@ class Skipped(msgspec.Struct, frozen=True):
 
 
 class Ended(msgspec.Struct, frozen=True):
-    """An agent's episode is over; its values mean nothing until the next one begins."""
+    """End of an agent's episode; its values are undefined until the next one begins."""
 
     agent: str
     episode: Episode
 
 
 class Forgotten(msgspec.Struct, frozen=True):
-    """An agent has been silent for `forget_after`; whatever is kept or shown under its name can go.
+    """An agent was silent for `forget_after`; all that is kept or shown under its name can be deleted.
 
-    `silent`: seconds since its last message. `open`: that was in the middle of an episode.
+    `silent`: seconds since its last message. `open`: its episode had not ended.
     """
 
     agent: str
@@ -565,9 +565,9 @@ class Forgotten(msgspec.Struct, frozen=True):
 
 
 class Departing(msgspec.Struct, frozen=True):
-    """A transition seen more often than the model lets expect.
+    """A transition observed more often than the model predicts.
 
-    `seen` times of the last `of` steps from `state` by `action`; `expected`: of as many.
+    `seen`: its count in the last `of` steps from `state` by `action`; `expected`: the count the model predicts.
     """
 
     state: int
@@ -579,11 +579,11 @@ class Departing(msgspec.Struct, frozen=True):
 
 
 class Trust(msgspec.Struct, frozen=True):
-    """How the model stands the test of the transitions that happened: told on a change of `doubted`, and now and then.
+    """Result of the test of the model; sent when `doubted` changes, and from time to time.
 
-    `log10_e`: of the evidence against the model (an e-value: 0 is none, 3 a thousand to one); `transitions`: tested.
-    `agent`: whose transitions alone these are; empty: those of all agents together. `departing`: where it is doubted,
-    what speaks loudest against the model, beside impossible steps.
+    `doubted`: the observed transitions contradict the model. `log10_e`: log10 of the e-value against it (0: none,
+    3: a thousand to one). `transitions`: number tested. `agent`: whose transitions; empty: all agents together.
+    `departing`: if doubted, the transitions with the most evidence against the model, beside impossible steps.
     """
 
     doubted: bool
@@ -594,9 +594,9 @@ class Trust(msgspec.Struct, frozen=True):
 
 
 class Forecast(msgspec.Struct, frozen=True):
-    """A forecast that was followed is due: `value` was said, and it came true, or did not, or was given up (None).
+    """Outcome of a followed forecast: it came true, or did not, or was dropped (None).
 
-    `value`: the probability in [0, 1] that the agent's own future satisfies what the formula asks of a path.
+    `value`: the forecast probability, in [0, 1], that the agent's own future satisfies the path formula.
     """
 
     agent: str
@@ -606,10 +606,11 @@ class Forecast(msgspec.Struct, frozen=True):
 
 
 class Calibration(msgspec.Struct, frozen=True):
-    """What followed forecasts came to, as plain data; `monitor.statistics.calibration` counts and reads it.
+    """Counts of followed forecasts as plain data, for `monitor.statistics.calibration`.
 
-    `bins`: for each tenth of [0, 1] how many forecasts, their sum, how many came true; empty: none anywhere. `squared`:
-    sum of the squared errors. `expected`: what that sum is on average if each forecast is true. `dropped`: given up.
+    `bins`: per tenth of [0, 1] number of forecasts, their sum, number that came true; empty: no forecasts.
+    `squared`: sum of the squared errors. `expected`: its expectation if the forecasts are calibrated. `dropped`: number
+    without a known outcome.
     """
 
     bins: tuple[tuple[int, float, int], ...] = ()
@@ -619,9 +620,9 @@ class Calibration(msgspec.Struct, frozen=True):
 
 
 class Calibrated(msgspec.Struct, frozen=True):
-    """How the followed forecasts of a formula stand, with all that an earlier process followed.
+    """Counts of the followed forecasts of a formula, those of earlier processes included.
 
-    `agent`: whose forecasts these are; empty: those of all agents together, forgotten ones included.
+    `agent`: whose forecasts; empty: all agents together, forgotten ones included.
     """
 
     formula: str

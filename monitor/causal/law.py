@@ -1,7 +1,7 @@
-"""A law: what acts from now on, and under which dynamics, with nothing observed.
+"""A law: the policies in force from now on and the dynamics, without observations.
 
 Interventions turn one law into another (Kazemi & Paoletti, Section 3.2; takeovers and changed dynamics go beyond it:
-docs/semantics.md, section 2.2). Laws know nothing of an observed path; `monitor.causal.world` puts the two together.
+docs/semantics.md, section 2.2). Laws know nothing of an observed path; `monitor.causal.world` combines the two.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ __all__ = ["Intervention", "Law"]
 
 @dataclass(frozen=True)
 class Intervention:
-    """A change of what acts (`table`, for `steps` offsets or for good) or of the dynamics; with neither, empty.
+    """A change of the policy (`table`, for `steps` offsets; None: for all) or of the dynamics; with neither, empty.
 
-    `dynamics` replaces a law's rows where a past is replayed, `future` those after it; both or neither.
+    `dynamics` replaces a law's rows along the observed path, `future` those after it; both or neither.
     """
 
     table: PolicyTable | None = None
@@ -36,9 +36,9 @@ class Law:
 
     `phases`: (first offset after the phase, table) in ascending order; the last phase has no end (None).
     `dynamics`: the rows before offset `until`, `future`: those from it on. They differ only where an episode has
-    terminated in the state `end`, which is absorbing from then on. The rows of `future` need not say so themselves (a
-    large model is not copied for it): read them through `row` and `expected_rewards`.
-    `default_from`: the offset from which the law it was made from is back in force (0: never left, None: never back).
+    terminated in the state `end`, which is absorbing from then on. The rows of `future` may lack this (a large model is
+    not copied): read them through `row` and `expected_rewards`.
+    `default_from`: the offset from which the original law is back in force (0: never left, None: never back).
     """
 
     phases: tuple[tuple[int | None, PolicyTable], ...]
@@ -50,63 +50,63 @@ class Law:
 
     @classmethod
     def stationary(cls, table: PolicyTable, dynamics: MDP) -> Law:
-        """One policy for good, in a model that stays as it is."""
+        """Return one policy for all offsets, in one model."""
         return cls(((None, table),), dynamics, dynamics)
 
     @classmethod
     def ending(cls, table: PolicyTable, dynamics: MDP, future: MDP, until: int, end: int) -> Law:
-        """One policy, in a model whose state `end` is absorbing from offset `until` on (as `future` says)."""
+        """Return one policy, in a model whose state `end` is absorbing from offset `until` on (as `future` says)."""
         return cls(((None, table),), dynamics, future, until, end)
 
     def model_at(self, offset: int) -> MDP:
-        """The model whose rows an offset's move follows."""
+        """Return the model whose rows are in force at an offset."""
         return self.dynamics if offset < self.until else self.future
 
     def ended(self, offset: int) -> int | None:
-        """The state that is absorbing at an offset because the episode has ended in it."""
+        """Return the state that is absorbing at an offset because the episode has ended in it, else None."""
         return self.end if self.end is not None and offset >= self.until else None
 
     @property
     def explicit(self) -> bool:
-        """Whether the rows of `future` are right as they stand, also in the state an episode has ended in."""
+        """True if the rows of `future` themselves make the state absorbing in which the episode has ended."""
         return self.end is None or self.future.is_absorbing(self.end)
 
     def row(self, offset: int, state: int, action: int) -> tuple[Ints, Floats]:
-        """Successors and probabilities at an offset, nothing observed."""
+        """Return successors and probabilities at an offset, without observations."""
         if state == self.ended(offset):
             return np.array([state]), np.ones(1)
         return self.model_at(offset).row(state, action)
 
     def expected_rewards(self, offset: int, states: Ints, actions: Ints) -> Floats:
-        """The expected rewards [n] of n pairs at an offset, nothing observed."""
-        means: Floats = self.model_at(offset).expected_rewards[states, actions]
-        means[states == self.ended(offset)] = 0.0
-        return means
+        """Return the expected rewards [n] of n pairs at an offset, without observations."""
+        rewards: Floats = self.model_at(offset).expected_rewards[states, actions]
+        rewards[states == self.ended(offset)] = 0.0
+        return rewards
 
     def rewards(self, offset: int, state: int, action: int, successors: Ints) -> Floats:
-        """R(s, a, s') at an offset, [n] for n successors."""
+        """Return R(s, a, s') at an offset, [n] for n successors."""
         if state == self.ended(offset):
             return np.zeros(len(successors))
         model = self.model_at(offset)
         return float(model.rewards[state, action]) + model.extra_rewards(state, action, successors)
 
     def table(self, offset: int) -> PolicyTable:
-        """The policy in force at an offset."""
+        """Return the policy in force at an offset."""
         return next(table for end, table in self.phases if end is None or offset < end)
 
     def stationary_from(self) -> int:
-        """The first offset from which nothing changes any more."""
+        """Return the first offset from which nothing changes any more."""
         return max([self.until, *(end for end, _ in self.phases if end is not None)])
 
     def after(self, offset: int) -> Law:
-        """The same law seen from a later offset, which becomes offset 0 and the new default."""
+        """Return the law from a later offset on, which becomes offset 0 and the new default."""
         phases = tuple(
             (None if end is None else end - offset, t) for end, t in self.phases if end is None or end > offset
         )
         return replace(self, phases=phases, until=max(self.until - offset, 0), default_from=0)
 
     def under(self, change: Intervention) -> Law:
-        """This law with an intervention at offset 0."""
+        """Return this law with an intervention at offset 0."""
         if change.dynamics is not None:
             return replace(self, dynamics=change.dynamics, future=change.future or change.dynamics)
         if change.table is None:

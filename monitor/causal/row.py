@@ -1,11 +1,11 @@
-"""The counterfactual row: where would the same randomness have led, had the row been another one?
+"""The counterfactual row: the distribution of the successor under another row, given an observed transition's noise.
 
 In the Gumbel-Max causal model (Kazemi & Paoletti, Section 2.3) the next state is `argmax_j (log P(j) + G_j)`. With
 `E_j = exp(-(G_j + log p_j))` that is a race of exponential clocks: the winner's time is Exp(1), every other clock with
 `p_j > 0` is the winner's time plus a fresh Exp(p_j), and a clock with `p_j = 0` keeps its prior. The paper samples this
 posterior; here its image under another row is written down in closed form (docs/semantics.md, section 3.1).
 
-The formulas stand here once, compiled (`reweigh`, `bound`, `greedy`); the other functions take and give plain arrays.
+The formulas are compiled (`reweigh`, `bound`, `greedy`); the other functions are their interface to plain arrays.
 """
 
 from __future__ import annotations
@@ -36,51 +36,51 @@ STABILITY_TOLERANCE = 1e-12
 """Relative slack in the premise of counterfactual stability, so that rows equal up to rounding count as equal."""
 
 FEW = 24
-"""Up to so many numbers sorting by insertion is the fastest."""
+"""Length up to which insertion sort is fastest."""
 
 
-def counterfactual_row(observed: Row, outcome: int, asked: Row) -> Floats:
-    """Distribution over `asked`'s successors, given that `observed` led to `outcome` under the same noise.
+def counterfactual_row(observed: Row, outcome: int, target: Row) -> Floats:
+    """Return the distribution over `target`'s successors, given that `observed` led to `outcome` under the same noise.
 
     Args:
-        observed: the row of the step really taken, p; `outcome` must be among its successors.
-        outcome: the state really reached, i.
-        asked: the row of the world asked about, q.
+        observed: the row of the observed step, p; `outcome` must be among its successors.
+        outcome: the observed successor, i.
+        target: the row of the counterfactual world, q.
 
     Returns:
-        [K] float64 aligned with `asked`'s successors; states outside them have probability 0.
+        [K] float64 aligned with `target`'s successors; states outside them have probability 0.
 
     With D(u) = sum_j max(p_j, u q_j):  P(i) = 1 / D(p_i/q_i)  and  P(k) = q_k * integral of du / D(u)^2 from p_k/q_k to
     p_i/q_i. D is piecewise linear, so the integral over a piece [a, b] is (b - a) / (D(a) D(b)). O(K log K).
     """
-    states, q = asked
+    states, q = target
     p, result = np.empty(len(q)), np.empty(len(q))
     p_outcome, at = align(*observed, outcome, states, p)
     reweigh(p, q, p_outcome, at, result)
     return result
 
 
-def conditional_choices(observed: Floats, action: int, asked: Floats) -> Floats:
-    """The same for a stochastic policy's choice: p, q are distributions [A] over actions, `action` the one taken.
+def conditional_choices(observed: Floats, action: int, target: Floats) -> Floats:
+    """Return the same for a stochastic policy's choice: p, q are distributions [A] over actions, `action` was observed.
 
-    An action of probability 0 under `observed` says nothing about the noise: then `asked` itself. Nor does a certain
-    one, whatever the noise was (docs/semantics.md, section 7).
+    An action of probability 0 under `observed` says nothing about the noise, nor does a certain one: then the result is
+    `target` (docs/semantics.md, section 7).
     """
-    result = np.empty(len(asked))
-    choose(observed, action, asked, result)
+    result = np.empty(len(target))
+    choose(observed, action, target, result)
     return result
 
 
 def row_bounds(
-    observed: Row, outcome: int, asked: Row, causal_model: Literal["any", "stable"]
+    observed: Row, outcome: int, target: Row, causal_model: Literal["any", "stable"]
 ) -> tuple[Floats, Floats]:
-    """Lower and upper bound, each [K], of every entry of the counterfactual row over a class of causal models.
+    """Return lower and upper bounds, each [K], of the counterfactual row over a class of causal models.
 
     `any`: every mechanism with these two rows (Frechet bounds). `stable`: those that keep the observed outcome i unless
     another became relatively likelier; the extra zeros then raise the other lower bounds. Not for the very same state,
     action and model as observed: there the outcome is certain under every causal model.
     """
-    states, q = asked
+    states, q = target
     p, lower, upper = np.empty(len(q)), np.empty(len(q)), np.empty(len(q))
     p_outcome, at = align(*observed, outcome, states, p)
     bound(p, q, p_outcome, at, causal_model == "stable", lower, upper)
@@ -88,9 +88,9 @@ def row_bounds(
 
 
 def extreme(lower: Floats, upper: Floats, values: Floats, *, largest: bool) -> float:
-    """Largest (or smallest) mean of `values` over the distributions x with lower <= x <= upper; arrays [K].
+    """Return the largest (or smallest) mean of `values` over distributions x with lower <= x <= upper; arrays [K].
 
-    Greedy: everyone gets the lower bound, the rest goes to the best values first.
+    Greedy: every entry gets its lower bound, the remaining mass goes to the best values first.
     """
     return float(greedy(lower, upper, values, largest))
 
@@ -99,25 +99,25 @@ def extreme(lower: Floats, upper: Floats, values: Floats, *, largest: bool) -> f
 
 
 @compiled
-def align(states: Ints, p: Floats, outcome: int, asked: Ints, aligned: Floats) -> tuple[float, int]:
-    """Fill `aligned` [K] with p at `asked`'s successors; p of the outcome, and its place there (-1: it has none)."""
-    place = -1
+def align(states: Ints, p: Floats, outcome: int, target: Ints, aligned: Floats) -> tuple[float, int]:
+    """Fill `aligned` [K] with p at `target`'s successors; return p of the outcome, and its index there or -1."""
+    index = -1
     p_outcome, here = 0.0, 0
     for n in range(len(states)):
         if states[n] == outcome:
             p_outcome = p[n]
-    for k in range(len(asked)):
-        while here < len(states) and states[here] < asked[k]:
+    for k in range(len(target)):
+        while here < len(states) and states[here] < target[k]:
             here += 1
-        if asked[k] == outcome:
-            place = k
-        aligned[k] = p[here] if here < len(states) and states[here] == asked[k] else 0.0
-    return p_outcome, place
+        if target[k] == outcome:
+            index = k
+        aligned[k] = p[here] if here < len(states) and states[here] == target[k] else 0.0
+    return p_outcome, index
 
 
 @compiled
 def ascending(values: Floats) -> Ints:
-    """The order [K] that sorts `values`; equal ones stay in order."""
+    """Return the indices [K] that sort `values`, stably."""
     if len(values) > FEW:
         return np.argsort(values, kind="mergesort")
     order = np.arange(len(values))
@@ -132,7 +132,7 @@ def ascending(values: Floats) -> Ints:
 
 @compiled
 def reweigh(p: Floats, q: Floats, p_outcome: float, at: int, result: Floats) -> None:
-    """The closed form, into `result` [K]. `at`: where the outcome stands in q, or -1 if q_i = 0."""
+    """Write the closed form to `result` [K]. `at`: index of the outcome in q, or -1 if q_i = 0."""
     mass = p.sum()
     if mass <= 0.0:
         result[:] = q  # disjoint supports: the observation says nothing here (locality)
@@ -160,26 +160,26 @@ def reweigh(p: Floats, q: Floats, p_outcome: float, at: int, result: Floats) -> 
         pieces[n] = 1.0 / overtaken / low if np.isinf(end) else (end - begin) / high / low
     if not np.isinf(limit):
         result[at] = 1.0 / high
-    share = 0.0
+    integral = 0.0
     for n in range(count - 1, -1, -1):
-        share += pieces[n]
+        integral += pieces[n]
         k = passed[order[n]]
-        result[k] = q[k] * share
+        result[k] = q[k] * integral
 
 
 @compiled
-def choose(observed: Floats, action: int, asked: Floats, result: Floats) -> None:
-    """`conditional_choices`, into `result` [A]."""
-    result[:] = asked
+def choose(observed: Floats, action: int, target: Floats, result: Floats) -> None:
+    """Write `conditional_choices` to `result` [A]."""
+    result[:] = target
     if observed[action] <= 0.0 or observed[action] >= 1.0:
         return
-    support = np.flatnonzero(asked)
+    support = np.flatnonzero(target)
     at = -1
     for n in range(len(support)):
         if support[n] == action:
             at = n
     after = np.empty(len(support))
-    reweigh(observed[support], asked[support], observed[action], at, after)
+    reweigh(observed[support], target[support], observed[action], at, after)
     result[support] = after
 
 
@@ -193,7 +193,7 @@ def bound(
     lower: Floats,
     upper: Floats,
 ) -> None:
-    """The bounds of `row_bounds`, into `lower` and `upper` [K]."""
+    """Write the bounds of `row_bounds` to `lower` and `upper` [K]."""
     limit = p_outcome / q[at] if at >= 0 else np.inf
     total = 0.0
     for k in range(len(q)):
@@ -202,21 +202,21 @@ def bound(
             upper[k] = 0.0
         total += upper[k]
     for k in range(len(q)):
-        # What the others cannot take. For `any` this is (q_k - (1 - p_i)) / p_i, without its cancellation.
+        # The mass that the others cannot hold. For `any` this is (q_k - (1 - p_i)) / p_i, without its cancellation.
         lower[k] = min(max(1.0 - (total - upper[k]), 0.0), upper[k])
 
 
 @compiled
 def greedy(lower: Floats, upper: Floats, values: Floats, largest: bool) -> float:
-    """`extreme`, compiled; `values` may be longer than the row."""
+    """Return `extreme`, compiled; `values` may be longer than the row."""
     sign = -1.0 if largest else 1.0
     rest, total = 1.0, 0.0
     for k in range(len(lower)):
         rest -= lower[k]
         total += lower[k] * values[k]
-    taken, worst, last = 0, -np.inf, -1
-    while rest > 0.0 and taken < min(len(lower), FEW):  # looking for the next best: as a rule few take all that is left
-        best, found = taken, np.inf
+    used, worst, last = 0, -np.inf, -1
+    while rest > 0.0 and used < min(len(lower), FEW):  # selection: usually few entries take all that is left
+        best, found = used, np.inf
         for k in range(len(lower)):
             value = sign * values[k]
             if value < found and (value > worst or (value == worst and k > last)):
@@ -224,13 +224,13 @@ def greedy(lower: Floats, upper: Floats, values: Floats, largest: bool) -> float
         given = min(rest, upper[best] - lower[best])
         total += given * values[best]
         rest -= given
-        taken, worst, last = taken + 1, found, best
-    if taken == FEW:
+        used, worst, last = used + 1, found, best
+    if used == FEW:
         order = np.argsort(sign * values[: len(lower)], kind="mergesort")
-        while rest > 0.0 and taken < len(order):
-            k = order[taken]
+        while rest > 0.0 and used < len(order):
+            k = order[used]
             given = min(rest, upper[k] - lower[k])
             total += given * values[k]
             rest -= given
-            taken += 1
+            used += 1
     return total

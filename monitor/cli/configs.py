@@ -35,13 +35,13 @@ def check(
     notes: list[str] = []
     with progress("reading the configuration, the model and the policies"):
         read = load_config(config, os.environ)
-        with mistakes.noted():
+        with mistakes.collect():
             loaded = assemble(read)
-        with mistakes.noted():
+        with mistakes.collect():
             check_secrets(read)
-        with mistakes.noted():
+        with mistakes.collect():
             notes = check_places(read)
-        mistakes.tell()
+        mistakes.raise_all()
     summary = {
         "config": str(config),
         "model": {"name": loaded.identity.model_name, "sha256": loaded.identity.model_sha256},

@@ -160,7 +160,7 @@ def _json_lines(text: str, file: Path) -> Iterator[tuple[str, object]]:
 
 
 def _parsed(text: str, where: str) -> object:
-    """A JSON document; JSONDecodeError if it is none, PathError if it is too deep, or has a number of 4,300 digits."""
+    """Return a JSON document. `json.JSONDecodeError` if it is none, PathError if too deep or with a number too long."""
     try:
         return json.loads(text)
     except json.JSONDecodeError:

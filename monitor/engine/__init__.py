@@ -1,7 +1,7 @@
-"""Which engine answers, and verdicts from samples: `monitor.check`, and what a stream needs of it.
+"""The choice of an engine, and verdicts from samples: `monitor.check`, and the same for a stream.
 
-`monitor.exact` answers exactly and `monitor.sampled` draws worlds; here one of them is chosen, the draws are held
-against the tests of `monitor.statistics`, and what comes of it is a verdict as good as any, which says how sure it is.
+`monitor.exact` answers exactly and `monitor.sampled` draws worlds. Here one of them is chosen, the tests of
+`monitor.statistics` are applied to the draws, and the result is a verdict with its confidence.
 """
 
 from monitor.engine.check import NO_BOUNDS, check, check_many

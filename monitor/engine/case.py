@@ -1,4 +1,4 @@
-"""One formula on one path with one noise: which tests it comes to, and what their answers come to together."""
+"""`Case`: the tests of one formula on one path with one noise, and the verdict from their results."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from monitor.engine.procedures import (
     Estimate,
     check_outcomes,
     decided,
+    decided_by_range,
     decision,
     estimate,
-    given,
-    settled,
+    first_look,
     span,
 )
 from monitor.exact.verdict import Path, resolve
@@ -31,18 +31,18 @@ from monitor.types import Drawn, Outcome, Quantity, Verdict
 __all__ = ["Case"]
 
 TRUE, FALSE = combine.And(()), combine.Or(())
-"""What is known needs no test, and no share of the strength."""
+"""Known truths need no test, and no fraction of the strength."""
 
 
 class Case:
-    """See the module. Every quantity is drawn with the same noise, particle by particle.
+    """One formula on one path. Every quantity is drawn with the same noise, particle by particle.
 
     Args:
         sampler: with this verdict's seed.
         rows: of the model.
         rewards: the smallest and the largest of a step, if known.
         path: pairs (state, action), oldest first.
-        drawn: the settings, and the strength of the whole formula.
+        drawn: the settings, and the strength of the test of the whole formula.
         terminated: the episode has ended in the last state.
     """
 
@@ -61,28 +61,28 @@ class Case:
         self._short: list[str] = []
 
     def plain(self, formula: Formula) -> Verdict:
-        """A Boolean combination of tests; of quantities at several offsets, the last one's is told."""
+        """Return the verdict of a Boolean combination; of several quantities, the offset of the last is reported."""
         tree = self._tree(formula)
-        told = self._tested(tree, [goal for goal, _, _ in goals(formula)])
-        quantities = tuple(told.values())
+        tested = self._tested(tree, [goal for goal, _, _ in goals(formula)])
+        quantities = tuple(tested.values())
         return self._verdict(
             quantities,
-            holds=evaluate(tree, {text: quantity.holds for text, quantity in told.items()}),
+            holds=evaluate(tree, {text: quantity.holds for text, quantity in tested.items()}),
             bounds=quantities[0].bounds if len(quantities) == 1 else None,
             offset=quantities[-1].offset if quantities else 0,
         )
 
     def regret(self, formula: Regret) -> Verdict:
-        """The goal under nominal and under the alternative (docs/semantics.md, section 8).
+        """Return the verdict of `regret` (docs/semantics.md, section 8).
 
-        What is tested is that there is nothing to regret: `nominal meets it or the alternative does not`. So alpha is
-        the probability to say *regret* of what is none. The effect's bounds come of two intervals, so they miss with
-        twice the probability of one at most.
+        The hypothesis tested is that there is nothing to regret: `nominal meets the goal or the alternative does not`.
+        So alpha is the probability of a false *regret*. The effect's bounds come from two intervals, so they miss with
+        at most twice the probability of one.
         """
-        asked = regret_goals(formula)
-        meets, would_meet = (print_formula(one) for one in asked)
-        told = self._tested(combine.Or((Leaf(meets), combine.Not(Leaf(would_meet)))), asked)
-        nominal, alternative = told[meets], told[would_meet]
+        pair = regret_goals(formula)
+        meets, would_meet = (print_formula(one) for one in pair)
+        tested = self._tested(combine.Or((Leaf(meets), combine.Not(Leaf(would_meet)))), pair)
+        nominal, alternative = tested[meets], tested[would_meet]
         effect_bounds = None
         if nominal.bounds is not None and alternative.bounds is not None:
             effect_bounds = alternative.bounds[0] - nominal.bounds[1], alternative.bounds[1] - nominal.bounds[0]
@@ -95,8 +95,8 @@ class Case:
             offset=nominal.offset,
         )
 
-    def figure(self, goal: Goal, text: str) -> Verdict:
-        """A `=?`."""
+    def value(self, goal: Goal, text: str) -> Verdict:
+        """Return the verdict of a `=?`."""
         found = estimate(goal, self._draw(goal), span(goal, self._rewards), self._drawn)
         if found.short:
             self._short.append(
@@ -105,26 +105,26 @@ class Case:
         quantity = self._quantity(goal, text, found)
         return self._verdict((quantity,), value=found.mean, bounds=found.bounds, offset=quantity.offset)
 
-    def _tested(self, tree: Tree, asked: Sequence[Goal]) -> dict[str, Quantity]:
-        """Text -> quantity of each goal, tested as strongly as the whole needs it."""
+    def _tested(self, tree: Tree, queried: Sequence[Goal]) -> dict[str, Quantity]:
+        """Return text -> quantity of each goal, each tested at the strength that the whole formula needs."""
         needed = strengths(tree, Strength(self._drawn.alpha, self._drawn.beta))
-        told: dict[str, Quantity] = {}
-        for goal in asked:
+        quantities: dict[str, Quantity] = {}
+        for goal in queried:
             text = print_formula(goal)
-            if text not in told:
-                told[text] = self._test(goal, text, needed[text])
-        return told
+            if text not in quantities:
+                quantities[text] = self._test(goal, text, needed[text])
+        return quantities
 
     def _test(self, goal: Goal, text: str, strength: Strength) -> Quantity:
-        """One goal's truth, and the numbers it was seen from."""
+        """Test one goal; return its truth and numbers."""
         assert goal.test is not None
         within, draw, sampling = span(goal, self._rewards), self._draw(goal), self._drawn.sampling
         negates = goal.test.comparison in ("<", "<=")  # `< theta` is not `>= theta`, and that is what is tested
         if negates:
             strength = strength.negated
-        above = given(goal.test, within)
+        above = decided_by_range(goal.test, within)
         if above is not None:
-            found = settled(draw, within, sampling)
+            found = first_look(draw, within, sampling)
         else:
             found, above = decided(decision(goal, strength, within, self._drawn), draw, within, sampling)
         if above is None:
@@ -159,7 +159,7 @@ class Case:
         return draw
 
     def _tree(self, formula: Formula) -> Tree:
-        """The formula over tests, with what is known already in its place."""
+        """Return the formula as a tree of tests, with known truths in place."""
         match formula:
             case Goal():
                 return Leaf(print_formula(formula))

@@ -1,4 +1,4 @@
-"""`monitor.check`: one question on one recorded path, everything checked first, answered by the engine that fits."""
+"""`monitor.check`: one query on one recorded path, with all inputs checked first, by the engine that fits."""
 
 from __future__ import annotations
 
@@ -54,11 +54,11 @@ def check(
             of that state for the end of an episode, the path ends in the copy: `model.ended(state)`.
         start_observed: whether the first pair is the episode's first step (else `@-k` verdicts say so).
         models: name -> other dynamics, for `model:name`.
-        sampling: how well a sampled answer must be founded.
-        drawn: of an earlier verdict, to draw the same one again; `sampling` is then part of it.
+        sampling: error rates and limits of a sampled answer.
+        drawn: of an earlier verdict, to draw it again; replaces `sampling`.
 
     Raises:
-        FormulaError, PathError, PolicyError, ConfigError, LimitError: each says what, where and how to mend it.
+        FormulaError, PathError, PolicyError, ConfigError, LimitError: each says what is wrong, where, how to fix it.
 
     >>> model = MDP.from_transitions(
     ...     states=2, actions=2, labels={"goal": [1]},
@@ -100,31 +100,34 @@ def check_many(
     drawn: Drawn | None = None,
     each: Callable[[int], None] = lambda _answered: None,
 ) -> list[Verdict]:
-    """Several formulas on one path, sharing what they have in common; all are read before any is answered.
+    """Answer several formulas on one path, sharing what they have in common; all are read before any is answered.
 
-    `each` is told after each answer how many there are. The other arguments, and the errors, are those of `check`.
+    `each` is called after each answer with the number of answers so far. The other arguments, and the errors, are those
+    of `check`.
     """
     _check_engine(engine, causal_model)
     drawn = drawn or alone(sampling or Sampling())
     check_sampling(drawn.sampling)
     if not (0 <= drawn.seed < SEEDS and drawn.first >= 0):
         raise ConfigError(f"drawn holds seed {drawn.seed} and first {drawn.first}, which no verdict was drawn with")
-    asked = _Asked(as_pairs(path), engine, causal_model, drawn, terminated=terminated, start_observed=start_observed)
+    settings = _Settings(
+        as_pairs(path), engine, causal_model, drawn, terminated=terminated, start_observed=start_observed
+    )
     read = read_all(queries)
     if not isinstance(model, MDP):
-        return _told(_simulated(read, model, policies, models or {}, asked), each)
+        return _collect(_simulated(read, model, policies, models or {}, settings), each)
     enumerated = {name: other for name, other in (models or {}).items() if isinstance(other, MDP)}
     if len(enumerated) < len(models or {}):
         raise ConfigError("the other models of an enumerated model are enumerated too; give each as an MDP")
     checker = Checker(model, tables(policies, model), enumerated)
     for formula, text in read:
         validate(formula, model, policies, text, checker.models)
-    check_path(model, asked.path)
-    drawer = SampledChecker(Enumerated(checker.evaluators), model)
-    return _told((_chosen(formula, text, asked, checker, drawer) for formula, text in read), each)
+    check_path(model, settings.path)
+    sampler = SampledChecker(Enumerated(checker.evaluators), model)
+    return _collect((_chosen(formula, text, settings, checker, sampler) for formula, text in read), each)
 
 
-def _told(answers: Iterator[Verdict], each: Callable[[int], None]) -> list[Verdict]:
+def _collect(answers: Iterator[Verdict], each: Callable[[int], None]) -> list[Verdict]:
     verdicts: list[Verdict] = []
     for verdict in answers:
         verdicts.append(verdict)
@@ -133,8 +136,8 @@ def _told(answers: Iterator[Verdict], each: Callable[[int], None]) -> list[Verdi
 
 
 @dataclass(frozen=True)
-class _Asked:
-    """What all formulas of one call are asked about."""
+class _Settings:
+    """What all formulas of one call share."""
 
     path: Path
     engine: Engine
@@ -153,8 +156,8 @@ class _Asked:
             text=text,
         )
 
-    def sampled(self, formula: Formula, text: str, drawer: SampledChecker, why: str = "") -> Verdict:
-        return drawer.verdict(
+    def sampled(self, formula: Formula, text: str, sampler: SampledChecker, why: str = "") -> Verdict:
+        return sampler.verdict(
             formula,
             self.path,
             self.drawn,
@@ -165,19 +168,19 @@ class _Asked:
         )
 
 
-def _chosen(formula: Formula, text: str, asked: _Asked, checker: Checker, drawer: SampledChecker) -> Verdict:
-    if asked.engine == "sampled":
-        return asked.sampled(formula, text, drawer)
+def _chosen(formula: Formula, text: str, settings: _Settings, checker: Checker, sampler: SampledChecker) -> Verdict:
+    if settings.engine == "sampled":
+        return settings.sampled(formula, text, sampler)
     try:
-        return asked.exact(formula, text, checker)
+        return settings.exact(formula, text, checker)
     except LimitError as error:
-        if asked.engine == "exact":
+        if settings.engine == "exact":
             raise
-        if asked.causal_model != "gumbel":
+        if settings.causal_model != "gumbel":
             raise LimitError(f"{error}; and {NO_BOUNDS}") from error
         try:
-            return asked.sampled(formula, text, drawer, NOT_EXACT + str(error))
-        except LimitError as other:  # neither engine: what kept the exact one from it is told first
+            return settings.sampled(formula, text, sampler, NOT_EXACT + str(error))
+        except LimitError as other:  # neither engine can answer: the reason of the exact one comes first
             raise LimitError(f"{error}; nor by sampling: {other}") from error
 
 
@@ -186,20 +189,20 @@ def _simulated(
     model: Simulator | VectorSimulator,
     policies: Mapping[str, object],
     models: Mapping[str, Model],
-    asked: _Asked,
+    settings: _Settings,
 ) -> Iterator[Verdict]:
-    if asked.engine == "exact":
+    if settings.engine == "exact":
         raise ConfigError("a simulator cannot be answered exactly; enumerate the model, or use engine 'sampled'")
-    if asked.causal_model != "gumbel":
-        raise ConfigError(f"causal model {asked.causal_model!r}: {NO_BOUNDS}; enumerate the model, or use 'gumbel'")
+    if settings.causal_model != "gumbel":
+        raise ConfigError(f"causal model {settings.causal_model!r}: {NO_BOUNDS}; enumerate the model, or use 'gumbel'")
     scene = simulated_scene(model, policies, models)
     for formula, text in read:
         scene.validate(formula, text)
         check_simulated_labels(model, formula, text)
-    check_simulated_path(model, asked.path)
-    drawer = SampledChecker(scene, model)
-    why = "sampled, for a simulated model cannot be enumerated" if asked.engine == "auto" else ""
-    return (asked.sampled(formula, text, drawer, why) for formula, text in read)
+    check_simulated_path(model, settings.path)
+    sampler = SampledChecker(scene, model)
+    why = "sampled, for a simulated model cannot be enumerated" if settings.engine == "auto" else ""
+    return (settings.sampled(formula, text, sampler, why) for formula, text in read)
 
 
 def _check_engine(engine: str, causal_model: str) -> None:

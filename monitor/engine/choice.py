@@ -1,4 +1,4 @@
-"""Both engines over one enumerated model, as a stream needs them."""
+"""Both engines over one enumerated model, for streams."""
 
 from __future__ import annotations
 
@@ -24,48 +24,48 @@ class Engines:
 
     Args:
         checker: answers exactly.
-        sampling: how well a sampled answer must be founded; else ConfigError.
+        sampling: error rates and limits of a sampled answer; ConfigError if they are not allowed.
     """
 
     def __init__(self, checker: Checker, sampling: Sampling) -> None:
         self.checker, self.sampling = checker, check_sampling(sampling)
 
     @cached_property
-    def drawer(self) -> SampledChecker:
-        """Answers by sampling; made when it is first needed."""
+    def sampled_checker(self) -> SampledChecker:
+        """The sampled engine, made when it is first needed."""
         return SampledChecker(Enumerated(self.checker.evaluators), self.checker.model)
 
     def prepare(self, formula: Formula, spec: FormulaSpec, *, window: int | None = None) -> tuple[bool, str]:
-        """Make ready what a formula needs, so that the first message meets nothing cold.
+        """Prepare what a formula needs, so that the first message is not delayed.
 
         `window`: pairs a path holds at most.
 
         Returns:
-            Whether it will always be sampled, and why, where that is not simply what its user wants.
+            Whether it will always be sampled, and why; no reason if the user chose sampling.
 
         Raises:
-            LimitError: the engine asked for cannot answer it: at start, not on the stream.
+            LimitError: the requested engine cannot answer it: at start, not on the stream.
         """
         if spec.engine == "sampled":
-            self._rehearse(formula)
+            self._warm_up(formula)
             return True, ""
         try:
             self.checker.prepare(formula, spec.causal_model, window=window)
         except LimitError as error:
             if spec.engine == "exact" or spec.causal_model != "gumbel":
                 raise
-            self._rehearse(formula)
+            self._warm_up(formula)
             return True, NOT_EXACT + str(error)
         if spec.engine == "auto" and spec.causal_model == "gumbel" and is_large(self.checker.model):
-            self._rehearse_if_it_can(formula)
+            self._try_to_warm_up(formula)
         return False, ""
 
-    def _rehearse(self, formula: Formula) -> None:
-        self.drawer.rehearse(formula, self.checker.some_path(), alone(self.sampling))
+    def _warm_up(self, formula: Formula) -> None:
+        self.sampled_checker.warm_up(formula, self.checker.some_path(), alone(self.sampling))
 
-    def _rehearse_if_it_can(self, formula: Formula) -> None:
-        """A large model may have states from which exact answers reach too far; what samples cannot either, is told."""
+    def _try_to_warm_up(self, formula: Formula) -> None:
+        """Warm up for states from which exact answers need too much; where samples fail too, the stream reports it."""
         try:
-            self._rehearse(formula)
+            self._warm_up(formula)
         except LimitError:
             return

@@ -1,4 +1,4 @@
-"""Which procedure answers which quantity (docs/semantics.md, section 9).
+"""Statistical procedures, by quantity (docs/semantics.md, section 9).
 
 Source: Kazemi & Paoletti, Appendix "Decision procedures".
 
@@ -38,26 +38,37 @@ from monitor.statistics import (
 from monitor.statistics.samples import SLACK
 from monitor.types import Drawn, Sampling
 
-__all__ = ["Draw", "Estimate", "Span", "check_outcomes", "decided", "decision", "estimate", "given", "settled", "span"]
+__all__ = [
+    "Draw",
+    "Estimate",
+    "Span",
+    "check_outcomes",
+    "decided",
+    "decided_by_range",
+    "decision",
+    "estimate",
+    "first_look",
+    "span",
+]
 
 Draw = Callable[[range], Floats]
 """Outcomes of the particles with these numbers."""
 Decision = Sprt | TSprt | RegionBets | ThresholdBets
 
 FIRST_BATCH, LARGEST_BATCH = 256, 1 << 14
-FOLLOWED_BATCH = 1 << 12
-"""After so many an estimate looks whether it is good enough."""
+SEQUENCE_BATCH = 1 << 12
+"""Samples between checks whether an estimate is good enough."""
 
 
 class Span(NamedTuple):
-    """The range an outcome lies in: of one world, or of the difference of two."""
+    """Range of an outcome: of one world, or of the difference of two."""
 
     lo: float
     hi: float
 
 
 class Estimate(NamedTuple):
-    """The mean of so many samples, and an interval for the true one, where there is one.
+    """Mean of samples, and an interval for the true mean, if there is one.
 
     `short`: the limit was reached before the interval was as narrow as asked.
     """
@@ -69,14 +80,14 @@ class Estimate(NamedTuple):
 
 
 def span(goal: Goal, rewards: tuple[float, float] | None) -> Span | None:
-    """The range of a goal's outcome; None: a reward in a model that does not say what a step may bring."""
+    """Return the range of a goal's outcome; None for a reward in a model with unknown range of rewards."""
     match goal.measure:
         case Probability():
             one = Span(0.0, 1.0)
         case Reward(low, high):
             if rewards is None:
                 return None
-            terms = high - low + 1  # each may be missing too: a terminated episode brings nothing
+            terms = high - low + 1  # each may be missing: a terminated episode earns nothing
             one = Span(terms * min(rewards[0], 0.0), terms * max(rewards[1], 0.0))
         case _:
             assert_never(goal.measure)
@@ -84,11 +95,11 @@ def span(goal: Goal, rewards: tuple[float, float] | None) -> Span | None:
 
 
 def check_outcomes(goal: Goal, values: Floats, within: Span | None) -> None:
-    """Refuse outcomes that no interval can be relied on with.
+    """Raise if outcomes would make an interval unreliable.
 
     Raises:
-        ModelError: a simulator's reward is no number.
-        ConfigError: it lies outside `sampling.rewards`.
+        ModelError: a simulator's reward is not finite.
+        ConfigError: an outcome lies outside what `sampling.rewards` allows.
     """
     if not np.isfinite(values).all():
         raise ModelError(f"{print_formula(goal)}: a drawn world came to {values.sum()}; rewards must be finite numbers")
@@ -102,10 +113,10 @@ def check_outcomes(goal: Goal, values: Floats, within: Span | None) -> None:
         )
 
 
-def given(test: Test, within: Span | None) -> bool | None:
-    """Whether value >= bound (or > bound) is settled by the range alone; None: it is not.
+def decided_by_range(test: Test, within: Span | None) -> bool | None:
+    """Return whether value >= bound (or > bound) if the range alone decides it, else None.
 
-    Tests with `<=` and `<` are negations of those with `>` and `>=`, and this is about the latter.
+    Tests with `<=` and `<` are negations of those with `>` and `>=`; this is the truth of the latter.
     """
     if within is None:
         return None
@@ -118,7 +129,7 @@ def given(test: Test, within: Span | None) -> bool | None:
 
 
 def is_strict(test: Test) -> bool:
-    """Whether the test, or what it negates, is `>`."""
+    """Return whether the test, or what it negates, is `>`."""
     return test.comparison in (">", "<=")
 
 
@@ -152,46 +163,46 @@ def one_world(goal: Goal, within: Span) -> float:
 
 
 def decided(test: Decision, draw: Draw, within: Span | None, sampling: Sampling) -> tuple[Estimate, bool | None]:
-    """Draw until the test decides or the limit is reached; what was drawn beyond the decision does not count."""
-    match test:  # each kind has walks of its own kind
+    """Draw until the test decides or the limit is reached; draws beyond the decision do not count."""
+    match test:  # each kind has a state type of its own
         case Sprt():
-            samples, holds = _walked(test.start(), test.update, draw, sampling.limit)
+            samples, holds = _run(test.start(), test.update, draw, sampling.limit)
         case TSprt():
-            samples, holds = _walked(test.start(), test.update, draw, sampling.limit)
+            samples, holds = _run(test.start(), test.update, draw, sampling.limit)
         case RegionBets():
-            samples, holds = _walked(test.start(), test.update, draw, sampling.limit)
+            samples, holds = _run(test.start(), test.update, draw, sampling.limit)
         case ThresholdBets():
-            samples, holds = _walked(test.start(), test.update, draw, sampling.limit)
+            samples, holds = _run(test.start(), test.update, draw, sampling.limit)
         case _:
             assert_never(test)
     return summary(samples, within, sampling), holds
 
 
 def summary(samples: Floats, within: Span | None, sampling: Sampling) -> Estimate:
-    """What samples say of their mean, whatever rule they were stopped by."""
+    """Return the mean of samples with a confidence sequence, valid under any stopping rule."""
     if within is None or within.lo == within.hi:
         return Estimate(_mean(samples, within), len(samples), within)
     ends = ConfidenceSequence(sampling.error_alpha, within.lo, within.hi).interval(samples)
     return Estimate(_mean(samples, within), len(samples), ends)
 
 
-def settled(draw: Draw, within: Span | None, sampling: Sampling) -> Estimate:
-    """A look at a quantity whose truth needs no samples."""
+def first_look(draw: Draw, within: Span | None, sampling: Sampling) -> Estimate:
+    """Return a small estimate of a quantity whose truth needs no samples."""
     return summary(draw(range(min(FIRST_BATCH, sampling.limit))), within, sampling)
 
 
 def estimate(goal: Goal, draw: Draw, within: Span | None, drawn: Drawn) -> Estimate:
-    """What a `=?` comes to. Where the limit leaves the interval wider than asked, it is reported as wide as it is."""
+    """Estimate a `=?`. If the limit leaves the interval wider than requested, it is reported as it is."""
     sampling = drawn.sampling
     if within is None:
         raise ConfigError(
             f"{print_formula(goal)}: how many samples this takes depends on the rewards a step may bring, and the "
-            "model does not tell; give the smallest and the largest as sampling.rewards"
+            "model does not say; give the smallest and the largest as sampling.rewards"
         )
     if within.lo == within.hi:
         return Estimate(_mean(draw(range(1)), within), 1, within)
     if drawn.test:
-        return _followed(goal, draw, within, sampling)
+        return _until_narrow(goal, draw, within, sampling)
     effect = goal.world.baseline is not None
     needed = sample_size(sampling.error, sampling.error_alpha, effect=effect)
     samples, short = min(needed, sampling.limit), needed > sampling.limit
@@ -203,20 +214,20 @@ def estimate(goal: Goal, draw: Draw, within: Span | None, drawn: Drawn) -> Estim
     return Estimate(mean, samples, (max(mean - half, within.lo), min(mean + half, within.hi)), short)
 
 
-def _followed(goal: Goal, draw: Draw, within: Span, sampling: Sampling) -> Estimate:
-    """Until a confidence sequence is as narrow as asked."""
+def _until_narrow(goal: Goal, draw: Draw, within: Span, sampling: Sampling) -> Estimate:
+    """Draw until a confidence sequence is as narrow as requested."""
     enough = 2.0 * sampling.error * one_world(goal, within)
-    seen = np.zeros(0)
-    for batch in _batches(sampling.limit, FOLLOWED_BATCH):
-        seen = np.concatenate([seen, draw(batch)])
-        found = summary(seen, within, sampling)
+    samples = np.zeros(0)
+    for batch in _batches(sampling.limit, SEQUENCE_BATCH):
+        samples = np.concatenate([samples, draw(batch)])
+        found = summary(samples, within, sampling)
         assert found.bounds is not None
         if found.bounds[1] - found.bounds[0] <= enough:
             return found
     return found._replace(short=True)
 
 
-class _Walk(Protocol):
+class _TestState(Protocol):
     @property
     def samples(self) -> int: ...
 
@@ -224,23 +235,23 @@ class _Walk(Protocol):
     def holds(self) -> bool | None: ...
 
 
-W = TypeVar("W", bound=_Walk)
+State = TypeVar("State", bound=_TestState)
 
 
-def _walked(walk: W, update: Callable[[W, Floats], W], draw: Draw, limit: int) -> tuple[Floats, bool | None]:
-    """The samples a test took, and its decision."""
-    taken: list[Floats] = []
+def _run(state: State, update: Callable[[State, Floats], State], draw: Draw, limit: int) -> tuple[Floats, bool | None]:
+    """Run a test; return the samples it used, and its decision."""
+    used: list[Floats] = []
     for batch in _batches(limit):
-        values, before = draw(batch), walk.samples
-        walk = update(walk, values)
-        taken.append(values[: walk.samples - before])
-        if walk.holds is not None:
+        values, before = draw(batch), state.samples
+        state = update(state, values)
+        used.append(values[: state.samples - before])
+        if state.holds is not None:
             break
-    return np.concatenate(taken), walk.holds
+    return np.concatenate(used), state.holds
 
 
 def _batches(limit: int, largest: int = LARGEST_BATCH) -> Iterator[range]:
-    """Particles 0 to limit - 1, in batches that grow: few are drawn in vain, and many at once where many are needed."""
+    """Yield particles 0 to limit - 1 in growing batches, so that few are drawn in vain."""
     start, size = 0, FIRST_BATCH
     while start < limit:
         yield range(start, min(start + size, limit))
@@ -248,6 +259,6 @@ def _batches(limit: int, largest: int = LARGEST_BATCH) -> Iterator[range]:
 
 
 def _mean(values: Floats, within: Span | None) -> float:
-    """The mean; of the only value there is that value itself, whatever rounding a sum brings. Never out of range."""
+    """Return the mean, exact if all values are equal, and clipped to the range."""
     mean = float(values[0]) if values.min() == values.max() else float(values.mean())
     return mean if within is None else min(max(mean, within.lo), within.hi)

@@ -1,4 +1,4 @@
-"""Formulas over one scene, answered from samples as verdicts that say how they were obtained."""
+"""Verdicts from samples: formulas over one scene, with the way they were obtained."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ class SampledChecker:
     """Answers validated formulas by sampling.
 
     Args:
-        scene: what can be asked about.
-        model: of that scene: its labels say what holds in the state the path ends in, its rewards what a step may
-            bring (for a simulator that is a matter of the settings).
+        scene: the worlds to draw from.
+        model: of that scene, for the labels of the last state of the path and the range of rewards (for a simulator
+            the settings give the range).
     """
 
     def __init__(self, scene: Scene, model: MDP | Simulator | VectorSimulator) -> None:
@@ -53,22 +53,22 @@ class SampledChecker:
         Args:
             formula: validated.
             path: pairs (state, action), oldest first; a possible one.
-            drawn: the noise, and the strength of the whole formula.
+            drawn: the noise, and the strength of the test of the whole formula.
             text: the formula as its user wrote it.
             terminated: the episode has ended in the last state.
             start_observed: whether the first pair is the episode's first step.
-            why: this is sampled and not answered exactly; it stands first in the verdict's `reason`.
+            why: the reason for sampling, which begins the verdict's `reason`.
 
         Raises:
             LimitError, FormulaError, ConfigError: samples cannot answer this, with the reason.
         """
-        sampler = copy(self._sampler)  # what it has learned of formulas is shared
+        sampler = copy(self._sampler)  # its step tables are shared
         sampler.seed = drawn.seed
         case = Case(sampler, self._rows, self._rewards or drawn.sampling.rewards, path, drawn, terminated=terminated)
         if isinstance(formula, Regret):
             verdict = case.regret(formula)
         elif isinstance(formula, Goal) and formula.test is None:
-            verdict = case.figure(formula, text)
+            verdict = case.value(formula, text)
         else:
             verdict = case.plain(formula)
         return replace(
@@ -78,6 +78,6 @@ class SampledChecker:
             reason="; ".join(part for part in (why, verdict.reason) if part),
         )
 
-    def rehearse(self, formula: Formula, path: Path, drawn: Drawn) -> None:
-        """A first look, so that the first message meets nothing cold. Raises what `verdict` would."""
+    def warm_up(self, formula: Formula, path: Path, drawn: Drawn) -> None:
+        """Draw a first sample, so that the first message is not delayed. Raises what `verdict` would."""
         self.verdict(formula, path, replace(drawn, sampling=replace(drawn.sampling, limit=1)), text="")

@@ -1,4 +1,4 @@
-"""With which noise and at which strength a sampled verdict is drawn: alone, or as one of many on a stream."""
+"""Noise and strength of a sampled verdict: alone, or as one of many on a stream."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ __all__ = ["SEEDS", "alone", "check_sampling", "on_stream", "stream_seed"]
 SEEDS = 1 << 53
 """Seeds are numbers below this, which JSON carries unharmed."""
 LEAST = 1e-30
-"""No probability or width may be smaller: the share of it that one test on a stream gets must still be a number."""
+"""Smallest probability or width: the fraction of it for one test on a stream must still be a float."""
 MOST_SAMPLES = 10_000_000
-"""What one quantity may be allowed."""
+"""Largest sample limit of one quantity."""
 
 
 def check_sampling(sampling: Sampling) -> Sampling:
-    """The settings, if they are allowed; else a ConfigError that names the one that is not."""
+    """Return the settings. Raises ConfigError naming the first that is not allowed."""
     if not (isinstance(sampling.seed, int) and 0 <= sampling.seed < SEEDS):
         raise ConfigError(f"sampling.seed must be a whole number from 0 to 2**53 - 1, not {sampling.seed}")
     for name in ("alpha", "beta", "delta", "error", "error_alpha"):
@@ -45,19 +45,19 @@ def check_sampling(sampling: Sampling) -> Sampling:
 
 
 def alone(sampling: Sampling, first: int = 0) -> Drawn:
-    """One question, asked once."""
+    """Return noise and strength of a single query."""
     return Drawn(sampling, sampling.seed, first, sampling.alpha, sampling.beta)
 
 
 def on_stream(
     sampling: Sampling, alarm: AlarmSpec, *, stream: tuple[str, Episode, str], seq: int, first: int, test: int
 ) -> Drawn:
-    """The `test`-th verdict of a formula on an agent's stream: fresh noise, and its share of the stream's alpha.
+    """Return fresh noise and the fraction of the stream's alpha for the `test`-th verdict of a formula on a stream.
 
     Args:
         sampling: `alpha` is the false-alarm rate of the whole stream (proof: `monitor.statistics.alpha_spending`).
-        alarm: an alarm that fires when the formula holds is falsely raised by a false *true*; then that is what has a
-            rate on the stream.
+        alarm: one that fires when the formula holds is falsely raised by a false *true*; then alpha is the rate of
+            that.
         stream: agent, episode and name of the formula.
         seq: of the last step of the path.
         first: of its first step.
@@ -70,9 +70,9 @@ def on_stream(
 
 
 def stream_seed(seed: int, stream: tuple[str, Episode, str], seq: int, test: int) -> int:
-    """The seed of one verdict's noise: fresh for each, so that an agent that acts on alarms cannot meet it again.
+    """Return the seed of one verdict's noise: new for each, so that an agent acting on alarms never meets it again.
 
-    It depends on nothing but these, so a replay draws the same numbers.
+    It depends on the arguments alone, so a replay draws the same numbers.
     """
     content = json.dumps([seed, *stream, seq, test]).encode("ascii")
     return int.from_bytes(blake2b(content, digest_size=8).digest(), "little") % SEEDS

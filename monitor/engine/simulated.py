@@ -1,4 +1,4 @@
-"""What may be asked of a simulator: its policies, and paths it could have taken."""
+"""Checks of the inputs to a simulated model: policies, labels, paths."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def simulated_scene(
     policies: Mapping[str, object],
     models: Mapping[str, MDP | Simulator | VectorSimulator],
 ) -> Simulated:
-    """The scene of a simulator. PolicyError names a policy that cannot decide for states that are not enumerated."""
+    """Return the scene of a simulator. Raises PolicyError for a policy that needs enumerated states."""
     others: dict[str, Simulator | VectorSimulator] = {}
     for name, other in models.items():
         if isinstance(other, MDP):

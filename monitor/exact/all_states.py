@@ -1,4 +1,4 @@
-"""`monitor.values`: one question asked in every state at once, with nothing observed before."""
+"""`monitor.values`: the value function of one query, for all states at once and without observations."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def values(
     policies: Mapping[str, object],
     models: Mapping[str, MDP] | None = None,
 ) -> Floats:
-    """The value [S] of a `=?` question at `@0` in every state: what `check` says on the path `[(state, None)]`.
+    """Return the value [S] of a `=?` query at `@0` in every state: `check` on the path `[(state, None)]`.
 
     Args:
         query: a formula, or its text.
@@ -34,8 +34,8 @@ def values(
         models: name -> other dynamics, for `model:name`.
 
     Raises:
-        FormulaError: the formula is wrong, or no `=?` question at `@0`, or has a nested question that looks back.
-        PolicyError, ConfigError, LimitError: each says what, where and how to mend it.
+        FormulaError: the formula is wrong, or not a `=?` query at `@0`, or has a nested goal that looks back.
+        PolicyError, ConfigError, LimitError: each says what is wrong, where, and how to fix it.
 
     >>> model = MDP.from_transitions(
     ...     states=2, actions=2, labels={"goal": [1]},
@@ -44,20 +44,20 @@ def values(
     array([0.75, 1.  ])
     """
     text = query if isinstance(query, str) else print_formula(query)
-    goal = _question(parse(text), text)
-    worlds = Evaluators(model, tables(policies, model), models)
-    validate(goal, model, policies, text, worlds.models)
-    found = _arm(worlds, goal, goal.world.change)
+    goal = _checked_goal(parse(text), text)
+    evaluators = Evaluators(model, tables(policies, model), models)
+    validate(goal, model, policies, text, evaluators.models)
+    found = _values(evaluators, goal, goal.world.change)
     if goal.world.baseline is not None:
-        return found - _arm(worlds, goal, goal.world.baseline)
+        return found - _values(evaluators, goal, goal.world.baseline)
     return found
 
 
-def _question(formula: Formula, text: str) -> Goal:
+def _checked_goal(formula: Formula, text: str) -> Goal:
     if isinstance(formula, Regret):
-        raise _error("regret is judged along a path; ask for the values of its two worlds", text)
+        raise _error("regret is evaluated along a path; query the values of its two worlds", text)
     if not isinstance(formula, Goal) or formula.test is not None:
-        raise _error("values are those of one question with =?, such as P=? [ ... ], not of a comparison", text)
+        raise _error("values are those of one query with =?, such as P=? [ ... ], not of a comparison", text)
     if formula.world.offset != 0:
         raise _error(f"nothing was observed before these states, so @{formula.world.offset} has no past; use @0", text)
     if asks_back(formula.measure):
@@ -69,6 +69,7 @@ def _error(problem: str, text: str) -> FormulaError:
     return error_at(problem, text, len(text) - len(text.lstrip()))
 
 
-def _arm(worlds: Evaluators, goal: Goal, change: Change) -> Floats:
-    value_table = worlds.value_table(worlds.nominal().under(worlds.intervention(change, None)), goal.measure)
+def _values(evaluators: Evaluators, goal: Goal, change: Change) -> Floats:
+    law = evaluators.nominal().under(evaluators.intervention(change, None))
+    value_table = evaluators.value_table(law, goal.measure)
     return value_table.compute_once(value_table.automaton.start)

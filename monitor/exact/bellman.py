@@ -1,6 +1,6 @@
-"""The moves of a law with nothing observed: who acts where, and means over the rows of the model, none of them copied.
+"""Bellman backups of a law without observations: which actions are taken where, and means over rows of the model.
 
-Sums run along a row in its order, whichever function takes them, so that all ways to a value agree to the bit.
+Sums run along a row in its order in every function here, so that all ways to a value agree to the bit.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["Entries", "Layer", "layers", "means_over_rows"]
 class Layer:
     """At most one action for each of some states: pairs [n] and their weights.
 
-    `places`: where the pairs' states stand among those asked for; None: all of them, in order.
+    `places`: indices of the pairs' states among the requested ones; None: all of them, in order.
     """
 
     places: Ints | None
@@ -30,7 +30,7 @@ class Layer:
     weights: Floats | None
 
     def add(self, total: Floats, values: Floats) -> None:
-        """Add the pairs' values [n] to the total of the states asked for."""
+        """Add the pairs' values [n] to the total of the requested states."""
         if self.places is None:
             total += values
         else:
@@ -39,23 +39,23 @@ class Layer:
 
 
 def layers(law: Law, offset: int, states: Ints) -> Iterator[Layer]:
-    """The pairs a law can choose at an offset in `states` (ascending, each once)."""
+    """Yield the pairs a law can choose at an offset in `states` (ascending, each once)."""
     table = law.table(offset)
     if table.actions is not None:
         everywhere = len(states) == len(table.actions)
         yield Layer(None, states, table.actions if everywhere else table.actions[states], None)
         return
     assert table.probabilities is not None
-    shares = table.probabilities[states]
-    for action in range(shares.shape[1]):
-        places = np.flatnonzero(shares[:, action])
+    probabilities = table.probabilities[states]
+    for action in range(probabilities.shape[1]):
+        places = np.flatnonzero(probabilities[:, action])
         if len(places):
-            yield Layer(places, states[places], np.full(len(places), action), shares[places, action])
+            yield Layer(places, states[places], np.full(len(places), action), probabilities[places, action])
 
 
 @dataclass(frozen=True)
 class Entries:
-    """The entries of some rows, one after the other: which row each is of, its successor, its probability; [m]."""
+    """Entries [m] of some rows, one after the other: the row of each, its successor, its probability."""
 
     count: int
     of: Ints
@@ -64,24 +64,24 @@ class Entries:
 
     @classmethod
     def gather(cls, law: Law, offset: int, states: Ints, actions: Ints) -> Entries:
-        """Of the rows of n pairs at an offset."""
+        """Return the entries of the rows of n pairs at an offset."""
         model, end = law.model_at(offset), law.ended(offset)
         rows = states * model.actions + actions
         begins = model.indptr[rows]
         lengths = model.indptr[rows + 1] - begins
-        stays = states == end
-        begins[stays], lengths[stays] = 0, 1  # an entry to write over, whatever the model has there
+        ended = states == end
+        begins[ended], lengths[ended] = 0, 1  # an entry to overwrite, whatever the model has there
         ends = np.cumsum(lengths)
         of = np.repeat(np.arange(len(rows)), lengths)
         at = np.arange(int(ends[-1]) if len(ends) else 0) + (begins - ends + lengths)[of]
         successors, probabilities = model.successors[at], model.probabilities[at]
         if end is not None:
-            loops = stays[of]
+            loops = ended[of]
             successors[loops], probabilities[loops] = end, 1.0
         return cls(len(rows), of, successors, probabilities)
 
     def means(self, values: Floats) -> Floats:
-        """The mean [n] over each row of the values [m] at its successors."""
+        """Return the mean [n] over each row of the values [m] at its successors."""
         return np.bincount(self.of, self.probabilities * values, self.count).astype(np.float64, copy=False)
 
 

@@ -24,15 +24,15 @@ from monitor.exact.forward.buffers import (
 )
 from monitor.exact.forward.evaluator import (
     Evaluator,
-    Reading,
-    ahead,
+    LabelledAutomaton,
+    closing_values,
     dynamics,
-    reading,
+    labelled_automaton,
 )
 from monitor.exact.forward.row_table import (
     ANY,
     STABLE,
-    Allowance,
+    Budget,
     RowTables,
 )
 from monitor.exact.forward.rows import Dynamics
@@ -80,8 +80,8 @@ class Evaluators:
         self.rows: RowCache = {}
         self._evaluators: OrderedDict[tuple[Law, Law, Probability | Reward, Law, Law], Evaluator] = OrderedDict()
         self._dynamics: OrderedDict[tuple[Law, Law, bool], tuple[Dynamics, RowTables]] = OrderedDict()
-        self._allowance = Allowance()
-        self._readings: dict[Probability | Reward, Reading] = {}
+        self._budget = Budget()
+        self._labelled_automata: dict[Probability | Reward, LabelledAutomaton] = {}
         self._shared_workspace: Workspace | None = None
         self._automata: dict[Probability | Reward, Automaton] = {}
         self._state_labels: dict[Probability | Reward, StateLabels] = {}
@@ -101,10 +101,10 @@ class Evaluators:
         states, actions = pair_arrays(world.path)
         if world.observed == 0:
             last = int(states[0]), int(actions[0])
-            return float(ahead(world.nominal, value_table, 0, value_table.automaton.start, states, last)[0])
+            return float(closing_values(world.nominal, value_table, 0, value_table.automaton.start, states, last)[0])
         evaluator = self.evaluator(world.nominal, world.law, measure)
         buffers = ForwardBuffers(0, 0, 1)
-        evaluator.along(buffers, (states[:-1], actions[:-1]))
+        evaluator.push_all(buffers, (states[:-1], actions[:-1]))
         evaluator.push(buffers, int(states[-1]), int(actions[-1]), answered=True)
         return float(buffers.values[0])
 
@@ -149,30 +149,31 @@ class Evaluators:
         key = (nominal, law, measure, *before)
         if key not in self._evaluators:
             value_table = self.value_table(law, measure)
-            read = self._reading(value_table, measure)  # first: nested goals need evaluators too, and may evict others
+            # First: nested goals need evaluators too, and may evict others.
+            automaton = self._labelled_automaton(value_table, measure)
             world = *before, not value_table.labelling.by_action
             if world not in self._dynamics:
-                made = dynamics(before[0], before[1], merged=world[2])
-                self._dynamics[world] = made, RowTables(self._allowance)
+                made = dynamics(before[0], before[1], merge_actions=world[2])
+                self._dynamics[world] = made, RowTables(self._budget)
                 if len(self._dynamics) > MAX_VALUE_TABLES:
                     self._dynamics.popitem(last=False)[1][1].close()
-            self._evaluators[key] = Evaluator(nominal, value_table, read, self._dynamics[world], self._workspace())
+            self._evaluators[key] = Evaluator(nominal, value_table, automaton, self._dynamics[world], self._workspace())
             if len(self._evaluators) > MAX_VALUE_TABLES:
                 self._evaluators.popitem(last=False)
         self._evaluators.move_to_end(key)
         return self._evaluators[key]
 
-    def _reading(self, value_table: ValueTable, measure: Probability | Reward) -> Reading:
+    def _labelled_automaton(self, value_table: ValueTable, measure: Probability | Reward) -> LabelledAutomaton:
         """Shared if nothing is nested, so that a forward pass begun under one law can be closed under another."""
         if value_table.labelling.by_action:
-            return reading(value_table)
-        if measure not in self._readings:
-            self._readings[measure] = reading(value_table)
-        return self._readings[measure]
+            return labelled_automaton(value_table)
+        if measure not in self._labelled_automata:
+            self._labelled_automata[measure] = labelled_automaton(value_table)
+        return self._labelled_automata[measure]
 
     def _workspace(self) -> Workspace:
         if self._shared_workspace is None:
-            self._shared_workspace = Workspace(self.model.states, local=is_large(self.model))
+            self._shared_workspace = Workspace(self.model.states, share_prior_rows=is_large(self.model))
         return self._shared_workspace
 
     def value_table(self, law: Law, measure: Probability | Reward) -> ValueTable:
@@ -213,9 +214,9 @@ class Evaluators:
         if self.constant(goal.measure) is not None:
             return
         law = nominal.under(self.intervention(change, None))
-        unrolled = self.evaluator(nominal, law, goal.measure).strands
+        unrolled = self.evaluator(nominal, law, goal.measure).unrolled
         unrolled.extend(offset + 1)
-        levels = [self.model.states * sum(o in column for column in unrolled.owed) for o in range(offset + 1)]
+        levels = [self.model.states * sum(o in column for column in unrolled.obligations) for o in range(offset + 1)]
         actions = 1 if all(table.actions is not None for _, table in law.phases) else self.model.actions
         most = max(sum(levels), actions * sum(levels[:-1]))  # no action is chosen at the last level
         if most > MAX_LEVELS:

@@ -1,4 +1,4 @@
-"""What a user hands in, brought into the forms that are asked about, or refused with what is wrong."""
+"""User input converted to internal forms, or refused with what is wrong."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ __all__ = ["as_pairs", "check_path", "read_all", "tables"]
 
 
 def read_all(queries: Sequence[str | Formula]) -> list[tuple[Formula, str]]:
-    """Formulas with their texts; what was built by hand is read too, so that it is held to the grammar."""
+    """Return formulas with their texts; those built by hand are parsed too, so that they obey the grammar."""
     texts = [query if isinstance(query, str) else print_formula(query) for query in queries]
     return [(parse(text), text) for text in texts]
 
 
 def tables(policies: Mapping[str, object], model: MDP) -> dict[str, PolicyTable]:
-    """Policies in any form a user may give them: name -> S actions, an S x A matrix, a table, a manifest's path."""
+    """Return name -> table of policies given as S actions, an S x A matrix, a table or a manifest's path."""
     return {name: _table(value, model) for name, value in policies.items()}
 
 
@@ -35,10 +35,10 @@ def _table(value: object, model: MDP) -> PolicyTable:
 
 
 def as_pairs(path: object) -> list[tuple[int, int | None]]:
-    """The path as plain pairs of whole numbers, whatever sequence it was given as."""
+    """Return a path as pairs of int, whatever sequence it was given as."""
     pairs: list[tuple[int, int | None]] = []
     try:
-        for pair in path:  # type: ignore[attr-defined] # what is no sequence is told as such
+        for pair in path:  # type: ignore[attr-defined] # anything else raises below
             state, action = pair
             pairs.append((index(state), None if action is None else index(action)))
     except (TypeError, ValueError):
@@ -48,25 +48,25 @@ def as_pairs(path: object) -> list[tuple[int, int | None]]:
 
 
 def check_path(model: MDP, path: Path) -> None:
-    """Raise PathError where a path cannot have happened in a model."""
+    """Raise PathError if a path is impossible in a model."""
     if not path:
         raise PathError("the path is empty; it needs at least one pair (state, action)")
     for n, (state, action) in enumerate(path):
         if not 0 <= state < model.states:
             raise PathError(f"pair {n}: state {state} is outside 0..{model.states - 1}")
         if n:
-            _check_move(model, n - 1, path[n - 1], state)
+            _check_transition(model, n - 1, path[n - 1], state)
         if action is None and n < len(path) - 1:
             raise PathError(f"pair {n}: only the last pair may lack its action")
         if action is not None and not (0 <= action < model.actions and model.available(state)[action]):
             raise PathError(f"pair {n}: action {action} is unavailable in state {state}")
 
 
-def _check_move(model: MDP, n: int, pair: tuple[int, int | None], reached: int) -> None:
+def _check_transition(model: MDP, n: int, pair: tuple[int, int | None], successor: int) -> None:
     state, action = pair
     assert action is not None
-    if reached not in model.row(state, action)[0]:
+    if successor not in model.row(state, action)[0]:
         raise PathError(
-            f"pair {n}: the model gives {reached} probability 0 after state {state}, action {action}; "
+            f"pair {n}: the model gives {successor} probability 0 after state {state}, action {action}; "
             "the path or the model is wrong"
         )

@@ -1,4 +1,4 @@
-"""Whether a formula's names exist: labels, policies, actions, models. Errors show where, and the likeliest meaning."""
+"""Checks of a formula's names: labels, policies, actions, models. Errors show where, and the closest known name."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ def validate(
     models: Mapping[str, MDP] | None = None,
 ) -> None:
     """Raise `FormulaError` at the first name the model and policies do not have."""
-    _Names(model, policies, models or {}, text).check(formula)
+    _NameCheck(model, policies, models or {}, text).check(formula)
 
 
-class _Names:
+class _NameCheck:
     def __init__(self, model: MDP, policies: Collection[str], models: Mapping[str, MDP], text: str) -> None:
         self.model, self.policies, self.models, self.text = model, policies, models, text
 

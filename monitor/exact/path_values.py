@@ -37,7 +37,7 @@ class WorldValues:
 
     def __init__(self, change: Change, measure: Measure, evaluator: Evaluator, keep: int, only: int) -> None:
         self.change, self.measure, self.evaluator, self.keep, self.only = change, measure, evaluator, keep, only
-        self.buffers = ForwardBuffers(keep, only, evaluator.strands.horizon)
+        self.buffers = ForwardBuffers(keep, only, evaluator.unrolled.horizon)
 
     @property
     def values(self) -> Floats:
@@ -46,7 +46,7 @@ class WorldValues:
 
     def select(self, oldest: int) -> None:
         """Answer another start point only, counted from the oldest."""
-        self.buffers.now[step.ONLY] = oldest
+        self.buffers.scalars[step.QUERIED_START] = oldest
 
 
 class PathValues:
@@ -93,7 +93,7 @@ class PathValues:
         if added > 1:
             pairs = pair_arrays(path[-added:-1])
             for entry in self._by_world.values():
-                entry.evaluator.along(entry.buffers, pairs)
+                entry.evaluator.push_all(entry.buffers, pairs)
         if added:
             state, action = path[-1]
             taken = -1 if action is None else action
@@ -155,7 +155,7 @@ class PathValues:
 
     def _foresees_end(self, entry: WorldValues) -> bool:
         """Return whether the end of the episode changes values of the past: nested quantities foresee the end."""
-        return self._end is not None and entry.evaluator.tail.labelling.by_action
+        return self._end is not None and entry.evaluator.value_table.labelling.by_action
 
     def _evaluator_at_end(self, entry: WorldValues, end: int) -> Evaluator:
         """The evaluator for an episode that has ended in `end`: values beyond it are the same at every offset."""
@@ -208,5 +208,5 @@ class Stepper:
     def push_all(self, pairs: Path) -> Floats:
         """Process n pairs and return the values [n, t + 1] after each."""
         values = np.full((len(pairs), self._values.keep), np.nan)
-        self._values.evaluator.along(self._values.buffers, pair_arrays(pairs), values)
+        self._values.evaluator.push_all(self._values.buffers, pair_arrays(pairs), values)
         return values

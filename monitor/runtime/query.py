@@ -92,7 +92,7 @@ class QueryEvaluator:
             test=self.tests,
         )
         try:
-            return engines.drawer.verdict(
+            return engines.sampled_checker.verdict(
                 query.formula,
                 path.pairs,
                 drawn,

@@ -1,17 +1,18 @@
-"""Answers by sampling: noise as a function of a counter, particles in the worlds asked about, their outcomes.
+"""Answers by sampling: noise as a function of a counter, particles in counterfactual worlds, their outcomes.
 
 For models that cannot be enumerated, and as a referee of the exact engine. `Sampler(scene, seed).outcomes(goal, path,
-particles)` gives what a question comes to in each drawn world; `monitor.statistics` decides from such numbers. A scene
+particles)` returns the outcome of a query in each drawn world; `monitor.statistics` decides from such numbers. A scene
 is an enumerated model (`Enumerated`) or a simulator (`Simulated`).
 """
 
 from monitor.sampled.decisions import Decisions, as_decisions
-from monitor.sampled.sampler import Sampler, Walks
+from monitor.sampled.sampler import EnsembleCache, Sampler
 from monitor.sampled.scene import Enumerated, Scene, Simulated
 from monitor.sampled.simulator import Numbered, Simulator, VectorSimulator, number_of
 
 __all__ = [
     "Decisions",
+    "EnsembleCache",
     "Enumerated",
     "Numbered",
     "Sampler",
@@ -19,7 +20,6 @@ __all__ = [
     "Simulated",
     "Simulator",
     "VectorSimulator",
-    "Walks",
     "as_decisions",
     "number_of",
 ]

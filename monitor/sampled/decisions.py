@@ -1,4 +1,4 @@
-"""Policies as batched decisions: many states at once, and nothing asked for states that nobody is in."""
+"""Policies as batched decisions: for many states at once, and only for states that are visited."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from monitor.policy import PolicyTable
 from monitor.policy.network import Network
 from monitor.policy.table import ROW_SUM_TOLERANCE
 
-__all__ = ["Decisions", "Held", "Remembered", "TableDecisions", "as_decisions"]
+__all__ = ["CachedFunction", "ConstantDecisions", "Decisions", "TableDecisions", "as_decisions"]
 
 
-MAX_REMEMBERED = 1 << 20
-"""States a policy's decisions are remembered for before the memo starts anew."""
+MAX_CACHED = 1 << 20
+"""States in the cache of a policy's decisions before it is emptied."""
 
 
 @runtime_checkable
 class Decisions(Protocol):
-    """What a policy does in the states it is asked about."""
+    """What a policy does in states."""
 
     def decide(self, states: Ints) -> Ints | Floats:
-        """Actions [n] of a deterministic policy, distributions [n, A] of a stochastic one, in states [n]."""
+        """Return actions [n] of a deterministic policy, distributions [n, A] of a stochastic one, in states [n]."""
         ...
 
 
@@ -36,7 +36,7 @@ class TableDecisions:
         self.table = table
 
     def decide(self, states: Ints) -> Ints | Floats:
-        """Looked up."""
+        """Return rows of the table."""
         if self.table.actions is not None:
             actions: Ints = self.table.actions[states]
             return actions
@@ -45,34 +45,32 @@ class TableDecisions:
         return chances
 
 
-class Held:
-    """One action, wherever one is: `do(action)`."""
+class ConstantDecisions:
+    """One action in every state: `do(action)`."""
 
     def __init__(self, action: int) -> None:
         self.action = action
 
     def decide(self, states: Ints) -> Ints:
-        """The action, n times."""
+        """Return the action, n times."""
         return np.full(len(states), self.action, dtype=np.int64)
 
 
-class Remembered:
-    """A function of states, in batches, asked once for each state as long as there is room.
+class CachedFunction:
+    """A function of states, called in batches and once for each state while the cache has space.
 
     Args:
         function: states [m] -> values [m] or [m, k].
         batch: how many states it takes at once; None: any number.
     """
 
-    def __init__(
-        self, function: Callable[[Ints], AnyArray], batch: int | None = None, limit: int = MAX_REMEMBERED
-    ) -> None:
+    def __init__(self, function: Callable[[Ints], AnyArray], batch: int | None = None, limit: int = MAX_CACHED) -> None:
         self._function, self._batch, self._limit = function, batch, limit
         self._states: Ints = np.zeros(0, dtype=np.int64)
         self._values: AnyArray | None = None
 
     def __call__(self, states: Ints) -> AnyArray:
-        """The values for states [n], with repetitions."""
+        """Return the values for states [n], which may repeat."""
         if self._values is None or not np.array_equal(self._states[self._places(states)], states):
             self._learn(np.unique(states))
         assert self._values is not None
@@ -85,41 +83,41 @@ class Remembered:
     def _learn(self, states: Ints) -> None:
         """Add what is missing; `states` ascending, each once."""
         if self._values is None or len(self._states) + len(states) > self._limit:
-            values = self._ask(states)
+            values = self._call(states)
         else:
             missing = np.setdiff1d(states, self._states, assume_unique=True)
             states = np.concatenate([self._states, missing])
             order = np.argsort(states)
-            states, values = states[order], np.concatenate([self._values, self._ask(missing)])[order]
-        self._states, self._values = states, values  # only now: a function that raises leaves what was known as it was
+            states, values = states[order], np.concatenate([self._values, self._call(missing)])[order]
+        self._states, self._values = states, values  # only now: a function that raises leaves the cache as it was
 
-    def _ask(self, states: Ints) -> AnyArray:
+    def _call(self, states: Ints) -> AnyArray:
         size = self._batch or max(len(states), 1)
         return np.concatenate([self._function(states[i : i + size]) for i in range(0, len(states), size)])
 
 
-class _Asked:
-    """Decisions of a function in batches, remembered by state."""
+class _CachedDecisions:
+    """Decisions of a function in batches, cached by state."""
 
     def __init__(self, function: Callable[[Ints], AnyArray], batch: int | None) -> None:
-        self._known = Remembered(function, batch)
+        self._cached = CachedFunction(function, batch)
 
     def decide(self, states: Ints) -> Ints | Floats:
-        """What the function said of these states."""
-        return self._known(states)
+        """Return the cached decisions."""
+        return self._cached(states)
 
 
 class _Checked:
-    """A function of states, each answer of which is a choice of one of so many actions; else PolicyError.
+    """A function of states whose results are checked to be actions or distributions; else PolicyError.
 
-    Of distributions those within rounding of 1 stay as they are, to the bit, as in a table.
+    Distributions that sum to 1 within rounding stay as they are, to the bit, as in a table.
     """
 
     def __init__(self, function: Callable[[Ints], object], actions: int, name: str) -> None:
         self._function, self._actions, self._name = function, actions, name
 
     def decide(self, states: Ints) -> Ints | Floats:
-        """What the function says of these states."""
+        """Return the checked results for these states."""
         given = np.asarray(self._function(states))
         shapes = (len(states),), (len(states), self._actions)
         if given.shape not in shapes or given.dtype.kind not in ("biu" if given.ndim == 1 else "fiu"):
@@ -144,23 +142,23 @@ class _Checked:
 
 
 def as_decisions(policy: object, actions: int | None = None, name: str = "") -> Decisions:
-    """A policy in any form it may be given in.
+    """Return a policy as decisions, whatever form it is given in.
 
     Args:
         policy: a `PolicyTable`, an ONNX `Network`, anything with `decide(states)`, or a function of states [n] that
-            gives actions [n] or distributions [n, A]; networks and functions are asked once for each state.
-        actions: how many there are; what is neither a table nor a network is then held to it: PolicyError names the
-            policy and the state.
+            gives actions [n] or distributions [n, A]; networks and functions are called once for each state.
+        actions: how many there are; if given, results of anything but a table or a network are checked: PolicyError
+            names the policy and the state.
         name: of the policy.
     """
     match policy:
         case PolicyTable():
             return TableDecisions(policy)
         case Network():
-            return _Asked(policy.choose, policy.batch)
+            return _CachedDecisions(policy.choose, policy.batch)
         case Decisions():
             return policy if actions is None else _Checked(policy.decide, actions, name)
         case _ if callable(policy):
-            return _Asked(policy if actions is None else _Checked(policy, actions, name).decide, None)
+            return _CachedDecisions(policy if actions is None else _Checked(policy, actions, name).decide, None)
         case _:
             raise TypeError(f"a policy is a table, a network or a function of states, not {type(policy).__name__}")

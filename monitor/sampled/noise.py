@@ -1,9 +1,8 @@
-"""Noise as a pure function of (seed, step, particle, next state), and who wins by it.
+"""Noise as a pure function of (seed, step, particle, next state), and the successors it selects.
 
 A counter-based generator (Salmon, Moraes, Dror & Shaw, "Parallel random numbers: as easy as 1, 2, 3", 2011) turns a
-counter into noise, so that nothing is stored, nothing is enumerated and no order of asking matters: two worlds that are
-compared share their noise because they ask for the same counters, and a step's noise is the same however long the path
-has become.
+counter into noise, so that nothing is stored or enumerated and no order of calls matters: two worlds that are compared
+share their noise because they use the same counters, and a step's noise does not depend on the length of the path.
 
 The Gumbel-Max mechanism `argmax_j (log q_j + G_j)` is kept as a race of clocks: `e_j = exp(-G_j)` is exponential, and
 the first of `e_j / q_j` wins. With raw exponentials x_j, one for each next state, the top-down posterior given that i
@@ -38,7 +37,7 @@ __all__ = [
 
 
 STATE, ACTION = 0, 1
-"""What noise is for: the next state, the choice of a stochastic policy."""
+"""Kinds of noise: for the next state, for the choice of a stochastic policy."""
 
 MULTIPLIERS = np.uint64(0xD2511F53), np.uint64(0xCD9E8D57)
 WEYL = np.uint64(0x9E3779B9), np.uint64(0xBB67AE85)
@@ -70,7 +69,7 @@ NOTHING = Evidence(np.zeros(0, dtype=np.int64), np.zeros(0), -1, 0.0)
 
 
 def race(seed: int, kind: int, step: int, particles: Ints, entries: Entries, evidence: Evidence = NOTHING) -> Ints:
-    """The outcome [n] of each particle's row, by the noise of a step given what was observed there.
+    """Return the outcome [n] of each particle's row, by the noise of a step given what was observed there.
 
     Args:
         seed: 0 to 2**64 - 1.
@@ -95,20 +94,20 @@ def race(seed: int, kind: int, step: int, particles: Ints, entries: Entries, evi
 
 
 def uniforms(seed: int, kind: int, step: int, particles: Ints, keys: Ints) -> Floats:
-    """The raw uniforms v [n, k] in (0, 1), for particles [n] and outcomes [k]; the exponentials are -log(1 - v)."""
+    """Return the raw uniforms v [n, k] in (0, 1) of particles [n] and outcomes [k]; exponentials are -log(1 - v)."""
     drawn = np.empty((len(particles), len(keys)))
     _uniforms((np.uint64(seed), np.uint64(4 * step + kind)), particles, keys, drawn)
     return drawn
 
 
 def gumbels(seed: int, kind: int, step: int, particles: Ints, keys: Ints) -> Floats:
-    """Prior noise G [n, k] of a step."""
+    """Return prior noise G [n, k] of a step."""
     noise: Floats = -np.log(-np.log1p(-uniforms(seed, kind, step, particles, keys)))
     return noise
 
 
 def posterior_gumbels(seed: int, kind: int, step: int, particles: Ints, keys: Ints, evidence: Evidence) -> Floats:
-    """Noise G [n, k] of a step given its observed row and outcome, for pictures and tests; `race` needs no table."""
+    """Return noise G [n, k] of a step given its observed row and outcome, for pictures and tests."""
     clocks: Floats = -np.log1p(-uniforms(seed, kind, step, particles, keys))
     if evidence.probability > 0.0:
         outcome = np.array([evidence.outcome])

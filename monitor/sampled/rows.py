@@ -11,7 +11,7 @@ from monitor.arrays import Bools, Floats, Ints
 from monitor.errors import ModelError, PolicyError
 from monitor.model import MDP
 from monitor.model.rewards import transition_keys
-from monitor.sampled.decisions import Remembered
+from monitor.sampled.decisions import CachedFunction
 from monitor.sampled.noise import Entries
 from monitor.sampled.simulator import Simulator, VectorSimulator
 
@@ -20,9 +20,9 @@ __all__ = ["ModelRows", "Rows", "SimulatorRows", "VectorRows", "as_rows", "diffe
 
 ROW_SUM_TOLERANCE = 1e-9
 PADDING = np.iinfo(np.int64).max
-"""What stands for a state of probability 0: behind all others."""
-MAX_REMEMBERED = 1 << 18
-"""Rows of a simulator remembered before the memo starts anew."""
+"""Stands for a state of probability 0; sorts behind all others."""
+MAX_CACHED = 1 << 18
+"""Rows of a simulator in the cache before it is emptied."""
 
 
 class Rows(Protocol):
@@ -34,7 +34,7 @@ class Rows(Protocol):
         ...
 
     def entries(self, states: Ints, actions: Ints) -> Entries:
-        """The rows of n pairs. Raises PolicyError where an action is unavailable."""
+        """Return the rows of n pairs. Raises PolicyError if an action is unavailable."""
         ...
 
     def holds(self, label: str, states: Ints) -> Bools:
@@ -47,7 +47,7 @@ class Rows(Protocol):
 
 
 class ModelRows:
-    """Of an enumerated model; nothing is copied."""
+    """Rows of an enumerated model; nothing is copied."""
 
     def __init__(self, model: MDP) -> None:
         self.model, self.labels = model, model.labels.keys()
@@ -55,7 +55,7 @@ class ModelRows:
         self._keys = None if model.transition_rewards is None else transition_keys(rows)
 
     def entries(self, states: Ints, actions: Ints) -> Entries:
-        """The model's own arrays."""
+        """Return the model's own arrays."""
         rows = states * self.model.actions + actions
         begin, end = self.model.indptr[rows], self.model.indptr[rows + 1]
         _refuse(begin == end, states, actions, None)
@@ -67,14 +67,14 @@ class ModelRows:
         return marks
 
     def rewards(self, states: Ints, actions: Ints, successors: Ints) -> Floats:
-        """[n]; a transition that the model does not have brings r(s, a) alone."""
-        gains: Floats = self.model.rewards[states, actions]
+        """Return R(s, a, s') [n]; r(s, a) for a transition that the model does not have."""
+        rewards: Floats = self.model.rewards[states, actions]
         if self._keys is None:
-            return gains
+            return rewards
         assert self.model.transition_rewards is not None
         wanted = ((states * self.model.actions + actions) << 32) + successors
         places = np.minimum(np.searchsorted(self._keys, wanted), len(self._keys) - 1)
-        return gains + np.where(self._keys[places] == wanted, self.model.transition_rewards[places], 0.0)
+        return rewards + np.where(self._keys[places] == wanted, self.model.transition_rewards[places], 0.0)
 
 
 class VectorRows:
@@ -84,7 +84,7 @@ class VectorRows:
         self.simulator, self.labels = simulator, simulator.labels
 
     def entries(self, states: Ints, actions: Ints) -> Entries:
-        """The rows laid out next to each other, ascending, the padding (probability 0) among them."""
+        """Return the rows side by side, ascending, with their padding (probability 0)."""
         keys, chances = self.simulator.rows(states, actions)
         keys, chances = np.asarray(keys, dtype=np.int64), np.asarray(chances, dtype=np.float64)
         if keys.ndim != 2 or keys.shape != chances.shape or len(keys) != len(states):
@@ -101,55 +101,55 @@ class VectorRows:
         return marks
 
     def rewards(self, states: Ints, actions: Ints, successors: Ints) -> Floats:
-        """[n]: a simulator pays R(s, a)."""
+        """Return R(s, a) [n]."""
         del successors
-        gains = np.asarray(self.simulator.rewards(states, actions), dtype=np.float64)
-        if gains.shape != states.shape:
-            raise ModelError(f"rewards: {gains.shape} for {len(states)} pairs")
-        return gains
+        rewards = np.asarray(self.simulator.rewards(states, actions), dtype=np.float64)
+        if rewards.shape != states.shape:
+            raise ModelError(f"rewards: {rewards.shape} for {len(states)} pairs")
+        return rewards
 
 
 class SimulatorRows:
-    """Of a model that answers for one state at a time; each row is asked for once, as long as there is room."""
+    """Rows of a simulator that is called for one state at a time; each row once, while the cache has space."""
 
-    def __init__(self, simulator: Simulator, limit: int = MAX_REMEMBERED) -> None:
+    def __init__(self, simulator: Simulator, limit: int = MAX_CACHED) -> None:
         self.simulator, self.labels, self._limit = simulator, simulator.labels, limit
-        self._marks = {label: Remembered(_Marks(simulator, label)) for label in simulator.labels}
-        self._forget()
+        self._holds = {label: CachedFunction(_HoldsLabel(simulator, label)) for label in simulator.labels}
+        self._clear()
 
     def entries(self, states: Ints, actions: Ints) -> Entries:
-        """From the memo, which learns what is missing."""
+        """Return rows from the cache, adding those that are missing."""
         slots = self._slots(states, actions)
         ends = self._ends[slots]
         return Entries(ends - self._lengths[slots], ends, self._keys, self._chances)
 
     def holds(self, label: str, states: Ints) -> Bools:
         """[n]."""
-        return self._marks[label](states)
+        return self._holds[label](states)
 
     def rewards(self, states: Ints, actions: Ints, successors: Ints) -> Floats:
-        """[n]: a simulator pays R(s, a), once looked up for each different pair."""
+        """Return R(s, a) [n], computed once for each different pair."""
         del successors
         pairs, back = different_pairs(states, actions)
         return np.array([self.simulator.reward(s, a) for s, a in pairs.tolist()], dtype=np.float64)[back]
 
-    def _forget(self) -> None:
+    def _clear(self) -> None:
         self._index: dict[tuple[int, int], int] = {}
         self._keys, self._chances = np.zeros(0, dtype=np.int64), np.zeros(0)
         self._lengths, self._ends = np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
 
     def _slots(self, states: Ints, actions: Ints) -> Ints:
         pairs, back = different_pairs(states, actions)
-        asked: list[tuple[int, int]] = [(state, action) for state, action in pairs.tolist()]
-        missing = [pair for pair in asked if pair not in self._index]
+        wanted: list[tuple[int, int]] = [(state, action) for state, action in pairs.tolist()]
+        missing = [pair for pair in wanted if pair not in self._index]
         if len(self._index) + len(missing) > self._limit:
-            self._forget()
-            missing = asked
+            self._clear()
+            missing = wanted
         if missing:
-            self._learn(missing)
-        return np.array([self._index[pair] for pair in asked], dtype=np.int64)[back]
+            self._add(missing)
+        return np.array([self._index[pair] for pair in wanted], dtype=np.int64)[back]
 
-    def _learn(self, pairs: list[tuple[int, int]]) -> None:
+    def _add(self, pairs: list[tuple[int, int]]) -> None:
         rows = [self._row(state, action) for state, action in pairs]
         self._index.update(zip(pairs, range(len(self._index), len(self._index) + len(pairs)), strict=True))
         self._keys = np.concatenate([self._keys, *(keys for keys, _ in rows)])
@@ -168,8 +168,8 @@ class SimulatorRows:
         return keys[0], chances[0]
 
 
-class _Marks:
-    """One label, asked state by state."""
+class _HoldsLabel:
+    """One label of a simulator, evaluated state by state."""
 
     def __init__(self, simulator: Simulator, label: str) -> None:
         self._simulator, self._label = simulator, label
@@ -179,7 +179,7 @@ class _Marks:
 
 
 def as_rows(model: MDP | Simulator | VectorSimulator) -> Rows:
-    """The rows of a model of any kind: a simulator with `rows` is asked for many states at once."""
+    """Return the rows of a model of any kind; a simulator with `rows` is called for many states at once."""
     if isinstance(model, MDP):
         return ModelRows(model)
     if isinstance(model, VectorSimulator):
@@ -188,7 +188,7 @@ def as_rows(model: MDP | Simulator | VectorSimulator) -> Rows:
 
 
 def different_pairs(states: Ints, actions: Ints) -> tuple[Ints, Ints]:
-    """The different pairs [m, 2], and for each of the n given which one it is."""
+    """Return the different pairs [m, 2], and for each of the n given its index among them."""
     order = np.lexsort((actions, states))
     pairs = np.stack([states[order], actions[order]], axis=1)
     first = np.ones(len(order), dtype=np.bool_)
@@ -199,7 +199,7 @@ def different_pairs(states: Ints, actions: Ints) -> tuple[Ints, Ints]:
 
 
 def _checked(keys: Ints, chances: Floats, states: Ints, actions: Ints) -> tuple[Ints, Floats]:
-    """Rows [n, K], each ascending; refused where one is no distribution or lists a state twice."""
+    """Return rows [n, K], each ascending. Raises if one is no distribution or lists a state twice."""
     total: Floats = chances.sum(axis=1)
     _refuse(total == 0.0, states, actions, None)
     _refuse(~(np.abs(total - 1.0) <= ROW_SUM_TOLERANCE), states, actions, "its probabilities do not sum to 1")

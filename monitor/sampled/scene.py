@@ -1,4 +1,4 @@
-"""What can be asked about: a model with its policies, enumerated or simulated, as worlds to be drawn."""
+"""Scenes: a model with its policies, enumerated or simulated, as worlds to draw from."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from monitor.logic.parser import error_at
 from monitor.logic.syntax import Change, Formula, Goal, Label, Probability, Reward
 from monitor.logic.traversal import asks_back, goals, nested_goals
 from monitor.model import MDP, encode_action
-from monitor.sampled.decisions import Decisions, Held, as_decisions
-from monitor.sampled.ensemble import Arm, Letters
+from monitor.sampled.decisions import ConstantDecisions, Decisions, as_decisions
+from monitor.sampled.ensemble import LabelFunction, SampledWorld
 from monitor.sampled.rows import Rows, as_rows, different_pairs
 from monitor.sampled.simulator import Simulator, VectorSimulator
 
@@ -33,61 +33,61 @@ class Ending:
 
 
 class Scene(Protocol):
-    """Evaluators to be drawn."""
+    """Worlds to draw from, with automata and label functions of measures."""
 
-    def arm(self, change: Change) -> Arm:
-        """The world of a change."""
+    def world(self, change: Change) -> SampledWorld:
+        """Return the world of a change."""
         ...
 
     def automaton(self, measure: Probability | Reward) -> Automaton:
-        """What is asked of a path, as a machine over letters."""
+        """Return the automaton of a measure."""
         ...
 
-    def letters(self, measure: Probability | Reward, change: Change, ending: Ending | None) -> Letters:
-        """Which atoms of a measure's automaton hold in the world of a change."""
+    def labels(self, measure: Probability | Reward, change: Change, ending: Ending | None) -> LabelFunction:
+        """Return which atoms of a measure's automaton hold in the world of a change."""
         ...
 
 
 class Enumerated:
-    """An enumerated model: quantities nested in a path are decided exactly, at each state that is visited.
+    """An enumerated model: nested quantities are decided exactly, at each visited state.
 
-    Raises LimitError where such a quantity looks back (`@t`, t not 0): it depends on each particle's own past, and the
-    exact engine is the place for it.
+    Raises LimitError if a nested quantity looks back (`@t`, t not 0): it depends on each particle's own past, which
+    only the exact engine supports.
     """
 
-    def __init__(self, worlds: Evaluators) -> None:
-        self._worlds = worlds
-        self._cast = _Cast(
-            worlds.model, worlds.policies, worlds.models, lambda name: encode_action(worlds.model, _plain(name))
+    def __init__(self, evaluators: Evaluators) -> None:
+        self._evaluators, model = evaluators, evaluators.model
+        self._worlds = _Worlds(
+            model, evaluators.policies, evaluators.models, lambda name: encode_action(model, _plain(name))
         )
 
-    def arm(self, change: Change) -> Arm:
-        """The world of a change."""
-        return self._cast.arm(change)
+    def world(self, change: Change) -> SampledWorld:
+        """Return the world of a change."""
+        return self._worlds.world(change)
 
     def automaton(self, measure: Probability | Reward) -> Automaton:
-        """Shared with the exact engine, so that letters mean the same."""
-        return self._worlds.value_table(self._worlds.nominal(None, 0), measure).automaton
+        """Return the automaton of the exact engine, so that label sets mean the same."""
+        return self._evaluators.value_table(self._evaluators.nominal(None, 0), measure).automaton
 
-    def letters(self, measure: Probability | Reward, change: Change, ending: Ending | None) -> Letters:
-        """Labels, and nested quantities by the exact engine."""
+    def labels(self, measure: Probability | Reward, change: Change, ending: Ending | None) -> LabelFunction:
+        """Return labels, and nested quantities as the exact engine decides them."""
         automaton = self.automaton(measure)
         if not has_nested(measure):
-            return _Labels(automaton, self._cast.main)
+            return _Labels(automaton, self._worlds.main)
         if asks_back(measure):
             raise LimitError(
                 "a nested quantity looks back (@t, t not 0) along each sampled path, and sampled answers are not made "
                 "for that; use the exact engine, or @0 in it"
             )
-        nominal = self._worlds.nominal(None, 0) if ending is None else self._worlds.nominal(ending.state, ending.until)
-        law = nominal.under(self._worlds.intervention(change, None if ending is None else ending.state))
-        many = self._worlds.value_table(law, measure).labelling.many
+        end, until = (None, 0) if ending is None else (ending.state, ending.until)
+        law = self._evaluators.nominal(end, until).under(self._evaluators.intervention(change, end))
+        many = self._evaluators.value_table(law, measure).labelling.many
 
-        def letters(offset: int, states: Ints, actions: Ints) -> Ints:
+        def labels(offset: int, states: Ints, actions: Ints) -> Ints:
             pairs, back = different_pairs(states, actions)
             return many(offset, pairs[:, 0], pairs[:, 1])[back]
 
-        return letters
+        return labels
 
 
 class Simulated:
@@ -111,11 +111,11 @@ class Simulated:
             raise ConfigError("no policy is called 'nominal'; it names the deployed one, so name it under policies")
         self._names = {name: number for number, name in enumerate(actions)}
         self._actions = model.actions
-        self._cast = _Cast(model, policies, models or {}, self._action)
+        self._worlds = _Worlds(model, policies, models or {}, self._action)
         self._automata: dict[Probability | Reward, Automaton] = {}
 
     def validate(self, formula: Formula, text: str) -> None:
-        """Raise FormulaError at the first name there is not, and at a quantity nested in a path."""
+        """Raise FormulaError at the first unknown name, and at a quantity nested in a path."""
         for goal, changes, _ in goals(formula):
             for change in changes:
                 self._check_change(change, text)
@@ -123,15 +123,15 @@ class Simulated:
                 for nested in nested_goals(goal.measure.path):
                     raise _refused(nested, text)
                 for atom in self.automaton(goal.measure).atoms:
-                    if isinstance(atom, Label) and atom.name not in self._cast.main.labels:
-                        raise error_at(_unknown("label", atom.name, self._cast.main.labels), text, atom.at)
+                    if isinstance(atom, Label) and atom.name not in self._worlds.main.labels:
+                        raise error_at(_unknown("label", atom.name, self._worlds.main.labels), text, atom.at)
 
-    def arm(self, change: Change) -> Arm:
-        """The world of a change."""
-        return self._cast.arm(change)
+    def world(self, change: Change) -> SampledWorld:
+        """Return the world of a change."""
+        return self._worlds.world(change)
 
     def automaton(self, measure: Probability | Reward) -> Automaton:
-        """Made once for each measure."""
+        """Return the automaton of a measure, made once."""
         if measure not in self._automata:
             match measure:
                 case Probability(path):
@@ -142,16 +142,16 @@ class Simulated:
                     assert_never(measure)
         return self._automata[measure]
 
-    def letters(self, measure: Probability | Reward, change: Change, ending: Ending | None) -> Letters:
-        """Labels; a nested quantity is refused by a FormulaError, for its truth would need samples in each sample."""
+    def labels(self, measure: Probability | Reward, change: Change, ending: Ending | None) -> LabelFunction:
+        """Return labels. Raises FormulaError for a nested quantity: its truth would need samples within each sample."""
         del change, ending
         if isinstance(measure, Probability):
             for nested in nested_goals(measure.path):
                 raise _refused(nested, print_formula(measure.path))
-        return _Labels(self.automaton(measure), self._cast.main)
+        return _Labels(self.automaton(measure), self._worlds.main)
 
     def _check_change(self, change: Change, text: str) -> None:
-        known: Iterable[str] = self._cast.policies if change.kind == "policy" else self._cast.models
+        known: Iterable[str] = self._worlds.policies if change.kind == "policy" else self._worlds.models
         if change.kind in ("policy", "model") and change.name not in known:
             raise error_at(_unknown(change.kind, change.name, known), text, change.at)
         if change.kind == "action" and not 0 <= self._action(change.name) < self._actions:
@@ -159,12 +159,12 @@ class Simulated:
             raise error_at(_unknown("action", change.name, names), text, change.at)
 
     def _action(self, name: str) -> int:
-        """The number of an action, -1 for one there is not."""
+        """The number of an action, -1 if unknown."""
         return int(name) if name.isdigit() else self._names.get(name, -1)
 
 
-class _Cast:
-    """Who may act, and where."""
+class _Worlds:
+    """The worlds of all changes: which policy acts, by which rows."""
 
     def __init__(
         self,
@@ -178,33 +178,35 @@ class _Cast:
         self.models = {name: as_rows(other) for name, other in models.items()}
         self._action = action
 
-    def arm(self, change: Change) -> Arm:
-        """As `monitor.causal.Law.under` says it, for the law of the deployed policy."""
+    def world(self, change: Change) -> SampledWorld:
+        """Return the world of a change, as `monitor.causal.Law.under` defines it for the deployed policy."""
         nominal = self.policies["nominal"]
         match change.kind:
             case "nominal":
-                return self._arm(((None, nominal),), 0, self.main)
+                return self._make(((None, nominal),), 0, self.main)
             case "model":
-                return self._arm(((None, nominal),), 0, self.models[change.name])
+                return self._make(((None, nominal),), 0, self.models[change.name])
             case "policy":
-                return self._taken(self.policies[change.name], change.steps)
+                return self._under(self.policies[change.name], change.steps)
             case "action":
-                return self._taken(Held(self._action(change.name)), change.steps)
+                return self._under(ConstantDecisions(self._action(change.name)), change.steps)
             case _:
                 assert_never(change.kind)
 
-    def _taken(self, policy: Decisions, steps: int | None) -> Arm:
+    def _under(self, policy: Decisions, steps: int | None) -> SampledWorld:
         nominal = self.policies["nominal"]
         if steps is None:
-            return self._arm(((None, policy),), None, self.main)
-        return self._arm(((steps, policy), (None, nominal)), steps, self.main)
+            return self._make(((None, policy),), None, self.main)
+        return self._make(((steps, policy), (None, nominal)), steps, self.main)
 
-    def _arm(self, phases: tuple[tuple[int | None, Decisions], ...], default_from: int | None, rows: Rows) -> Arm:
-        return Arm(phases, default_from, self.policies["nominal"], self.main, rows, self.main.rewards)
+    def _make(
+        self, phases: tuple[tuple[int | None, Decisions], ...], default_from: int | None, rows: Rows
+    ) -> SampledWorld:
+        return SampledWorld(phases, default_from, self.policies["nominal"], self.main, rows, self.main.rewards)
 
 
 class _Labels:
-    """The letters of an automaton whose atoms are labels."""
+    """Label sets of an automaton whose atoms are all labels."""
 
     def __init__(self, automaton: Automaton, rows: Rows) -> None:
         self._names = [(bit, atom.name) for bit, atom in enumerate(automaton.atoms) if isinstance(atom, Label)]
@@ -212,14 +214,14 @@ class _Labels:
 
     def __call__(self, offset: int, states: Ints, actions: Ints) -> Ints:
         del offset, actions
-        letters = np.zeros(len(states), dtype=np.int64)
+        masks = np.zeros(len(states), dtype=np.int64)
         for bit, name in self._names:
-            letters |= self._rows.holds(name, states).astype(np.int64) << bit
-        return letters
+            masks |= self._rows.holds(name, states).astype(np.int64) << bit
+        return masks
 
 
 def has_nested(measure: Probability | Reward) -> bool:
-    """Whether a quantity is nested in a path."""
+    """Return whether a quantity is nested in a measure's path."""
     return isinstance(measure, Probability) and any(True for _ in nested_goals(measure.path))
 
 

@@ -1,7 +1,7 @@
 """Models that cannot be enumerated: successors on demand, one state at a time or many at once.
 
-States are int64 numbers, of any size and not in any order; noise is keyed by them, so one state must have one number
-for good. States that are no numbers get theirs by `Numbered`.
+States are int64 numbers of any size and in any order. Noise is keyed by them, so a state must always have the same
+number. `Numbered` gives numbers to other states.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ __all__ = ["HashableSimulator", "Numbered", "Simulator", "VectorSimulator", "num
 
 
 MAX_NUMBERED = 10_000_000
-"""Different states one `Numbered` may meet."""
+"""Different states of one `Numbered`."""
 
 
 @runtime_checkable
 class Simulator(Protocol):
-    """A model asked one state at a time; what it says is remembered, so it is asked once for each (state, action)."""
+    """A model called for one state at a time; results are cached, so it is called once for each (state, action)."""
 
     @property
     def actions(self) -> int:
@@ -35,21 +35,21 @@ class Simulator(Protocol):
         ...
 
     def successors(self, state: int, action: int) -> tuple[Sequence[int] | Ints, Sequence[float] | Floats]:
-        """The next states, each once, and their probabilities; none if the action is unavailable."""
+        """Return the next states, each once, and their probabilities; none if the action is unavailable."""
         ...
 
     def holds(self, label: str, state: int) -> bool:
-        """Whether a state carries a label."""
+        """Return whether a state carries a label."""
         ...
 
     def reward(self, state: int, action: int) -> float:
-        """R(s, a)."""
+        """Return R(s, a)."""
         ...
 
 
 @runtime_checkable
 class VectorSimulator(Protocol):
-    """A model asked for many states at once; nothing is remembered."""
+    """A model called for many states at once; nothing is cached."""
 
     @property
     def actions(self) -> int:
@@ -62,15 +62,15 @@ class VectorSimulator(Protocol):
         ...
 
     def rows(self, states: Ints, actions: Ints) -> tuple[Ints, Floats]:
-        """Next states and their probabilities, both [n, K]; what has probability 0 is padding, whatever its state."""
+        """Return next states and their probabilities, both [n, K]; entries of probability 0 are padding."""
         ...
 
     def holds(self, label: str, states: Ints) -> Bools:
-        """[n]: whether the states carry a label."""
+        """Return whether the states carry a label, [n]."""
         ...
 
     def rewards(self, states: Ints, actions: Ints) -> Floats:
-        """[n]: R(s, a)."""
+        """Return R(s, a), [n]."""
         ...
 
 
@@ -78,7 +78,7 @@ State = TypeVar("State", bound=Hashable)
 
 
 class HashableSimulator(Protocol[State]):
-    """A `Simulator` whose states are no numbers."""
+    """A `Simulator` whose states are not numbers."""
 
     @property
     def actions(self) -> int:
@@ -104,9 +104,9 @@ class HashableSimulator(Protocol[State]):
 
 
 class Numbered(Generic[State]):
-    """A `Simulator` over numbers, of one whose states are hashable and have a `repr` that tells them apart for good.
+    """A `Simulator` over numbers, made of one whose states are hashable and have a unique, stable `repr`.
 
-    The number is taken from the `repr`, not from the order in which states are met: noise must not depend on that.
+    The number is taken from the `repr`, not from the order of appearance, as noise must not depend on that.
 
     >>> number_of(("bishop", 3)) == number_of(("bishop", 3))
     True
@@ -118,7 +118,7 @@ class Numbered(Generic[State]):
         self._states: dict[int, State] = {}
 
     def number(self, state: State) -> int:
-        """The number of a state, for paths. Raises LimitError beyond `MAX_NUMBERED` states."""
+        """Return the number of a state, for paths. Raises LimitError beyond `MAX_NUMBERED` states."""
         number = number_of(state)
         known = self._states.setdefault(number, state)
         if known != state:
@@ -150,5 +150,5 @@ class Numbered(Generic[State]):
 
 
 def number_of(state: Hashable) -> int:
-    """63 bits of a state's `repr`, the same in every process."""
+    """Return 63 bits of a hash of a state's `repr`, the same in every process."""
     return int.from_bytes(blake2b(repr(state).encode(), digest_size=8).digest(), "little") >> 1

@@ -107,7 +107,7 @@ class ModelAdapter:
         return self._likely is not None and self._likely[state * self._model.actions + action] == 0.0
 
     def excess(self, state: int, action: int) -> tuple[float, float]:
-        """What the step adds to the deviation from nominal, and the variance of that (`statistics.deviation`)."""
+        """Return a step's deviation from nominal and its variance (`monitor.statistics.deviation`)."""
         if self._likely is None or self._repeats is None:
             return int(self._nominal is not None and self._nominal[state] != action), 0.0
         likely = self._likely[state * self._model.actions + action]

@@ -84,10 +84,10 @@ def plain(value: float, *, holds: bool = False, **fields: Any) -> Verdict:  # no
             None,
             "Handing over to 'clinicians' does not suffice (0.70): stop the agent safely",
         ),
-        ("regret", (0.81, 0.90), 2, "No need to act: from now on it is 0.81 without handing over to 'clinicians'"),
-        ("regret", (0.81, 0.70), 2, "No need to act: from now on it is 0.81 without handing over to 'clinicians'"),
-        ("regret", None, None, "Whether handing over to 'clinicians' now helps is not known"),
-        ("undecided", None, None, "Whether handing over to 'clinicians' now helps is not known"),
+        ("regret", (0.81, 0.90), 2, "No need to act: without handing over to 'clinicians' it is 0.81 from now on"),
+        ("regret", (0.81, 0.70), 2, "No need to act: without handing over to 'clinicians' it is 0.81 from now on"),
+        ("regret", None, None, "It is not known whether handing over to 'clinicians' now would help"),
+        ("undecided", None, None, "It is not known whether handing over to 'clinicians' now would help"),
     ],
 )
 def test_first_what_and_how_bad_then_what_to_do_then_what_would_have_been(
@@ -102,9 +102,9 @@ def test_first_what_and_how_bad_then_what_to_do_then_what_would_have_been(
 @pytest.mark.parametrize(
     ("now", "latest", "told"),
     [
-        ((0.60, 0.70), 2, "It last sufficed 2 steps ago; now 0.70 instead of 0.60"),
-        ((0.60, 0.60), 1, "It last sufficed 1 step ago; now 0.60 either way"),
-        ((0.60, 0.70), None, "Now 0.70 instead of 0.60"),
+        ((0.60, 0.70), 2, "Handing over last sufficed 2 steps ago; now: 0.70 instead of 0.60"),
+        ((0.60, 0.60), 1, "Handing over last sufficed 1 step ago; now: 0.60 either way"),
+        ((0.60, 0.70), None, "Handing over now: 0.70 instead of 0.60"),
     ],
 )
 def test_it_says_when_it_was_not_too_late(now: tuple[float, float], latest: int | None, told: str) -> None:
@@ -116,7 +116,7 @@ def test_a_firing_alarm_whose_goal_is_met_says_so() -> None:
     verdict = regretted("safe", 0.85, 0.93, profile={0: (0.9, 0.95)})
     assert say(f"regret(c@5, {GOAL})", verdict) == (
         f"{COUNTED} = 0.85; {NEED}, met again. "
-        f"No need to act: from now on it is 0.90 without handing over to 'c'. {HAD}"
+        f"No need to act: without handing over to 'c' it is 0.90 from now on. {HAD}"
     )
 
 
@@ -136,9 +136,9 @@ def test_nobody_hands_over_to_a_model() -> None:
     ("world", "fields", "pairs", "had"),
     [
         ("c@5", {}, 9, "Had 'c' taken over 5 steps ago: 0.93"),
-        ("c[1]@5", {}, 9, "Had 'c' taken over for 1 step 5 steps ago: 0.93"),
+        ("c[1]@5", {}, 9, "Had 'c' taken over for 1 step, 5 steps ago: 0.93"),
         ("do(up)@5", {}, 9, "Had action up been taken 5 steps ago: 0.93"),
-        ("do(1)[2]@5", {}, 9, "Had action 1 been taken for 2 steps 5 steps ago: 0.93"),
+        ("do(1)[2]@5", {}, 9, "Had action 1 been taken for 2 steps, 5 steps ago: 0.93"),
         ("model:dry@5", {}, 9, "Had model 'dry' been in force from 5 steps ago on: 0.93"),
         ("model:dry", {"offset": 0}, 9, "Had model 'dry' been in force from now on: 0.93"),
         ("c@5", {"offset": 3, "clipped": True}, 4, "Had 'c' taken over at the episode's start, 3 steps ago: 0.93"),
@@ -191,7 +191,7 @@ def test_a_plain_formula(text: str, offset: int, told: str) -> None:
 
 def test_an_alarm_on_what_holds_says_what_it_is_for() -> None:
     told = say('P>=0.3 [ F<=4 "death" ]', plain(0.31, holds=True), alarm=AlarmSpec(when="holds"))
-    assert told == "P(death within 4 steps) = 0.31; alarm at at least 0.30"
+    assert told == "P(death within 4 steps) = 0.31; alarm if at least 0.30"
 
 
 def test_a_question_has_a_value_and_no_need() -> None:
@@ -208,6 +208,7 @@ def test_a_value_is_told_apart_from_the_bound_it_misses(value: float, told: str)
 
 
 HAD = "Had 'c' taken over 5 steps ago: 0.93"
+THEN = f"{FOUND}. {HAD}".replace("ago", "before")
 ADVISED = regretted("regret", 0.61, 0.93, profile={0: (0.6, 0.9)}, latest_useful=0)
 
 
@@ -219,7 +220,7 @@ ADVISED = regretted("regret", 0.61, 0.93, profile={0: (0.6, 0.9)}, latest_useful
         ("removed", f"alarm 'watch' was changed or removed while it was firing; last: {FOUND}"),
         (
             "fired",
-            f"when it fired, {FOUND}. {HAD}. Handing over to 'c' then: 0.90 instead of 0.60",
+            f"when it fired, {THEN}; at that step: 0.90 instead of 0.60",
         ),
     ],
 )
@@ -228,29 +229,29 @@ def test_only_a_firing_alarm_advises(state: AlarmState | Literal["fired"], told:
 
 
 def test_a_doubted_model_still_answers_but_not_for_sure() -> None:
-    doubted = "Do not rely on this: steps go otherwise than the model says"
+    doubted = "Do not rely on this: observed transitions contradict the model"
     told = say(f"regret(c@5, {GOAL})", ADVISED, blind="model_doubt")
     assert told == f"MODEL IN DOUBT: {FOUND}. Hand over to 'c' now: 0.90 instead of 0.60. {HAD}. {doubted}"
     late = regretted("regret", 0.61, 0.93, profile={0: (0.6, 0.7)}, latest_useful=None)
     assert say(f"regret(c@5, {GOAL})", late, blind="model_doubt") == (
         f"MODEL IN DOUBT: {FOUND}. Handing over to 'c' does not suffice (0.70): stop the agent safely. {HAD}. "
-        f"Now 0.70 instead of 0.60. {doubted}"
+        f"Handing over now: 0.70 instead of 0.60. {doubted}"
     )
 
 
 @pytest.mark.parametrize("reason", sorted(set(get_args(BlindReason)) - {"model_doubt"}))
 def test_who_is_blind_does_not_know_what_helps_now(reason: BlindReason) -> None:
     told = say(f"regret(c@5, {GOAL})", ADVISED, blind=reason)
-    assert told.startswith(f"BLIND ({reason}), last known: {FOUND}. Then handing over to 'c' helped (0.90)")
+    assert told.startswith(f"BLIND ({reason}), last known: {FOUND}. Handing over to 'c' helped then (0.90)")
     assert told.endswith(f". Blind: {BLIND_WORDS[reason]}")
     late = regretted("regret", 0.61, 0.93, profile={0: (0.6, 0.7)}, latest_useful=1)
     assert say(f"regret(c@5, {GOAL})", late, blind=reason) == (
-        f"BLIND ({reason}), last known: {FOUND}. Then handing over to 'c' did not suffice (0.70). {HAD}. "
+        f"BLIND ({reason}), last known: {FOUND}. Handing over to 'c' did not suffice then (0.70). {HAD}. "
         f"Blind: {BLIND_WORDS[reason]}"
     )
     needless = regretted("regret", 0.61, 0.93, profile={0: (0.81, 0.9)}, latest_useful=1)
     assert say(f"regret(c@5, {GOAL})", needless, blind=reason) == (
-        f"BLIND ({reason}), last known: {FOUND}. Then there was no need to act (0.81). {HAD}. "
+        f"BLIND ({reason}), last known: {FOUND}. There was no need to act then (0.81). {HAD}. "
         f"Blind: {BLIND_WORDS[reason]}"
     )
     assert say(GOAL, plain(0.7), state="ended", blind=reason) == (
@@ -260,12 +261,12 @@ def test_who_is_blind_does_not_know_what_helps_now(reason: BlindReason) -> None:
 
 
 def test_nobody_handed_over_to_a_model_when_it_fired() -> None:
-    then = f"when it fired, {FOUND}. Had model 'dry' been in force from 5 steps ago on: 0.93"
+    then = f"when it fired, {FOUND}. Had model 'dry' been in force from 5 steps ago on: 0.93".replace("ago", "before")
     assert say(f"regret(model:dry@5, {GOAL})", ADVISED, state="fired") == then
 
 
 def test_what_fired_without_a_profile_says_nothing_of_handing_over() -> None:
-    assert say(f"regret(c@5, {GOAL})", regretted("regret"), state="fired") == f"when it fired, {FOUND}. {HAD}"
+    assert say(f"regret(c@5, {GOAL})", regretted("regret"), state="fired") == f"when it fired, {THEN}"
 
 
 def drawn(verdict: Verdict, *, samples: int = 1_200, test: TestName = "betting", beta: float = 0.05) -> Verdict:
@@ -378,7 +379,7 @@ def test_a_combination_tells_its_quantities() -> None:
     assert say(text, verdict("x" * 61, holds=None)) == "formula 'watch' is undecided: one quantity = 0.25"
     undecided = Verdict("watch", "exact", "gumbel", (), outcome="undecided")
     assert say(f"regret(c@5, {GOAL})", undecided) == (
-        f"formula 'watch' is undecided: regret(c@5, {GOAL}). Whether handing over to 'c' now helps is not known"
+        f"formula 'watch' is undecided: regret(c@5, {GOAL}). It is not known whether handing over to 'c' now would help"
     )
     assert say('!"death"', verdict()) == "formula 'watch' fails: !\"death\""
     assert say(GOAL, verdict(holds=None)) == f"formula 'watch' is undecided: {GOAL}"

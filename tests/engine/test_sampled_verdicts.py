@@ -45,24 +45,24 @@ def reference(kinds: str) -> Iterator[tuple[SampledChecker, list[tuple[int, int]
     """Checker, path, text with `=?`, value, width of the range, number of every reference question of these kinds."""
     for n, case in enumerate(CASES):
         model = model_of(case)
-        drawer = SampledChecker(Enumerated(Checker(model, tables(case["policies"], model)).evaluators), model)
+        checker = SampledChecker(Enumerated(Checker(model, tables(case["policies"], model)).evaluators), model)
         path = [(state, action) for state, action in case["path"]]
         for m, query in enumerate(case["queries"]):
             if "value" in query:
                 asked = goal(query["formula"])
                 kind = "delta" if asked.world.baseline else "P" if isinstance(asked.measure, Probability) else "R"
                 if kind in kinds:
-                    yield drawer, path, query["formula"], query["value"], width(asked, model.rewards), 1000 * n + m
+                    yield checker, path, query["formula"], query["value"], width(asked, model.rewards), 1000 * n + m
 
 
 def bounded(kinds: str) -> Iterator[tuple[SampledChecker, list[tuple[int, int]], str, bool, int]]:
     """The reference questions with a bound on either side of the value, so that the answer is known."""
-    for drawer, path, text, value, span, number in reference(kinds):
+    for checker, path, text, value, span, number in reference(kinds):
         holds = Random(number).random() < 0.5
         theta = round(value - APART * span if holds else value + APART * span, 9)
         lowest = -1.0 if text.startswith("delta") else 0.0
         if "R=?" in text.split("[")[0] or lowest <= theta <= 1.0:
-            yield drawer, path, text.replace("=?", f">={theta!r}", 1), holds, number
+            yield checker, path, text.replace("=?", f">={theta!r}", 1), holds, number
 
 
 @pytest.mark.parametrize(("kinds", "test"), [("P R delta", 0), ("P R delta", 1)])
@@ -72,9 +72,9 @@ def test_every_reference_question_with_a_bound_apart_from_its_value(kinds: str, 
     assert len(asked) > 300
     each = FALSE_ALARM / len(asked)
     settings = Sampling(delta=APART / 2)
-    for drawer, path, text, holds, number in asked:
+    for checker, path, text, holds, number in asked:
         drawn = Drawn(settings, seed=number, first=0, alpha=each, beta=each, test=test)
-        verdict = drawer.verdict(parse(text), path, drawn, text=text)
+        verdict = checker.verdict(parse(text), path, drawn, text=text)
         assert verdict.holds is holds, (text, verdict)
         assert verdict.method == "sampled"
 
@@ -90,9 +90,9 @@ def test_the_t_test_is_seldom_wrong_on_the_reference_questions() -> None:
     """Its rates are nominal where samples are not normal; at .05 each it was wrong in none of 823."""
     asked = list(bounded("R delta"))
     wrong = 0
-    for drawer, path, text, holds, number in asked:
+    for checker, path, text, holds, number in asked:
         drawn = alone(Sampling(seed=number, alpha=0.01, beta=0.01, test="paper"))
-        wrong += drawer.verdict(parse(text), path, drawn, text=text).holds is not holds
+        wrong += checker.verdict(parse(text), path, drawn, text=text).holds is not holds
     assert wrong <= 0.02 * len(asked)
 
 
@@ -101,9 +101,9 @@ def test_every_reference_value_lies_in_the_interval_reported(test: int) -> None:
     asked = list(reference("P R delta"))
     assert len(asked) == 1440
     settings = Sampling(error=0.1, error_alpha=FALSE_ALARM / len(asked))
-    for drawer, path, text, value, span, number in asked[:: 1 + 2 * test]:
+    for checker, path, text, value, span, number in asked[:: 1 + 2 * test]:
         drawn = Drawn(settings, seed=number, first=0, alpha=0.01, beta=0.01, test=test)
-        verdict = drawer.verdict(parse(text), path, drawn, text=text)
+        verdict = checker.verdict(parse(text), path, drawn, text=text)
         assert verdict.bounds is not None
         assert verdict.bounds[0] - 1e-9 <= value <= verdict.bounds[1] + 1e-9, (text, verdict)
         assert verdict.bounds[1] - verdict.bounds[0] <= 0.2 * span * (1 + 1e-9)

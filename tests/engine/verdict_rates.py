@@ -28,9 +28,9 @@ ONE_WORLD = 8.0
 
 def rows(runs: int) -> Iterator[Row]:
     """All measurements, `runs` verdicts each; no noise of one is that of another."""
-    drawer = SampledChecker(Enumerated(Checker(ROAD, tables(POLICIES, ROAD)).evaluators), ROAD)
+    checker = SampledChecker(Enumerated(Checker(ROAD, tables(POLICIES, ROAD)).evaluators), ROAD)
     for number, case in enumerate([*alone(), *combined(), *regrets(), *on_a_stream(), *figures()]):
-        yield case.measured(drawer, runs, number)
+        yield case.measured(checker, runs, number)
 
 
 @dataclass(frozen=True)
@@ -45,13 +45,13 @@ class Case:
     value: float = 0.0
     stream: bool = False
 
-    def measured(self, drawer: SampledChecker, runs: int, number: int) -> Row:
+    def measured(self, checker: SampledChecker, runs: int, number: int) -> Row:
         formula, errors, undecided, samples = parse(self.text), 0, 0, 0
         limit = 2_000 if self.stream else 20_000
         sampling = Sampling(alpha=ALPHA, beta=ALPHA, delta=REGION, error=0.05, error_alpha=ALPHA, limit=limit)
         for run in range(runs):
             drawn = Drawn(sampling, (number << 32) + run, 0, ALPHA, ALPHA, int(self.stream))
-            verdict = drawer.verdict(formula, PATH, drawn, text=self.text)
+            verdict = checker.verdict(formula, PATH, drawn, text=self.text)
             errors += self._errs(verdict)
             undecided += verdict.value is None and verdict.holds is None and verdict.outcome in (None, "undecided")
             samples += max(quantity.samples for quantity in verdict.quantities)

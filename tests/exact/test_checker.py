@@ -106,13 +106,13 @@ def test_a_first_message_meets_nothing_that_is_not_laid_out() -> None:
     one = checker()
     one.prepare(parse(text), "any")
     (arm,) = one.evaluators._evaluators.values()
-    spans = arm.strands.spans
+    transitions = arm.unrolled.transitions
     assert arm.computed > 0
-    assert arm._memos(ANY).computed > 0
+    assert arm._row_tables(ANY).computed > 0
     track = one.incremental_check(parse(text), window=20)
     for end in range(1, 13):
         track.verdict([(0, 0)] * end, 1)
-    assert arm.strands.spans is spans
+    assert arm.unrolled.transitions is transitions
 
 
 def refused(text: str, kind: str, window: int | None) -> bool:

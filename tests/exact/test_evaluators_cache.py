@@ -68,24 +68,24 @@ def test_rows_of_worlds_let_go_are_given_back(monkeypatch: pytest.MonkeyPatch) -
     nominal = worlds.nominal(None, 0)
     for steps in (1, 2, 3, 4):
         arm = worlds.evaluator(nominal, nominal.under(Intervention(worlds.policies["alt"], steps)), ONE)
-        assert arm._memos(EXACT).computed == 0
+        assert arm._row_tables(EXACT).computed == 0
     alive = [memos(EXACT) for _, memos in worlds._dynamics.values()]
     assert len(alive) == 2
-    assert worlds._allowance.held == sum(len(memo.arrays.states) for memo in alive)
+    assert worlds._budget.allocated == sum(len(memo.arrays.successors) for memo in alive)
 
 
 def test_measures_share_the_rows_of_their_world() -> None:
     worlds = made()
     law = worlds.nominal(None, 0)
     one, two = worlds.evaluator(law, law, ONE), worlds.evaluator(law, law, TWO)
-    assert one._memos is two._memos
-    assert one.strands is not two.strands
+    assert one._row_tables is two._row_tables
+    assert one.unrolled is not two.unrolled
     other = worlds.evaluator(law, law.under(Intervention(worlds.policies["alt"], 1)), ONE)
-    assert other.strands is one.strands  # a walk begun under one law can be closed under another
+    assert other.unrolled is one.unrolled  # a walk begun under one law can be closed under another
     nested = measure('P=? [ F<=2 alt@0.P>0.5 [ X "a" ] ]')
     assert (
-        worlds.evaluator(law, law, nested).strands
-        is not worlds.evaluator(law, law.under(Intervention(steps=1)), ONE).strands
+        worlds.evaluator(law, law, nested).unrolled
+        is not worlds.evaluator(law, law.under(Intervention(steps=1)), ONE).unrolled
     )
 
 
@@ -117,14 +117,14 @@ def test_arms_and_rows_of_worlds_that_ended_are_let_go_too(monkeypatch: pytest.M
     worlds = made()
     plain = worlds.nominal(None, 0)
     first = worlds.evaluator(plain, plain, ONE)
-    first._memos(EXACT)
+    first._row_tables(EXACT)
     mixed = [(ended(worlds, 0), plain), (plain, ended(worlds, 0)), (ended(worlds, 0), ended(worlds, 0))]
     for nominal, law in mixed:
-        worlds.evaluator(nominal, law, ONE, (nominal, law))._memos(EXACT)
+        worlds.evaluator(nominal, law, ONE, (nominal, law))._row_tables(EXACT)
     ended(worlds, 1)
     assert [(key[0].end, key[1].end) for key in worlds._evaluators] == [(None, None)]
     assert [(key[0].end, key[1].end) for key in worlds._dynamics] == [(None, None)]
-    assert worlds._allowance.held == len(first._memos(EXACT).arrays.states)
+    assert worlds._budget.allocated == len(first._row_tables(EXACT).arrays.successors)
 
 
 def test_an_end_changes_nothing_where_every_model_stays() -> None:

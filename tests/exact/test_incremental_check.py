@@ -161,7 +161,7 @@ def test_a_memo_that_starts_anew_changes_no_answer(monkeypatch: pytest.MonkeyPat
     model, policies, models = world()
     asked, pairs = goal('mix@4.P>=0.5 [ G<=6 !"bad" ]'), walk(model, 60)
     expected = Checker(model, policies, models).along(asked, pairs)
-    monkeypatch.setattr(row_table, "MAX_NUMBERS", 0)
+    monkeypatch.setattr(row_table, "MAX_SUCCESSORS", 0)
     checker = Checker(model, policies, models)
     assert np.array_equal(checker.along(asked, pairs), expected, equal_nan=True)
 
@@ -183,7 +183,7 @@ def test_a_step_that_needs_more_rows_than_all_memos_may_hold_is_answered(
     policies = {name: as_table(rng.integers(0, 2, states).tolist(), model) for name in ("nominal", "alt")}
     asked, pairs = parse('alt@5.P=? [ G<=9 !"bad" ]'), walk(model, 6)
     expected = Checker(model, policies).check(asked, pairs, causal_model=causal_model)
-    monkeypatch.setattr(row_table, "MAX_NUMBERS", 0)
+    monkeypatch.setattr(row_table, "MAX_SUCCESSORS", 0)
     assert Checker(model, policies).check(asked, pairs, causal_model=causal_model) == expected
 
 

@@ -9,7 +9,7 @@ import pytest
 
 import monitor
 import monitor.exact.evaluators as worlds_module
-import monitor.exact.forward.buffers as room_module
+import monitor.exact.forward.buffers as buffers_module
 from monitor.errors import LimitError
 from monitor.exact import Checker, tables
 from monitor.logic import parse
@@ -61,7 +61,7 @@ def test_bounds_over_a_thousand_steps_need_room_for_one_start_point() -> None:
 
 def test_what_no_path_may_outgrow_is_refused_at_start(monkeypatch: pytest.MonkeyPatch) -> None:
     """It was accepted at start, and raised at step 1,001."""
-    for module in (worlds_module, room_module):
+    for module in (worlds_module, buffers_module):
         monkeypatch.setattr(module, "MAX_LEVELS", 11 * STATES)
     model = dense(STATES)
     policies = {"nominal": [0] * STATES, "alt": [1] * STATES}
@@ -87,7 +87,7 @@ def test_what_no_path_may_outgrow_is_refused_at_start(monkeypatch: pytest.Monkey
 
 
 def test_a_path_that_reaches_too_far_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(room_module, "MAX_LEVELS", 400)
+    monkeypatch.setattr(buffers_module, "MAX_LEVELS", 400)
     model = dense(STATES)
     checker = Checker(model, tables({"nominal": [0] * STATES, "alt": [1] * STATES}, model))
     path = wander(model, 20)

@@ -156,7 +156,7 @@ def test_after_an_error_all_begin_anew(monkeypatch: pytest.MonkeyPatch) -> None:
         with pytest.raises(LimitError):
             second.verdict(LONG[:2], 2)
         for line in second.path_values._by_world.values():
-            line.evaluator.tail._limit = 10_000_000
+            line.evaluator.value_table._limit = 10_000_000
     for end in range(3, len(LONG) + 1):
         expected = Checker(MODEL, tables(POLICIES, MODEL)).check(parse(text), LONG[:end])
         again = second.verdict(LONG[:end], 1)  # its second pair was not taken in by all
@@ -196,7 +196,7 @@ def test_the_memory_of_rows_may_be_as_small_as_one_likes(monkeypatch: pytest.Mon
     )
     policies = tables({"nominal": [0] * 30, "alt": [1] * 30}, ring)
     text = 'alt@9.P=? [ F<=12 "bad" ]'
-    monkeypatch.setattr(row_table, "MAX_NUMBERS", 0)
+    monkeypatch.setattr(row_table, "MAX_SUCCESSORS", 0)
     followed = Checker(ring, policies).incremental_check(parse(text), window=20)
     for end in range(1, len(chain) + 1):
         found = followed.verdict(chain[max(0, end - 20) : end], 1)

@@ -48,7 +48,7 @@ FAULTS: Final = (
     ),
     Fault(
         "what looks back from beyond the end earns nothing",
-        (("monitor/exact/history.py", "pays = self._automaton.rewards(cell.owed)", "pays = False"),),
+        (("monitor/exact/history.py", "rewarded = self._automaton.rewards(cell.obligation)", "rewarded = False"),),
         ("tests/exact/test_ended_worlds.py", "-k", "before_the_end"),
     ),
     Fault(
@@ -67,8 +67,8 @@ FAULTS: Final = (
         (
             (
                 "monitor/exact/forward/evaluator.py",
-                "                self._workspace.grow_levels(*self._scratch.lacks.tolist())",
-                "                self._workspace.grow_levels(*self._scratch.lacks.tolist()), self._workspace.grow()",
+                "                self._workspace.grow_levels(*self._scratch.missing.tolist())",
+                "                self._workspace.grow_levels(*self._scratch.missing.tolist()), self._workspace.grow()",
             ),
         ),
         ("tests/exact/test_long_bounds.py", "-k", "one_start_point"),
@@ -100,8 +100,8 @@ FAULTS: Final = (
         (
             (
                 "monitor/exact/forward/rows.py",
-                "rewarded, first = len(dynamics.asked_extra) > 0,",
-                "rewarded, first = False,",
+                "rewarded, n = len(dynamics.transition_rewards) > 0, begin",
+                "rewarded, n = False, begin",
             ),
         ),
         ("tests/exact/test_transition_rewards.py", "-k", "earned or elsewhere"),

@@ -109,11 +109,11 @@ def call_every_model_large(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def leave_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have every array grow from nearly nothing, and nothing remembered that need not be."""
-    monkeypatch.setattr(row_table, "FIRST_ROOM", (1, 1, 1, 1))
-    monkeypatch.setattr(row_table, "MAX_NUMBERS", 0)
+    monkeypatch.setattr(row_table, "INITIAL_SIZES", (1, 1, 1, 1))
+    monkeypatch.setattr(row_table, "MAX_SUCCESSORS", 0)
     monkeypatch.setattr(world, "MAX_ROWS", 1)
-    monkeypatch.setattr(buffers, "FIRST_NODES", 1)
-    monkeypatch.setattr(buffers, "FIRST_WALK", (1, 1))
+    monkeypatch.setattr(buffers, "INITIAL_NODES", 1)
+    monkeypatch.setattr(buffers, "INITIAL_FORWARD", (1, 1))
     monkeypatch.setattr(evaluators, "MAX_VALUE_TABLES", 1)
     monkeypatch.setattr(evaluators, "MAX_ENDED", 1)
     monkeypatch.setattr(lazy_values, "MAX_KEPT", 0)

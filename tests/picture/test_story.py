@@ -90,7 +90,7 @@ def test_the_history_is_what_was_answered_after_each_step() -> None:
 
 def test_an_alarm_on_what_holds_is_told_as_such() -> None:
     story = tell(evidence_of('P>=0.01 [ F<=8 "unsafe" ]'), GRID, POLICIES)
-    assert story.summary.endswith("; alarm at at least 0.01.")
+    assert story.summary.endswith("; alarm if at least 0.01.")
     story = tell(evidence_of('P>=0.99 [ F<=8 "unsafe" ]'), GRID, POLICIES)
     assert story.summary.endswith("; at least 0.99 required.")
 

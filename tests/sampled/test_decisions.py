@@ -17,7 +17,7 @@ from monitor.model.io import load_model
 from monitor.policy.network import Network
 from monitor.policy.session import load_network, load_policy
 from monitor.sampled import Sampler, Simulated, as_decisions
-from monitor.sampled.decisions import Remembered
+from monitor.sampled.decisions import CachedFunction
 from monitor.sampled.rows import SimulatorRows
 from tests.exact.small import LAW
 from tests.sampled.test_simulated import COUNT, GO, PATH, START, TEXTS, Line, policies
@@ -38,17 +38,17 @@ def test_each_state_is_asked_once_while_there_is_room(batches: list[list[int]]) 
         asked.extend(states.tolist())
         return states // 2
 
-    remembered = Remembered(function, batch=3)
+    cached = CachedFunction(function, batch=3)
     for states in batches:
-        assert remembered(np.array(states)).tolist() == [state // 2 for state in states]
+        assert cached(np.array(states)).tolist() == [state // 2 for state in states]
     assert sorted(asked) == sorted({state for states in batches for state in states})
 
 
 def test_a_memo_that_is_full_starts_anew_and_answers_the_same() -> None:
-    remembered = Remembered(lambda states: states * 2, limit=5)
+    cached = CachedFunction(lambda states: states * 2, limit=5)
     for begin in (0, 3, 100, 0):
         states = np.arange(begin, begin + 4)
-        assert np.array_equal(remembered(states), states * 2)
+        assert np.array_equal(cached(states), states * 2)
     rows = SimulatorRows(Line(), limit=5)
     for begin in (0, 3, 100, 0):
         states = np.arange(begin, begin + 4)
@@ -63,11 +63,11 @@ def test_a_memo_keeps_what_it_knew_when_the_function_fails() -> None:
             raise PolicyError("not there")
         return states * 2
 
-    remembered = Remembered(function)
-    remembered(np.array([2, 4, 6]))
+    cached = CachedFunction(function)
+    cached(np.array([2, 4, 6]))
     with pytest.raises(PolicyError, match="not there"):
-        remembered(np.array([0, 1]))
-    assert remembered(np.array([6, 2, 4])).tolist() == [12, 4, 8]
+        cached(np.array([0, 1]))
+    assert cached(np.array([6, 2, 4])).tolist() == [12, 4, 8]
 
 
 def test_a_network_decides_like_its_table() -> None:

@@ -15,8 +15,8 @@ from monitor.engine import check
 from monitor.errors import LimitError, PathError
 from monitor.logic.syntax import Change
 from monitor.model import MDP
-from monitor.sampled import Sampler, Walks
-from monitor.sampled.ensemble import Ensemble, Steps
+from monitor.sampled import EnsembleCache, Sampler
+from monitor.sampled.ensemble import Ensemble, StepTable
 from monitor.sampled.noise import STATE, gumbels
 from tests.exact.small import LAW, Small, chances, question, small_world
 from tests.old_oracle import World
@@ -29,10 +29,10 @@ COLLECT = "R=? [ C<=30 ]"
 def ensemble(drawn: Sampler, change: Change, count: int, state: int, first: int = 0) -> Ensemble:
     measure = goal(f"nominal@0.{COLLECT}").measure
     scene = drawn.scene
-    letters = scene.letters(measure, change, None)
-    steps = Steps(scene.automaton(measure))
+    labels = scene.labels(measure, change, None)
+    steps = StepTable(scene.automaton(measure))
     return Ensemble(
-        scene.arm(change), steps, letters, seed=drawn.seed, particles=range(count), state=state, first=first
+        scene.world(change), steps, labels, seed=drawn.seed, particles=range(count), state=state, first=first
     )
 
 
@@ -60,7 +60,7 @@ def test_the_causal_model_and_the_mdp_have_the_same_path_law() -> None:
             path = " & ".join(f'F={k} "s{state}"' for k, state in enumerate(states))
             hits = drawn.outcomes(goal(f"nominal@0.P=? [ {path} ]"), small.setting.path, range(count))
             seen.append(hits)
-        assert (np.sum(seen, axis=0) == 1).all()  # each particle walks exactly one of these paths
+        assert (np.sum(seen, axis=0) == 1).all()  # each particle cache exactly one of these paths
         observed, likely = np.array([hits.sum() for hits in seen]), np.array([*expected.values()])
         if len(likely) > 1:
             tested += 1
@@ -122,17 +122,17 @@ def test_more_than_one_block_is_many_blocks(monkeypatch: pytest.MonkeyPatch) -> 
     drawn, asked, path = sampler(small, 3), goal("delta(alt,nominal)@2.R=? [ C<=4 ]"), small.setting.path
     whole = drawn.outcomes(asked, path, range(5, 1_000, 3))
     monkeypatch.setattr("monitor.sampled.sampler.BLOCK", 100)
-    assert np.array_equal(drawn.outcomes(asked, path, range(5, 1_000, 3), walks=Walks()), whole)
+    assert np.array_equal(drawn.outcomes(asked, path, range(5, 1_000, 3), cache=EnsembleCache()), whole)
 
 
 def test_walks_of_one_noise_are_not_those_of_another() -> None:
     small, other = (small_world(Random(seed), length=4) for seed in (4, 5))
-    walks, asked, path = Walks(), goal("alt@2.R=? [ C<=4 ]"), small.setting.path
+    cache, asked, path = EnsembleCache(), goal("alt@2.R=? [ C<=4 ]"), small.setting.path
     for drawn in (sampler(small, 3), sampler(small, 4)):
         assert np.array_equal(
-            drawn.outcomes(asked, path, range(60), walks=walks), drawn.outcomes(asked, path, range(60))
+            drawn.outcomes(asked, path, range(60), cache=cache), drawn.outcomes(asked, path, range(60))
         )
-    walked = sampler(other, 4).outcomes(asked, other.setting.path, range(60), walks=walks)
+    walked = sampler(other, 4).outcomes(asked, other.setting.path, range(60), cache=cache)
     assert np.array_equal(walked, sampler(other, 4).outcomes(asked, other.setting.path, range(60)))
 
 
@@ -141,7 +141,7 @@ def test_walks_of_one_noise_are_not_those_of_another() -> None:
 def test_a_stream_gives_what_a_rebuild_from_the_held_path_gives(chance: Random, window: int, first: int) -> None:
     small = small_world(chance, stochastic=chance.random() < 0.5, length=9)
     texts = [random_question(chance) for _ in range(3)] + ['alt@1.P=? [ F<=2 ("a" & alt@0.P>0.5 [ X "b" ]) ]']
-    walks, drawn = Walks(), sampler(small, 8)
+    cache, drawn = EnsembleCache(), sampler(small, 8)
     for end in range(1, 10):
         held = small.setting.path[max(0, end - window) : end]
         seq = first + end - len(held)
@@ -149,7 +149,7 @@ def test_a_stream_gives_what_a_rebuild_from_the_held_path_gives(chance: Random, 
             terminated = chance.random() < 0.2
             if chance.random() < 0.3:
                 held = (*held[:-1], (held[-1][0], None))  # not yet taken
-            streamed = drawn.outcomes(goal(text), held, range(40), first_seq=seq, terminated=terminated, walks=walks)
+            streamed = drawn.outcomes(goal(text), held, range(40), first_seq=seq, terminated=terminated, cache=cache)
             fresh = sampler(small, 8).outcomes(goal(text), held, range(40), first_seq=seq, terminated=terminated)
             assert np.array_equal(streamed, fresh)
 
@@ -164,7 +164,7 @@ def test_a_step_that_is_observed_leaves_the_noise_of_others_alone() -> None:
 
 
 def test_a_formula_of_many_labels_is_read_right() -> None:
-    """More than a table of all letters would hold."""
+    """More than a table of all labels would hold."""
     model = MDP.from_transitions(
         states=12,
         actions=1,
@@ -183,32 +183,32 @@ def test_a_formula_of_many_labels_is_read_right() -> None:
         assert abs(hits.mean() - (truth or 0.0)) <= error_bound(hits, 1.0, FALSE_ALARM / 3)
 
 
-def many_steps(small: Small, walks: Walks) -> tuple[int, int]:
+def many_steps(small: Small, cache: EnsembleCache) -> tuple[int, int]:
     """Ask `@-1`, `@1` and `@2` along a path; the most ever held, and the rows asked for by the last questions."""
     drawn, most = sampler(small, 0), 0
     for end in range(1, len(small.setting.path) + 1):
         for offset in (-1, 1, 2):
-            drawn.outcomes(goal(f"alt@{offset}.{COLLECT}"), small.setting.path[:end], range(100), walks=walks)
-            most = max(most, walks.held)
-    return most, walks.held
+            drawn.outcomes(goal(f"alt@{offset}.{COLLECT}"), small.setting.path[:end], range(100), cache=cache)
+            most = max(most, cache.held)
+    return most, cache.held
 
 
 def test_walks_hold_no_more_than_their_limit() -> None:
     small = small_world(Random(1), length=40)
-    most, held = many_steps(small, Walks(limit=2_000))
+    most, held = many_steps(small, EnsembleCache(limit=2_000))
     assert 0 < held <= most <= 2_000
-    assert many_steps(small, Walks(limit=10)) == (0, 0)
+    assert many_steps(small, EnsembleCache(limit=10)) == (0, 0)
 
 
 def test_a_walk_that_does_not_fit_the_path_is_made_anew() -> None:
     one, other = (small_world(Random(n), length=6) for n in (1, 1))
     assert one.setting.path == other.setting.path
-    drawn, walks, asked = sampler(one, 0), Walks(), goal(f"alt@-1.{COLLECT}")
+    drawn, cache, asked = sampler(one, 0), EnsembleCache(), goal(f"alt@-1.{COLLECT}")
     path = list(one.setting.path)
-    drawn.outcomes(asked, path, range(50), walks=walks)
+    drawn.outcomes(asked, path, range(50), cache=cache)
     shorter = path[:3]
     assert np.array_equal(
-        drawn.outcomes(asked, shorter, range(50), walks=walks), drawn.outcomes(asked, shorter, range(50))
+        drawn.outcomes(asked, shorter, range(50), cache=cache), drawn.outcomes(asked, shorter, range(50))
     )
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from monitor.errors import ConfigError, FormulaError, LimitError, ModelError, PolicyError
 from monitor.logic import parse
-from monitor.sampled import Numbered, Sampler, Simulated, Walks, number_of
+from monitor.sampled import EnsembleCache, Numbered, Sampler, Simulated, number_of
 from tests.sampled.worlds import FALSE_ALARM, error_bound, goal
 
 SIZE = 10**12
@@ -137,13 +137,13 @@ def test_one_state_at_a_time_many_at_once_and_names_are_the_same_world() -> None
 
 
 def test_a_simulated_stream_gives_what_a_rebuild_gives() -> None:
-    walks, streamed = Walks(), Sampler(Simulated(Line(), policies()), 9)
+    cache, streamed = EnsembleCache(), Sampler(Simulated(Line(), policies()), 9)
     path = [(START, GO), (START + 1, FAST), (START + 3, GO), (START + 3, GO), (START + 4, REST), (START + 4, GO)]
     for end in range(1, len(path) + 1):
         for text in TEXTS:
             fresh = Sampler(Simulated(Line(), policies()), 9)
             asked = goal(text), path[:end], range(200)
-            assert np.array_equal(streamed.outcomes(*asked, walks=walks), fresh.outcomes(*asked))
+            assert np.array_equal(streamed.outcomes(*asked, cache=cache), fresh.outcomes(*asked))
 
 
 def test_an_episode_that_has_ended_asks_nothing_of_its_last_state() -> None:

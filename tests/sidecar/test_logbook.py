@@ -156,8 +156,8 @@ def test_blindness_is_one_entry_for_each_agent_and_of_many_agents_one(log: pytes
         (INFO, "a1: answered again: watch, chance"),
         (WARNING, "1000 agents are blind (disconnected: the connection to the broker is down)"),
         (INFO, "1000 agents are answered again"),
-        (WARNING, "a0: in doubt (model_doubt: steps go otherwise than the model says): watch, chance"),
-        (WARNING, "9 agents are in doubt (model_doubt: steps go otherwise than the model says)"),
+        (WARNING, "a0: in doubt (model_doubt: observed transitions contradict the model): watch, chance"),
+        (WARNING, "9 agents are in doubt (model_doubt: observed transitions contradict the model)"),
     ]
 
 

@@ -1,1 +1,1 @@
-"""Exact answers along an observed path, compiled: everything numba sees is in this room."""
+"""Exact answers along an observed path, compiled: all loops over the forward message are in this package."""

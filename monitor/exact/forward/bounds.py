@@ -1,8 +1,15 @@
-"""Bounds over a class of causal models, compiled: forward over what can be reached, backward choosing rows.
+"""Bounds of a value over a class of causal models: forward reachability, then backward induction. Compiled.
 
-See docs/semantics.md, section 6.3. At each (offset, state, obligation) a row is chosen for itself, so the interval is
-attained where at most one obligation is live at each (offset, state), as for U, F and G over state formulas; elsewhere
-it may be wider than necessary.
+See docs/semantics.md, section 6.3. Each row is known up to bounds of its entries; backward induction takes, at each
+(offset, state, obligation), the distribution between them with the smallest (largest) value. Rules:
+
+- The row is chosen for each (offset, state, obligation) by itself. So the interval is attained if at most one
+  obligation remains at each (offset, state), as for U, F and G over state formulas; otherwise it may be wider
+  than necessary, never narrower.
+- Level o holds the nodes (column, state) that some causal model of the class reaches at offset o, by column; its edges
+  lead to level o + 1, listed by target column as in `step.py`.
+- Forward, a node's `low` and `high` collect what its edges decide at once; backward, they get the rest.
+- If a level is full the loop stops with LEVELS_FULL and begins anew when it is called again.
 """
 
 from __future__ import annotations
@@ -11,208 +18,203 @@ from typing import Any, NamedTuple
 
 from monitor.arrays import Floats, Ints, Shorts
 from monitor.causal.row import greedy
-from monitor.exact.forward.close import ahead
-from monitor.exact.forward.row_table import place
-from monitor.exact.forward.rows import (
-    NO_ROOM,
-    moves,
-    regime,
-    seen_before,
-)
-from monitor.exact.forward.step import DONE, FULL_MEMO, TRUE, Engine
-from monitor.exact.forward.unroll import FIRST_STRAND
+from monitor.exact.forward.close import closing_value
+from monitor.exact.forward.row_table import find_slot
+from monitor.exact.forward.rows import FULL, find_entry, find_observed, regime_at
+from monitor.exact.forward.step import DONE, TABLE_FULL, TRUE, Context
+from monitor.exact.forward.unroll import FIRST_COLUMN
 from monitor.jit import compiled, inlined
 
-__all__ = ["FULL_LEVELS", "Levels", "backward", "forward", "interval"]
+__all__ = ["LEVELS_FULL", "Levels", "backward", "forward", "interval"]
 
 
-FULL_LEVELS = 5
-"""Result of a call, beside those of the kernel: a part of `Levels` is too small; `Scratch.lacks` says which."""
-PLACES, NODES, ITEMS = range(3)
-"""The parts: `node_first`, the arrays of nodes, `items`."""
+LEVELS_FULL = 5
+"""Status besides those of `step.py`: a part of `Levels` is full; `Scratch.missing`: the part, the length it needs."""
+OFFSETS, NODES, EDGES = range(3)
+"""The parts: `first_node`, the arrays of nodes, `edges`."""
 
 
 class Levels(NamedTuple):
-    """All that is reached, offset by offset, and how.
+    """Reached nodes and the edges between them, offset by offset.
 
-    Level o has the nodes `node_first[o]:node_first[o + 1]`, each with a strand and a state, by strand. Its
-    items lead to the next level: `items` [n, 4] node, move, next item that leads to the same strand, whether the reward
-    counts. `entry` [nodes]: for the first node of a strand in its level, the first item that leads there.
-    `low`, `high` [nodes]. `below`, `above` [S]: the values of one row's successors.
+    Level o has the nodes `first_node[o]:first_node[o + 1]`, each with a `column`, a `state` and the bounds `low`,
+    `high` of its value. `edges` [n, 4]: source node, row, next edge into the same column, whether a reward is
+    collected; `edge_count[o]`: edges before level o. `first_edge` [nodes]: for the first node of a column in its level,
+    the first edge into that column. `row_low`, `row_high` [S]: bounds of the values of one row's successors.
     """
 
-    node_first: Ints
-    item_count: Ints
-    strand: Ints
+    first_node: Ints
+    edge_count: Ints
+    column: Ints
     state: Shorts
-    entry: Ints
+    first_edge: Ints
     low: Floats
     high: Floats
-    items: Ints
-    below: Floats
-    above: Floats
+    edges: Ints
+    row_low: Floats
+    row_high: Floats
 
 
 @compiled
-def interval(engine: Any, levels: Any, kind: int, states: Ints, actions: Ints, bounds: Floats) -> int:
-    """Lowest and highest value, into `bounds` [2], from the first of the observed pairs; DONE, or what is lacking."""
-    parts, reached = engine.value, levels.value
-    came_to = reach(parts, reached, kind, states, actions)
-    if came_to != DONE:
-        return came_to
+def interval(context: Any, levels: Any, kind: int, states: Ints, actions: Ints, bounds: Floats) -> int:
+    """Write the lowest and the highest value from the first pair into `bounds` [2]; return a status."""
+    inner, reached = context.value, levels.value
+    status = reach(inner, reached, kind, states, actions)
+    if status != DONE:
+        return status
     last = len(states) - 1
-    for node in range(reached.node_first[last], reached.node_first[last + 1]):
-        value, came_to = ahead(
-            parts.dynamics,
-            parts.machine,
-            parts.future,
+    for node in range(reached.first_node[last], reached.first_node[last + 1]):
+        value, status = closing_value(
+            inner.dynamics,
+            inner.automaton,
+            inner.future,
             last,
-            reached.strand[node],
+            reached.column[node],
             reached.state[node],
             states[last],
             actions[last],
-            parts.scratch.lacks,
+            inner.scratch.missing,
         )
-        if came_to != DONE:
-            return came_to
+        if status != DONE:
+            return status
         reached.low[node] = reached.high[node] = value
-    draw_back(parts, reached, last, bounds)
+    induct_backward(inner, reached, last, bounds)
     return DONE
 
 
 @compiled
-def forward(engine: Any, levels: Any, kind: int, states: Ints, actions: Ints) -> int:
-    """The first half of `interval`; the caller fills the values of the last level's nodes."""
-    return reach(engine.value, levels.value, kind, states, actions)
+def forward(context: Any, levels: Any, kind: int, states: Ints, actions: Ints) -> int:
+    """Do the first half of `interval`; the caller fills in the values of the last level's nodes. Return a status."""
+    return reach(context.value, levels.value, kind, states, actions)
 
 
 @compiled
-def backward(engine: Any, levels: Any, last: int, bounds: Floats) -> None:
-    """The second half."""
-    draw_back(engine.value, levels.value, last, bounds)
+def backward(context: Any, levels: Any, last: int, bounds: Floats) -> None:
+    """Do the second half of `interval`; `last`: the last level."""
+    induct_backward(context.value, levels.value, last, bounds)
 
 
 @inlined
-def reach(parts: Engine, reached: Levels, kind: int, states: Ints, actions: Ints) -> int:
-    """All that some causal model of the class reaches up to the last observed pair; DONE, or what is lacking."""
-    if len(states) + 1 > len(reached.node_first):
-        parts.scratch.lacks[0], parts.scratch.lacks[1] = PLACES, len(states) + 1
-        return FULL_LEVELS
-    reached.node_first[0], reached.node_first[1], reached.item_count[0] = 0, 1, 0
-    reached.strand[0], reached.state[0] = 0, states[0]
+def reach(context: Context, levels: Levels, kind: int, states: Ints, actions: Ints) -> int:
+    """Fill the levels up to the last observed pair with all that some causal model reaches; return a status."""
+    if len(states) + 1 > len(levels.first_node):
+        context.scratch.missing[0], context.scratch.missing[1] = OFFSETS, len(states) + 1
+        return LEVELS_FULL
+    levels.first_node[0], levels.first_node[1], levels.edge_count[0] = 0, 1, 0
+    levels.column[0], levels.state[0] = 0, states[0]
     for offset in range(len(states) - 1):
-        came_to = read_level(parts, reached, kind, offset, states[offset], actions[offset], states[offset + 1])
-        if came_to == DONE:
-            came_to = join_levels(parts, reached, offset)
-        if came_to != DONE:
-            return came_to
+        status = label_level(context, levels, kind, offset, states[offset], actions[offset], states[offset + 1])
+        if status == DONE:
+            status = next_level(context, levels, offset)
+        if status != DONE:
+            return status
     return DONE
 
 
 @inlined
-def read_level(parts: Engine, levels: Levels, kind: int, offset: int, seen: int, taken: int, outcome: int) -> int:
-    """Read what the nodes of a level show: its items, linked by strand, and what the nodes yield for good."""
-    dynamics, memory, machine, _, scratch = parts
-    items, ends, low, high = levels.items, scratch.ends, levels.low, levels.high
-    keys, entries = memory.entry_keys, memory.entry_values
+def label_level(context: Context, levels: Levels, kind: int, offset: int, s: int, a: int, s_next: int) -> int:
+    """Read the labels of a level's nodes: list its edges by target column, collect what is decided; return a status."""
+    dynamics, table, automaton, _, scratch = context
+    edges, edge_lists, low, high = levels.edges, scratch.edge_lists, levels.low, levels.high
+    keys, entries = table.entry_keys, table.entry_values
     size, actions = dynamics.rewards.shape
     scratch.clock[0] += 1
-    count = levels.item_count[offset]
-    r = regime(dynamics, offset)
-    transition = seen_before(dynamics, memory, r, seen, taken, outcome)
-    if transition == NO_ROOM:
-        return FULL_MEMO
-    for node in range(levels.node_first[offset], levels.node_first[offset + 1]):
-        state, strand = levels.state[node], levels.strand[node]
+    count = levels.edge_count[offset]
+    regime = regime_at(dynamics, offset)
+    observed = find_observed(dynamics, table, regime, s, a, s_next)
+    if observed == FULL:
+        return TABLE_FULL
+    for node in range(levels.first_node[offset], levels.first_node[offset + 1]):
+        state, column = levels.state[node], levels.column[node]
         low[node] = high[node] = 0.0
-        key = transition * size + state
-        at = place(keys, key)
-        entry = entries[at]
-        if keys[at] != key:
-            entry = moves(dynamics, memory, kind, r, transition, seen, taken, outcome, state)
-            if entry == NO_ROOM:
-                return FULL_MEMO
-        for move in range(memory.entry_begin[entry], memory.entry_begin[entry + 1]):
-            shown = machine.reading[state * actions + memory.action[move] if machine.by_action else state]
-            span = machine.known[strand, shown, 0]
-            while machine.spans[span, 1] <= offset:
-                span += 1
-            target, pays = machine.spans[span, 2], machine.spans[span, 3]
-            if pays:
-                low[node] += memory.gain[move]
-                high[node] += memory.gain[move]
+        key = observed * size + state
+        slot = find_slot(keys, key)
+        entry = entries[slot]
+        if keys[slot] != key:
+            entry = find_entry(dynamics, table, kind, regime, observed, s, a, s_next, state)
+            if entry == FULL:
+                return TABLE_FULL
+        for row in range(table.entry_begin[entry], table.entry_begin[entry + 1]):
+            label = automaton.label_of[state * actions + table.action[row] if automaton.by_action else state]
+            transition = automaton.ranges[column, label, 0]
+            while automaton.transitions[transition, 1] <= offset:
+                transition += 1
+            target, rewarded = automaton.transitions[transition, 2], automaton.transitions[transition, 3]
+            if rewarded:
+                low[node] += table.reward[row]
+                high[node] += table.reward[row]
             if target == TRUE:
-                low[node] += memory.share[move]
-                high[node] += memory.share[move]
-            elif target >= FIRST_STRAND:
-                if count == len(items):
-                    scratch.lacks[0], scratch.lacks[1] = ITEMS, count + 1
-                    return FULL_LEVELS
-                target -= FIRST_STRAND
-                if ends[target, 0] != scratch.clock[0]:
-                    ends[target, 0], ends[target, 1] = scratch.clock[0], count
+                low[node] += table.weight[row]
+                high[node] += table.weight[row]
+            elif target >= FIRST_COLUMN:
+                if count == len(edges):
+                    scratch.missing[0], scratch.missing[1] = EDGES, count + 1
+                    return LEVELS_FULL
+                target -= FIRST_COLUMN
+                if edge_lists[target, 0] != scratch.clock[0]:
+                    edge_lists[target, 0], edge_lists[target, 1] = scratch.clock[0], count
                 else:
-                    items[ends[target, 2], 2] = count
-                ends[target, 2] = count
-                items[count, 0], items[count, 1], items[count, 2], items[count, 3] = node, move, -1, pays
+                    edges[edge_lists[target, 2], 2] = count
+                edge_lists[target, 2] = count
+                edges[count, 0], edges[count, 1], edges[count, 2], edges[count, 3] = node, row, -1, rewarded
                 count += 1
-            elif pays:  # nothing is owed any more, so the row matters for what its successors bring alone
-                begin, end = memory.row_begin[move], memory.row_begin[move + 1]
-                least, most, extra = memory.low[begin:end], memory.high[begin:end], memory.extra[begin:end]
-                low[node] += memory.share[move] * greedy(least, most, extra, False)
-                high[node] += memory.share[move] * greedy(least, most, extra, True)
-    levels.item_count[offset + 1] = count
+            elif rewarded:  # no obligation remains: only the rewards of the successors depend on the row
+                begin, end = table.row_begin[row], table.row_begin[row + 1]
+                lower, upper, extra = table.low[begin:end], table.high[begin:end], table.successor_reward[begin:end]
+                low[node] += table.weight[row] * greedy(lower, upper, extra, False)
+                high[node] += table.weight[row] * greedy(lower, upper, extra, True)
+    levels.edge_count[offset + 1] = count
     return DONE
 
 
 @inlined
-def join_levels(parts: Engine, levels: Levels, offset: int) -> int:
-    """The nodes of the next level, strand by strand."""
-    _, memory, machine, _, scratch = parts
-    mark, ends, items = scratch.mark, scratch.ends, levels.items
-    nodes = levels.node_first[offset + 1]
-    for strand in range(machine.known.shape[0]):
-        if ends[strand, 0] != scratch.clock[0]:
+def next_level(context: Context, levels: Levels, offset: int) -> int:
+    """Collect the nodes of the next level, column by column, from the edges into it; return a status."""
+    _, table, automaton, _, scratch = context
+    state_stamp, edge_lists, edges = scratch.state_stamp, scratch.edge_lists, levels.edges
+    nodes = levels.first_node[offset + 1]
+    for column in range(automaton.ranges.shape[0]):
+        if edge_lists[column, 0] != scratch.clock[0]:
             continue
         scratch.clock[1] += 1
-        start, item = nodes, ends[strand, 1]
-        while item >= 0:
-            move = items[item, 1]
-            for k in range(memory.row_begin[move], memory.row_begin[move + 1]):
-                state = memory.states[k]
-                if mark[state] != scratch.clock[1]:
+        first_node, edge = nodes, edge_lists[column, 1]
+        while edge >= 0:
+            row = edges[edge, 1]
+            for k in range(table.row_begin[row], table.row_begin[row + 1]):
+                state = table.successors[k]
+                if state_stamp[state] != scratch.clock[1]:
                     if nodes == len(levels.state):
-                        scratch.lacks[0], scratch.lacks[1] = NODES, nodes + 1
-                        return FULL_LEVELS
-                    mark[state], levels.state[nodes], levels.strand[nodes] = scratch.clock[1], state, strand
+                        scratch.missing[0], scratch.missing[1] = NODES, nodes + 1
+                        return LEVELS_FULL
+                    state_stamp[state], levels.state[nodes], levels.column[nodes] = scratch.clock[1], state, column
                     nodes += 1
-            item = items[item, 2]
-        levels.entry[start] = ends[strand, 1]
-    levels.node_first[offset + 2] = nodes
+            edge = edges[edge, 2]
+        levels.first_edge[first_node] = edge_lists[column, 1]
+    levels.first_node[offset + 2] = nodes
     return DONE
 
 
 @inlined
-def draw_back(parts: Engine, reached: Levels, last: int, bounds: Floats) -> None:
-    """From the values of the last level's nodes to those of the first, into `bounds` [2]."""
-    memory, where = parts.memory, parts.scratch.where
-    low, high, items, below, above = reached.low, reached.high, reached.items, reached.below, reached.above
+def induct_backward(context: Context, levels: Levels, last: int, bounds: Floats) -> None:
+    """Add to all nodes the values of their successors, from the last level to the first; write `bounds` [2]."""
+    table, state_node = context.table, context.scratch.state_node
+    low, high, edges, row_low, row_high = levels.low, levels.high, levels.edges, levels.row_low, levels.row_high
     for offset in range(last - 1, -1, -1):
-        node, end = reached.node_first[offset + 1], reached.node_first[offset + 2]
+        node, end = levels.first_node[offset + 1], levels.first_node[offset + 2]
         while node < end:
-            strand, item = reached.strand[node], reached.entry[node]
-            while node < end and reached.strand[node] == strand:
-                where[reached.state[node]] = node
+            column, edge = levels.column[node], levels.first_edge[node]
+            while node < end and levels.column[node] == column:
+                state_node[levels.state[node]] = node
                 node += 1
-            while item >= 0:
-                source, move, pays = items[item, 0], items[item, 1], items[item, 3]
-                begin, stop = memory.row_begin[move], memory.row_begin[move + 1]
+            while edge >= 0:
+                source, row, rewarded = edges[edge, 0], edges[edge, 1], edges[edge, 3]
+                begin, stop = table.row_begin[row], table.row_begin[row + 1]
                 for k in range(begin, stop):
-                    child = where[memory.states[k]]
-                    extra = memory.extra[k] if pays else 0.0
-                    below[k - begin], above[k - begin] = low[child] + extra, high[child] + extra
-                least, most = memory.low[begin:stop], memory.high[begin:stop]
-                low[source] += memory.share[move] * greedy(least, most, below, False)
-                high[source] += memory.share[move] * greedy(least, most, above, True)
-                item = items[item, 2]
+                    successor = state_node[table.successors[k]]
+                    extra = table.successor_reward[k] if rewarded else 0.0
+                    row_low[k - begin], row_high[k - begin] = low[successor] + extra, high[successor] + extra
+                lower, upper = table.low[begin:stop], table.high[begin:stop]
+                low[source] += table.weight[row] * greedy(lower, upper, row_low, False)
+                high[source] += table.weight[row] * greedy(lower, upper, row_high, True)
+                edge = edges[edge, 2]
     bounds[0], bounds[1] = low[0], high[0]

@@ -1,4 +1,9 @@
-"""The arrays the compiled loops work in: made here, and made anew where they are too small."""
+"""Arrays of the compiled loops: allocated here, and replaced by larger ones when a loop reports that one is full.
+
+A `Workspace` is scratch memory, one for all queries on a model; its contents mean nothing between two calls. A
+`ForwardBuffers` is one agent's forward message; it keeps its contents when it grows. Compiled code is handed the arrays
+lent (`jit.lend`), so whoever replaces them lends them again.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +16,7 @@ from monitor.arrays import Floats, Ints, Shorts
 from monitor.errors import LimitError
 from monitor.exact.forward import step
 from monitor.exact.forward.bounds import Levels
-from monitor.jit import held
+from monitor.jit import lend
 
 __all__ = ["MAX_LEVELS", "ForwardBuffers", "Workspace", "too_long"]
 
@@ -25,18 +30,18 @@ def _shorts(count: int) -> Shorts:
 
 
 MAX_LEVELS = 8_000_000
-"""Nodes, and moves between them, that bounds over one path may take in: 320 MB and 256 MB at most."""
+"""Limit on the nodes, and on the edges between them, of bounds over one path: at most 320 MB and 256 MB."""
 
 
-FIRST_NODES = 64
-"""Nodes and items that there is room for before anything grows, for answers and for bounds."""
+INITIAL_NODES = 64
+"""Nodes and edges that fit into a workspace before it grows."""
 
-FIRST_WALK = 2, 16
-"""Segments and nodes of a walk before it grows."""
+INITIAL_FORWARD = 2, 16
+"""Segments and nodes that fit into a forward message before it grows."""
 
 
 def too_long(count: str) -> str:
-    """The refusal of bounds over a path that reaches too much."""
+    """Return the message of the error for bounds that need too many rows."""
     return (
         f"bounds over causal models would have to choose {count} rows along the observed path (limit MAX_LEVELS); "
         "look back fewer steps, shorten the formula's intervals, or use causal model gumbel"
@@ -44,147 +49,152 @@ def too_long(count: str) -> str:
 
 
 class Workspace:
-    """Room to work in, for models of `states` states, shared by all that ask; its arrays are others as it grows."""
+    """Scratch memory for models of `states` states, shared by all queries; arrays are replaced when it grows.
 
-    def __init__(self, states: int, *, local: bool = False) -> None:
-        self._mark, self._where, self._evidence = _ints(states), _shorts(states), _ints(states if local else 0)
-        self.no_table = np.zeros((1, states))  # the kernel reads some row where a weight is 0, so there must be one
-        self._clock = _ints(2)  # runs on: marks of the arrays before must not be met again
-        self.strands, self.lanes, self._nodes = 4, 1, FIRST_NODES
+    `share_prior_rows`: see `Dynamics`.
+    """
+
+    def __init__(self, states: int, *, share_prior_rows: bool = False) -> None:
+        self._state_stamp, self._state_node = _ints(states), _shorts(states)
+        self._observed_stamp = _ints(states if share_prior_rows else 0)
+        self.zero_values = np.zeros((1, states))  # with weight 0 some vector of values is read, so there must be one
+        self._clock = _ints(2)  # never reset: old stamps must not become valid again
+        self.columns, self.starts, self._nodes = 4, 1, INITIAL_NODES
         self.scratch = self._scratch()
         self._levels: tuple[Levels, Any] | None = None
-        self._sizes = [FIRST_NODES] * 3
+        self._sizes = [INITIAL_NODES] * 3
 
     @property
     def levels(self) -> Levels:
-        """For bounds, made when first asked for. Sized for themselves: bounds are those of one start point."""
+        """Levels for bounds, allocated on first use; their sizes grow separately, as bounds are of one start."""
         return self._both_levels()[0]
 
     @property
     def lent_levels(self) -> Any:  # noqa: ANN401 - numba's box
-        """The same for compiled code, until they grow."""
+        """The same, lent to compiled code until they grow."""
         return self._both_levels()[1]
 
     def _both_levels(self) -> tuple[Levels, Any]:
         if self._levels is None:
-            places, nodes, items = self._sizes
+            offsets, nodes, edges = self._sizes
             levels = Levels(
-                node_first=_ints(places),
-                item_count=_ints(places),
-                strand=_ints(nodes),
+                first_node=_ints(offsets),
+                edge_count=_ints(offsets),
+                column=_ints(nodes),
                 state=_shorts(nodes),
-                entry=_ints(nodes),
+                first_edge=_ints(nodes),
                 low=np.zeros(nodes),
                 high=np.zeros(nodes),
-                items=_ints(items, 4),
-                below=np.zeros(len(self._mark)),
-                above=np.zeros(len(self._mark)),
+                edges=_ints(edges, 4),
+                row_low=np.zeros(len(self._state_stamp)),
+                row_high=np.zeros(len(self._state_stamp)),
             )
-            self._levels = levels, held(levels)
+            self._levels = levels, lend(levels)
         return self._levels
 
-    def grow_levels(self, which: int, wanted: int) -> None:
-        """Have room for `wanted` of what bounds lack (`interval.PLACES`, NODES or ITEMS), and as many again.
+    def grow_levels(self, part: int, length: int) -> None:
+        """Make a part of the levels (OFFSETS, NODES or EDGES) twice as long as needed.
 
         Raises LimitError beyond `MAX_LEVELS`.
         """
-        if wanted > MAX_LEVELS:
+        if length > MAX_LEVELS:
             raise LimitError(too_long(f"more than {MAX_LEVELS:,}"))
-        self._sizes[which] = min(2 * wanted, MAX_LEVELS)
+        self._sizes[part] = min(2 * length, MAX_LEVELS)
         self._levels = None
 
     def grow(self) -> None:
-        """Twice the room."""
+        """Double the number of nodes and edges that fit."""
         self._nodes *= 2
         self.scratch = self._scratch()
 
-    def fit(self, strands: int, lanes: int) -> None:
-        """Have room for so many strands and lanes at least."""
-        self.strands, self.lanes = max(strands, self.strands), max(lanes, self.lanes)
+    def fit(self, columns: int, starts: int) -> None:
+        """Make space for at least so many columns and starts."""
+        self.columns, self.starts = max(columns, self.columns), max(starts, self.starts)
         self.scratch = self._scratch()
 
     def _scratch(self) -> step.Scratch:
         nodes = self._nodes
         return step.Scratch(
-            mark=self._mark,
-            where=self._where,
-            evidence=self._evidence,
-            ends=_ints(self.strands, 3),
-            items=_ints(nodes, 5),
-            strand=_ints(nodes),
-            first=_ints(nodes + 1),
+            state_stamp=self._state_stamp,
+            state_node=self._state_node,
+            observed_stamp=self._observed_stamp,
+            edge_lists=_ints(self.columns, 3),
+            edges=_ints(nodes, 5),
+            column=_ints(nodes),
+            first_node=_ints(nodes + 1),
             states=_shorts(nodes),
-            places=_ints(nodes),
-            lanes=_ints(nodes, 2),
-            weights=np.zeros((nodes, self.lanes)),
-            gained=np.zeros(nodes),
-            rows=_ints(self.lanes),
+            by_state=_ints(nodes),
+            start_range=_ints(nodes, 2),
+            weights=np.zeros((nodes, self.starts)),
+            accumulated=np.zeros(nodes),
+            vectors=_ints(self.starts),
             clock=self._clock,
-            lacks=_ints(2),
+            missing=_ints(2),
         )
 
 
 class ForwardBuffers:
-    """What one agent's path has come to under an arm: a `step.Forward` that grows.
+    """A forward message (`step.Forward`) that grows: one agent's path under one evaluator.
 
     Args:
-        keep: start points to hold at most; 0: the first pair alone.
-        only: the one asked about, counted from the oldest; -1: all.
-        horizon: offsets at which anything can be owed.
+        max_starts: start points to hold at most; 0: the first pair alone.
+        queried_start: the start to answer, counted from the oldest; -1: all.
+        horizon: number of offsets at which an obligation may remain; older starts need no weights.
     """
 
-    def __init__(self, keep: int, only: int, horizon: int) -> None:
-        self.keep, self.lanes = keep, max(min(keep, horizon), 1)
-        self.fits: step.Scratch | None = None
-        """The room an arm has seen to be large enough for it."""
-        self.arrays = self._walk(max(keep, 1), *FIRST_WALK)
-        self.arrays.now[step.KEEP], self.arrays.now[step.ONLY] = keep, only
-        self.held = held(self.arrays)
+    def __init__(self, max_starts: int, queried_start: int, horizon: int) -> None:
+        self.max_starts, self.live_starts = max_starts, max(min(max_starts, horizon), 1)
+        self.fitted: step.Scratch | None = None
+        """The scratch memory that an evaluator has found large enough for this message."""
+        self.arrays = self._allocate(max(max_starts, 1), *INITIAL_FORWARD)
+        self.scalars[step.MAX_STARTS], self.scalars[step.QUERIED_START] = max_starts, queried_start
+        self.lent = lend(self.arrays)
 
     @property
-    def now(self) -> Ints:
+    def scalars(self) -> Ints:
         """See `step.Forward`."""
-        return self.arrays.now
+        return self.arrays.scalars
 
     @property
     def values(self) -> Floats:
-        """The answers, newest start point first; the one asked about at 0."""
+        """The answers, newest start point first; that of the queried one at 0."""
         return self.arrays.values
 
     def restart(self) -> None:
         """Forget the path."""
-        self.arrays.now[: step.KEEP] = 0
-        self.arrays.now[step.UNANSWERED] = 0
+        self.scalars[: step.MAX_STARTS] = 0
+        self.scalars[step.UNANSWERED] = 0
 
     def grow(self, segments: int, nodes: int) -> None:
-        """Room for at least so many, keeping what is held."""
+        """Make space for at least so many segments and nodes, keeping the message."""
         old = self.arrays
-        sizes = zip((len(old.strand), len(old.states)), (segments, nodes), strict=True)
-        new = self._walk(len(old.gained), *(2 * wanted if wanted > size else size for size, wanted in sizes))
+        sizes = zip((len(old.column), len(old.states)), (segments, nodes), strict=True)
+        new = self._allocate(len(old.accumulated), *(2 * needed if needed > size else size for size, needed in sizes))
         for name in step.Forward._fields:
             source: npt.NDArray[np.generic] = getattr(old, name)
             getattr(new, name)[: len(source)] = source
-        self.arrays, self.held = new, held(new)
+        self.arrays, self.lent = new, lend(new)
 
-    def spreads(self, lane: int) -> list[tuple[int, Ints, Floats]]:
-        """Of one start point: (strand, states, weights) of what is owed."""
-        walk, found = self.arrays, []
-        for g in range(walk.now[step.SEGMENTS]):
-            nodes = np.arange(walk.first[g], walk.first[g + 1])
-            nodes = nodes[(walk.lanes[nodes, 0] <= lane) & (lane < walk.lanes[nodes, 1])]
-            nodes = nodes[walk.weights[nodes, lane] > 0.0] if len(nodes) else nodes
+    def of_start(self, start: int) -> list[tuple[int, Ints, Floats]]:
+        """Return the part of the message that belongs to one start: (column, states, weights) of each segment."""
+        message, found = self.arrays, []
+        for segment in range(message.scalars[step.SEGMENT_COUNT]):
+            nodes = np.arange(message.first_node[segment], message.first_node[segment + 1])
+            nodes = nodes[(message.start_range[nodes, 0] <= start) & (start < message.start_range[nodes, 1])]
+            nodes = nodes[message.weights[nodes, start] > 0.0] if len(nodes) else nodes
             if len(nodes):
-                found.append((int(walk.strand[g]), walk.states[nodes].astype(np.int64), walk.weights[nodes, lane]))
+                states, weights = message.states[nodes].astype(np.int64), message.weights[nodes, start]
+                found.append((int(message.column[segment]), states, weights))
         return found
 
-    def _walk(self, starts: int, segments: int, nodes: int) -> step.Forward:
+    def _allocate(self, starts: int, segments: int, nodes: int) -> step.Forward:
         return step.Forward(
-            now=_ints(8),
-            strand=_ints(segments),
-            first=_ints(segments + 1),
+            scalars=_ints(8),
+            column=_ints(segments),
+            first_node=_ints(segments + 1),
             states=_shorts(nodes),
-            lanes=_ints(nodes, 2),
-            weights=np.zeros((nodes, self.lanes)),
-            gained=np.zeros(starts),
+            start_range=_ints(nodes, 2),
+            weights=np.zeros((nodes, self.live_starts)),
+            accumulated=np.zeros(starts),
             values=np.full(starts, np.nan),
         )

@@ -1,4 +1,17 @@
-"""What the kernel's walk comes to, given what lies ahead; and whole recordings, compiled."""
+"""The answer from a forward message: its weights times the value function at the last observed pair. Compiled.
+
+The value from a start point is what it has accumulated plus the sum, over the nodes of the message, of weight times the
+value of the node's obligation in its state (docs/semantics.md, section 6.1). Rules for that value:
+
+- The outcome of the last action is not observed, so from the last pair on rows are those of the model.
+- Where nothing is changed, the state really visited takes the action really taken (docs/semantics.md, section 2.3).
+- An action observed under a stochastic nominal policy conditions the choice of action in every state
+  (docs/semantics.md, section 7).
+- Otherwise the value is read from a table, one vector over states for each obligation and offset. If the vector is not
+  there the loop stops with VALUES_MISSING (offset and column in `Scratch.missing`); the caller adds it and calls again.
+
+Closing changes no message, so it may be repeated, and an unanswered pair is not observed again (UNANSWERED).
+"""
 
 from __future__ import annotations
 
@@ -8,174 +21,175 @@ import numpy as np
 
 from monitor.arrays import Floats, Ints
 from monitor.causal.row import choose
-from monitor.exact.forward.rows import Dynamics, regime, regime_end
+from monitor.exact.forward.rows import Dynamics, regime_at, regime_end
 from monitor.exact.forward.step import (
-    AGE,
+    BASE_OFFSET,
     DONE,
-    NO_TABLE,
-    ONLY,
-    SEEN,
-    SEGMENTS,
-    STARTS,
-    TAKEN,
+    LAST_ACTION,
+    LAST_STATE,
+    NOT_COMPUTED,
+    QUERIED_START,
+    SEGMENT_COUNT,
+    START_COUNT,
     UNANSWERED,
-    UNKNOWN,
-    Engine,
+    VALUES_MISSING,
+    CompiledAutomaton,
+    Context,
     Forward,
     Future,
-    Machine,
-    take,
+    observe,
 )
-from monitor.exact.forward.unroll import FIRST_STRAND
+from monitor.exact.forward.unroll import FIRST_COLUMN
 from monitor.jit import compiled, inlined
 
-__all__ = ["ahead", "along", "answer", "push"]
+__all__ = ["answer", "closing_value", "push", "push_all"]
 
 
 @compiled
-def ahead(
+def closing_value(
     dynamics: Dynamics,
-    machine: Machine,
+    automaton: CompiledAutomaton,
     future: Future,
     offset: int,
-    strand: int,
+    column: int,
     state: int,
-    seen: int,
-    taken: int,
-    lacks: Ints,
+    s: int,
+    a: int,
+    missing: Ints,
 ) -> tuple[float, int]:
-    """The value of an obligation in a state at the last observed pair (action -1: not known)."""
-    r = regime(dynamics, offset)
-    if taken >= 0 and dynamics.default[r] and state == seen:
-        return after(machine, future, offset, strand, state, taken, lacks)
-    if taken >= 0 and dynamics.stochastic[r] and len(dynamics.nominal_probabilities):
-        observed = dynamics.nominal_probabilities[r, seen]
-        if 0.0 < observed[taken] < 1.0:
-            choice = dynamics.probabilities[r, state].copy()
-            choose(observed, taken, dynamics.probabilities[r, state], choice)
+    """Return the value of an obligation in `state` at the last observed pair s, a (a = -1: not known), and a status."""
+    regime = regime_at(dynamics, offset)
+    if a >= 0 and dynamics.is_nominal[regime] and state == s:
+        return action_value(automaton, future, offset, column, state, a, missing)
+    if a >= 0 and dynamics.stochastic[regime] and len(dynamics.nominal_probabilities):
+        observed = dynamics.nominal_probabilities[regime, s]
+        if 0.0 < observed[a] < 1.0:
+            choice = dynamics.policy_probabilities[regime, state].copy()
+            choose(observed, a, dynamics.policy_probabilities[regime, state], choice)
             total = 0.0
             for action in range(len(choice)):
                 if choice[action] > 0.0:
-                    value, came_to = after(machine, future, offset, strand, state, action, lacks)
-                    if came_to != DONE:
-                        return value, came_to
+                    value, status = action_value(automaton, future, offset, column, state, action, missing)
+                    if status != DONE:
+                        return value, status
                     total += choice[action] * value
             return total, DONE
-    row = future.row[offset, strand]
-    if row == UNKNOWN:
-        lacks[0], lacks[1] = offset, strand
-        return np.nan, NO_TABLE
-    return future.values[row, state], DONE
+    vector = future.vector[offset, column]
+    if vector == NOT_COMPUTED:
+        missing[0], missing[1] = offset, column
+        return np.nan, VALUES_MISSING
+    return future.values[vector, state], DONE
 
 
 @compiled
-def after(
-    machine: Machine, future: Future, offset: int, strand: int, state: int, action: int, lacks: Ints
+def action_value(
+    automaton: CompiledAutomaton, future: Future, offset: int, column: int, state: int, action: int, missing: Ints
 ) -> tuple[float, int]:
-    """The value of an obligation in a state where an action is taken, and nothing observed from there on."""
-    a = state * future.rewards.shape[1] + action
-    shown = machine.reading[a if machine.by_action else state]
-    span = machine.known[strand, shown, 0]
-    while machine.spans[span, 1] <= offset:
-        span += 1
-    gain = future.rewards[state, action] if machine.spans[span, 3] else 0.0
-    target = machine.spans[span, 2]
-    if target < FIRST_STRAND:
-        return gain + target, DONE
-    row = future.row[offset + 1, target - FIRST_STRAND]
-    if row == UNKNOWN:
-        lacks[0], lacks[1] = offset + 1, target - FIRST_STRAND
-        return np.nan, NO_TABLE
+    """Return the value of an obligation in `state` if `action` is taken and nothing is observed, and a status."""
+    pair = state * future.rewards.shape[1] + action
+    label = automaton.label_of[pair if automaton.by_action else state]
+    transition = automaton.ranges[column, label, 0]
+    while automaton.transitions[transition, 1] <= offset:
+        transition += 1
+    reward = future.rewards[state, action] if automaton.transitions[transition, 3] else 0.0
+    target = automaton.transitions[transition, 2]
+    if target < FIRST_COLUMN:
+        return reward + target, DONE
+    vector = future.vector[offset + 1, target - FIRST_COLUMN]
+    if vector == NOT_COMPUTED:
+        missing[0], missing[1] = offset + 1, target - FIRST_COLUMN
+        return np.nan, VALUES_MISSING
     total = 0.0
-    for k in range(future.indptr[a], future.indptr[a + 1]):
-        total += future.probabilities[k] * future.values[row, future.successors[k]]
-    return gain + total, DONE
+    for k in range(future.indptr[pair], future.indptr[pair + 1]):
+        total += future.probabilities[k] * future.values[vector, future.successors[k]]
+    return reward + total, DONE
 
 
 @inlined
-def close(engine: Engine, walk: Forward, values: Floats) -> int:
-    """The value from each start point (`values` [starts], newest first), or from the one asked about, at 0."""
-    dynamics, _, machine, future, scratch = engine
-    now, first, lanes, weights, states = walk.now, walk.first, walk.lanes, walk.weights, walk.states
-    table, row, rows, lacks = future.values, future.row, scratch.rows, scratch.lacks
-    starts, seen, taken, age = now[STARTS], now[SEEN], now[TAKEN], now[AGE]
+def close(context: Context, forward: Forward, answers: Floats) -> int:
+    """Write the value from each start into `answers` [starts], or that of the queried one at 0; return a status."""
+    dynamics, _, automaton, future, scratch = context
+    scalars, first_node, start_range = forward.scalars, forward.first_node, forward.start_range
+    weights, states = forward.weights, forward.states
+    values, vector, vectors, missing = future.values, future.vector, scratch.vectors, scratch.missing
+    starts, s, a, base = scalars[START_COUNT], scalars[LAST_STATE], scalars[LAST_ACTION], scalars[BASE_OFFSET]
     lowest, highest = 0, starts
-    if now[ONLY] >= 0:
-        lowest = starts - 1 - min(now[ONLY], starts - 1)
+    if scalars[QUERIED_START] >= 0:
+        lowest = starts - 1 - min(scalars[QUERIED_START], starts - 1)
         highest = lowest + 1
-    values[: highest - lowest] = walk.gained[lowest:highest]
-    for r in range(len(dynamics.first)):
-        begin = max(dynamics.first[r] - age, lowest)
-        end = min(regime_end(dynamics, r) - age, highest)
+    answers[: highest - lowest] = forward.accumulated[lowest:highest]
+    for regime in range(len(dynamics.regime_begin)):
+        begin = max(dynamics.regime_begin[regime] - base, lowest)
+        end = min(regime_end(dynamics, regime) - base, highest)
         if begin >= end:
             continue
-        default = taken >= 0 and dynamics.default[r]
-        told = taken >= 0 and dynamics.stochastic[r] and len(dynamics.nominal_probabilities) > 0
-        for g in range(now[SEGMENTS]):
-            strand = walk.strand[g]
-            for lane in range(begin, min(end, len(rows), len(row) - age)):
-                rows[lane] = row[age + lane, strand]
-            for node in range(first[g], first[g + 1]):
+        unchanged = a >= 0 and dynamics.is_nominal[regime]
+        conditioned = a >= 0 and dynamics.stochastic[regime] and len(dynamics.nominal_probabilities) > 0
+        for segment in range(scalars[SEGMENT_COUNT]):
+            column = forward.column[segment]
+            for start in range(begin, min(end, len(vectors), len(vector) - base)):
+                vectors[start] = vector[base + start, column]
+            for node in range(first_node[segment], first_node[segment + 1]):
                 state = states[node]
-                if told or (default and state == seen):
-                    for lane in range(max(lanes[node, 0], begin), min(lanes[node, 1], end)):
-                        if weights[node, lane] > 0.0:
-                            value, came_to = ahead(
-                                dynamics, machine, future, age + lane, strand, state, seen, taken, lacks
+                if conditioned or (unchanged and state == s):
+                    for start in range(max(start_range[node, 0], begin), min(start_range[node, 1], end)):
+                        if weights[node, start] > 0.0:
+                            value, status = closing_value(
+                                dynamics, automaton, future, base + start, column, state, s, a, missing
                             )
-                            if came_to != DONE:
-                                return came_to
-                            values[lane - lowest] += weights[node, lane] * value
+                            if status != DONE:
+                                return status
+                            answers[start - lowest] += weights[node, start] * value
                     continue
-                for lane in range(max(lanes[node, 0], begin), min(lanes[node, 1], end)):
-                    if rows[lane] == UNKNOWN and weights[node, lane] > 0.0:
-                        lacks[0], lacks[1] = age + lane, strand
-                        return NO_TABLE
-                    # Most of them: what `ahead` comes to, without asking it. Row -1 is some row: its weight is 0.
-                    values[lane - lowest] += weights[node, lane] * table[rows[lane], state]
+                for start in range(max(start_range[node, 0], begin), min(start_range[node, 1], end)):
+                    if vectors[start] == NOT_COMPUTED and weights[node, start] > 0.0:
+                        missing[0], missing[1] = base + start, column
+                        return VALUES_MISSING
+                    # As `closing_value`, inlined: most nodes. Vector -1 is some vector, read with weight 0.
+                    answers[start - lowest] += weights[node, start] * values[vectors[start], state]
     return DONE
 
 
 @compiled
-def push(engine: Any, walk: Any, state: int, action: int, answered: bool) -> int:
-    """Take one pair in and, if it is to be `answered`, write the walk's values; DONE, or what is lacking."""
-    parts, spread = engine.value, walk.value
-    if spread.now[UNANSWERED] == 0:
-        came_to = take(parts, spread, state, action)
-        if came_to != DONE:
-            return came_to
+def push(context: Any, forward: Any, state: int, action: int, answered: bool) -> int:
+    """Observe one pair and, if `answered`, write the answers into `Forward.values`; return a status."""
+    inner, message = context.value, forward.value
+    if message.scalars[UNANSWERED] == 0:
+        status = observe(inner, message, state, action)
+        if status != DONE:
+            return status
     if answered:
-        spread.now[UNANSWERED] = 1
-        came_to = close(parts, spread, spread.values)
-        if came_to != DONE:
-            return came_to
-    spread.now[UNANSWERED] = 0
+        message.scalars[UNANSWERED] = 1
+        status = close(inner, message, message.values)
+        if status != DONE:
+            return status
+    message.scalars[UNANSWERED] = 0
     return DONE
 
 
 @compiled
-def answer(engine: Any, walk: Any) -> int:
-    """Answer where a walk stands, without another pair."""
-    return close(engine.value, walk.value, walk.value.values)
+def answer(context: Any, forward: Any) -> int:
+    """Write the answers after the pairs observed so far into `Forward.values`; return a status."""
+    return close(context.value, forward.value, forward.value.values)
 
 
 @compiled
-def along(engine: Any, walk: Any, states: Ints, actions: Ints, values: Floats, done: int) -> tuple[int, int]:
-    """Take pairs in from pair `done` on, and answer after each, into `values` [n, starts]; how many are done, and why.
+def push_all(context: Any, forward: Any, states: Ints, actions: Ints, values: Floats, done: int) -> tuple[int, int]:
+    """Observe pairs from pair `done` on, answer after each into `values` [n, starts]; return how many, and a status.
 
-    With no room for values ([0, starts]) nothing is answered.
+    If `values` is [0, starts], nothing is answered.
     """
-    parts, spread = engine.value, walk.value
-    now = spread.now
+    inner, message = context.value, forward.value
+    scalars = message.scalars
     for n in range(done, len(states)):
-        if now[UNANSWERED] == 0:
-            came_to = take(parts, spread, states[n], actions[n])
-            if came_to != DONE:
-                return n, came_to
+        if scalars[UNANSWERED] == 0:
+            status = observe(inner, message, states[n], actions[n])
+            if status != DONE:
+                return n, status
         if len(values):
-            now[UNANSWERED] = 1
-            came_to = close(parts, spread, values[n])
-            if came_to != DONE:
-                return n, came_to
-            now[UNANSWERED] = 0
+            scalars[UNANSWERED] = 1
+            status = close(inner, message, values[n])
+            if status != DONE:
+                return n, status
+            scalars[UNANSWERED] = 0
     return len(states), DONE

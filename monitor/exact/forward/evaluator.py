@@ -1,7 +1,13 @@
-"""One law and one measure, made ready for the kernel: arrays shared by every path, agent and offset.
+"""One law and one measure, ready to answer: the arrays of compiled code, shared by all paths, agents and offsets.
 
-Nothing is laid out in advance that no path has asked for: steps of the automaton, rows of the world and tables of what
-lies ahead are added when the kernel says that it lacks them.
+An `Evaluator` calls the compiled loops and grows what they report as full or missing. Rules:
+
+- Nothing is computed before a path needs it: offsets of the automaton, rows of the chain and vectors of values are
+  added when a loop stops for lack of them; then it is called again. Each call makes progress or raises LimitError.
+- A `Context` holds arrays by reference, so it is made anew whenever one of them was replaced (`_contexts`).
+- The row table may be cleared once in a query; a query that needs more than the limit gets more (`RowTable.grow`).
+- For a model that is too large for vectors over all states (`lazy`), the loops advance the message only, and the answer
+  is closed in Python around the states reached, in the same order of additions.
 """
 
 from __future__ import annotations
@@ -13,47 +19,47 @@ import numpy as np
 from monitor.arrays import AnyArray, Floats, Ints, Shorts
 from monitor.causal import Law, conditional_choices
 from monitor.errors import LimitError
-from monitor.exact.forward import bounds as chain_bounds
+from monitor.exact.forward import bounds as compiled_bounds
 from monitor.exact.forward import close, step
 from monitor.exact.forward.buffers import ForwardBuffers, Workspace
 from monitor.exact.forward.row_table import EXACT, RowTable, RowTables
 from monitor.exact.forward.rows import Dynamics
 from monitor.exact.forward.unroll import Unrolled
 from monitor.exact.value_table import SMALL, ValueTable, is_large
-from monitor.jit import held, typed
+from monitor.jit import lend, specialized
 from monitor.model import MDP
 from monitor.policy import PolicyTable
 
-__all__ = ["Evaluator", "Reading", "ahead", "dynamics", "reading"]
+__all__ = ["Evaluator", "LabelledAutomaton", "closing_values", "dynamics", "labelled_automaton"]
 
 Pairs = tuple[Ints, Ints]
-_SOME_WALK = ForwardBuffers(0, 0, 1)
-Reading = tuple[Unrolled, Shorts]
-"""An automaton in strands, and what each state (or each pair, where quantities are nested) shows it."""
+_ANY_FORWARD = ForwardBuffers(0, 0, 1)
+LabelledAutomaton = tuple[Unrolled, Shorts]
+"""An unrolled automaton, and the label of each state (of each state-action pair, if quantities are nested)."""
 
 
-def dynamics(nominal: Law, law: Law, *, merged: bool) -> Dynamics:
-    """What the kernel needs of the world after an intervention, up to the last observed pair."""
+def dynamics(nominal: Law, law: Law, *, merge_actions: bool) -> Dynamics:
+    """Return the dynamics of the world of `law` up to the last observed pair, observed under `nominal`."""
     ends = {end for end, _ in (*law.phases, *nominal.phases) if end is not None}
-    first = sorted({0, *ends} | ({law.default_from} if law.default_from else set()))
-    chosen = [law.table(offset) for offset in first]
-    observed = [nominal.table(offset) for offset in first]
-    asked, seen = law.dynamics, nominal.dynamics
+    begin = sorted({0, *ends} | ({law.default_from} if law.default_from else set()))
+    chosen = [law.table(offset) for offset in begin]
+    observed = [nominal.table(offset) for offset in begin]
+    model, observed_model = law.dynamics, nominal.dynamics
     uncertain = any(table.actions is None for table in observed)
     return Dynamics(
-        *_rows(asked),
-        *_rows(seen),
-        _fixed(asked.rewards),
-        _fixed(np.zeros(0) if asked.transition_rewards is None else asked.transition_rewards),
-        np.array(first),
-        np.array([law.default_from is not None and offset >= law.default_from for offset in first]),
+        *_rows(model),
+        *_rows(observed_model),
+        _fixed(model.rewards),
+        _fixed(np.zeros(0) if model.transition_rewards is None else model.transition_rewards),
+        np.array(begin),
+        np.array([law.default_from is not None and offset >= law.default_from for offset in begin]),
         np.array([table.actions is None for table in chosen]),
-        _stack([np.zeros(asked.states, dtype=np.int64) if t.actions is None else t.actions for t in chosen]),
-        _choices(chosen, asked) if any(t.actions is None for t in chosen) else _nothing(asked),
-        _choices(observed, seen) if uncertain else _nothing(seen),
-        asked is seen,
-        merged,
-        is_large(asked) and not uncertain,  # an action observed under chance says something about every state
+        _stack([np.zeros(model.states, dtype=np.int64) if t.actions is None else t.actions for t in chosen]),
+        _choices(chosen, model) if any(t.actions is None for t in chosen) else _no_choices(model),
+        _choices(observed, observed_model) if uncertain else _no_choices(observed_model),
+        model is observed_model,
+        merge_actions,
+        is_large(model) and not uncertain,  # a stochastic action, once observed, conditions the rows of all states
     )
 
 
@@ -62,14 +68,14 @@ def _rows(model: MDP) -> tuple[Ints, Ints, Floats]:
 
 
 def _choices(tables: list[PolicyTable], model: MDP) -> Floats:
-    """[R, S, A]; one table is not copied."""
+    """Return [R, S, A]; a single table is not copied."""
     one = [t.probabilities for t in tables if t.probabilities is not None]
     if len(tables) == 1:
         return _stack(one)
     return _fixed(np.stack([[table.distribution(s, model.actions) for s in range(model.states)] for table in tables]))
 
 
-def _nothing(model: MDP) -> Floats:
+def _no_choices(model: MDP) -> Floats:
     return _fixed(np.zeros((0, model.states, model.actions)))
 
 
@@ -78,269 +84,277 @@ def _stack(arrays: list[Any]) -> AnyArray:
 
 
 def _fixed(array: AnyArray) -> AnyArray:
-    """A read-only view: numba takes writeable arrays for another type, and would compile everything twice."""
+    """Return a read-only view: to numba a writeable array has another type, for which it would compile again."""
     view = np.ascontiguousarray(array).view()
     view.flags.writeable = False
     return view
 
 
 class Evaluator:
-    """A law and a measure: answers for any path.
+    """Values of one measure under one law, for any path.
 
     Args:
         nominal: the law in force without the intervention.
-        tail: what lies ahead, with the law, the automaton and its letters.
-        read: see `reading`; shared between laws where nothing is nested.
-        world: the dynamics up to the last observed pair, and the rows known there by kind; shared between measures.
-        workspace: shared too.
+        value_table: the value function beyond the observed path, with the law, the automaton and its labelling.
+        automaton: see `labelled_automaton`; shared between laws if nothing is nested.
+        world: the dynamics up to the last observed pair and their rows by kind; shared between measures.
+        workspace: scratch memory; shared by all evaluators of a model.
     """
 
     def __init__(
-        self, nominal: Law, tail: ValueTable, read: Reading, world: tuple[Dynamics, RowTables], workspace: Workspace
+        self,
+        nominal: Law,
+        value_table: ValueTable,
+        automaton: LabelledAutomaton,
+        world: tuple[Dynamics, RowTables],
+        workspace: Workspace,
     ) -> None:
-        self.nominal, self.tail = nominal, tail
-        self.strands, self._reading = read
-        self._dynamics, self._memos = world
+        self.nominal, self.value_table = nominal, value_table
+        self.unrolled, self._label_of = automaton
+        self._dynamics, self._row_tables = world
         self._workspace = workspace
-        self._engines: dict[int, tuple[RowTable, Any, Any]] = {}
+        self._contexts: dict[int, tuple[RowTable, step.Context, Any]] = {}
         self._scratch = workspace.scratch
-        self._known: Ints | None = None
-        self._forgot = False
-        self.lazy = not tail.law.explicit  # the kernel reads rows as they stand
+        self._ranges: Ints | None = None
+        self._cleared = False
+        self.lazy = not value_table.law.explicit  # compiled code reads the model's rows as they are written
 
     @property
     def computed(self) -> int:
-        """Counterfactual rows computed so far."""
-        return self._memos(EXACT).computed
+        """Number of counterfactual rows computed so far."""
+        return self._row_tables(EXACT).computed
 
-    def push(self, progress: ForwardBuffers, state: int, action: int, *, answered: bool) -> None:
-        """Take one observed pair in (action -1: not yet taken); if it is to be `answered`, into `progress.values`."""
+    def push(self, forward: ForwardBuffers, state: int, action: int, *, answered: bool) -> None:
+        """Observe one pair (action -1: not yet taken); if `answered`, write the answers into `forward.values`."""
         scratch = self._workspace.scratch
-        if progress.fits is not scratch or self._scratch is not scratch or self._known is not self.strands.known:
-            self._fit(progress, 1)
-        engines = self._engines
-        engine = engines[EXACT][2] if EXACT in engines else self._engine(EXACT)
-        came_to = self._push(engine, progress.held, state, action, answered and not self.lazy)
-        if came_to:
-            self._forgot = False
-        while came_to:
-            self._mend(came_to, EXACT, progress)
-            came_to = self._push(self._engine(EXACT), progress.held, state, action, answered and not self.lazy)
+        if forward.fitted is not scratch or self._scratch is not scratch or self._ranges is not self.unrolled.ranges:
+            self._fit(forward, 1)
+        contexts = self._contexts
+        context = contexts[EXACT][2] if EXACT in contexts else self._context(EXACT)
+        status = self._push(context, forward.lent, state, action, answered and not self.lazy)
+        if status:
+            self._cleared = False
+        while status:
+            self._provide(status, EXACT, forward)
+            status = self._push(self._context(EXACT), forward.lent, state, action, answered and not self.lazy)
         if answered and self.lazy:
-            self._close(progress, progress.values)
+            self._close(forward, forward.values)
 
-    def along(self, progress: ForwardBuffers, pairs: Pairs, values: Floats | None = None) -> None:
-        """Take pairs in, states and actions [n] each; answer after each into `values` [n, starts], if given."""
+    def push_all(self, forward: ForwardBuffers, pairs: Pairs, values: Floats | None = None) -> None:
+        """Observe pairs (states and actions [n]); write the answers after each into `values` [n, starts], if given."""
         states, actions = pairs
-        self._fit(progress, len(states))
+        self._fit(forward, len(states))
         if values is None:
             values = np.zeros((0, 0))
         elif self.lazy:
-            self._one_by_one(progress, pairs, values)
+            self._push_each(forward, pairs, values)
             return
         done = 0
         while True:
             before = done
-            done, came_to = close.along(self._engine(EXACT), progress.held, states, actions, values, done)
-            if came_to == step.DONE:
+            done, status = close.push_all(self._context(EXACT), forward.lent, states, actions, values, done)
+            if status == step.DONE:
                 return
             if done > before:
-                self._forgot = False
-            self._mend(came_to, EXACT, progress)
+                self._cleared = False
+            self._provide(status, EXACT, forward)
             if self.lazy and len(values):
-                self._one_by_one(progress, (states[done:], actions[done:]), values[done:])
+                self._push_each(forward, (states[done:], actions[done:]), values[done:])
                 return
 
-    def answer(self, progress: ForwardBuffers) -> None:
-        """Answer where a path stands, without another pair, as this arm's law goes on from there."""
-        self._fit(progress, 0)
+    def answer(self, forward: ForwardBuffers) -> None:
+        """Write the answers under this evaluator's law, without another pair, into `forward.values`."""
+        self._fit(forward, 0)
         while not self.lazy:
-            came_to = close.answer(self._engine(EXACT), progress.held)
-            if came_to == step.DONE:
+            status = close.answer(self._context(EXACT), forward.lent)
+            if status == step.DONE:
                 return
-            self._mend(came_to, EXACT, progress)
-        self._close(progress, progress.values)
+            self._provide(status, EXACT, forward)
+        self._close(forward, forward.values)
 
     def interval(self, pairs: Pairs, kind: int) -> tuple[float, float]:
-        """Lowest and highest value from the first of the pairs, over the causal models of a class (ANY, STABLE)."""
+        """Return the lowest and highest value from the first pair, over a class of causal models (ANY or STABLE)."""
         bounds = np.zeros(2)
-        self._forgot = False
-        self._reach(len(pairs[0]) + 1)
-        self._work(1)
+        self._cleared = False
+        self._unroll(len(pairs[0]) + 1)
+        self._fit_workspace(1)
         while True:
-            engine = self._engine(kind)
-            levels = self._workspace.lent_levels  # another arm may have made new ones: the old are gone then
+            context = self._context(kind)
+            levels = self._workspace.lent_levels  # anew each time: another evaluator may have replaced the arrays
             if self.lazy:
-                came_to = chain_bounds.forward(engine, levels, kind, *pairs)
+                status = compiled_bounds.forward(context, levels, kind, *pairs)
             else:
-                came_to = chain_bounds.interval(engine, levels, kind, *pairs, bounds)
-            if came_to == step.DONE:
+                status = compiled_bounds.interval(context, levels, kind, *pairs, bounds)
+            if status == step.DONE:
                 break
-            if came_to == chain_bounds.FULL_LEVELS:
-                self._workspace.grow_levels(*self._scratch.lacks.tolist())
+            if status == compiled_bounds.LEVELS_FULL:
+                self._workspace.grow_levels(*self._scratch.missing.tolist())
             else:
-                self._mend(came_to, kind, None)
+                self._provide(status, kind, None)
         if self.lazy:
             self._close_levels(pairs)
-            chain_bounds.backward(engine, levels, len(pairs[0]) - 1, bounds)
+            compiled_bounds.backward(context, levels, len(pairs[0]) - 1, bounds)
         return float(bounds[0]), float(bounds[1])
 
-    def _fit(self, progress: ForwardBuffers, pairs: int) -> None:
-        """Have room for what a walk may come to with so many pairs more."""
-        self._forgot = False
-        offsets = progress.keep + 1 if progress.keep else int(progress.now[step.AGE]) + pairs + 2
-        if offsets > self.strands.reach or self._known is not self.strands.known:
-            self._reach(offsets)
-        self._work(progress.lanes)
-        if progress.keep:  # else it looks one offset further with each pair
-            progress.fits = self._scratch
+    def _fit(self, forward: ForwardBuffers, pairs: int) -> None:
+        """Make space for what a message may need after so many more pairs."""
+        self._cleared = False
+        offsets = forward.max_starts + 1 if forward.max_starts else int(forward.scalars[step.BASE_OFFSET]) + pairs + 2
+        if offsets > self.unrolled.depth or self._ranges is not self.unrolled.ranges:
+            self._unroll(offsets)
+        self._fit_workspace(forward.live_starts)
+        if forward.max_starts:  # else each pair needs one offset more
+            forward.fitted = self._scratch
 
-    def _work(self, lanes: int) -> None:
-        """Have room to work in; it is shared, so it may be another one than last time."""
-        if lanes > self._workspace.lanes or len(self.strands.owed) > self._workspace.strands:
-            self._workspace.fit(len(self.strands.owed), lanes)
+    def _fit_workspace(self, starts: int) -> None:
+        """Make space in the workspace, and notice that another evaluator has made it grow."""
+        if starts > self._workspace.starts or len(self.unrolled.obligations) > self._workspace.columns:
+            self._workspace.fit(len(self.unrolled.obligations), starts)
         if self._scratch is not self._workspace.scratch:
             self._scratch = self._workspace.scratch
-            self._engines.clear()
+            self._contexts.clear()
 
-    def _reach(self, offsets: int) -> None:
-        """Have spans and rows of tables for so many offsets."""
-        self.strands.extend(offsets)
-        if self._known is not self.strands.known:
-            self._known = self.strands.known
-            self._rows = np.full((self.strands.reach + 2, len(self.strands.owed)), step.UNKNOWN)
-            self._know_tables()
+    def _unroll(self, offsets: int) -> None:
+        """Have transitions, and indices of vectors, for at least so many offsets."""
+        self.unrolled.extend(offsets)
+        if self._ranges is not self.unrolled.ranges:
+            self._ranges = self.unrolled.ranges
+            self._vectors = np.full((self.unrolled.depth + 2, len(self.unrolled.obligations)), step.NOT_COMPUTED)
+            self._find_vectors()
 
-    def _engine(self, kind: int) -> Any:  # noqa: ANN401 - numba's box
-        if kind not in self._engines:
-            memo = self._memos(kind)
-            future = self.tail.law.future
-            parts = step.Engine(
+    def _context(self, kind: int) -> Any:  # noqa: ANN401 - numba's box
+        if kind not in self._contexts:
+            table, unrolled = self._row_tables(kind), self.unrolled
+            future, by_action = self.value_table.law.future, self.value_table.labelling.by_action
+            context = step.Context(
                 self._dynamics,
-                memo.arrays,
-                step.Machine(self.strands.known, self.strands.spans, self._reading, self.tail.labelling.by_action),
-                step.Future(_fixed(self._values), self._rows, *_rows(future), _fixed(future.expected_rewards)),
+                table.arrays,
+                step.CompiledAutomaton(unrolled.ranges, unrolled.transitions, self._label_of, by_action),
+                step.Future(_fixed(self._values), self._vectors, *_rows(future), _fixed(future.expected_rewards)),
                 self._scratch,
             )
-            self._engines[kind] = memo, parts, held(parts)
+            self._contexts[kind] = table, context, lend(context)
             if kind == EXACT:
-                self._push = typed(close.push, self._engines[kind][2], _SOME_WALK.held, 0, 0, True)  # noqa: FBT003
-        return self._engines[kind][2]
+                lent = self._contexts[kind][2]
+                self._push = specialized(close.push, lent, _ANY_FORWARD.lent, 0, 0, True)  # noqa: FBT003
+        return self._contexts[kind][2]
 
-    def _mend(self, came_to: int, kind: int, progress: ForwardBuffers | None) -> None:
-        """Give the kernel what it said it lacks."""
-        memo, parts, _ = self._engines[kind]
-        first, second = self._scratch.lacks.tolist()
-        if came_to == step.FULL_MEMO:
-            if parts.memory is memo.arrays:  # else another arm has made room meanwhile
-                memo.make_room(forget=not self._forgot)  # once a question: one that needs more is given more
-                self._forgot = True
-        elif came_to == step.FULL_SCRATCH:
+    def _provide(self, status: int, kind: int, forward: ForwardBuffers | None) -> None:
+        """Grow or compute what a loop has reported as full or missing."""
+        table, context, _ = self._contexts[kind]
+        first, second = self._scratch.missing.tolist()
+        if status == step.TABLE_FULL:
+            if context.table is table.arrays:  # else another evaluator has grown it meanwhile
+                table.grow(forget=not self._cleared)
+                self._cleared = True
+        elif status == step.SCRATCH_FULL:
             self._workspace.grow()
-            self._work(1)
-        elif came_to == step.FULL_WALK:
-            assert progress is not None
-            progress.grow(first, second)
+            self._fit_workspace(1)
+        elif status == step.FORWARD_FULL:
+            assert forward is not None
+            forward.grow(first, second)
             return
-        elif came_to == step.NO_TABLE:
+        elif status == step.VALUES_MISSING:
             try:
-                self._table(first, self.strands.owed[second][first])
+                self._compute_values(first, self.unrolled.obligations[second][first])
             except LimitError:
-                if progress is not None:
-                    progress.now[step.UNANSWERED] = 0  # the pair is taken in all the same; the next one is another
+                if forward is not None:
+                    forward.scalars[step.UNANSWERED] = 0  # the pair was observed all the same; the next is another one
                 raise
-        self._engines.clear()
+        self._contexts.clear()
 
-    def _table(self, offset: int, owed: int) -> None:
-        """One more row of the table; where the model is too large for one, answers are closed around their states."""
-        if self._dynamics.rewards.shape[0] > SMALL and not self.tail.tabled(offset, owed):
+    def _compute_values(self, offset: int, obligation: int) -> None:
+        """Add one vector of values; turn `lazy` if the model is too large for it."""
+        if self._dynamics.rewards.shape[0] > SMALL and not self.value_table.tabled(offset, obligation):
             self.lazy = True
             return
-        self.tail.all_values(offset, owed)
-        self._know_tables()
+        self.value_table.all_values(offset, obligation)
+        self._find_vectors()
 
-    def _know_tables(self) -> None:
-        self._values = self.tail.table if len(self.tail.table) else self._workspace.no_table
-        settled = self.tail.law.stationary_from()
-        for strand, cells in enumerate(self.strands.owed):
-            for offset, owed in cells.items():
-                self._rows[offset, strand] = self.tail.rows.get((min(offset, settled), owed), step.UNKNOWN)
-        self._engines.clear()
+    def _find_vectors(self) -> None:
+        self._values = self.value_table.table if len(self.value_table.table) else self._workspace.zero_values
+        last = self.value_table.law.stationary_from()
+        for column, cells in enumerate(self.unrolled.obligations):
+            for offset, obligation in cells.items():
+                cell = min(offset, last), obligation
+                self._vectors[offset, column] = self.value_table.rows.get(cell, step.NOT_COMPUTED)
+        self._contexts.clear()
 
-    def _one_by_one(self, progress: ForwardBuffers, pairs: Pairs, values: Floats) -> None:
+    def _push_each(self, forward: ForwardBuffers, pairs: Pairs, values: Floats) -> None:
         for n, (state, action) in enumerate(zip(*pairs, strict=True)):
-            self.push(progress, int(state), int(action), answered=True)
-            starts = int(progress.now[step.STARTS])
-            values[n, :starts] = progress.values[:starts]
+            self.push(forward, int(state), int(action), answered=True)
+            starts = int(forward.scalars[step.START_COUNT])
+            values[n, :starts] = forward.values[:starts]
 
-    def _close(self, progress: ForwardBuffers, values: Floats) -> None:
-        """What the kernel's `close` does, around the states reached; each is looked up or computed by itself."""
-        now = progress.now
-        starts, last = int(now[step.STARTS]), (int(now[step.SEEN]), int(now[step.TAKEN]))
-        only = int(now[step.ONLY])
+    def _close(self, forward: ForwardBuffers, values: Floats) -> None:
+        """Do what the compiled `close` does, around the states reached, each looked up or computed by itself."""
+        scalars = forward.scalars
+        starts, last = int(scalars[step.START_COUNT]), (int(scalars[step.LAST_STATE]), int(scalars[step.LAST_ACTION]))
+        queried = int(scalars[step.QUERIED_START])
         oldest = starts - 1
-        for lane in range(starts) if only < 0 else [oldest - min(only, oldest)]:
-            offset = int(now[step.AGE]) + lane
-            total = float(progress.arrays.gained[lane])
-            for strand, states, weights in progress.spreads(lane):
-                total = _add(total, weights * self._ahead(offset, strand, states, last))
-            values[lane if only < 0 else 0] = total
+        for start in range(starts) if queried < 0 else [oldest - min(queried, oldest)]:
+            offset = int(scalars[step.BASE_OFFSET]) + start
+            total = float(forward.arrays.accumulated[start])
+            for column, states, weights in forward.of_start(start):
+                total = _add(total, weights * self._closing_values(offset, column, states, last))
+            values[start if queried < 0 else 0] = total
 
     def _close_levels(self, pairs: Pairs) -> None:
-        """The same for what bounds have reached at the last pair."""
+        """Do the same for the nodes that bounds reach at the last pair."""
         levels, offset = self._workspace.levels, len(pairs[0]) - 1
-        nodes = slice(levels.node_first[offset], levels.node_first[offset + 1])
+        nodes = slice(levels.first_node[offset], levels.first_node[offset + 1])
         last = int(pairs[0][-1]), int(pairs[1][-1])
-        for strand in np.unique(levels.strand[nodes]).tolist():
-            here = np.flatnonzero(levels.strand[nodes] == strand) + nodes.start
-            levels.low[here] = self._ahead(offset, strand, levels.state[here].astype(np.int64), last)
+        for column in np.unique(levels.column[nodes]).tolist():
+            here = np.flatnonzero(levels.column[nodes] == column) + nodes.start
+            levels.low[here] = self._closing_values(offset, column, levels.state[here].astype(np.int64), last)
         levels.high[nodes] = levels.low[nodes]
 
-    def _ahead(self, offset: int, strand: int, states: Ints, last: tuple[int, int]) -> Floats:
-        return ahead(self.nominal, self.tail, offset, self.strands.owed[strand][offset], states, last)
+    def _closing_values(self, offset: int, column: int, states: Ints, last: tuple[int, int]) -> Floats:
+        obligation = self.unrolled.obligations[column][offset]
+        return closing_values(self.nominal, self.value_table, offset, obligation, states, last)
 
 
-def ahead(  # noqa: PLR0917 - the six things it is a function of
-    nominal: Law, tail: ValueTable, offset: int, owed: int, states: Ints, last: tuple[int, int]
+def closing_values(  # noqa: PLR0917 - the six things it is a function of
+    nominal: Law, value_table: ValueTable, offset: int, obligation: int, states: Ints, last: tuple[int, int]
 ) -> Floats:
-    """Values [n] of an obligation in n states at the last observed pair (action -1: not known)."""
-    law, (seen, taken) = tail.law, last
-    values = np.array(tail.values(offset, owed, states))
-    if taken < 0:
+    """Return the values [n] of an obligation in n states at the last observed pair (action -1: not known)."""
+    law, (s, a) = value_table.law, last
+    values = np.array(value_table.values(offset, obligation, states))
+    if a < 0:
         return values
     table = law.table(offset)
-    default = law.default_from is not None and offset >= law.default_from
-    here = (states == seen) & default
+    unchanged = law.default_from is not None and offset >= law.default_from
+    here = (states == s) & unchanged
     if here.any():
-        values[here] = tail.action_values(offset, owed, states[here], np.full(int(here.sum()), taken))
+        values[here] = value_table.action_values(offset, obligation, states[here], np.full(int(here.sum()), a))
     if table.actions is None:
-        before = nominal.table(offset).distribution(seen, law.future.actions)
+        observed = nominal.table(offset).distribution(s, law.future.actions)
         for n in np.flatnonzero(~here):
-            choice = conditional_choices(before, taken, table.distribution(int(states[n]), law.future.actions))
+            choice = conditional_choices(observed, a, table.distribution(int(states[n]), law.future.actions))
             actions = np.flatnonzero(choice)
-            values[n] = _add(
-                0.0, choice[actions] * tail.action_values(offset, owed, np.full(len(actions), states[n]), actions)
-            )
+            means = value_table.action_values(offset, obligation, np.full(len(actions), states[n]), actions)
+            values[n] = _add(0.0, choice[actions] * means)
     return values
 
 
 def _add(total: float, terms: Floats) -> float:
-    """One after the other, as the kernel adds: in another order, or with care for rounding, the last bit may differ."""
+    """Add terms one after the other, as compiled code does: pairwise or exact summation may differ in the last bit."""
     for term in terms.tolist():
         total += term
     return total
 
 
-def reading(tail: ValueTable) -> Reading:
-    """An unrolled automaton, and what shows it which letter: a state, or where goals are nested a pair at an offset."""
-    model, letters = tail.law.future, tail.labelling
-    if letters.by_action:
+def labelled_automaton(value_table: ValueTable) -> LabelledAutomaton:
+    """Return the automaton, not yet unrolled, and the label of each state (of each pair, if quantities are nested)."""
+    model, labelling = value_table.law.future, value_table.labelling
+    if labelling.by_action:
         pairs = np.flatnonzero(model.availability)
-        layers = [letters.many(o, *np.divmod(pairs, model.actions)) for o in range(tail.law.stationary_from() + 1)]
-        kinds, numbers = np.unique(np.stack(layers), axis=1, return_inverse=True)
-        shown = np.zeros(model.states * model.actions, dtype=np.int32)
-        shown[pairs] = numbers.reshape(-1)
-        return Unrolled(tail.automaton, np.ascontiguousarray(kinds.T)), shown
-    everywhere = np.arange(model.states)
-    kinds, numbers = np.unique(letters.all(0, everywhere, everywhere), return_inverse=True)
-    return Unrolled(tail.automaton, kinds.astype(np.int64)[:, np.newaxis]), numbers.astype(np.int32)
+        offsets = range(value_table.law.stationary_from() + 1)
+        layers = [labelling.many(offset, *np.divmod(pairs, model.actions)) for offset in offsets]
+        label_sets, labels = np.unique(np.stack(layers), axis=1, return_inverse=True)
+        label_of = np.zeros(model.states * model.actions, dtype=np.int32)
+        label_of[pairs] = labels.reshape(-1)
+        return Unrolled(value_table.automaton, np.ascontiguousarray(label_sets.T)), label_of
+    states = np.arange(model.states)
+    label_sets, labels = np.unique(labelling.all(0, states, states), return_inverse=True)
+    return Unrolled(value_table.automaton, label_sets.astype(np.int64)[:, np.newaxis]), labels.astype(np.int32)

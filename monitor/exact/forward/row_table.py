@@ -1,6 +1,14 @@
-"""Rows remembered by observed transition and state: two hash tables over arrays that grow to a limit.
+"""Cache of the rows of a counterfactual chain, by observed transition and state: two hash tables over growing arrays.
 
-The arrays are those compiled code reads and writes (`monitor.exact.forward.rows`); here is who makes room for them.
+A row depends on the observed transition of its step, on the state, and on what acts there (docs/semantics.md,
+section 3), so it is computed once (`rows.py`, compiled) and kept here. Rules:
+
+- A transition s, a -> s_next observed under one regime of the law has an index; (index, state) has an *entry*; an entry
+  has one row for each action that may be taken in the state; a row has its successors, as in CSR.
+- Hash tables are open-addressed, with -1 for a free slot, and at most half full: a probe always ends.
+- Compiled code appends and never grows an array. If one is full it returns FULL and changes nothing; then `grow`
+  doubles the arrays, or clears them once all tables of a model together hold MAX_SUCCESSORS.
+- Clearing changes no answer: a row computed again has the same bits.
 """
 
 from __future__ import annotations
@@ -18,161 +26,164 @@ __all__ = [
     "COMPUTED",
     "ENTRIES",
     "EXACT",
-    "MOVES",
-    "NUMBERS",
+    "OBSERVED",
+    "ROWS",
     "STABLE",
-    "TRANSITIONS",
-    "Allowance",
-    "Memory",
+    "SUCCESSORS",
+    "Budget",
+    "RowArrays",
     "RowTable",
     "RowTables",
-    "place",
+    "find_slot",
 ]
 
 
 EXACT, ANY, STABLE = 0, 1, 2
-"""Which rows: the Gumbel-Max row, or bounds over a class of causal models (`monitor.types.CausalModel`)."""
+"""Kind of a row: the Gumbel-Max row, or bounds over a class of causal models (`monitor.types.CausalModel`)."""
 
-MAX_NUMBERS = 4_000_000
-"""Probabilities the memos of one model may hold together before one of them starts anew: 64 to 96 MB. One question that
-needs more is given more."""
+MAX_SUCCESSORS = 4_000_000
+"""Successors that the tables of one model may hold together before one is cleared: 64 to 96 MB. A single query that
+needs more gets more."""
 
-FIRST_ROOM = 64, 256, 256, 2048
-"""Transitions, entries, moves and numbers that a memo has room for before it grows."""
+INITIAL_SIZES = 64, 256, 256, 2048
+"""Observed transitions, entries, rows and successors that fit before a table grows."""
 
-USED = TRANSITIONS, ENTRIES, MOVES, NUMBERS, COMPUTED = range(5)
-"""What `Memory.used` counts: the first four in use, the last: counterfactual rows ever computed."""
+USED = OBSERVED, ENTRIES, ROWS, SUCCESSORS, COMPUTED = range(5)
+"""Indices of `RowArrays.used`: four counts of what is held; the last counts counterfactual rows computed so far."""
 
 
-class Memory(NamedTuple):
-    """The arrays of a memo. Two hash tables (open addressing, -1: free), then moves, then the numbers of their rows.
+class RowArrays(NamedTuple):
+    """Arrays of a table: two hash tables, then rows, then the successors of rows.
 
-    `gain` is the reward expected of a move, times its share; of bounds only the part that no successor changes, the
-    rest being `extra`, the part of each successor.
+    Entry e has the rows `entry_begin[e]:entry_begin[e + 1]`, row r the `successors` `row_begin[r]:row_begin[r + 1]`.
+    Of a row: its `action`, the `weight` of that action (its probability) and the expected `reward` times the weight.
+    Of a successor: an EXACT row has its probability times the weight in `low`; bounds have a lower (`low`) and an
+    upper bound (`high`) of it without the weight, and the part of the reward that depends on it (`successor_reward`),
+    which `reward` then leaves out.
     """
 
-    transition_keys: Ints
-    transition_values: Ints
+    observed_keys: Ints
+    observed_values: Ints
     entry_keys: Ints
     entry_values: Ints
     entry_begin: Ints
     action: Ints
-    share: Floats
-    gain: Floats
+    weight: Floats
+    reward: Floats
     row_begin: Ints
-    states: Shorts
+    successors: Shorts
     low: Floats
     high: Floats
-    extra: Floats
+    successor_reward: Floats
     used: Ints
 
 
-class Allowance:
-    """What the memos that share it hold together."""
+class Budget:
+    """Number of successors for which the tables that share this budget have allocated space."""
 
     def __init__(self) -> None:
-        self.held = 0
+        self.allocated = 0
 
 
 class RowTable:
-    """Rows by observed transition and state; `arrays` changes where it grows. `kind`: EXACT, ANY or STABLE."""
+    """Rows of one kind (EXACT, ANY or STABLE); `arrays` is replaced when the table grows."""
 
-    def __init__(self, kind: int, allowance: Allowance | None = None) -> None:
-        self.kind, self._allowance = kind, allowance or Allowance()
-        self.arrays = self._allocate(*FIRST_ROOM)
-        self._allowance.held += len(self.arrays.states)
+    def __init__(self, kind: int, budget: Budget | None = None) -> None:
+        self.kind, self._budget = kind, budget or Budget()
+        self.arrays = self._allocate(*INITIAL_SIZES)
+        self._budget.allocated += len(self.arrays.successors)
 
     @property
     def computed(self) -> int:
-        """Counterfactual rows ever computed."""
+        """Number of counterfactual rows computed so far."""
         return int(self.arrays.used[COMPUTED])
 
-    def make_room(self, *, forget: bool) -> None:
-        """Twice the room; beyond MAX_NUMBERS the same, with everything forgotten, if that is allowed."""
+    def grow(self, *, forget: bool) -> None:
+        """Double the arrays; beyond MAX_SUCCESSORS clear them instead, if `forget` allows it."""
         old = self.arrays
-        transitions, entries = len(old.transition_keys) // 2, len(old.entry_begin) - 1
-        held, numbers, used = len(old.action), len(old.states), old.used
-        if forget and used[ENTRIES] > 0 and self._allowance.held + numbers > MAX_NUMBERS:
+        observed, entries = len(old.observed_keys) // 2, len(old.entry_begin) - 1
+        rows, successors, used = len(old.action), len(old.successors), old.used
+        if forget and used[ENTRIES] > 0 and self._budget.allocated + successors > MAX_SUCCESSORS:
             computed = used[COMPUTED]
-            self.arrays = self._allocate(transitions, entries, held, numbers)
+            self.arrays = self._allocate(observed, entries, rows, successors)
             self.arrays.used[COMPUTED] = computed
             return
-        self._allowance.held += numbers
+        self._budget.allocated += successors
         new = self._allocate(
-            transitions * (2 if 2 * used[TRANSITIONS] >= transitions else 1),
+            observed * (2 if 2 * used[OBSERVED] >= observed else 1),
             entries * (2 if 2 * used[ENTRIES] >= entries else 1),
-            held * 2,  # not only where they are many: one state may have more than there is room for
-            numbers * 2,
+            rows * 2,  # even if few are used: a single state may need more than there are
+            successors * 2,
         )
-        for name in Memory._fields[Memory._fields.index("entry_begin") :]:  # behind the tables
+        for name in RowArrays._fields[RowArrays._fields.index("entry_begin") :]:  # all but the hash tables
             source: npt.NDArray[np.generic] = getattr(old, name)
             getattr(new, name)[: len(source)] = source
-        rehash(old.transition_keys, old.transition_values, new.transition_keys, new.transition_values)
+        rehash(old.observed_keys, old.observed_values, new.observed_keys, new.observed_values)
         rehash(old.entry_keys, old.entry_values, new.entry_keys, new.entry_values)
         self.arrays = new
 
     def close(self) -> None:
-        """Give its share back; whoever still asks it has it for himself."""
-        self._allowance.held -= len(self.arrays.states)
-        self._allowance = Allowance()
+        """Return the allocation to the budget; who still uses the table goes on with a budget of its own."""
+        self._budget.allocated -= len(self.arrays.successors)
+        self._budget = Budget()
 
-    def _allocate(self, transitions: int, entries: int, held: int, numbers: int) -> Memory:
-        transition_keys, entry_keys = np.full(2 * transitions, -1), np.full(2 * _power(entries), -1)
-        return Memory(
-            transition_keys,
-            np.zeros_like(transition_keys),
+    def _allocate(self, observed: int, entries: int, rows: int, successors: int) -> RowArrays:
+        observed_keys, entry_keys = np.full(2 * observed, -1), np.full(2 * _power_of_two(entries), -1)
+        return RowArrays(
+            observed_keys,
+            np.zeros_like(observed_keys),
             entry_keys,
             np.zeros_like(entry_keys),
             np.zeros(entries + 1, dtype=np.int64),
-            np.zeros(held, dtype=np.int64),
-            np.zeros(held),
-            np.zeros(held),
-            np.zeros(held + 1, dtype=np.int64),
-            np.zeros(numbers, dtype=np.int32),
-            np.zeros(numbers),
-            np.zeros(numbers if self.kind != EXACT else 0),
-            np.zeros(numbers if self.kind != EXACT else 0),
+            np.zeros(rows, dtype=np.int64),
+            np.zeros(rows),
+            np.zeros(rows),
+            np.zeros(rows + 1, dtype=np.int64),
+            np.zeros(successors, dtype=np.int32),
+            np.zeros(successors),
+            np.zeros(successors if self.kind != EXACT else 0),
+            np.zeros(successors if self.kind != EXACT else 0),
             np.zeros(len(USED), dtype=np.int64),
         )
 
 
 class RowTables:
-    """The memos of one world, one for each kind of row that is asked for."""
+    """Row tables of one world, one for each kind of row in use."""
 
-    def __init__(self, allowance: Allowance) -> None:
-        self._allowance = allowance
-        self._memos: dict[int, RowTable] = {}
+    def __init__(self, budget: Budget) -> None:
+        self._budget = budget
+        self._tables: dict[int, RowTable] = {}
 
     def __call__(self, kind: int) -> RowTable:
-        """That of a kind."""
-        if kind not in self._memos:
-            self._memos[kind] = RowTable(kind, self._allowance)
-        return self._memos[kind]
+        """Return the table of a kind."""
+        if kind not in self._tables:
+            self._tables[kind] = RowTable(kind, self._budget)
+        return self._tables[kind]
 
     def close(self) -> None:
-        """Give all shares back."""
-        for memo in self._memos.values():
-            memo.close()
+        """Return all allocations to the budget."""
+        for table in self._tables.values():
+            table.close()
 
 
-def _power(number: int) -> int:
+def _power_of_two(number: int) -> int:
     return 1 << (number - 1).bit_length()
 
 
 @inlined
-def place(keys: Ints, key: int) -> int:
-    """Where a key stands in a hash table, or where it would."""
+def find_slot(keys: Ints, key: int) -> int:
+    """Return the slot of a key in a hash table, or the free one where it belongs (linear probing)."""
     mask = len(keys) - 1
-    at = int(np.int64(key) * 0x9E3779B97F4A7C1 >> 17) & mask  # what overflows is dropped
-    while keys[at] != -1 and keys[at] != key:
-        at = (at + 1) & mask
-    return at
+    slot = int(np.int64(key) * 0x9E3779B97F4A7C1 >> 17) & mask  # Fibonacci hashing; overflow is dropped
+    while keys[slot] != -1 and keys[slot] != key:
+        slot = (slot + 1) & mask
+    return slot
 
 
 @compiled
 def rehash(keys: Ints, values: Ints, new_keys: Ints, new_values: Ints) -> None:
-    """Everything from one hash table into another."""
+    """Insert everything in one hash table into another."""
     for n in range(len(keys)):
         if keys[n] != -1:
-            at = place(new_keys, keys[n])
-            new_keys[at], new_values[at] = keys[n], values[n]
+            slot = find_slot(new_keys, keys[n])
+            new_keys[slot], new_values[slot] = keys[n], values[n]

@@ -1,8 +1,17 @@
-"""What can be done in a state, given an observed transition: the rows that abduction leaves, remembered.
+"""Rows of the counterfactual chain: one for each action that may be taken in a state, given an observed transition.
 
-The rows of a counterfactual world depend only on the transition observed at that step, on the state, and on what acts
-there (docs/semantics.md, section 3); agents meet the same transitions again and again, so each row is computed once.
-Compiled; the arrays live in a `RowTable` that grows to a limit and then starts anew.
+The transition s, a -> s_next of a step was observed under row p; the chain is in `state` and takes `action`, whose row
+is q. Rules, in this order:
+
+- Where nothing was changed, the state really visited takes the action really taken (docs/semantics.md, section 2.3).
+- The same state, action and model as observed lead to the observed successor with certainty.
+- Without an observation (s_next = -1) a row is that of the model.
+- Otherwise it is the closed form of docs/semantics.md, section 3.1, or bounds of it (docs/semantics.md, section 6.3).
+- An action observed under a stochastic nominal policy conditions the choice of action in every state, by the same
+  closed form (docs/semantics.md, section 7).
+
+All functions are compiled. They append to a `RowTable`, which the caller grows when they return FULL; only complete
+entries are counted as used.
 """
 
 from __future__ import annotations
@@ -17,233 +26,229 @@ from monitor.exact.forward.row_table import (
     COMPUTED,
     ENTRIES,
     EXACT,
-    MOVES,
-    NUMBERS,
+    OBSERVED,
+    ROWS,
     STABLE,
-    TRANSITIONS,
-    Memory,
-    place,
+    SUCCESSORS,
+    RowArrays,
+    find_slot,
 )
 from monitor.jit import compiled, inlined
 
-__all__ = ["NO_ROOM", "Dynamics", "moves", "regime", "regime_end", "seen_before"]
+__all__ = ["FULL", "Dynamics", "find_entry", "find_observed", "regime_at", "regime_end"]
 
-
-NO_ROOM = -1
-FOR_GOOD = 1 << 62
-"""Where a regime ends that has none after it."""
+FULL = -1
+"""Returned in place of an index if an array of the table is full."""
+NO_END = 1 << 62
+"""End of the last regime."""
 
 
 class Dynamics(NamedTuple):
-    """What acts, and under which rows, where something was observed. Regimes: phases of the law, by offset.
+    """What acts, and under which rows, up to the last observed pair. A *regime* is a phase of the law, by offset.
 
-    `first` [R]: a regime's first offset; `default` [R]: whether nothing was changed there; `stochastic` [R];
-    `actions` [R, S] for the deterministic ones; `probabilities` [R, S, A] for the others. `nominal_probabilities`
-    [R, S, A]: the choice of which one action was observed, empty where it was certain. `asked_*`, `observed_*`: CSR
-    rows of the world asked about, and of the one observed; `same`: they are one. `rewards` [S, A] and
-    `asked_extra` [N], empty if there is none: the reward of the world asked about, and the part of it that depends on
-    the successor. `merged`: a state's
-    actions may all be added up, for nothing that is asked depends on the action. `local`: states are so many that the
-    rows of those that a transition says nothing about are better kept once for all transitions.
+    Rows of the counterfactual world and of the observed one, both CSR: `counterfactual_*`, `observed_*`; `same_model`:
+    they are the same. `rewards` [S, A] and `transition_rewards` [N] (or empty): the reward of the counterfactual world
+    and the part of it that depends on the successor. Regimes: `regime_begin` [R], the first offset of each;
+    `is_nominal` [R], whether nothing is changed there; `stochastic` [R], the kind of the policy in force;
+    `policy_actions` [R, S] if deterministic, `policy_probabilities` [R, S, A] if not; `nominal_probabilities`
+    [R, S, A], the distribution of the observed action, empty if it is certain. `merge_actions`: a state's rows are
+    added up over its actions, as nothing depends on the action. `share_prior_rows`: there are so many states that rows
+    on which an observation says nothing are kept once, for all observed transitions.
     """
 
-    asked_indptr: Ints
-    asked_successors: Ints
-    asked_probabilities: Floats
+    counterfactual_indptr: Ints
+    counterfactual_successors: Ints
+    counterfactual_probabilities: Floats
     observed_indptr: Ints
     observed_successors: Ints
     observed_probabilities: Floats
     rewards: Floats
-    asked_extra: Floats
-    first: Ints
-    default: Bools
+    transition_rewards: Floats
+    regime_begin: Ints
+    is_nominal: Bools
     stochastic: Bools
-    actions: Ints
-    probabilities: Floats
+    policy_actions: Ints
+    policy_probabilities: Floats
     nominal_probabilities: Floats
-    same: bool
-    merged: bool
-    local: bool
+    same_model: bool
+    merge_actions: bool
+    share_prior_rows: bool
 
 
 @inlined
-def regime(dynamics: Dynamics, offset: int) -> int:
-    """The regime in force at an offset."""
-    r = len(dynamics.first) - 1
-    while dynamics.first[r] > offset:
-        r -= 1
-    return r
+def regime_at(dynamics: Dynamics, offset: int) -> int:
+    """Return the regime in force at an offset."""
+    regime = len(dynamics.regime_begin) - 1
+    while dynamics.regime_begin[regime] > offset:
+        regime -= 1
+    return regime
 
 
 @inlined
-def regime_end(dynamics: Dynamics, r: int) -> int:
-    """The first offset after a regime."""
-    return dynamics.first[r + 1] if r + 1 < len(dynamics.first) else FOR_GOOD
+def regime_end(dynamics: Dynamics, regime: int) -> int:
+    """Return the first offset after a regime."""
+    return dynamics.regime_begin[regime + 1] if regime + 1 < len(dynamics.regime_begin) else NO_END
 
 
 @inlined
-def seen_before(dynamics: Dynamics, memory: Memory, r: int, seen: int, taken: int, outcome: int) -> int:
-    """The number of an observed transition under a regime; NO_ROOM where there is none for a new one.
+def find_observed(dynamics: Dynamics, table: RowArrays, regime: int, s: int, a: int, s_next: int) -> int:
+    """Return the index of an observed transition under a regime, a new one if it is new; FULL if there is no space.
 
-    Numbers below that of regimes stand for nothing observed.
+    Index r below the number of regimes stands for no observation under regime r.
     """
     states, actions = dynamics.rewards.shape
-    key = ((seen * actions + taken) * states + outcome) * len(dynamics.first) + r
-    at = place(memory.transition_keys, key)
-    if memory.transition_keys[at] != key:
-        if 2 * (memory.used[TRANSITIONS] + 1) > len(memory.transition_keys):
-            return NO_ROOM
-        memory.transition_keys[at] = key
-        memory.transition_values[at] = memory.used[TRANSITIONS]
-        memory.used[TRANSITIONS] += 1
-    return len(dynamics.first) + memory.transition_values[at]
+    key = ((s * actions + a) * states + s_next) * len(dynamics.regime_begin) + regime
+    slot = find_slot(table.observed_keys, key)
+    if table.observed_keys[slot] != key:
+        if 2 * (table.used[OBSERVED] + 1) > len(table.observed_keys):
+            return FULL
+        table.observed_keys[slot] = key
+        table.observed_values[slot] = table.used[OBSERVED]
+        table.used[OBSERVED] += 1
+    return len(dynamics.regime_begin) + table.observed_values[slot]
 
 
 @compiled
-def moves(
+def find_entry(
     dynamics: Dynamics,
-    memory: Memory,
+    table: RowArrays,
     kind: int,
-    r: int,
-    transition: int,
-    seen: int,
-    taken: int,
-    outcome: int,
+    regime: int,
+    observed: int,
+    s: int,
+    a: int,
+    s_next: int,
     state: int,
 ) -> int:
-    """The entry of what can be done in `state`: moves `entry_begin[e]:entry_begin[e + 1]`; NO_ROOM: make some.
+    """Return the entry with the rows of `state` given s, a -> s_next, computed if it is new; FULL if it has no space.
 
-    An `outcome` of -1: nothing was observed. A move: an action, its probability (`share`), its share of the reward
-    (`gain`; for bounds without the part that a successor brings, `extra`), and a row already times the share (EXACT) or
-    bounds of the row (ANY, STABLE). `merged` dynamics have all actions of a state in one EXACT move.
+    `observed`: the index from `find_observed`; s_next = -1: nothing was observed. Under `merge_actions` an EXACT entry
+    has a single row, the sum over actions.
     """
     states = dynamics.rewards.shape[0]
-    key = transition * states + state
-    at = place(memory.entry_keys, key)
-    if memory.entry_keys[at] == key:
-        return memory.entry_values[at]
-    used = memory.used
-    if used[ENTRIES] + 2 > len(memory.entry_begin):  # the table has room for twice as many
-        return NO_ROOM
-    before = used[MOVES], used[NUMBERS]
-    if not fill(dynamics, memory, kind, r, seen, taken, outcome, state):
-        used[MOVES], used[NUMBERS] = before
-        return NO_ROOM
+    key = observed * states + state
+    slot = find_slot(table.entry_keys, key)
+    if table.entry_keys[slot] == key:
+        return table.entry_values[slot]
+    used = table.used
+    if used[ENTRIES] + 2 > len(table.entry_begin):  # the hash table has space for twice as many
+        return FULL
+    before = used[ROWS], used[SUCCESSORS]
+    if not append_rows(dynamics, table, kind, regime, s, a, s_next, state):
+        used[ROWS], used[SUCCESSORS] = before
+        return FULL
     entry = used[ENTRIES]
     used[ENTRIES] += 1
-    memory.entry_begin[entry + 1] = used[MOVES]
-    memory.entry_keys[at], memory.entry_values[at] = key, entry
+    table.entry_begin[entry + 1] = used[ROWS]
+    table.entry_keys[slot], table.entry_values[slot] = key, entry
     return entry
 
 
 @inlined
-def fill(
-    dynamics: Dynamics, memory: Memory, kind: int, r: int, seen: int, taken: int, outcome: int, state: int
+def append_rows(
+    dynamics: Dynamics, table: RowArrays, kind: int, regime: int, s: int, a: int, s_next: int, state: int
 ) -> bool:
-    """Write the moves of one state; False where the room does not suffice."""
-    if dynamics.default[r] and state == seen:
-        # Nothing was changed here: the action really taken, off-policy ones too.
-        return put(dynamics, memory, kind, seen, taken, outcome, state, taken, 1.0)
-    if not dynamics.stochastic[r]:
-        return put(dynamics, memory, kind, seen, taken, outcome, state, dynamics.actions[r, state], 1.0)
-    choice = dynamics.probabilities[r, state].copy()
-    if outcome >= 0 and len(dynamics.nominal_probabilities):  # else the choice observed was certain: it says nothing
-        choose(dynamics.nominal_probabilities[r, seen], taken, dynamics.probabilities[r, state], choice)
-    first, begin = memory.used[MOVES], memory.used[NUMBERS]
+    """Append the rows of one state; False if they have no space."""
+    if dynamics.is_nominal[regime] and state == s:
+        # Nothing is changed here: the action really taken, even if the nominal policy would not take it.
+        return append_row(dynamics, table, kind, s, a, s_next, state, a, 1.0)
+    if not dynamics.stochastic[regime]:
+        return append_row(dynamics, table, kind, s, a, s_next, state, dynamics.policy_actions[regime, state], 1.0)
+    choice = dynamics.policy_probabilities[regime, state].copy()
+    if s_next >= 0 and len(dynamics.nominal_probabilities):  # a deterministic choice says nothing about its noise
+        choose(dynamics.nominal_probabilities[regime, s], a, dynamics.policy_probabilities[regime, state], choice)
+    first, begin = table.used[ROWS], table.used[SUCCESSORS]
     for action in range(len(choice)):
-        if choice[action] > 0.0 and not put(
-            dynamics, memory, kind, seen, taken, outcome, state, action, choice[action]
-        ):
+        if choice[action] > 0.0 and not append_row(dynamics, table, kind, s, a, s_next, state, action, choice[action]):
             return False
-    if dynamics.merged and kind == EXACT:
-        merge(memory, first, begin)
+    if dynamics.merge_actions and kind == EXACT:
+        merge_rows(table, first, begin)
     return True
 
 
 @inlined
-def put(
+def append_row(
     dynamics: Dynamics,
-    memory: Memory,
+    table: RowArrays,
     kind: int,
-    seen: int,
-    taken: int,
-    outcome: int,
+    s: int,
+    a: int,
+    s_next: int,
     state: int,
     action: int,
-    share: float,
+    weight: float,
 ) -> bool:
-    """Write one move and its row; False where the room does not suffice."""
-    used, actions = memory.used, dynamics.rewards.shape[1]
-    move, begin = used[MOVES], used[NUMBERS]
-    a = state * actions + action
-    q_states = dynamics.asked_successors[dynamics.asked_indptr[a] : dynamics.asked_indptr[a + 1]]
-    q = dynamics.asked_probabilities[dynamics.asked_indptr[a] : dynamics.asked_indptr[a + 1]]
-    if move + 2 > len(memory.row_begin) or begin + len(q) + 1 > len(memory.states):
+    """Append the row of one action, of probability `weight`; False if it has no space."""
+    used, actions = table.used, dynamics.rewards.shape[1]
+    row, begin = used[ROWS], used[SUCCESSORS]
+    pair = state * actions + action
+    first, end = dynamics.counterfactual_indptr[pair], dynamics.counterfactual_indptr[pair + 1]
+    q_states, q = dynamics.counterfactual_successors[first:end], dynamics.counterfactual_probabilities[first:end]
+    if row + 2 > len(table.row_begin) or begin + len(q) + 1 > len(table.successors):
         return False
-    memory.action[move], memory.share[move] = action, share
-    gain = dynamics.rewards[state, action]
-    rewarded, first = len(dynamics.asked_extra) > 0, dynamics.asked_indptr[a]
-    n = begin
-    if dynamics.same and state == seen and action == taken:
-        # The very same state, action and model as observed: the same outcome, under every causal model.
-        memory.states[n], memory.low[n] = outcome, share if kind == EXACT else 1.0
+    table.action[row], table.weight[row] = action, weight
+    reward = dynamics.rewards[state, action]
+    rewarded, n = len(dynamics.transition_rewards) > 0, begin
+    if dynamics.same_model and state == s and action == a:
+        # The same state, action and model as observed: the same successor, under every causal model.
+        table.successors[n], table.low[n] = s_next, weight if kind == EXACT else 1.0
         if kind != EXACT:
-            memory.high[n], memory.extra[n] = 1.0, 0.0
+            table.high[n], table.successor_reward[n] = 1.0, 0.0
         if rewarded:
             for k in range(len(q)):
-                if q_states[k] == outcome:
-                    gain += dynamics.asked_extra[first + k]
+                if q_states[k] == s_next:
+                    reward += dynamics.transition_rewards[first + k]
         n += 1
-    elif outcome < 0:
+    elif s_next < 0:
         for k in range(len(q)):
-            memory.states[n], memory.low[n] = q_states[k], share * q[k]
+            table.successors[n], table.low[n] = q_states[k], weight * q[k]
             if rewarded:
-                gain += q[k] * dynamics.asked_extra[first + k]
+                reward += q[k] * dynamics.transition_rewards[first + k]
             n += 1
     else:
-        o = seen * actions + taken
-        p_states = dynamics.observed_successors[dynamics.observed_indptr[o] : dynamics.observed_indptr[o + 1]]
-        p_row = dynamics.observed_probabilities[dynamics.observed_indptr[o] : dynamics.observed_indptr[o + 1]]
+        pair = s * actions + a
+        p_begin, p_end = dynamics.observed_indptr[pair], dynamics.observed_indptr[pair + 1]
+        p_states, p_row = dynamics.observed_successors[p_begin:p_end], dynamics.observed_probabilities[p_begin:p_end]
         p, low, high = np.empty(len(q)), np.empty(len(q)), np.empty(len(q))
-        p_outcome, at = align(p_states, p_row, outcome, q_states, p)
+        p_s_next, place = align(p_states, p_row, s_next, q_states, p)
         used[COMPUTED] += p.sum() > 0.0
         if kind == EXACT:
-            reweigh(p, q, p_outcome, at, high)
+            reweigh(p, q, p_s_next, place, high)
         else:
-            bound(p, q, p_outcome, at, kind == STABLE, low, high)
+            bound(p, q, p_s_next, place, kind == STABLE, low, high)
         for k in range(len(q)):
             if high[k] > 0.0:
-                memory.states[n], memory.low[n] = q_states[k], share * high[k] if kind == EXACT else low[k]
+                table.successors[n], table.low[n] = q_states[k], weight * high[k] if kind == EXACT else low[k]
                 if kind != EXACT:
-                    memory.high[n] = high[k]
-                    memory.extra[n] = dynamics.asked_extra[first + k] if rewarded else 0.0
+                    table.high[n] = high[k]
+                    table.successor_reward[n] = dynamics.transition_rewards[first + k] if rewarded else 0.0
                 elif rewarded:
-                    gain += high[k] * dynamics.asked_extra[first + k]
+                    reward += high[k] * dynamics.transition_rewards[first + k]
                 n += 1
-    memory.gain[move] = share * gain
-    used[NUMBERS] = n
-    memory.row_begin[move + 1] = n
-    used[MOVES] = move + 1
+    table.reward[row] = weight * reward
+    used[SUCCESSORS] = n
+    table.row_begin[row + 1] = n
+    used[ROWS] = row + 1
     return True
 
 
 @compiled
-def merge(memory: Memory, first: int, begin: int) -> None:
-    """Make one move of those from `first` on: their rows added up, their shares and gains too."""
-    used = memory.used
-    if used[MOVES] == first + 1:
+def merge_rows(table: RowArrays, first: int, begin: int) -> None:
+    """Add the rows from `first` on, whose successors begin at `begin`, up to one row; likewise weights and rewards."""
+    used = table.used
+    if used[ROWS] == first + 1:
         return
-    order = np.argsort(memory.states[begin : used[NUMBERS]], kind="mergesort")
-    states, low = memory.states[begin : used[NUMBERS]][order], memory.low[begin : used[NUMBERS]][order]
+    order = np.argsort(table.successors[begin : used[SUCCESSORS]], kind="mergesort")
+    successors, low = table.successors[begin : used[SUCCESSORS]][order], table.low[begin : used[SUCCESSORS]][order]
     n = begin
-    for k in range(len(states)):
-        if k and states[k] == states[k - 1]:
-            memory.low[n - 1] += low[k]
+    for k in range(len(successors)):
+        if k and successors[k] == successors[k - 1]:
+            table.low[n - 1] += low[k]
         else:
-            memory.states[n], memory.low[n] = states[k], low[k]
+            table.successors[n], table.low[n] = successors[k], low[k]
             n += 1
-    for move in range(first + 1, used[MOVES]):
-        memory.share[first] += memory.share[move]
-        memory.gain[first] += memory.gain[move]
-    used[MOVES], used[NUMBERS] = first + 1, n
-    memory.row_begin[first + 1] = n
+    for row in range(first + 1, used[ROWS]):
+        table.weight[first] += table.weight[row]
+        table.reward[first] += table.reward[row]
+    used[ROWS], used[SUCCESSORS] = first + 1, n
+    table.row_begin[first + 1] = n

@@ -1,12 +1,19 @@
-"""The inner loops of an answer, compiled: weights pushed along rows, step by step, for all start points at once.
+"""One observed pair, for all start points at once: the forward message advanced by one step. Compiled.
 
-See docs/semantics.md, section 6.1. A *walk* holds where each obligation is owed by now, and for each such node a weight
-per start point: the probability that the world which sets in there has come here. Start points stand next to each
-other by age (*lanes*), so one pass over a row serves all of them. One observed transition advances a walk (`advance`);
-what lies ahead closes it (`closing.close`). Where an array is too small or a table not yet there, the loop stops
-*before* it changes anything, says what it needs, and is called again. Nothing is allocated and nothing computed twice.
+See docs/semantics.md, section 6.2. A *start point* is an observed pair at which the intervention may begin;
+start 0 is the newest, start j is j pairs older and j offsets further. A *node* is a state in a column of the unrolled
+automaton (`unroll.py`); its weight for a start is the probability that the counterfactual chain begun there is now in
+that state with the column's obligation remaining. The weights of all starts lie next to each other, so that a row is
+read once for all of them. Rules:
 
-Nodes are added up by ascending strand and state, so no number depends on when a start point was joined by others.
+- A step has two halves. `label_step` reads each node's labels and turns the node into *edges* (node, row, range of
+  starts), listed by the column they lead to. `push_rows` pushes the weights along the rows of those edges.
+- Weight that reaches TRUE, and expected reward, leaves the message and is accumulated; weight that reaches FALSE is
+  dropped.
+- Sums run in a fixed order: by regime, column and state of the source, then action; nodes ascend by column and state.
+  So a start's answer has the same bits whether or not other starts are held.
+- A function that finds an array too small returns a status before it has changed the message, with what is needed in
+  `Scratch.missing`; the caller grows the array and calls again. Nothing is allocated here.
 """
 
 from __future__ import annotations
@@ -16,74 +23,68 @@ from typing import NamedTuple
 import numpy as np
 
 from monitor.arrays import Floats, Ints, Shorts
-from monitor.exact.forward.row_table import Memory, place
-from monitor.exact.forward.rows import (
-    NO_ROOM,
-    Dynamics,
-    moves,
-    regime_end,
-    seen_before,
-)
-from monitor.exact.forward.unroll import FIRST_STRAND
+from monitor.exact.forward.row_table import RowArrays, find_slot
+from monitor.exact.forward.rows import FULL, Dynamics, find_entry, find_observed, regime_end
+from monitor.exact.forward.unroll import FIRST_COLUMN
 from monitor.jit import inlined
 
 __all__ = [
-    "AGE",
+    "BASE_OFFSET",
     "DONE",
-    "FULL_MEMO",
-    "FULL_SCRATCH",
-    "FULL_WALK",
-    "KEEP",
-    "NO_TABLE",
-    "ONLY",
-    "SEEN",
-    "SEGMENTS",
-    "STARTS",
-    "TAKEN",
+    "FORWARD_FULL",
+    "LAST_ACTION",
+    "LAST_STATE",
+    "MAX_STARTS",
+    "NOT_COMPUTED",
+    "QUERIED_START",
+    "SCRATCH_FULL",
+    "SEGMENT_COUNT",
+    "START_COUNT",
+    "TABLE_FULL",
     "UNANSWERED",
-    "UNKNOWN",
-    "Engine",
+    "VALUES_MISSING",
+    "CompiledAutomaton",
+    "Context",
     "Forward",
     "Future",
-    "Machine",
     "Scratch",
     "advance",
-    "order",
-    "read",
-    "take",
+    "label_step",
+    "observe",
+    "sort_nodes",
 ]
 
-
 FALSE, TRUE = 0, 1
-"""What a span may lead to, as in `monitor.logic`; FIRST_STRAND and above: a strand."""
+"""Targets of a transition, as in `monitor.logic`; FIRST_COLUMN and above: a column."""
 
-DONE, FULL_MEMO, FULL_SCRATCH, FULL_WALK, NO_TABLE = range(5)
-"""What a call comes to. `Scratch.lacks`: FULL_WALK: segments, nodes; NO_TABLE: offset, strand."""
+DONE, TABLE_FULL, SCRATCH_FULL, FORWARD_FULL, VALUES_MISSING = range(5)
+"""Status of a call. `Scratch.missing`: FORWARD_FULL: segments, nodes; VALUES_MISSING: offset, column."""
 
-UNKNOWN = -1
-MANY = 64
-"""From so many numbers on, sorting by insertion is slow."""
+NOT_COMPUTED = -1
+"""In `Future.vector`: the values are not there yet."""
+INSERTION_SORT_LIMIT = 64
+"""More nodes than this are sorted by NumPy."""
 
-STARTS, SEGMENTS, SEEN, TAKEN, AGE, KEEP, ONLY, UNANSWERED = range(8)
-"""`Forward.now`: start points and segments held, the newest pair, its distance from the newest start point; start
-points to hold at most (0: the first pair alone), the one asked about, counted from the oldest (-1: all); whether the
-newest pair has been taken in but not answered."""
+START_COUNT, SEGMENT_COUNT, LAST_STATE, LAST_ACTION, BASE_OFFSET, MAX_STARTS, QUERIED_START, UNANSWERED = range(8)
+"""Indices of `Forward.scalars`: starts and segments held; the newest pair; the offset of start 0 at that pair; starts
+to hold at most (0: the first pair alone); the start to answer, counted from the oldest (-1: all); 1 while the newest
+pair is observed but not answered."""
 
 
-class Machine(NamedTuple):
-    """A program in strands (see `Unrolled`); `reading` [S], or [S * A] if `by_action`: what a pair shows."""
+class CompiledAutomaton(NamedTuple):
+    """Transitions of an unrolled automaton (see `Unrolled`), and `label_of` [S], or [S * A] if `by_action`."""
 
-    known: Ints
-    spans: Ints
-    reading: Shorts
+    ranges: Ints
+    transitions: Ints
+    label_of: Shorts
     by_action: bool
 
 
 class Future(NamedTuple):
-    """What lies ahead: `values` [n, S], of which `row` [offsets, strands] (UNKNOWN: not there); and plain rows."""
+    """Value function beyond the last observed pair: `values` [n, S] at `vector` [offsets, columns], and prior rows."""
 
     values: Floats
-    row: Ints
+    vector: Ints
     indptr: Ints
     successors: Ints
     probabilities: Floats
@@ -91,274 +92,296 @@ class Future(NamedTuple):
 
 
 class Forward(NamedTuple):
-    """Where each obligation is owed. Lane 0 is the newest start point, lane j the one j pairs older.
+    """Forward message: `weights` [nodes, starts] of the remaining obligations, after the newest observed pair.
 
-    Segment g is of the strand `strand[g]` and has the nodes `first[g]:first[g + 1]`, by ascending `states`; these have
-    `weights` [nodes, lanes], of which those in `lanes` [nodes, 2] (from, to) count. `gained` [starts]: what
-    is decided or collected; `values` [starts]: the answers.
+    Segment g is of column `column[g]` and has the nodes `first_node[g]:first_node[g + 1]`, by ascending `states`. Of a
+    node's weights those of `start_range` [nodes, 2] (first, last exclusive) are valid, the others undefined.
+    `accumulated` [starts]: probability that the formula is decided true, or reward collected. `values` [starts]: the
+    answers. `scalars` [8]: see START_COUNT.
     """
 
-    now: Ints
-    strand: Ints
-    first: Ints
+    scalars: Ints
+    column: Ints
+    first_node: Ints
     states: Shorts
-    lanes: Ints
+    start_range: Ints
     weights: Floats
-    gained: Floats
+    accumulated: Floats
     values: Floats
 
 
 class Scratch(NamedTuple):
-    """Room to work in, shared.
+    """Working memory of a step, shared by all forward messages of a model.
 
-    `mark`, `where` [S]; `evidence` [S], empty for small models: what the observed step could have led to; `ends`
-    [strands, 3]: mark, first and last item; `items` [n, 5]: node, move, from and to lane, next item; then a walk in the
-    making, its nodes as they were met and, ascending, their `places`. `clock` [2], `lacks` [2].
+    `state_stamp`, `state_node` [S]: the node of a state in the column at hand, valid if the stamp is the current one;
+    `observed_stamp` [S] (empty unless `share_prior_rows`): likewise, successors of the observed pair. `edge_lists`
+    [columns, 3]: stamp, first and last edge into a column; `edges` [n, 5]: source node, row, first and last (exclusive)
+    start, next edge into the same column. `column` to `accumulated`: the next message, its nodes in the order in which
+    they were met, and `by_state`, their order by state. `vectors` [starts]: indices in `Future.values`, for one column.
+    `clock` [2]: the current stamps, of edge lists and of states; they only grow. `missing` [2]: see DONE.
     """
 
-    mark: Ints
-    where: Shorts
-    evidence: Ints
-    ends: Ints
-    items: Ints
-    strand: Ints
-    first: Ints
+    state_stamp: Ints
+    state_node: Shorts
+    observed_stamp: Ints
+    edge_lists: Ints
+    edges: Ints
+    column: Ints
+    first_node: Ints
     states: Shorts
-    places: Ints
-    lanes: Ints
+    by_state: Ints
+    start_range: Ints
     weights: Floats
-    gained: Floats
-    rows: Ints
+    accumulated: Floats
+    vectors: Ints
     clock: Ints
-    lacks: Ints
+    missing: Ints
 
 
-class Engine(NamedTuple):
-    """Everything an answer needs beside its walk."""
+class Context(NamedTuple):
+    """Everything an answer depends on besides the forward message."""
 
     dynamics: Dynamics
-    memory: Memory
-    machine: Machine
+    table: RowArrays
+    automaton: CompiledAutomaton
     future: Future
     scratch: Scratch
 
 
 @inlined
-def take(engine: Engine, walk: Forward, state: int, action: int) -> int:
-    """Take one observed pair in; what it comes to is DONE or says what is lacking."""
-    now = walk.now
-    if now[STARTS] == 0:
-        walk.strand[0], walk.first[0], walk.first[1], walk.states[0] = 0, 0, 1, state
-        walk.lanes[0, 0], walk.lanes[0, 1], walk.weights[0, 0], walk.gained[0] = 0, 1, 1.0, 0.0
-        now[STARTS], now[SEGMENTS], now[AGE] = 1, 1, 0
+def observe(context: Context, forward: Forward, state: int, action: int) -> int:
+    """Take in one observed pair; return a status."""
+    scalars = forward.scalars
+    if scalars[START_COUNT] == 0:
+        forward.column[0], forward.first_node[0], forward.first_node[1], forward.states[0] = 0, 0, 1, state
+        forward.start_range[0, 0], forward.start_range[0, 1] = 0, 1
+        forward.weights[0, 0], forward.accumulated[0] = 1.0, 0.0
+        scalars[START_COUNT], scalars[SEGMENT_COUNT], scalars[BASE_OFFSET] = 1, 1, 0
     else:
-        came_to = advance(engine, walk, state)
-        if came_to != DONE:
-            return came_to
-    now[SEEN], now[TAKEN] = state, action
+        status = advance(context, forward, state)
+        if status != DONE:
+            return status
+    scalars[LAST_STATE], scalars[LAST_ACTION] = state, action
     return DONE
 
 
 @inlined
-def advance(engine: Engine, walk: Forward, outcome: int) -> int:
-    """Advance every start point by the observed transition to `outcome`, and begin one there."""
-    dynamics, memory, machine, _, scratch = engine
-    now, gained = walk.now, walk.gained
-    keep = now[KEEP]
-    shift = 1 if keep else 0
-    kept = min(now[STARTS], keep - 1) if keep else 1
-    if kept > len(scratch.gained):
-        return FULL_SCRATCH
-    scratch.gained[:kept] = gained[:kept]
-    came_to = read(dynamics, memory, machine, scratch, walk, outcome, kept)
-    if came_to != DONE:
-        return came_to
-    segments = gather(memory, scratch, walk, machine.known.shape[0], shift, outcome)
+def advance(context: Context, forward: Forward, s_next: int) -> int:
+    """Advance all starts by the observed transition to `s_next`, and add one that begins there; return a status."""
+    dynamics, table, automaton, _, scratch = context
+    scalars, accumulated = forward.scalars, forward.accumulated
+    max_starts = scalars[MAX_STARTS]
+    shift = 1 if max_starts else 0
+    kept = min(scalars[START_COUNT], max_starts - 1) if max_starts else 1
+    if kept > len(scratch.accumulated):
+        return SCRATCH_FULL
+    scratch.accumulated[:kept] = accumulated[:kept]
+    status = label_step(dynamics, table, automaton, scratch, forward, s_next, kept)
+    if status != DONE:
+        return status
+    segments = push_rows(table, scratch, forward, automaton.ranges.shape[0], shift, s_next)
     if segments < 0:
-        return FULL_SCRATCH
-    nodes = scratch.first[segments]
-    if segments > len(walk.strand) or nodes > len(walk.states):
-        scratch.lacks[0], scratch.lacks[1] = segments, nodes
-        return FULL_WALK
-    walk.strand[:segments] = scratch.strand[:segments]
-    walk.first[: segments + 1] = scratch.first[: segments + 1]
+        return SCRATCH_FULL
+    nodes = scratch.first_node[segments]
+    if segments > len(forward.column) or nodes > len(forward.states):
+        scratch.missing[0], scratch.missing[1] = segments, nodes
+        return FORWARD_FULL
+    forward.column[:segments] = scratch.column[:segments]
+    forward.first_node[: segments + 1] = scratch.first_node[: segments + 1]
     for node in range(nodes):
-        source = scratch.places[node]
-        walk.states[node] = scratch.states[source]
-        walk.lanes[node, 0], walk.lanes[node, 1] = scratch.lanes[source, 0], scratch.lanes[source, 1]
-        for lane in range(np.uint64(scratch.lanes[source, 0]), np.uint64(scratch.lanes[source, 1])):
-            walk.weights[node, lane] = scratch.weights[source, lane]
-    for lane in range(kept):
-        gained[lane + shift] = scratch.gained[lane]
-    now[SEGMENTS] = segments
-    if keep:
-        gained[0] = 0.0
-        now[STARTS] = kept + 1
+        source = scratch.by_state[node]
+        first, last = scratch.start_range[source, 0], scratch.start_range[source, 1]
+        forward.states[node] = scratch.states[source]
+        forward.start_range[node, 0], forward.start_range[node, 1] = first, last
+        for start in range(np.uint64(first), np.uint64(last)):
+            forward.weights[node, start] = scratch.weights[source, start]
+    for start in range(kept):
+        accumulated[start + shift] = scratch.accumulated[start]
+    scalars[SEGMENT_COUNT] = segments
+    if max_starts:
+        accumulated[0] = 0.0
+        scalars[START_COUNT] = kept + 1
     else:
-        now[AGE] += 1
+        scalars[BASE_OFFSET] += 1
     return DONE
 
 
 @inlined
-def read(
-    dynamics: Dynamics, memory: Memory, machine: Machine, scratch: Scratch, walk: Forward, outcome: int, kept: int
+def label_step(
+    dynamics: Dynamics,
+    table: RowArrays,
+    automaton: CompiledAutomaton,
+    scratch: Scratch,
+    forward: Forward,
+    s_next: int,
+    kept: int,
 ) -> int:
-    """Read what each node shows: lists of items by what is owed next; what is decided is added to `gained`."""
-    now, first, states, lanes, weights = walk.now, walk.first, walk.states, walk.lanes, walk.weights
-    ends, items, gained = scratch.ends, scratch.items, scratch.gained
-    known, spans, reading, by_action = machine.known, machine.spans, machine.reading, machine.by_action
-    keys, entries, entry_begin = memory.entry_keys, memory.entry_values, memory.entry_begin
+    """Read the labels of all nodes: list edges by target column, accumulate what is decided; return a status.
+
+    `kept`: starts from this one on are dropped, as they are older than any that may be queried.
+    """
+    scalars, first_node, states = forward.scalars, forward.first_node, forward.states
+    start_range, weights, accumulated = forward.start_range, forward.weights, scratch.accumulated
+    edge_lists, edges, observed_stamp = scratch.edge_lists, scratch.edges, scratch.observed_stamp
+    ranges, transitions = automaton.ranges, automaton.transitions
+    label_of, by_action = automaton.label_of, automaton.by_action
+    keys, entries, entry_begin = table.entry_keys, table.entry_values, table.entry_begin
     size, actions = dynamics.rewards.shape
+    s, a = scalars[LAST_STATE], scalars[LAST_ACTION]
     scratch.clock[0] += 1
-    clock, age, count = scratch.clock[0], now[AGE], 0
-    evidence = scratch.evidence
-    if dynamics.local:
-        o = now[SEEN] * actions + now[TAKEN]
-        for k in range(dynamics.observed_indptr[o], dynamics.observed_indptr[o + 1]):
-            evidence[dynamics.observed_successors[k]] = clock
-    for r in range(len(dynamics.first)):
-        begin, end = max(dynamics.first[r] - age, 0), min(regime_end(dynamics, r) - age, kept)
+    stamp, base, count = scratch.clock[0], scalars[BASE_OFFSET], 0
+    if dynamics.share_prior_rows:
+        pair = s * actions + a
+        for k in range(dynamics.observed_indptr[pair], dynamics.observed_indptr[pair + 1]):
+            observed_stamp[dynamics.observed_successors[k]] = stamp
+    for regime in range(len(dynamics.regime_begin)):
+        begin, end = max(dynamics.regime_begin[regime] - base, 0), min(regime_end(dynamics, regime) - base, kept)
         if begin >= end:
             continue
-        transition = seen_before(dynamics, memory, r, now[SEEN], now[TAKEN], outcome)
-        if transition == NO_ROOM:
-            return FULL_MEMO
-        for g in range(now[SEGMENTS]):
-            strand = walk.strand[g]
-            for node in range(first[g], first[g + 1]):
-                low, high = max(lanes[node, 0], begin), min(lanes[node, 1], end)
+        observed = find_observed(dynamics, table, regime, s, a, s_next)
+        if observed == FULL:
+            return TABLE_FULL
+        for segment in range(scalars[SEGMENT_COUNT]):
+            column = forward.column[segment]
+            for node in range(first_node[segment], first_node[segment + 1]):
+                low, high = max(start_range[node, 0], begin), min(start_range[node, 1], end)
                 while low < high and weights[node, low] == 0.0:
                     low += 1
                 if low >= high:
                     continue
                 state = states[node]
-                key, told = transition * size + state, True
-                if dynamics.local:
-                    at = place(keys, r * size + state)
-                    entry = entries[at]
-                    if keys[at] != r * size + state:
-                        entry = moves(dynamics, memory, 0, r, r, -1, -1, -1, state)
-                        if entry == NO_ROOM:
-                            return FULL_MEMO
-                    told = state == now[SEEN] or touched(memory, entry, evidence, clock)
-                if told:
-                    at = place(keys, key)
-                    entry = entries[at]
-                    if keys[at] != key:
-                        entry = moves(dynamics, memory, 0, r, transition, now[SEEN], now[TAKEN], outcome, state)
-                        if entry == NO_ROOM:
-                            return FULL_MEMO
-                for move in range(entry_begin[entry], entry_begin[entry + 1]):
-                    shown = reading[state * actions + memory.action[move] if by_action else state]
-                    for span in range(known[strand, shown, 0], known[strand, shown, 1]):
-                        here, there = max(low, spans[span, 0] - age), min(high, spans[span, 1] - age)
-                        if here >= there:
+                key, informed = observed * size + state, True
+                if dynamics.share_prior_rows:
+                    slot = find_slot(keys, regime * size + state)
+                    entry = entries[slot]
+                    if keys[slot] != regime * size + state:
+                        entry = find_entry(dynamics, table, 0, regime, regime, -1, -1, -1, state)
+                        if entry == FULL:
+                            return TABLE_FULL
+                    informed = state == s or shares_successor(table, entry, observed_stamp, stamp)
+                if informed:
+                    slot = find_slot(keys, key)
+                    entry = entries[slot]
+                    if keys[slot] != key:
+                        entry = find_entry(dynamics, table, 0, regime, observed, s, a, s_next, state)
+                        if entry == FULL:
+                            return TABLE_FULL
+                for row in range(entry_begin[entry], entry_begin[entry + 1]):
+                    label = label_of[state * actions + table.action[row] if by_action else state]
+                    for transition in range(ranges[column, label, 0], ranges[column, label, 1]):
+                        first = max(low, transitions[transition, 0] - base)
+                        last = min(high, transitions[transition, 1] - base)
+                        if first >= last:
                             continue
-                        target = spans[span, 2]
-                        if spans[span, 3]:
-                            for lane in range(here, there):
-                                gained[lane] += weights[node, lane] * memory.gain[move]
+                        target = transitions[transition, 2]
+                        if transitions[transition, 3]:
+                            for start in range(first, last):
+                                accumulated[start] += weights[node, start] * table.reward[row]
                         if target == TRUE:
-                            for lane in range(here, there):
-                                gained[lane] += weights[node, lane] * memory.share[move]
-                        elif target >= FIRST_STRAND:
-                            if count == len(items):
-                                return FULL_SCRATCH
-                            target -= FIRST_STRAND
-                            if ends[target, 0] != clock:
-                                ends[target, 0], ends[target, 1] = clock, count
+                            for start in range(first, last):
+                                accumulated[start] += weights[node, start] * table.weight[row]
+                        elif target >= FIRST_COLUMN:
+                            if count == len(edges):
+                                return SCRATCH_FULL
+                            target -= FIRST_COLUMN
+                            if edge_lists[target, 0] != stamp:
+                                edge_lists[target, 0], edge_lists[target, 1] = stamp, count
                             else:
-                                items[ends[target, 2], 4] = count
-                            ends[target, 2] = count
-                            items[count, 0], items[count, 1], items[count, 2] = node, move, here
-                            items[count, 3], items[count, 4] = there, -1
+                                edges[edge_lists[target, 2], 4] = count
+                            edge_lists[target, 2] = count
+                            edges[count, 0], edges[count, 1], edges[count, 2] = node, row, first
+                            edges[count, 3], edges[count, 4] = last, -1
                             count += 1
     return DONE
 
 
 @inlined
-def touched(memory: Memory, entry: int, evidence: Ints, clock: int) -> bool:
-    """Whether a row shares a successor with that of the observed step: else this says nothing about it (locality)."""
-    begin, end = memory.row_begin[memory.entry_begin[entry]], memory.row_begin[memory.entry_begin[entry + 1]]
+def shares_successor(table: RowArrays, entry: int, observed_stamp: Ints, stamp: int) -> bool:
+    """Return whether a row has a successor in common with the observed pair; else it stays as it is (locality)."""
+    begin, end = table.row_begin[table.entry_begin[entry]], table.row_begin[table.entry_begin[entry + 1]]
     found = False
     for k in range(begin, end):
-        found |= evidence[memory.states[k]] == clock
+        found |= observed_stamp[table.successors[k]] == stamp
     return found
 
 
 @inlined
-def gather(memory: Memory, scratch: Scratch, walk: Forward, strands: int, shift: int, outcome: int) -> int:
-    """Add up the items, and begin a start point; returns the number of segments, or -1: no room."""
-    mark, where, ends, items, places = scratch.mark, scratch.where, scratch.ends, scratch.items, scratch.places
-    states, lanes, weights, old = scratch.states, scratch.lanes, scratch.weights, walk.weights
-    row_begin, successors, row = memory.row_begin, memory.states, memory.low
-    clock, room, width = scratch.clock[0], len(states) - 1, old.shape[1]
+def push_rows(table: RowArrays, scratch: Scratch, forward: Forward, columns: int, shift: int, s_next: int) -> int:
+    """Push weights along the edges, column by column; return the number of segments, or -1 if scratch is full.
+
+    `shift`: 1 if a start is added at `s_next`, which makes every other start one older; else 0.
+    """
+    state_stamp, state_node, by_state = scratch.state_stamp, scratch.state_node, scratch.by_state
+    edge_lists, edges = scratch.edge_lists, scratch.edges
+    states, start_range, weights, old = scratch.states, scratch.start_range, scratch.weights, forward.weights
+    row_begin, successors, probabilities = table.row_begin, table.successors, table.low
+    list_stamp, capacity, width = scratch.clock[0], len(states) - 1, old.shape[1]
     segments, nodes = 0, 0
-    ushift = np.uint64(shift)  # in the innermost loops: signed places are checked for being counted from the end
-    scratch.first[0] = 0
-    for strand in range(strands):
-        begins = shift == 1 and strand == 0
-        item = ends[strand, 1] if ends[strand, 0] == clock else -1
-        if item < 0 and not begins:
+    ushift = np.uint64(shift)  # in the innermost loops a signed index would be checked for counting from the end
+    scratch.first_node[0] = 0
+    for column in range(columns):
+        begins = shift == 1 and column == 0
+        edge = edge_lists[column, 1] if edge_lists[column, 0] == list_stamp else -1
+        if edge < 0 and not begins:
             continue
-        if segments + 2 > len(scratch.first):
+        if segments + 2 > len(scratch.first_node):
             return -1
         scratch.clock[1] += 1
-        tick, start = scratch.clock[1], nodes
+        stamp, first_node = scratch.clock[1], nodes
         if begins:
-            if nodes >= room:
+            if nodes >= capacity:
                 return -1
-            mark[outcome], where[outcome], states[nodes], places[nodes] = tick, nodes, outcome, nodes
-            lanes[nodes, 0], lanes[nodes, 1] = 0, 1
-            for lane in range(width):
-                weights[nodes, lane] = 0.0
+            state_stamp[s_next], state_node[s_next], states[nodes], by_state[nodes] = stamp, nodes, s_next, nodes
+            start_range[nodes, 0], start_range[nodes, 1] = 0, 1
+            for start in range(width):
+                weights[nodes, start] = 0.0
             weights[nodes, 0] = 1.0
             nodes += 1
-        while item >= 0:
-            source, move, low, high = items[item, 0], items[item, 1], items[item, 2], items[item, 3]
-            for k in range(row_begin[move], row_begin[move + 1]):
-                state, share = successors[k], row[k]
-                if mark[state] != tick:
-                    if nodes >= room:
+        while edge >= 0:
+            source, row, first, last = edges[edge, 0], edges[edge, 1], edges[edge, 2], edges[edge, 3]
+            for k in range(row_begin[row], row_begin[row + 1]):
+                state, probability = successors[k], probabilities[k]
+                if state_stamp[state] != stamp:
+                    if nodes >= capacity:
                         return -1
-                    mark[state], where[state], states[nodes], places[nodes] = tick, nodes, state, nodes
-                    lanes[nodes, 0], lanes[nodes, 1] = low + shift, high + shift
-                    for lane in range(np.uint64(width)):
-                        weights[nodes, lane] = 0.0
-                    for lane in range(np.uint64(low), np.uint64(high)):
-                        weights[nodes, lane + ushift] = share * old[source, lane]
+                    state_stamp[state], state_node[state], states[nodes], by_state[nodes] = stamp, nodes, state, nodes
+                    start_range[nodes, 0], start_range[nodes, 1] = first + shift, last + shift
+                    for start in range(np.uint64(width)):
+                        weights[nodes, start] = 0.0
+                    for start in range(np.uint64(first), np.uint64(last)):
+                        weights[nodes, start + ushift] = probability * old[source, start]
                     nodes += 1
                     continue
-                node = where[state]
-                lanes[node, 0] = min(lanes[node, 0], low + shift)
-                lanes[node, 1] = max(lanes[node, 1], high + shift)
-                for lane in range(np.uint64(low), np.uint64(high)):
-                    weights[node, lane + ushift] += share * old[source, lane]
-            item = items[item, 4]
-        if nodes > start:
-            order(mark, where, states, places, start, nodes)
-        scratch.strand[segments] = strand
+                node = state_node[state]
+                start_range[node, 0] = min(start_range[node, 0], first + shift)
+                start_range[node, 1] = max(start_range[node, 1], last + shift)
+                for start in range(np.uint64(first), np.uint64(last)):
+                    weights[node, start + ushift] += probability * old[source, start]
+            edge = edges[edge, 4]
+        if nodes > first_node:
+            sort_nodes(state_stamp, state_node, states, by_state, first_node, nodes)
+        scratch.column[segments] = column
         segments += 1
-        scratch.first[segments] = nodes
+        scratch.first_node[segments] = nodes
     return segments
 
 
 @inlined
-def order(mark: Ints, where: Shorts, states: Shorts, places: Ints, start: int, end: int) -> None:
-    """Sort places `start:end` by their states: looking through all states that are marked, where they are not few."""
-    if 8 * (end - start) > len(mark):
-        tick, n = mark[states[start]], start
-        for state in range(len(mark)):
-            if mark[state] == tick:
-                places[n] = where[state]
+def sort_nodes(state_stamp: Ints, state_node: Shorts, states: Shorts, by_state: Ints, begin: int, end: int) -> None:
+    """Sort `by_state[begin:end]`, the nodes of one column, by state: by a scan of all states if they are many."""
+    if 8 * (end - begin) > len(state_stamp):
+        stamp, n = state_stamp[states[begin]], begin
+        for state in range(len(state_stamp)):
+            if state_stamp[state] == stamp:
+                by_state[n] = state_node[state]
                 n += 1
-    elif end - start > MANY:
-        places[start:end] = start + np.argsort(states[start:end])
+    elif end - begin > INSERTION_SORT_LIMIT:
+        by_state[begin:end] = begin + np.argsort(states[begin:end])
     else:
-        for n in range(start + 1, end):  # what comes out of ascending nodes is nearly sorted
-            place, m = places[n], n
-            state = states[place]
-            while m > start and states[places[m - 1]] > state:
-                places[m] = places[m - 1]
+        for n in range(begin + 1, end):  # successors of ascending nodes are nearly sorted
+            node, m = by_state[n], n
+            state = states[node]
+            while m > begin and states[by_state[m - 1]] > state:
+                by_state[m] = by_state[m - 1]
                 m -= 1
-            places[m] = place
+            by_state[m] = node

@@ -1,9 +1,17 @@
-"""A program laid out in strands, for loops that work on all start points at once.
+"""The automaton of a formula unrolled over offsets, for loops that advance all start points at once.
 
-Start points of different age owe different obligations: after `G<=20` comes `G<=19`, then `G<=18`. A *strand* holds one
-obligation for each offset, such that they play the same part; then one pass over a strand serves every start point.
-Most formulas need a single strand. What stands where follows from the program alone, however far it is laid out, so
-sums over strands have an order that does not depend on what was asked before.
+An *offset* counts steps from a start point. After the same observed pair, start points of different age are at
+different offsets and have different obligations: `G<=20` at offset 0, `G<=19` at offset 1, and so on. A *column* of the
+unrolled automaton holds at most one obligation for each offset, those that play the same part, so that one pass over a
+column advances every start point. Most formulas need a single column. Rules:
+
+- An obligation at an offset is in exactly one column. The start is at offset 0 of column 0.
+- A successor stays in the column of its predecessor if that is free at the next offset; else it takes the first free
+  one. So the layout depends on the automaton alone, not on how far or in which calls it was unrolled: sums over columns
+  always have the same order, and the same last bit.
+- Unrolling stops at the horizon, where no obligation is left.
+
+See docs/semantics.md, section 6.1 (obligations).
 """
 
 from __future__ import annotations
@@ -13,93 +21,94 @@ import numpy as np
 from monitor.arrays import Ints
 from monitor.logic import FALSE, TRUE, Automaton
 
-__all__ = ["FIRST_STRAND", "Unrolled"]
+__all__ = ["FIRST_COLUMN", "Unrolled"]
 
-Span = tuple[int, int, int, int]
+Transition = tuple[int, int, int, int]
 
-FIRST_STRAND = 2
-"""What a span leads to: FALSE, TRUE, or FIRST_STRAND + the number of a strand."""
+FIRST_COLUMN = 2
+"""Target of a transition: FALSE, TRUE, or FIRST_COLUMN + the index of a column."""
 
 
 class Unrolled:
-    """Where each obligation stands, and what it becomes.
+    """Columns of an automaton, and the transitions between them.
 
     Args:
-        program: the obligations.
-        letters: [readings, layers] the letter that a reading stands for, by offset; the last layer holds for all later
-            ones. A reading is what a pair shows, at whichever offset.
+        automaton: of a path formula or a reward; its states are obligations.
+        label_sets: [labels, layers] the label set that a label stands for at each offset; the last layer holds for all
+            later offsets. A label is a class of states (or state-action pairs) with the same label sets everywhere.
 
-    `owed`: for each strand the obligation at an offset. `spans` [n, 4]: from offset, to offset (exclusive), what is
-    owed next, whether the offset pays; `known` [strands, readings, 2]: first and last (exclusive) span of a strand that
-    meets a reading. Both are other arrays when `reach`, the number of offsets laid out, has grown.
+    `obligations`: for each column, offset -> obligation. `transitions` [n, 4]: first offset, last offset (exclusive),
+    target, whether a reward is collected there. `ranges` [columns, labels, 2]: first and last (exclusive) transition of
+    a column under a label. Both arrays are replaced when `depth`, the number of unrolled offsets, grows.
     """
 
-    def __init__(self, program: Automaton, letters: Ints) -> None:
-        self.program = program
-        self.owed: list[dict[int, int]] = [{0: program.start}]
-        self.horizon = program.horizon(program.start)
-        self.reach = 0
-        self.spans = np.zeros((0, 4), dtype=np.int64)
-        self.known = np.zeros((1, len(letters), 2), dtype=np.int64)
-        self._letters = letters
-        self._strand: dict[tuple[int, int], int] = {}
-        self._laid_out: dict[tuple[int, int], list[Span]] = {}
+    def __init__(self, automaton: Automaton, label_sets: Ints) -> None:
+        self.automaton = automaton
+        self.obligations: list[dict[int, int]] = [{0: automaton.start}]
+        self.horizon = automaton.horizon(automaton.start)
+        self.depth = 0
+        self.transitions = np.zeros((0, 4), dtype=np.int64)
+        self.ranges = np.zeros((1, len(label_sets), 2), dtype=np.int64)
+        self._label_sets = label_sets
+        self._columns: dict[tuple[int, int], int] = {}
+        self._merged: dict[tuple[int, int], list[Transition]] = {}
 
     def extend(self, offsets: int) -> None:
-        """Lay out so many offsets at least, as far as anything is owed there.
+        """Unroll at least `offsets` offsets, or up to the horizon.
 
-        Raises LimitError where the program has too many obligations; what was laid out stays as it was.
+        Raises LimitError if the automaton has too many obligations; the columns then stay as they were.
         """
-        if min(offsets, self.horizon) <= self.reach:
+        if min(offsets, self.horizon) <= self.depth:
             return
-        begin, end = self.reach, min(max(offsets, 2 * self.reach), self.horizon)
-        self._unfold(begin, end)
-        self.reach = end
+        begin, end = self.depth, min(max(offsets, 2 * self.depth), self.horizon)
+        self._expand(begin, end)
+        self.depth = end
         for offset in range(begin, end):
-            letters = self._shown(offset)
-            for strand in range(len(self.owed)):  # those that are added now owe nothing before the next offset
-                if offset in self.owed[strand]:
-                    self._read(offset, strand, letters)
-        self.known = np.zeros((len(self.owed), len(self._letters), 2), dtype=np.int64)
-        spans: list[Span] = []
-        for key, some in self._laid_out.items():
-            self.known[key] = len(spans), len(spans) + len(some)
-            spans += some
-        self.spans = np.array(spans, dtype=np.int64).reshape(-1, 4)
+            label_sets = self._label_sets_at(offset)
+            for column in range(len(self.obligations)):  # columns added meanwhile begin at the next offset
+                if offset in self.obligations[column]:
+                    self._add_transitions(offset, column, label_sets)
+        self.ranges = np.zeros((len(self.obligations), len(self._label_sets), 2), dtype=np.int64)
+        transitions: list[Transition] = []
+        for key, merged in self._merged.items():
+            self.ranges[key] = len(transitions), len(transitions) + len(merged)
+            transitions += merged
+        self.transitions = np.array(transitions, dtype=np.int64).reshape(-1, 4)
 
-    def _unfold(self, begin: int, end: int) -> None:
-        """Have the program take every step there will be, before anything is changed: it may refuse one."""
-        owed = {some[begin] for some in self.owed if begin in some}
+    def _expand(self, begin: int, end: int) -> None:
+        """Take every step of the automaton once before anything changes: it raises LimitError when it is too large."""
+        obligations = {column[begin] for column in self.obligations if begin in column}
         for offset in range(begin, end):
-            letters = self._shown(offset)
-            owed = {self.program.step(obligation, letter) for obligation in owed for letter in letters} - {FALSE, TRUE}
+            label_sets = self._label_sets_at(offset)
+            obligations = {self.automaton.step(each, shown) for each in obligations for shown in label_sets}
+            obligations -= {FALSE, TRUE}
 
-    def _shown(self, offset: int) -> list[int]:
-        """The letter of each reading at an offset."""
-        letters: list[int] = self._letters[:, min(offset, self._letters.shape[1] - 1)].tolist()
-        return letters
+    def _label_sets_at(self, offset: int) -> list[int]:
+        label_sets: list[int] = self._label_sets[:, min(offset, self._label_sets.shape[1] - 1)].tolist()
+        return label_sets
 
-    def _read(self, offset: int, strand: int, letters: list[int]) -> None:
-        """What the obligation of a strand at an offset becomes with each reading."""
-        owed = self.owed[strand][offset]
-        pays = int(self.program.rewards(owed))
-        for reading, letter in enumerate(letters):
-            rest = self.program.step(owed, letter)
-            target = rest if rest in (FALSE, TRUE) else FIRST_STRAND + self._place(offset + 1, rest, strand)
-            spans = self._laid_out.setdefault((strand, reading), [])
-            if spans and spans[-1][1:] == (offset, target, pays):
-                spans[-1] = spans[-1][0], offset + 1, target, pays
+    def _add_transitions(self, offset: int, column: int, label_sets: list[int]) -> None:
+        """Add the transitions of one obligation, one for each label, merging them with those of the offset before."""
+        obligation = self.obligations[column][offset]
+        rewarded = int(self.automaton.rewards(obligation))
+        for label, label_set in enumerate(label_sets):
+            rest = self.automaton.step(obligation, label_set)
+            target = rest if rest in (FALSE, TRUE) else FIRST_COLUMN + self._assign(offset + 1, rest, column)
+            merged = self._merged.setdefault((column, label), [])
+            if merged and merged[-1][1:] == (offset, target, rewarded):
+                merged[-1] = merged[-1][0], offset + 1, target, rewarded
             else:
-                spans.append((offset, offset + 1, target, pays))
+                merged.append((offset, offset + 1, target, rewarded))
 
-    def _place(self, offset: int, obligation: int, wanted: int) -> int:
-        """The strand of an obligation at an offset: the `wanted` one, if it is free there."""
-        if (offset, obligation) not in self._strand:
-            strand = wanted
-            if offset in self.owed[wanted]:
-                strand = next((s for s, owed in enumerate(self.owed) if offset not in owed), len(self.owed))
-            if strand == len(self.owed):
-                self.owed.append({})
-            self.owed[strand][offset] = obligation
-            self._strand[offset, obligation] = strand
-        return self._strand[offset, obligation]
+    def _assign(self, offset: int, obligation: int, preferred: int) -> int:
+        """Return the column of an obligation at an offset: the `preferred` one if it is free there."""
+        if (offset, obligation) not in self._columns:
+            column = preferred
+            if offset in self.obligations[preferred]:
+                free = (c for c, cells in enumerate(self.obligations) if offset not in cells)
+                column = next(free, len(self.obligations))
+            if column == len(self.obligations):
+                self.obligations.append({})
+            self.obligations[column][offset] = obligation
+            self._columns[offset, obligation] = column
+        return self._columns[offset, obligation]

@@ -166,14 +166,14 @@ def _parts(config: Config) -> tuple[MDP, dict[str, MDP], dict[str, Policy], tupl
     models: dict[str | None, MDP] = {}
     policies: dict[str, Policy] = {}
     for name in (None, *config.models):
-        with mistakes.noted():
+        with mistakes.collect():
             models[name] = _read_model(config, "model" if name is None else "models", name)
     model = models.pop(None, None)
     if model is not None:
         for name in config.policies:
-            with mistakes.noted():
+            with mistakes.collect():
                 policies[name] = _read_policy(config, name, model)
-        with mistakes.noted():
+        with mistakes.collect():
             _check_labels(config, model)
     others = {name: other for name, other in models.items() if name is not None}
     tables = {name: policy.table for name, policy in policies.items()}
@@ -181,9 +181,9 @@ def _parts(config: Config) -> tuple[MDP, dict[str, MDP], dict[str, Policy], tupl
     world = None if model is None or mistakes else (model, tables, others)
     formulas = []
     for index in range(len(config.formulas)):
-        with mistakes.noted():
+        with mistakes.collect():
             formulas.append(_formula(config, index, world))
-    mistakes.tell()
+    mistakes.raise_all()
     assert model is not None
     return model, others, policies, tuple(formulas)
 

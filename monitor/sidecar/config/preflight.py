@@ -26,11 +26,11 @@ def check_places(config: Config) -> list[str]:
     """
     notes: list[str] = []
     mistakes = Mistakes()
-    with mistakes.noted():
+    with mistakes.collect():
         notes += _check_port(config)
-    with mistakes.noted():
+    with mistakes.collect():
         _check_store(config)
-    mistakes.tell()
+    mistakes.raise_all()
     return notes
 
 

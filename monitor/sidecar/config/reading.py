@@ -100,9 +100,9 @@ def _absolute(directory: Path, path: str | Path) -> Path:
 def _check_names(config: Config) -> None:
     mistakes = Mistakes()
     for problem in _problems(config):
-        with mistakes.noted():
+        with mistakes.collect():
             raise ConfigError(problem)
-    mistakes.tell()
+    mistakes.raise_all()
 
 
 def _problems(config: Config) -> Iterator[str]:

@@ -69,13 +69,13 @@ class Case:
         """Return the twin from one start point, after some pairs of the path (all of them if not given)."""
         asked = self.oracle.parser.parse(print_formula(self.goal))
         assert isinstance(asked, Ask)
-        automaton = self.evaluator().tail.automaton
+        automaton = self.evaluator().value_table.automaton
         return Twin(self.oracle, asked.quantity.world.change, automaton, start, length or len(self.path))
 
-    def buffers(self, keep: int | None = None, only: int = -1) -> ForwardBuffers:
+    def buffers(self, max_starts: int | None = None, queried_start: int = -1) -> ForwardBuffers:
         """Return empty buffers for so many start points; for all of the path's if not given."""
-        keep = len(self.path) if keep is None else keep
-        return ForwardBuffers(keep, only, self.evaluator().strands.horizon)
+        max_starts = len(self.path) if max_starts is None else max_starts
+        return ForwardBuffers(max_starts, queried_start, self.evaluator().unrolled.horizon)
 
     def arrays(self) -> tuple[Ints, Ints]:
         """Return the states and actions of the path."""
@@ -124,10 +124,10 @@ def _measure(chance: Random, *, nested: bool) -> str:
 
 def pending(evaluator: Evaluator, buffers: ForwardBuffers, start: int) -> dict[Node, float]:
     """Return the weights of the nodes (state, obligation) of a start point, 0 for the newest."""
-    offset = int(buffers.now[step.AGE]) + start
+    offset = int(buffers.scalars[step.BASE_OFFSET]) + start
     return {
-        (state, evaluator.strands.owed[column][offset]): weight
-        for column, states, weights in buffers.spreads(start)
+        (state, evaluator.unrolled.obligations[column][offset]): weight
+        for column, states, weights in buffers.of_start(start)
         for state, weight in zip(states.tolist(), weights.tolist(), strict=True)
     }
 
@@ -136,15 +136,15 @@ def bounded(case: Case, evaluator: Evaluator, offset: int) -> dict[Node, tuple[f
     """Return the lowest and highest value of each node that bounds have reached at an offset, as they were left."""
     levels = case.evaluators._workspace().levels
     found = {}
-    for node in range(levels.node_first[offset], levels.node_first[offset + 1]):
-        obligation = evaluator.strands.owed[levels.strand[node]][offset]
+    for node in range(levels.first_node[offset], levels.first_node[offset + 1]):
+        obligation = evaluator.unrolled.obligations[levels.column[node]][offset]
         found[int(levels.state[node]), obligation] = float(levels.low[node]), float(levels.high[node])
     return found
 
 
 def settled(buffers: ForwardBuffers, start: int) -> float:
     """Return what is decided or collected from a start point on, 0 for the newest."""
-    return float(buffers.arrays.gained[start])
+    return float(buffers.arrays.accumulated[start])
 
 
 def assert_same_weights(found: Mapping[Node, float], expected: Mapping[Node, Fraction]) -> None:

@@ -15,7 +15,7 @@ from monitor.causal import World
 from monitor.exact import Checker, tables
 from monitor.exact.evaluators import Evaluators, pair_arrays
 from monitor.exact.forward import bounds, row_table, step
-from monitor.exact.forward import buffers as room_module
+from monitor.exact.forward import buffers as buffers_module
 from monitor.exact.forward.row_table import ANY, STABLE
 from monitor.exact.history import HistoryChain
 from monitor.logic import FALSE, TRUE, parse
@@ -26,22 +26,22 @@ from tests.exact.forward.test_evaluator import RING, ring_path
 from tests.exact.small import LAW, chances, telling_world
 
 TEXTS = (
-    'F<=4 ("a" & X X X "a")',  # eight strands for two letters
+    'F<=4 ("a" & X X X "a")',  # eight columns for two labels
     'F<=3 ("a" & G[1,2] ("b" | X "a"))',
-    '("a" & X X "b") | (!"a" & X ("b" & X "a"))',  # a strand in use below one that is not
+    '("a" & X X "b") | (!"a" & X ("b" & X "a"))',  # a column in use below one that is not
     'F<=1 alt@0.P>0.5 [ X "a" ]',
 )
 
 
-@pytest.mark.parametrize("room", ["enough", "little"])
+@pytest.mark.parametrize("space", ["enough", "little"])
 @pytest.mark.parametrize("kind", ["any", "stable"])
 @pytest.mark.parametrize("text", TEXTS)
 @pytest.mark.parametrize("seed", range(4))
 def test_bounds_by_levels_are_those_by_cells(
-    seed: int, text: str, kind: Literal["any", "stable"], room: str, monkeypatch: pytest.MonkeyPatch
+    seed: int, text: str, kind: Literal["any", "stable"], space: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if room == "little":
-        monkeypatch.setattr(room_module, "FIRST_NODES", 1)
+    if space == "little":
+        monkeypatch.setattr(buffers_module, "INITIAL_NODES", 1)
     small = telling_world(seed, stochastic=seed % 2 == 0, length=5)
     worlds = Evaluators(small.model, tables(small.policies, small.model), small.models)
     for change in ("alt@4", "alt[1]@3", "model:icy@4"):
@@ -54,18 +54,18 @@ def test_bounds_by_levels_are_those_by_cells(
         by_cells = HistoryChain(world, value_table.automaton, value_table.labelling, {}, kind).interval()
         assert worlds.interval(world, goal.measure, kind) == pytest.approx(by_cells, abs=1e-12)
         levels = worlds._workspace().levels
-        for begin, end in pairwise(levels.node_first[: len(world.path) + 1].tolist()):
-            nodes = list(zip(levels.strand[begin:end], levels.state[begin:end], strict=True))
+        for begin, end in pairwise(levels.first_node[: len(world.path) + 1].tolist()):
+            nodes = list(zip(levels.column[begin:end], levels.state[begin:end], strict=True))
             assert len(set(nodes)) == len(nodes)
 
 
-def test_more_transitions_than_there_is_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_transitions_than_fit(monkeypatch: pytest.MonkeyPatch) -> None:
     policies = tables({"nominal": [0] * 8, "alt": [1] * 8}, RING)
     goal, path = parse('alt@4.P=? [ F<=9 "bad" ]'), ring_path(12)
     assert isinstance(goal, Goal)
     expected = Checker(RING, policies).stepper(goal)._values.evaluator.interval(pair_arrays(path), ANY)
     followed = Checker(RING, policies).along(goal, path)
-    monkeypatch.setattr(row_table, "FIRST_ROOM", (1, 256, 256, 2048))  # all rows have room
+    monkeypatch.setattr(row_table, "INITIAL_SIZES", (1, 256, 256, 2048))  # all rows fit
     assert Checker(RING, policies).stepper(goal)._values.evaluator.interval(pair_arrays(path), ANY) == expected
     np.testing.assert_array_equal(Checker(RING, policies).along(goal, path), followed)
 
@@ -75,11 +75,11 @@ def test_rows_of_one_path_are_not_those_of_another() -> None:
     policies = tables({"nominal": [0] * 8, "alt": [1] * 8}, RING)
     one, goal = Checker(RING, policies), parse('alt@4.P=? [ F<=9 "bad" ]')
     assert isinstance(goal, Goal)
-    arm, path = one.stepper(goal)._values.evaluator, ring_path(60)
+    evaluator, path = one.stepper(goal)._values.evaluator, ring_path(60)
     for begin in range(0, 54, 3):
         pairs = pair_arrays(path[begin : begin + 6])
         alone = Checker(RING, policies).stepper(goal)._values.evaluator
-        assert arm.interval(pairs, ANY) == alone.interval(pairs, ANY)
+        assert evaluator.interval(pairs, ANY) == alone.interval(pairs, ANY)
 
 
 @pytest.mark.parametrize(("kind", "number"), [("any", ANY), ("stable", STABLE)])
@@ -136,23 +136,23 @@ def test_forward_and_backward_are_the_two_halves_of_an_interval(seed: int) -> No
     evaluator, pairs = case.evaluator(), case.arrays()
     whole = evaluator.interval(pairs, ANY)
     levels = case.evaluators._workspace()
-    engine, last = evaluator._engine(ANY), len(pairs[0]) - 1
-    nodes = slice(*levels.levels.node_first[last : last + 2])
+    context, last = evaluator._context(ANY), len(pairs[0]) - 1
+    nodes = slice(*levels.levels.first_node[last : last + 2])
     closed = levels.levels.low[nodes].copy()
     levels.levels.low[:] = levels.levels.high[:] = np.nan
-    assert bounds.forward(engine, levels.lent_levels, ANY, *pairs) == step.DONE
+    assert bounds.forward(context, levels.lent_levels, ANY, *pairs) == step.DONE
     levels.levels.low[nodes] = levels.levels.high[nodes] = closed
     found = np.zeros(2)
-    bounds.backward(engine, levels.lent_levels, last, found)
+    bounds.backward(context, levels.lent_levels, last, found)
     assert tuple(found) == whole
 
 
 def test_each_part_that_is_too_small_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     lacking: list[int] = []
-    monkeypatch.setattr(room_module, "FIRST_NODES", 1)
-    note_calls(monkeypatch, room_module.Workspace, "grow_levels", lacking, lambda _, which, __: which)
+    monkeypatch.setattr(buffers_module, "INITIAL_NODES", 1)
+    note_calls(monkeypatch, buffers_module.Workspace, "grow_levels", lacking, lambda _, which, __: which)
     case = a_case(Random(1), text='alt@3.P=? [ F<=5 ("a" & X X "b") ]', length=5)
     bounded_value = case.evaluator().interval(case.arrays(), ANY)
     twin = case.twin(0)
-    assert set(lacking) == {bounds.PLACES, bounds.NODES, bounds.ITEMS}
+    assert set(lacking) == {bounds.OFFSETS, bounds.NODES, bounds.EDGES}
     assert bounded_value == pytest.approx([float(end) for end in twin.bounds(0, *twin.first, "any")], abs=CLOSE)

@@ -115,13 +115,13 @@ def test_values_after_each_pair_are_those_of_the_twin(chance: Random) -> None:
         evaluator.push(buffers, state, action, answered=True)
         np.testing.assert_allclose(buffers.values[: n + 1], expected[n, : n + 1], rtol=0, atol=CLOSE)
     values = np.full((length, length), np.nan)
-    evaluator.along(case.buffers(), case.arrays(), values)
+    evaluator.push_all(case.buffers(), case.arrays(), values)
     np.testing.assert_allclose(values, expected, rtol=0, atol=CLOSE)
-    for only in range(length):
-        buffers = case.buffers(only=only)
-        evaluator.along(buffers, case.arrays())
+    for oldest in range(length):
+        buffers = case.buffers(queried_start=oldest)
+        evaluator.push_all(buffers, case.arrays())
         evaluator.answer(buffers)
-        assert buffers.values[0] == pytest.approx(expected[-1, length - 1 - only], abs=CLOSE)
+        assert buffers.values[0] == pytest.approx(expected[-1, length - 1 - oldest], abs=CLOSE)
 
 
 @LAW
@@ -145,25 +145,32 @@ def test_what_lies_ahead_of_the_last_pair_is_that_of_the_twin(chance: Random) ->
     if chance.random() < 0.3:
         case = case.without_last_action()
     evaluator, buffers, twin = case.evaluator(), case.buffers(0), case.twin(0)
-    evaluator.along(buffers, case.arrays())
+    evaluator.push_all(buffers, case.arrays())
     offset, last = twin.observed, case.path[-1]
-    parts = with_all_tables(evaluator, offset)
-    for column, owed in enumerate(evaluator.strands.owed):
-        for state in range(case.states) if offset in owed else ():
-            value, result = close.ahead(
-                parts.dynamics, parts.machine, parts.future, offset, column, state, *last, parts.scratch.lacks
+    context = with_all_tables(evaluator, offset)
+    for column, cells in enumerate(evaluator.unrolled.obligations):
+        for state in range(case.states) if offset in cells else ():
+            value, status = close.closing_value(
+                context.dynamics,
+                context.automaton,
+                context.future,
+                offset,
+                column,
+                state,
+                *last,
+                context.scratch.missing,
             )
-            assert result == step.DONE
-            assert value == pytest.approx(float(twin.value(offset, state, owed[offset])), abs=CLOSE)
+            assert status == step.DONE
+            assert value == pytest.approx(float(twin.value(offset, state, cells[offset])), abs=CLOSE)
 
 
-def with_all_tables(evaluator: Evaluator, offset: int) -> step.Engine:
+def with_all_tables(evaluator: Evaluator, offset: int) -> step.Context:
     """Return what the compiled loops work on, with the values of all that can be pending at an offset and the next."""
-    for owed in evaluator.strands.owed:
-        for k in {offset, offset + 1} & owed.keys():
-            evaluator.tail.all_values(k, owed[k])
-    evaluator._know_tables()
-    evaluator._engine(EXACT)
-    parts = evaluator._engines[EXACT][1]
-    assert isinstance(parts, step.Engine)
-    return parts
+    for cells in evaluator.unrolled.obligations:
+        for k in {offset, offset + 1} & cells.keys():
+            evaluator.value_table.all_values(k, cells[k])
+    evaluator._find_vectors()
+    evaluator._context(EXACT)
+    context = evaluator._contexts[EXACT][1]
+    assert isinstance(context, step.Context)
+    return context

@@ -1,4 +1,4 @@
-"""A law and a measure made ready for the loops: what these are told of the law, and the room that they work in."""
+"""A law and a measure made ready for the compiled loops: what these read, and the workspace they share."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from monitor.exact.forward import evaluator as evaluator_module
 from monitor.exact.forward import row_table
 from monitor.exact.forward.evaluator import Evaluator, dynamics
 from monitor.exact.forward.row_table import ANY, EXACT
-from monitor.exact.forward.unroll import FIRST_STRAND
+from monitor.exact.forward.unroll import FIRST_COLUMN
 from monitor.logic import FALSE, TRUE, parse
 from monitor.logic.syntax import Goal
 from monitor.model import MDP
@@ -85,39 +85,39 @@ def test_what_acts_by_regimes_of_the_law(  # noqa: PLR0917 - columns of the tabl
     chances: list[list[list[float]]],
     observed: list[list[list[float]]],
 ) -> None:
-    made = dynamics(nominal, law, merged=True)
-    assert made.first.tolist() == first
-    assert made.default.tolist() == default
+    made = dynamics(nominal, law, merge_actions=True)
+    assert made.regime_begin.tolist() == first
+    assert made.is_nominal.tolist() == default
     assert made.stochastic.tolist() == stochastic
     for n, row in enumerate(actions or ()):
-        assert row is None or made.actions[n].tolist() == row
-    assert made.probabilities.tolist() == chances
+        assert row is None or made.policy_actions[n].tolist() == row
+    assert made.policy_probabilities.tolist() == chances
     assert made.nominal_probabilities.tolist() == observed
-    assert made.probabilities.shape[1:] == made.nominal_probabilities.shape[1:] == (4, 2)
-    assert (made.same, made.merged, made.local) == (True, True, False)
+    assert made.policy_probabilities.shape[1:] == made.nominal_probabilities.shape[1:] == (4, 2)
+    assert (made.same_model, made.merge_actions, made.share_prior_rows) == (True, True, False)
 
 
 def test_rows_and_rewards_are_those_of_the_world_asked_about() -> None:
     law = plain("nominal").under(Intervention(dynamics=OTHER))
-    made = dynamics(plain("nominal"), law, merged=False)
-    assert (made.same, made.merged) == (False, False)
-    assert made.asked_successors.tolist() == OTHER.successors.tolist()
+    made = dynamics(plain("nominal"), law, merge_actions=False)
+    assert (made.same_model, made.merge_actions) == (False, False)
+    assert made.counterfactual_successors.tolist() == OTHER.successors.tolist()
     assert made.observed_successors.tolist() == MODEL.successors.tolist()
     assert made.rewards.tolist() == OTHER.rewards.tolist()
     assert OTHER.transition_rewards is not None
-    assert made.asked_extra.tolist() == OTHER.transition_rewards.tolist()
-    assert dynamics(plain("nominal"), plain("nominal"), merged=True).asked_extra.tolist() == []
+    assert made.transition_rewards.tolist() == OTHER.transition_rewards.tolist()
+    assert dynamics(plain("nominal"), plain("nominal"), merge_actions=True).transition_rewards.tolist() == []
     arrays = [each for each in made if isinstance(each, np.ndarray)]
     assert not any(each.flags.writeable for each in arrays if each.dtype == np.float64)  # else compiled anew
 
 
 def test_one_table_of_a_policy_is_not_copied() -> None:
-    made = dynamics(plain("nominal"), taken_over("nominal", "mix"), merged=True)
+    made = dynamics(plain("nominal"), taken_over("nominal", "mix"), merge_actions=True)
     assert TABLES["mix"].probabilities is not None
-    assert np.shares_memory(made.probabilities, TABLES["mix"].probabilities)
-    made = dynamics(plain("nominal"), taken_over("nominal", "alt"), merged=True)
+    assert np.shares_memory(made.policy_probabilities, TABLES["mix"].probabilities)
+    made = dynamics(plain("nominal"), taken_over("nominal", "alt"), merge_actions=True)
     assert TABLES["alt"].actions is not None
-    assert np.shares_memory(made.actions, TABLES["alt"].actions)
+    assert np.shares_memory(made.policy_actions, TABLES["alt"].actions)
 
 
 @pytest.mark.parametrize(
@@ -130,13 +130,13 @@ def test_rows_are_kept_for_all_transitions_where_no_choice_was_observed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(table_module, "SMALL", 3)
-    assert dynamics(nominal, nominal, merged=True).local is local
+    assert dynamics(nominal, nominal, merge_actions=True).share_prior_rows is local
     monkeypatch.setattr(table_module, "SMALL", 4)
-    assert dynamics(nominal, nominal, merged=True).local is False
+    assert dynamics(nominal, nominal, merge_actions=True).share_prior_rows is False
 
 
-def test_walks_of_different_width_take_turns() -> None:
-    """One arm serves many walks, and arms share their room: whoever comes next finds enough of it."""
+def test_messages_of_different_width_take_turns() -> None:
+    """One evaluator serves many messages, and evaluators share a workspace: whichever comes next finds space."""
     one = checker()
     same, many = 'alt@{}.P=? [ F<=8 "bad" ]', 'alt@{}.P=? [ F<=5 ("mid" & G[2,3] !"bad") ]'
     texts = [text.format(t) for text, t in ((same, 1), (same, 5), (many, 2), (same, 3), (many, 5))]
@@ -145,11 +145,11 @@ def test_walks_of_different_width_take_turns() -> None:
     for n, pair in enumerate(PATH):
         for stepper, expected in zip(steppers, alone, strict=True):
             np.testing.assert_array_equal(stepper.push(*pair), expected[n])
-    assert len(steppers[2]._values.evaluator.strands.owed) > 4  # more than there is room for at first
+    assert len(steppers[2]._values.evaluator.unrolled.obligations) > 4  # more than fit at first
 
 
-@pytest.mark.parametrize("before", ["nothing", "a wider one of another arm"])
-def test_a_wider_walk_of_the_same_arm_finds_room(before: str) -> None:
+@pytest.mark.parametrize("before", ["nothing", "a wider one of another evaluator"])
+def test_a_wider_message_of_the_same_evaluator_finds_space(before: str) -> None:
     one, text = checker(), 'alt@{}.P=? [ F<=8 "bad" ]'
     if before != "nothing":
         one.stepper(goal('alt@6.P=? [ F<=7 "mid" ]')).push_all(PATH)
@@ -184,7 +184,7 @@ def test_what_was_done_by_chance_for_a_while_is_met_by_what_looks_back_on_it(see
 
 
 def test_a_small_model_is_answered_by_the_loops_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("_close", "_one_by_one", "_close_levels"):
+    for name in ("_close", "_push_each", "_close_levels"):
         monkeypatch.setattr(Evaluator, name, None)
     one = checker()
     followed = one.along(goal('alt@2.P=? [ F<=3 "bad" ]'), PATH)
@@ -202,9 +202,9 @@ def test_a_table_is_made_for_a_model_of_few_states_or_beforehand(monkeypatch: py
         if prepared:
             one.prepare(parse(text))
         answers.add(one.check(parse(text), PATH).value)
-        (arm,) = one.evaluators._evaluators.values()
-        assert arm.lazy is lazy
-        assert (len(arm.tail.table) == 0) is lazy
+        (evaluator,) = one.evaluators._evaluators.values()
+        assert evaluator.lazy is lazy
+        assert (len(evaluator.value_table.table) == 0) is lazy
     assert len(answers) == 1
 
 
@@ -248,7 +248,7 @@ ONE_STEP = 8 * 3
 """Numbers of the rows that one observed step of the ring may need: one row of three successors for each state."""
 
 
-def ring_arm() -> tuple[Checker, Goal]:
+def ring_checker() -> tuple[Checker, Goal]:
     one = Checker(RING, tables({"nominal": [0] * 8, "alt": [1] * 8}, RING))
     return one, goal('alt@4.P=? [ F<=9 "bad" ]')
 
@@ -268,13 +268,13 @@ def test_rows_take_no_more_room_than_one_question_needs_where_there_is_none(
     wandering: bool,  # noqa: FBT001 - a column of the table
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Once in a question all rows are forgotten to make room, in each question anew."""
-    monkeypatch.setattr(row_table, "FIRST_ROOM", (1, 1, 1, 1))
-    monkeypatch.setattr(row_table, "MAX_NUMBERS", 0)
-    one, asked = ring_arm()
+    """A row table may be cleared once in each query."""
+    monkeypatch.setattr(row_table, "INITIAL_SIZES", (1, 1, 1, 1))
+    monkeypatch.setattr(row_table, "MAX_SUCCESSORS", 0)
+    one, asked = ring_checker()
     stepper = one.stepper(asked)
     path = ring_path(60) if wandering else [(3 * n % 8, 0) for n in range(60)]  # eight transitions, in turn
-    arm = stepper._values.evaluator
+    evaluator = stepper._values.evaluator
     if way == "pair by pair":
         for pair in path:
             stepper.push(*pair)
@@ -284,36 +284,36 @@ def test_rows_take_no_more_room_than_one_question_needs_where_there_is_none(
     elif way == "all at once":
         stepper.push_all(path)
     elif way == "without answers":
-        arm.along(stepper._values.buffers, pair_arrays(path))
+        evaluator.push_all(stepper._values.buffers, pair_arrays(path))
     else:
         for begin in range(56):
-            arm.interval(pair_arrays(path[begin : begin + 4]), ANY)
-    memory = arm._memos(ANY if way == "bounds" else EXACT)
-    assert 3 * memory.computed > 8 * ONE_STEP
-    assert len(memory.arrays.states) <= 2 * ONE_STEP
+            evaluator.interval(pair_arrays(path[begin : begin + 4]), ANY)
+    table = evaluator._row_tables(ANY if way == "bounds" else EXACT)
+    assert 3 * table.computed > 8 * ONE_STEP
+    assert len(table.arrays.successors) <= 2 * ONE_STEP
 
 
 @LAW
 @given(chances)
 def test_states_show_their_label_sets(chance: Random) -> None:
-    """What a span says of a reading is what the automaton says of the labels: by state, or by action if goals nest."""
+    """The transitions of a label are those of the automaton for its label set: by state, or by action if goals nest."""
     case = a_case(chance, nested=chance.random() < 0.5)
     evaluator, twin = case.evaluator(), case.twin(0)
-    unrolled, shown = evaluator_module.reading(evaluator.tail)
+    unrolled, label_of = evaluator_module.labelled_automaton(evaluator.value_table)
     unrolled.extend(3)
-    by_action, actions = evaluator.tail.labelling.by_action, case.oracle.setting.actions
-    assert len(shown) == case.states * (actions if by_action else 1)
-    for column, owed in enumerate(unrolled.owed):
-        for offset in range(min(3, unrolled.reach)):
+    by_action, actions = evaluator.value_table.labelling.by_action, case.oracle.setting.actions
+    assert len(label_of) == case.states * (actions if by_action else 1)
+    for column, cells in enumerate(unrolled.obligations):
+        for offset in range(min(3, unrolled.depth)):
             for state, action in product(range(case.states), range(actions)):
-                if offset not in owed:
+                if offset not in cells:
                     continue
-                seen = shown[state * actions + action if by_action else state]
-                spans = unrolled.spans[slice(*unrolled.known[column, seen])].tolist()
-                (target,) = [span[2] for span in spans if span[0] <= offset < span[1]]
-                rest = twin.automaton.step(owed[offset], twin.label_set(offset, state, action))
+                label = label_of[state * actions + action if by_action else state]
+                transitions = unrolled.transitions[slice(*unrolled.ranges[column, label])].tolist()
+                (target,) = [each[2] for each in transitions if each[0] <= offset < each[1]]
+                rest = twin.automaton.step(cells[offset], twin.label_set(offset, state, action))
                 if rest not in (FALSE, TRUE):
-                    assert unrolled.owed[target - FIRST_STRAND][offset + 1] == rest
+                    assert unrolled.obligations[target - FIRST_COLUMN][offset + 1] == rest
                 else:
                     assert target == rest
 
@@ -326,12 +326,12 @@ def test_values_around_some_states_are_those_of_the_twin(chance: Random) -> None
     if chance.random() < 0.3:
         case = case.without_last_action()
     evaluator, twin = case.evaluator(), case.twin(0)
-    evaluator.strands.extend(twin.observed + 1)
-    for owed in evaluator.strands.owed:
-        if twin.observed in owed:
-            obligation, everywhere = owed[twin.observed], np.arange(case.states)
-            found = evaluator_module.ahead(
-                case.nominal, evaluator.tail, twin.observed, obligation, everywhere, case.path[-1]
+    evaluator.unrolled.extend(twin.observed + 1)
+    for cells in evaluator.unrolled.obligations:
+        if twin.observed in cells:
+            obligation, everywhere = cells[twin.observed], np.arange(case.states)
+            found = evaluator_module.closing_values(
+                case.nominal, evaluator.value_table, twin.observed, obligation, everywhere, case.path[-1]
             )
             expected = [float(twin.value(twin.observed, state, obligation)) for state in range(case.states)]
             np.testing.assert_allclose(found, expected, rtol=0, atol=CLOSE)
@@ -342,7 +342,7 @@ def test_a_large_model_has_the_values_and_bounds_of_the_twin(seed: int, monkeypa
     call_every_model_large(monkeypatch)
     case = a_case(Random(seed), length=4)
     evaluator, buffers, values = case.evaluator(), case.buffers(), np.full((4, 4), np.nan)
-    evaluator.along(buffers, case.arrays(), values)
+    evaluator.push_all(buffers, case.arrays(), values)
     twins = [case.twin(3 - start) for start in range(4)]
     assert values[3] == pytest.approx([float(twin.value(0, *twin.first)) for twin in twins], abs=CLOSE)
     twin = twins[3]

@@ -1,4 +1,4 @@
-"""The memory of counterfactual rows: what it holds as it grows, when it starts anew, what it counts."""
+"""The cache of counterfactual rows: what it holds as it grows, when it is cleared, what it counts."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from monitor.exact.forward.row_table import (
     COMPUTED,
     ENTRIES,
     EXACT,
-    MOVES,
-    NUMBERS,
+    OBSERVED,
+    ROWS,
     STABLE,
-    TRANSITIONS,
-    Allowance,
+    SUCCESSORS,
+    Budget,
     RowTable,
     RowTables,
 )
-from monitor.exact.forward.rows import NO_ROOM, moves, seen_before
+from monitor.exact.forward.rows import FULL, find_entry, find_observed
 from monitor.model import MDP
 from monitor.policy import as_table
 from tests.exact.small import LAW
@@ -38,156 +38,159 @@ MODEL = MDP.from_transitions(
     transitions=[(s, 0, (s + k) % STATES, 0.25) for s in range(STATES) for k in (0, 1, 5, 9)],
 )
 PLAIN = Law.stationary(as_table([0] * STATES, MODEL), MODEL)
-WORLD = dynamics(PLAIN, PLAIN, merged=True)
-NAMES = ("action", "share", "gain", "states", "low")
+WORLD = dynamics(PLAIN, PLAIN, merge_actions=True)
+NAMES = ("action", "weight", "reward", "successors", "low")
 
 
-def entry(kept: RowTable, seen: int, outcome: int, state: int) -> int:
-    """Return the entry of a state after an observed transition; the memo grows where it has to."""
+def entry(kept: RowTable, s: int, s_next: int, state: int) -> int:
+    """Return the entry of a state after an observed transition; the table grows when it is full."""
     while True:
-        transition = seen_before(WORLD, kept.arrays, 0, seen, 0, outcome)
-        if transition != NO_ROOM:
-            found = moves(WORLD, kept.arrays, kept.kind, 0, transition, seen, 0, outcome, state)
-            if found != NO_ROOM:
+        observed = find_observed(WORLD, kept.arrays, 0, s, 0, s_next)
+        if observed != FULL:
+            found = find_entry(WORLD, kept.arrays, kept.kind, 0, observed, s, 0, s_next, state)
+            if found != FULL:
                 return int(found)
-        kept.make_room(forget=True)
+        kept.grow(forget=True)
 
 
 def row(kept: RowTable, number: int) -> dict[int, float]:
-    """Return what an entry of one move holds."""
+    """Return the only row of an entry."""
     arrays = kept.arrays
-    move = arrays.entry_begin[number]
-    assert arrays.entry_begin[number + 1] == move + 1
-    places = slice(arrays.row_begin[move], arrays.row_begin[move + 1])
-    return dict(zip(arrays.states[places].tolist(), arrays.low[places].tolist(), strict=True))
+    index = arrays.entry_begin[number]
+    assert arrays.entry_begin[number + 1] == index + 1
+    places = slice(arrays.row_begin[index], arrays.row_begin[index + 1])
+    return dict(zip(arrays.successors[places].tolist(), arrays.low[places].tolist(), strict=True))
 
 
 def pairs() -> list[tuple[int, int, int]]:
-    return [(seen, (seen + k) % STATES, state) for seen in range(STATES) for k in (0, 5) for state in range(STATES)]
+    return [(s, (s + k) % STATES, state) for s in range(STATES) for k in (0, 5) for state in range(STATES)]
 
 
-def test_what_is_remembered_outlives_growth() -> None:
+def test_entries_outlive_growth() -> None:
     kept = RowTable(EXACT)
-    first = {asked: (entry(kept, *asked), row(kept, entry(kept, *asked))) for asked in pairs()[:400]}
+    first = {key: (entry(kept, *key), row(kept, entry(kept, *key))) for key in pairs()[:400]}
     used = kept.arrays.used.copy()
-    assert {asked: (entry(kept, *asked), row(kept, entry(kept, *asked))) for asked in first} == first
+    assert {key: (entry(kept, *key), row(kept, entry(kept, *key))) for key in first} == first
     assert kept.arrays.used.tolist() == used.tolist()  # nothing was computed again
     assert used[ENTRIES] == 400
-    assert used[TRANSITIONS] == len({asked[:2] for asked in first})
-    assert used[MOVES] == 400
-    assert used[NUMBERS] == sum(len(held) for _, held in first.values())
+    assert used[OBSERVED] == len({key[:2] for key in first})
+    assert used[ROWS] == 400
+    assert used[SUCCESSORS] == sum(len(held) for _, held in first.values())
 
 
-def test_the_allowance_knows_what_its_memos_hold() -> None:
-    allowance = Allowance()
-    assert allowance.held == 0
-    some = [RowTable(EXACT, allowance), RowTable(ANY, allowance)]
-    for asked in pairs()[:900]:
-        entry(some[0], *asked)
-    assert len(some[0].arrays.states) > len(some[1].arrays.states)
-    assert allowance.held == sum(len(each.arrays.states) for each in some)
+def test_the_budget_is_what_its_tables_have_allocated() -> None:
+    budget = Budget()
+    assert budget.allocated == 0
+    some = [RowTable(EXACT, budget), RowTable(ANY, budget)]
+    for key in pairs()[:900]:
+        entry(some[0], *key)
+    assert len(some[0].arrays.successors) > len(some[1].arrays.successors)
+    assert budget.allocated == sum(len(each.arrays.successors) for each in some)
     some[0].close()
-    assert allowance.held == len(some[1].arrays.states)
-    some[0].make_room(forget=False)  # whoever still asks it has it for himself
-    assert allowance.held == len(some[1].arrays.states)
+    assert budget.allocated == len(some[1].arrays.successors)
+    some[0].grow(forget=False)  # who still uses it goes on with a budget of its own
+    assert budget.allocated == len(some[1].arrays.successors)
 
 
-def test_beyond_the_limit_it_starts_anew_and_counts_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    allowance = Allowance()
-    kept = RowTable(EXACT, allowance)
-    for asked in pairs()[:100]:
-        entry(kept, *asked)
-    computed, sizes, held = kept.computed, [len(array) for array in kept.arrays], allowance.held
+def test_beyond_the_limit_it_is_cleared_and_counts_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    budget = Budget()
+    kept = RowTable(EXACT, budget)
+    for key in pairs()[:100]:
+        entry(kept, *key)
+    computed, sizes, held = kept.computed, [len(array) for array in kept.arrays], budget.allocated
     assert computed > 0
-    monkeypatch.setattr(row_table, "MAX_NUMBERS", 2 * len(kept.arrays.states) - 1)
-    kept.make_room(forget=True)
+    monkeypatch.setattr(row_table, "MAX_SUCCESSORS", 2 * len(kept.arrays.successors) - 1)
+    kept.grow(forget=True)
     assert [len(array) for array in kept.arrays] == sizes
     assert kept.arrays.used[:COMPUTED].tolist() == [0, 0, 0, 0]
     assert (kept.arrays.entry_keys == -1).all()
-    assert (kept.computed, allowance.held) == (computed, held)
+    assert (kept.computed, budget.allocated) == (computed, held)
     entry(kept, *pairs()[0])
-    kept.make_room(forget=True)
-    assert (kept.arrays.used[ENTRIES], len(kept.arrays.states)) == (0, sizes[row_table.Memory._fields.index("states")])
+    kept.grow(forget=True)
+    assert (kept.arrays.used[ENTRIES], len(kept.arrays.successors)) == (
+        0,
+        sizes[row_table.RowArrays._fields.index("successors")],
+    )
     entry(kept, *pairs()[0])
-    kept.make_room(forget=False)  # one question that needs more is given more
-    assert len(kept.arrays.states) == 2 * sizes[row_table.Memory._fields.index("states")]
+    kept.grow(forget=False)  # one question that needs more is given more
+    assert len(kept.arrays.successors) == 2 * sizes[row_table.RowArrays._fields.index("successors")]
 
 
 def test_at_the_limit_it_still_grows(monkeypatch: pytest.MonkeyPatch) -> None:
     kept = RowTable(EXACT)
     entry(kept, *pairs()[0])
-    monkeypatch.setattr(row_table, "MAX_NUMBERS", 2 * len(kept.arrays.states))
-    size = len(kept.arrays.states)
-    kept.make_room(forget=True)
-    assert len(kept.arrays.states) == 2 * size
+    monkeypatch.setattr(row_table, "MAX_SUCCESSORS", 2 * len(kept.arrays.successors))
+    size = len(kept.arrays.successors)
+    kept.grow(forget=True)
+    assert len(kept.arrays.successors) == 2 * size
     assert kept.arrays.used[ENTRIES] == 1
 
 
 def test_one_that_holds_nothing_grows_whatever_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(row_table, "MAX_NUMBERS", 0)
+    monkeypatch.setattr(row_table, "MAX_SUCCESSORS", 0)
     kept = RowTable(EXACT)
-    size = len(kept.arrays.states)
-    kept.make_room(forget=True)
-    assert len(kept.arrays.states) == 2 * size
+    size = len(kept.arrays.successors)
+    kept.grow(forget=True)
+    assert len(kept.arrays.successors) == 2 * size
 
 
 def test_tables_grow_where_they_are_half_full_and_are_never_more_than_half_full() -> None:
     kept = RowTable(EXACT)
     before = [len(array) for array in kept.arrays]
-    kept.make_room(forget=False)
+    kept.grow(forget=False)
     after = [len(array) for array in kept.arrays]
-    fields = dict(zip(row_table.Memory._fields, zip(before, after, strict=True), strict=True))
-    for name in ("transition_keys", "transition_values", "entry_keys", "entry_values", "entry_begin"):
+    fields = dict(zip(row_table.RowArrays._fields, zip(before, after, strict=True), strict=True))
+    for name in ("observed_keys", "observed_values", "entry_keys", "entry_values", "entry_begin"):
         assert fields[name][0] == fields[name][1], name
-    for asked in pairs()[: STATES * STATES]:
-        entry(kept, *asked)
-        assert 2 * kept.arrays.used[TRANSITIONS] <= len(kept.arrays.transition_keys)
+    for key in pairs()[: STATES * STATES]:
+        entry(kept, *key)
+        assert 2 * kept.arrays.used[OBSERVED] <= len(kept.arrays.observed_keys)
         assert 2 * kept.arrays.used[ENTRIES] <= len(kept.arrays.entry_keys)
     assert len(kept.arrays.entry_begin) < 4 * kept.arrays.used[ENTRIES]
-    assert len(kept.arrays.transition_keys) <= 8 * kept.arrays.used[TRANSITIONS]
+    assert len(kept.arrays.observed_keys) <= 8 * kept.arrays.used[OBSERVED]
 
 
-@pytest.mark.parametrize(("transitions", "grown"), [(31, 1), (32, 2)])
+@pytest.mark.parametrize(("observed", "grown"), [(31, 1), (32, 2)])
 @pytest.mark.parametrize(("entries", "longer"), [(127, 1), (128, 2)])
-def test_a_table_doubles_once_half_of_its_room_is_used(
-    transitions: int, grown: int, entries: int, longer: int, monkeypatch: pytest.MonkeyPatch
+def test_a_table_doubles_once_half_of_its_space_is_used(
+    observed: int, grown: int, entries: int, longer: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(row_table, "FIRST_ROOM", (64, 256, 16, 32))
+    monkeypatch.setattr(row_table, "INITIAL_SIZES", (64, 256, 16, 32))
     kept = RowTable(EXACT)
-    kept.arrays.used[[TRANSITIONS, ENTRIES]] = transitions, entries
-    kept.make_room(forget=False)
+    kept.arrays.used[[OBSERVED, ENTRIES]] = observed, entries
+    kept.grow(forget=False)
     arrays = kept.arrays
-    assert len(arrays.transition_keys) == len(arrays.transition_values) == 128 * grown
+    assert len(arrays.observed_keys) == len(arrays.observed_values) == 128 * grown
     assert len(arrays.entry_keys) == len(arrays.entry_values) == 512 * longer
     assert len(arrays.entry_begin) - 1 == 256 * longer
-    assert [len(each) for each in (arrays.action, arrays.share, arrays.gain)] == [32] * 3
+    assert [len(each) for each in (arrays.action, arrays.weight, arrays.reward)] == [32] * 3
     assert len(arrays.row_begin) - 1 == 32
-    assert len(arrays.states) == len(arrays.low) == 64
+    assert len(arrays.successors) == len(arrays.low) == 64
 
 
 @pytest.mark.parametrize(("entries", "places"), [(1, 2), (2, 4), (3, 8), (4, 8), (5, 16), (256, 512), (257, 1024)])
 def test_a_table_has_a_power_of_two_places_for_twice_its_entries(
     entries: int, places: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(row_table, "FIRST_ROOM", (64, entries, 16, 32))
+    monkeypatch.setattr(row_table, "INITIAL_SIZES", (64, entries, 16, 32))
     assert len(RowTable(EXACT).arrays.entry_keys) == places
 
 
 @pytest.mark.parametrize("kind", [ANY, STABLE])
 def test_only_bounds_have_an_upper_end_and_a_part_for_each_successor(kind: int) -> None:
-    assert len(RowTable(EXACT).arrays.high) == len(RowTable(EXACT).arrays.extra) == 0
+    assert len(RowTable(EXACT).arrays.high) == len(RowTable(EXACT).arrays.successor_reward) == 0
     arrays = RowTable(kind).arrays
-    assert len(arrays.high) == len(arrays.extra) == len(arrays.states) == len(arrays.low)
+    assert len(arrays.high) == len(arrays.successor_reward) == len(arrays.successors) == len(arrays.low)
 
 
-def test_a_world_has_one_memo_for_each_kind_and_gives_all_back() -> None:
-    allowance = Allowance()
-    some = RowTables(allowance)
+def test_a_world_has_one_table_for_each_kind_and_gives_all_back() -> None:
+    budget = Budget()
+    some = RowTables(budget)
     assert some(EXACT) is some(EXACT)
     assert (some(EXACT).kind, some(ANY).kind, some(STABLE).kind) == (EXACT, ANY, STABLE)
-    assert allowance.held == sum(len(some(kind).arrays.states) for kind in (EXACT, ANY, STABLE)) > 0
+    assert budget.allocated == sum(len(some(kind).arrays.successors) for kind in (EXACT, ANY, STABLE)) > 0
     some.close()
-    assert allowance.held == 0
+    assert budget.allocated == 0
 
 
 def test_every_key_is_found_again_in_a_larger_table() -> None:
@@ -209,11 +212,11 @@ def test_a_key_has_its_place_and_no_other(keys: list[int], others: set[int]) -> 
     held = np.full(64, -1)
     with np.errstate(over="ignore"):
         for key in keys:
-            at = row_table.place(held, key)
+            at = row_table.find_slot(held, key)
             assert held[at] == -1
             held[at] = key
-        assert [held[row_table.place(held, key)] for key in keys] == keys
-        assert all(held[row_table.place(held, key)] == -1 for key in others - {*keys})
+        assert [held[row_table.find_slot(held, key)] for key in keys] == keys
+        assert all(held[row_table.find_slot(held, key)] == -1 for key in others - {*keys})
 
 
 @LAW
@@ -221,12 +224,12 @@ def test_a_key_has_its_place_and_no_other(keys: list[int], others: set[int]) -> 
 def test_rows_are_right_however_often_they_are_forgotten(asked: list[tuple[int, int, int]]) -> None:
     """With room for a few rows, over and over again: never the row of another transition or state."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(row_table, "FIRST_ROOM", (2, 4, 4, 16))
-        patch.setattr(row_table, "MAX_NUMBERS", 32)
+        patch.setattr(row_table, "INITIAL_SIZES", (2, 4, 4, 16))
+        patch.setattr(row_table, "MAX_SUCCESSORS", 32)
         kept = RowTable(EXACT)
         for seen, by, state in asked:
             outcome = (seen + by) % STATES
             p, q = ({(s + k) % STATES: Fraction(1, 4) for k in (0, 1, 5, 9)} for s in (seen, state))
             expected = {successor: float(chance) for successor, chance in counterfactual_row(p, q, outcome).items()}
             assert row(kept, entry(kept, seen, outcome, state)) == pytest.approx(expected, abs=1e-15)
-            assert len(kept.arrays.states) <= 32
+            assert len(kept.arrays.successors) <= 32

@@ -1,4 +1,4 @@
-"""What can be done in a state after an observed transition: which regime, which number, which moves and rows."""
+"""The rows of a state after an observed transition: which regime, which index, which actions and successors."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from monitor.exact.forward.row_table import (
     RowTable,
 )
 from monitor.exact.forward.rows import (
-    FOR_GOOD,
-    NO_ROOM,
+    FULL,
+    NO_END,
     Dynamics,
-    moves,
-    regime,
+    find_entry,
+    find_observed,
+    regime_at,
     regime_end,
-    seen_before,
 )
 from monitor.model import MDP
 from monitor.policy import as_table
@@ -50,57 +50,57 @@ EVEN = as_table([[0.5, 0.5]] * 4, MODEL)
 PLAIN = Law.stationary(NOMINAL, MODEL)
 
 
-def world(nominal: Law = PLAIN, change: Intervention | None = None, *, merged: bool = False) -> Dynamics:
-    return dynamics(nominal, nominal.under(change or Intervention()), merged=merged)
+def world(nominal: Law = PLAIN, change: Intervention | None = None, *, merge_actions: bool = False) -> Dynamics:
+    return dynamics(nominal, nominal.under(change or Intervention()), merge_actions=merge_actions)
 
 
 def found(of: Dynamics, kind: int, step: tuple[int, int, int], state: int, r: int = 0) -> list[tuple[Any, ...]]:
-    """Return (action, share, gain, {successor: (low, high, extra)}) of each move in a state after a step."""
-    memo = RowTable(kind)
-    transition = r if step[2] < 0 else seen_before(of, memo.arrays, r, *step)
-    entry = moves(of, memo.arrays, kind, r, transition, *step, state)
-    assert entry != NO_ROOM
-    return read(memo, entry)
+    """Return (action, weight, reward, {successor: (low, high, successor reward)}) of each row of a state."""
+    table = RowTable(kind)
+    observed = r if step[2] < 0 else find_observed(of, table.arrays, r, *step)
+    entry = find_entry(of, table.arrays, kind, r, observed, *step, state)
+    assert entry != FULL
+    return read(table, entry)
 
 
-def read(memo: RowTable, entry: int) -> list[tuple[Any, ...]]:
-    a = memo.arrays
+def read(table: RowTable, entry: int) -> list[tuple[Any, ...]]:
+    a = table.arrays
     some: list[tuple[Any, ...]] = []
     for move in range(a.entry_begin[entry], a.entry_begin[entry + 1]):
         row = {
-            int(a.states[k]): a.low[k] if memo.kind == EXACT else (a.low[k], a.high[k], a.extra[k])
+            int(a.successors[k]): a.low[k] if table.kind == EXACT else (a.low[k], a.high[k], a.successor_reward[k])
             for k in range(a.row_begin[move], a.row_begin[move + 1])
         }
-        some.append((int(a.action[move]), a.share[move], a.gain[move], row))
+        some.append((int(a.action[move]), a.weight[move], a.reward[move], row))
     return some
 
 
 def test_a_regime_is_in_force_from_its_first_offset_to_that_of_the_next() -> None:
     before = PLAIN.under(Intervention(OTHER, 5))
-    three = dynamics(before, before.under(Intervention(MIXED, 2)), merged=False)
-    assert three.first.tolist() == [0, 2, 5]
-    assert [regime(three, offset) for offset in range(7)] == [0, 0, 1, 1, 1, 2, 2]
-    assert [regime_end(three, r) for r in range(3)] == [2, 5, FOR_GOOD]
-    assert three.default.tolist() == [False, True, True]
+    three = dynamics(before, before.under(Intervention(MIXED, 2)), merge_actions=False)
+    assert three.regime_begin.tolist() == [0, 2, 5]
+    assert [regime_at(three, offset) for offset in range(7)] == [0, 0, 1, 1, 1, 2, 2]
+    assert [regime_end(three, r) for r in range(3)] == [2, 5, NO_END]
+    assert three.is_nominal.tolist() == [False, True, True]
     assert three.stochastic.tolist() == [True, False, False]
 
 
-def test_default_comes_back_where_a_takeover_ends() -> None:
+def test_nominal_is_back_where_a_takeover_ends() -> None:
     back = world(change=Intervention(OTHER, 2))
-    assert (back.first.tolist(), back.default.tolist()) == ([0, 2], [False, True])
-    assert world().default.tolist() == [True]
-    assert world(change=Intervention(OTHER)).default.tolist() == [False]
-    assert [back.actions[r].tolist() for r in range(2)] == [[1] * 4, [0] * 4]
+    assert (back.regime_begin.tolist(), back.is_nominal.tolist()) == ([0, 2], [False, True])
+    assert world().is_nominal.tolist() == [True]
+    assert world(change=Intervention(OTHER)).is_nominal.tolist() == [False]
+    assert [back.policy_actions[r].tolist() for r in range(2)] == [[1] * 4, [0] * 4]
 
 
 def test_a_choice_observed_tells_something_only_where_it_was_uncertain() -> None:
     assert len(world().nominal_probabilities) == 0
     uncertain = world(Law.stationary(MIXED, MODEL))
     assert uncertain.nominal_probabilities.tolist() == [MIXED.probabilities.tolist()]  # type: ignore[union-attr]
-    later = dynamics(Law.stationary(MIXED, MODEL), PLAIN.under(Intervention(OTHER, 2)), merged=False)
+    later = dynamics(Law.stationary(MIXED, MODEL), PLAIN.under(Intervention(OTHER, 2)), merge_actions=False)
     assert later.nominal_probabilities.shape == (2, 4, 2)
     first = Law.stationary(NOMINAL, MODEL).under(Intervention(MIXED, 2))
-    assert dynamics(first, first, merged=False).nominal_probabilities.tolist() == [
+    assert dynamics(first, first, merge_actions=False).nominal_probabilities.tolist() == [
         [[0.75, 0.25]] * 4,
         [[1.0, 0.0]] * 4,
     ]
@@ -110,24 +110,24 @@ def test_what_many_paths_share_is_neither_copied_nor_written_to() -> None:
     mixed = world(change=Intervention(MIXED))
     assert MIXED.probabilities is not None
     assert NOMINAL.actions is not None
-    assert np.shares_memory(mixed.probabilities, MIXED.probabilities)
-    assert np.shares_memory(world().actions, NOMINAL.actions)
-    assert np.shares_memory(world().asked_probabilities, MODEL.probabilities)
-    fixed = world()._replace(first=NOMINAL.actions)  # the regimes are its own
+    assert np.shares_memory(mixed.policy_probabilities, MIXED.probabilities)
+    assert np.shares_memory(world().policy_actions, NOMINAL.actions)
+    assert np.shares_memory(world().counterfactual_probabilities, MODEL.probabilities)
+    fixed = world()._replace(regime_begin=NOMINAL.actions)  # the regimes are its own
     assert not any(part.flags.writeable for part in fixed if isinstance(part, np.ndarray) and part.dtype != np.bool_)
 
 
 def test_every_observed_transition_has_a_number_of_its_own() -> None:
     two = world(change=Intervention(OTHER, 2))
-    memo = RowTable(EXACT)
+    table = RowTable(EXACT)
     asked = list(product(range(2), range(4), range(2), range(4)))
-    while len(memo.arrays.transition_keys) < 4 * len(asked):
-        memo.make_room(forget=False)
+    while len(table.arrays.observed_keys) < 4 * len(asked):
+        table.grow(forget=False)
         for step in asked:
-            seen_before(two, memo.arrays, *step)
-    numbers = [seen_before(two, memo.arrays, *step) for step in asked]
+            find_observed(two, table.arrays, *step)
+    numbers = [find_observed(two, table.arrays, *step) for step in asked]
     assert sorted(numbers) == list(range(2, 2 + len(asked)))  # those below are of nothing observed
-    assert [seen_before(two, memo.arrays, *step) for step in asked] == numbers
+    assert [find_observed(two, table.arrays, *step) for step in asked] == numbers
 
 
 def test_what_was_observed_is_repeated_with_its_reward() -> None:
@@ -164,7 +164,7 @@ def test_bounds_keep_apart_what_a_successor_brings() -> None:
 
 def test_a_choice_of_two_gives_two_moves_or_their_sum() -> None:
     change = Intervention(MIXED)
-    apart, merged = world(change=change), world(change=change, merged=True)
+    apart, merged = world(change=change), world(change=change, merge_actions=True)
     two = found(apart, EXACT, (0, 0, 1), 1)
     (one,) = found(merged, EXACT, (0, 0, 1), 1)
     assert [move[0] for move in two] == [0, 1]
@@ -195,13 +195,13 @@ def test_what_is_never_chosen_is_no_move() -> None:
 
 
 def test_rows_are_counted_where_the_observation_says_something() -> None:
-    memo = RowTable(EXACT)
+    table = RowTable(EXACT)
     of = world()
-    transition = seen_before(of, memo.arrays, 0, 0, 0, 1)
+    observed = find_observed(of, table.arrays, 0, 0, 0, 1)
     counts = []
     for state in (0, 1, 2, 3):  # the very same, two that share a successor, one that shares none
-        moves(of, memo.arrays, EXACT, 0, transition, 0, 0, 1, state)
-        counts.append(int(memo.arrays.used[COMPUTED]))
+        find_entry(of, table.arrays, EXACT, 0, observed, 0, 0, 1, state)
+        counts.append(int(table.arrays.used[COMPUTED]))
     assert counts == [0, 1, 2, 2]
 
 
@@ -226,51 +226,51 @@ def test_another_model_is_never_what_was_observed() -> None:
 
 @pytest.mark.parametrize(("kind", "room"), [(EXACT, 3), (ANY, 4)])  # of bounds, room for the first of two moves
 def test_without_room_nothing_is_changed(kind: int, room: int) -> None:
-    memo, of = RowTable(kind), world(change=Intervention(MIXED))
-    memo.arrays = memo._allocate(64, 64, 64, room)
-    transition = seen_before(of, memo.arrays, 0, 0, 0, 1)
-    used = memo.arrays.used.copy()
-    assert moves(of, memo.arrays, kind, 0, transition, 0, 0, 1, 1) == NO_ROOM
-    assert memo.arrays.used[:COMPUTED].tolist() == used[:COMPUTED].tolist()
-    assert (memo.arrays.entry_keys == -1).all()
-    memo.arrays = memo._allocate(64, 64, 64, room + 1)
-    transition = seen_before(of, memo.arrays, 0, 0, 0, 1)
-    assert moves(of, memo.arrays, kind, 0, transition, 0, 0, 1, 1) == 0
+    table, of = RowTable(kind), world(change=Intervention(MIXED))
+    table.arrays = table._allocate(64, 64, 64, room)
+    observed = find_observed(of, table.arrays, 0, 0, 0, 1)
+    used = table.arrays.used.copy()
+    assert find_entry(of, table.arrays, kind, 0, observed, 0, 0, 1, 1) == FULL
+    assert table.arrays.used[:COMPUTED].tolist() == used[:COMPUTED].tolist()
+    assert (table.arrays.entry_keys == -1).all()
+    table.arrays = table._allocate(64, 64, 64, room + 1)
+    observed = find_observed(of, table.arrays, 0, 0, 0, 1)
+    assert find_entry(of, table.arrays, kind, 0, observed, 0, 0, 1, 1) == 0
 
 
 def test_room_is_used_up_and_not_exceeded() -> None:
     """Two transitions, three entries, and as many moves as there is room for."""
-    memo, of = RowTable(EXACT), world()
-    memo.arrays = memo._allocate(2, 3, 8, 64)
-    numbers = [seen_before(of, memo.arrays, 0, 0, 0, outcome) for outcome in (0, 1, 2)]
-    assert numbers == [1, 2, NO_ROOM]
-    assert seen_before(of, memo.arrays, 0, 0, 0, 1) == 2  # what is known needs no room
-    entries = [moves(of, memo.arrays, EXACT, 0, 1, 0, 0, 0, state) for state in (0, 1, 2, 3)]
-    assert entries == [0, 1, 2, NO_ROOM]
-    assert moves(of, memo.arrays, EXACT, 0, 1, 0, 0, 0, 1) == 1
+    table, of = RowTable(EXACT), world()
+    table.arrays = table._allocate(2, 3, 8, 64)
+    numbers = [find_observed(of, table.arrays, 0, 0, 0, outcome) for outcome in (0, 1, 2)]
+    assert numbers == [1, 2, FULL]
+    assert find_observed(of, table.arrays, 0, 0, 0, 1) == 2  # what is known needs no room
+    entries = [find_entry(of, table.arrays, EXACT, 0, 1, 0, 0, 0, state) for state in (0, 1, 2, 3)]
+    assert entries == [0, 1, 2, FULL]
+    assert find_entry(of, table.arrays, EXACT, 0, 1, 0, 0, 0, 1) == 1
 
 
 def test_two_moves_need_room_for_two() -> None:
     of, entries = world(change=Intervention(MIXED)), []
     for held in (1, 2):
-        memo = RowTable(EXACT)
-        memo.arrays = memo._allocate(64, 64, held, 64)
-        transition = seen_before(of, memo.arrays, 0, 0, 0, 1)
-        entries.append(moves(of, memo.arrays, EXACT, 0, transition, 0, 0, 1, 1))
-    assert entries == [NO_ROOM, 0]
+        table = RowTable(EXACT)
+        table.arrays = table._allocate(64, 64, held, 64)
+        observed = find_observed(of, table.arrays, 0, 0, 0, 1)
+        entries.append(find_entry(of, table.arrays, EXACT, 0, observed, 0, 0, 1, 1))
+    assert entries == [FULL, 0]
 
 
 @LAW
 @given(chances)
-def test_moves_and_rows_are_those_of_the_twin(chance: Random) -> None:
+def test_actions_and_rows_are_those_of_the_twin(chance: Random) -> None:
     """At each observed step, in each state: the actions with their weights, the rows, the rewards."""
     case = a_case(chance)
-    of, twin = dynamics(case.nominal, case.law, merged=False), case.twin(0)
-    for k, ((seen, taken), (outcome, _)) in enumerate(pairwise(case.path)):
-        r = regime(of, k)
+    of, twin = dynamics(case.nominal, case.law, merge_actions=False), case.twin(0)
+    for k, ((s, a), (s_next, _)) in enumerate(pairwise(case.path)):
+        regime = regime_at(of, k)
         for state in range(case.states):
             actions = {action: float(weight) for action, weight in twin.actions(k, state).items()}
-            exact = found(of, EXACT, (seen, taken, outcome), state, r)
+            exact = found(of, EXACT, (s, a, s_next), state, regime)
             assert {move[0]: move[1] for move in exact} == pytest.approx(actions, abs=CLOSE)
             for action, _, reward, row in exact:
                 expected = {s: actions[action] * float(p) for s, p in twin.successors(k, state, action).items()}
@@ -278,13 +278,13 @@ def test_moves_and_rows_are_those_of_the_twin(chance: Random) -> None:
                 earned = sum(p * float(twin.reward(k, state, action, s)) for s, p in expected.items())
                 assert reward == pytest.approx(earned, abs=CLOSE)
             for kind, name in ((ANY, "any"), (STABLE, "stable")):
-                bounded = found(of, kind, (seen, taken, outcome), state, r)
+                bounded = found(of, kind, (s, a, s_next), state, regime)
                 assert {move[0]: move[1] for move in bounded} == pytest.approx(actions, abs=CLOSE)
                 for action, weight, reward, row in bounded:
                     assert {s: cell[:2] for s, cell in row.items()} == {
                         s: pytest.approx((float(low), float(high)), abs=CLOSE)
                         for s, low, high in twin.ranges(k, state, action, name)
                     }
-                    for s, (_, _, extra) in row.items():  # with the part that no successor changes: all of it
-                        whole = float(twin.reward(k, state, action, s))
+                    for successor, (_, _, extra) in row.items():  # with the part that no successor changes: all of it
+                        whole = float(twin.reward(k, state, action, successor))
                         assert reward / weight + extra == pytest.approx(whole, abs=CLOSE)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 
 from monitor.exact import Checker, tables
-from monitor.exact.forward import buffers as room_module
+from monitor.exact.forward import buffers as buffers_module
 from monitor.exact.forward import row_table, step
 from monitor.exact.forward.buffers import ForwardBuffers
 from monitor.exact.forward.row_table import EXACT, RowTable
@@ -32,24 +32,24 @@ def test_nodes_are_put_in_the_order_of_their_states(states: int, nodes: int, sta
     met = Random(states + nodes).sample(range(states), nodes)
     if descending:
         met.sort(reverse=True)
-    mark, where = np.full(states, 6), np.zeros(states, dtype=np.int32)
+    state_stamp, state_node = np.full(states, 6), np.zeros(states, dtype=np.int32)
     held = np.array([states - 1] * start + met, dtype=np.int32)
-    places = np.arange(len(held) + 2)
-    mark[met], where[met] = 7, np.arange(start, start + nodes)
-    step.order(mark, where, held, places, start, start + nodes)
-    assert held[places[start : start + nodes]].tolist() == sorted(met)
-    assert places[:start].tolist() == list(range(start))
-    assert places[start + nodes :].tolist() == [start + nodes, start + nodes + 1]
+    by_state = np.arange(len(held) + 2)
+    state_stamp[met], state_node[met] = 7, np.arange(start, start + nodes)
+    step.sort_nodes(state_stamp, state_node, held, by_state, start, start + nodes)
+    assert held[by_state[start : start + nodes]].tolist() == sorted(met)
+    assert by_state[:start].tolist() == list(range(start))
+    assert by_state[start + nodes :].tolist() == [start + nodes, start + nodes + 1]
 
 
-def test_a_row_is_touched_where_it_shares_a_successor_with_what_was_observed() -> None:
-    rows, evidence = RowTable(EXACT), np.zeros(40, dtype=np.int64)
+def test_a_row_shares_a_successor_with_the_observed_pair_or_none() -> None:
+    rows, observed_stamp = RowTable(EXACT), np.zeros(40, dtype=np.int64)
     first = entry(rows, 0, 1, 20)  # successors 20, 21, 25, 29
-    evidence[[21, 3]] = 5
-    assert step.touched(rows.arrays, first, evidence, 5)
-    assert not step.touched(rows.arrays, first, evidence, 6)
-    evidence[21] = 4
-    assert not step.touched(rows.arrays, first, evidence, 5)
+    observed_stamp[[21, 3]] = 5
+    assert step.shares_successor(rows.arrays, first, observed_stamp, 5)
+    assert not step.shares_successor(rows.arrays, first, observed_stamp, 6)
+    observed_stamp[21] = 4
+    assert not step.shares_successor(rows.arrays, first, observed_stamp, 5)
 
 
 WIDE = MDP.from_transitions(
@@ -79,17 +79,17 @@ def test_rows_that_a_step_says_nothing_about_are_those_of_the_model(
     call_every_model_large(monkeypatch)
     large = Checker(WIDE, policies)
     np.testing.assert_allclose(large.along(goal, ROUND), expected, atol=1e-12)
-    assert large.stepper(goal)._values.evaluator._dynamics.local
+    assert large.stepper(goal)._values.evaluator._dynamics.share_prior_rows
     again = large.stepper(goal)
-    memory = again._values.evaluator._memos(EXACT)
-    before = memory.arrays.used.tolist()
+    table = again._values.evaluator._row_tables(EXACT)
+    before = table.arrays.used.tolist()
     again.push_all(ROUND)
-    assert memory.arrays.used.tolist() == before  # all of it is known
+    assert table.arrays.used.tolist() == before  # all of it is known
 
 
 @pytest.mark.parametrize("text", ['P=? [ G<=6 !"bad" ]', "R=? [ C<=6 ]"])
 @pytest.mark.parametrize("end", range(1, len(ROUND) + 1))
-def test_a_walk_begun_anew_holds_nothing_of_the_one_before(end: int, text: str) -> None:
+def test_a_message_restarted_holds_nothing_of_the_one_before(end: int, text: str) -> None:
     policies = tables({"nominal": [0] * 12, "alt": [1] * 12}, WIDE)
     goal = parse(f"alt@3.{text}")
     assert isinstance(goal, Goal)
@@ -104,19 +104,19 @@ def test_a_walk_begun_anew_holds_nothing_of_the_one_before(end: int, text: str) 
 
 
 @pytest.mark.parametrize("first", [1, 2, 3, 5, 7])
-def test_any_room_at_first_will_do(first: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_any_initial_size_will_do(first: int, monkeypatch: pytest.MonkeyPatch) -> None:
     goal = parse('mix@4.P=? [ F<=4 ("bad" & X X X !"bad") ]')
     assert isinstance(goal, Goal)
     policies = tables({"nominal": [0] * 12, "mix": [[0.5, 0.5]] * 12}, WIDE)
     expected = Checker(WIDE, policies).along(goal, ROUND)
-    monkeypatch.setattr(room_module, "FIRST_NODES", first)
-    monkeypatch.setattr(room_module, "FIRST_WALK", (1, first))
-    monkeypatch.setattr(row_table, "FIRST_ROOM", (first,) * 4)
+    monkeypatch.setattr(buffers_module, "INITIAL_NODES", first)
+    monkeypatch.setattr(buffers_module, "INITIAL_FORWARD", (1, first))
+    monkeypatch.setattr(row_table, "INITIAL_SIZES", (first,) * 4)
     np.testing.assert_array_equal(Checker(WIDE, policies).along(goal, ROUND), expected)
 
 
 @pytest.mark.parametrize("world", ["alt@4", "mix@4"])
-def test_nodes_of_a_walk_ascend_by_strand_and_state(world: str) -> None:
+def test_nodes_of_a_message_ascend_by_column_and_state(world: str) -> None:
     """Sums run along them: so no number depends on what else is asked, or was."""
     goal = parse(f'{world}.P=? [ F<=4 ("bad" & X X X !"bad") ]')
     assert isinstance(goal, Goal)
@@ -125,11 +125,11 @@ def test_nodes_of_a_walk_ascend_by_strand_and_state(world: str) -> None:
     most = 0
     for pair in ROUND:
         stepper.push(*pair)
-        walk = stepper._values.buffers.arrays
-        segments = int(walk.now[step.SEGMENTS])
-        assert (np.diff(walk.strand[:segments]) > 0).all()
+        message = stepper._values.buffers.arrays
+        segments = int(message.scalars[step.SEGMENT_COUNT])
+        assert (np.diff(message.column[:segments]) > 0).all()
         for g in range(segments):
-            states = walk.states[walk.first[g] : walk.first[g + 1]]
+            states = message.states[message.first_node[g] : message.first_node[g + 1]]
             assert (np.diff(states) > 0).all()
             most = max(most, len(states))
     assert most > 3
@@ -145,7 +145,7 @@ def test_weights_after_each_pair_are_those_of_the_twin(chance: Random, *, nested
     evaluator, buffers = case.evaluator(), case.buffers(keep)
     for n, (state, action) in enumerate(case.path):
         evaluator.push(buffers, state, action, answered=False)
-        assert buffers.now[step.STARTS] == min(n + 1, keep)  # the oldest are let go
+        assert buffers.scalars[step.START_COUNT] == min(n + 1, keep)  # the oldest are let go
         for start in range(min(n + 1, keep)):
             level = case.twin(n - start, n + 1).levels()[-1]
             assert_same_weights(pending(evaluator, buffers, start), level.weights)
@@ -160,7 +160,7 @@ def test_weights_from_the_first_pair_alone_are_those_of_the_twin(chance: Random)
     levels = case.twin(0).levels()
     for n, (state, action) in enumerate(case.path):
         evaluator.push(buffers, state, action, answered=False)
-        assert (buffers.now[step.STARTS], buffers.now[step.AGE]) == (1, n)
+        assert (buffers.scalars[step.START_COUNT], buffers.scalars[step.BASE_OFFSET]) == (1, n)
         assert_same_weights(pending(evaluator, buffers, 0), levels[n].weights)
         assert settled(buffers, 0) == pytest.approx(float(levels[n].settled), abs=CLOSE)
 
@@ -168,14 +168,14 @@ def test_weights_from_the_first_pair_alone_are_those_of_the_twin(chance: Random)
 @pytest.mark.parametrize("seed", range(3))
 def test_a_step_that_lacks_something_has_changed_nothing(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is taken again once there is room for it."""
-    monkeypatch.setattr(room_module, "FIRST_NODES", 1)
-    monkeypatch.setattr(room_module, "FIRST_WALK", (1, 1))
-    monkeypatch.setattr(row_table, "FIRST_ROOM", (1, 1, 1, 1))
+    monkeypatch.setattr(buffers_module, "INITIAL_NODES", 1)
+    monkeypatch.setattr(buffers_module, "INITIAL_FORWARD", (1, 1))
+    monkeypatch.setattr(row_table, "INITIAL_SIZES", (1, 1, 1, 1))
     case = a_case(Random(seed), text='alt@4.P=? [ F<=4 ("a" & X X "b") ]', length=6)
     evaluator, buffers = case.evaluator(), case.buffers()
     before: list[list[Any]] = []
     lacking: list[str] = []
-    for owner, name in ((ForwardBuffers, "grow"), (room_module.Workspace, "grow"), (RowTable, "make_room")):
+    for owner, name in ((ForwardBuffers, "grow"), (buffers_module.Workspace, "grow"), (RowTable, "grow")):
         what = f"{owner.__name__}.{name}"
 
         def note(*_: object, what: str = what, **__: object) -> str:
@@ -189,4 +189,4 @@ def test_a_step_that_lacks_something_has_changed_nothing(seed: int, monkeypatch:
             evaluator.push(buffers, state, action, answered=False)
         finally:
             before.clear()
-    assert set(lacking) == {"ForwardBuffers.grow", "Workspace.grow", "RowTable.make_room"}
+    assert set(lacking) == {"ForwardBuffers.grow", "Workspace.grow", "RowTable.grow"}

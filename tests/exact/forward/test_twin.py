@@ -99,12 +99,14 @@ def test_weights_times_values_are_the_same_number_at_every_level(chance: Random)
 @given(chance=chances)
 def test_the_plain_evaluator_agrees(chance: Random, kind: Literal["any", "stable"]) -> None:
     case = a_case(chance, nested=chance.random() < 0.2)
-    tail, twin = case.evaluator().tail, case.twin(0)
+    value_table, twin = case.evaluator().value_table, case.twin(0)
     world = World(case.oracle.setting.path, case.nominal, case.law, {})
     expected = float(twin.value(0, *twin.first))
-    assert HistoryChain(world, tail.automaton, tail.labelling, {}).value() == pytest.approx(expected, abs=CLOSE)
+    assert HistoryChain(world, value_table.automaton, value_table.labelling, {}).value() == pytest.approx(
+        expected, abs=CLOSE
+    )
     bounds = [float(end) for end in twin.bounds(0, *twin.first, kind)]
-    found = HistoryChain(world, tail.automaton, tail.labelling, {}, kind).interval()
+    found = HistoryChain(world, value_table.automaton, value_table.labelling, {}, kind).interval()
     assert found == pytest.approx(bounds, abs=CLOSE)
 
 
@@ -113,13 +115,13 @@ def test_the_plain_evaluator_agrees(chance: Random, kind: Literal["any", "stable
 def test_both_ways_beyond_the_path_agree(chance: Random) -> None:
     """With nothing observed: the table of all states, and the values around those that are asked for."""
     case = a_case(chance, nested=chance.random() < 0.2, length=1).without_last_action()
-    tail, twin = case.evaluator().tail, case.twin(0)
-    lazy, everywhere = LazyValues(tail.law, tail.automaton, tail.labelling), np.arange(case.states)
+    value_table, twin = case.evaluator().value_table, case.twin(0)
+    lazy, everywhere = LazyValues(value_table.law, value_table.automaton, value_table.labelling), np.arange(case.states)
     owed = {twin.automaton.start}
     for k in range(twin.automaton.horizon(twin.automaton.start)):
         for obligation in owed:
             expected = [float(twin.value(k, state, obligation)) for state in range(case.states)]
-            np.testing.assert_allclose(tail.all_values(k, obligation), expected, rtol=0, atol=CLOSE)
+            np.testing.assert_allclose(value_table.all_values(k, obligation), expected, rtol=0, atol=CLOSE)
             np.testing.assert_allclose(lazy.values(k, obligation, everywhere), expected, rtol=0, atol=CLOSE)
         pairs = [(state, action) for state in range(case.states) for action in range(2)]
         owed = {twin.automaton.step(o, twin.label_set(k, *pair)) for o in owed for pair in pairs} - {FALSE, TRUE}

@@ -39,7 +39,7 @@ function updateFormula(card, { formula, alarms, now }) {
   const facts = {
     alarm: alarmWord(formula),
     answer: formula.blind ? `blind: ${formula.blind}` : formula.outcome || "between episodes",
-    value: formula.alternative ? `${figures(formula)}${formula.value === null ? "" : ` (own → ${formula.alternative.name})`}` : figures(formula),
+    value: formula.alternative ? `${figures(formula)}${formula.value === null ? "" : ` (nominal vs ${formula.alternative.name})`}` : figures(formula),
     required: required(formula.threshold),
     bounds: bounds ? `${number(bounds[0])} to ${number(bounds[1])}${whose && ` (${whose})`}` : "",
     step: formula.seq === null ? "" : String(formula.seq),

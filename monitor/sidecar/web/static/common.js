@@ -58,10 +58,10 @@ export function number(value) {
   return value === null || value === undefined ? "" : value.toFixed(4);
 }
 
-// The agent's own value; of regret also what it would be.
+// The value under nominal; of regret also that under the alternative.
 export function figures(formula) {
   const other = formula.alternative?.value ?? null;
-  return other === null ? number(formula.value) : `${number(formula.value)} → ${number(other)}`;
+  return other === null ? number(formula.value) : `${number(formula.value)} vs ${number(other)}`;
 }
 
 export function required(threshold) {
