@@ -25,7 +25,7 @@ from tests.oracle.setting import Setting
 from tests.oracle.syntax import Ask
 from tests.truth.engine_side import model_of
 
-__all__ = ["CLOSE", "Case", "a_case", "assert_same_weights", "bounded", "pending", "settled"]
+__all__ = ["CLOSE", "Case", "a_case", "accumulated", "assert_same_weights", "bounded", "pending"]
 
 CLOSE = 1e-12
 """How far the compiled numbers, all of them sums of a few products, may be from the fractions."""
@@ -142,7 +142,7 @@ def bounded(case: Case, evaluator: Evaluator, offset: int) -> dict[Node, tuple[f
     return found
 
 
-def settled(buffers: ForwardBuffers, start: int) -> float:
+def accumulated(buffers: ForwardBuffers, start: int) -> float:
     """Return what is decided or collected from a start point on, 0 for the newest."""
     return float(buffers.arrays.accumulated[start])
 

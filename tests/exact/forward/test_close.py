@@ -20,7 +20,7 @@ from monitor.logic import parse
 from monitor.logic.syntax import Goal, Reward
 from monitor.model import MDP
 from monitor.types import CausalModel
-from tests.exact.forward.case import CLOSE, a_case, pending, settled
+from tests.exact.forward.case import CLOSE, a_case, accumulated, pending
 from tests.exact.small import LAW, chances, exact, telling_world
 
 CORRIDOR = MDP.from_transitions(
@@ -134,7 +134,7 @@ def test_weights_times_values_are_the_same_number_after_each_pair(chance: Random
     for k, (state, action) in enumerate(case.path):
         evaluator.push(buffers, state, action, answered=False)
         ahead = sum(weight * float(twin.value(k, *node)) for node, weight in pending(evaluator, buffers, 0).items())
-        assert settled(buffers, 0) + ahead == pytest.approx(value, abs=CLOSE)
+        assert accumulated(buffers, 0) + ahead == pytest.approx(value, abs=CLOSE)
 
 
 @LAW

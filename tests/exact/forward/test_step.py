@@ -18,7 +18,7 @@ from monitor.logic import parse
 from monitor.logic.syntax import Goal
 from monitor.model import MDP
 from tests.exact.calls import note_calls
-from tests.exact.forward.case import CLOSE, a_case, assert_same_weights, pending, settled
+from tests.exact.forward.case import CLOSE, a_case, accumulated, assert_same_weights, pending
 from tests.exact.forward.test_row_table import entry
 from tests.exact.small import LAW, chances
 from tests.mutation.test_questions import call_every_model_large
@@ -149,7 +149,7 @@ def test_weights_after_each_pair_are_those_of_the_twin(chance: Random, *, nested
         for start in range(min(n + 1, keep)):
             level = case.twin(n - start, n + 1).levels()[-1]
             assert_same_weights(pending(evaluator, buffers, start), level.weights)
-            assert settled(buffers, start) == pytest.approx(float(level.settled), abs=CLOSE)
+            assert accumulated(buffers, start) == pytest.approx(float(level.accumulated), abs=CLOSE)
 
 
 @LAW
@@ -162,7 +162,7 @@ def test_weights_from_the_first_pair_alone_are_those_of_the_twin(chance: Random)
         evaluator.push(buffers, state, action, answered=False)
         assert (buffers.scalars[step.START_COUNT], buffers.scalars[step.BASE_OFFSET]) == (1, n)
         assert_same_weights(pending(evaluator, buffers, 0), levels[n].weights)
-        assert settled(buffers, 0) == pytest.approx(float(levels[n].settled), abs=CLOSE)
+        assert accumulated(buffers, 0) == pytest.approx(float(levels[n].accumulated), abs=CLOSE)
 
 
 @pytest.mark.parametrize("seed", range(3))

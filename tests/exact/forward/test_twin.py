@@ -63,8 +63,8 @@ def test_the_walker_by_hand() -> None:
     second = automaton.step(first, 0)
     third = automaton.step(second, 0)
     before, after = twin.levels()
-    assert (before.weights, before.settled) == ({(START, first): F(1)}, F(0))
-    assert (after.weights, after.settled) == ({(START, second): F(8, 17), (LEDGE, second): F(9, 17)}, F(0))
+    assert (before.weights, before.accumulated) == ({(START, first): F(1)}, F(0))
+    assert (after.weights, after.accumulated) == ({(START, second): F(8, 17), (LEDGE, second): F(9, 17)}, F(0))
     assert [twin.value(2, state, third) for state in range(4)] == [0, 0, 1, 0]
     assert [twin.value(1, state, second) for state in range(4)] == [0, F(9, 20), 1, 0]
     assert twin.value(0, START, first) == F(9, 17) * F(9, 20)
@@ -72,12 +72,12 @@ def test_the_walker_by_hand() -> None:
 
 
 def test_what_is_collected_and_decided_by_hand() -> None:
-    assert [level.settled for level in careful(RewardAutomaton(0, 1)).levels()] == [0, -2]
+    assert [level.accumulated for level in careful(RewardAutomaton(0, 1)).levels()] == [0, -2]
     assert careful(RewardAutomaton(0, 1)).value(0, START, RewardAutomaton.start) == -4
     assert careful(RewardAutomaton(0, 1), 1).value(0, START, RewardAutomaton.start) == -2 - F(9, 17) - F(8, 17)
     twin = careful(automaton_of('"safe" U[0,1] "home"'))
     assert [sum(level.weights.values()) for level in twin.levels()] == [1, 1]
-    assert [level.settled for level in careful(automaton_of('"safe"')).levels()] == [0, 1]
+    assert [level.accumulated for level in careful(automaton_of('"safe"')).levels()] == [0, 1]
 
 
 @LAW
@@ -86,7 +86,7 @@ def test_weights_times_values_are_the_same_number_at_every_level(chance: Random)
     twin = a_case(chance).twin(0)
     levels = twin.levels()
     values = [
-        level.settled + sum(weight * twin.value(k, *node) for node, weight in level.weights.items())
+        level.accumulated + sum(weight * twin.value(k, *node) for node, weight in level.weights.items())
         for k, level in enumerate(levels)
     ]
     assert set(values) == {twin.value(0, *twin.first)}
