@@ -75,9 +75,9 @@ def test_start_points_that_owe_different_things_are_answered_together(path: str,
     small = telling_world(seed, length=5, support=2)
     checker = Checker(small.model, tables(small.policies, small.model))
     pairs = [(state, 0 if action is None else action) for state, action in small.setting.path]
-    asked = parse(f"alt@4.P=? [ {path} ]")
-    assert isinstance(asked, Goal)
-    followed = checker.along(asked, pairs)
+    goal = parse(f"alt@4.P=? [ {path} ]")
+    assert isinstance(goal, Goal)
+    followed = checker.along(goal, pairs)
     for end in range(1, 6):
         part = replace(small, setting=replace(small.setting, path=tuple(pairs[:end])))
         for offset in range(end):
@@ -141,7 +141,7 @@ def test_weights_times_values_are_the_same_number_after_each_pair(chance: Random
 @given(chances)
 def test_what_lies_ahead_of_the_last_pair_is_that_of_the_twin(chance: Random) -> None:
     """In every state that may be met there, not only in those that have some weight."""
-    case = a_case(chance, nested=chance.random() < 0.2)
+    case = a_case(chance, nested=chance.random() < 0.2, stochastic=True)
     if chance.random() < 0.3:
         case = case.without_last_action()
     evaluator, buffers, twin = case.evaluator(), case.buffers(0), case.twin(0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise, product
 from random import Random
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -30,7 +30,7 @@ from monitor.exact.forward.rows import (
 )
 from monitor.model import MDP
 from monitor.policy import as_table
-from tests.exact.forward.case import CLOSE, a_case
+from tests.exact.forward.case import CLOSE, a_case, assert_close
 from tests.exact.small import LAW, chances
 
 # Reward of pairs and of transitions; state 3 shares no successor with the others.
@@ -54,7 +54,16 @@ def world(nominal: Law = PLAIN, change: Intervention | None = None, *, merge_act
     return dynamics(nominal, nominal.under(change or Intervention()), merge_actions=merge_actions)
 
 
-def found(of: Dynamics, kind: int, step: tuple[int, int, int], state: int, r: int = 0) -> list[tuple[Any, ...]]:
+class Found(NamedTuple):
+    """What a row table holds for one action in a state: the row by successor (of bounds: low, high, reward)."""
+
+    action: int
+    weight: float
+    reward: float
+    successors: dict[int, Any]
+
+
+def found(of: Dynamics, kind: int, step: tuple[int, int, int], state: int, r: int = 0) -> list[Found]:
     """Return (action, weight, reward, {successor: (low, high, successor reward)}) of each row of a state."""
     table = RowTable(kind)
     observed = r if step[2] < 0 else find_observed(of, table.arrays, r, *step)
@@ -63,15 +72,15 @@ def found(of: Dynamics, kind: int, step: tuple[int, int, int], state: int, r: in
     return read(table, entry)
 
 
-def read(table: RowTable, entry: int) -> list[tuple[Any, ...]]:
+def read(table: RowTable, entry: int) -> list[Found]:
     a = table.arrays
-    some: list[tuple[Any, ...]] = []
-    for move in range(a.entry_begin[entry], a.entry_begin[entry + 1]):
+    some: list[Found] = []
+    for n in range(a.entry_begin[entry], a.entry_begin[entry + 1]):
         row = {
             int(a.successors[k]): a.low[k] if table.kind == EXACT else (a.low[k], a.high[k], a.successor_reward[k])
-            for k in range(a.row_begin[move], a.row_begin[move + 1])
+            for k in range(a.row_begin[n], a.row_begin[n + 1])
         }
-        some.append((int(a.action[move]), a.weight[move], a.reward[move], row))
+        some.append(Found(int(a.action[n]), a.weight[n], a.reward[n], row))
     return some
 
 
@@ -120,14 +129,14 @@ def test_what_many_paths_share_is_neither_copied_nor_written_to() -> None:
 def test_every_observed_transition_has_a_number_of_its_own() -> None:
     two = world(change=Intervention(OTHER, 2))
     table = RowTable(EXACT)
-    asked = list(product(range(2), range(4), range(2), range(4)))
-    while len(table.arrays.observed_keys) < 4 * len(asked):
+    every = list(product(range(2), range(4), range(2), range(4)))
+    while len(table.arrays.observed_keys) < 4 * len(every):
         table.grow(forget=False)
-        for step in asked:
+        for step in every:
             find_observed(two, table.arrays, *step)
-    numbers = [find_observed(two, table.arrays, *step) for step in asked]
-    assert sorted(numbers) == list(range(2, 2 + len(asked)))  # those below are of nothing observed
-    assert [find_observed(two, table.arrays, *step) for step in asked] == numbers
+    numbers = [find_observed(two, table.arrays, *step) for step in every]
+    assert sorted(numbers) == list(range(2, 2 + len(every)))  # those below are of nothing observed
+    assert [find_observed(two, table.arrays, *step) for step in every] == numbers
 
 
 def test_what_was_observed_is_repeated_with_its_reward() -> None:
@@ -147,33 +156,33 @@ def test_where_nothing_was_observed_rows_are_the_models() -> None:
 
 
 def test_other_states_have_the_counterfactual_row_and_its_reward() -> None:
-    (move,) = found(world(), EXACT, (0, 0, 1), 1)
+    (each,) = found(world(), EXACT, (0, 0, 1), 1)
     expected = counterfactual_row(MODEL.row(0, 0), 1, MODEL.row(1, 0))
-    assert move[3] == pytest.approx({s: p for s, p in enumerate(expected) if p > 0.0})
-    assert move[2] == pytest.approx(4.0 + 8.0 * expected[1] - 16.0 * expected[2])
+    assert each.successors == pytest.approx({s: p for s, p in enumerate(expected) if p > 0.0})
+    assert each.reward == pytest.approx(4.0 + 8.0 * expected[1] - 16.0 * expected[2])
 
 
 def test_bounds_keep_apart_what_a_successor_brings() -> None:
-    (move,) = found(world(), ANY, (0, 0, 1), 1)
-    assert move[:3] == (0, 1.0, 4.0)
-    rows = move[3]
+    (each,) = found(world(), ANY, (0, 0, 1), 1)
+    assert each[:3] == (0, 1.0, 4.0)
+    rows = each.successors
     assert isinstance(rows, dict)
     assert {s: cell[2] for s, cell in rows.items()} == {0: 0.0, 1: 8.0, 2: -16.0}
     assert all(0.0 <= low <= high <= 1.0 for low, high, _ in rows.values())
 
 
-def test_a_choice_of_two_gives_two_moves_or_their_sum() -> None:
+def test_a_choice_of_two_gives_two_rows_or_their_sum() -> None:
     change = Intervention(MIXED)
     apart, merged = world(change=change), world(change=change, merge_actions=True)
     two = found(apart, EXACT, (0, 0, 1), 1)
     (one,) = found(merged, EXACT, (0, 0, 1), 1)
-    assert [move[0] for move in two] == [0, 1]
-    assert one[1] == pytest.approx(sum(float(str(move[1])) for move in two))
-    assert one[2] == pytest.approx(sum(float(str(move[2])) for move in two))
+    assert [each.action for each in two] == [0, 1]
+    assert one[1] == pytest.approx(sum(float(str(each.weight)) for each in two))
+    assert one[2] == pytest.approx(sum(float(str(each.reward)) for each in two))
     sums: dict[int, float] = {}
-    for move in two:
-        assert isinstance(move[3], dict)
-        for s, p in move[3].items():
+    for each in two:
+        assert isinstance(each.successors, dict)
+        for s, p in each.successors.items():
             sums[s] = sums.get(s, 0.0) + p
     assert one[3] == pytest.approx(sums)
     assert len(found(merged, ANY, (0, 0, 1), 1)) == 2  # bounds choose a row for each action
@@ -181,17 +190,17 @@ def test_a_choice_of_two_gives_two_moves_or_their_sum() -> None:
 
 def test_the_action_observed_tells_of_the_action_noise() -> None:
     law = Law.stationary(EVEN, MODEL)
-    told = found(world(law, Intervention(MIXED)), EXACT, (0, 1, 2), 1)
+    conditioned = found(world(law, Intervention(MIXED)), EXACT, (0, 1, 2), 1)
     weights = conditional_choices(np.array([0.5, 0.5]), 1, np.array([0.75, 0.25]))
-    assert [move[1] for move in told] == pytest.approx(weights.tolist())
-    untold = found(world(law, Intervention(MIXED)), EXACT, (-1, -1, -1), 1)
-    assert [move[1] for move in untold] == [0.75, 0.25]
+    assert [each.weight for each in conditioned] == pytest.approx(weights.tolist())
+    prior = found(world(law, Intervention(MIXED)), EXACT, (-1, -1, -1), 1)
+    assert [each.weight for each in prior] == [0.75, 0.25]
 
 
-def test_what_is_never_chosen_is_no_move() -> None:
+def test_what_is_never_chosen_has_no_row() -> None:
     """The action observed has become likelier, so the other one is not taken."""
     of = world(Law.stationary(EVEN, MODEL), Intervention(MIXED))
-    assert [move[:2] for move in found(of, EXACT, (0, 0, 1), 1)] == [(0, 1.0)]
+    assert [each[:2] for each in found(of, EXACT, (0, 0, 1), 1)] == [(0, 1.0)]
 
 
 def test_rows_are_counted_where_the_observation_says_something() -> None:
@@ -224,33 +233,33 @@ def test_another_model_is_never_what_was_observed() -> None:
     assert found(world(change=Intervention(dynamics=other)), EXACT, (0, 0, 1), 0)[0][3] == {0: 1.0}
 
 
-@pytest.mark.parametrize(("kind", "room"), [(EXACT, 3), (ANY, 4)])  # of bounds, room for the first of two moves
-def test_without_room_nothing_is_changed(kind: int, room: int) -> None:
+@pytest.mark.parametrize(("kind", "space"), [(EXACT, 3), (ANY, 4)])  # of bounds, space for the first of two rows
+def test_without_space_nothing_is_changed(kind: int, space: int) -> None:
     table, of = RowTable(kind), world(change=Intervention(MIXED))
-    table.arrays = table._allocate(64, 64, 64, room)
+    table.arrays = table._allocate(64, 64, 64, space)
     observed = find_observed(of, table.arrays, 0, 0, 0, 1)
     used = table.arrays.used.copy()
     assert find_entry(of, table.arrays, kind, 0, observed, 0, 0, 1, 1) == FULL
     assert table.arrays.used[:COMPUTED].tolist() == used[:COMPUTED].tolist()
     assert (table.arrays.entry_keys == -1).all()
-    table.arrays = table._allocate(64, 64, 64, room + 1)
+    table.arrays = table._allocate(64, 64, 64, space + 1)
     observed = find_observed(of, table.arrays, 0, 0, 0, 1)
     assert find_entry(of, table.arrays, kind, 0, observed, 0, 0, 1, 1) == 0
 
 
-def test_room_is_used_up_and_not_exceeded() -> None:
-    """Two transitions, three entries, and as many moves as there is room for."""
+def test_space_is_used_up_and_not_exceeded() -> None:
+    """Two transitions, three entries, and as many rows as there is space for."""
     table, of = RowTable(EXACT), world()
     table.arrays = table._allocate(2, 3, 8, 64)
     numbers = [find_observed(of, table.arrays, 0, 0, 0, outcome) for outcome in (0, 1, 2)]
     assert numbers == [1, 2, FULL]
-    assert find_observed(of, table.arrays, 0, 0, 0, 1) == 2  # what is known needs no room
+    assert find_observed(of, table.arrays, 0, 0, 0, 1) == 2  # what is known needs no space
     entries = [find_entry(of, table.arrays, EXACT, 0, 1, 0, 0, 0, state) for state in (0, 1, 2, 3)]
     assert entries == [0, 1, 2, FULL]
     assert find_entry(of, table.arrays, EXACT, 0, 1, 0, 0, 0, 1) == 1
 
 
-def test_two_moves_need_room_for_two() -> None:
+def test_two_rows_need_space_for_two() -> None:
     of, entries = world(change=Intervention(MIXED)), []
     for held in (1, 2):
         table = RowTable(EXACT)
@@ -266,25 +275,25 @@ def test_actions_and_rows_are_those_of_the_twin(chance: Random) -> None:
     """At each observed step, in each state: the actions with their weights, the rows, the rewards."""
     case = a_case(chance)
     of, twin = dynamics(case.nominal, case.law, merge_actions=False), case.twin(0)
-    for k, ((s, a), (s_next, _)) in enumerate(pairwise(case.path)):
+    for k, (pair, (s_next, _)) in enumerate(pairwise(case.path)):
         regime = regime_at(of, k)
         for state in range(case.states):
-            actions = {action: float(weight) for action, weight in twin.actions(k, state).items()}
-            exact = found(of, EXACT, (s, a, s_next), state, regime)
-            assert {move[0]: move[1] for move in exact} == pytest.approx(actions, abs=CLOSE)
+            actions = twin.actions(k, state)
+            exact = found(of, EXACT, (*pair, s_next), state, regime)
+            assert_close({each.action: each.weight for each in exact}, actions)
             for action, _, reward, row in exact:
-                expected = {s: actions[action] * float(p) for s, p in twin.successors(k, state, action).items()}
-                assert row == pytest.approx(expected, abs=CLOSE)
-                earned = sum(p * float(twin.reward(k, state, action, s)) for s, p in expected.items())
-                assert reward == pytest.approx(earned, abs=CLOSE)
+                successors = twin.successors(k, state, action)
+                expected = {s: actions.get(action, 0) * chance for s, chance in successors.items()}
+                assert_close(row, expected)
+                earned = sum(weight * twin.reward(k, state, action, s) for s, weight in expected.items())
+                assert reward == pytest.approx(float(earned), abs=CLOSE)
             for kind, name in ((ANY, "any"), (STABLE, "stable")):
-                bounded = found(of, kind, (s, a, s_next), state, regime)
-                assert {move[0]: move[1] for move in bounded} == pytest.approx(actions, abs=CLOSE)
+                bounded = found(of, kind, (*pair, s_next), state, regime)
+                assert_close({each.action: each.weight for each in bounded}, actions)
                 for action, weight, reward, row in bounded:
-                    assert {s: cell[:2] for s, cell in row.items()} == {
-                        s: pytest.approx((float(low), float(high)), abs=CLOSE)
-                        for s, low, high in twin.ranges(k, state, action, name)
-                    }
-                    for successor, (_, _, extra) in row.items():  # with the part that no successor changes: all of it
-                        whole = float(twin.reward(k, state, action, successor))
-                        assert reward / weight + extra == pytest.approx(whole, abs=CLOSE)
+                    ranges = twin.ranges(k, state, action, name)
+                    assert_close({s: low for s, (low, _, _) in row.items()}, {s: low for s, low, _ in ranges})
+                    assert_close({s: high for s, (_, high, _) in row.items()}, {s: high for s, _, high in ranges})
+                    for s, (_, _, extra) in row.items():  # with the part that no successor changes: all of it
+                        whole = float(twin.reward(k, state, action, s))
+                        assert reward / weight + extra == pytest.approx(whole, abs=1e-9)

@@ -113,15 +113,15 @@ def test_the_plain_evaluator_agrees(chance: Random, kind: Literal["any", "stable
 @LAW
 @given(chances)
 def test_both_ways_beyond_the_path_agree(chance: Random) -> None:
-    """With nothing observed: the table of all states, and the values around those that are asked for."""
+    """With nothing observed: the table of all states, and the values around those that are queried."""
     case = a_case(chance, nested=chance.random() < 0.2, length=1).without_last_action()
     value_table, twin = case.evaluator().value_table, case.twin(0)
     lazy, everywhere = LazyValues(value_table.law, value_table.automaton, value_table.labelling), np.arange(case.states)
-    owed = {twin.automaton.start}
+    pending = {twin.automaton.start}
     for k in range(twin.automaton.horizon(twin.automaton.start)):
-        for obligation in owed:
+        for obligation in pending:
             expected = [float(twin.value(k, state, obligation)) for state in range(case.states)]
             np.testing.assert_allclose(value_table.all_values(k, obligation), expected, rtol=0, atol=CLOSE)
             np.testing.assert_allclose(lazy.values(k, obligation, everywhere), expected, rtol=0, atol=CLOSE)
         pairs = [(state, action) for state in range(case.states) for action in range(2)]
-        owed = {twin.automaton.step(o, twin.label_set(k, *pair)) for o in owed for pair in pairs} - {FALSE, TRUE}
+        pending = {twin.automaton.step(o, twin.label_set(k, *pair)) for o in pending for pair in pairs} - {FALSE, TRUE}
