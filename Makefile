@@ -1,17 +1,17 @@
-# `make demo` and `make test` each work as the first command in a fresh clone; they set up .venv themselves.
-# ARGS goes to the command (make demo ARGS=--forever, make test ARGS=tests/cli); PYTHON picks the interpreter.
+# `make demo` and `make test` each work as the first command in a fresh clone: they create .venv.
+# ARGS is passed to the command (make demo ARGS=--forever, make test ARGS=tests/cli); PYTHON selects the interpreter.
 
 VENV := .venv
 BIN := $(VENV)/bin
-# Debian keeps mosquitto in /usr/sbin, which is not on every user's path.
+# Debian installs mosquitto in /usr/sbin, which is not on every user's PATH.
 export PATH := $(PATH):/usr/local/sbin:/usr/sbin
-# The first python that really is 3.11 or newer: version managers put names on the path that do not run.
+# The first python that runs and is 3.11 or newer: version managers put names on PATH that do not run.
 PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11 python; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && { command -v $$p; break; }; done)
 ARGS ?=
-# All tests at once: those of a file one after the other, files side by side, for many of them wait most of the time.
+# Test files run in parallel, because many mostly wait; the tests of one file run in order.
 SIDE_BY_SIDE := -n auto --maxprocesses 4 --dist loadfile
-# The rooms without clock, I/O and chance: everything in them can be tested, so nearly all of it is.
+# Packages without clock, I/O and randomness: everything in them can be tested.
 PURE := monitor/types.py,monitor/errors.py,monitor/arrays.py,monitor/runtime/*,monitor/model/*,monitor/policy/*,monitor/causal/*,monitor/logic/*,monitor/exact/*,monitor/exact/forward/*,monitor/stream/*,monitor/alarm/*,monitor/statistics/*,monitor/sampled/*,monitor/engine/*,monitor/picture/*
 
 .DEFAULT_GOAL := help
@@ -23,24 +23,24 @@ help: ## Show this list
 demo: $(VENV)/.demo ## Run the monitor beside a live agent: an alarm fires, resolves and is verified (ARGS=--forever, ARGS="--seed 3")
 	@$(BIN)/cfmon demo $(ARGS)
 
-test: $(VENV)/.dev ## Check everything: lint, types, import contracts, all tests
+test: $(VENV)/.dev ## Run all checks: lint, types, import contracts, tests
 	@$(PYTHON) .ci/setup.py system
 	@$(MAKE) --no-print-directory lint
 	@$(BIN)/pytest --cov --cov-report=term:skip-covered $(or $(ARGS),$(SIDE_BY_SIDE))
 	@[ -n "$(ARGS)" ] || $(BIN)/coverage report --include='$(PURE)' --fail-under=99 --format=total >/dev/null \
-		|| { echo "make: branch coverage of the pure rooms fell below 99 %" >&2; exit 1; }
+		|| { echo "make: branch coverage of the pure packages is below 99 %" >&2; exit 1; }
 
-mutants: $(VENV)/.dev ## Change the source of the pure rooms in small ways; tests must notice (an hour): ARGS="exact --jobs 4"
+mutants: $(VENV)/.dev ## Mutation testing of the pure packages (an hour): ARGS="exact --jobs 4"
 	@$(BIN)/python -m tests.mutation $(ARGS)
 
-faults: $(VENV)/.dev ## Kill, stop, cut off and starve the monitor and its broker (long; some of it needs root): var/faults.json
+faults: $(VENV)/.dev ## Fault injection: kill, stop and disconnect monitor and broker (long; partly needs root): var/faults.json
 	@$(PYTHON) .ci/setup.py system
 	@CFMON_FAULTS=long $(BIN)/pytest -p no:cacheprovider tests/faults $(ARGS)
 
-fuzz: $(VENV)/.dev ## Fuzz every reader of foreign bytes, ten million inputs (hours): var/fuzz.json (ARGS="http --inputs 2000000 --seed 7")
+fuzz: $(VENV)/.dev ## Fuzz every parser of untrusted input, ten million inputs (hours): var/fuzz.json (ARGS="http --inputs 2000000 --seed 7")
 	@$(BIN)/python -m tests.fuzz.drive $(ARGS)
 
-soak-truth: $(VENV)/.dev ## Ask random questions of the engine and of the oracle (ARGS="--minutes 60 --seed 1 --processes 2")
+soak-truth: $(VENV)/.dev ## Compare the engine with the oracle on random formulas (ARGS="--minutes 60 --seed 1 --processes 2")
 	@$(BIN)/python -m tests.truth.soak $(ARGS)
 
 bench: $(VENV)/.dev ## Measure every row beside its peers (minutes): table, var/bench.json, var/bench.svg (ARGS=--quick)
@@ -48,14 +48,14 @@ bench: $(VENV)/.dev ## Measure every row beside its peers (minutes): table, var/
 	@mkdir -p var
 	@$(BIN)/python -m benchmarks --json var/bench.json --plot var/bench.svg $(ARGS)
 
-experiments: $(VENV)/.dev ## Draw the paper's figures and tables anew (minutes): CSV and PNG in var/experiments (ARGS="--seed 3")
+experiments: $(VENV)/.dev ## Reproduce the paper's figures and tables (minutes): CSV and PNG in var/experiments (ARGS="--seed 3")
 	@mkdir -p var/experiments
 	@for each in histograms sanity traces table1; do \
 		echo "== $$each"; $(BIN)/python -m experiments.$$each --out var/experiments $(ARGS) || exit 1; done
 	@echo "== error rates"; $(BIN)/python -m tests.statistics.error_rates --csv var/experiments/error-rates.csv $(ARGS)
 
-docs: $(VENV)/.dev ## Build the documentation as a site, var/site/index.html; a broken link is an error
-	@told=$$(NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict 2>&1) || { echo "$$told"; exit 1; }
+docs: $(VENV)/.dev ## Build the documentation site, var/site/index.html; broken links are errors
+	@output=$$(NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict 2>&1) || { echo "$$output"; exit 1; }
 	@echo "docs: var/site/index.html"
 
 lint: $(VENV)/.dev ## ruff, ruff format, mypy, import-linter
@@ -65,26 +65,26 @@ lint: $(VENV)/.dev ## ruff, ruff format, mypy, import-linter
 	@contracts=$$($(BIN)/lint-imports --no-cache 2>&1) || { echo "$$contracts"; exit 1; }
 	@echo "lint: clean"
 
-lock: $(VENV)/.dev ## Make the lock files of deploy/ anew from pyproject.toml (ARGS=--upgrade: with the newest versions)
+lock: $(VENV)/.dev ## Generate the lock files in deploy/ from pyproject.toml (ARGS=--upgrade: newest versions)
 	@$(BIN)/python deploy/lock.py $(ARGS)
 
-dashboards: $(VENV)/.dev ## Make Grafana's files in deploy/grafana anew from deploy/grafana/source
+dashboards: $(VENV)/.dev ## Generate Grafana's files from deploy/grafana/source
 	@$(BIN)/python deploy/grafana/source/make.py
 
-sbom: $(VENV)/.dev ## Write the bill of materials of what deploy/requirements.lock names: var/sbom.cdx.json
+sbom: $(VENV)/.dev ## Write the bill of materials of deploy/requirements.lock: var/sbom.cdx.json
 	@mkdir -p var
 	@PYTHONWARNINGS=ignore::UserWarning:cyclonedx.model.bom $(BIN)/cyclonedx-py requirements --pyproject pyproject.toml --mc-type application --output-reproducible \
 		--output-format JSON --output-file var/sbom.cdx.json deploy/requirements.lock
 
-format: $(VENV)/.dev ## Rewrite the sources as ruff wants them
+format: $(VENV)/.dev ## Format the sources with ruff
 	@$(BIN)/ruff check --fix --quiet
 	@$(BIN)/ruff format --quiet
 
-clean: ## Remove what the other targets made (.venv, caches, var)
+clean: ## Remove generated files (.venv, caches, var)
 	@rm -rf $(VENV) var .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage build dist
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-# The stamps: what is installed, as of which pyproject.toml. What the tests need holds what the demo needs.
+# Stamps: which extra is installed, for which pyproject.toml. `dev` includes `demo`.
 $(VENV)/.demo $(VENV)/.dev: $(VENV)/.%: pyproject.toml .ci/setup.py
-	@[ -n "$(PYTHON)" ] || { echo "make: python 3.11 or newer is needed and none is on the path; install it (Debian: apt-get install python3 python3-venv) or say make PYTHON=/path/to/python3" >&2; exit 2; }
+	@[ -n "$(PYTHON)" ] || { echo "make: Python 3.11 or newer is required and none is on PATH; install it (Debian: apt-get install python3 python3-venv) or run make PYTHON=/path/to/python3" >&2; exit 2; }
 	@$(PYTHON) .ci/setup.py $*

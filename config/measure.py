@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
-from monitor.cli.agent import Life
+from monitor.cli.agent import SimulatedAgent
 from monitor.cli.simulator import Simulator
 from monitor.policy.session import Actor
 from monitor.runtime.monitor import Monitor
@@ -66,7 +66,7 @@ def _spec(spec: FormulaSpec, arguments: argparse.Namespace) -> FormulaSpec:
 
 def _run(loaded: Loaded, spec: FormulaSpec, seed: int, steps: int) -> Tally:
     tally = Tally()
-    monitor = Monitor(loaded.model, loaded.tables, [spec], loaded.settings, identity=loaded.identity)
+    monitor = Monitor(loaded.model, loaded.tables, [spec], loaded.monitor.settings, identity=loaded.identity)
     for number, observation in enumerate(_observations(loaded, seed, steps), start=1):
         now = Instant(float(number), float(number))
         started = time.perf_counter()
@@ -86,8 +86,8 @@ def _observations(loaded: Loaded, seed: int, steps: int) -> Iterator[Observation
     """The demo's agent's messages: same seed, same steps."""
     world, own = np.random.default_rng(seed).spawn(2)
     actor = Actor.load(loaded.config.policies["nominal"], loaded.model)
-    life = Life(Simulator(loaded.model, world), actor, own, f"seed{seed}")
-    for message in life.messages(steps):
+    agent = SimulatedAgent(Simulator(loaded.model, world), actor, own, f"seed{seed}")
+    for message in agent.messages(steps):
         fields = {key: value for key, value in message.items() if key != "v"}
         yield Observation(agent="demo", **fields)  # type: ignore[arg-type] # the keys are the fields' names
 

@@ -1,19 +1,19 @@
 #!/bin/sh
-# Installs the counterfactual monitor from a wheel and the lock file: environment, user, folders, compiled code.
+# Install the counterfactual monitor from a wheel and the lock file: environment, user, folders, compiled code.
 #
 #   install.sh [--prefix DIR] [--state DIR] [--user NAME] [--uid NUMBER] [--python PROGRAM] [--wheels DIR] [--warm CONFIG]
 #              WHEEL LOCK
 #
-#   --prefix   where the program goes, readable by all and written by nobody afterwards (/opt/cfmon)
+#   --prefix   folder of the program, read-only afterwards (/opt/cfmon)
 #   --state    the only folder the monitor writes to (/var/lib/cfmon)
-#   --user     who it runs as and who owns the state; made if there is none and we are root (cfmon)
-#   --uid      the number of a user that is made (10001)
+#   --user     user of the monitor and owner of the state folder; created by root if it does not exist (cfmon)
+#   --uid      user id of a created user (10001)
 #   --python   3.11 or newer, with venv (python3)
-#   --wheels   install from this folder alone, without asking a package index
-#   --warm     compile for this configuration's questions; default: for every kind of question
+#   --wheels   install only from this folder, without a package index
+#   --warm     compile for the formulas of this configuration; default: for every kind of formula
 #
-# Every file that is fetched must have a hash in LOCK. Run it again to upgrade or repair: what is there is kept or
-# replaced. The Containerfile and the tests run this very file. Exit status: 0 installed, 1 a step failed, 2 usage.
+# Every downloaded file must have a hash in LOCK. Run the script again to upgrade or repair. The Containerfile and the
+# tests run this script too. Exit status: 0 installed, 1 a step failed, 2 usage.
 set -eu
 umask 022
 
@@ -52,7 +52,7 @@ done
 "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
     || fail "$python: python 3.11 or newer is needed; name one with --python" 2
 
-# ---- the user and the one folder it writes to
+# ---- the user, and the only folder it writes to
 if [ "$(id -u)" -eq 0 ]; then
     if ! id "$user" >/dev/null 2>&1; then
         say "making the user $user ($uid)"
@@ -67,7 +67,7 @@ else
     chmod 750 "$state"
 fi
 
-# ---- the environment: what the lock says, bit for bit, and the wheel; no installer stays behind in it
+# ---- the environment: exactly the locked files, and the wheel; no installer remains in it
 say "making $prefix"
 "$python" -m venv --without-pip "$prefix"
 "$prefix/bin/python" -m ensurepip >/dev/null || fail "$python has no ensurepip (Debian: apt-get install python3-venv)"
@@ -84,7 +84,7 @@ pip uninstall --quiet --yes pip setuptools 2>/dev/null
 data=$("$prefix/bin/python" -I -c 'import pathlib, monitor; print(pathlib.Path(monitor.__file__).with_name("_data"))')
 ln -sfn "$data" "$prefix/share" # examples: configurations, models, policies
 
-# ---- compiled code, for any machine of this kind; the monitor reads it and never writes it
+# ---- compiled code, for any CPU of this architecture; the monitor reads it and never writes it
 cat >"$prefix/cfmon.env" <<SETTINGS
 NUMBA_CACHE_DIR=$prefix/compiled
 NUMBA_CPU_NAME=generic

@@ -1,4 +1,4 @@
-"""Make the lock files anew: `make lock`, or `make lock ARGS=--upgrade` to move to the newest versions.
+"""Generate the lock files: `make lock`, or `make lock ARGS=--upgrade` for the newest versions.
 
 `requirements.lock` is what the image and `install.sh` install: every package of the monitor's own run, the extra `sign`
 included, with the hashes of all its files, for every python that pyproject.toml allows. `build.lock` is what makes the
@@ -18,7 +18,7 @@ BILL_OF_MATERIALS = "cyclonedx-bom>=7"
 
 
 def main() -> int:
-    """Ask uv twice; returns the exit code."""
+    """Run uv for both files; return the exit code."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     floor = project["project"]["requires-python"].removeprefix(">=")
     runtime = [*project["project"]["dependencies"], *project["project"]["optional-dependencies"]["sign"]]
@@ -27,7 +27,7 @@ def main() -> int:
 
 
 def compile_lock(name: str, requirements: list[str], python: str) -> int:
-    """Resolve `requirements` for every platform and python from `python` on, into the file `name` beside this one."""
+    """Resolve `requirements` for every platform and Python from `python` on, into the file `name` beside this one."""
     command = [sys.executable, "-m", "uv", "pip", "compile", "--quiet", "--no-config", "--no-annotate"]
     command += ["--universal", "--python-version", python, "--generate-hashes", "--only-binary", ":all:"]
     command += ["--custom-compile-command", "make lock", "--constraints", str(DEPLOY / "constraints.txt")]

@@ -163,7 +163,7 @@ def rounded_up(realizations: int) -> int:
 def markdown(found: list[Cell]) -> str:
     """The table as a page shows it: verdicts and counts side by side."""
     lines = [
-        "| environment | asked | exact | sampled | paper | as written | exchanged | paper's |",
+        "| environment | query | exact | sampled | paper | as written | exchanged | paper's |",
         "|---|---|---|---|---|---|---|---|",
     ]
     for cell in found:

@@ -8,9 +8,10 @@ that a `Step`, that (on the held path) a `Verdict`, that an `Alert`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
+from msgspec import Meta
 
 __all__ = [
     "AlarmMoved",
@@ -87,6 +88,8 @@ AlarmState = Literal["clear", "pending", "firing", "resolved", "ended", "removed
 
 Outcome = Literal["safe", "regret", "unavoidable", "undecided"]
 CausalModel = Literal["gumbel", "any", "stable"]
+Rate = Annotated[float, Meta(gt=0, lt=1)]
+Positive = Annotated[int, Meta(ge=1)]
 Engine = Literal["auto", "exact", "sampled"]
 """How a formula is answered; `auto`: exactly if the limits allow, else by sampling."""
 
@@ -104,69 +107,75 @@ class Instant(msgspec.Struct, frozen=True):
 
 
 class AlarmSpec(msgspec.Struct, frozen=True):
-    """Settings of an alarm. `for_`, `keep`: verdicts in a row before firing, before resolving (>= 1).
+    """When verdicts become an alarm, and what is published with it."""
 
-    `when`: for a plain formula `fails` or `holds`; for `regret(...)` `regret`, or `unavoidable` to fire on that too.
-    `step`: a firing alarm is published again when its value has changed by more than this since the last time.
-    """
-
-    for_: int = 1
-    keep: int = 1
+    for_: Positive = 1
+    """Number of consecutive bad verdicts that fire the alarm."""
+    keep: Positive = 1
+    """Number of consecutive good verdicts that resolve it."""
     severity: str = "warning"
+    """Published with the alarm; the shipped alert rules know `warning` and `critical`."""
     runbook: str | None = None
+    """Link published with the alarm: what to do. If absent, the monitor's own page of the runbook for its severity."""
     when: Literal["fails", "holds", "regret", "unavoidable"] | None = None
-    step: float = 0.05
+    """The bad answer; if absent, `regret` for `regret(...)`, else `fails`. `unavoidable`: fires on regret as well."""
+    step: Annotated[float, Meta(ge=0)] = 0.05
+    """While the alarm fires, a new revision is published when the value has moved by more than this since the last."""
 
 
 class Sampling(msgspec.Struct, frozen=True):
-    """Error rates and limits of sampled answers; `monitor.engine.check_sampling` checks their ranges."""
+    """Error rates and limits of sampled answers; `monitor.engine.check_sampling` checks them."""
 
-    seed: int = 0
-    """Seed of all noise, 0 to 2**53 - 1."""
-    alpha: float = 0.01
+    seed: Annotated[int, Meta(ge=0, le=(1 << 53) - 1)] = 0
+    """Seed of all noise: the same seed draws the same samples."""
+    alpha: Rate = 0.01
     """Probability of a false alarm, i.e. a wrong *false* or *regret*. On a stream it holds for all verdicts of one
     formula on one agent together, and for the answer the alarm fires on.
     """
-    beta: float = 0.01
-    """Probability of the opposite error, per verdict."""
-    delta: float = 0.01
+    beta: Rate = 0.01
+    """Probability of the opposite error (a missed breach), per verdict."""
+    delta: Rate = 0.01
     """Half-width of the indifference region around a threshold, as a fraction of the range of a world's outcome (1
     for a `P`). Within it either answer is accepted. `betting` on a stream has no such region.
     """
     deviation: float = 0.1
-    """The same for `R` and `delta(..)` with the test `paper`, in standard deviations of one sample."""
-    error: float = 0.02
-    """Half-width of the interval of a `=?`, as a fraction of the same range."""
-    error_alpha: float = 0.05
+    """The same for `R` and for `delta(..)` with the test `paper`, in standard deviations of one sample."""
+    error: Rate = 0.02
+    """Required half-width of the interval of a `=?`, as a fraction of the range of its outcome."""
+    error_alpha: Rate = 0.05
     """Probability that a reported interval misses the true value."""
-    limit: int = 20_000
-    """Most samples of one quantity; what is open then is undecided."""
+    limit: Positive = 20_000
+    """Maximum number of samples of a quantity; if it does not suffice, the verdict is undecided."""
     rewards: tuple[float, float] | None = None
     """Smallest and largest reward of a step, for models that cannot be enumerated."""
     test: TestName = "betting"
-    """How values are compared with thresholds. `betting`: alpha and beta hold for every model (outside a stream, a
+    """How values are compared with thresholds. `betting`: `alpha` and `beta` hold for every model (outside a stream, a
     `P` alone uses Wald's test, whose rates hold too). `paper`: as in the paper; for `R` and `delta(..)` a sequential
     t-test, whose rates are nominal.
     """
 
 
 class FormulaSpec(msgspec.Struct, frozen=True, eq=False):
-    """One formula to monitor. `every`: an int counts steps, a float is a period in seconds on the monotonic clock.
-
-    `labels`: pairs of a label and the words for it in sentences. Neither they nor the alarm's `runbook` change the
-    answer, so comparison ignores them.
+    """One formula to monitor. `labels` and the alarm's `runbook` do not count when two are compared.
 
     >>> FormulaSpec("f", "true", every=1) == FormulaSpec("f", "true", every=1.0)
     False
     """
 
     name: str
+    """Name in topics, metrics and alarms."""
     text: str
+    """The formula, in the formula language."""
     every: int | float = 1
+    """Answered after so many steps (a whole number) or after this duration (in Python: seconds, as a float)."""
     causal_model: CausalModel = "gumbel"
+    """Class of causal models for bounds beside the Gumbel-Max value: `any`, or the counterfactually `stable` ones."""
     alarm: AlarmSpec = msgspec.field(default_factory=AlarmSpec)
+    """When its verdicts become an alarm."""
     engine: Engine = "auto"
+    """`auto`: exact where the formula allows it, else sampled."""
     labels: tuple[tuple[str, str], ...] = ()
+    """Pairs of a label and the words for it in sentences."""
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, FormulaSpec) and self._content() == other._content()
@@ -181,37 +190,47 @@ class FormulaSpec(msgspec.Struct, frozen=True, eq=False):
 
 
 class StreamSettings(msgspec.Struct, frozen=True):
-    """What the stream may hold and how long it waits. Durations in seconds, counts in steps or agents.
+    """Limits of the stream. Durations in seconds."""
 
-    `pending`: steps of one agent that may wait to be answered; beyond, all that wait are given up together.
-    `nominal_sha256`: of the configured nominal policy's ONNX file, compared with what an agent says it runs.
-    """
-
-    window: int = 64
+    window: Positive = 64
+    """Number of steps held of each agent; the oldest is dropped first."""
     reorder_steps: int = 256
+    """Maximum number of later steps that wait for a missing one before it counts as lost."""
     reorder_wait: float = 0.5
+    """Maximum time that they wait."""
     stale_after: float = 5.0
+    """Silence in mid-episode after which an agent's formulas are marked `stale`; steps may wait as long for answers."""
     idle_after: float = 900.0
+    """Silence between episodes after which an agent's formulas are marked `idle`: it has finished, or it has failed."""
     forget_after: float = 3600.0
+    """Silence after which an agent is forgotten, with its alerts and series."""
     max_lag: float = 2.0
-    agents: int = 1000
-    pending: int = 100_000
+    """Alarms on older steps are marked `late`. If more steps come than can be answered, and have waited half as long,
+    answers are skipped.
+    """
+    agents: Positive = 1000
+    """Maximum number of agents. Others are refused, counted and alerted, unless one that sent little and fell silent
+    can be forgotten.
+    """
+    pending: Positive = 100_000
+    """Maximum number of steps of one agent without an answer; beyond it, all of them are given up."""
     encoder: Literal["index", "name", "valuation", "bins"] = "index"
+    """Form of the agents' states: numbers, names, values of variables, or floats that the model's bin edges sort."""
     nominal_sha256: str | None = None
+    """Digest of the nominal policy's ONNX file; an agent that reports another is blind."""
 
 
 class TrustSettings(msgspec.Struct, frozen=True):
-    """Settings of the test of the model against observed transitions; see `monitor.statistics.model_test`.
+    """The test of the model against the observed transitions; `monitor.statistics.model_test` says how it works."""
 
-    `alpha`: bound on the probability that a correct model is rejected at any time. `impossible`: fraction of steps that
-    may be impossible under a correct model (sensor glitches). `acknowledged`: agent (`*`: all) -> a text; adding or
-    changing an entry starts that agent's test again.
-    """
-
-    alpha: float = 0.001
-    impossible: float = 0.0001
+    alpha: Rate = 0.001
+    """Probability that a correct model is rejected, for each agent and for all together."""
+    impossible: Annotated[float, Meta(gt=0, le=0.005)] = 0.0001
+    """Fraction of the steps that may contradict a correct model, such as a sensor's glitches."""
     enabled: bool = True
+    """If false, the model is not tested."""
     acknowledged: Mapping[str, str] = {}
+    """Agent, or `*` for all: why its rejection is settled. A new or changed text restarts the test, also on reload."""
 
 
 class Observation(msgspec.Struct, frozen=True):

@@ -12,24 +12,24 @@ import json
 import os
 import sys
 import time
-from collections.abc import Iterable
 
 from monitor.sidecar import service as sidecar
 from monitor.sidecar.config.load import assemble
+from monitor.sidecar.effects import Effects
 from monitor.sidecar.log import set_up_logging
+from monitor.sidecar.sinks.sink import Watched
 from monitor.sidecar.systemd import ServiceManager
-from monitor.types import Instant, Judged, Notice, Received, Skipped
+from monitor.types import Instant, Judged, Received, Skipped
 
 __all__ = ["Probe"]
 
 
 class Probe:
-    """Sink behind the metrics; sees every notice after them."""
+    """Sink behind the others; sees every notice after them."""
 
     def __init__(self, service: sidecar.Service, count: int) -> None:
-        self._behind = service._metrics.take
         self._count = count
-        service._metrics.take = self.take  # type: ignore[method-assign] # that is what a probe is
+        service.sinks.add(self)
         self._begin()
 
     def _begin(self) -> None:
@@ -37,10 +37,9 @@ class Probe:
         self._accepted = self._other = self._skipped = 0
         self._begun = self._ended = self._busy = 0.0
 
-    def take(self, notices: Iterable[Notice], now: Instant) -> None:
-        self._behind(notices, now)
+    def take(self, effects: Effects, now: Instant) -> None:
         at = time.time()
-        for notice in notices:
+        for notice in effects.notices:
             if type(notice) is Judged:
                 self._lags.append(at - notice.time)
             elif type(notice) is Received:
@@ -53,6 +52,12 @@ class Probe:
         if self._ended == 0.0 and len(self._lags) + self._skipped >= self._count:
             self._ended = at
             self.report()
+
+    def recall(self, effects: Effects, now: Instant) -> None:
+        pass
+
+    def adopt(self, watched: Watched) -> None:
+        pass
 
     def report(self) -> None:
         rate = (self._count - 1) / (self._ended - self._begun) if self._ended else 0.0

@@ -1,4 +1,4 @@
-"""A stand-in for the pager and the dead man's switches of a real installation: prints what Alertmanager sends.
+"""Stand-in for the pager and the dead man's switches of a real installation: print what Alertmanager sends.
 
 `receiver.py HOST:PORT [PATIENCE]`. A line for each alert under `/critical` or `/warning`, and one when a switch
 (`/switch/chain`, `/switch/monitors`) has been silent for PATIENCE seconds (120), or is heard again: also
@@ -16,11 +16,11 @@ from typing import Any
 
 SWITCHES = ("chain", "monitors")
 MOST = 1 << 20
-"""Bytes of a notification: far more than Alertmanager sends."""
+"""Most bytes of a notification: far more than Alertmanager sends."""
 
 
 class Switches:
-    """When each was last heard, and what was last told of it: True for heard."""
+    """Time of each switch's last signal, and whether it was last reported as received."""
 
     def __init__(self, patience: float) -> None:
         self.patience = patience
@@ -29,7 +29,7 @@ class Switches:
         self._lock = threading.Lock()
 
     def hear(self, name: str) -> None:
-        """A sign of life."""
+        """Record a sign of life."""
         if name not in SWITCHES:
             raise KeyError(name)
         with self._lock:
@@ -39,7 +39,7 @@ class Switches:
                 say(f"switch heard {name}")
 
     def listen(self) -> None:
-        """For ever: say which have fallen silent."""
+        """Report switches that have received no signal, until killed."""
         while True:
             time.sleep(self.patience / 20)
             with self._lock:
@@ -51,13 +51,13 @@ class Switches:
 
 
 def say(line: str) -> None:
-    """One line, at once."""
+    """Print one line and flush it."""
     sys.stdout.write(" ".join(line.split()) + "\n")
     sys.stdout.flush()
 
 
 def tell(where: str, alert: dict[str, Any]) -> None:
-    """One alert of a notification."""
+    """Return one line about an alert of a notification."""
     labels, summary = dict(alert["labels"]), alert.get("annotations", {}).get("summary", "")
     name = labels.pop("alertname")
     about = " ".join(f"{key}={value}" for key, value in sorted(labels.items()))
@@ -65,7 +65,7 @@ def tell(where: str, alert: dict[str, Any]) -> None:
 
 
 def make_handler(switches: Switches) -> type[BaseHTTPRequestHandler]:
-    """What answers Alertmanager."""
+    """Handler of Alertmanager's requests."""
 
     class Handler(BaseHTTPRequestHandler):
         timeout = 10
@@ -87,7 +87,7 @@ def make_handler(switches: Switches) -> type[BaseHTTPRequestHandler]:
             self.end_headers()
 
         def log_message(self, *_: object) -> None:
-            """Only what was sent is worth a line."""
+            """Log nothing: notifications are printed elsewhere."""
 
     return Handler
 

@@ -9,10 +9,10 @@ import msgpack
 import numpy as np
 
 from monitor.alarm.document import Evidence, read_evidence
-from monitor.cli.agent import Life
+from monitor.cli.agent import SimulatedAgent
 from monitor.cli.files import data_file
 from monitor.cli.simulator import Simulator
-from monitor.picture import draw, tell
+from monitor.picture import draw, explain
 from monitor.policy.session import Actor
 from monitor.sidecar.config.load import Loaded, assemble
 from monitor.sidecar.effects import Effects
@@ -33,7 +33,7 @@ def alarm(scenario: str, number: int, *, steps: int) -> str:
         for evidence in map(read_evidence, (found.content for found in effects.evidence)):
             fired.setdefault(evidence.alert, evidence)
     asked = list(fired.values())[number - 1]
-    story = tell(asked, loaded.model, loaded.tables, loaded.models)
+    story = explain(asked, loaded.model, loaded.tables, loaded.models)
     return draw(story, loaded.model)
 
 
@@ -43,7 +43,8 @@ def lived(loaded: Loaded, steps: int) -> Iterator[Effects]:
     actor = Actor.load(loaded.config.policies["nominal"], loaded.model)
     pipeline = loaded.pipeline("sidecar-1")
     yield pipeline.step(Connected(Instant(BEGIN, 0.0), up=True))
-    for tick, step in enumerate(Life(Simulator(loaded.model, world), actor, own, "seed0").messages(steps), start=1):
+    agent = SimulatedAgent(Simulator(loaded.model, world), actor, own, "seed0")
+    for tick, step in enumerate(agent.messages(steps), start=1):
         now = Instant(BEGIN + tick / 10, tick / 10)
         message: dict[str, Any] = {**step, "time": now.wall}
         yield pipeline.step(Message(now, "agents/demo/steps", msgpack.packb(message)))

@@ -96,8 +96,8 @@ def path() -> str:
     canvas.text((x[9] + 10, 40), "the formula looks from here on", size=12, ink=FAINT, anchor="end")
     canvas.line((x[4], 30), (x[4], 238), ink=FAINT, dash="2 4")
     canvas.text((x[4] + 6, 228), "now: beyond it, nothing is known of the chance", size=12, ink=FAINT)
-    canvas.track([(at, y) for at in x[:5]], ink=INK, width=2.4)
-    canvas.track([(at, y) for at in x[4:]], ink=NOMINAL, width=2.4)
+    canvas.polyline([(at, y) for at in x[:5]], ink=INK, width=2.4)
+    canvas.polyline([(at, y) for at in x[4:]], ink=NOMINAL, width=2.4)
     for n in range(5):
         canvas.dot((x[n], y), 9, fill="#fff", ink=INK, width=2)
         canvas.text((x[n], y - 18), f"@{4 - n}", size=12, anchor="middle", ink=FAINT)
@@ -105,7 +105,7 @@ def path() -> str:
     canvas.text((x[5], y - 14), "nominal goes on", ink=NOMINAL, bold=True)
     for drop, width in ((40.0, 3.4), (75.0, 2.0), (110.0, 1.0)):
         points = [(x[2], y), *((at, y + drop * min(1.0, 0.5 * (k + 1))) for k, at in enumerate(x[3:]))]
-        canvas.track(points, ink=ALTERNATIVE, width=width, dash="7 4")
+        canvas.polyline(points, ink=ALTERNATIVE, width=width, dash="7 4")
     canvas.diamond((x[2], y), 7, fill=ALTERNATIVE)
     canvas.text((x[2] - 8, y + 62), "fallback@2", ink=ALTERNATIVE, bold=True, anchor="end")
     canvas.text((x[2] - 8, y + 80), "takes over here", ink=ALTERNATIVE, anchor="end")
@@ -225,7 +225,7 @@ def _arrow(
     tail, tip = start + 40 * along + side * across, end - 44 * along + side * across
     canvas.line((tail[0], tail[1]), (tip[0], tip[1]), ink=ink, width=2.0, dash=dash)
     wings = [tip - 9 * along + 5 * across, tip, tip - 9 * along - 5 * across]
-    canvas.track([(w[0], w[1]) for w in wings], ink=ink, width=2.0)
+    canvas.polyline([(w[0], w[1]) for w in wings], ink=ink, width=2.0)
     middle = (tail + tip) / 2 + (1.6 * side) * across
     canvas.text((middle[0], middle[1] + 4), label, size=12, ink=ink, bold=True, anchor="middle", halo=True)
 

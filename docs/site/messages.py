@@ -1,15 +1,11 @@
 """The tables of fields in `docs/messages.md`, written from the types: `python -m docs.site.messages`.
 
-What a field means stands below it in its class, or, for what an agent sends, in `STEP`, since a step is read key by
-key. A test holds the page against the types.
+The meaning of a field is the docstring below it in its class; for a step, which is read key by key, it is in `STEP`.
+A test compares the page with the types.
 """
 
 from __future__ import annotations
 
-import ast
-import inspect
-import re
-import textwrap
 import typing
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -22,6 +18,7 @@ from pydantic import BaseModel
 from monitor.alarm.document import Evidence
 from monitor.alarm.message import AlertMessage
 from monitor.policy.manifest import Manifest
+from monitor.sidecar.config.derived import meanings
 from monitor.sidecar.pipeline import StatusMessage
 
 __all__ = ["PAGE", "STEP", "page"]
@@ -37,7 +34,7 @@ STEP: Final[Mapping[str, tuple[str, str]]] = {
     "seq": ("whole number", "The step's number in its episode: from 0, +1 each step."),
     "state": (
         "whole number, text or list",
-        "By the configuration's `state_encoder`: a number, a name, values of variables, or floats to be binned.",
+        "As the `state_encoder` requires: a number, a name, values of variables, or floats to be binned.",
     ),
     "action": (
         "whole number or text",
@@ -45,13 +42,16 @@ STEP: Final[Mapping[str, tuple[str, str]]] = {
     ),
     "time": (
         "number, optional",
-        "Seconds since the epoch on the agent's clock; if absent, the time of arrival counts.",
+        "Seconds since the epoch on the agent's clock; if absent, the time of arrival is used.",
     ),
-    "reward": ("number, optional", "What the transition into this state earned."),
+    "reward": ("number, optional", "Reward of the transition into this state."),
     "terminated": ("`true` or `false`, optional", "The episode ends in this state, which is absorbing."),
     "truncated": ("`true` or `false`, optional", "The episode is cut off here; the state is not absorbing."),
-    "policy": ("text, optional", "Sha256 of the policy that really runs; another than the nominal one makes blind."),
-    "extra": ("map, optional", "Anything else; kept in recordings, used by nothing, not compared between copies."),
+    "policy": ("text, optional", "SHA-256 of the policy that runs; unless it is the nominal one, formulas are blind."),
+    "extra": (
+        "map, optional",
+        "Anything else; kept in recordings, otherwise ignored, also when duplicates are compared.",
+    ),
 }
 """Key -> type and meaning."""
 
@@ -64,7 +64,7 @@ WORDS: Final[Mapping[object, str]] = {
     object: "anything",
 }
 LISTED: Final = ("fired.alternative",)
-"""Fields whose own fields are told elsewhere in the same table."""
+"""Fields whose own fields are listed elsewhere in the same table."""
 
 
 def page() -> str:
@@ -96,29 +96,13 @@ def _table(rows: Iterator[tuple[str, str, str]]) -> str:
 
 def _rows(kind: type, prefix: str = "") -> Iterator[tuple[str, str, str]]:
     """One row a field, and below it those of its own fields, as `field.of`."""
-    meanings, hints = _meanings(kind), typing.get_type_hints(kind, include_extras=True)
-    for name, meaning in meanings.items():
+    texts, hints = meanings(kind), typing.get_type_hints(kind, include_extras=True)
+    for name, meaning in texts.items():
         place = f"{prefix}{name}"
         inner, many = _inner(hints[name])
-        yield f"`{place}`", _words(hints[name]), meaning
+        yield f"`{place}`", _words(hints[name]), meaning.replace("|", "\\|")
         if inner is not None and place not in LISTED:
             yield from _rows(inner, f"{place}{many}.")
-
-
-def _meanings(kind: type) -> dict[str, str]:
-    """Field -> the text below it in the source. KeyError where one has none."""
-    (made,) = ast.parse(textwrap.dedent(inspect.getsource(kind))).body
-    assert isinstance(made, ast.ClassDef)
-    found: dict[str, str] = {}
-    named = [node for node in made.body if isinstance(node, ast.AnnAssign | ast.Expr)]
-    for node, below in zip(named, [*named[1:], None], strict=True):
-        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
-            match below:
-                case ast.Expr(ast.Constant(str(text))):
-                    found[node.target.id] = re.sub(r"\s+", " ", text).strip().replace("|", "\\|")
-                case _:
-                    raise KeyError(f"{kind.__name__}.{node.target.id} says nothing of itself")
-    return found
 
 
 def _inner(hint: Any) -> tuple[type | None, str]:  # noqa: ANN401 - any annotation

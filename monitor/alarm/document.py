@@ -45,11 +45,11 @@ class PolicyEvidence(msgspec.Struct, frozen=True):
     """A policy as the verdict used it."""
 
     sha256: str
-    """Of its file, kept under `objects/`."""
+    """SHA-256 of its file, which is kept under `objects/`."""
     manifest: Mapping[str, object]
-    """How to run that file."""
+    """The file's manifest."""
     choices: tuple[tuple[int, tuple[tuple[int, float], ...]], ...]
-    """For each state of the path, ascending, the actions with positive probability, and those."""
+    """For each state of the path, ascending: the actions with positive probability, and their probabilities."""
 
 
 class Evidence(msgspec.Struct, frozen=True):
@@ -70,27 +70,27 @@ class Evidence(msgspec.Struct, frozen=True):
     text: str
     """Its text."""
     causal_model: CausalModel
-    """Over which causal models bounds were asked."""
+    """The class of causal models of the bounds; `gumbel`: no bounds."""
     seq: int
-    """Of the path's last pair: the step at which the alarm fired."""
+    """The step of the path's last pair, at which the alarm fired."""
     first_seq: int
-    """Of the step at which the breach began."""
+    """The step at which the breach began."""
     time: float
-    """Of the step `seq`, in seconds since the epoch."""
+    """Time of the step `seq`, in seconds since the epoch."""
     since: float
-    """Of the step `first_seq`, in seconds since the epoch."""
+    """Time of the step `first_seq`, in seconds since the epoch."""
     path: tuple[tuple[int, int | None], ...]
     """The held path: state and action of each step, oldest first."""
     start_observed: bool
-    """The path begins with the episode."""
+    """True if the path begins with the episode."""
     terminated: bool
-    """The episode ended in the last state, which is absorbing."""
+    """True if the episode ended in the last state, which is absorbing."""
     model: str
     """The model's name."""
     model_sha256: str
-    """Of the model, kept under `objects/`."""
+    """SHA-256 of the model, which is kept under `objects/`."""
     models: Mapping[str, str]
-    """Name -> sha256 of the other dynamics that formulas ask about."""
+    """Name -> sha256 of the models for `model:name`."""
     policies: Mapping[str, PolicyEvidence]
     """Name -> policy, as the verdict used it."""
     verdict: Verdict

@@ -7,12 +7,13 @@ one is told first, and answers for it. It is an estimate: what a formula may unf
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final, assert_never
+from math import prod
+from typing import Final
 
 from monitor.alarm.document import Evidence
 from monitor.logic import Formula, parse
-from monitor.logic.syntax import NOMINAL, And, Const, Goal, Label, Not, Or, Regret, Reward, Until
-from monitor.logic.traversal import regret_goals, subformulas
+from monitor.logic.syntax import NOMINAL, Goal, Regret, Reward, Temporal
+from monitor.logic.traversal import children, regret_goals, subformulas
 
 __all__ = ["MAX_WORK", "work"]
 
@@ -59,19 +60,8 @@ def _parts(goal: Goal) -> int:
 
 
 def _unfolded(path: Formula) -> int:
-    """What may be owed of a path formula: every combination of what is left of its intervals."""
-    match path:
-        case Const() | Label():
-            return 1
-        case Goal():
-            return _parts(path)
-        case Not(arg):
-            return _unfolded(arg)
-        case And(left, right) | Or(left, right):
-            return _unfolded(left) * _unfolded(right)
-        case Until(_, high, left, right):
-            return (high + 1) * _unfolded(left) * _unfolded(right)
-        case Regret():
-            raise AssertionError("the parser keeps regret out of paths")
-        case _:
-            assert_never(path)
+    """Return the largest number of obligations of a path formula: each combination of the rests of its intervals."""
+    if isinstance(path, Goal):
+        return _parts(path)
+    length = path.high + 1 if isinstance(path, Temporal) else 1
+    return length * prod(map(_unfolded, children(path)))

@@ -102,13 +102,13 @@ class Named(msgspec.Struct, frozen=True):
     """A model or a policy."""
 
     name: str
-    """Its name in the configuration; of a model the name of its file."""
+    """Its name in the configuration; for a model the name of its file."""
     sha256: str
-    """Of its content, hexadecimal."""
+    """SHA-256 of its content, hexadecimal."""
 
 
 class FormulaText(msgspec.Struct, frozen=True):
-    """A formula that is watched."""
+    """Formula, by name and text."""
 
     name: str
     """Its name in the configuration."""
@@ -126,7 +126,7 @@ class EvidenceLink(msgspec.Struct, frozen=True):
 
 
 class Offset(msgspec.Struct, frozen=True):
-    """Both values as they are when the alternative takes over so many steps ago, each counted from there."""
+    """Both values for a takeover at one offset, each from its own intervention state."""
 
     offset: int
     """How many steps ago; 0 is now."""
@@ -137,7 +137,7 @@ class Offset(msgspec.Struct, frozen=True):
 
 
 class FiredMessage(msgspec.Struct, frozen=True):
-    """What the verdict said on which the alarm fired."""
+    """Summary of the verdict on which the alarm fired."""
 
     outcome: Outcome | None
     """The outcome then."""
@@ -162,29 +162,29 @@ class AlertMessage(msgspec.Struct, frozen=True):
     v: int
     """Version of this schema: 1."""
     id: str
-    """The name of this alarm, the same in each of its messages."""
+    """Identifies this alarm; the same in all its messages."""
     revision: int
     """Grows with each change; a heartbeat repeats the newest one."""
     state: Literal["firing", "resolved", "ended", "removed"]
-    """`firing`; or how it closed: `resolved` (the goal is met again), `ended` (with the episode or the agent's silence,
-    not met), `removed` (the formula was changed or is no longer watched).
+    """`firing`, or how it closed: `resolved` (the goal is met again), `ended` (the episode ended or the agent fell
+    silent, with the goal not met), `removed` (the formula was changed or removed).
     """
     blind: BlindReason | None
-    """Why the formula cannot be answered now, or why not to rely on the answer."""
+    """Why the formula cannot be evaluated now, or why its result is flagged."""
     severity: str
     """As configured."""
     agent: str
     """The agent's name, from its topic."""
     formula: FormulaText
-    """What is watched."""
+    """The formula."""
     outcome: Outcome | None
-    """Of `regret(...)`; `null` for every other formula."""
+    """Outcome of `regret(...)`; `null` for every other formula."""
     value: float | None
-    """The agent's own value, by the newest verdict: a probability or an expected reward. Of a plain formula about one
-    other world the value there; `null` for a formula of several quantities.
+    """The agent's own value, by the newest verdict: a probability or an expected reward. For a plain formula under one
+    intervention, the value under it; `null` for a formula of several quantities.
     """
     threshold: Threshold | None
-    """What `value` is compared with; `null` for `=?` and for a formula of several quantities."""
+    """The comparison for `value`; `null` for `=?` and for a formula of several quantities."""
     alternative: Alternative | None
     """The same quantity under the other policy; `null` for plain formulas."""
     method: Literal["exact", "sampled"]
@@ -192,15 +192,15 @@ class AlertMessage(msgspec.Struct, frozen=True):
     effect: float | None
     """`alternative.value` minus `value`."""
     bounds: tuple[float | None, float | None] | None
-    """What every causal model of the class asked for allows for `value`; of a sampled verdict a confidence interval."""
+    """Bounds of `value` over every causal model of the requested class; of a sampled verdict a confidence interval."""
     robust: bool | None
-    """No causal model of the class asked for changes the answer; `null` where none was asked for."""
+    """True if no causal model of the requested class changes the answer; `null` if none was requested."""
     profile: tuple[Offset, ...]
-    """Both values for each moment of takeover, nearest first; empty for plain formulas."""
+    """Both values for each offset of the takeover, smallest first; empty for plain formulas."""
     handover: Handover | None
-    """What handing over does now; `null` where there is nothing to hand over to, and once the alarm does not fire."""
+    """Effect of handing over now; `null` if there is nothing to hand over to, and unless the alarm fires."""
     fired: FiredMessage
-    """What it said when it fired."""
+    """Summary of the verdict on which it fired."""
     episode: Episode
     """The episode of the newest verdict."""
     seq: int
@@ -220,13 +220,13 @@ class AlertMessage(msgspec.Struct, frozen=True):
     sent_unix: float | None
     """The same, in seconds since the epoch."""
     model: Named
-    """The model it was judged by."""
+    """The model used."""
     policies: tuple[Named, ...]
-    """The policies it was judged with."""
+    """The policies used."""
     evidence: EvidenceLink | None
-    """The evidence of the verdict on which the alarm fired; `null` where none could be kept."""
+    """The evidence of the verdict on which the alarm fired; `null` if none could be stored."""
     summary: str
-    """What happened, how bad it is, what to do; then how that was found."""
+    """What happened and how bad it is, what to do, then the counterfactual."""
     runbook: str | None
     """As configured."""
 

@@ -218,7 +218,7 @@ class _Sentences:
         match self._parsed, self._verdict.profile.get(0):
             case Regret(WorldRef(change), Goal(_, _, Test() as test)), (float(own), float(given)) if change.kind in DO:
                 had = "" if self.counterfactual() else f"Had {_been(change)} "
-                return f"{had}at that step: {_instead((own, given), test)}"
+                return f"{had}when it fired: {_instead((own, given), test)}"
             case _:
                 return ""
 

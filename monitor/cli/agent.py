@@ -1,7 +1,7 @@
-"""The demo's agent, a process of its own: decides by its ONNX file, acts in a simulator, publishes every step.
+"""Run the demo's agent: choose actions with an ONNX policy, act in a simulator, publish every step over MQTT.
 
-`python -m monitor.cli.agent --help`. It shares no memory with the monitor, only the broker; it ends at SIGTERM, or
-after `--steps` steps at the end of the episode it is in.
+The agent is a process of its own and shares only the broker with the monitor. It stops at SIGTERM, or at the end of the
+episode in which it has published `--steps` steps.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from monitor.model import load_model
 from monitor.policy.session import Actor
 from monitor.sidecar.mqtt.broker import parse_broker
 
-__all__ = ["Life", "main", "publish"]
+__all__ = ["SimulatedAgent", "main", "publish"]
 
 MAX_EPISODE_STEPS = 200
-"""An episode that has not ended by then is truncated, as simulators do."""
+"""Longer episodes are truncated, as simulators do."""
 
-PATIENCE = 20.0
-"""Seconds for the broker to acknowledge one step."""
+ACKNOWLEDGED_WITHIN = 20.0
+"""Seconds the broker has to acknowledge one step."""
 
 
 @dataclass(frozen=True)
-class Life:
-    """Who acts where. `run` begins every episode's name, so that two runs never share one."""
+class SimulatedAgent:
+    """Policy acting in a simulator. `run`: prefix of episode names, so that two runs never share one."""
 
     simulator: Simulator
     actor: Actor
@@ -43,7 +43,7 @@ class Life:
     run: str
 
     def episode(self, number: int) -> Iterator[dict[str, object]]:
-        """The messages of one episode, all but the clock: one for each decision, and a last one where it ends."""
+        """Yield the messages of one episode, without `time`: one for each decision, then one for the terminal state."""
         state = self.simulator.reset()
         for seq in range(MAX_EPISODE_STEPS):
             message: dict[str, object] = {"v": 1, "episode": f"{self.run}-{number}", "seq": seq, "state": state}
@@ -56,7 +56,7 @@ class Life:
             state = self.simulator.step(action)
 
     def messages(self, steps: int) -> Iterator[dict[str, object]]:
-        """Whole episodes, one after the other, until there are `steps` messages or more; 0: no end."""
+        """Yield whole episodes until there are at least `steps` messages; 0: without end."""
         sent = number = 0
         while steps == 0 or sent < steps:
             for message in self.episode(number):
@@ -65,10 +65,10 @@ class Life:
             number += 1
 
 
-def publish(life: Life, arguments: Namespace) -> None:
-    """Live episode after episode, each step at QoS 1, until `steps` are sent and the episode is over; 0: for ever.
+def publish(agent: SimulatedAgent, arguments: Namespace) -> None:
+    """Publish episodes, each step at QoS 1, until `steps` are sent and the episode is over; 0: without end.
 
-    Raises OSError if the broker cannot be reached, or does not take a step over in time.
+    Raises OSError if the broker cannot be reached, or does not acknowledge a step in time.
     """
     broker = parse_broker(arguments.url)
     client = Client(CallbackAPIVersion.VERSION2, client_id="cfmon-demo-agent")
@@ -76,32 +76,34 @@ def publish(life: Life, arguments: Namespace) -> None:
     client.connect(broker.host, broker.port)
     client.loop_start()
     try:
-        for message in life.messages(arguments.steps):
+        for message in agent.messages(arguments.steps):
             sent = client.publish(arguments.topic, msgpack.packb({**message, "time": time.time()}), qos=1)
-            sent.wait_for_publish(PATIENCE)
+            sent.wait_for_publish(ACKNOWLEDGED_WITHIN)
             if not sent.is_published():
-                raise TimeoutError(f"{broker.address} did not take a step over within {PATIENCE:.0f} s")
+                raise TimeoutError(f"{broker.address} did not acknowledge a step within {ACKNOWLEDGED_WITHIN:.0f} s")
             time.sleep(arguments.interval)
-    except RuntimeError as error:  # what paho says of a connection that is gone
-        raise ConnectionError(f"{broker.address} is gone: {error}") from error
+    except RuntimeError as error:  # paho raises this when the connection is lost
+        raise ConnectionError(f"lost the connection to {broker.address}: {error}") from error
     finally:
         client.disconnect()
         client.loop_stop()
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Read the command line, be the agent; returns the exit code."""
+    """Run the agent that the command line describes; return the exit code."""
     parser = ArgumentParser("python -m monitor.cli.agent", description=__doc__)
-    parser.add_argument("--model", required=True, help="whose rows are the world's dynamics")
-    parser.add_argument("--policy", required=True, type=Path, help="manifest of the ONNX file it decides by")
-    parser.add_argument("--url", required=True, help="the broker's")
-    parser.add_argument("--topic", required=True, help="to publish on")
-    parser.add_argument("--steps", type=int, default=0, help="how many, rounded up to whole episodes; 0: no end")
-    parser.add_argument("--seed", type=int, default=0, help="of the world's chance and its own")
+    parser.add_argument("--model", required=True, help="model to simulate")
+    parser.add_argument("--policy", required=True, type=Path, help="manifest of the ONNX policy to act with")
+    parser.add_argument("--url", required=True, help="URL of the MQTT broker")
+    parser.add_argument("--topic", required=True, help="topic to publish steps on")
+    parser.add_argument(
+        "--steps", type=int, default=0, help="steps to publish, rounded up to whole episodes; 0: run until stopped"
+    )
+    parser.add_argument("--seed", type=int, default=0, help="random seed of the simulator and the policy")
     parser.add_argument("--interval", type=float, default=0.1, help="seconds between two steps")
     arguments = parser.parse_args(argv)
     try:
-        publish(_born(arguments), arguments)
+        publish(_agent(arguments), arguments)
     except (MonitorError, OSError) as error:
         sys.stderr.write(f"agent: {error}\n")
         return 2
@@ -110,11 +112,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _born(arguments: Namespace) -> Life:
+def _agent(arguments: Namespace) -> SimulatedAgent:
     model = load_model(arguments.model)
-    world, own = np.random.default_rng(arguments.seed).spawn(2)
-    actor = Actor.load(arguments.policy, model)
-    return Life(Simulator(model, world), actor, own, f"seed{arguments.seed}")
+    environment_rng, policy_rng = np.random.default_rng(arguments.seed).spawn(2)
+    simulator = Simulator(model, environment_rng)
+    return SimulatedAgent(simulator, Actor.load(arguments.policy, model), policy_rng, f"seed{arguments.seed}")
 
 
 if __name__ == "__main__":

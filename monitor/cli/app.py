@@ -1,4 +1,4 @@
-"""The commands by name. Each module brings its own; what a command needs to run it imports when it runs."""
+"""Commands of `cfmon`. Each module defines its own; a command imports its dependencies only when it runs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from monitor.cli import configs, demo, evidence, models, questions, streaming, w
 __all__ = ["app"]
 
 app = typer.Typer(
-    help="Watch a deployed agent: would the fallback policy have kept us safe?",
+    help="Monitor a deployed agent: would the fallback policy have kept it safe?",
     no_args_is_help=True,
     add_completion=True,
     rich_markup_mode=None,
@@ -32,8 +32,8 @@ app.add_typer(evidence.app, name="evidence")
 
 
 @app.callback(invoke_without_command=True)
-def top(*, version: Annotated[bool, typer.Option("--version", help="print the version and stop")] = False) -> None:
-    """Watch a deployed agent: would the fallback policy have kept us safe?"""
+def top(*, version: Annotated[bool, typer.Option("--version", help="print the version and exit")] = False) -> None:
+    """Monitor a deployed agent: would the fallback policy have kept it safe?"""
     if version:
         typer.echo(f"cfmon {__version__}")
         raise typer.Exit

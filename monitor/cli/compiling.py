@@ -1,4 +1,4 @@
-"""Says on a terminal that machine code is being made: it happens once, and takes longer than anything else at start."""
+"""Report compilation to machine code: it happens once per machine and is the longest part of the first start."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
-__all__ = ["logging_of_machine_code", "telling_of_machine_code"]
+__all__ = ["log_compilation", "show_compilation"]
 
 LOG: Final = logging.getLogger("monitor.service")
 
 EVENT: Final = "numba:compile"
-"""What numba says when it compiles; it does not where it finds what it made before."""
+"""numba's event when it compiles a function; a function loaded from its cache causes none."""
 
 
 @contextmanager
-def telling_of_machine_code(shown: Progress, task: TaskID) -> Iterator[None]:
-    """Say it under the task for as long as the block lasts, from the first function compiled on."""
+def show_compilation(shown: Progress, task: TaskID) -> Iterator[None]:
+    """While the block lasts, count compiled functions in the description of the progress task."""
     from numba.core import event  # noqa: PLC0415 - only a terminal needs it
 
     class Listener(event.Listener):
@@ -29,10 +29,10 @@ def telling_of_machine_code(shown: Progress, task: TaskID) -> Iterator[None]:
 
         def on_start(self, _event: object) -> None:
             self.count += 1
-            before = shown.tasks[0].description.partition("; making machine code")[0]
-            once = "once on this machine; `cfmon warm` does it ahead"
-            what = f"{before}; making machine code, {once} ({self.count} functions so far)"
-            shown.update(task, description=what)
+            before = shown.tasks[0].description.partition("; compiling")[0]
+            once = "once per machine; `cfmon warm` does it in advance"
+            description = f"{before}; compiling, {once} ({self.count} functions so far)"
+            shown.update(task, description=description)
 
         def on_end(self, _event: object) -> None:
             pass
@@ -42,19 +42,19 @@ def telling_of_machine_code(shown: Progress, task: TaskID) -> Iterator[None]:
 
 
 @contextmanager
-def logging_of_machine_code() -> Iterator[None]:
-    """Say it in the log, once, at the first function compiled while the block lasts: where nobody sees a terminal."""
+def log_compilation() -> Iterator[None]:
+    """Log a warning when the first function is compiled while the block lasts."""
     from numba.core import event  # noqa: PLC0415 - only a command that runs needs it
 
     class Listener(event.Listener):
-        told = False
+        reported = False
 
         def on_start(self, _event: object) -> None:
-            if not self.told:
-                self.told = True
+            if not self.reported:
+                self.reported = True
                 LOG.warning(
-                    "making machine code, once on this machine: about a minute of processor time, in which answers are "
-                    "late; `cfmon warm` does it ahead"
+                    "compiling, once per machine: verdicts are late for about a minute of CPU time; "
+                    "`cfmon warm` compiles in advance"
                 )
 
         def on_end(self, _event: object) -> None:

@@ -1,4 +1,4 @@
-"""`cfmon config`: is this configuration right, and what may stand in one."""
+"""`cfmon config`: check a configuration, and print the schema of one."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ app = typer.Typer(help="Check a configuration; print its JSON Schema.", no_args_
 
 @app.command()
 def check(
-    config: Annotated[Path, typer.Argument(help="the YAML file")],
+    config: Annotated[Path, typer.Argument(help="configuration file (YAML)")],
     *,
-    as_json: Annotated[bool, typer.Option("--json", help="one JSON document on stdout")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="print one JSON document on stdout")] = False,
 ) -> None:
-    """Read a configuration and everything it names, as `run` would, try port and store, and stop before connecting.
+    """Check a configuration, the files it names, its port and its store, as `run` would, without connecting.
 
-    Exit code: 0 it is right; 2 it is not, with file, line and reason of every mistake.
+    Exit code: 0 valid; 2 invalid, with file, line and reason of every error.
     """
     import os  # noqa: PLC0415 - keep `cfmon --help` light
 
@@ -52,7 +52,7 @@ def check(
     if as_json:
         print_json(summary)
         return
-    say(f"{config}: right")
+    say(f"{config}: valid")
     say(f"  model     {loaded.identity.model_name}  sha256 {loaded.identity.model_sha256}")
     for name, sha256 in loaded.identity.policies.items():
         say(f"  policy    {name}  sha256 {sha256}")

@@ -1,7 +1,7 @@
-"""`cfmon demo`: the main job, live and on real input, on a broker of its own.
+"""`cfmon demo`: monitor a live agent, on an embedded broker.
 
-Three parties that share nothing but the broker: the agent (a process of its own), the monitor sidecar, and this
-command, which watches as any subscriber would, and at the end has the evidence verified in a fresh process.
+Three parties share only the broker: the agent (a separate process), the monitor, and this command, which subscribes as
+any client can. At the end it verifies the evidence of an alarm in a new process.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ FOREVER = 0
 
 
 class Scenario(StrEnum):
-    """What the agent does for a living; each is a file in `config/`."""
+    """Agent and environment; each is a file in `config/`."""
 
     icu_sepsis = "icu-sepsis"
     frozen_lake = "frozen-lake"
@@ -28,30 +28,28 @@ class Scenario(StrEnum):
 
 def demo(
     *,
-    scenario: Annotated[Scenario, typer.Option(help="which agent in which world")] = Scenario.icu_sepsis,
-    config: Annotated[
-        Path | None, typer.Option(help="another configuration than the scenario's, such as yours")
-    ] = None,
-    steps: Annotated[int, typer.Option(min=1, help="stop at the end of the episode in which this step comes")] = 300,
-    seed: Annotated[int, typer.Option(min=0, help="of the world and of the agent's chance")] = 0,
+    scenario: Annotated[Scenario, typer.Option(help="agent and environment to run")] = Scenario.icu_sepsis,
+    config: Annotated[Path | None, typer.Option(help="use this configuration instead of the scenario's")] = None,
+    steps: Annotated[int, typer.Option(min=1, help="stop at the end of the episode that contains this step")] = 300,
+    seed: Annotated[int, typer.Option(min=0, help="random seed of the environment and the agent")] = 0,
     interval: Annotated[float, typer.Option(min=0.0, help="seconds between two steps")] = 0.1,
-    forever: Annotated[bool, typer.Option("--forever", help="until interrupted")] = False,
+    forever: Annotated[bool, typer.Option("--forever", help="run until Ctrl-C")] = False,
     output: Annotated[Path, typer.Option(help="folder for the store and the evidence")] = Path("var/demo"),
 ) -> None:
-    """Run the monitor beside a live agent on an embedded broker, and verify an alarm's evidence.
+    """Monitor a live agent on an embedded MQTT broker, and verify the evidence of an alarm.
 
-    Exit code: 0 an alarm fired, resolved within an episode, and its evidence re-derives; 1 any of these did not happen.
-    With --forever 0 at Ctrl-C.
+    Exit code: 0 an alarm fired, resolved within its episode, and its evidence was verified; 1 otherwise.
+    With --forever, Ctrl-C exits with 0.
     """
     import asyncio  # noqa: PLC0415 - keep `cfmon --help` light
 
     from monitor.cli.files import data_file  # noqa: PLC0415 - likewise
-    from monitor.cli.show import Show  # noqa: PLC0415 - likewise
+    from monitor.cli.show import DemoRun  # noqa: PLC0415 - likewise
 
     name = scenario.value if config is None else config.stem
     file = data_file(f"config/{name}.yaml") if config is None else config
-    show = Show(file, name, FOREVER if forever else steps, seed, interval, output)
-    problems = asyncio.run(show.play())
+    run = DemoRun(file, name, FOREVER if forever else steps, seed, interval, output)
+    problems = asyncio.run(run.run())
     for problem in problems:
         say(f"demo: {problem}")
     finish(ExitCode.NO if problems else ExitCode.FINE)

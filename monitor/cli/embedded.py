@@ -1,4 +1,4 @@
-"""An MQTT broker inside the demo's process, on a loopback port. For the demo and nothing else."""
+"""MQTT broker inside the demo's process, on a loopback port. Use it for the demo only."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["embedded_broker", "free_port"]
 
 
 def free_port(preferred: int = 0) -> int:
-    """`preferred` if nothing listens there on loopback, else any port that is free now."""
+    """Return `preferred` if it is free on loopback, else any free port. Raise ConfigError if there is none."""
     for port in (preferred, 0):
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # a port in TIME_WAIT is free
@@ -33,10 +33,11 @@ async def embedded_broker(port: int) -> AsyncIterator[None]:
         ConfigError: the extra that holds the broker is not installed.
     """
     try:
-        from amqtt.broker import Broker  # noqa: PLC0415 - an extra: only the demo has it
+        from amqtt.broker import Broker  # noqa: PLC0415 - an extra that only the demo needs
     except ImportError as error:
-        raise ConfigError(f"the demo's broker is not installed: {to_install('demo')} (`make demo` does it)") from error
-    logging.getLogger("amqtt").setLevel(logging.CRITICAL)  # it warns of every client that hangs up
+        fix = to_install("demo")
+        raise ConfigError(f"the demo's broker is not installed: {fix} (`make demo` does this)") from error
+    logging.getLogger("amqtt").setLevel(logging.CRITICAL)  # it warns about every client that disconnects
     logging.getLogger("transitions").setLevel(logging.CRITICAL)
     broker = Broker(
         {

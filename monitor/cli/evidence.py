@@ -1,4 +1,4 @@
-"""`cfmon verify`, `cfmon explain`, `cfmon evidence export`: an alarm derived again, and taken elsewhere."""
+"""`cfmon verify`, `cfmon explain`, `cfmon evidence export`: recompute an alarm, draw it, pack its evidence."""
 
 from __future__ import annotations
 
@@ -24,22 +24,23 @@ if TYPE_CHECKING:
 
 __all__ = ["app", "explain", "verify"]
 
-app = typer.Typer(help="Evidence: take it elsewhere.", no_args_is_help=True, rich_markup_mode=None)
+app = typer.Typer(help="Pack the evidence of an alarm.", no_args_is_help=True, rich_markup_mode=None)
 
-LARGE: Final = "derive it even if that may take minutes and gigabytes"
+LARGE: Final = "recompute even if that may take minutes and gigabytes of memory"
 
 PIPE: Final = Path("-")
 """Standard input or output."""
 
 File = Annotated[
-    Path, typer.Argument(help="the evidence of one alarm: the file, or a .zip with all it needs; - for standard input")
+    Path,
+    typer.Argument(help="evidence of one alarm: a file, or a .zip from `cfmon evidence export`; - for standard input"),
 ]
 Objects = Annotated[
-    Path | None, typer.Option(help="where models and policies lie by sha256; default: objects/ beside evidence/")
+    Path | None, typer.Option(help="folder with models and policies by sha256; default: objects/ beside evidence/")
 ]
 Id = Annotated[
     str | None,
-    typer.Option("--id", help="the id the alert gave as its evidence; default: the one in the file's name"),
+    typer.Option("--id", help="evidence id from the alert; default: the id in the file's name"),
 ]
 
 
@@ -48,28 +49,28 @@ def verify(
     *,
     expected: Id = None,
     key: Annotated[
-        Path | None, typer.Option(help="PEM file of the monitor's public key; then a signature is required")
+        Path | None, typer.Option(help="PEM file of the monitor's public key; requires a valid signature")
     ] = None,
     signature: Annotated[
-        Path | None, typer.Option(help="the detached signature; default: the evidence's name, or its id, with .sig")
+        Path | None, typer.Option(help="detached signature; default: the evidence's name, or its id, with .sig")
     ] = None,
     objects: Objects = None,
     large: Annotated[bool, typer.Option("--large", help=LARGE)] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="one JSON document on stdout")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="print one JSON document on stdout")] = False,
 ) -> None:
-    """Derive every number of an alarm again, from its path and the model and policies it names.
+    """Verify an alarm: recompute every number from its path, model and policies.
 
-    Also compares the evidence's id with the file's name (or --id) and, with --key, checks who signed it.
+    Also compare the evidence's id with the file's name (or --id) and, with --key, check the signature.
 
-    Exit code: 0 all of it agrees, numbers within 1e-9; 1 something does not; 2 a file that is needed cannot be read, or
-    it is too large to be derived without --large.
+    Exit code: 0 everything agrees, numbers within 1e-9; 1 something differs; 2 a required file cannot be read, or the
+    recomputation is too large without --large.
     """
     from monitor.sidecar.evidence.verification import examine  # noqa: PLC0415 - keep `cfmon --help` light
 
     bundle = _bundle(evidence)
     known = _expected(evidence, expected, key, signature, bundle)
     content, read = _content(evidence, bundle), _reader(evidence, objects, bundle)
-    with progress("deriving the alarm again"):
+    with progress("recomputing the alarm"):
         report = examine(content, read, known, most=_most(large=large))
     if as_json:
         print_json(as_document(report, known))
@@ -86,28 +87,28 @@ def explain(
         typer.Option(
             "--out",
             "-o",
-            help="FILE.svg, FILE.png, or - for SVG on standard output; default: the evidence's name with .svg",
+            help="write to FILE.svg, FILE.png, or - for SVG on stdout; default: the evidence's name with .svg",
         ),
     ] = None,
     expected: Id = None,
     objects: Objects = None,
     large: Annotated[bool, typer.Option("--large", help=LARGE)] = False,
 ) -> None:
-    """Draw an alarm: what happened, what would have happened instead, and how it came to that.
+    """Draw an alarm: the observed path, the counterfactual one, and the values along both.
 
-    Evidence that does not follow from its path, model and policies is not drawn. Exit code: 0 drawn; 2 not verified, or
-    a file cannot be read or written.
+    Evidence that cannot be verified is not drawn. Exit code: 0 drawn; 2 not verified, or a file cannot be read or
+    written.
     """
     target = out if out is not None else Path(f"{evidence.name}.svg")
     if target != PIPE and target.suffix not in (".svg", ".png"):
         raise ConfigError(f"cannot draw {target}: give it a name that ends in .svg or .png")
-    with progress("deriving the alarm again") as bar:
+    with progress("recomputing the alarm") as bar:
         proof = _proof(evidence, expected, objects, large=large)
-        from monitor.picture import draw, tell  # noqa: PLC0415 - keep `cfmon --help` light
+        from monitor.picture import draw, explain  # noqa: PLC0415 - keep `cfmon --help` light
 
-        bar.at(0, "drawing it")
-        story = tell(proof.evidence, proof.model, proof.tables, proof.models)
-        picture = draw(story, proof.model)
+        bar.at(0, "drawing the alarm")
+        explanation = explain(proof.evidence, proof.model, proof.tables, proof.models)
+        picture = draw(explanation, proof.model)
         content = _png(picture) if target.suffix == ".png" else picture.encode()
     if target == PIPE:
         sys.stdout.buffer.write(content)
@@ -116,22 +117,23 @@ def explain(
         target.write_bytes(content)
     except OSError as error:
         raise ConfigError(f"cannot write {target}: {error.strerror}") from error
-    say(printable(story.summary))
+    say(printable(explanation.summary))
     say(printable(f"drawn in {target}"))
 
 
 @app.command()
 def export(
-    evidence: Annotated[Path, typer.Argument(help="the evidence file of one alarm, as the monitor keeps it")],
+    evidence: Annotated[Path, typer.Argument(help="evidence file of one alarm, from the monitor's store")],
     *,
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="the .zip to write; default: the alarm's id with .zip, here")
+        Path | None, typer.Option("--out", "-o", help=".zip to write; default: the evidence's id with .zip, here")
     ] = None,
     objects: Objects = None,
 ) -> None:
-    """Pack evidence with its signature, the model and the policies: `verify` and `explain` take the file anywhere.
+    """Pack evidence, its signature, model and policies into one .zip, to verify or explain on any machine.
 
-    The monitor serves the same at /evidence/ID.zip. Exit code: 0 written; 2 a file is missing, altered or unreadable.
+    The monitor serves the same file at /evidence/ID.zip. Exit code: 0 written; 2 a file is missing, altered or
+    unreadable.
     """
     from monitor.alarm.document import read_evidence  # noqa: PLC0415 - keep `cfmon --help` light
     from monitor.sidecar.evidence.bundle import pack_bundle  # noqa: PLC0415 - likewise
@@ -151,11 +153,11 @@ def export(
     except OSError as error:
         raise ConfigError(f"cannot write {target}: {error.strerror}") from error
     say(f"{target}: evidence, model and policies, {len(packed):,} bytes")
-    say(f"  anywhere: cfmon verify {target}; cfmon explain {target}")
+    say(f"  use it: cfmon verify {target}; cfmon explain {target}")
 
 
 def _png(picture: str) -> bytes:
-    """The picture as pixels, two for one, with a font that is the same everywhere."""
+    """Return the picture as PNG at twice its size, with a bundled font: it is the same everywhere."""
     from importlib.resources import files  # noqa: PLC0415 - only here
 
     try:
@@ -163,7 +165,7 @@ def _png(picture: str) -> bytes:
 
         fonts = files("font_roboto") / "files"
     except ImportError:
-        raise ConfigError(f"PNG needs the extra `png`: {to_install('png')}; SVG needs nothing") from None
+        raise ConfigError(f"PNG needs the extra `png`: {to_install('png')}; SVG needs no extra") from None
     drawn = resvg_py.svg_to_bytes(
         svg_string=picture, font_dirs=[str(fonts)], skip_system_fonts=True, sans_serif_family="Roboto", zoom=2
     )
@@ -173,21 +175,21 @@ def _png(picture: str) -> bytes:
 def _expected(
     file: Path, expected: str | None, key: Path | None, signature: Path | None, bundle: Bundle | None
 ) -> Expected:
-    """What is known of the evidence from elsewhere: its name or `--id`, `--key`, and the signature beside it."""
+    """Return what the evidence must match: the id in its name or `--id`, `--key`, and the signature beside it."""
     from monitor.sidecar.evidence.signing import read_verifier  # noqa: PLC0415 - keep `cfmon --help` light
     from monitor.sidecar.evidence.verification import Expected, id_in_name  # noqa: PLC0415 - likewise
 
     if expected is not None and not re.fullmatch("[0-9a-f]{32}", expected := expected.strip().lower()):
-        raise ConfigError("--id: give the 32 hexadecimal digits that the alert has as `evidence.id`")
+        raise ConfigError("--id: give the 32 hexadecimal digits of the alert's `evidence.id`")
     named = id_in_name(file.name) if expected is None and file != PIPE else expected
     says = "--id says" if expected is not None else "the file's name says"
     if bundle is not None and named is None:
         named, says = bundle.id, "the name in the zip file says"
     if key is None and signature is not None:
-        raise ConfigError("--signature needs --key: the public key that the signature is checked with")
+        raise ConfigError("--signature needs --key: the public key to check the signature with")
     verifier: Verifier | None = None if key is None else read_verifier(key)
     if signature is None and verifier is not None and file == PIPE:
-        raise ConfigError("standard input has no signature beside it: name its file with --signature")
+        raise ConfigError("evidence on standard input has no signature file beside it: give one with --signature")
     if file == PIPE and signature is None:
         return Expected(named, says)
     if bundle is not None and signature is None:
@@ -198,7 +200,7 @@ def _expected(
 
 
 def _beside(file: Path, named: str | None) -> Path:
-    """Where the signature of a file is: under its name or, as for a copy or a download, under its id."""
+    """Return the path of the signature: named after the file or, for a copy or a download, after the id."""
     names = [f"{file.name}.sig", *([] if named is None else [f"{named}.sig"])]
     return next((place for name in names if (place := file.parent / name).is_file()), file.parent / names[-1])
 
@@ -208,13 +210,13 @@ def _signature(file: Path) -> bytes:
 
     try:
         with file.open("rb") as opened:
-            return opened.read(SIGNATURE_BYTES + 1)  # one more, so that a longer file is none
+            return opened.read(SIGNATURE_BYTES + 1)  # one byte more, so that a longer file is not taken for a signature
     except OSError as error:
         raise ConfigError(f"cannot read the signature {file}: {error.strerror}") from error
 
 
 def _bundle(file: Path) -> Bundle | None:
-    """What lies in a .zip; None where the file is the evidence itself."""
+    """Return the contents of a .zip; None if the file is the evidence itself."""
     from monitor.sidecar.evidence.bundle import read_bundle  # noqa: PLC0415 - keep `cfmon --help` light
 
     return read_bundle(file) if file.suffix.lower() == ".zip" else None
@@ -229,7 +231,7 @@ def _content(file: Path, bundle: Bundle | None) -> bytes:
 
 
 def _reader(file: Path, objects: Path | None, bundle: Bundle | None) -> Callable[[str], bytes]:
-    """Gives models and policies by sha256: from `--objects`, from the .zip, or from beside the evidence."""
+    """Return a reader of models and policies by sha256: from `--objects`, the .zip, or beside the evidence."""
     if objects is None and bundle is not None:
         return bundle.objects
     folder = objects if objects is not None else file.resolve().parent.parent / "objects"
@@ -237,14 +239,14 @@ def _reader(file: Path, objects: Path | None, bundle: Bundle | None) -> Callable
 
 
 def _most(*, large: bool) -> float:
-    """How much work may be done for the evidence."""
+    """Return the most work that recomputing may take."""
     from monitor.alarm.effort import MAX_WORK  # noqa: PLC0415 - keep `cfmon --help` light
 
     return math.inf if large else MAX_WORK
 
 
 def _proof(file: Path, expected: str | None, objects: Path | None, *, large: bool) -> Proof:
-    """The evidence with what it names, to be drawn; EvidenceError if `verify` finds anything wrong with it."""
+    """Return the evidence with its model and policies. Raise EvidenceError if it cannot be verified."""
     from monitor.alarm.document import read_evidence  # noqa: PLC0415 - keep `cfmon --help` light
     from monitor.sidecar.evidence.verification import examine  # noqa: PLC0415 - likewise
 
@@ -254,13 +256,13 @@ def _proof(file: Path, expected: str | None, objects: Path | None, *, large: boo
     known = _expected(file, expected, None, None, bundle)
     report = examine(content, _reader(file, objects, bundle), known, most=_most(large=large))
     for problem in report.problems:
-        raise EvidenceError(f"not drawn, for it is not verified; `cfmon verify` lists all that differs: {problem}")
+        raise EvidenceError(f"not drawn, because it is not verified (`cfmon verify` lists all differences): {problem}")
     assert report.proof is not None, "it was derived from something"
     return report.proof
 
 
 def _object(folder: Path, sha256: str) -> bytes:
-    return _read(folder / Path(sha256).name, "; --objects says where models and policies lie")
+    return _read(folder / Path(sha256).name, "; give the folder of models and policies with --objects")
 
 
 def _read(file: Path, hint: str = "") -> bytes:
@@ -271,7 +273,7 @@ def _read(file: Path, hint: str = "") -> bytes:
             size = opened.seek(0, 2)
             opened.seek(0)
             if size <= MAX_UNPACKED_BYTES:
-                return opened.read(size)  # an endless file, such as a device, tells no size
+                return opened.read(size)  # an endless file, such as a device, has no size
     except OSError as error:
         raise ConfigError(f"cannot read {file}: {error.strerror}{hint}") from error
-    raise ConfigError(f"cannot read {file}: larger than {MAX_UNPACKED_BYTES:,} bytes, so it is no evidence or model")
+    raise ConfigError(f"cannot read {file}: larger than {MAX_UNPACKED_BYTES:,} bytes, so it is not evidence or a model")

@@ -1,4 +1,4 @@
-"""The files a person hands to `cfmon check`: a recorded path, formulas, policies; and where the shipped data lies."""
+"""Input files of `cfmon check` (a recorded path, formulas, policies), and the location of the shipped data."""
 
 from __future__ import annotations
 
@@ -15,34 +15,34 @@ from monitor.policy import PolicyTable, as_table
 __all__ = ["data_file", "read_formulas", "read_path", "read_policy"]
 
 MAX_FILE_BYTES = 64 << 20
-"""A path of a million steps has some ten megabytes."""
+"""A path of a million steps takes about 10 MB."""
 
 Pair = tuple[int, int | None]
 
 MAX_LINES = 5_000
-"""Of a file of formulas, whose lines are kept apart by as many line breaks as come before each."""
+"""Most lines in a file of formulas; each keeps the line breaks before it, so memory is quadratic."""
 
 LONGEST_SHOWN = 80
-"""Characters of a wrong value in a sentence about it."""
+"""Most characters of an invalid value quoted in an error message."""
 
 
 def data_file(relative: str) -> Path:
-    """A file of `config/` or `policies/`, in the repository or, once installed, in the wheel."""
+    """Return the path of a file of `config/` or `policies/`: in the repository or, once installed, in the wheel."""
     package = Path(__file__).resolve().parent.parent
     in_repository = package.parent / relative
     return in_repository if in_repository.exists() else package / "_data" / relative
 
 
 def read_path(file: Path, model: MDP, *, terminated: bool = False) -> list[Pair]:
-    """The (state, action) pairs of a file, oldest first; the last action may be absent (null, or an empty field).
+    """Return the (state, action) pairs of a file, oldest first; the last action may be null or empty.
 
     `.csv`: two columns, a header `state,action` allowed. Anything else: JSON, either one list of pairs or one value a
     line; a pair is `[state, action]` or `{"state": ..., "action": ...}`. States and actions are indices or the
-    model's names. `terminated`: the episode ended in the last state, which is then that of `MDP.ended_as`, as on the
-    stream.
+    model's names. `terminated`: the episode ended in the last state, which is replaced by its copy in `MDP.ended_as`,
+    as on the stream.
 
     Raises:
-        PathError: names the file, the line (or the place in the list) and what is wrong there.
+        PathError: the message names the file, the line (or the place in the list) and the reason.
     """
     text = _read(file, "path")
     rows = _csv_rows(text, file) if file.suffix.lower() == ".csv" else _json_rows(text, file)
@@ -60,9 +60,9 @@ def read_path(file: Path, model: MDP, *, terminated: bool = False) -> list[Pair]
 
 
 def read_formulas(file: Path) -> list[str]:
-    """The formulas of a file: one a line, indented lines continue the one above, `//` starts a comment.
+    """Return the formulas of a file: one a line; indented lines continue the one above; `//` starts a comment.
 
-    Each comes with as many line breaks before it as there are in the file, so that errors name the file's own lines.
+    Each keeps the number of line breaks before it in the file, so that errors name the file's lines.
     """
     blocks: list[tuple[int, list[str]]] = []
     written = _read(file, "formulas").splitlines()
@@ -73,14 +73,14 @@ def read_formulas(file: Path) -> list[str]:
             blocks[-1][1].append(line)
         else:
             blocks.append((number, [line]))
-    formulas = ["\n" * number + "\n".join(lines) for number, lines in blocks if _says_something(lines)]
+    formulas = ["\n" * number + "\n".join(lines) for number, lines in blocks if _has_content(lines)]
     if not formulas:
-        raise PathError(f"{file}: holds no formula")
+        raise PathError(f"{file}: the file has no formula; write one a line")
     return formulas
 
 
 def read_policy(file: Path, model: MDP) -> PolicyTable:
-    """A manifest of an ONNX policy, or a `.json` file: an action, or a list of A probabilities, for each state."""
+    """Return the policy of a manifest, or of a `.json` file: for each state an action or a list of A probabilities."""
     if file.suffix.lower() != ".json":
         from monitor.policy.session import load_policy  # noqa: PLC0415 - onnxruntime only where a network is named
 
@@ -107,7 +107,7 @@ def _read(file: Path, what: str) -> str:
         raise PathError(f"cannot read the {what} file {file}: {reason}") from error
 
 
-def _says_something(lines: list[str]) -> bool:
+def _has_content(lines: list[str]) -> bool:
     return any(line.split("//")[0].strip() for line in lines)
 
 
@@ -160,13 +160,13 @@ def _json_lines(text: str, file: Path) -> Iterator[tuple[str, object]]:
 
 
 def _parsed(text: str, where: str) -> object:
-    """Return a JSON document. `json.JSONDecodeError` if it is none, PathError if too deep or with a number too long."""
+    """Parse JSON. `json.JSONDecodeError` if invalid, PathError if too deep or with a number too long."""
     try:
         return json.loads(text)
     except json.JSONDecodeError:
         raise
     except (ValueError, RecursionError) as error:
-        raise PathError(f"{where}: not to be read as JSON ({error})") from error
+        raise PathError(f"{where}: cannot be read as JSON ({error})") from error
 
 
 def _shown(raw: object) -> str:
@@ -195,7 +195,7 @@ def _pair(raw: object, model: MDP, where: str) -> Pair:
 def _state(raw: object, model: MDP) -> int:
     match raw:
         case bool():
-            raise InputError("unknown_state", f"{raw} is no state; give its index or its name")
+            raise InputError("unknown_state", f"{raw} is not a state; give its index or its name")
         case int():
             return encode_state(model, "index", raw)
         case str():
@@ -203,10 +203,10 @@ def _state(raw: object, model: MDP) -> int:
         case list():
             return encode_state(model, "valuation", tuple(raw))
         case _:
-            raise InputError("unknown_state", f"{_shown(raw)} is no state; give its index or its name")
+            raise InputError("unknown_state", f"{_shown(raw)} is not a state; give its index or its name")
 
 
 def _action(raw: object, model: MDP) -> int:
     if isinstance(raw, bool) or not isinstance(raw, int | str):
-        raise InputError("unknown_action", f"{_shown(raw)} is no action; give its index or its name")
+        raise InputError("unknown_action", f"{_shown(raw)} is not an action; give its index or its name")
     return encode_action(model, raw)

@@ -1,7 +1,6 @@
-"""What `cfmon run` shows on a terminal, as text: what fires, what is blind, then every agent and formula.
+"""Terminal table of `cfmon run`: firing alarms, blind formulas, then every agent and formula.
 
-Everything is told in words; colours only repeat them. What agents say of themselves is shown with anything that could
-steer the terminal taken out.
+Words carry all information; colours repeat it. Control characters are removed from text that agents send.
 """
 
 from __future__ import annotations
@@ -18,17 +17,17 @@ from monitor.cli.output import printable
 
 __all__ = ["Fleet"]
 
-ROOM: Final = 5
-"""Lines left to the log, above."""
+LOG_LINES: Final = 5
+"""Terminal lines left for the log above the table."""
 
-FEWEST: Final = 3
-"""Rows shown, however low the terminal is."""
+MIN_ROWS: Final = 3
+"""Rows shown even on a small terminal."""
 
-MOST_TOLD: Final = 2
-"""Alarms told in a sentence, and reasons of blindness; the others are rows of the table."""
+MAX_SENTENCES: Final = 2
+"""Alarms, and reasons for blindness, shown as sentences; all are rows of the table."""
 
-MOST_AGENTS: Final = 100
-"""More agents than any terminal has lines."""
+MAX_AGENTS: Final = 100
+"""More than the lines of any terminal."""
 
 FIRING, BLIND, CALM = range(3)
 STYLES: Final = {"firing": "bold red", "pending": "yellow", "clear": "green", "unknown": "bold magenta"}
@@ -36,81 +35,80 @@ Row = tuple[int, dict[str, Any], dict[str, Any]]
 
 
 class Fleet:
-    """The document of `/api/overview` as it is drawn, as high as the terminal allows.
+    """Renderable of the document of `/api/overview`, no higher than the terminal.
 
-    `title`: what runs; `address`: where the page is; `ended`: nobody watches any more.
+    `title`: the running command; `address`: the status page; `ended`: the monitor has stopped.
     """
 
-    def __init__(self, told: dict[str, Any], title: str, address: str, *, ended: bool) -> None:
-        self._told = told
+    def __init__(self, overview: dict[str, Any], title: str, address: str, *, ended: bool) -> None:
+        self._overview = overview
         self._title = title
         self._address = address
         self._ended = ended
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """Draw: what matters most stands first, because what does not fit is cut off below."""
+        """Draw the most important lines first, because the terminal cuts off the last ones."""
         top = Group(*self._head(), *self._alarms(), *self._blind())
         yield top
         taken = len(console.render_lines(top, options))
-        yield self._table(max(FEWEST, console.height - taken - ROOM))
+        yield self._table(max(MIN_ROWS, console.height - taken - LOG_LINES))
 
     def _head(self) -> Iterator[RenderableType]:
-        told, status, count = self._told, self._told["status"], self._told["count"]
+        overview, status, count = self._overview, self._overview["status"], self._overview["count"]
         line = Text(f"{self._title}  ", style="bold", no_wrap=True, overflow="ellipsis")
         if self._ended:
-            line.append(f"ENDED at {_clock(told['now'])}: nothing is watched any more", style="bold red")
+            line.append(f"ENDED at {_clock(overview['now'])}: the monitor has stopped", style="bold red")
         else:
-            line.append(f"{_clock(told['now'])}  {self._address}", style="not bold")
+            line.append(f"{_clock(overview['now'])}  {self._address}", style="not bold")
         yield line
         link = Text("connected to " if status["connected"] else "NOT CONNECTED to ")
         link.stylize("green" if status["connected"] else "bold red")
-        rest = f"{printable(status['broker'])}, {status['queue']} waiting, {status['unsent']} to be sent"
+        rest = f"{printable(status['broker'])}, {status['queue']} messages waiting, {status['unsent']} unsent"
         yield link.append(rest, style="not bold default")
         if status["store"] not in ("ok", "nothing is kept"):
             yield Text(f"STORE: {printable(status['store'])}", style="bold red")
-        if told["problem"] and status["connected"] and not self._ended:
-            yield Text(f"NOT READY: {printable(told['problem'])}", style="bold red")
+        if overview["problem"] and status["connected"] and not self._ended:
+            yield Text(f"NOT READY: {printable(overview['problem'])}", style="bold red")
         unknown = self._unknown()
         calm = "bold magenta" if unknown else "green"
-        tally = Text(f"{count['firing']} known to fire" if unknown else f"{count['firing']} firing")
-        tally.stylize("bold red" if count["firing"] else calm)
-        tally.append(f", {count['blind']} blind", style="not bold magenta" if count["blind"] else f"not bold {calm}")
-        tally.append(f"; {_many(count['agents'], 'agent')}", style="not bold default")
-        yield tally.append(f"  UNKNOWN: {printable(unknown)}", style="bold magenta") if unknown else tally
+        counts = Text(f"{count['firing']} known to fire" if unknown else f"{count['firing']} firing")
+        counts.stylize("bold red" if count["firing"] else calm)
+        counts.append(f", {count['blind']} blind", style="not bold magenta" if count["blind"] else f"not bold {calm}")
+        counts.append(f"; {_many(count['agents'], 'agent')}", style="not bold default")
+        yield counts.append(f"  UNKNOWN: {printable(unknown)}", style="bold magenta") if unknown else counts
 
     def _unknown(self) -> str:
-        """Why it is not known that nothing more fires; empty if it is."""
-        told = self._told
+        """Return why more alarms may fire than are known; empty if the count is complete."""
         if self._ended:
-            return "nothing is watched any more"
-        if told["problem"]:
-            return str(told["problem"])
-        if not told["status"]["connected"]:
+            return "the monitor has stopped"
+        if self._overview["problem"]:
+            return str(self._overview["problem"])
+        if not self._overview["status"]["connected"]:
             return "not connected to the broker"
-        return "" if told["count"]["agents"] else "no agent has been heard of, so nothing is watched yet"
+        return "" if self._overview["count"]["agents"] else "no agent has sent a step yet, so nothing is monitored"
 
     def _alarms(self) -> Iterator[RenderableType]:
-        for alarm in self._told["firing"][:MOST_TOLD]:
+        for alarm in self._overview["firing"][:MAX_SENTENCES]:
             head = f"FIRING since {_clock(alarm['since_unix'])} {alarm['severity']} {alarm['formula']['name']}: "
             yield Text(head, style="bold red").append(printable(alarm["summary"]), style="not bold default")
             if alarm["runbook"]:
                 yield Text(f"  what to do: {printable(alarm['runbook'])}")
 
-        for alarm in [] if self._told["firing"] else self._told["recent"][:1]:
+        for alarm in [] if self._overview["firing"] else self._overview["recent"][:1]:
             head = f"last alarm: {alarm['state']} {_clock(alarm['sent_unix'])} {alarm['formula']['name']}: "
             yield Text(head).append(printable(alarm["summary"]), style="dim")
 
     def _blind(self) -> Iterator[RenderableType]:
-        for group in self._told["blind"][:MOST_TOLD]:
+        for group in self._overview["blind"][:MAX_SENTENCES]:
             head = Text(f"BLIND {group['agent']} ", style="bold magenta")
             why = f"({group['reason']}): {group['words']}"
             yield head.append(f"{why}; {', '.join(group['formulas'])}", style="not bold default")
 
     def _table(self, lines: int) -> RenderableType:
         rows = sorted(self._rows(), key=lambda row: row[0])
-        agents = self._told["count"]["agents"]
+        agents = self._overview["count"]["agents"]
         if not rows:
-            return Text("no agent has been heard of so far" if not agents else "no formula is watched", style="dim")
+            return Text("no agent has sent a step yet" if not agents else "no formula is configured", style="dim")
         table = Table(box=None, header_style="dim", pad_edge=False)
         for name, justify in (("agent", "left"), ("formula", "left"), ("alarm", "left"), ("outcome", "left")):
             table.add_column(name, justify=justify, no_wrap=True, overflow="ellipsis")  # type: ignore[arg-type]
@@ -119,15 +117,15 @@ class Fleet:
         shown = rows[: lines - 2]
         for rank, agent, row in shown:
             table.add_row(*self._cells(agent, row), style="" if rank != CALM else "default")
-        more = agents * len(self._told["formulas"]) - len(shown)
+        more = agents * len(self._overview["formulas"]) - len(shown)
         return (
-            Group(Text(""), table, Text(f"and {more} more: see the page", style="dim"))
+            Group(Text(""), table, Text(f"and {more} more rows: see the status page", style="dim"))
             if more > 0
             else Group("", table)
         )
 
     def _rows(self) -> Iterator[Row]:
-        for agent in self._told["agents"]:
+        for agent in self._overview["agents"]:
             for row in agent["formulas"]:
                 yield FIRING if row["alarm"] == "firing" else BLIND if row["blind"] else CALM, agent, row
 
@@ -143,7 +141,7 @@ class Fleet:
         yield "-" if alternative is None else _number(alternative["value"])
         yield "-" if row["seq"] is None else str(row["seq"])
         yield "-" if agent["lag"] is None else _seconds(agent["lag"])
-        yield f"{_seconds(max(0, round(self._told['now'] - agent['last_message'])))} ago"
+        yield f"{_seconds(max(0, round(self._overview['now'] - agent['last_message'])))} ago"
 
 
 def _number(value: float | None) -> str:
@@ -151,7 +149,7 @@ def _number(value: float | None) -> str:
 
 
 def _seconds(value: float) -> str:
-    """Short, in the unit that suits it."""
+    """Return a duration in ms, s, min or h."""
     if 0.0 < abs(value) < 1.0:
         return f"{value * 1000:.0f} ms"
     if abs(value) < 120.0:
@@ -160,7 +158,7 @@ def _seconds(value: float) -> str:
 
 
 def _clock(seconds: float | None) -> str:
-    """Local time of day; an agent's clock may say anything."""
+    """Return the local time of day; `?` for a time out of range, since an agent's clock may send any number."""
     if seconds is None:
         return "?"
     try:

@@ -1,4 +1,4 @@
-"""`cfmon model` and `cfmon policy`: what is in a model or a policy, and whether the two fit."""
+"""`cfmon model` and `cfmon policy`: inspect, convert and check models and policies."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ if TYPE_CHECKING:
 
 __all__ = ["model_app", "policy_app"]
 
-model_app = typer.Typer(help="Models: show, convert.", no_args_is_help=True, rich_markup_mode=None)
-policy_app = typer.Typer(help="Policies: show, check, begin a manifest.", no_args_is_help=True, rich_markup_mode=None)
+model_app = typer.Typer(help="Inspect a model, or convert it to .npz.", no_args_is_help=True, rich_markup_mode=None)
+policy_app = typer.Typer(help="Inspect a policy, or write its manifest.", no_args_is_help=True, rich_markup_mode=None)
 
 Source = Annotated[str, typer.Argument(metavar="MODEL", help=supported_forms())]
-AsJson = Annotated[bool, typer.Option("--json", help="one JSON document on stdout")]
+AsJson = Annotated[bool, typer.Option("--json", help="print one JSON document on stdout")]
 
 
 @model_app.command("info")
 def model_info(model: Source, *, as_json: AsJson = False) -> None:
-    """Show a model: sizes, rows, labels, what it carries, and the digest that evidence refers to."""
+    """Show a model: sizes, rows, labels, optional data, and the sha256 that evidence refers to."""
     from monitor.model.io import load_model, model_sha256  # noqa: PLC0415 - keep `cfmon --help` light
 
     with progress(f"reading {model}"), warned() as problems:
@@ -43,15 +43,15 @@ def model_convert(
     target: Annotated[Path, typer.Argument(metavar="TARGET.npz", help="file to write")],
     label: Annotated[
         list[str] | None,
-        typer.Option(metavar="'NAME: CONDITION'", help="one more label, such as 'fell: state == 36'; may be repeated"),
+        typer.Option(metavar="'NAME: CONDITION'", help="add a label, such as 'fell: state == 36'; may be repeated"),
     ] = None,
 ) -> None:
-    """Read a model from any supported source and write it as .npz, the form the monitor itself loads.
+    """Convert a model from any supported source to .npz, the format the monitor loads.
 
-    The condition of a --label compares state, name, value[n] and feature[n] with numbers, texts and lists, joined by
-    and, or, not.
+    The condition of a --label compares state, name, value[n] and feature[n] with numbers, texts and lists; join
+    comparisons with and, or, not.
 
-    A Gymnasium environment is run beside its table; where it does not follow it, a warning says so, and the exit is 0.
+    A Gymnasium environment is simulated and compared with its transition table; a mismatch is a warning, with exit 0.
     """
     from monitor.model.io import load_model, model_sha256, save_model  # noqa: PLC0415 - keep `cfmon --help` light
     from monitor.model.labelling import labelled  # noqa: PLC0415 - likewise
@@ -67,7 +67,7 @@ def model_convert(
 
 
 class Output(StrEnum):
-    """What a network's output holds."""
+    """Kind of output of a network."""
 
     logits = "logits"
     probabilities = "probabilities"
@@ -78,12 +78,12 @@ class Output(StrEnum):
 @policy_app.command("init")
 def policy_init(
     network: Annotated[Path, typer.Argument(metavar="FILE.onnx", help="the network")],
-    model: Annotated[str, typer.Option(help="the model it acts in")],
+    model: Annotated[str, typer.Option(help="model the policy acts in")],
     *,
-    output: Annotated[Output | None, typer.Option(help="what its output holds; default: by its name")] = None,
-    stochastic: Annotated[bool, typer.Option("--stochastic", help="the agent draws its actions")] = False,
+    output: Annotated[Output | None, typer.Option(help="kind of output; default: from the output's name")] = None,
+    stochastic: Annotated[bool, typer.Option("--stochastic", help="the agent samples its actions")] = False,
 ) -> None:
-    """Write the manifest of a network beside it, FILE.yaml, and check it against the model; says what it assumed."""
+    """Write FILE.yaml, the manifest of a network, check it against the model, and print what was assumed."""
     from monitor.model.io import load_model  # noqa: PLC0415 - keep `cfmon --help` light
     from monitor.policy.draft import draft_manifest  # noqa: PLC0415 - likewise
     from monitor.policy.export import manifest_yaml  # noqa: PLC0415 - likewise
@@ -98,7 +98,7 @@ def policy_init(
         with target.open("x", encoding="utf-8") as file:
             file.write(manifest_yaml(manifest))
     except FileExistsError as error:
-        raise ConfigError(f"{target} is there already; remove it first, or mend it by hand") from error
+        raise ConfigError(f"{target} already exists; remove it first, or edit it by hand") from error
     except OSError as error:
         raise ConfigError(f"cannot write {target}: {error.strerror}") from error
     say(f"{target}: {manifest.input.kind} in, {manifest.output.kind} out, sha256 {manifest.sha256}")
@@ -108,12 +108,12 @@ def policy_init(
 
 @policy_app.command("info")
 def policy_info(
-    manifest: Annotated[Path, typer.Argument(help="the policy's manifest")],
-    model: Annotated[str, typer.Option(help="check it against this model")],
+    manifest: Annotated[Path, typer.Argument(help="manifest of the policy")],
+    model: Annotated[str, typer.Option(help="model to check the policy against")],
     *,
     as_json: AsJson = False,
 ) -> None:
-    """Show a policy and check it against a model: digest, shapes, numbers, and that it takes no unavailable action."""
+    """Show a policy and check it against a model: sha256, shapes, values, and that every action is available."""
     from monitor.model.io import load_model  # noqa: PLC0415 - keep `cfmon --help` light
     from monitor.policy.session import load_policy  # noqa: PLC0415 - likewise
 
@@ -150,7 +150,7 @@ def _model_facts(mdp: MDP, sha256: str) -> dict[str, object]:
 
 
 def _copies(mdp: MDP) -> int:
-    """How many states have an absorbing copy for episodes that terminate there."""
+    """Return how many states have an absorbing copy for episodes that terminate there."""
     return 0 if mdp.ended_as is None else sum(mdp.ended(state) != state for state in range(mdp.states))
 
 

@@ -1,4 +1,4 @@
-"""What every command says in the same way: exit codes, one JSON document, progress on a terminal's stderr."""
+"""Output common to all commands: exit codes, the JSON document of `--json`, and progress on stderr."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Final, NoReturn, Protocol, TextIO
 
 import typer
 
-from monitor.cli.compiling import telling_of_machine_code
-from monitor.cli.leaving import left_at_once
+from monitor.cli.compiling import show_compilation
+from monitor.cli.signals import exits_immediately
 from monitor.errors import ModelWarning
 
 if TYPE_CHECKING:
@@ -39,14 +39,14 @@ __all__ = [
 ]
 
 SIGNALLED: Final = 128
-"""What a shell adds to the number of the signal that ended a command."""
+"""Exit code of a process that a signal ended, less the signal's number, by the shell's convention."""
 
 BAR_EVERY: Final = 0.1
-"""Seconds between two notes of how far a bar is."""
+"""Seconds between two updates of a progress bar."""
 
 
 class ExitCode(IntEnum):
-    """What a command's exit status means; the other two, 2 and 70, are given where exceptions arrive."""
+    """Exit codes of commands; `monitor.cli.main` sets the other two, 2 and 70."""
 
     FINE = 0
     NO = 1
@@ -54,42 +54,42 @@ class ExitCode(IntEnum):
 
 
 def finish(code: ExitCode) -> NoReturn:
-    """End the command with this code."""
+    """Exit the command with this code."""
     raise typer.Exit(int(code))
 
 
 def say(line: str = "") -> None:
-    """One line on stdout, at once."""
+    """Write one line to stdout and flush it."""
     sys.stdout.write(line + "\n")
     sys.stdout.flush()
 
 
 def printable(text: str) -> str:
-    """Without anything that could steer a terminal: what strangers name and say is shown on one."""
+    """Return `text` with `?` for every control character: untrusted text must not control the terminal."""
     return "".join(character if character.isprintable() or character == "\t" else "?" for character in text)
 
 
 def print_json(document: object) -> None:
-    """The one JSON document of `--json`. NaN and infinity, which JSON lacks, become null."""
+    """Print the one JSON document of `--json`. NaN and infinity, which JSON lacks, become null."""
     say(json.dumps(_plain(document), indent=2, ensure_ascii=False))
 
 
 class Bar(Protocol):
-    """How far a piece of work is."""
+    """Progress of one piece of work."""
 
     def at(self, done: float, what: str | None = None) -> None:
-        """So much of `total` is done, and this comes now. Cheap: it may be called for every event of millions."""
+        """Report how much of `total` is done, and what comes next. Cheap enough to call for every event."""
 
 
 class _NoBar:
-    """Where nobody looks."""
+    """Progress without a terminal."""
 
     def at(self, done: float, what: str | None = None) -> None:
-        """Say nothing."""
+        """Show nothing."""
 
 
 class _Drawn:
-    """A bar on a terminal; `still`: drawn only when it has something new to say."""
+    """Progress bar on a terminal; `still`: drawn only when `at` is called."""
 
     def __init__(self, shown: Progress, task: TaskID, *, still: bool) -> None:
         self._shown = shown
@@ -98,7 +98,7 @@ class _Drawn:
         self._next = 0.0
 
     def at(self, done: float, what: str | None = None) -> None:
-        """Note it, at most every `BAR_EVERY`; a new description at once."""
+        """Update the bar, at most every `BAR_EVERY`; show a new description at once."""
         now = time.monotonic()
         if what is not None:
             self._shown.update(self._task, completed=done, description=what, refresh=self._still)
@@ -109,10 +109,10 @@ class _Drawn:
 
 @contextmanager
 def progress(what: str, total: float | None = None, *, still: bool = False) -> Iterator[Bar]:
-    """Show on stderr, if it is a terminal, what is being done and how far it is; leaves no trace.
+    """Show a task and its progress on stderr if that is a terminal; remove it at the end.
 
-    `total`: what `Bar.at` counts up to; None: nobody knows, and a spinner turns. Where machine code has to be made
-    first, it says so. `still`: nothing turns meanwhile, where time is measured.
+    `total`: the value of `Bar.at` at the end; None: unknown, shown as a spinner. Compilation is reported too. `still`:
+    no animation, for commands that measure time.
     """
     if not on_terminal(sys.stderr):
         yield _NoBar()
@@ -132,18 +132,18 @@ def progress(what: str, total: float | None = None, *, still: bool = False) -> I
         *columns, console=console, transient=True, redirect_stdout=False, auto_refresh=not still, refresh_per_second=8
     )
     task = shown.add_task(what, total=total)
-    with ended_by_sigterm(), shown, telling_of_machine_code(shown, task):
+    with ended_by_sigterm(), shown, show_compilation(shown, task):
         yield _Drawn(shown, task, still=still)
 
 
 def on_terminal(stream: TextIO) -> bool:
-    """Whether it is a terminal on which something can be drawn in place."""
+    """Return whether the stream is a terminal that can redraw lines in place."""
     return stream.isatty() and os.environ.get("TERM", "") not in ("dumb", "unknown", "")
 
 
 @contextmanager
 def warned() -> Iterator[list[str]]:
-    """Collect what is wrong with a model that is read in the block; each is a line on stderr at its end."""
+    """Collect the warnings about a model that is read in the block; print each to stderr at the end."""
     problems: list[str] = []
     with warnings.catch_warnings(record=True) as noticed:
         warnings.simplefilter("always", ModelWarning)
@@ -156,7 +156,7 @@ def warned() -> Iterator[list[str]]:
 def show_warning(
     message: Warning | str, category: type[Warning], filename: str, lineno: int, *_: object, **__: object
 ) -> None:
-    """Write a warning on stderr; one about a model as a person reads it. In place of `warnings.showwarning`."""
+    """Write a warning to stderr, one about a model without code position. Replaces `warnings.showwarning`."""
     if issubclass(category, ModelWarning):
         sys.stderr.write(f"cfmon: warning: {message}\n")
     else:
@@ -165,15 +165,15 @@ def show_warning(
 
 @contextmanager
 def ended_by_sigterm() -> Iterator[None]:
-    """Let SIGTERM end the block as an exception does, so that the terminal gets its cursor back."""
+    """Let SIGTERM raise SystemExit inside the block, so that the terminal's cursor is restored."""
 
     def end(number: int, _frame: object) -> NoReturn:
         sys.exit(SIGNALLED + number)
 
     if threading.current_thread() is not threading.main_thread():
-        yield  # only the main thread may say what a signal does
+        yield  # only the main thread may set signal handlers
         return
-    if left_at_once(signal.SIGTERM):
+    if exits_immediately(signal.SIGTERM):
         yield
         return
     before = signal.signal(signal.SIGTERM, end)

@@ -1,7 +1,7 @@
-"""A live table on a terminal, as `cfmon run` and `cfmon demo` show it, below the log.
+"""Live table on a terminal, below the log, for `cfmon run` and `cfmon demo`.
 
-It is drawn by a thread of its own, and nobody waits for it: a terminal that takes nothing (Ctrl-S, a dead connection)
-holds up this thread alone. Log lines wait in a queue of bounded length, and the sidecar goes on.
+A thread of its own draws it, and no other thread waits for it: a terminal that blocks (Ctrl-S, a dead connection)
+blocks only this thread. Log lines wait in a bounded queue, and the monitor continues.
 """
 
 from __future__ import annotations
@@ -26,26 +26,26 @@ from monitor.cli.output import printable
 
 __all__ = ["Panel"]
 
-EVERY: Final = 1.0
-"""Seconds between two looks."""
+REDRAW_EVERY: Final = 1.0
+"""Seconds between two redraws."""
 
-MOST_WAITING: Final = 1000
-"""Pieces of log that wait for the terminal; those beyond are counted."""
+MAX_WAITING: Final = 1000
+"""Pieces of log that may wait for the terminal; further ones are counted and dropped."""
 
 KEPT: Final = 100
-"""Log lines written again when the terminal's size changes, as many as fit."""
+"""Log lines kept to be written again when the terminal's size changes."""
 
-PATIENCE: Final = 2.0
-"""Seconds that a terminal has, at the end, to take what is left."""
+FINISH_WITHIN: Final = 2.0
+"""Seconds the terminal has at the end to take the remaining output."""
 
 Draw = Callable[[bool], RenderableType]
-"""What to show; with True for the last time, to stay on the screen when nobody watches any more."""
+"""Returns the table; called with True for the last one, which stays on the screen."""
 
 
 class Panel:
-    """A table on stdout's terminal, and above it what is written to stderr while it is `shown`.
+    """Table on the terminal of stdout, with stderr written above it while it is `shown`.
 
-    Nothing is drawn before `follow`.
+    The table is empty before `follow`.
     """
 
     def __init__(self) -> None:
@@ -55,28 +55,28 @@ class Panel:
         self._thread = threading.Thread(target=self._work, name="panel", daemon=True)
 
     def follow(self, draw: Draw) -> None:
-        """Show this from now on, anew every `EVERY`; it is called on the panel's thread."""
+        """Show the result of `draw` from now on, redrawn every `REDRAW_EVERY`; it is called on the panel's thread."""
         self._draw_what = draw
 
     @contextmanager
     def shown(self) -> Iterator[None]:
-        """Show while the block lasts; then the last table stays, and the cursor is back."""
-        aside = contextlib.redirect_stderr(self._log) if sys.stderr.isatty() else contextlib.nullcontext()
+        """Show while the block lasts; then leave the last table and restore the cursor."""
+        redirected = contextlib.redirect_stderr(self._log) if sys.stderr.isatty() else contextlib.nullcontext()
         self._thread.start()
         try:
-            with aside:
+            with redirected:
                 yield
         finally:
             self._over.set()
-            self._log.write("")  # wakes it
-            self._thread.join(PATIENCE)
+            self._log.write("")  # wakes the thread
+            self._thread.join(FINISH_WITHIN)
             if self._thread.is_alive():
-                _leave_terminal()
+                _discard_output()
 
     # ---- the thread ----
 
     def _work(self) -> None:
-        # A file of its own: at exit the interpreter waits for nobody who writes to a terminal that takes nothing.
+        # A separate file object: at exit the interpreter would wait for a write to stdout that blocks.
         with (
             contextlib.suppress(OSError),
             os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8") as terminal,
@@ -87,12 +87,12 @@ class Panel:
     def _draw(self) -> RenderableType:
         try:
             return self._draw_what(self._over.is_set())
-        except Exception as error:  # noqa: BLE001 - a table that stands still would be believed
+        except Exception as error:  # noqa: BLE001 - an outdated table would be misleading
             return Text(f"this table cannot be drawn: {error!r}", style="bold red")
 
 
-def _leave_terminal() -> None:
-    """It takes nothing; what is still written to it on the way out, by whichever library, would hold up our end."""
+def _discard_output() -> None:
+    """Redirect stdout and stderr to /dev/null if they are the blocked terminal, so that no write delays the exit."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     for stream in (sys.stdout, sys.stderr):
         if stream.isatty():
@@ -101,16 +101,16 @@ def _leave_terminal() -> None:
 
 
 class _Log(io.TextIOBase):
-    """Takes what any thread writes, at once."""
+    """Text stream that any thread writes to without blocking."""
 
     def __init__(self) -> None:
         self.gone = False
-        self._waiting: queue.Queue[str] = queue.Queue(MOST_WAITING)
+        self._waiting: queue.Queue[str] = queue.Queue(MAX_WAITING)
         self._lost = 0
         self._rest = ""
 
     def write(self, text: str) -> int:
-        """Hand it on; it is counted as lost where too much waits."""
+        """Queue the text; count it as lost if the queue is full."""
         if not self.gone:
             try:
                 self._waiting.put_nowait(text)
@@ -119,20 +119,20 @@ class _Log(io.TextIOBase):
         return len(text)
 
     def lines(self, wait: float) -> list[str]:
-        """Whole lines, waiting so many seconds for something to come."""
+        """Return whole lines; wait up to `wait` seconds for the first text."""
         with contextlib.suppress(queue.Empty):
             self._rest += self._waiting.get(timeout=wait)
             while True:
                 self._rest += self._waiting.get_nowait()
         *lines, self._rest = self._rest.split("\n")
         if self._lost and lines:
-            lines.append(f"... {self._lost} pieces of the log were not shown: the terminal took nothing")
+            lines.append(f"... {self._lost} pieces of the log were not shown: the terminal was blocked")
             self._lost = 0
         return lines
 
 
 class _Screen:
-    """The terminal: log lines, and below them what `draw` gives, drawn anew every `EVERY`."""
+    """Terminal with log lines and below them the table, redrawn every `REDRAW_EVERY`."""
 
     def __init__(self, console: Console, log: _Log, draw: Callable[[], RenderableType]) -> None:
         self._console = console
@@ -141,41 +141,41 @@ class _Screen:
         self._kept: deque[str] = deque(maxlen=KEPT)
 
     def run(self, over: threading.Event) -> None:
-        """Until `over` is set. OSError if the terminal goes away."""
-        live = self._begin()
+        """Draw until `over` is set. Raise OSError if the terminal is closed."""
+        live = self._start()
         try:
             size, due = self._console.size, time.monotonic()
             while not over.is_set():
-                self._tell(self._log.lines(max(0.0, due - time.monotonic())))
+                self._log_above(self._log.lines(max(0.0, due - time.monotonic())))
                 if time.monotonic() < due:
                     continue
-                due = time.monotonic() + EVERY
+                due = time.monotonic() + REDRAW_EVERY
                 if self._console.size != size:
                     size = self._console.size
-                    live = self._begin_again(live)
+                    live = self._restart(live)
                 live.update(self._draw(), refresh=True)
-            self._tell(self._log.lines(0.0))
+            self._log_above(self._log.lines(0.0))
             live.update(self._draw())
         finally:
             live.stop()
 
-    def _begin(self) -> Live:
+    def _start(self) -> Live:
         live = Live(Text(""), console=self._console, auto_refresh=False, redirect_stdout=False, redirect_stderr=False)
         live.start()
         return live
 
-    def _begin_again(self, live: Live) -> Live:
-        """In another size the lines of before lie otherwise: an empty screen, the end of the log, a new table."""
+    def _restart(self, live: Live) -> Live:
+        """Clear the screen and write the last log lines again: a new size has moved the old lines."""
         live.stop()
         self._console.clear()
-        self._tell_lines(list(self._kept)[-self._console.height :])
-        return self._begin()
+        self._print(list(self._kept)[-self._console.height :])
+        return self._start()
 
-    def _tell(self, lines: list[str]) -> None:
+    def _log_above(self, lines: list[str]) -> None:
         if lines:
             self._kept.extend(lines)
-            self._tell_lines(lines)
+            self._print(lines)
 
-    def _tell_lines(self, lines: list[str]) -> None:
+    def _print(self, lines: list[str]) -> None:
         for line in lines:
             self._console.print(Text(printable(line)), soft_wrap=True)

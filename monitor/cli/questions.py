@@ -1,4 +1,4 @@
-"""`cfmon check`: questions about a recorded path, with no stream."""
+"""`cfmon check`: evaluate formulas on a recorded path, without a stream."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ DEFAULT = Sampling()
 
 
 class Engine(StrEnum):
-    """Which program answers: one of `monitor.types.Engine`, or the second, slower evaluator."""
+    """Evaluator: one of `monitor.types.Engine`, or the second, slower evaluator."""
 
     auto = "auto"
     exact = "exact"
@@ -34,14 +34,14 @@ class Engine(StrEnum):
 
 
 class Test(StrEnum):
-    """Which tests compare sampled values with bounds."""
+    """Sequential test that compares sampled values with bounds."""
 
     betting = "betting"
     paper = "paper"
 
 
 class CausalModelName(StrEnum):
-    """Which causal models besides Gumbel-Max a verdict is bounded over."""
+    """Class of causal models that a verdict is bounded over."""
 
     gumbel = "gumbel"
     any = "any"
@@ -51,45 +51,46 @@ class CausalModelName(StrEnum):
 def check(
     *,
     model: Annotated[str, typer.Option(help=supported_forms())],
-    path: Annotated[Path, typer.Option(help="pairs [state, action]: JSON, JSON lines or CSV")],
-    policy: Annotated[list[str], typer.Option(metavar="NAME=FILE", help="manifest, or JSON table; may be repeated")],
+    path: Annotated[Path, typer.Option(help="file of pairs [state, action]: JSON, JSON lines or CSV")],
+    policy: Annotated[
+        list[str], typer.Option(metavar="NAME=FILE", help="policy manifest, or JSON table; may be repeated")
+    ],
     other_model: Annotated[
-        list[str] | None, typer.Option(metavar="NAME=MODEL", help="other dynamics, for model:NAME; may be repeated")
+        list[str] | None,
+        typer.Option(metavar="NAME=MODEL", help="model that formulas call model:NAME; may be repeated"),
     ] = None,
-    nominal: Annotated[str, typer.Option(metavar="NAME", help="the policy the agent runs")] = "nominal",
-    formula: Annotated[str | None, typer.Option(help="one formula")] = None,
+    nominal: Annotated[str, typer.Option(metavar="NAME", help="policy that the agent runs")] = "nominal",
+    formula: Annotated[str | None, typer.Option(help="formula to evaluate")] = None,
     formulas: Annotated[
-        Path | None, typer.Option(help="a file: one a line, indented lines continue, // comments")
+        Path | None, typer.Option(help="file of formulas: one a line, indented lines continue, // comments")
     ] = None,
     engine: Annotated[
-        Engine, typer.Option(help="how to decide; `referee`: exactly, by a second, slower program")
+        Engine, typer.Option(help="how to evaluate; `referee`: exactly, with a second, slower program")
     ] = Engine.auto,
     causal_model: Annotated[
-        CausalModelName, typer.Option(help="report bounds over this class")
+        CausalModelName, typer.Option(help="report bounds over this class of causal models")
     ] = CausalModelName.gumbel,
-    seed: Annotated[int, typer.Option(help="of the noise of sampled answers")] = DEFAULT.seed,
-    alpha: Annotated[
-        float, typer.Option(help="sampled: the probability to say `fails` or `regret` wrongly")
-    ] = DEFAULT.alpha,
-    beta: Annotated[float, typer.Option(help="sampled: the probability of the opposite error")] = DEFAULT.beta,
+    seed: Annotated[int, typer.Option(help="sampled: random seed")] = DEFAULT.seed,
+    alpha: Annotated[float, typer.Option(help="sampled: probability of a wrong `fails` or `regret`")] = DEFAULT.alpha,
+    beta: Annotated[float, typer.Option(help="sampled: probability of the opposite error")] = DEFAULT.beta,
     delta: Annotated[
         float,
         typer.Option(
-            help="sampled: half-width around a bound within which either answer will do, as a part of its range"
+            help="sampled: half-width of the indifference region around a bound, as a fraction of the value's range"
         ),
     ] = DEFAULT.delta,
     error: Annotated[
-        float, typer.Option(help="sampled: half-width asked of a =?, as a part of its range")
+        float, typer.Option(help="sampled: half-width of the interval for =?, as a fraction of the value's range")
     ] = DEFAULT.error,
-    samples: Annotated[int, typer.Option(help="sampled: most samples a quantity may take")] = DEFAULT.limit,
+    samples: Annotated[int, typer.Option(help="sampled: maximum number of samples per quantity")] = DEFAULT.limit,
     test: Annotated[
         Test,
-        typer.Option(help="sampled: `betting`, whose error rates hold; `paper`: for R and delta they are nominal"),
+        typer.Option(help="sampled: `betting` guarantees its error rates; `paper` does not for R and delta"),
     ] = Test.betting,
     terminated: Annotated[bool, typer.Option("--terminated", help="the episode ended in the last state")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="one JSON document on stdout")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="print one JSON document on stdout")] = False,
 ) -> None:
-    """Ask counterfactual questions of a recorded path.
+    """Evaluate formulas on a recorded path.
 
     Exit code: 0 holds, safe, or a number; 1 fails, regret or unavoidable; 3 undecided. Of several, the worst.
     """
@@ -98,15 +99,15 @@ def check(
     from monitor.engine import check_many  # noqa: PLC0415 - keep `cfmon --help` light
     from monitor.model.io import load_model  # noqa: PLC0415 - likewise
 
-    texts = _questions(formula, formulas, read_formulas)
+    texts = _formulas(formula, formulas, read_formulas)
     with progress("reading the model and the policies"):
         mdp = load_model(model)
         models = {name: load_model(source) for name, source in (_named("--other-model", o) for o in other_model or ())}
         tables = {name: read_policy(Path(file), mdp) for name, file in (_named("--policy", p) for p in policy)}
         tables["nominal"] = _nominal(tables, nominal)
         pairs = read_path(path, mdp, terminated=terminated)
-    with progress("deciding", total=len(texts) if len(texts) > 1 else None) as bar:
-        about: dict[str, Any] = {
+    with progress("evaluating", total=len(texts) if len(texts) > 1 else None) as bar:
+        arguments: dict[str, Any] = {
             "model": mdp,
             "path": pairs,
             "policies": tables,
@@ -115,7 +116,7 @@ def check(
             "models": models,
         }
         if engine is Engine.referee:
-            verdicts = _judged(texts, about, bar.at)
+            verdicts = _judged(texts, arguments, bar.at)
         else:
             sampling = replace(
                 DEFAULT,
@@ -127,8 +128,8 @@ def check(
                 limit=samples,
                 test=test.value,
             )
-            about |= {"engine": engine.value, "sampling": sampling}
-            verdicts = check_many(texts, **about, each=bar.at)
+            arguments |= {"engine": engine.value, "sampling": sampling}
+            verdicts = check_many(texts, **arguments, each=bar.at)
     if as_json:
         answers = [verdict_data(verdict) for verdict in verdicts]
         print_json({"model": mdp.source, "path": pairs, "engine": engine.value, "verdicts": answers})
@@ -137,18 +138,18 @@ def check(
     finish(exit_code(verdicts))
 
 
-def _judged(texts: list[str], about: dict[str, Any], each: Callable[[int], None]) -> list[Verdict]:
-    """Answer each formula with the referee; `about`: the other arguments of `judge`."""
-    from monitor.referee import judge  # noqa: PLC0415 - only where it is wanted
+def _judged(texts: list[str], arguments: dict[str, Any], each: Callable[[int], None]) -> list[Verdict]:
+    """Return the referee's verdict on each formula; `arguments`: the other arguments of `judge`."""
+    from monitor.referee import judge  # noqa: PLC0415 - only `--engine referee` needs it
 
     verdicts: list[Verdict] = []
     for text in texts:
-        verdicts.append(judge(text, **about))
+        verdicts.append(judge(text, **arguments))
         each(len(verdicts))
     return verdicts
 
 
-def _questions(formula: str | None, formulas: Path | None, read: Callable[[Path], list[str]]) -> list[str]:
+def _formulas(formula: str | None, formulas: Path | None, read: Callable[[Path], list[str]]) -> list[str]:
     match formula, formulas:
         case str(text), None:
             return [text]
@@ -168,8 +169,8 @@ def _named(option: str, argument: str) -> tuple[str, str]:
 def _nominal(tables: Mapping[str, PolicyTable], name: str) -> PolicyTable:
     if name not in tables:
         raise ConfigError(
-            f"no --policy {name}=FILE was given, and the nominal policy is needed; "
-            f"give it, or say with --nominal which of {', '.join(tables)} the agent runs"
+            f"no --policy {name}=FILE was given, and the nominal policy is required; "
+            f"add it, or name the policy that the agent runs with --nominal: {', '.join(tables)}"
         )
     return tables[name]
 

@@ -1,4 +1,4 @@
-"""A verdict in words: a table whose numbers say how they were obtained, and the same as plain data for `--json`."""
+"""A verdict as a table, each number with how it was obtained, and as plain data for `--json`."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ STYLES = {"safe": "green", "holds": "green", "regret": "bold red", "unavoidable"
 
 
 def exit_code(verdicts: list[Verdict]) -> ExitCode:
-    """The worst of the answers: a `no` outweighs an undecided one, which outweighs yes and numbers."""
+    """Return the code of the worst verdict: no, then undecided, then yes or a number."""
     answers = [_answer(verdict) for verdict in verdicts]
     if any(answer in {"fails", "regret", "unavoidable"} for answer in answers):
         return ExitCode.NO
@@ -36,7 +36,7 @@ def exit_code(verdicts: list[Verdict]) -> ExitCode:
 
 
 def verdict_data(verdict: Verdict) -> dict[str, object]:
-    """Every field of the verdict under its own name; `answer` says in a word which one carries the answer."""
+    """Return every field of the verdict under its name, and `answer`: the outcome, `holds`, `fails` or `value`."""
     quantities = [asdict(quantity) for quantity in verdict.quantities]
     return {
         "answer": _answer(verdict),
@@ -48,7 +48,7 @@ def verdict_data(verdict: Verdict) -> dict[str, object]:
 
 
 def verdict_table(verdict: Verdict, path: Path) -> RenderableType:
-    """The formula, the answer in a sentence, what each quantity came to and in which world, and regret's profile."""
+    """Return the formula, the answer, each quantity with its world, and the profile of a regret formula."""
     parts: list[RenderableType] = [Text(verdict.formula.strip(), style="bold"), _headline(verdict)]
     parts += [_quantity(quantity, verdict, path) for quantity in verdict.quantities]
     if verdict.profile:
@@ -58,7 +58,7 @@ def verdict_table(verdict: Verdict, path: Path) -> RenderableType:
     if verdict.reason:
         parts.append(Text(f"  {verdict.reason}"))
     if verdict.start_dropped:
-        parts.append(Text("  the episode's start is no longer held: @-k counts from the oldest pair of this path"))
+        parts.append(Text("  the start of the episode is not in this path: @-k counts from the oldest pair"))
     return Group(*parts, Text(""))
 
 
@@ -89,7 +89,7 @@ def _headline(verdict: Verdict) -> Text:
 
 
 def _quantity(quantity: Quantity, verdict: Verdict, path: Path) -> RenderableType:
-    """What was asked, and below it the number with how it was obtained, the comparison, and the world."""
+    """Return a table of one quantity: its value and how it was obtained, the comparison, and the world."""
     table = Table.grid(padding=(0, 2))
     obtained = f"{_number(quantity.value)}  {verdict.method}"
     if quantity.samples:
@@ -98,24 +98,24 @@ def _quantity(quantity: Quantity, verdict: Verdict, path: Path) -> RenderableTyp
         obtained += f", {_bounds(quantity.bounds, verdict, quantity.confidence)}"
     table.add_row("    value", obtained)
     if quantity.threshold is not None:
-        met = {True: "met", False: "missed", None: "open"}[quantity.holds]
+        met = {True: "met", False: "missed", None: "undecided"}[quantity.holds]
         table.add_row("    bound", f"{_number(quantity.threshold)}: {met}")
     table.add_row("    world", _world(quantity, path))
-    asked = " ".join(quantity.text.split())
-    same = asked == " ".join(verdict.formula.split())
-    return table if same else Group(Text(f"  {asked}"), table)
+    text = " ".join(quantity.text.split())
+    same = text == " ".join(verdict.formula.split())
+    return table if same else Group(Text(f"  {text}"), table)
 
 
 def _world(quantity: Quantity, path: Path) -> str:
-    """Where the world asked about begins, and what is known of its chance."""
+    """Return where the counterfactual world begins, and which of its noise is inferred from observations."""
     back = quantity.offset if quantity.offset >= 0 else len(path) + quantity.offset
     used = f"@{quantity.offset}" + (", clipped to the path" if quantity.clipped else "")
     state = path[len(path) - 1 - back][0]
     if back == 0:
-        return f"begins in the last state, {state} ({used}); nothing of what follows is known"
+        return f"begins in the last state, {state} ({used}); noise prior throughout"
     steps = "step" if back == 1 else "steps"
-    known = f"the chance of the {back} {steps} since is what they showed, that of later ones is open"
-    return f"begins in state {state}, {back} {steps} before the last ({used}); {known}"
+    noise = "noise inferred from the observed transitions since, prior beyond"
+    return f"begins in state {state}, {back} {steps} before the last ({used}); {noise}"
 
 
 def _profile(verdict: Verdict) -> Table:
@@ -132,16 +132,16 @@ def _number(value: float | None) -> str:
 
 
 def _drawn(drawn: Drawn, verdict: Verdict) -> Text:
-    told = f"  drawn with seed {drawn.seed}"
-    if verdict.value is not None:  # a `=?` is a matter of its interval
-        return Text(told)
-    told += f"; `fails` or `regret` is wrong with probability {drawn.alpha:.3g} at most"
-    nominal = " (of rewards and effects nominally: sampling.test is 'paper')" if drawn.sampling.test == "paper" else ""
-    return Text(f"{told}, the opposite with {drawn.beta:.3g}{nominal}")
+    text = f"  sampled with seed {drawn.seed}"
+    if verdict.value is not None:  # the interval of a `=?` has its confidence
+        return Text(text)
+    text += f"; `fails` or `regret` is wrong with probability at most {drawn.alpha:.3g}"
+    nominal = " (not guaranteed for R and delta: test 'paper')" if drawn.sampling.test == "paper" else ""
+    return Text(f"{text}, the opposite answer with at most {drawn.beta:.3g}{nominal}")
 
 
 def _bounds(bounds: tuple[float, float], verdict: Verdict, confidence: float | None = None) -> str:
     if verdict.method == "sampled":
-        sure = "" if confidence is None else f" with confidence {confidence:.6g}"
-        return f"in [{bounds[0]:.6g}, {bounds[1]:.6g}]{sure}"
+        certainty = "" if confidence is None else f" with confidence {confidence:.6g}"
+        return f"in [{bounds[0]:.6g}, {bounds[1]:.6g}]{certainty}"
     return f"in [{bounds[0]:.6g}, {bounds[1]:.6g}] under {CLASSES[verdict.causal_model]}"

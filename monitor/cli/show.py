@@ -1,4 +1,4 @@
-"""The demo's stage: broker, sidecar, agent process and watcher, for the length of one run."""
+"""One run of the demo: broker, monitor, agent process and watcher."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ from monitor.sidecar.signals import when_ended
 from monitor.sidecar.sinks.logbook import ALARMS
 from monitor.sidecar.tasks import unless
 
-__all__ = ["Show"]
+__all__ = ["DemoRun"]
 
 AGENT = "demo"
 PREFERRED_PORT = 9108
-PATIENCE = 20.0
-"""Seconds that start and end may take, beyond the agent's own pace, before the demo says that it is stuck."""
+TIMEOUT = 20.0
+"""Seconds to wait for the monitor to start, to catch up and to finish, before the demo reports a problem."""
 
 
 @dataclass(frozen=True)
-class Show:
-    """One run of what the configuration `config` says, under the name `scenario`.
+class DemoRun:
+    """One run of the configuration `config` under the name `scenario`.
 
-    `steps`: the agent stops at the end of the episode in which this one comes; 0: never. `interval`: seconds between
-    two steps. `output`: where the store and the evidence go.
+    `steps`: the agent stops at the end of the episode that contains this step; 0: never. `interval`: seconds between
+    two steps. `output`: folder for the store and the evidence.
     """
 
     config: Path
@@ -50,17 +50,17 @@ class Show:
     interval: float
     output: Path
 
-    async def play(self) -> list[str]:
-        """Run it; returns what should have happened and did not, one sentence each.
+    async def run(self) -> list[str]:
+        """Run the demo; return what should have happened and did not, one sentence each.
 
         Raises:
-            ConfigError, ModelError, PolicyError: something it needs is missing or wrong; nothing was started.
+            ConfigError, ModelError, PolicyError: an input is missing or invalid; nothing was started.
         """
         broker_port, http_port = free_port(), free_port(PREFERRED_PORT)
         url = f"mqtt://127.0.0.1:{broker_port}"
-        with progress("reading the model and running the policies on every state of it"):
+        with progress("reading the model, and running the policies on each of its states"):
             loaded = assemble(load_config(self.config, self._settings(url, http_port)))
-        logging.getLogger(ALARMS).addHandler(logging.NullHandler())  # the watcher shows them as a subscriber gets them
+        logging.getLogger(ALARMS).addHandler(logging.NullHandler())  # the watcher shows them
         service = Service(loaded)
         watcher = Watcher(loaded.model, self._header(loaded, service.start()))
         with _interrupted() as stop:
@@ -68,19 +68,19 @@ class Show:
                 if not await _eventually(online.is_set):
                     return ["the monitor did not come online"]
                 with watcher.shown():
-                    trouble = await self._act(loaded, url, watcher, stop)
-            return [trouble] if trouble else await self._epilogue(watcher, stop)
+                    problem = await self._act(loaded, url, watcher, stop)
+            return [problem] if problem else await self._summarise(watcher, stop)
 
     def _settings(self, url: str, port: int) -> dict[str, str]:
-        """What the demo sets otherwise than the configuration file, as the environment would."""
+        """Return the settings that the demo overrides, as environment variables."""
         store = self.output.absolute() / self.scenario / "cfmon.sqlite"
-        for suffix in ("", "-wal"):  # a new run of the same episodes, not the old one going on
+        for suffix in ("", "-wal"):  # start afresh: the episode names of an earlier run are the same
             store.with_name(store.name + suffix).unlink(missing_ok=True)
         return {"CFMON_MQTT__URL": url, "CFMON_HTTP__LISTEN": f"127.0.0.1:{port}", "CFMON_STORE__PATH": str(store)}
 
     def _header(self, loaded: Loaded, address: str) -> str:
-        formulas = "\n".join(f"  watches for    {spec.name}: {spec.text}" for spec in loaded.formulas)
-        stops = f"stops by itself after {self.steps} steps" if self.steps else "runs until Ctrl-C"
+        formulas = "\n".join(f"  formula        {spec.name}: {spec.text}" for spec in loaded.formulas)
+        stops = f"stops after {self.steps} steps" if self.steps else "runs until Ctrl-C"
         return (
             f"cfmon demo, scenario {self.scenario}, seed {self.seed}; {stops}\n"
             f"  broker         {loaded.config.mqtt.url}, steps on agents/{AGENT}/steps, alerts on"
@@ -90,20 +90,20 @@ class Show:
         )
 
     async def _act(self, loaded: Loaded, url: str, watcher: Watcher, stop: asyncio.Event) -> str:
-        """Let the agent live its episodes, and the monitor answer the last of them; returns what went wrong."""
+        """Run the agent until it ends and the monitor has caught up; return what went wrong, empty if nothing."""
         process = await self._spawn(loaded, url)
         try:
-            lived = await unless(stop, _ended(process))
+            finished = await unless(stop, _ended(process))
         finally:
             if process.returncode is None:
                 process.terminate()
                 await process.wait()
-        if not lived:
+        if not finished:
             return ""
         if process.returncode != 0:
-            return f"the agent ended with exit code {process.returncode}; what it said stands above"
+            return f"the agent exited with code {process.returncode}; its output is above"
         if not await _eventually(lambda: watcher.seen.steps >= self.steps and watcher.over):
-            return "not every step that the agent published came back from the broker"
+            return "the broker did not deliver every step that the agent published"
         if not await _eventually(lambda: watcher.settled):
             return "the monitor did not close an alarm although its episode is over"
         return ""
@@ -121,12 +121,14 @@ class Show:
         }
         flat = [part for pair in arguments.items() for part in pair]
         command = (sys.executable, "-m", "monitor.cli.agent", *flat)
-        return await asyncio.create_subprocess_exec(*command, start_new_session=True)  # Ctrl-C is for us to hear
+        return await asyncio.create_subprocess_exec(
+            *command, start_new_session=True
+        )  # Ctrl-C goes to this process only
 
-    async def _epilogue(self, watcher: Watcher, stop: asyncio.Event) -> list[str]:
-        """Count the alarms, have the evidence of one that resolved derived again in a fresh process, say how to look.
+    async def _summarise(self, watcher: Watcher, stop: asyncio.Event) -> list[str]:
+        """Print the number of alarms, verify the evidence of one in a new process, print where it is.
 
-        Interrupted, it only says where to look.
+        After Ctrl-C, only print where the evidence is.
         """
         seen = watcher.seen
         fired, resolved, ended = (seen.alarms(state) for state in ("firing", "resolved", "ended"))
@@ -134,32 +136,32 @@ class Show:
             f"\n{seen.steps} steps over MQTT in {seen.episodes} episodes; alarms: {len(fired)} fired, "
             f"{len(resolved)} resolved within their episode, {len(ended)} ended with it"
         )
-        proven = [alert for alert in (*resolved, *ended, *fired) if alert["evidence"]]
-        evidence = self.output / self.scenario / "evidence" / str(proven[0]["evidence"]["id"]) if proven else None
+        alerts = [alert for alert in (*resolved, *ended, *fired) if alert["evidence"]]
+        evidence = self.output / self.scenario / "evidence" / str(alerts[0]["evidence"]["id"]) if alerts else None
         if stop.is_set():
-            _say_where_to_look(evidence)
-            return ["it was stopped before its last step"] if self.steps else []
+            _print_evidence(evidence)
+            return ["stopped before its last step"] if self.steps else []
         if not resolved or evidence is None:
             missing = "no alarm fired" if not fired else "no alarm resolved within its episode"
-            return [f"{missing}; let it run longer (--steps) or try another --seed"]
+            return [f"{missing}; run longer (--steps) or try another --seed"]
         if not await _eventually(evidence.is_file):  # the monitor writes it after it has published the alert
             return [f"the monitor did not write the evidence {evidence}"]
-        say(f"the evidence of one that resolved, derived again in a fresh process:\n$ {_command()} verify {evidence}")
+        say(f"verify the evidence of a resolved alarm in a new process:\n$ {_command()} verify {evidence}")
         process = await asyncio.create_subprocess_exec(sys.executable, "-m", "monitor", "verify", str(evidence))
-        problems = [] if await process.wait() == 0 else ["the evidence did not verify"]
-        _say_where_to_look(evidence)
+        problems = [] if await process.wait() == 0 else ["the evidence could not be verified"]
+        _print_evidence(evidence)
         return problems
 
 
-def _say_where_to_look(evidence: Path | None) -> None:
+def _print_evidence(evidence: Path | None) -> None:
     if evidence is not None:
         say(f"\nevidence of an alarm  {evidence}")
-        say(f"  see it              {_command()} explain {evidence} -o alarm.svg")
-        say(f"  derive it again     {_command()} verify {evidence}")
+        say(f"  draw it             {_command()} explain {evidence} -o alarm.svg")
+        say(f"  verify it           {_command()} verify {evidence}")
 
 
 def _command() -> str:
-    """How a person calls us here: by our name, or by the path of the environment that is not on theirs."""
+    """Return the command to type: `cfmon`, or its path if its environment is not on PATH."""
     beside = Path(sys.executable).with_name("cfmon")
     if shutil.which("cfmon") or not beside.is_file():
         return "cfmon"
@@ -172,7 +174,7 @@ async def _ended(process: Process) -> None:
 
 @contextmanager
 def _interrupted() -> Iterator[asyncio.Event]:
-    """An event that Ctrl-C and SIGTERM set while the block lasts."""
+    """Yield an event that Ctrl-C and SIGTERM set while the block lasts."""
     stop = asyncio.Event()
     with when_ended(stop.set):
         yield stop
@@ -180,7 +182,7 @@ def _interrupted() -> Iterator[asyncio.Event]:
 
 @asynccontextmanager
 async def _running(service: Service) -> AsyncIterator[None]:
-    """The sidecar, from here to a clean end; whatever stops it early is raised."""
+    """Run the monitor while the block lasts, then stop it cleanly; raise what stopped it early."""
     stop = asyncio.Event()
     task = asyncio.create_task(service.run(stop))
     try:
@@ -192,11 +194,11 @@ async def _running(service: Service) -> AsyncIterator[None]:
 
 @asynccontextmanager
 async def _watching(loaded: Loaded, url: str, watcher: Watcher) -> AsyncIterator[asyncio.Event]:
-    """A subscriber of its own, handing on what it hears; the event is set once the sidecar has said `online`."""
+    """Subscribe for the watcher; the event is set when the monitor has published that it is `online`."""
     broker, mqtt = parse_broker(url), loaded.config.mqtt
     loop, online = asyncio.get_running_loop(), asyncio.Event()
 
-    def heard(message: MQTTMessage) -> None:
+    def receive(message: MQTTMessage) -> None:
         if topic_matches_sub(mqtt.steps, message.topic):
             watcher.take_step(bytes(message.payload))
         elif topic_matches_sub(f"{mqtt.alerts}/#", message.topic):
@@ -207,7 +209,7 @@ async def _watching(loaded: Loaded, url: str, watcher: Watcher) -> AsyncIterator
                 online.set()
 
     def on_message(_client: Client, _data: object, message: MQTTMessage) -> None:
-        loop.call_soon_threadsafe(heard, message)  # this is paho's thread
+        loop.call_soon_threadsafe(receive, message)  # called in paho's thread
 
     client = Client(CallbackAPIVersion.VERSION2, client_id="cfmon-demo-watcher")
     client.on_message = on_message
@@ -222,8 +224,8 @@ async def _watching(loaded: Loaded, url: str, watcher: Watcher) -> AsyncIterator
 
 
 async def _eventually(condition: Callable[[], bool]) -> bool:
-    """Whether it comes true while there is patience."""
-    for _ in range(int(PATIENCE / 0.05)):
+    """Return whether the condition becomes true within `TIMEOUT`."""
+    for _ in range(int(TIMEOUT / 0.05)):
         if condition():
             return True
         await asyncio.sleep(0.05)

@@ -1,4 +1,4 @@
-"""A simulator drawn from a model: the demo's world. Its rows are the environment's true dynamics."""
+"""Simulator of a model: the demo's environment. The model's rows are its true dynamics."""
 
 from __future__ import annotations
 
@@ -11,31 +11,31 @@ __all__ = ["Simulator"]
 
 
 class Simulator:
-    """Walks through a model by chance.
+    """Environment that samples transitions from a model.
 
     Args:
-        model: whose rows are drawn from; it must have an initial distribution.
-        rng: the source of chance; the same seed and the same actions give the same walk.
+        model: transition distributions; it must have an initial distribution.
+        rng: random generator; the same seed and actions give the same trajectory.
 
     Raises:
-        ModelError: the model does not say where an episode starts.
+        ModelError: the model has no initial distribution.
     """
 
     def __init__(self, model: MDP, rng: np.random.Generator) -> None:
         if model.initial is None:
-            raise ModelError(f"model {model.source}: it has no initial distribution, so no episode can start in it")
+            raise ModelError(f"model {model.source}: no initial distribution, so no episode can start; add one")
         self._model = model
         self._initial = model.initial
         self._rng = rng
         self.state = 0
 
     def reset(self) -> int:
-        """Start an episode; returns its first state."""
+        """Start an episode; return its first state."""
         self.state = int(self._rng.choice(self._model.states, p=self._initial))
         return self.state
 
     def step(self, action: int) -> int:
-        """Act; returns the state this leads to."""
+        """Take an action; return the next state. Raise ModelError if it is unavailable."""
         successors, probabilities = self._model.row(self.state, action)
         if len(successors) == 0:
             raise ModelError(f"model {self._model.source}: action {action} is not available in state {self.state}")

@@ -1,4 +1,4 @@
-"""`cfmon run`, the sidecar, and `cfmon replay`, the same code fed from a recording."""
+"""`cfmon run`, the monitor as a service, and `cfmon replay`, the same code with a recording as input."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from monitor.cli.compiling import logging_of_machine_code
+from monitor.cli.compiling import log_compilation
 from monitor.cli.output import ended_by_sigterm, on_terminal, progress
 
 if TYPE_CHECKING:
@@ -26,24 +26,24 @@ __all__ = ["replay", "run"]
 
 READING: Final = "reading the configuration, the model and the policies"
 
-ConfigFile = Annotated[Path, typer.Argument(help="the YAML file")]
+ConfigFile = Annotated[Path, typer.Argument(help="configuration file (YAML)")]
 
 
 def run(
     config: ConfigFile,
-    record: Annotated[Path | None, typer.Option(help="keep everything that happens, for `cfmon replay`")] = None,
+    record: Annotated[Path | None, typer.Option(help="record all input to this file, for `cfmon replay`")] = None,
     *,
-    plain: Annotated[bool, typer.Option("--plain", help="log lines only, on a terminal too")] = False,
+    plain: Annotated[bool, typer.Option("--plain", help="print log lines only, no table")] = False,
 ) -> None:
-    """Run the sidecar: steps in from MQTT, verdicts and alarms out, until SIGTERM; SIGHUP reads CONFIG again.
+    """Run the monitor: read steps from MQTT, publish alarms, until SIGTERM. SIGHUP reloads CONFIG.
 
-    On a terminal a table of agents and formulas stands below the log.
+    On a terminal, show a table of agents and formulas below the log.
     """
     from monitor.sidecar.config.reading import load_config  # noqa: PLC0415 - keep `cfmon --help` light
     from monitor.sidecar.web.http import answering_probes  # noqa: PLC0415 - likewise
 
     read = load_config(config, os.environ)
-    with answering_probes(read.http, READING) as before:  # the first start on a machine compiles, and may take minutes
+    with answering_probes(read.http, READING) as before:  # the first start on a machine compiles for minutes
         with progress(READING):
             from monitor.sidecar.config.load import assemble  # noqa: PLC0415 - likewise
 
@@ -57,29 +57,29 @@ def _run(config: Path, loaded: Loaded, *, record: Path | None, plain: bool, befo
 
     again = partial(assemble, config)
     if plain or not on_terminal(sys.stdout):
-        with logging_of_machine_code():
+        with log_compilation():
             serve(loaded, record=record, again=again, before=before)
         return
-    from monitor.cli.fleet import MOST_AGENTS, Fleet  # noqa: PLC0415 - only a terminal needs it
+    from monitor.cli.fleet import MAX_AGENTS, Fleet  # noqa: PLC0415 - only a terminal needs it
     from monitor.cli.panel import Panel  # noqa: PLC0415 - likewise
 
     panel, title = Panel(), f"cfmon run {config}"
 
     def started(sources: Sources, url: str) -> None:
-        panel.follow(lambda ended: Fleet(sources.overview("", MOST_AGENTS), title, url, ended=ended))
+        panel.follow(lambda ended: Fleet(sources.overview("", MAX_AGENTS), title, url, ended=ended))
 
-    with ended_by_sigterm(), panel.shown(), logging_of_machine_code():
+    with ended_by_sigterm(), panel.shown(), log_compilation():
         serve(loaded, record=record, again=again, started=started, before=before)
 
 
 def replay(
     config: ConfigFile,
-    recording: Annotated[Path, typer.Argument(help="what `cfmon run --record` wrote")],
-    speed: Annotated[float | None, typer.Option(min=0.001, help="1: as fast as it was live; default: at once")] = None,
+    recording: Annotated[Path, typer.Argument(help="file written by `cfmon run --record`")],
+    speed: Annotated[float | None, typer.Option(min=0.001, help="1: real time; default: as fast as possible")] = None,
 ) -> None:
-    """Feed a recording through the code that `run` runs; each publication is a line of JSON: topic and payload.
+    """Replay a recording through the code of `run`; print each publication as a line of JSON: topic and payload.
 
-    The same recording and configuration give the same bytes, and the same as were published live.
+    The same recording and configuration give the same bytes as were published live.
     """
     from monitor.sidecar.config.load import assemble  # noqa: PLC0415 - keep `cfmon --help` light
     from monitor.sidecar.recording import Recording  # noqa: PLC0415 - likewise
@@ -88,8 +88,8 @@ def replay(
         with progress(READING):
             loaded = assemble(config)
         if loaded.config.digest != events.header.config_sha256:
-            sys.stderr.write(f"cfmon: {recording} was recorded with another configuration than {config}\n")
-        if sys.stdout.isatty():  # what is printed shows how far it is
+            sys.stderr.write(f"cfmon: {recording} was recorded with a configuration other than {config}\n")
+        if sys.stdout.isatty():  # the printed lines show the progress
             _replay(events, loaded, speed, lambda _bytes: None)
         else:
             with progress(f"replaying {recording}", total=events.size) as bar:
@@ -97,8 +97,8 @@ def replay(
         sys.stdout.flush()
 
 
-def _replay(events: Recording, loaded: Loaded, speed: float | None, tell: Callable[[int], None]) -> None:
-    """`tell`: how many bytes of the recording are done."""
+def _replay(events: Recording, loaded: Loaded, speed: float | None, report: Callable[[int], None]) -> None:
+    """Replay the events; `report` receives the number of bytes done."""
     pipeline = loaded.pipeline(events.header.client_id)
     previous: float | None = None
     for event in events:
@@ -107,10 +107,10 @@ def _replay(events: Recording, loaded: Loaded, speed: float | None, tell: Callab
         previous = event.now.ticks
         for publication in pipeline.step(event).publications:
             sys.stdout.write(_line(publication))
-        tell(events.position)
+        report(events.position)
 
 
 def _line(publication: Publication) -> str:
-    """The payload stands in the line byte by byte as published: it is JSON. An empty one, which takes back, is null."""
+    """Return a line with the published payload unchanged: it is JSON. An empty payload, which clears, is null."""
     payload = publication.payload.decode() or "null"
     return f'{{"topic":"{publication.topic}","payload":{payload}}}\n'

@@ -1,4 +1,4 @@
-"""What `cfmon verify` found, as a person reads it and as one JSON document."""
+"""Report of `cfmon verify`, as text and as one JSON document."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 __all__ = ["as_document", "show"]
 
 PROGRAMS = {
-    "referee": "a second program, which shares nothing with the engine that raised the alarm",
+    "referee": "a second program, independent of the engine that raised the alarm",
     "engine": "the program that raised the alarm",
 }
-"""What each program that derives numbers is to the alarm."""
+"""Description of each program that can recompute the numbers."""
 
 
 def as_document(report: Report, known: Expected) -> dict[str, object]:
-    """Return the report as `--json` prints it; keys may be added, none is renamed."""
+    """Return the report as `--json` prints it. Keys may be added but not renamed."""
     document = report.document
     alarm = {} if document is None else {"evidence": document.id, "alert": document.alert, "formula": document.text}
     return {
@@ -38,7 +38,7 @@ def as_document(report: Report, known: Expected) -> dict[str, object]:
 
 
 def show(file: Path, report: Report, known: Expected) -> None:
-    """Print the report for a person; nothing in the evidence can steer the terminal."""
+    """Print the report as text, without control characters from the evidence."""
     document = report.document
     numbers = _recorded(document)
     say(printable(f"evidence {file}"))
@@ -46,9 +46,9 @@ def show(file: Path, report: Report, known: Expected) -> None:
         say(f"  id       {document.id}  {_compared(report, known)}")
     say(f"  {_signed(report, known)}")
     if document is not None:
-        _tell_alarm(document)
+        _print_alarm(document)
     if report.derived_by is not None:
-        say(f"  derived by: {report.derived_by} ({PROGRAMS[report.derived_by]})")
+        say(f"  recomputed by: {report.derived_by} ({PROGRAMS[report.derived_by]})")
         for reason in report.passed:
             say(printable(f"    {reason}"))
         places = [problem.partition(":")[0] for problem in report.problems]
@@ -57,10 +57,10 @@ def show(file: Path, report: Report, known: Expected) -> None:
     for problem in report.problems:
         say(printable(f"NOT VERIFIED: {problem}"))
     if not report.problems:
-        say(f"verified: {len(numbers)} numbers derived again from the path, the model and the policies; all agree")
+        say(f"verified: {len(numbers)} numbers recomputed from the path, the model and the policies; all agree")
 
 
-def _tell_alarm(document: Evidence) -> None:
+def _print_alarm(document: Evidence) -> None:
     whose = f"agent {document.agent}, episode {document.episode}, step {document.seq}"
     say(printable(f"  alarm    {document.formula} of {whose}"))
     say(printable(f"  formula  {document.text}"))
@@ -68,12 +68,12 @@ def _tell_alarm(document: Evidence) -> None:
     for name, policy in document.policies.items():
         say(printable(f"  policy   {name}  sha256 {policy.sha256}"))
     if (drawn := document.verdict.drawn) is not None:
-        say(f"  sampled  as test {drawn.test} of its stream, with seed {drawn.seed}; its numbers are drawn again")
+        say(f"  sampled  as test {drawn.test} of its stream, with seed {drawn.seed}; sampled again with it")
 
 
 def _compared(report: Report, known: Expected) -> str:
     if not report.id_compared:
-        return "NOT COMPARED: the file's name holds no id; compare it with the alert's evidence.id, or give it as --id"
+        return "NOT COMPARED: the file's name has no id; compare it with the alert's evidence.id, or give that as --id"
     assert report.document is not None
     return f"{'as' if known.id == report.document.id else 'NOT as'} {known.says}"
 
@@ -83,15 +83,15 @@ def _signed(report: Report, known: Expected) -> str:
         case "valid" if known.key is not None:
             return f"signed by {known.key.fingerprint}"
         case "unchecked" if known.signature is not None:
-            return "signature not checked, for lack of --key: proves arithmetic, not origin"
+            return "signature not checked: give --key; this proves the numbers, not the origin"
         case "unchecked":
-            return "not signed: proves arithmetic, not origin"
+            return "not signed: this proves the numbers, not the origin"
         case _:
-            return "signature NOT VALID: proves nothing about its origin"
+            return "signature NOT VALID: the origin is not proved"
 
 
 def _within(where: str, places: list[str]) -> bool:
-    """Whether a number lies in one of the places that differ, or is one."""
+    """Return whether a number is at, or inside, one of the places that differ."""
     return any(where == place or where.startswith((f"{place}.", f"{place}[")) for place in places)
 
 
@@ -102,7 +102,7 @@ def _recorded(document: Evidence | None) -> dict[str, float]:
 
 
 def _numbers(where: str, value: object) -> Iterator[tuple[str, float]]:
-    """Every number of the verdict under the name a disagreement would give it."""
+    """Yield every number of the verdict with the name that a disagreement gives it."""
     match value:
         case dict():
             for key, item in value.items():

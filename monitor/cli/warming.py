@@ -1,4 +1,4 @@
-"""`cfmon warm`: make ahead the machine code that the first steps of `cfmon run` would need."""
+"""`cfmon warm`: compile in advance what the first steps of `cfmon run` need."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ __all__ = ["warm"]
 
 def warm(
     config: Annotated[
-        list[Path] | None, typer.Argument(help="what to warm for; default: every kind of question")
+        list[Path] | None, typer.Argument(help="configuration files; default: every kind of formula")
     ] = None,
 ) -> None:
-    """Compile now what `run` would compile at its first steps: a minute of processor time, once on this machine.
+    """Compile now what `run` compiles at its first steps: about a minute of CPU time, once per machine.
 
-    Nothing is sent or stored but the machine code itself, where numba keeps it (NUMBA_CACHE_DIR).
+    Store only the machine code, in numba's cache (NUMBA_CACHE_DIR); send nothing.
     """
     import time  # noqa: PLC0415 - keep `cfmon --help` light
 
-    from monitor.cli.warm import warm as live  # noqa: PLC0415 - likewise
-    from monitor.cli.warm import worlds  # noqa: PLC0415 - likewise
+    from monitor.cli.warm import configurations  # noqa: PLC0415 - likewise
+    from monitor.cli.warm import warm as compile_for  # noqa: PLC0415 - likewise
 
-    begun = time.perf_counter()
-    with progress("warming") as bar:
-        for name, loaded in worlds([str(file) for file in config or ()]):
-            bar.at(0, f"warming for {name}")
-            steps = live(loaded)
-            say(f"warm: {name}, {steps} steps; {time.perf_counter() - begun:.1f} s by now")
+    start = time.perf_counter()
+    with progress("compiling") as bar:
+        for name, loaded in configurations([str(file) for file in config or ()]):
+            bar.at(0, f"compiling for {name}")
+            steps = compile_for(loaded)
+            say(f"warm: {name}, {steps} steps; {time.perf_counter() - start:.1f} s so far")

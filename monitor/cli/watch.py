@@ -1,4 +1,4 @@
-"""What a person sees of the demo: steps and alerts as any MQTT subscriber gets them, as a live table or as lines."""
+"""Display of the demo: steps and alerts as an MQTT subscriber receives them, as a live table or as lines."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from monitor.model.mdp import MDP
 __all__ = ["Seen", "Watcher"]
 
 MOST_STEPS, FEWEST_STEPS, OTHER_LINES = 10, 3, 20
-"""Steps shown, as many as fit a terminal beside everything else on it."""
+"""Most and fewest steps shown, and the lines of a terminal that are used for something else."""
 
 SHOWN_ALERTS = 4
-UNHEARD = 45.0
-"""Seconds without a word of the monitor after which nothing is known of alarms: it says at each heartbeat (10 s by
-default) that it is there."""
+SILENT_AFTER = 45.0
+"""Seconds without a status of the monitor after which its alarms are unknown; it sends one at each heartbeat (10 s by
+default)."""
 
 STYLES = {"firing": "bold red", "resolved": "bold green", "ended": "yellow"}
 
@@ -39,35 +39,35 @@ Message = dict[str, Any]
 
 @dataclass
 class Seen:
-    """What came over MQTT so far. `alerts`: one a revision, oldest first (a heartbeat repeats one)."""
+    """Messages received so far. `alerts`: one for each revision, oldest first; a heartbeat repeats a revision."""
 
     steps: int = 0
     episodes: int = 0
     alerts: list[Message] = field(default_factory=list)
 
     def alarms(self, state: str) -> list[Message]:
-        """The alerts that told this state, oldest first; of each alarm the first, for it says more while it fires."""
-        told = {alert["id"]: alert for alert in reversed(self.alerts) if alert["state"] == state}
-        return list(reversed(told.values()))
+        """Return the first alert of each alarm with this state, oldest first."""
+        first = {alert["id"]: alert for alert in reversed(self.alerts) if alert["state"] == state}
+        return list(reversed(first.values()))
 
 
 class Watcher:
-    """Takes messages and shows them: a table that stays in place on a terminal, else a line for what matters.
+    """Display of received messages: a live table on a terminal, else a line for each alarm and episode.
 
     Args:
-        model: its labels name the states where episodes end.
-        header: stays in sight: what runs, and where else to look.
-        clock: seconds that pass.
+        model: its labels describe states.
+        header: text shown above everything.
+        clock: monotonic time in seconds.
     """
 
     def __init__(self, model: MDP, header: str, clock: Callable[[], float] = time.monotonic) -> None:
         self.seen = Seen()
         self._model = model
         self._header = header
-        self._table_stands = on_terminal(sys.stdout)
+        self._live = on_terminal(sys.stdout)
         self._steps: deque[Message] = deque(maxlen=MOST_STEPS)
         self._firing: set[object] = set()
-        self._told: set[tuple[object, object]] = set()
+        self._shown: set[tuple[object, object]] = set()
         self._clock = clock
         self._status: tuple[Message, float] | None = None
 
@@ -78,13 +78,13 @@ class Watcher:
 
     @property
     def over(self) -> bool:
-        """True while the newest step is the last of its episode."""
+        """True if the newest step is the last of its episode."""
         return bool(self._steps) and _is_last(self._steps[-1])
 
     @contextmanager
     def shown(self) -> Iterator[None]:
         """Show while the block lasts."""
-        if not self._table_stands:
+        if not self._live:
             say(self._header)
             yield
             return
@@ -94,70 +94,70 @@ class Watcher:
             yield
 
     def take_step(self, payload: bytes) -> None:
-        """A step that the agent published."""
+        """Show a step that the agent published."""
         step = msgpack.unpackb(payload)
         self.seen.steps += 1
         over = _is_last(step)
         self.seen.episodes += over
         self._steps.append(step)
-        if over and not self._table_stands:
+        if over and not self._live:
             say(f"episode {step['episode']}: {step['seq'] + 1} steps, {self._where(step)}")
 
     def take_alert(self, payload: bytes) -> None:
-        """An alert that the monitor published; an empty one clears a retained topic."""
+        """Show an alert that the monitor published; an empty payload clears a retained one and is ignored."""
         if not payload:
             return
         alert = json.loads(payload)
         change = (alert["id"], alert["revision"])
-        if change in self._told:
+        if change in self._shown:
             return
-        self._told.add(change)
+        self._shown.add(change)
         self.seen.alerts.append(alert)
-        again = alert["id"] in self._firing and alert["state"] == "firing"
+        continues = alert["id"] in self._firing and alert["state"] == "firing"
         (self._firing.add if alert["state"] == "firing" else self._firing.discard)(alert["id"])
-        if not self._table_stands:
-            say(_alert_line(alert, "goes on" if again else alert["state"]))
+        if not self._live:
+            say(_alert_line(alert, "updated" if continues else alert["state"]))
 
     def take_status(self, payload: bytes) -> None:
-        """What the monitor says of itself."""
+        """Store the monitor's status and when it came."""
         self._status = json.loads(payload), self._clock()
 
     def unknown(self, *, ended: bool = False) -> str:
-        """Why it is not known whether an alarm fires; empty if it is."""
+        """Return why alarms may fire that are not shown; empty if all are known."""
         if ended:
-            return "nothing is watched any more"
+            return "the monitor has stopped"
         if self._status is None:
-            return "the monitor has not said anything yet"
+            return "the monitor has not sent its status yet"
         status, when = self._status
         if status["state"] != "online":
             return "the monitor is offline"
-        if self._clock() - when > UNHEARD:
-            return f"the monitor has said nothing for {self._clock() - when:.0f} s"
+        if self._clock() - when > SILENT_AFTER:
+            return f"the monitor has sent no status for {self._clock() - when:.0f} s"
         if not self.seen.steps:
-            return "no step has come yet"
+            return "no step has been received yet"
         return f"{status['blind']} formulas are blind" if status.get("blind") else ""
 
-    def _place(self, *, ended: bool) -> Text:
+    def _alarm_state(self, *, ended: bool) -> Text:
         unknown = self.unknown(ended=ended)
         if self._firing:
             return Text("ALARM FIRING" + (f" when last known: {unknown}" if unknown else ""), style="bold red")
         return Text(f"UNKNOWN: {unknown}", style="bold magenta") if unknown else Text("clear", style="green")
 
     def _where(self, step: Message) -> str:
-        """What the model calls the state: its labels, or its number."""
+        """Return the state's labels in the model, or its number."""
         labels = [name for name, states in self._model.labels.items() if states[step["state"]]]
         return " ".join(labels) or f"state {step['state']}"
 
     def table(self, *, ended: bool = False) -> RenderableType:
-        """What is shown; `ended`: for the last time."""
+        """Return the table; `ended`: the monitor has stopped."""
         steps = Table("episode", "seq", "state", "action", box=None, header_style="dim", min_width=60)
         lines = max(FEWEST_STEPS, shutil.get_terminal_size().lines - OTHER_LINES)
         for step in list(self._steps)[-lines:]:
             steps.add_row(
                 printable(str(step["episode"])), str(step["seq"]), self._where(step), str(step.get("action", "-"))
             )
-        tally = Text(f"{self.seen.steps} steps over MQTT, {self.seen.episodes} episodes; alarm: ")
-        tally.append_text(self._place(ended=ended))
+        counts = Text(f"{self.seen.steps} steps over MQTT, {self.seen.episodes} episodes; alarm: ")
+        counts.append_text(self._alarm_state(ended=ended))
         columns = ("alarm", "episode", "seq", "outcome", "value", "alternative")
         alerts = Table(*columns, box=None, header_style="dim", min_width=60)
         for alert in self.seen.alerts[-SHOWN_ALERTS:]:
@@ -165,7 +165,7 @@ class Watcher:
             figures = _figure(alert["value"]), _figure((alert["alternative"] or {}).get("value"))
             alerts.add_row(state, printable(str(alert["episode"])), str(alert["seq"]), outcome, *figures)
         latest = Text(self.seen.alerts[-1]["summary"] if self.seen.alerts else "no alarm so far")
-        return Group(Text(self._header), Text(""), tally, steps, Text(""), alerts, latest)
+        return Group(Text(self._header), Text(""), counts, steps, Text(""), alerts, latest)
 
 
 def _is_last(step: Message) -> bool:

@@ -21,7 +21,7 @@ from monitor.engine.procedures import (
 )
 from monitor.exact.verdict import Path, resolve
 from monitor.logic import Formula, print_formula
-from monitor.logic.syntax import And, Const, Goal, Label, Not, Or, Regret, Until
+from monitor.logic.syntax import And, Const, Goal, Label, Not, Or, Regret, Temporal
 from monitor.logic.traversal import goals, regret_goals
 from monitor.sampled import Sampler
 from monitor.sampled.rows import Rows
@@ -173,7 +173,7 @@ class Case:
                 return combine.And((self._tree(left), self._tree(right)))
             case Or(left, right):
                 return combine.Or((self._tree(left), self._tree(right)))
-            case Until() | Regret():
+            case Temporal() | Regret():
                 raise AssertionError("the parser keeps these out of Boolean combinations")
             case _:
                 assert_never(formula)

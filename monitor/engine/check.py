@@ -137,7 +137,7 @@ def _collect(answers: Iterator[Verdict], each: Callable[[int], None]) -> list[Ve
 
 @dataclass(frozen=True)
 class _Settings:
-    """What all formulas of one call share."""
+    """Arguments common to all formulas of one call."""
 
     path: Path
     engine: Engine

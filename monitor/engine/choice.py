@@ -41,7 +41,7 @@ class Engines:
         `window`: pairs a path holds at most.
 
         Returns:
-            Whether it will always be sampled, and why; no reason if the user chose sampling.
+            True if it will always be sampled, and why; no reason if the user chose sampling.
 
         Raises:
             LimitError: the requested engine cannot answer it: at start, not on the stream.

@@ -70,7 +70,7 @@ class Span(NamedTuple):
 class Estimate(NamedTuple):
     """Mean of samples, and an interval for the true mean, if there is one.
 
-    `short`: the limit was reached before the interval was as narrow as asked.
+    `short`: the limit was reached before the interval was as narrow as requested.
     """
 
     mean: float

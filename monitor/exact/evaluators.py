@@ -353,7 +353,7 @@ def _before_end(law: Law) -> Law:
 
 
 def _ends_elsewhere(world: World) -> bool:
-    """Whether rows change elsewhere than at the last observed pair, which the compiled loops do not support.
+    """Return whether rows change elsewhere than at the last observed pair, which the compiled loops do not support.
 
     This happens on paths that a nested quantity looks back along: they may end before or after their episode.
     """

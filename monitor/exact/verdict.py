@@ -21,8 +21,8 @@ from monitor.logic.syntax import (
     Probability,
     Regret,
     Reward,
+    Temporal,
     Test,
-    Until,
 )
 from monitor.logic.traversal import asks_back, goals, regret_goals
 from monitor.types import CausalModel, Quantity, Verdict
@@ -177,7 +177,7 @@ class IncrementalCheck:
             case Or(left, right):
                 one, other = self._truth(left), self._truth(right)
                 return _Truth(one.holds or other.holds, one.least or other.least, one.greatest or other.greatest)
-            case Until() | Regret():
+            case Temporal() | Regret():
                 raise AssertionError("the parser keeps these out of Boolean combinations")
             case _:
                 assert_never(formula)

@@ -1,10 +1,10 @@
-"""A path formula, read one state at a time: what is still owed after each letter.
+"""Path formulas as deterministic automata: the obligation that remains after each label set.
 
-A *letter* is the set of atoms (labels, nested quantities) that hold at an offset, as a bit mask; an *obligation* is
-what the rest of the path must satisfy. Obligations are progressed (Bacchus & Kabanza, "Using temporal logics to
-express search control knowledge for planning", 2000) and kept in a disjunctive normal form with subsumption: what
-follows from something shorter is dropped, so that equal futures meet in one obligation. Every operator is bounded,
-hence each letter lowers the number of letters still needed, and the obligations form an acyclic graph.
+A *label set* holds the atoms (labels, nested quantities) that are true at an offset, as a bit mask: bit n is atom n. An
+*obligation* is what the rest of the path must satisfy. Obligations are progressed (Bacchus & Kabanza, "Using temporal
+logics to express search control knowledge for planning", 2000) and kept in a disjunctive normal form with subsumption:
+what something shorter entails is dropped, so that equal futures have one obligation. Every operator is bounded, so each
+step lowers the number of steps still needed, and the obligations form an acyclic graph.
 """
 
 from __future__ import annotations
@@ -21,39 +21,39 @@ from monitor.logic.traversal import subformulas
 __all__ = ["FALSE", "TRUE", "Automaton", "PathAutomaton", "RewardAutomaton"]
 
 FALSE, TRUE = 0, 1
-"""The two obligations that need no further letter: broken, kept."""
+"""The two final obligations: violated, satisfied."""
 
 MAX_ATOMS = 62
-"""Different labels and nested quantities one path may have: a letter is a 64-bit mask, with sign."""
+"""Different labels and nested quantities of one path: a label set is a signed 64-bit mask."""
 
 MAX_OBLIGATIONS = 200_000
-"""Obligations one formula may unfold to; beyond it an exact answer is refused instead of exhausting memory."""
+"""Obligations of one formula; beyond it an exact answer is refused, before it exhausts memory."""
 MAX_ALTERNATIVES = 10_000
-"""Conjunctions that one obligation may be multiplied out to: each is compared with each other, a second's work. Six
-different intervals joined by `<=>` come to 4,800, seven to 41,325."""
+"""Conjunctions of one obligation in normal form: all pairs are compared, which takes a second. Six different intervals
+joined by `<=>` have 4,800, seven 41,325."""
 
 
 class Automaton(Protocol):
-    """What is asked of a path, as a machine over letters. Obligations are ints; FALSE and TRUE are final."""
+    """Deterministic automaton over label sets. Its states are obligations, as ints; FALSE and TRUE are final."""
 
     atoms: tuple[Label | Goal, ...]
     start: int
 
-    def step(self, obligation: int, letter: int) -> int:
-        """The obligation that remains after reading `letter`."""
+    def step(self, obligation: int, labels: int) -> int:
+        """Return the obligation that remains after a label set."""
         ...
 
     def horizon(self, obligation: int) -> int:
-        """How many letters decide the obligation at the latest; 0 for the final ones. A step lowers it."""
+        """Return after how many steps the obligation is decided at the latest; 0 for the final ones."""
         ...
 
     def rewards(self, obligation: int) -> bool:
-        """Whether the reward of the offset about to be read counts."""
+        """Return whether the reward of the offset about to be read counts."""
         ...
 
 
 class RewardAutomaton:
-    """The program of `C[low,high]`: obligation 2 + k has read k letters and pays at offsets low..high."""
+    """Automaton of `C[low,high]`: obligation 2 + k has read k label sets; rewards count at offsets low..high."""
 
     atoms: tuple[Label | Goal, ...] = ()
     start = 2
@@ -61,17 +61,17 @@ class RewardAutomaton:
     def __init__(self, low: int, high: int) -> None:
         self.low, self.high = low, high
 
-    def step(self, obligation: int, letter: int) -> int:
-        """Count; FALSE (nothing more to collect) after offset `high`."""
-        del letter
+    def step(self, obligation: int, labels: int) -> int:
+        """Return the next obligation; FALSE (no more rewards) after offset `high`."""
+        del labels
         return FALSE if obligation - 2 >= self.high else obligation + 1
 
     def horizon(self, obligation: int) -> int:
-        """Offsets left, this one included."""
+        """Return the number of offsets left, this one included."""
         return 0 if obligation in (FALSE, TRUE) else self.high - (obligation - 2) + 1
 
     def rewards(self, obligation: int) -> bool:
-        """Within low..high."""
+        """Return whether the offset is in low..high."""
         return obligation >= 2 + self.low
 
 
@@ -110,7 +110,7 @@ _ALWAYS: _Sum = frozenset([frozenset[_Element]()])
 
 
 class PathAutomaton:
-    """The program of a path formula, unfolded as far as it is asked for."""
+    """Automaton of a path formula, unfolded on demand."""
 
     def __init__(self, formula: Formula) -> None:
         self.atoms: tuple[Label | Goal, ...] = tuple(
@@ -118,7 +118,7 @@ class PathAutomaton:
         )
         if len(self.atoms) > MAX_ATOMS:
             problem = f"a path formula has {len(self.atoms)} different labels and nested quantities"
-            raise LimitError(f"{problem}; at most {MAX_ATOMS} (limit MAX_ATOMS) can be told apart: give unions a label")
+            raise LimitError(f"{problem}; at most {MAX_ATOMS} (limit MAX_ATOMS) are possible: give unions a label")
         self._index = {atom: n for n, atom in enumerate(self.atoms)}
         self._sums: list[_Sum] = [_NEVER, _ALWAYS]
         self._numbers: dict[_Sum, int] = {_NEVER: FALSE, _ALWAYS: TRUE}
@@ -127,19 +127,19 @@ class PathAutomaton:
         self._horizons: list[int] = [0, 0]
         self.start = self._number(_unread(self._negation_free(formula, positive=True)))
 
-    def step(self, obligation: int, letter: int) -> int:
-        """The obligation that remains after reading `letter` (bit n set: atom n holds)."""
-        key = (obligation, letter)
+    def step(self, obligation: int, labels: int) -> int:
+        """Return the obligation that remains after a label set (bit n set: atom n holds)."""
+        key = (obligation, labels)
         if key not in self._steps:
-            self._steps[key] = self._number(self._progress_sum(self._sums[obligation], letter))
+            self._steps[key] = self._number(self._progress_sum(self._sums[obligation], labels))
         return self._steps[key]
 
     def horizon(self, obligation: int) -> int:
-        """Letters that decide the obligation at the latest."""
+        """Return after how many steps the obligation is decided at the latest."""
         return self._horizons[obligation]
 
     def rewards(self, obligation: int) -> bool:
-        """A probability collects nothing on the way."""
+        """Return False: a probability has no rewards."""
         del obligation
         return False
 
@@ -177,12 +177,12 @@ class PathAutomaton:
             case _:
                 assert_never(formula)
 
-    def _progress_sum(self, total: _Sum, letter: int) -> _Sum:
+    def _progress_sum(self, total: _Sum, labels: int) -> _Sum:
         result = _NEVER
         for cube in total:
             part = _ALWAYS
             for element in cube:
-                part = _both(part, self._progress(element, letter))
+                part = _both(part, self._progress(element, labels))
                 if part == _NEVER:
                     break
             result = _either(result, part)
@@ -190,39 +190,39 @@ class PathAutomaton:
                 break
         return result
 
-    def _progress(self, element: _Element, letter: int) -> _Sum:
-        key = (element, letter)
+    def _progress(self, element: _Element, labels: int) -> _Sum:
+        key = (element, labels)
         if key not in self._progressed:
-            self._progressed[key] = self._progress_element(element, letter)
+            self._progressed[key] = self._progress_element(element, labels)
         return self._progressed[key]
 
-    def _progress_node(self, node: _Node, letter: int) -> _Sum:
+    def _progress_node(self, node: _Node, labels: int) -> _Sum:
         match node:
             case bool():
                 return _ALWAYS if node else _NEVER
             case _Literal() | _Timed():
-                return self._progress(node, letter)
+                return self._progress(node, labels)
             case _All(every):
                 total = _ALWAYS
                 for part in every:
-                    total = _both(total, self._progress_node(part, letter))
+                    total = _both(total, self._progress_node(part, labels))
                 return total
             case _Any(some):
                 total = _NEVER
                 for part in some:
-                    total = _either(total, self._progress_node(part, letter))
+                    total = _either(total, self._progress_node(part, labels))
                 return total
             case _:
                 assert_never(node)
 
-    def _progress_element(self, element: _Element, letter: int) -> _Sum:
+    def _progress_element(self, element: _Element, labels: int) -> _Sum:
         match element:
             case _Literal(atom, positive):
-                return _ALWAYS if bool(letter >> atom & 1) == positive else _NEVER
+                return _ALWAYS if bool(labels >> atom & 1) == positive else _NEVER
             case _Timed(until, low, high, left, right):
-                held = self._progress_node(left, letter)
-                met = self._progress_node(right, letter)
-                # until: met now, or held and owed further; release: met now, and (held or owed further).
+                held = self._progress_node(left, labels)
+                met = self._progress_node(right, labels)
+                # until: met now, or held and pending; release: met now, and (held or pending).
                 join, meet, nothing = (_either, _both, _NEVER) if until else (_both, _either, _ALWAYS)
                 if high == 0:
                     return met
@@ -250,7 +250,7 @@ def _horizon(node: _Node) -> int:
 
 
 def _unread(node: _Node) -> _Sum:
-    """The obligation to satisfy `node`, nothing of which has been read."""
+    """Return the obligation to satisfy `node`, before the first step."""
     match node:
         case bool():
             return _ALWAYS if node else _NEVER
@@ -273,7 +273,7 @@ def _unread(node: _Node) -> _Sum:
 
 
 def _implies(one: _Element, other: _Element) -> bool:
-    """Whether `one` entails `other` by their intervals alone (sound, not complete)."""
+    """Return whether `one` entails `other` by their intervals alone (sound, not complete)."""
     if one == other:
         return True
     if isinstance(one, _Literal) or isinstance(other, _Literal):

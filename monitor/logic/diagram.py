@@ -11,7 +11,7 @@ __all__ = ["timing"]
 
 
 def timing(path_formula: str, **labels: str) -> str:
-    """Where a path formula holds on a sequence of states, each label given as `#` (holds) and `.` (does not).
+    """Draw where a path formula holds on a sequence of states, each label given as `#` (holds) and `.` (does not).
 
     One line a label, one for the formula: at each offset, `#` if the path from there on satisfies it, `.` if not, `?`
     if the states shown do not decide it. Raises FormulaError for a formula with other labels or nested quantities,
@@ -30,25 +30,25 @@ def timing(path_formula: str, **labels: str) -> str:
     length = len(next(iter(labels.values()), ""))
     if any(len(sequence) != length for sequence in labels.values()):
         raise ValueError("every label needs the same number of states")
-    letters = [_letter(automaton, path_formula, labels, offset) for offset in range(length)]
+    masks = [_label_set(automaton, path_formula, labels, offset) for offset in range(length)]
     rows = [("offset", "".join(str(offset % 10) for offset in range(length)))]
     rows += [(f'"{name}"', sequence) for name, sequence in labels.items()]
-    rows.append((path_formula, "".join(_truth(automaton, letters[offset:]) for offset in range(length))))
+    rows.append((path_formula, "".join(_truth(automaton, masks[offset:]) for offset in range(length))))
     width = max(len(name) for name, _ in rows)
     return "\n".join(f"{name:<{width}} {' '.join(marks)}" for name, marks in rows)
 
 
-def _letter(automaton: PathAutomaton, text: str, labels: dict[str, str], offset: int) -> int:
-    letter = 0
+def _label_set(automaton: PathAutomaton, text: str, labels: dict[str, str], offset: int) -> int:
+    mask = 0
     for bit, atom in enumerate(automaton.atoms):
         if not isinstance(atom, Label) or atom.name not in labels:
             raise FormulaError("a diagram needs a sequence for every label, and nothing nested", text, 1, 1)
-        letter |= (labels[atom.name][offset] == "#") << bit
-    return letter
+        mask |= (labels[atom.name][offset] == "#") << bit
+    return mask
 
 
-def _truth(automaton: PathAutomaton, letters: list[int]) -> str:
-    owed = automaton.start
-    for letter in letters:
-        owed = automaton.step(owed, letter)
-    return {FALSE: ".", TRUE: "#"}.get(owed, "?")
+def _truth(automaton: PathAutomaton, masks: list[int]) -> str:
+    obligation = automaton.start
+    for mask in masks:
+        obligation = automaton.step(obligation, mask)
+    return {FALSE: ".", TRUE: "#"}.get(obligation, "?")

@@ -1,4 +1,4 @@
-"""The grammar, and what each of its alternatives stands for. Conflict-free as LALR with a contextual lexer (Lark)."""
+"""The grammar, and the nodes that its alternatives build. Conflict-free as LALR with a contextual lexer (Lark)."""
 
 from __future__ import annotations
 
@@ -32,12 +32,16 @@ from monitor.logic.syntax import (
     weak_until,
 )
 
-__all__ = ["MAX_HORIZON", "Problem", "grammar"]
+__all__ = ["MAX_HORIZON", "TIMED", "Problem", "grammar"]
 
 MAX_HORIZON = 1_000_000
 """Largest offset in an interval."""
 
-GRAMMAR = r"""
+TIMED = {"EVENTUALLY": "F", "ALWAYS": "G", "UNTIL": "U", "WEAK": "W", "RELEASE": "R"}
+"""Operators that need an interval: the name in the grammar, the letter in the text."""
+
+GRAMMAR = (
+    r"""
 ?start: question | regret | expr
 question: [world "."] "P" "=?" "[" expr "]"        -> ask_probability
         | [world "."] "R" "=?" "[" "C" interval "]" -> ask_reward
@@ -78,12 +82,6 @@ interval: "[" NATURAL "," NATURAL "]"               -> span
         | "=" NATURAL                               -> exactly
 
 NEXT: "X"
-EVENTUALLY: "F"
-ALWAYS: "G"
-UNTIL: "U"
-WEAK: "W"
-RELEASE: "R"
-NAME: /(?!(P|R|C|F|G|X|U|W|true|false|nominal|do|model|delta|regret)\b)[A-Za-z_][A-Za-z0-9_]*/
 LABEL: /"[A-Za-z0-9_.-]{1,64}"/
 NATURAL: /[0-9]+/
 OFFSET: /-?[0-9]+/
@@ -91,10 +89,14 @@ NUMBER: /-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?/
 %ignore /\s+/
 %ignore /\/\/[^\n]*/
 """
+    + "".join(f'{name}: "{letter}"\n' for name, letter in TIMED.items())
+    + rf"NAME: /(?!(P|C|X|{'|'.join(TIMED.values())}|true|false|nominal|do|model|delta|regret)\b)"
+    r"[A-Za-z_][A-Za-z0-9_]*/"
+)
 
 
-class Problem(Exception):  # noqa: N818 - never leaves this room
-    """A mistake found while building, at a token; `at`: where that stands in the text (from 0)."""
+class Problem(Exception):  # noqa: N818 - never leaves this package
+    """A mistake found while building, at a token; `at`: its position in the text (from 0)."""
 
     def __init__(self, problem: str, token: Token) -> None:
         super().__init__(problem)
@@ -229,7 +231,7 @@ class _Build(Transformer[Token, Any]):
         return always(*interval, arg, _place(token))
 
     def until(self, left: Formula, token: Token, interval: tuple[int, int], right: Formula) -> Formula:
-        return Until(*interval, left, right, _place(token))
+        return Until(*interval, left, right, at=_place(token))
 
     def weak_until(self, left: Formula, token: Token, interval: tuple[int, int], right: Formula) -> Formula:
         return weak_until(*interval, left, right, _place(token))
@@ -240,5 +242,5 @@ class _Build(Transformer[Token, Any]):
 
 @cache
 def grammar() -> Lark:
-    """The grammar, compiled once; what it reads becomes a formula as it is read."""
+    """Return the grammar, compiled once; it builds the formula while it reads."""
     return Lark(GRAMMAR, parser="lalr", lexer="contextual", transformer=_Build(), maybe_placeholders=True)

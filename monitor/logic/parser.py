@@ -7,8 +7,8 @@ import re
 from lark import UnexpectedCharacters, UnexpectedInput, UnexpectedToken
 
 from monitor.errors import FormulaError
-from monitor.logic.grammar import Problem, grammar
-from monitor.logic.syntax import Formula, Goal, Probability, Regret, Test, Until, WorldRef
+from monitor.logic.grammar import TIMED, Problem, grammar
+from monitor.logic.syntax import Formula, Goal, Probability, Regret, Temporal, Test, WorldRef
 from monitor.logic.traversal import children
 
 __all__ = ["MAX_DEPTH", "MAX_LENGTH", "MAX_NODES", "error_at", "parse"]
@@ -52,7 +52,7 @@ def parse(text: str) -> Formula:
 
 
 def error_at(problem: str, text: str, at: int) -> FormulaError:
-    """A FormulaError at a character position (from 0)."""
+    """Return a FormulaError at a character position (from 0)."""
     line = text.count("\n", 0, at) + 1
     return FormulaError(problem, text, line, at - (text.rfind("\n", 0, at) + 1) + 1)
 
@@ -68,7 +68,7 @@ def _unexpected(error: UnexpectedInput, text: str) -> FormulaError:
         found, expected = f"unexpected {text[at]!r}", error.allowed
     if text[at:].startswith(("=?", "= ?")):
         return error_at("'=?' may only stand as the whole formula; inside, compare with a bound", text, at)
-    operator = re.search(r"\b([FGUWR])\s*\Z", text[:at])
+    operator = re.search(rf"\b({'|'.join(TIMED.values())})\s*\Z", text[:at])
     if operator and text[at : at + 1] != "[":
         return error_at(f"{operator[1]} needs an interval such as <=10 or [2,5]: every formula is bounded", text, at)
     wanted = ", ".join(sorted(_in_words(word) for word in expected or ())[:8])
@@ -80,7 +80,7 @@ def _in_words(terminal: str) -> str:
 
 
 def _check_shape(formula: Formula, text: str) -> None:
-    """What the grammar alone cannot say."""
+    """Raise FormulaError for what the grammar alone does not exclude."""
     level: list[tuple[Formula, bool]] = [(formula, False)]
     depth = nodes = 0
     while level:
@@ -98,7 +98,7 @@ def _check_shape(formula: Formula, text: str) -> None:
 
 def _check_node(node: Formula, text: str, *, inside: bool) -> None:
     match node:
-        case Until(at=at) if not inside:
+        case Temporal(at=at) if not inside:
             raise error_at("a temporal operator outside the brackets of P; write P=? [ ... ] around it", text, at)
         case Goal(WorldRef(_, None, _), Probability(), Test(_, bound, at)) if not 0.0 <= bound <= 1.0:
             raise error_at(f"{bound:g} is not a probability: it must lie in [0, 1]", text, at)

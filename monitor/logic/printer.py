@@ -27,7 +27,7 @@ _OR, _AND, _BINARY, _UNARY = range(4)  # how tightly each level binds; a looser 
 
 
 def print_formula(formula: Formula) -> str:
-    """The formula in concrete syntax, with as few parentheses as its shape needs.
+    """Return the formula in concrete syntax, with as few parentheses as its shape needs.
 
     >>> from monitor.logic import parse
     >>> print_formula(parse('nominal@5.P<0.9[G<=10 !"a"]=>@5.P>=0.9[ "b" U[2,3] X "a" ]'))
@@ -92,7 +92,7 @@ def _world(world: WorldRef) -> str:
 
 
 def print_change(change: Change) -> str:
-    """What is in force in a world, in concrete syntax: `fallback[3]`, `do(brake)`, `model:icy`, `nominal`."""
+    """Return a change in concrete syntax: `fallback[3]`, `do(brake)`, `model:icy`, `nominal`."""
     steps = "" if change.steps is None else f"[{change.steps}]"
     match change.kind:
         case "nominal":

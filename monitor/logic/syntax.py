@@ -1,6 +1,9 @@
-"""The nodes of a PCFTL formula: frozen, hashable, few; everything else is sugar made of them.
+"""The nodes of a PCFTL formula: frozen, hashable, few; everything else is sugar.
 
-Kazemi & Paoletti, Section 3 (syntax of PCFTL); the concrete syntax is in `monitor.logic.parser`.
+Kazemi & Paoletti, Section 3 (syntax of PCFTL); the concrete syntax is in `monitor.logic.grammar`.
+
+To add sugar: a function here, its text in `grammar`. To add a temporal operator: a `Temporal` here and in `Formula`,
+its text in `grammar` and `printer`, its meaning in `automaton` and, independently, in `monitor.referee.residual`.
 """
 
 from __future__ import annotations
@@ -22,6 +25,7 @@ __all__ = [
     "Probability",
     "Regret",
     "Reward",
+    "Temporal",
     "Test",
     "Until",
     "WorldRef",
@@ -45,7 +49,7 @@ class Const:
 
 @dataclass(frozen=True, slots=True)
 class Label:
-    """A label of the state. `at`: where it stands in the text (from 0), for error messages."""
+    """A label of the state. `at`: its position in the text (from 0), for error messages."""
 
     name: str
     at: int = field(default=0, compare=False, repr=False)
@@ -75,22 +79,28 @@ class Or:
 
 
 @dataclass(frozen=True, slots=True)
-class Until:
-    """Bounded until: `right` at some offset j in [low, high] and `left` at every offset 0 <= i < j.
+class Temporal:
+    """Base of the operators over the interval of offsets [low, high]; the parser keeps them inside `P[...]`.
 
-    `at`: where the operator stands in the text (from 0), for error messages.
+    `at`: the operator's position in the text (from 0), for error messages.
     """
 
     low: int
     high: int
+    at: int = field(default=0, compare=False, repr=False, kw_only=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Until(Temporal):
+    """Bounded until: `right` at some offset j in [low, high] and `left` at every offset 0 <= i < j."""
+
     left: Formula
     right: Formula
-    at: int = field(default=0, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """An intervention. `name`: of the policy, the action or the model; `steps`: how long it lasts (None: for good)."""
+    """An intervention. `name`: of the policy, action or model; `steps`: its duration (None: unlimited)."""
 
     kind: Literal["nominal", "policy", "action", "model"]
     name: str = ""
@@ -103,7 +113,7 @@ NOMINAL = Change("nominal")
 
 @dataclass(frozen=True, slots=True)
 class WorldRef:
-    """Which world is asked about: `change` at `offset`; with a `baseline`, the causal effect of one over the other."""
+    """The world of a goal: `change` at `offset`; with a `baseline`, the causal effect of one over the other."""
 
     change: Change = NOMINAL
     baseline: Change | None = None
@@ -127,13 +137,13 @@ class Reward:
 
 @dataclass(frozen=True, slots=True)
 class Test:
-    """A comparison with a bound. `at`: where the bound stands in the text (from 0), for error messages."""
+    """A comparison with a bound. `at`: the bound's position in the text (from 0), for error messages."""
 
     comparison: Comparison
     bound: float
     at: int = field(default=0, compare=False, repr=False)
 
-    __test__ = False  # not a test case, whatever its name tells pytest
+    __test__ = False  # not a test case, despite its name
 
     def holds(self, value: float) -> bool:
         """Return whether `value` passes; |value - bound| <= 1e-12 max(1, |bound|) is equality.
@@ -167,7 +177,7 @@ Formula = Const | Label | Not | And | Or | Until | Goal | Regret
 
 def eventually(low: int, high: int, arg: Formula, at: int = 0) -> Formula:
     """`F[low,high] arg`."""
-    return Until(low, high, Const(value=True), arg, at)
+    return Until(low, high, Const(value=True), arg, at=at)
 
 
 def always(low: int, high: int, arg: Formula, at: int = 0) -> Formula:
@@ -177,12 +187,12 @@ def always(low: int, high: int, arg: Formula, at: int = 0) -> Formula:
 
 def weak_until(low: int, high: int, left: Formula, right: Formula, at: int = 0) -> Formula:
     """`left W[low,high] right`: until, or `left` at every offset 0..high."""
-    return Or(Until(low, high, left, right, at), always(0, high, left, at))
+    return Or(Until(low, high, left, right, at=at), always(0, high, left, at))
 
 
 def release(low: int, high: int, left: Formula, right: Formula, at: int = 0) -> Formula:
     """`left R[low,high] right`: the dual of until."""
-    return Not(Until(low, high, Not(left), Not(right), at))
+    return Not(Until(low, high, Not(left), Not(right), at=at))
 
 
 def implies(left: Formula, right: Formula) -> Formula:

@@ -1,6 +1,6 @@
-"""Which nodes a formula has, and what they ask about: the one traversal for all that need no evaluation.
+"""Traversal of formulas: nodes, goals and offsets.
 
-*Outside all brackets* means outside the path formula of `P[..]`: what is asked on the observed path itself.
+*Outside all brackets* means outside the path formula of every `P[..]`: goals there refer to the observed path.
 """
 
 from __future__ import annotations
@@ -9,16 +9,12 @@ from collections.abc import Iterator
 
 from monitor.logic.syntax import (
     NOMINAL,
-    And,
     Change,
     Formula,
     Goal,
-    Not,
-    Or,
     Probability,
     Regret,
     Reward,
-    Until,
     WorldRef,
 )
 
@@ -37,16 +33,11 @@ __all__ = [
 
 def children(formula: Formula) -> Iterator[Formula]:
     """Yield the direct subformulas, left to right; constants, labels and reward goals have none."""
-    match formula:
-        case Not(arg):
-            yield arg
-        case And(left, right) | Or(left, right) | Until(_, _, left, right):
-            yield left
-            yield right
-        case Goal(_, Probability(path), _):
-            yield path
-        case Regret(_, goal):
-            yield goal
+    if isinstance(formula, Goal):
+        if isinstance(formula.measure, Probability):
+            yield formula.measure.path
+        return
+    yield from (part for name in formula.__match_args__ if isinstance(part := getattr(formula, name), Formula))
 
 
 def subformulas(formula: Formula, *, nested: bool = True) -> Iterator[Formula]:

@@ -49,7 +49,7 @@ def checked_labels(labels: Mapping[str, Any] | None, states: int) -> Mapping[str
 
 
 def checked_observations(observations: object, states: int) -> npt.NDArray[np.float32] | None:
-    """What a policy sees of each state, [S, D] float32, read-only; or None."""
+    """Return the observations of each state, [S, D] float32, read-only; or None."""
     if observations is None:
         return None
     given = as_array(observations, "observations")
@@ -97,7 +97,7 @@ def checked_valuations(valuations: Iterable[Sequence[object]], states: int) -> t
         raise ModelError("valuations must all have the same number of variables")
     if len(set(given)) != len(given):
         twice = Counter(given).most_common(1)[0][0]
-        raise ModelError(f"the valuation {list(twice)} stands for two states")
+        raise ModelError(f"the valuation {list(twice)} names two states")
     return given
 
 

@@ -14,13 +14,13 @@ from monitor.arrays import AnyArray
 __all__ = ["Piece", "packed"]
 
 Piece = bytes | memoryview
-"""What is written as it is: bytes, or an array where it lies."""
+"""A piece of the archive, written without a copy: bytes, or an array."""
 
 _FIXED_DATE = (1980, 1, 1, 0, 0, 0)
 
 
 def packed(arrays: Mapping[str, AnyArray], compression: int) -> Iterable[Piece]:
-    """The archive of `arrays`, one after the other: `zipfile.ZIP_STORED` or `ZIP_DEFLATED`, members sorted by name."""
+    """Yield the archive of `arrays`, piece by piece: `zipfile.ZIP_STORED` or `ZIP_DEFLATED`, members sorted by name."""
     pieces = _Pieces()
     with zipfile.ZipFile(pieces, "w", compression, compresslevel=9) as archive:
         for key in sorted(arrays):

@@ -1,4 +1,4 @@
-"""Whether a Gymnasium environment follows the table `P[s][a]` that it publishes.
+"""Test of a Gymnasium environment against the table `P[s][a]` that it publishes.
 
 The table is what a model is made of. An option such as Taxi's `fickle_passenger` changes the environment and not its
 table, so that values computed on the model are those of another environment. Therefore the environment is run for some
@@ -33,7 +33,7 @@ Entry = tuple[int, bool, float]
 
 @dataclass(frozen=True)
 class Conformance:
-    """What running an environment beside its table gave.
+    """Result of running an environment beside its table.
 
     Attributes:
         steps: how many were run.
@@ -54,7 +54,7 @@ class Conformance:
 
     @property
     def problem(self) -> str:
-        """What is wrong and what it means, as one sentence; empty if the environment follows its table."""
+        """The mismatch and its meaning, as one sentence; empty if the environment follows its table."""
         if self.departures:
             counts = [f"{count:,} of {self.steps:,} steps {what}" for what, count in self.departures.items()]
             found = f"{'; '.join(counts)} ({self.example})"
@@ -117,7 +117,7 @@ class _Table:
         self.test = ModelTest(starts, places, chances, alpha=ALPHA)
 
     def available(self, state: int) -> list[int]:
-        """The actions with entries in a state."""
+        """Return the actions with entries in a state."""
         first = state * self.actions
         return [action for action in range(self.actions) if self._entries[first + action]]
 
@@ -139,7 +139,7 @@ class _Table:
 
 
 def _merged(listed: Any) -> dict[Entry, float]:  # noqa: ANN401 - whatever the environment holds
-    """The entries of a row in ascending order, with their probabilities; equal ones are one."""
+    """Return the entries of a row in ascending order, with their probabilities; equal ones are merged."""
     row: dict[Entry, float] = {}
     for probability, successor, reward, terminated in listed:
         if probability > 0:

@@ -17,7 +17,7 @@ _LONGEST_SHOWN = 80  # a message may be long, a log line must not
 
 
 def encode_state(model: MDP, encoder: StateEncoder, raw: RawState) -> int:
-    """The state that `raw` names.
+    """Return the state that `raw` names.
 
     `index`: the state's number. `name`: one of `model.state_names`. `valuation`: a list equal to one of
     `model.valuations` (as Python compares: 1, 1.0 and true are equal). `bins`: a list of numbers, one per dimension;
@@ -49,7 +49,7 @@ def encode_state(model: MDP, encoder: StateEncoder, raw: RawState) -> int:
 
 
 def encode_action(model: MDP, raw: int | str) -> int:
-    """The action that `raw` names: its number, or its name where the model names its actions.
+    """Return the action that `raw` names: its number, or its name where the model names its actions.
 
     Raises:
         InputError: `unknown_action`.

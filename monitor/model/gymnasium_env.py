@@ -21,7 +21,7 @@ from monitor.model.mdp import MDP
 
 __all__ = ["from_environment", "load_gymnasium"]
 
-_ID = re.compile(r"[A-Za-z0-9_./-]{1,128}\Z")  # no colon: Gymnasium would import whatever module stands before it
+_ID = re.compile(r"[A-Za-z0-9_./-]{1,128}\Z")  # no colon: Gymnasium would import the module before it
 _ONE_HOT_LIMIT = 1 << 26
 
 
@@ -71,7 +71,7 @@ def load_gymnasium(source: str) -> MDP:
 
 
 def from_environment(environment: Any, source: str) -> MDP:  # noqa: ANN401 - Gymnasium is optional, so is its type
-    """The model of an environment with a table `P[s][a] = [(probability, successor, reward, terminated), ...]`.
+    """Return the model of an environment with a table `P[s][a] = [(probability, successor, reward, terminated), ...]`.
 
     State and action numbers stay those of the environment. A state entered with `terminated` ends the episode: where
     its own rows do not already stay there with reward 0, an absorbing copy with its labels is appended after the last
@@ -120,7 +120,7 @@ def from_environment(environment: Any, source: str) -> MDP:  # noqa: ANN401 - Gy
 
 
 def _rows(moves: list[_Move], copies: dict[int, int], size: tuple[int, int]) -> dict[str, AnyArray]:
-    """The table as the arrays of `MDP.from_rows`; `moves` in order of state and action, `size` without the copies.
+    """Return the table as arrays of `MDP.from_rows`; `moves` in order of state and action, `size` without the copies.
 
     The reward is one of the pair where all moves of the row earn the same, else one of each transition.
     """
@@ -143,7 +143,7 @@ def _rows(moves: list[_Move], copies: dict[int, int], size: tuple[int, int]) -> 
 
 
 def _common(rows: Ints, paid: Floats, possible: Bools, count: int) -> Floats:
-    """The reward [count] that all possible moves of a row earn; 0 where they differ, or where there are none."""
+    """Return the reward [count] that all entries of a row share; 0 where they differ, or where there are none."""
     least, most = np.full(count, np.inf), np.full(count, -np.inf)
     np.minimum.at(least, rows[possible], paid[possible])
     np.maximum.at(most, rows[possible], paid[possible])
@@ -151,7 +151,7 @@ def _common(rows: Ints, paid: Floats, possible: Bools, count: int) -> Floats:
 
 
 def _stays(state: int, actions: int, moves: list[_Move]) -> bool:
-    """Whether every action in `state` leads to itself with reward 0."""
+    """Return whether every action in `state` leads to itself with reward 0."""
     own = [m for m in moves if m.state == state and m.probability > 0]
     return {m.action for m in own} == set(range(actions)) and all(m.successor == state and m.reward == 0 for m in own)
 

@@ -38,9 +38,9 @@ COMPARISONS: Final[Mapping[type[ast.cmpop], Callable[[Any, Any], bool]]] = {
 
 
 def labelled(model: MDP, conditions: Sequence[str]) -> MDP:
-    """The model with one more label for each `NAME: CONDITION`, on the states for which it holds.
+    """Return the model with one more label for each `NAME: CONDITION`, on the states for which it holds.
 
-    Raises ModelError: not of that form; the model does not carry what is asked about; a label holds nowhere, or is
+    Raises ModelError: not of that form; the model lacks what the condition refers to; a label holds nowhere, or is
     there already.
 
     >>> coin = MDP.from_transitions(states=3, actions=1, transitions=[(s, 0, s, 1.0) for s in range(3)])

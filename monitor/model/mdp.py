@@ -225,7 +225,7 @@ class MDP:
         return float(self.rewards[state, action] + extra[0])
 
     def extra_rewards(self, state: int, action: int, successors: Ints) -> Floats:
-        """The part of R that depends on the successor, [n] for n successors of (state, action)."""
+        """Return the part of R that depends on the successor, [n] for n successors of (state, action)."""
         if self.transition_rewards is None:
             return np.zeros(len(successors))
         r = state * self.actions + action
@@ -281,7 +281,7 @@ class MDP:
         return state if self.ended_as is None else int(self.ended_as[state])
 
     def is_absorbing(self, state: int) -> bool:
-        """Whether every action leads from `state` to itself with probability 1 and reward 0."""
+        """Return whether every action leads from `state` to itself with probability 1 and reward 0."""
         lo, hi = self.indptr[state * self.actions], self.indptr[(state + 1) * self.actions]
         return (
             bool(self.available(state).all())
@@ -292,7 +292,7 @@ class MDP:
         )
 
     def with_absorbing(self, state: int) -> MDP:
-        """The model of an episode that ended in `state`: every action stays there with probability 1, reward 0.
+        """Return the model of an episode that ended in `state`: every action stays there with probability 1, reward 0.
 
         Labels, names and observations stay; the model itself is returned if it is so already. Costs O(N): keep it.
         """
@@ -319,5 +319,5 @@ class MDP:
 
 
 def _cut(values: Floats | None, lo: int, hi: int, zeros: int) -> Floats | None:
-    """The entries with those of one state replaced by `zeros` zeros."""
+    """Return the entries with those of one state replaced by `zeros` zeros."""
     return None if values is None else frozen(np.concatenate([values[:lo], np.zeros(zeros), values[hi:]]))

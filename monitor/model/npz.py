@@ -62,7 +62,7 @@ _UNREADABLE = (
 
 
 def read_model(content: bytes, source: str, *, limit: int = MAX_UNPACKED_BYTES) -> MDP:
-    """The model in the bytes of a `.npz` file; `source` names it in messages; `limit`: bytes of memory to read it.
+    """Read the model in the bytes of a `.npz` file; `source` names it in messages; `limit`: bytes of memory for it.
 
     Raises:
         ModelError: the bytes are no such file, or the model in it is malformed. Nothing else, whatever the bytes.
@@ -81,12 +81,12 @@ def read_files(files: Mapping[str, bytes], source: str) -> MDP:
 
 
 def canonical_bytes(model: MDP) -> bytes:
-    """The model as an uncompressed `.npz`, the same bytes for equal models on every machine; `source` is left out."""
+    """Return the model as an uncompressed `.npz`: equal models give equal bytes everywhere; `source` is left out."""
     return pack(_members(model), zipfile.ZIP_STORED)
 
 
 def model_sha256(model: MDP) -> str:
-    """SHA-256 of `canonical_bytes`, in hexadecimal: the model's name in alerts and evidence."""
+    """Return the SHA-256 of `canonical_bytes`, in hexadecimal: the model's name in alerts and evidence."""
     digest = hashlib.sha256()
     for piece in packed(_members(model), zipfile.ZIP_STORED):
         digest.update(piece)
@@ -94,7 +94,7 @@ def model_sha256(model: MDP) -> str:
 
 
 def pack(members: MDP | Mapping[str, AnyArray], compression: int) -> bytes:
-    """A `.npz` archive with fixed dates and sorted members, `zipfile.ZIP_STORED` or `ZIP_DEFLATED`."""
+    """Return a `.npz` archive with fixed dates and sorted members, `zipfile.ZIP_STORED` or `ZIP_DEFLATED`."""
     return b"".join(packed(_members(members) if isinstance(members, MDP) else members, compression))
 
 

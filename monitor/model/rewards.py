@@ -80,7 +80,7 @@ def _entries(values: object, what: str, shape: tuple[int, ...]) -> Floats:
 
 
 def _means(places: Ints, weights: Floats, extra: Floats, around: Floats, count: int) -> tuple[Floats, Floats]:
-    """Mean and spread [count] of entries [n] that fall on the same place."""
+    """Return mean and spread [count] of entries [n] that fall on the same place."""
     low, high = np.full(count, np.inf), np.full(count, -np.inf)
     np.minimum.at(low, places, extra - around)
     np.maximum.at(high, places, extra + around)

@@ -26,11 +26,11 @@ Rows = tuple[Ints, Ints, Floats]
 """indptr [S*A + 1], successors [N], probabilities [N]."""
 
 ROW_SUM_TOLERANCE = 1e-9
-"""How far a row's sum may be from 1 before it is taken for a mistake; within it, rows are renormalised."""
+"""Largest accepted difference of a row's sum from 1; within it, rows are renormalised."""
 
 
 def frozen(array: AnyArray) -> AnyArray:
-    """The same numbers, contiguous and read-only; copied unless they are so already, so that no caller can change them.
+    """Return the same numbers, contiguous and read-only; copied unless they are so already: no caller can change them.
 
     A read-only view of somebody's writeable array is copied as well.
     """
@@ -91,7 +91,7 @@ def checked_size(states: int, actions: int) -> None:
 
 
 def checked_rows(states: int, actions: int, rows: Rows) -> Rows:
-    """The rows with duplicates summed, zeros dropped, successors ascending, sums 1; read-only.
+    """Return the rows with duplicates summed, zeros dropped, successors ascending, sums 1; read-only.
 
     Raises:
         ModelError: the arrays do not fit each other, an index is out of bounds, a probability is negative or not
@@ -119,7 +119,7 @@ def checked_rows(states: int, actions: int, rows: Rows) -> Rows:
 
 
 def checked_distribution(values: object, states: int) -> Floats:
-    """The distribution of the first state as [S] float64, renormalised, read-only."""
+    """Return the distribution of the first state as [S] float64, renormalised, read-only."""
     weights = as_floats(values, "initial distribution")
     if weights.shape != (states,):
         raise ModelError(f"the initial distribution has shape {weights.shape}, not [{states}]")

@@ -23,7 +23,7 @@ def rows_from_triples(states: int, actions: int, rows: Ints, successors: Ints, p
 
 
 def columns(tuples: Iterable[Sequence[Any]], width: int, what: str) -> list[Sequence[Any]]:
-    """The fields of tuples of `width` fields, transposed; ModelError if one has another number of them."""
+    """Return the fields of tuples of `width` fields, transposed; ModelError if one has another number of them."""
     rows = list(tuples)
     try:
         widths = {len(row) for row in rows}

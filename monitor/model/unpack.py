@@ -33,16 +33,16 @@ LONGEST_HEADER: Final = 1000
 
 @dataclass(frozen=True)
 class _Key:
-    """What an array may hold, and what reading it may take.
+    """Accepted contents of an array, and the memory to read it.
 
-    `kinds`: letters of NumPy's types. `shape`: letters for states S, actions A, entries N, labels L; `*` for any.
-    `each`, `letter`: bytes taken for each element, and for each character of a text, beside the array as it is stored.
+    `kinds`: codes of NumPy's types. `shape`: symbols for states S, actions A, entries N, labels L; `*` for any.
+    `each`, `character`: bytes taken for each element, for each character of a text, beside the array as it is stored.
     """
 
     kinds: str
     shape: str
     each: int = 24
-    letter: int = 0
+    character: int = 0
 
 
 _SCALAR: Final = _Key("iu", "")
@@ -80,7 +80,7 @@ _HEADER: Final = re.compile(
 
 @dataclass(frozen=True)
 class _Header:
-    """What a member says of its array; the array's bytes begin at `start`."""
+    """Header of a member; the array's bytes begin at `start`."""
 
     key: str
     dtype: np.dtype[Any]
@@ -96,12 +96,12 @@ class _Header:
     def memory(self) -> int:
         """Bytes that reading it takes at its worst."""
         key = _KEYS.get(self.key, _EDGES)
-        letters = self.dtype.itemsize // 4 if self.dtype.kind == "U" else 0
-        return self.size * (self.dtype.itemsize + key.each + key.letter * letters)
+        characters = self.dtype.itemsize // 4 if self.dtype.kind == "U" else 0
+        return self.size * (self.dtype.itemsize + key.each + key.character * characters)
 
 
 def unpacked(content: bytes, limit: int) -> dict[str, AnyArray]:
-    """The arrays by key, of a kind and a size that fit their keys; reading them takes at most `limit` bytes.
+    """Return the arrays by key, of a kind and a size that fit their keys; reading them takes at most `limit` bytes.
 
     Raises:
         ModelError: something else is in there, or more. Also what `zipfile` raises, for bytes that are no archive.
@@ -125,7 +125,7 @@ def unpacked(content: bytes, limit: int) -> dict[str, AnyArray]:
 def _check_directory(content: bytes) -> None:
     """Refuse a list of members that is itself large, before zipfile makes an object of each."""
     end = content.rfind(b"PK\x05\x06", max(0, len(content) - MAX_DIRECTORY_BYTES))
-    beyond = content.rfind(b"PK\x06\x07", max(0, end - 20), max(0, end)) >= 0  # sizes of 64 bits stand elsewhere
+    beyond = content.rfind(b"PK\x06\x07", max(0, end - 20), max(0, end)) >= 0  # sizes of 64 bits are elsewhere
     size = int.from_bytes(content[end + 12 : end + 16], "little")
     if end >= 0 and (beyond or size > MAX_DIRECTORY_BYTES):
         raise ModelError("it holds far more members than a model has")
@@ -146,21 +146,21 @@ def _members(archive: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]:
 
 
 def _header(archive: zipfile.ZipFile, member: zipfile.ZipInfo, key: str) -> _Header:
-    """What the first bytes of a member say. NumPy's own reader evaluates them and allocates before it checks."""
+    """Parse the first bytes of a member. NumPy's own reader evaluates them and allocates before it checks."""
     with archive.open(member) as file:
         begin = file.read(LONGEST_HEADER)
     width = {1: 2, 2: 4, 3: 4}.get(begin[6] if begin[:6] == b"\x93NUMPY" and len(begin) > 6 else 0)
     if width is None:
         raise ModelError(f"key {key!r} is not a NumPy array")
     start = 8 + width + int.from_bytes(begin[8 : 8 + width], "little")
-    told = _HEADER.match(begin[8 + width : start].decode("latin-1"))
-    if told is None:
+    found = _HEADER.match(begin[8 + width : start].decode("latin-1"))
+    if found is None:
         raise ModelError(f"key {key!r}: its header is not that of a plain array of numbers or text")
-    dtype, shape = np.dtype(told[1]), tuple(int(n) for n in told[3].split(",") if n.strip())
+    dtype, shape = np.dtype(found[1]), tuple(int(n) for n in found[3].split(",") if n.strip())
     kinds = _KEYS.get(key, _EDGES).kinds
     if dtype.kind not in kinds:
         raise ModelError(f"key {key!r} holds {dtype}, not one of the kinds {', '.join(kinds)}")
-    header = _Header(key, dtype, shape, told[2] == "True", start)
+    header = _Header(key, dtype, shape, found[2] == "True", start)
     if member.file_size - start != header.size * dtype.itemsize:
         raise ModelError(f"key {key!r}: {member.file_size - start} bytes do not fit shape {shape} of {dtype}")
     if _KEYS.get(key) is _SCALAR and header.size != 1:
@@ -189,7 +189,7 @@ def _check_sizes(headers: Mapping[str, _Header], states: int, actions: int) -> N
 
 def _array(archive: zipfile.ZipFile, member: zipfile.ZipInfo, header: _Header) -> AnyArray:
     with archive.open(member) as file:
-        # The size is told again: without it zipfile unpacks first and cuts off what is too much afterwards.
+        # The size is given again: without it zipfile unpacks first and cuts off what is too much afterwards.
         content = file.read(member.file_size)
     if len(content) != member.file_size:
         raise ModelError(f"key {header.key!r} ends too soon")

@@ -1,6 +1,6 @@
-"""The picture of an alarm: its story derived again from the evidence, and drawn as SVG. Pure: no file, no clock."""
+"""The picture of an alarm: an explanation derived again from the evidence, drawn as SVG. Pure: no file, no clock."""
 
 from monitor.picture.draw import draw
-from monitor.picture.explanation import Explanation, tell
+from monitor.picture.explanation import Explanation, explain
 
-__all__ = ["Explanation", "draw", "tell"]
+__all__ = ["Explanation", "draw", "explain"]

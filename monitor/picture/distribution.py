@@ -1,4 +1,4 @@
-"""How a world spreads: where it may be at each step, what is decided of the formula by then, its likeliest paths."""
+"""State distribution of a world at each step, the decided part of the formula by then, and its most likely paths."""
 
 from __future__ import annotations
 
@@ -14,95 +14,97 @@ from monitor.errors import LimitError
 from monitor.exact.value_table import ValueTable
 from monitor.logic import FALSE, TRUE
 
-__all__ = ["Distribution", "Route", "likeliest", "spread"]
+__all__ = ["Distribution", "Route", "distribution_of", "likeliest"]
 
 
 MOST_CELLS: Final = 20_000_000
-"""States times obligations times steps a spread may visit: some ten seconds."""
+"""States times obligations times steps visited at most: some ten seconds."""
 BEAM: Final = 64
-"""Partial paths kept at each step in the search for the likeliest."""
+"""Partial paths kept at each step in the search for the most likely."""
 
 
 class Distribution(msgspec.Struct, frozen=True):
-    """One entry for each step, the first at the intervention state.
+    """Distribution of a world: one entry per step, the first at the intervention state.
 
-    `states`: state -> probability to be there. `broken`, `kept`: probability that the formula is decided by what has
-    been seen up to and including this step. `gained`: expected reward that counts, up to and including it.
+    `states`: state -> its probability. `violated`, `satisfied`: probability that the path up to and including this step
+    decides the formula so. `reward`: expected reward that counts, up to and including this step.
     """
 
     states: tuple[dict[int, float], ...]
-    broken: tuple[float, ...]
-    kept: tuple[float, ...]
-    gained: tuple[float, ...]
+    violated: tuple[float, ...]
+    satisfied: tuple[float, ...]
+    reward: tuple[float, ...]
 
 
 class Route(msgspec.Struct, frozen=True):
-    """One path of a world from its intervention state on, and the probability that the world takes just it."""
+    """One path of a world from its intervention state on, and its probability."""
 
     probability: float
     states: tuple[int, ...]
 
 
-def spread(world: World, value_table: ValueTable, states: int) -> Distribution:
-    """Follow a world until its formula is decided, whatever happens. LimitError where that is too much to visit.
+def distribution_of(world: World, value_table: ValueTable, states: int) -> Distribution:
+    """Return the distribution until the formula is decided on every path. LimitError above `MOST_CELLS`.
 
-    The forward product of docs/semantics.md, section 6.1, with the decided part kept: mass [states] per obligation.
+    The forward product of docs/semantics.md, section 6.1, keeping the decided part: mass [states] per obligation.
     """
     automaton, labelling = value_table.automaton, value_table.labelling
     mass = {automaton.start: np.zeros(states)}
     mass[automaton.start][world.path[0][0]] = 1.0
-    seen: list[dict[int, float]] = []
-    broken: list[float] = []
-    kept: list[float] = []
-    gained: list[float] = []
+    found: list[dict[int, float]] = []
+    violated: list[float] = []
+    satisfied: list[float] = []
+    reward: list[float] = []
     visited = 0
     for offset in range(automaton.horizon(automaton.start) or world.observed + 1):
         where = np.add.reduce(list(mass.values()))
         present = np.flatnonzero(where)
         visited += len(present) * len(mass)
         if visited > MOST_CELLS:
-            raise LimitError(f"the world reaches too many states to be drawn ({len(present):,} after {offset} steps)")
-        seen.append({int(state): float(where[state]) for state in present})
+            raise LimitError(
+                f"the world has too many states to be drawn ({len(present):,} reachable after {offset} steps)"
+            )
+        found.append({int(state): float(where[state]) for state in present})
         ahead: dict[int, Floats] = {}
-        gain = 0.0
+        collected = 0.0
         for state in present:
-            owing = [(owed, weights[state]) for owed, weights in mass.items() if weights[state] > 0.0]
-            for action, share in world.choices(offset, int(state)):
-                letter = labelling.one(offset, int(state), action)
+            here = [(obligation, weights[state]) for obligation, weights in mass.items() if weights[state] > 0.0]
+            for action, choice in world.choices(offset, int(state)):
+                label_set = labelling.one(offset, int(state), action)
                 successors, chances = world.row(offset, int(state), action)
-                for owed, weight in owing:
-                    rest = owed if owed in (FALSE, TRUE) else automaton.step(owed, letter)
-                    if owed not in (FALSE, TRUE) and automaton.rewards(owed):
-                        gain += weight * share * float(_gain(world, offset, int(state), action))
+                for obligation, weight in here:
+                    rest = obligation if obligation in (FALSE, TRUE) else automaton.step(obligation, label_set)
+                    if obligation not in (FALSE, TRUE) and automaton.rewards(obligation):
+                        collected += weight * choice * float(_reward(world, offset, int(state), action))
                     if rest not in ahead:
                         ahead[rest] = np.zeros(states)
-                    ahead[rest][successors] += weight * share * chances
-        broken.append(float(ahead[FALSE].sum()) if FALSE in ahead else 0.0)
-        kept.append(float(ahead[TRUE].sum()) if TRUE in ahead else 0.0)
-        gained.append(gain + (gained[-1] if gained else 0.0))
+                    ahead[rest][successors] += weight * choice * chances
+        violated.append(float(ahead[FALSE].sum()) if FALSE in ahead else 0.0)
+        satisfied.append(float(ahead[TRUE].sum()) if TRUE in ahead else 0.0)
+        reward.append(collected + (reward[-1] if reward else 0.0))
         mass = ahead
-    return Distribution(tuple(seen), tuple(broken), tuple(kept), tuple(gained))
+    return Distribution(tuple(found), tuple(violated), tuple(satisfied), tuple(reward))
 
 
-def _gain(world: World, offset: int, state: int, action: int) -> float:
+def _reward(world: World, offset: int, state: int, action: int) -> float:
     return float(world.law.expected_rewards(offset, np.array([state]), np.array([action]))[0])
 
 
 def likeliest(world: World, steps: int, count: int) -> tuple[Route, ...]:
-    """The `count` likeliest paths of so many steps that a beam search finds, likeliest first.
+    """Return the `count` most likely paths of `steps` steps that a beam search finds, most likely first.
 
-    A path may be missed where many are about as likely; the probability of each that is given is exact.
+    A path may be missed where many are about as likely; each returned probability is exact.
     """
     routes = [Route(1.0, (world.path[0][0],))]
     for offset in range(steps):
         further: dict[tuple[int, ...], float] = {}
         for route in routes:
             state = route.states[-1]
-            for action, share in world.choices(offset, state):
+            for action, choice in world.choices(offset, state):
                 successors, chances = world.row(offset, state, action)
                 for successor, chance in zip(successors.tolist(), chances.tolist(), strict=True):
                     path = (*route.states, successor)
-                    further[path] = further.get(path, 0.0) + route.probability * share * chance
+                    further[path] = further.get(path, 0.0) + route.probability * choice * chance
         best = heapq.nlargest(BEAM, further.items(), key=lambda item: item[1])
         routes = [Route(chance, path) for path, chance in best if chance > 0.0]
     return tuple(routes[:count])

@@ -1,7 +1,7 @@
-"""What the picture of an alarm shows, as plain data: everything is derived again from the evidence, nothing is drawn.
+"""Explanation of an alarm as plain data, derived again from its evidence, for the picture to draw.
 
-It has the observed path, the worlds that are compared (each a `Branch`), and how the formula's value came to where the
-alarm found it. Probabilities are exact (forward products, as in `monitor.exact`), whoever gave the verdict.
+It has the observed path, the worlds compared (each a `Branch`), and the formula's value at each step up to the alarm.
+Probabilities are exact (forward products, as in `monitor.exact`), whoever gave the verdict.
 """
 
 from __future__ import annotations
@@ -19,26 +19,21 @@ from monitor.logic import Formula, parse
 from monitor.logic.syntax import Change, Goal, Regret, Reward
 from monitor.logic.traversal import asks_back, goals, largest_offset
 from monitor.model import MDP
-from monitor.picture.distribution import (
-    Distribution,
-    Route,
-    likeliest,
-    spread,
-)
+from monitor.picture.distribution import Distribution, Route, distribution_of, likeliest
 from monitor.policy import PolicyTable
 from monitor.types import AlarmSpec, FormulaSpec, Quantity
 
-__all__ = ["Branch", "Explanation", "Moment", "tell"]
+__all__ = ["Branch", "Explanation", "Moment", "explain"]
 
 ROUTES = 6
-"""Paths shown of a world: more cannot be told apart."""
+"""Paths shown of a world: more cannot be distinguished."""
 
 
 class Branch(msgspec.Struct, frozen=True):
-    """One of the worlds compared. `name`: what is in force there, in the formula's words.
+    """One of the worlds compared. `name`: the intervention as the formula writes it.
 
-    `begins`: position on the path at which it sets in. `spread`: from there on, one entry a step. `routes`: its
-    likeliest paths up to now. `value`: what the verdict says of it. `problem`: why there is no spread.
+    `begins`: position on the path at which it sets in. `distribution`: from there on, one entry per step. `routes`: its
+    most likely paths up to now. `value`: as in the verdict. `problem`: why there is no distribution.
     """
 
     name: str
@@ -46,13 +41,13 @@ class Branch(msgspec.Struct, frozen=True):
     begins: int
     value: float
     bounds: tuple[float, float] | None
-    spread: Distribution | None
+    distribution: Distribution | None
     routes: tuple[Route, ...]
     problem: str = ""
 
 
 class Moment(msgspec.Struct, frozen=True):
-    """The answer as it was after one step of the path. `value`, `bounds`: of the alternative; `nominal`: of regret."""
+    """Answer after one step of the path. `value`, `bounds`: of the alternative; `nominal`: of `regret` only."""
 
     seq: int
     value: float
@@ -61,11 +56,11 @@ class Moment(msgspec.Struct, frozen=True):
 
 
 class Explanation(msgspec.Struct, frozen=True):
-    """One alarm.
+    """Explanation of one alarm.
 
     `now`: position of the path's last pair; steps are counted from the path's first pair, whose seq is `first`.
-    `threshold`: of the quantity, None for `=?`; `comparison`: the way round. `horizon`: steps the formula looks ahead.
-    `history`: empty where the formula cannot be answered exactly. `profile`: offset -> (nominal, alternative).
+    `threshold`: of the quantity, None for `=?`; `comparison`: with it. `horizon`: steps the formula looks ahead.
+    `history`: empty if the formula cannot be answered exactly. `profile`: offset -> (nominal, alternative).
     `others`: quantities of a compound formula that are not shown.
     """
 
@@ -78,35 +73,35 @@ class Explanation(msgspec.Struct, frozen=True):
     comparison: str
     horizon: int
     reward: bool
-    arms: tuple[Branch, ...]
+    branches: tuple[Branch, ...]
     history: tuple[Moment, ...]
     profile: Mapping[int, tuple[float, float]]
     latest_useful: int | None
     others: int
 
 
-def tell(
-    evidence: Evidence,
-    model: MDP,
-    tables: Mapping[str, PolicyTable],
-    models: Mapping[str, MDP] | None = None,
+def explain(
+    evidence: Evidence, model: MDP, tables: Mapping[str, PolicyTable], models: Mapping[str, MDP] | None = None
 ) -> Explanation:
-    """The story of an alarm, from its evidence and the model and policies that it names.
+    """Explain an alarm from its evidence and the model and policies that it names.
 
-    A formula of several quantities is told by its first. Raises FormulaError if its text is none.
+    Of a formula with several quantities the first is explained.
+
+    Raises:
+        FormulaError: the evidence's text is no formula.
+        LimitError: the formula has no quantity.
     """
     formula = parse(evidence.text)
-    asked = list(goals(formula))
-    if not asked:
+    found = list(goals(formula))
+    if not found:
         raise LimitError(
             f"alarm {evidence.alert}: its formula asks for no probability or reward, so nothing can be drawn"
         )
-    goal, changes, _ = asked[0]
+    goal, changes, _ = found[0]
     checker = Checker(model, tables, models)
     verdict, now = evidence.verdict, len(evidence.path) - 1
     quantities = verdict.quantities[: len(changes)] if isinstance(formula, Regret) else verdict.quantities[:1]
-    arms = tuple(_arm(checker, evidence, goal, change, _of(quantities, n)) for n, change in enumerate(changes))
-    spreads = [arm.spread for arm in arms if arm.spread is not None]
+    branches = tuple(_branch(checker, evidence, goal, change, _of(quantities, n)) for n, change in enumerate(changes))
     return Explanation(
         title=f"{evidence.formula} · {evidence.agent} · episode {evidence.episode}, step {evidence.seq}",
         summary=_summary(evidence, formula),
@@ -115,41 +110,39 @@ def tell(
         first=evidence.seq - now,
         threshold=None if goal.test is None else goal.test.bound,
         comparison="" if goal.test is None else goal.test.comparison,
-        horizon=max((arm.begins + len(arm.spread.states) - 1 - now for arm in arms if arm.spread), default=0)
-        if spreads
-        else 0,
+        horizon=max((b.begins + len(b.distribution.states) - 1 - now for b in branches if b.distribution), default=0),
         reward=isinstance(goal.measure, Reward),
-        arms=arms,
+        branches=branches,
         history=_history(checker, evidence, formula),
         profile=verdict.profile,
         latest_useful=verdict.latest_useful,
-        others=len(asked) - 1,
+        others=len(found) - 1,
     )
 
 
 def _of(quantities: tuple[Quantity, ...], n: int) -> Quantity:
-    """The quantity of change n; a difference of two worlds has one for both."""
+    """Return the quantity of intervention n; a difference of two worlds has one for both."""
     return quantities[min(n, len(quantities) - 1)]
 
 
-def _arm(checker: Checker, evidence: Evidence, goal: Goal, change: Change, quantity: Quantity) -> Branch:
+def _branch(checker: Checker, evidence: Evidence, goal: Goal, change: Change, quantity: Quantity) -> Branch:
     path, offset = evidence.path, quantity.offset
     begins = len(path) - 1 - offset if offset >= 0 else -offset - 1
     worlds = checker.evaluators
     end = path[-1][0] if evidence.terminated else None
     nominal = worlds.nominal(end, len(path) - 1 - begins)
     world = World.at(path, begins, nominal, worlds.intervention(change, end), worlds.rows)
-    seen, problem = None, ""
+    distribution, problem = None, ""
     if asks_back(goal.measure):
-        problem = "a nested quantity looks back, so the paths do not spread step by step"
+        problem = "a nested quantity looks back, so no distribution per step exists"
     else:
         try:
-            seen = spread(world, worlds.value_table(world.law, goal.measure), checker.model.states)
+            distribution = distribution_of(world, worlds.value_table(world.law, goal.measure), checker.model.states)
         except LimitError as error:
             problem = str(error)
     is_nominal = change.kind == "nominal"
-    routes = () if is_nominal or seen is None else likeliest(world, world.observed, ROUTES)
-    return Branch(_name(change), is_nominal, begins, quantity.value, quantity.bounds, seen, routes, problem)
+    routes = () if is_nominal or distribution is None else likeliest(world, world.observed, ROUTES)
+    return Branch(_name(change), is_nominal, begins, quantity.value, quantity.bounds, distribution, routes, problem)
 
 
 def _name(change: Change) -> str:
@@ -165,14 +158,14 @@ def _name(change: Change) -> str:
 
 
 def _history(checker: Checker, evidence: Evidence, formula: Formula) -> tuple[Moment, ...]:
-    """The answers after each step of the held path, as a monitor with this path alone would have given them."""
-    path, reach = evidence.path, largest_offset(formula)
-    track = checker.incremental_check(formula, evidence.causal_model, evidence.text, window=len(path))
+    """Return the answers after each step of the held path, as a monitor with this path alone would give them."""
+    path, lookback = evidence.path, largest_offset(formula)
+    check = checker.incremental_check(formula, evidence.causal_model, evidence.text, window=len(path))
     moments = []
     for n in range(1, len(path) + 1):
         last = n == len(path)
         try:
-            verdict = track.verdict(
+            verdict = check.verdict(
                 path[:n],
                 None if n == 1 else 1,
                 terminated=evidence.terminated and last,
@@ -180,12 +173,12 @@ def _history(checker: Checker, evidence: Evidence, formula: Formula) -> tuple[Mo
             )
         except LimitError:
             return ()
-        if n <= reach and not evidence.start_observed:
-            continue  # what lies before is not known, so this answer was never given
+        if n <= lookback and not evidence.start_observed:
+            continue  # the path was too short, so this answer was never given
         both = verdict.outcome is not None and len(verdict.quantities) == 2
-        asked = verdict.quantities[1 if both else 0]
+        quantity = verdict.quantities[1 if both else 0]
         nominal = verdict.quantities[0].value if both else None
-        moments.append(Moment(evidence.seq - len(path) + n, asked.value, asked.bounds, nominal))
+        moments.append(Moment(evidence.seq - len(path) + n, quantity.value, quantity.bounds, nominal))
     return tuple(moments)
 
 

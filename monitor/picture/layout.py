@@ -14,11 +14,11 @@ __all__ = ["Grid", "grid_of"]
 
 NAME: Final = re.compile(r"row (\d+) column (\d+)\b")
 MOST_CELLS: Final = 40
-"""Rows or columns that can still be told apart in a picture; a larger grid is drawn as a timeline."""
+"""Rows or columns that can still be distinguished in a picture; a larger grid is drawn as a timeline."""
 
 
 class Grid(msgspec.Struct, frozen=True):
-    """`cells`: state -> (row, column), both from 0; several states may share one. States without a cell are none."""
+    """`cells`: state -> (row, column), both from 0; several states may share one. Some states have none."""
 
     rows: int
     columns: int
@@ -26,18 +26,18 @@ class Grid(msgspec.Struct, frozen=True):
 
 
 def grid_of(model: MDP) -> Grid | None:
-    """The grid a model's states lie on, None if it does not say so.
+    """Return the grid of a model's states, None if they have no positions.
 
-    Either its states are called `row 2 column 3` (and what else the name says), or their valuations begin with two
+    Either the states are called `row 2 column 3` (and what else the name says), or their valuations begin with two
     whole numbers: column and row, x and y.
     """
     cells = _from_names(model) or _from_valuations(model)
     if not cells:
         return None
     first_row, first_column = (min(cell[n] for cell in cells.values()) for n in (0, 1))
-    moved = {state: (row - first_row, column - first_column) for state, (row, column) in cells.items()}
-    rows, columns = (max(cell[n] for cell in moved.values()) + 1 for n in (0, 1))
-    return Grid(rows, columns, moved) if max(rows, columns) <= MOST_CELLS else None
+    shifted = {state: (row - first_row, column - first_column) for state, (row, column) in cells.items()}
+    rows, columns = (max(cell[n] for cell in shifted.values()) + 1 for n in (0, 1))
+    return Grid(rows, columns, shifted) if max(rows, columns) <= MOST_CELLS else None
 
 
 def _from_names(model: MDP) -> dict[int, tuple[int, int]]:

@@ -13,13 +13,13 @@ from monitor.model import MDP
 __all__ = ["route_in_words"]
 
 MOST_CHANGES: Final = 2
-"""Features told of one move: those that changed most, in standard deviations over all states."""
+"""Features shown of one transition: those that changed most, in standard deviations over all states."""
 
 LEAST_CHANGE: Final = 0.1
 
 
 def route_in_words(model: MDP, states: Sequence[int]) -> str:
-    """A path as a person reads it.
+    """Return a path as a person reads it.
 
     >>> coin = MDP.from_transitions(
     ...     states=20, actions=1, transitions=[(s, 0, s, 1.0) for s in range(20)], labels={"won": [7]}
@@ -27,18 +27,18 @@ def route_in_words(model: MDP, states: Sequence[int]) -> str:
     >>> route_in_words(coin, [3, 3, 3, 7, 7])
     'state 3, stays 2 steps > won (state 7), stays'
     """
-    told: list[str] = []
+    parts: list[str] = []
     before: int | None = None
     for state, same in groupby(states):
         stays = len(list(same)) - 1
         words = state_in_words(model, state) + ("" if before is None else _changes(model, before, state))
-        told.append(words + ("" if not stays else ", stays" if stays == 1 else f", stays {stays} steps"))
+        parts.append(words + ("" if not stays else ", stays" if stays == 1 else f", stays {stays} steps"))
         before = state
-    return " > ".join(told)
+    return " > ".join(parts)
 
 
 def state_in_words(model: MDP, state: int) -> str:
-    """Its name, or its number; with its labels where they are rare enough to tell something."""
+    """Return a state's name or number, with its rare labels."""
     rare = [name for name, mark in model.labels.items() if mark[state] and 10 * int(mark.sum()) <= model.states]
     if model.state_names:
         return f"{model.state_names[state]} ({', '.join(rare)})" if rare else model.state_names[state]
@@ -46,15 +46,15 @@ def state_in_words(model: MDP, state: int) -> str:
 
 
 def _changes(model: MDP, before: int, state: int) -> str:
-    """What is different, where states have no names but values."""
+    """Return what differs between two states that have values instead of names."""
     if model.state_names:
         return ""
     if model.valuations:
         both = zip(model.valuations[before], model.valuations[state], strict=True)
         changed = [f"variable {n}: {_short(old)} to {_short(new)}" for n, (old, new) in enumerate(both) if old != new]
     elif model.observations is not None:
-        spread = model.observations.std(axis=0)
-        apart = (model.observations[state] - model.observations[before]) / np.where(spread > 0, spread, 1.0)
+        deviation = model.observations.std(axis=0)
+        apart = (model.observations[state] - model.observations[before]) / np.where(deviation > 0, deviation, 1.0)
         most = [int(n) for n in np.argsort(-np.abs(apart), kind="stable")[:MOST_CHANGES]]
         changed = [
             f"feature {n} {'up' if apart[n] > 0 else 'down'} {abs(float(apart[n])):.1f} sd"

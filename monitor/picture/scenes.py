@@ -1,4 +1,4 @@
-"""The world itself, where it lies on a grid: what happened, what would have, and where both go from here."""
+"""Grid worlds: the observed path, the counterfactual ones, and where both may go from here."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ __all__ = ["draw_grids"]
 PATTERNS: Final[tuple[Pattern, ...]] = ("hatch", "dots", "cross")
 """Labels of the formula, in its order; what lies under several is drawn with the first."""
 
-Lanes = Sequence[tuple[str, frozenset[int]]]
+LabelStates = Sequence[tuple[str, frozenset[int]]]
 
 
-class _Board:
-    """One grid on the page."""
+class _GridView:
+    """One drawn grid of the model."""
 
-    def __init__(self, canvas: Canvas, grid: Grid, lanes: Lanes, at: Point, side: float) -> None:
+    def __init__(self, canvas: Canvas, grid: Grid, labels: LabelStates, at: Point, side: float) -> None:
         self._canvas, self._grid, self._at = canvas, grid, at
         self.cell = min(side / grid.columns, side / grid.rows, 64.0)
         for row in range(grid.rows):
             for column in range(grid.columns):
                 canvas.box(self._corner(row, column), (self.cell, self.cell), fill="#fff", ink="#b0b0b0", width=0.7)
-        for pattern, (label, states) in reversed(list(zip(PATTERNS, lanes, strict=False))):
+        for pattern, (label, states) in reversed(list(zip(PATTERNS, labels, strict=False))):
             for row, column in {grid.cells[state] for state in states if state in grid.cells}:
                 size = (self.cell, self.cell)
                 canvas.box(
@@ -39,7 +39,7 @@ class _Board:
         return self.cell * self._grid.rows
 
     def centre(self, state: int) -> Point | None:
-        """The middle of a state's cell, None if it has none."""
+        """Return the middle of a state's cell, None if it has none."""
         cell = self._grid.cells.get(state)
         if cell is None:
             return None
@@ -47,7 +47,7 @@ class _Board:
         return x + self.cell / 2, y + self.cell / 2
 
     def masses(self, there: Mapping[int, float], fill: str) -> None:
-        """A disc in each cell, its area the probability to be there."""
+        """Draw a disc in each cell, its area the probability to be there."""
         cells: dict[tuple[int, int], float] = {}
         for state, chance in there.items():
             if state in self._grid.cells:
@@ -74,64 +74,68 @@ class _Board:
         return self._at[0] + column * self.cell, self._at[1] + row * self.cell
 
 
-def draw_grids(canvas: Canvas, story: Explanation, grid: Grid, lanes: Lanes, at: Point) -> float:
-    """Three grids side by side; returns the height they take."""
+def draw_grids(canvas: Canvas, alarm: Explanation, grid: Grid, labels: LabelStates, at: Point) -> float:
+    """Draw three grids side by side; return their height in pixels."""
     side = (canvas.width - 2 * at[0] - 60) / 3
     x, y = at
-    shown = [arm for arm in story.arms if arm.spread is not None]
+    shown = [branch for branch in alarm.branches if branch.distribution is not None]
     canvas.text((x, y + 14), "Up to now", bold=True)
-    board = _Board(canvas, grid, lanes, (x, y + 26), side)
-    for arm in shown:
-        _draw_routes(canvas, board, arm)
-    _draw_path(canvas, board, story)
-    height = board.height
-    for n, arm in enumerate(shown[:2], start=1):
+    view = _GridView(canvas, grid, labels, (x, y + 26), side)
+    for branch in shown:
+        _draw_routes(canvas, view, branch)
+    _draw_path(canvas, view, alarm)
+    height = view.height
+    for n, branch in enumerate(shown[:2], start=1):
         left = x + n * (side + 30)
         canvas.text(
-            (left, y + 14), f"{arm.name}: where it is {story.horizon} steps from now", bold=True, ink=ink_of(arm)
+            (left, y + 14), f"{branch.name}: where it is {alarm.horizon} steps from now", bold=True, ink=ink_of(branch)
         )
-        board = _Board(canvas, grid, lanes, (left, y + 26), side)
-        assert arm.spread is not None
-        board.masses(arm.spread.states[-1], ink_of(arm))
-    return height + 26 + _draw_legend(canvas, lanes, (x, y + 26 + height))
+        view = _GridView(canvas, grid, labels, (left, y + 26), side)
+        assert branch.distribution is not None
+        view.masses(branch.distribution.states[-1], ink_of(branch))
+    return height + 26 + _draw_legend(canvas, labels, (x, y + 26 + height))
 
 
-def _draw_path(canvas: Canvas, board: _Board, story: Explanation) -> None:
-    """The observed path, a dot a step; a ring at the last, a square where a world parts."""
-    centres = [board.centre(state) for state, _ in story.evidence.path]
+def _draw_path(canvas: Canvas, view: _GridView, alarm: Explanation) -> None:
+    """Draw the observed path: a dot per step, a ring at the last, a square where an intervention sets in."""
+    centres = [view.centre(state) for state, _ in alarm.evidence.path]
     points = [centre for centre in centres if centre is not None]
-    canvas.track(points, ink=INK, width=3.2)
+    canvas.polyline(points, ink=INK, width=3.2)
     for n, centre in enumerate(centres):
         if centre is not None:
-            canvas.dot(centre, 4, says=f"step {story.first + n}")
-    for arm in story.arms:
-        parting = centres[arm.begins] if not arm.nominal else None
+            canvas.dot(centre, 4, says=f"step {alarm.first + n}")
+    for branch in alarm.branches:
+        parting = centres[branch.begins] if not branch.nominal else None
         if parting is not None:
-            half = 0.36 * board.cell
+            half = 0.36 * view.cell
             corner = (parting[0] - half, parting[1] - half)
-            canvas.box(corner, (2 * half, 2 * half), ink=ink_of(arm), width=2.6, says=f"{arm.name} takes over here")
+            canvas.box(
+                corner, (2 * half, 2 * half), ink=ink_of(branch), width=2.6, says=f"{branch.name} takes over here"
+            )
     if centres[-1] is not None:
-        canvas.dot(centres[-1], 0.3 * board.cell, fill="none", ink=INK, width=2.6, says="now")
+        canvas.dot(centres[-1], 0.3 * view.cell, fill="none", ink=INK, width=2.6, says="now")
 
 
-def _draw_routes(canvas: Canvas, board: _Board, arm: Branch) -> None:
-    """The likeliest paths of a world, each as wide as it is likely, a little apart from one another."""
-    for n, route in reversed(list(enumerate(arm.routes))):
-        shift = (n % 3 - 1) * 0.09 * board.cell
-        centres = [board.centre(state) for state in route.states]
+def _draw_routes(canvas: Canvas, view: _GridView, branch: Branch) -> None:
+    """Draw the most likely paths of a world, their width by probability, a little apart from one another."""
+    for n, route in reversed(list(enumerate(branch.routes))):
+        shift = (n % 3 - 1) * 0.09 * view.cell
+        centres = [view.centre(state) for state in route.states]
         points = [(x + shift, y + shift) for x, y in (centre for centre in centres if centre is not None)]
-        canvas.track(points, ink=ink_of(arm), width=1.4 + 5.0 * route.probability, dash=dash_of(arm), opacity=0.85)
+        canvas.polyline(
+            points, ink=ink_of(branch), width=1.4 + 5.0 * route.probability, dash=dash_of(branch), opacity=0.85
+        )
         if points and len(points) > 1:
-            canvas.diamond(points[-1], 3.5 + 4.0 * route.probability, fill=ink_of(arm))
+            canvas.diamond(points[-1], 3.5 + 4.0 * route.probability, fill=ink_of(branch))
 
 
-def _draw_legend(canvas: Canvas, lanes: Lanes, at: Point) -> float:
+def _draw_legend(canvas: Canvas, labels: LabelStates, at: Point) -> float:
     x, y = at[0], at[1] + 12
-    for pattern, (label, _) in zip(PATTERNS, lanes, strict=False):
+    for pattern, (label, _) in zip(PATTERNS, labels, strict=False):
         canvas.box((x, y), (14, 14), fill=f"url(#{pattern})", ink="#b0b0b0")
         canvas.text((x + 20, y + 12), label)
         x += 40 + 8 * len(label)
-    marks = ("line, dots: observed", "ring: now", "square: takes over here", "dashed: likeliest instead")
-    told = " · ".join((*marks, "disc: chance to be there"))
-    canvas.text((x, y + 12), told, size=12, ink=FAINT)
+    marks = ("line, dots: observed", "ring: now", "square: takes over here", "dashed: most likely instead")
+    legend = " · ".join((*marks, "disc: probability to be there"))
+    canvas.text((x, y + 12), legend, size=12, ink=FAINT)
     return 34.0

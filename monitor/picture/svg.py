@@ -37,10 +37,10 @@ DARK: Final = {
     "#ffffff": "#14171a",
     "#4d4d4d": "#b0b6bc",
 }
-"""What each colour becomes for a reader whose system is set to dark; as legible there as the first is on white."""
+"""Colour -> the one in dark mode, as legible there as the first is on white."""
 
 BREAKS: Final = "\t\n"
-"""What may stand in a text beside what can be seen. The rest XML cannot hold, or it steers a terminal that shows it."""
+"""Control characters allowed in text. The others are invalid in XML, or control a terminal that shows them."""
 
 Ink = str
 Point = tuple[float, float]
@@ -65,7 +65,7 @@ PATTERNS: Final = """
 
 
 class Canvas:
-    """An SVG document of `width` pixels, as high as it is told at the end. `title` and `description` are read aloud."""
+    """An SVG document of `width` pixels, its height given at the end. Screen readers read `title` and `description`."""
 
     def __init__(self, width: float, title: str, description: str) -> None:
         self.width = width
@@ -73,15 +73,15 @@ class Canvas:
         self._parts: list[str] = []
 
     def line(self, a: Point, b: Point, *, ink: Ink = INK, width: float = 1.0, dash: str = "") -> None:
-        """A straight line."""
+        """Add a straight line."""
         self._parts.append(
             f'<line x1="{_n(a[0])}" y1="{_n(a[1])}" x2="{_n(b[0])}" y2="{_n(b[1])}"{_stroke(ink, width, dash)}/>'
         )
 
-    def track(
+    def polyline(
         self, points: Sequence[Point], *, ink: Ink = INK, width: float = 1.0, dash: str = "", opacity: float = 1.0
     ) -> None:
-        """A line through points."""
+        """Add a line through points."""
         where = " ".join(f"{_n(x)},{_n(y)}" for x, y in points)
         faded = "" if opacity == 1.0 else f' stroke-opacity="{_n(opacity)}"'
         self._parts.append(
@@ -89,14 +89,14 @@ class Canvas:
         )
 
     def area(self, points: Sequence[Point], pattern: Pattern) -> None:
-        """A filled outline."""
+        """Add a filled polygon."""
         where = " ".join(f"{_n(x)},{_n(y)}" for x, y in points)
         self._parts.append(f'<polygon points="{where}" fill="url(#{pattern})"/>')
 
     def box(
         self, at: Point, size: Point, *, fill: str = "none", ink: Ink = "none", width: float = 1.0, says: str = ""
     ) -> None:
-        """A rectangle; `says` is shown by a browser under the pointer, and read aloud."""
+        """Add a rectangle; `says` is its tooltip, which screen readers read."""
         title = f"<title>{escape(_writable(says))}</title>" if says else ""
         self._parts.append(
             f'<rect x="{_n(at[0])}" y="{_n(at[1])}" width="{_n(size[0])}" height="{_n(size[1])}" fill="{fill}"'
@@ -114,7 +114,7 @@ class Canvas:
         dash: str = "",
         says: str = "",
     ) -> None:
-        """A circle."""
+        """Add a circle."""
         title = f"<title>{escape(_writable(says))}</title>" if says else ""
         self._parts.append(
             f'<circle cx="{_n(at[0])}" cy="{_n(at[1])}" r="{_n(radius)}" fill="{fill}"{_stroke(ink, width, dash)}>'
@@ -122,7 +122,7 @@ class Canvas:
         )
 
     def diamond(self, at: Point, radius: float, *, fill: str = INK) -> None:
-        """A square on its corner: the mark of the alternative, as the circle is that of nominal."""
+        """Add a square on its corner, the mark of the alternative; the circle is that of nominal."""
         x, y = at
         where = " ".join(
             f"{_n(a)},{_n(b)}" for a, b in ((x, y - radius), (x + radius, y), (x, y + radius), (x - radius, y))
@@ -140,7 +140,7 @@ class Canvas:
         anchor: Anchor = "start",
         halo: bool = False,
     ) -> None:
-        """One line of text, its baseline at `at`; with a `halo` it is read across lines behind it."""
+        """Add one line of text, its baseline at `at`; a `halo` keeps it legible over lines."""
         weight = ' font-weight="bold"' if bold else ""
         weight += ' paint-order="stroke" stroke="#fff" stroke-width="4"' if halo else ""
         self._parts.append(
@@ -149,14 +149,14 @@ class Canvas:
         )
 
     def paragraph(self, at: Point, content: str, *, size: float = 14, columns: int = 128) -> float:
-        """Lines of at most `columns` characters; returns the height they take."""
+        """Add lines of at most `columns` characters; return their height in pixels."""
         lines = textwrap.wrap(content, columns) or [""]
         for n, line in enumerate(lines):
             self.text((at[0], at[1] + n * size * 1.4), line, size=size)
         return len(lines) * size * 1.4
 
     def document(self, height: float) -> str:
-        """The whole document."""
+        """Return the SVG document."""
         return "\n".join(
             [
                 f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_n(self.width)} {_n(height)}"',
@@ -172,7 +172,7 @@ class Canvas:
 
 
 def _in_the_dark() -> str:
-    """A style is stronger than the attributes by which everything here has its colour; other renderers pass it over."""
+    """Return the dark colours as CSS, which overrides the colour attributes; other renderers ignore it."""
     rules = [f'[{what}="{light}"] {{ {what}: {dark}; }}' for light, dark in DARK.items() for what in ("fill", "stroke")]
     return "@media (prefers-color-scheme: dark) {\n" + "\n".join(rules) + "\n}\n"
 

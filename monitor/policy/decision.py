@@ -16,7 +16,7 @@ _SUM_TOLERANCE = 1e-5
 
 
 def chosen_actions(raw: AnyArray, manifest: Manifest, available: Bools, states: Ints) -> Ints:
-    """The greedy action of each state, [n]: the highest score, on ties the lowest number; masked if the manifest says.
+    """Return the greedy action of each state, [n]: highest score, on ties lowest number; masked if the manifest says.
 
     `raw`: [n, A] scores or [n] actions; `available`: [n, A]; `states`: [n], for messages. Raises PolicyError.
     """
@@ -30,7 +30,7 @@ def chosen_actions(raw: AnyArray, manifest: Manifest, available: Bools, states: 
 
 
 def chosen_probabilities(raw: AnyArray, manifest: Manifest, available: Bools, states: Ints) -> Floats:
-    """The action distribution of each state, [n, A] float64; logits by softmax in float64. Arguments as above."""
+    """Return the action distribution of each state, [n, A] float64; logits by softmax. Arguments as above."""
     scores = _checked(raw, manifest, states)
     if manifest.output.kind == "logits":
         scores = np.where(available, scores, -np.inf) if manifest.mask else scores

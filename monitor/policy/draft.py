@@ -20,9 +20,9 @@ OutputKind = Literal["logits", "probabilities", "q_values", "action"]
 def draft_manifest(
     content: bytes, file: Path, model: MDP, *, kind: OutputKind | None = None, stochastic: bool = False
 ) -> tuple[Manifest, list[str]]:
-    """The manifest of the network in `content`, checked against `model`, and what was assumed, a sentence each.
+    """Return the manifest of the network in `content`, checked against `model`, and each assumption as a sentence.
 
-    `kind`: of the output, where its name does not tell. `stochastic`: the agent draws its actions.
+    `kind`: of the output, where its name does not say. `stochastic`: the agent draws its actions.
 
     Raises PolicyError: it has several inputs or outputs, or none that fits the model; or it is refused as
     `load_policy` refuses it.

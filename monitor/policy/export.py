@@ -51,7 +51,7 @@ def perceptron_onnx(layers: tuple[tuple[Scores, Scores], tuple[Scores, Scores]],
 
 
 def manifest_yaml(manifest: Manifest) -> str:
-    """The manifest as YAML text that `read_manifest` reads back."""
+    """Return the manifest as YAML text that `read_manifest` reads back."""
     plain = manifest.model_dump(exclude_none=True)
     return yaml.safe_dump(plain, sort_keys=False, allow_unicode=True, width=120)
 

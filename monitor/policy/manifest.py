@@ -1,4 +1,4 @@
-"""The manifest of a policy: which ONNX file it is, what goes in, what comes out, how an action is chosen from that.
+"""The manifest of a policy: its ONNX file, the input, the output, and how an action is chosen from that.
 
 There is no common standard for such metadata inside an ONNX file, hence a small YAML file beside it.
 """
@@ -45,30 +45,30 @@ class Output(_Strict):
 
 
 class Manifest(_Strict):
-    """What a manifest says."""
+    """Manifest of a policy."""
 
     file: _Text
     """The ONNX file, relative to the manifest and inside its folder."""
     sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
-    """Of that file, hexadecimal."""
+    """SHA-256 of that file, hexadecimal."""
     input: Input
     """The input tensor."""
     output: Output
     """The output tensor."""
     mode: Literal["greedy", "stochastic"]
-    """`greedy` takes the action with the highest score, on ties the lowest number; `stochastic` draws it, from the
+    """`greedy` takes the action with the highest score, on ties the lowest number; `stochastic` draws it from the
     probabilities, or from the softmax of the logits.
     """
     mask: bool = False
-    """The agent rules out unavailable actions before it chooses (probabilities are renormalised). Without it, a policy
-    that chooses an unavailable action is an error.
+    """True if the agent excludes unavailable actions before it chooses (probabilities are renormalised). Otherwise a
+    policy that chooses an unavailable action is an error.
     """
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{1,64}$")] | None = None
     """For people."""
     description: str | None = None
     """For people."""
     provenance: str | None = None
-    """For people: where it comes from."""
+    """For people: how the policy was made."""
 
     @field_validator("file")
     @classmethod
@@ -88,7 +88,7 @@ class Manifest(_Strict):
 
 
 def read_manifest(content: bytes, where: str) -> Manifest:
-    """The manifest in the bytes of a YAML file; `where` names it in messages.
+    """Read the manifest in the bytes of a YAML file; `where` names it in messages.
 
     Raises:
         PolicyError: not YAML, or not a manifest; says where in the file and why.
@@ -101,7 +101,7 @@ def read_manifest(content: bytes, where: str) -> Manifest:
 
 
 def manifest_of(given: object, where: str) -> Manifest:
-    """The manifest in plain data; `where` names it in messages. Raises PolicyError, in one line."""
+    """Read the manifest in plain data; `where` names it in messages. Raises PolicyError, in one line."""
     try:
         return Manifest.model_validate(given)
     except ValidationError as error:

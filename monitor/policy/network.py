@@ -20,7 +20,7 @@ __all__ = ["MAX_ONNX_BYTES", "Network", "Sight", "open_network"]
 
 MAX_ONNX_BYTES = 256 << 20
 MAX_MEMORY = 1 << 30
-"""Bytes onnxruntime may take in this process for all networks: 132 bytes of ONNX can ask for any amount."""
+"""Bytes onnxruntime may take in this process for all networks: 132 bytes of ONNX can request any amount."""
 
 _BATCH = 1024
 _BATCH_NUMBERS = 1 << 22
@@ -35,7 +35,7 @@ Tensor = tuple[str, str, list[object]]
 
 
 def open_network(content: bytes, where: str) -> tuple[list[Tensor], list[Tensor]]:
-    """The inputs and the outputs of a network. Raises PolicyError as `Network` does for content that is refused."""
+    """Return inputs and outputs of a network. Raises PolicyError as `Network` does for content that is refused."""
     if len(content) > MAX_ONNX_BYTES:
         raise PolicyError(f"policy {where}: the ONNX file is larger than the limit of {MAX_ONNX_BYTES:,} bytes")
     refuse_unsafe(content, where)
@@ -51,11 +51,11 @@ def open_network(content: bytes, where: str) -> tuple[list[Tensor], list[Tensor]
 
 
 class Sight(Protocol):
-    """What a network is shown of a state, and what it may choose there, for a model that is not enumerated."""
+    """Observations of a network and the actions available to it, for a model that is not enumerated."""
 
     @property
     def actions(self) -> int:
-        """How many there are."""
+        """Number of actions."""
         ...
 
     @property
@@ -108,7 +108,7 @@ class Network:
         try:
             self._dtype, fixed = _check_input(self._session, manifest, self._width, where)
             _check_output(self._session, manifest, self._sight.actions, where)
-        except UnicodeDecodeError as error:  # onnxruntime hands out names and dimensions as they stand in the file
+        except UnicodeDecodeError as error:  # onnxruntime returns names and dimensions as they are in the file
             raise PolicyError(
                 f"policy {where}: a name of its inputs, outputs or dimensions is no UTF-8 text"
             ) from error
@@ -144,7 +144,7 @@ class Network:
 
 
 def _open(content: bytes, where: str) -> Any:  # noqa: ANN401 - onnxruntime ships no types
-    # Recent releases report model names and hashes to their maker unless told not to before they are loaded; what an
+    # Recent releases report model names and hashes to their maker unless disabled before they are loaded; what an
     # agent runs is nobody else's business.
     os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
     import onnxruntime  # noqa: PLC0415 - slow to import; tables given as arrays do without
@@ -154,7 +154,7 @@ def _open(content: bytes, where: str) -> Any:  # noqa: ANN401 - onnxruntime ship
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     options.execution_mode = onnxruntime.ExecutionMode.ORT_SEQUENTIAL
     options.use_deterministic_compute = True
-    options.log_severity_level = 4  # what goes wrong is told by our error, not on stderr as well
+    options.log_severity_level = 4  # our error reports failures, not stderr as well
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     options.add_session_config_entry("session.use_env_allocators", "1")  # the bounded one
     try:
@@ -173,13 +173,13 @@ def _bound_memory() -> None:
 
     kind, memory = onnxruntime.OrtAllocatorType.ORT_ARENA_ALLOCATOR, onnxruntime.OrtMemType.DEFAULT
     where = onnxruntime.OrtMemoryInfo("Cpu", kind, 0, memory)
-    # By need and not by doubling, which would take more than is used from what all share.
+    # By need and not by doubling, which would take more than is used from what all use together.
     settings = {"max_mem": MAX_MEMORY, "arena_extend_strategy": 1}
     onnxruntime.create_and_register_allocator(where, onnxruntime.OrtArenaCfg(settings))
 
 
 def _check_input(session: Any, manifest: Manifest, width: int | None, where: str) -> tuple[type, bool]:  # noqa: ANN401
-    """The element type of the input, and whether its batch is fixed to one state."""
+    """Return the element type of the input, and whether its batch is fixed to one state."""
     inputs = session.get_inputs()
     names = [i.name for i in inputs]
     if names != [manifest.input.name]:

@@ -1,15 +1,15 @@
-"""What an ONNX file must not hold, found by walking its protobuf bytes before anything executes them.
+"""Search of an ONNX file for what it must not hold: its protobuf bytes are scanned before anything executes them.
 
 A policy is pinned by the SHA-256 of one file, so nothing may come from another one: onnxruntime reads external tensor
 data from beside the file, or from the working directory when it is given bytes, and does not say that it did. Nor may
 it need code that is not here (operators outside the standard), or roll its own dice (a table could not describe it).
 
-Nor may a small file be made to run for ever or to fill the memory. In ONNX whatever repeats or branches is a graph
+Nor may a small file be made to run without end or to fill the memory. In ONNX whatever repeats or branches is a graph
 inside a node (Loop, Scan, If, SequenceMap, and what later versions may add), and whatever multiplies is a function that
 is called by functions; so both are refused by what they are, not by name. What is left runs each node once, and there
 may be only so many; how much memory a node may take is bounded where it runs (`network`).
 
-The walk knows from onnx.proto only where messages nest and the few fields it asks about; everything else is skipped by
+The scan knows from onnx.proto only where messages nest and the few fields it needs; everything else is skipped by
 its length. It visits a superset of what a protobuf parser keeps: repeated occurrences of a single field as well.
 """
 
@@ -43,7 +43,7 @@ _RANDOM = frozenset(
     {"RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Multinomial", "Bernoulli"}
 )
 _DEEPEST = 64
-"""Nesting beyond this is no policy; it also keeps the walk's own recursion bounded. Protobuf itself stops at 100."""
+"""Nesting beyond this is no policy; it also keeps the scan's own recursion bounded. Protobuf itself stops at 100."""
 
 MAX_NODES = 10_000
 """Operators of one network; large ones have some hundred."""
@@ -72,7 +72,7 @@ def refuse_unsafe(content: bytes, where: str) -> None:
 
 @dataclass
 class _Found:
-    """What the walk has come across. The gravest is told, so `problem` waits until all has been seen."""
+    """Findings of the scan. The gravest is reported, so `problem` waits until all has been seen."""
 
     nodes: int = 0
     problem: str = ""
@@ -112,13 +112,13 @@ _WITHOUT = {
     ("Graph", "SparseTensor"): "it holds sparse tensors, which may unpack to any size; save them as dense ones",
     ("Attribute", "SparseTensor"): "it holds sparse tensors, which may unpack to any size; save them as dense ones",
 }
-"""What is refused for what it could do: (message, message in it) -> why."""
+"""Refused for what it could do: (message, message in it) -> why."""
 
 _EXTERNAL = "it keeps tensors in another file; save it again with all data inside (external data is never read)"
 
 
 def _fields(message: memoryview) -> Iterator[tuple[int, int | memoryview]]:
-    """The fields of one message: number, and the integer or the bytes in it; fixed-width ones are passed over."""
+    """Yield the fields of one message: number, and the integer or the bytes in it; fixed-width ones are passed over."""
     at = 0
     while at < len(message):
         tag, at = _varint(message, at)

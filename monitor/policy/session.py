@@ -1,4 +1,4 @@
-"""Policies in ONNX files: the impure door of this room. Opens manifests and files, evaluates them by onnxruntime.
+"""Policies in ONNX files: the impure module of this package. Opens manifests and files, evaluates them by onnxruntime.
 
 A policy becomes one table over all states at start; whatever is wrong with it is a `PolicyError` then, not later.
 """
@@ -33,7 +33,7 @@ class Policy:
 
 
 def load_policy(manifest_path: str | Path, model: MDP) -> Policy:
-    """The policy a manifest describes, evaluated in every state of `model`.
+    """Return the policy a manifest describes, evaluated in every state of `model`.
 
     Raises:
         PolicyError: a file is missing, altered or too large, holds what `onnx_scan` refuses, or does not fit the
@@ -51,16 +51,16 @@ def load_policy(manifest_path: str | Path, model: MDP) -> Policy:
 
 
 def load_network(manifest_path: str | Path, model: MDP | Sight) -> Network:
-    """The network a manifest describes, for decisions in batches where the states are not enumerated.
+    """Return the network a manifest describes, for decisions in batches where the states are not enumerated.
 
-    Raises PolicyError as `load_policy`, what it does in a state only when it is asked there.
+    Raises PolicyError as `load_policy`, what it does in a state only when it is evaluated there.
     """
     manifest, content = _read(Path(manifest_path))
     return Network(content, manifest, model, str(manifest_path))
 
 
 def table_from_onnx(content: bytes, manifest: Manifest, model: MDP, where: str) -> PolicyTable:
-    """The table of the policy in the bytes of an ONNX file; `where` names it in messages. Raises PolicyError."""
+    """Return the table of the policy in the bytes of an ONNX file; `where` names it in messages. Raises PolicyError."""
     network = Network(content, manifest, model, where)
     parts = [network.choose(states) for states in _batches(model.states, network.batch)]
     try:
@@ -71,7 +71,7 @@ def table_from_onnx(content: bytes, manifest: Manifest, model: MDP, where: str) 
 
 
 class Actor:
-    """The policy in an agent's own process: it evaluates the network for the state at hand and picks an action."""
+    """A policy in an agent's own process: it evaluates the network for the state at hand and picks an action."""
 
     def __init__(self, content: bytes, manifest: Manifest, model: MDP, where: str) -> None:
         self.manifest = manifest
@@ -80,16 +80,16 @@ class Actor:
 
     @classmethod
     def load(cls, manifest_path: str | Path, model: MDP) -> Actor:
-        """The actor of a manifest. Raises PolicyError."""
+        """Return the actor of a manifest. Raises PolicyError."""
         manifest, content = _read(Path(manifest_path))
         return cls(content, manifest, model, str(manifest_path))
 
     def decide(self, state: int, rng: np.random.Generator) -> int:
-        """The action taken in `state`; `rng` draws it if the policy is stochastic, and is left alone if not."""
+        """Return the action taken in `state`; `rng` draws it if the policy is stochastic, and is left alone if not."""
         return int(self.decide_all(np.array([state]), rng)[0])
 
     def decide_all(self, states: Ints, rng: np.random.Generator) -> Ints:
-        """The actions taken in `states` [n], one network call for as many as its batch takes. Raises PolicyError."""
+        """Return the actions taken in `states` [n], in batches of the network. Raises PolicyError."""
         step = self._network.batch
         chosen = np.concatenate([self._network.choose(states[i : i + step]) for i in range(0, len(states), step)])
         if chosen.ndim == 1:
@@ -128,14 +128,14 @@ def _read(path: Path) -> tuple[Manifest, bytes]:
 
 
 def read_onnx(path: Path) -> bytes:
-    """The bytes of an ONNX file; PolicyError if it cannot be read or is too large."""
+    """Return the bytes of an ONNX file; PolicyError if it cannot be read or is too large."""
     return _bytes(path, f"policy {path}", MAX_ONNX_BYTES)
 
 
 def _bytes(path: Path, what: str, limit: int) -> bytes:
     try:
         with path.open("rb") as file:
-            content = file.read(limit + 1)  # a size told beforehand says nothing of a device or a growing file
+            content = file.read(limit + 1)  # a size stated beforehand says nothing of a device or a growing file
     except FileNotFoundError as error:
         raise PolicyError(f"{what} is missing: there is no {path}") from error
     except (OSError, ValueError) as error:

@@ -14,12 +14,12 @@ from monitor.model.mdp import MDP
 __all__ = ["PolicyTable", "as_table"]
 
 ROW_SUM_TOLERANCE = 1e-9
-"""How far a state's action probabilities may be from summing to 1; within it, they are renormalised."""
+"""Largest accepted difference of a state's action probabilities from sum 1; within it, they are renormalised."""
 
 
 @dataclass(frozen=True, eq=False)
 class PolicyTable:
-    """What a policy does in every state of a model.
+    """A policy as a table: its actions in every state of a model.
 
     Exactly one of the two arrays is set (read-only): `actions` [S] int64 for a deterministic policy, `probabilities`
     [S, A] float64, rows summing to 1, for a stochastic one.
@@ -30,14 +30,14 @@ class PolicyTable:
 
     @cached_property
     def repeats(self) -> Floats:
-        """How likely two draws in a state are the same, and the variance of an action's probability; [S, 2] float64."""
+        """Probability that two draws in a state agree, and the variance of an action's probability; [S, 2] float64."""
         assert self.probabilities is not None, "a deterministic policy leaves nothing to chance"
         squares = np.einsum("sa,sa->s", self.probabilities, self.probabilities)
         cubes = np.einsum("sa,sa,sa->s", self.probabilities, self.probabilities, self.probabilities)
         return np.stack([squares, np.maximum(cubes - squares**2, 0.0)], axis=1)
 
     def choices(self, state: int) -> list[tuple[int, float]]:
-        """The actions the policy takes in `state` with positive probability, and those probabilities."""
+        """Return the actions the policy takes in `state` with positive probability, and those probabilities."""
         if self.actions is not None:
             return [(int(self.actions[state]), 1.0)]
         assert self.probabilities is not None
@@ -45,7 +45,7 @@ class PolicyTable:
         return [(int(a), float(row[a])) for a in np.flatnonzero(row)]
 
     def distribution(self, state: int, actions: int) -> Floats:
-        """The choice in `state` as a distribution [A] over `actions` actions."""
+        """Return the choice in `state` as a distribution [A] over `actions` actions."""
         if self.probabilities is not None:
             row: Floats = self.probabilities[state]
             return row

@@ -1,9 +1,9 @@
-"""A second, plain evaluator of PCFTL, so that an alarm's numbers can be derived again by a different program.
+"""Second, plain evaluator of PCFTL, so that an independent program can recompute an alarm's numbers.
 
-It answers what `monitor.check` answers exactly, from the definitions: the closed form of a counterfactual row, the
-expansion laws of the path operators, and a dictionary of what is known. It shares neither code nor method with the
-exact engine (`monitor.exact`): no automaton, no compiled code, nothing kept between questions. Keep it so; where both
-agree, neither is wrong by a shared mistake. Read `row.py`, `world.py`, `residual.py`, `chance.py`, `unroll.py`,
+It computes what `monitor.check` computes exactly, from the definitions: the closed form of a counterfactual row, the
+expansion laws of the path operators, and a dictionary of node values. It shares neither code nor method with the exact
+engine (`monitor.exact`): no automaton, no compiled code, nothing cached between queries. Keep it independent: then
+agreement of the two rules out a shared error. Read `row.py`, `world.py`, `residual.py`, `transition.py`, `unroll.py`,
 `verdict.py`, in this order.
 """
 
@@ -18,7 +18,7 @@ from monitor.logic.printer import print_formula
 from monitor.logic.syntax import Formula
 from monitor.model.mdp import MDP
 from monitor.policy.table import as_table
-from monitor.referee.question import Path, check_models, checked_path, named_actions
+from monitor.referee.inputs import Path, check_models, checked_path, named_actions
 from monitor.referee.unroll import Unroll
 from monitor.referee.verdict import Judge
 from monitor.referee.world import MAIN, Frame, Moment, Setting, Step
@@ -38,11 +38,11 @@ def judge(
     terminated: bool = False,
     start_observed: bool = True,
 ) -> Verdict:
-    """Answer one formula on one observed path, as `monitor.check` does exactly.
+    """Evaluate one formula on one observed path, as `monitor.check` does exactly.
 
     Args:
         query: a formula, or its text.
-        model: the world.
+        model: the MDP.
         path: pairs (state, action), oldest first; the last action may be None (not yet taken).
         policies: name -> table, S actions or an S x A matrix; `nominal` is the deployed one.
         models: name -> other dynamics, for `model:name`.
@@ -52,7 +52,7 @@ def judge(
 
     Raises:
         FormulaError, PathError, PolicyError, ConfigError: as `monitor.check`.
-        LimitError: the question is too large for this evaluator (`unroll.LIMIT`).
+        LimitError: the query is too large for this evaluator (`unroll.LIMIT`).
 
     >>> model = MDP.from_transitions(
     ...     states=2, actions=2, labels={"goal": [1]},
@@ -64,9 +64,9 @@ def judge(
     if causal_model not in get_args(CausalModel):
         raise ConfigError(f"causal model {causal_model!r} does not exist; use {', '.join(get_args(CausalModel))}")
     if not isinstance(model, MDP):
-        raise ConfigError("the referee reads enumerated models only")
+        raise ConfigError("the referee evaluates enumerated models only")
     if "nominal" not in policies:
-        raise ConfigError("no policy is called 'nominal'; it names the deployed one, so name it under policies")
+        raise ConfigError("no policy is called 'nominal'; add the deployed policy under this name")
     text = query if isinstance(query, str) else print_formula(query)
     formula, others = parse(text), dict(models or {})
     tables = {name: as_table(policy, model) for name, policy in policies.items()}
@@ -76,11 +76,11 @@ def judge(
     last = pairs[-1][0]
     unroll = Unroll(Setting({MAIN: model, **others}, tables, last if terminated else None), actions, causal_model)
     labels = {name: bool(states[last]) for name, states in model.labels.items()}
-    asked = Judge(unroll, _observed(pairs, terminated=terminated), labels, causal_model, start_observed)
+    judged = Judge(unroll, _observed(pairs, terminated=terminated), labels, causal_model, start_observed)
     try:
-        return asked.verdict(formula, text)
+        return judged.verdict(formula, text)
     except RecursionError as error:
-        raise LimitError("the referee cannot follow a formula nested this deeply; the exact engine does") from error
+        raise LimitError("the referee cannot evaluate a formula nested this deeply; the exact engine can") from error
 
 
 def _observed(pairs: list[tuple[int, int | None]], *, terminated: bool) -> Frame:

@@ -1,12 +1,12 @@
-"""What is still owed of a path formula after one more state: the expansion laws, and nothing else.
+"""Progression: what remains of a path formula after one more state, by the expansion laws.
 
     left U[a,b] right  =  left  and next (left U[a-1,b-1] right)                    for a > 0
     left U[0,b] right  =  right or  (left and next (left U[0,b-1] right))           for b > 0
     left U[0,0] right  =  right
     C[a,b]             =  (the reward of this step, if a = 0)  and  C[max(a-1,0), b-1] afterwards
 
-The rest of the language is `!`, `&`, `|`, labels and nested goals; the truth of the last two in the present state is a
-constant. Constants are folded, nested conjunctions (and disjunctions) become one set, and negations move inwards.
+The rest of the language is `!`, `&`, `|`, labels and nested goals; the last two are constants in the present state.
+Constants are folded, nested conjunctions (and disjunctions) become one set, and negations are pushed inwards.
 
 Kazemi & Paoletti, Definition 3 (until), bounded; `monitor.logic.syntax` says what the sugar stands for.
 """
@@ -19,7 +19,7 @@ from typing import assert_never
 
 from monitor.logic.syntax import And, Const, Formula, Goal, Label, Not, Or, Probability, Regret, Reward, Until
 
-__all__ = ["TRUE", "Owed", "Residual", "collect", "expand", "looks_back", "nested", "present", "window"]
+__all__ = ["TRUE", "PathResidual", "Residual", "collect", "expand", "looks_back", "nested", "present", "window"]
 
 TRUE, FALSE = Const(value=True), Const(value=False)
 
@@ -28,38 +28,38 @@ TRUE, FALSE = Const(value=True), Const(value=False)
 class AllOf:
     """Conjunction of two or more."""
 
-    parts: frozenset[Owed]
+    parts: frozenset[PathResidual]
 
 
 @dataclass(frozen=True, slots=True)
 class AnyOf:
     """Disjunction of two or more."""
 
-    parts: frozenset[Owed]
+    parts: frozenset[PathResidual]
 
 
-Owed = Formula | AllOf | AnyOf
-Residual = Owed | Reward
+PathResidual = Formula | AllOf | AnyOf
+Residual = PathResidual | Reward
 
 
 def collect(reward: Reward) -> Residual:
-    """Return what is still to be collected after this step."""
+    """Return the reward formula that remains after this step."""
     return Reward(max(reward.low - 1, 0), reward.high - 1) if reward.high > 0 else FALSE
 
 
-def expand(owed: Owed, truth: Callable[[Label | Goal], bool]) -> Owed:
-    """Return what is owed from the next state on; `truth` says which labels and goals hold in the present one."""
-    match owed:
+def expand(formula: PathResidual, truth: Callable[[Label | Goal], bool]) -> PathResidual:
+    """Return what remains from the next state on; `truth`: whether a label or goal holds in the present state."""
+    match formula:
         case Const():
-            return owed
+            return formula
         case Label() | Goal():
-            return TRUE if truth(owed) else FALSE
+            return TRUE if truth(formula) else FALSE
         case Not(arg):
-            return _opposite(expand(arg, truth))
+            return _negation(expand(arg, truth))
         case And() | AllOf():
-            return _all(expand(part, truth) for part in _parts(owed))
+            return _all(expand(part, truth) for part in _parts(formula))
         case Or() | AnyOf():
-            return _any(expand(part, truth) for part in _parts(owed))
+            return _any(expand(part, truth) for part in _parts(formula))
         case Until(low, high, left, right) if low > 0:
             return _all((expand(left, truth), Until(low - 1, high - 1, left, right)))
         case Until(_, high, left, right):
@@ -70,12 +70,12 @@ def expand(owed: Owed, truth: Callable[[Label | Goal], bool]) -> Owed:
         case Regret():
             raise AssertionError("the parser keeps regret out of paths")
         case _:
-            assert_never(owed)
+            assert_never(formula)
 
 
-def _all(parts: Iterable[Owed]) -> Owed:
-    """Conjunction; reads no further than the first `false`."""
-    kept: set[Owed] = set()
+def _all(parts: Iterable[PathResidual]) -> PathResidual:
+    """Return the conjunction; stop at the first `false`."""
+    kept: set[PathResidual] = set()
     for part in parts:
         if part == FALSE:
             return FALSE
@@ -84,27 +84,27 @@ def _all(parts: Iterable[Owed]) -> Owed:
     return AllOf(frozenset(kept)) if len(kept) > 1 else next(iter(kept), TRUE)
 
 
-def _any(parts: Iterable[Owed]) -> Owed:
-    """Disjunction; reads no further than the first `true`."""
-    return _opposite(_all(map(_opposite, parts)))
+def _any(parts: Iterable[PathResidual]) -> PathResidual:
+    """Return the disjunction; stop at the first `true`."""
+    return _negation(_all(map(_negation, parts)))
 
 
-def _opposite(owed: Owed) -> Owed:
-    match owed:
+def _negation(formula: PathResidual) -> PathResidual:
+    match formula:
         case Const(value):
             return FALSE if value else TRUE
         case Not(arg):
             return arg
         case AllOf(parts):
-            return AnyOf(frozenset(map(_opposite, parts)))
+            return AnyOf(frozenset(map(_negation, parts)))
         case AnyOf(parts):
-            return AllOf(frozenset(map(_opposite, parts)))
+            return AllOf(frozenset(map(_negation, parts)))
         case _:
-            return Not(owed)
+            return Not(formula)
 
 
-def _parts(owed: Residual) -> Iterator[Owed]:
-    match owed:
+def _parts(residual: Residual) -> Iterator[PathResidual]:
+    match residual:
         case Not(arg):
             yield arg
         case And(left, right) | Or(left, right) | Until(_, _, left, right):
@@ -116,31 +116,31 @@ def _parts(owed: Residual) -> Iterator[Owed]:
             pass
 
 
-def nested(owed: Residual) -> set[Goal]:
-    """Return the goals a residual holds, without those inside them."""
-    return {owed} if isinstance(owed, Goal) else {goal for part in _parts(owed) for goal in nested(part)}
+def nested(residual: Residual) -> set[Goal]:
+    """Return the goals in a residual, without those nested inside them."""
+    return {residual} if isinstance(residual, Goal) else {goal for part in _parts(residual) for goal in nested(part)}
 
 
-def present(owed: Residual) -> set[Goal]:
+def present(residual: Residual) -> set[Goal]:
     """Return the goals whose truth in the present state may matter."""
-    match owed:
+    match residual:
         case Goal():
-            return {owed}
+            return {residual}
         case Until(low, _, left, _) if low > 0:
             return present(left)
         case _:
-            return {goal for part in _parts(owed) for goal in present(part)}
+            return {goal for part in _parts(residual) for goal in present(part)}
 
 
-def looks_back(owed: Residual) -> bool:
-    """Whether any goal, however deep inside, asks about an earlier point of a path."""
+def looks_back(residual: Residual) -> bool:
+    """Return whether any goal, at any depth, has an offset other than 0."""
     return any(
         goal.world.offset != 0 or (isinstance(goal.measure, Probability) and looks_back(goal.measure.path))
-        for goal in nested(owed)
+        for goal in nested(residual)
     )
 
 
-def window(owed: Residual) -> int | None:
+def window(residual: Residual) -> int | None:
     """Return how many steps before the present one its goals need; None: all since the start."""
-    offsets = [goal.world.offset for goal in nested(owed)]
+    offsets = [goal.world.offset for goal in nested(residual)]
     return None if any(offset < 0 for offset in offsets) else max(offsets, default=0)

@@ -1,15 +1,15 @@
-"""One step of chance: the counterfactual transition distribution, and what other causal models allow in its place.
+"""Counterfactual transition distribution of one step, and its bounds over classes of causal models.
 
 All vectors are aligned: entry k belongs to the same outcome in each. `p` is the distribution the observed outcome `i`
-was drawn from, `q` the one of the world asked about.
+was drawn from, `q` the one in the counterfactual world.
 
 1. Gumbel-Max: with D(u) = sum_j max(p_j, u q_j),
        P(i | i) = 1 / D(p_i / q_i),
        P(k | i) = q_k * integral of du / D(u)^2 from p_k / q_k to p_i / q_i     (0 where that interval is empty).
 2. Every causal model (`any`): P(k | i) <= q_k / p_i and >= (q_k - (1 - p_i)) / p_i, within [0, 1].
 3. Counterfactually stable ones (`stable`), where p and q share an outcome: P(k | i) = 0 if k != i, p_k > 0 and
-   q_i / p_i >= q_k / p_k; every other outcome has the upper bound of `any` and gets at least what the upper bounds of
-   the rest leave. Where they share none, as `any`.
+   q_i / p_i >= q_k / p_k; every other outcome has the upper bound of `any`, and as lower bound what the upper bounds of
+   the others leave. If they share none, as `any`.
 
 Definitions: docs/semantics.md, section 3.1 (1) and docs/semantics.md, section 6.3 (2, 3).
 Kazemi & Paoletti, Section 2 (Gumbel-Max SCM, counterfactual stability); the closed form replaces their sampling.
@@ -27,27 +27,27 @@ __all__ = ["counterfactual", "extreme_mean", "limits"]
 
 
 SLACK = 1e-12
-"""Relative: two ratios this near are equal, and then stability rules the outcome out."""
+"""Relative tolerance: ratios this close count as equal, and then stability excludes the outcome."""
 
 
 def counterfactual(p: Floats, q: Floats, i: int) -> Floats:
     """Return the Gumbel-Max distribution [K] of the outcome under `q` [K], given that `p` [K] gave `i`, p[i] > 0."""
-    answer = np.zeros(len(q))
+    result = np.zeros(len(q))
     k = np.flatnonzero(q > 0)
     elsewhere = float(p[q == 0].sum())
-    with np.errstate(over="ignore", divide="ignore", invalid="ignore"):  # a ratio may be infinite, or as good as that
+    with np.errstate(over="ignore", divide="ignore", invalid="ignore"):  # a ratio may be infinite or overflow
         upper = p[i] / q[i]
         k = k[np.argsort(p[k] / q[k], kind="stable")]
-        answer[k] = q[k] * _integrals(p[k], q[k], elsewhere, upper)
+        result[k] = q[k] * _integrals(p[k], q[k], elsewhere, upper)
         if q[i] > 0:
-            answer[i] = 1.0 / (elsewhere + float(np.maximum(p[k], upper * q[k]).sum()))
-    return answer
+            result[i] = 1.0 / (elsewhere + float(np.maximum(p[k], upper * q[k]).sum()))
+    return result
 
 
 def _integrals(p: Floats, q: Floats, elsewhere: float, upper: float) -> Floats:
     """Return [K]: the integral of du / D(u)^2 from each p_k / q_k to `upper`, 0 where that interval is empty.
 
-    All q_k > 0, in ascending order of p_k / q_k; `elsewhere` is the probability under p of what q makes impossible.
+    All q_k > 0, in ascending order of p_k / q_k; `elsewhere` is the probability under p of outcomes that q excludes.
     Between two ratios D(u) = c + m u is linear, and the integral from a to b is (b - a) / (D(a) D(b)).
     """
     begin = np.minimum(p / q, upper)
@@ -61,7 +61,7 @@ def _integrals(p: Floats, q: Floats, elsewhere: float, upper: float) -> Floats:
 
 
 def limits(p: Floats, q: Floats, i: int, causal_model: Literal["any", "stable"]) -> tuple[Floats, Floats]:
-    """Return the lowest and the highest probability [K] of each outcome over a class of causal models."""
+    """Return lower and upper bound [K] of each outcome's probability over a class of causal models."""
     highest = np.minimum(1.0, q / p[i])
     if causal_model == "any" or not np.any((p > 0) & (q > 0)):
         return np.maximum(0.0, (q - (1.0 - p[i])) / p[i]), highest
@@ -75,10 +75,10 @@ def limits(p: Floats, q: Floats, i: int, causal_model: Literal["any", "stable"])
 def extreme_mean(lowest: Floats, highest: Floats, values: Floats, *, largest: bool) -> float:
     """Return the largest (or smallest) mean of `values` over all distributions between the bounds, all [K].
 
-    Every outcome gets its lowest probability; what is left goes to the best outcomes first, each up to its highest.
+    Every outcome gets its lower bound; the rest goes to the best outcomes first, each up to its upper bound.
     """
     order = np.argsort(-values if largest else values, kind="stable")
-    room = (highest - lowest)[order]
+    slack = (highest - lowest)[order]
     left = max(0.0, 1.0 - float(lowest.sum()))
-    extra = np.clip(left - (np.cumsum(room) - room), 0.0, room)
+    extra = np.clip(left - (np.cumsum(slack) - slack), 0.0, slack)
     return float(lowest @ values + extra @ values[order])

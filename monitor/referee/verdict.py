@@ -1,10 +1,10 @@
-"""From numbers to a verdict: comparisons, Boolean combinations, regret.
+"""Verdicts from values: comparisons, Boolean combinations, regret.
 
-1. A comparison with a bound takes values within 1e-12 max(1, |bound|) of it for equal (`Test.holds`).
-2. A label outside all brackets is read in the path's last state.
+1. A comparison with a bound treats values within 1e-12 max(1, |bound|) of it as equal (`Test.holds`).
+2. A label outside all brackets refers to the path's last state.
 3. An answer is robust if no choice of causal model, made for each quantity on its own, changes it.
 4. Regret: `safe` if nominal meets the goal, else `regret` if the alternative meets it, else `unavoidable`. Its profile
-   holds both values for every offset from the last pair back to the one asked about.
+   has both values for every offset from the last pair back to the formula's.
 
 Definitions: docs/semantics.md, section 5.5 (1), docs/semantics.md, section 6.4 (3), docs/semantics.md, section 8 (4).
 """
@@ -17,7 +17,7 @@ from itertools import product
 from typing import Any, assert_never
 
 from monitor.logic.printer import print_formula
-from monitor.logic.syntax import NOMINAL, And, Change, Const, Formula, Goal, Label, Not, Or, Regret, Until, WorldRef
+from monitor.logic.syntax import NOMINAL, And, Change, Const, Formula, Goal, Label, Not, Or, Regret, Temporal, WorldRef
 from monitor.referee.unroll import Unroll
 from monitor.referee.world import Frame, position
 from monitor.types import CausalModel, Outcome, Quantity, Verdict
@@ -25,18 +25,18 @@ from monitor.types import CausalModel, Outcome, Quantity, Verdict
 __all__ = ["Judge"]
 
 Truths = frozenset[bool]
-"""The truths something may have over the class of causal models."""
+"""Possible truth values over the class of causal models."""
 EITHER: Truths = frozenset({True, False})
 
 
 @dataclass(frozen=True)
 class Judge:
-    """One question on one path.
+    """Evaluator of one formula on one path.
 
     Attributes:
-        unroll: gives the numbers.
+        unroll: computes values.
         frame: the observed path.
-        labels: those of the path's last state.
+        labels: truth of each label in the path's last state.
         causal_model: the class to bound over; `gumbel`: no bounds.
         start_observed: whether the first pair is the episode's first step.
     """
@@ -48,7 +48,7 @@ class Judge:
     start_observed: bool
 
     def verdict(self, formula: Formula, text: str) -> Verdict:
-        """Return the verdict on a formula; `text`: as it was written. Raises LimitError if it is too large."""
+        """Return the verdict on a formula; `text`: as written by the user. Raise LimitError if it is too large."""
         match formula:
             case Regret(world):
                 found = self._regret(formula)
@@ -74,7 +74,7 @@ class Judge:
 
     def _plain(self, formula: Formula) -> dict[str, Any]:
         """Return the fields of a verdict on a Boolean combination."""
-        goals = list(dict.fromkeys(_goals(formula)))  # `<=>` names each of its sides twice
+        goals = list(dict.fromkeys(_goals(formula)))  # `<=>` contains each side twice
         quantities = tuple(self._quantity(goal, print_formula(goal)) for goal in goals)
         held = {goal: frozenset({bool(found.holds)}) for goal, found in zip(goals, quantities, strict=True)}
         possible = dict(zip(goals, map(_truths, quantities), strict=True))
@@ -87,25 +87,26 @@ class Judge:
 
     def _regret(self, formula: Regret) -> dict[str, Any]:
         """Return the fields of a verdict on regret."""
-        asked, length = formula.world.offset, len(self.frame.steps)
-        ours, theirs = (self._quantity(goal, print_formula(goal)) for goal in _arms(formula, asked))
+        formula_offset, length = formula.world.offset, len(self.frame.steps)
+        goals = _regret_goals(formula, formula_offset)
+        nominal, other = (self._quantity(goal, print_formula(goal)) for goal in goals)
         effect_bounds = None
-        if ours.bounds is not None and theirs.bounds is not None:
-            effect_bounds = theirs.bounds[0] - ours.bounds[1], theirs.bounds[1] - ours.bounds[0]
+        if nominal.bounds is not None and other.bounds is not None:
+            effect_bounds = other.bounds[0] - nominal.bounds[1], other.bounds[1] - nominal.bounds[0]
         profile: dict[int, tuple[float, float]] = {}
         useful = []
-        for offset in range(length - position(asked, length)[1]):
-            arms = _arms(formula, offset)
-            nominal, other = (self.unroll.quantity(goal, self.frame) for goal in arms)
-            profile[offset] = nominal, other
-            if _outcome(_holds(arms[0], nominal), _holds(arms[1], other)) == "regret":
+        for offset in range(length - position(formula_offset, length)[1]):
+            goals = _regret_goals(formula, offset)
+            values = self.unroll.quantity(goals[0], self.frame), self.unroll.quantity(goals[1], self.frame)
+            profile[offset] = values
+            if _outcome(_holds(goals[0], values[0]), _holds(goals[1], values[1])) == "regret":
                 useful.append(offset)
         return {
-            "quantities": (ours, theirs),
-            "outcome": _outcome(ours.holds, theirs.holds),
-            "bounds": theirs.bounds,
-            "robust": self._if_bounded(len({_outcome(*two) for two in product(_truths(ours), _truths(theirs))}) == 1),
-            "effect": theirs.value - ours.value,
+            "quantities": (nominal, other),
+            "outcome": _outcome(nominal.holds, other.holds),
+            "bounds": other.bounds,
+            "robust": self._if_bounded(len({_outcome(*two) for two in product(_truths(nominal), _truths(other))}) == 1),
+            "effect": other.value - nominal.value,
             "effect_bounds": effect_bounds,
             "profile": profile,
             "latest_useful": min(useful, default=None),
@@ -129,7 +130,7 @@ class Judge:
         )
 
     def _combined(self, formula: Formula, truths: Mapping[Goal, Truths]) -> Truths:
-        """Return the truths a formula may have, given those of its goals."""
+        """Return the possible truth values of a formula, given those of its goals."""
         match formula:
             case Const(value):
                 return frozenset({value})
@@ -142,12 +143,12 @@ class Judge:
             case And(left, right) | Or(left, right):
                 join = all if isinstance(formula, And) else any
                 return frozenset(map(join, product(self._combined(left, truths), self._combined(right, truths))))
-            case Until() | Regret():
+            case Temporal() | Regret():
                 raise AssertionError("the parser keeps these out of Boolean combinations")
             case _:
                 assert_never(formula)
 
-    def _if_bounded(self, robust: bool) -> bool | None:  # noqa: FBT001 - a truth
+    def _if_bounded(self, robust: bool) -> bool | None:  # noqa: FBT001 - a truth value
         return None if self.causal_model == "gumbel" else robust
 
 
@@ -164,13 +165,13 @@ def _goals(formula: Formula) -> list[Goal]:
             return []
 
 
-def _arms(formula: Regret, offset: int) -> list[Goal]:
-    """Return the goal under nominal and under the alternative, both at an offset."""
+def _regret_goals(formula: Regret, offset: int) -> tuple[Goal, Goal]:
+    """Return the goal under the nominal policy and under the alternative, both at `offset`."""
 
-    def arm(change: Change) -> Goal:
+    def under(change: Change) -> Goal:
         return Goal(WorldRef(change, None, offset), formula.goal.measure, formula.goal.test)
 
-    return [arm(NOMINAL), arm(formula.world.change)]
+    return under(NOMINAL), under(formula.world.change)
 
 
 def _holds(goal: Goal, value: float) -> bool | None:
@@ -181,7 +182,7 @@ def _truths(quantity: Quantity) -> Truths:
     return EITHER if quantity.robust is False else frozenset({bool(quantity.holds)})
 
 
-def _outcome(nominal: bool | None, alternative: bool | None) -> Outcome:  # noqa: FBT001 - two truths
+def _outcome(nominal: bool | None, alternative: bool | None) -> Outcome:  # noqa: FBT001 - truth values
     if nominal:
         return "safe"
     return "regret" if alternative else "unavoidable"

@@ -1,15 +1,15 @@
-"""What is in force when: worlds after an intervention.
+"""Worlds after an intervention: the policy and model in force at each time.
 
 1. At each time a policy and a model are in force, and the episode has ended or not: a `Moment`. The moments from some
    time on are a `Timeline`.
-2. A `Frame` is what has happened so far (each step with the moment it happened in) and the timeline that follows.
-   Outside all brackets it is the observed path; for a nested goal it is the path its outer world has taken up to here.
+2. A `Frame` is the path so far (each step with its moment) and the timeline that follows.
+   Outside all brackets it is the observed path; for a nested goal it is the path of its outer world up to the present.
 3. An intervention in a frame makes a `World`: the timeline from its offset on, with the intervention in force, beside
    the steps that were observed from there.
 4. While steps were observed, action and successor follow the posterior noise; the last observed action is known, its
    outcome is not; beyond it, noise is prior. Action noise and transition noise are independent.
-5. Where no other policy is in force, the state really visited sees the action really taken, on-policy or not. An
-   off-policy action says nothing about action noise elsewhere.
+5. If no other policy is in force, the observed action is taken in the observed state, whether the policy would take it
+   or not. An action that the policy would not take says nothing about action noise in other states.
 6. Once the episode has ended, its last state is absorbing: in every model, under every action, with reward 0.
 
 Definitions: docs/semantics.md, section 2, and for stochastic policies docs/semantics.md, section 7.
@@ -36,12 +36,12 @@ __all__ = ["MAIN", "Frame", "Moment", "Setting", "Step", "World", "intervene", "
 MAIN = ""
 """The name of the model the path was observed in."""
 LONGEST_TAKEOVER = 10_000
-"""Steps; a timeline that changes later is not held."""
+"""Most steps of a timed intervention."""
 
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """What is in force at one time. `policy`: a name, or the one action that is always taken."""
+    """Policy and model in force at one time. `policy`: a name, or the one action that is always taken."""
 
     policy: str | int
     model: str
@@ -49,12 +49,12 @@ class Moment:
 
 
 Timeline = tuple[Moment, ...]
-"""One moment a step; the last one holds for good, and differs from the one before it."""
+"""One moment for each step; the last one stays in force, and differs from the one before it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One pair of a path, and what was in force. `action` None: not yet taken."""
+    """One pair of a path and its moment. `action` None: not yet taken."""
 
     state: int
     action: int | None
@@ -71,10 +71,10 @@ class Frame:
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """What is in force from the present offset on.
+    """Timeline from the present offset on, and the steps observed from there.
 
-    `seen`: the observed steps from here on. `changed`: for how many of them another policy is in force than the one
-    they were observed under.
+    `seen`: the observed steps. `changed`: for how many of them the policy in force differs from the one they were
+    observed under.
     """
 
     seen: tuple[Step, ...]
@@ -83,12 +83,12 @@ class World:
 
     @property
     def now(self) -> Moment:
-        """Return the present moment."""
+        """Present moment."""
         return self.timeline[0]
 
     @property
     def future(self) -> Timeline:
-        """Return the timeline from the next offset on."""
+        """Timeline from the next offset on."""
         return self.timeline[1:] or self.timeline
 
     def later(self) -> World:
@@ -97,20 +97,20 @@ class World:
 
 
 def _world(seen: tuple[Step, ...], timeline: Timeline, changed: int) -> World:
-    """Return a world without what no longer matters, so that worlds of equal future are equal."""
+    """Return a world without irrelevant parts, so that worlds with the same future are equal."""
     if not seen or (len(seen) == 1 and seen[0].action is None):
         return World((), timeline)
     return World(seen, timeline, min(max(changed, 0), len(seen)))
 
 
 def intervene(frame: Frame, start: int, change: Change, action: int | None) -> World:
-    """Return the world of `change` made at step `start` of a frame. `action`: the index of the one `do(..)` names.
+    """Return the world after `change` at step `start` of a frame. `action`: the index of the action in `do(..)`.
 
     Raises:
-        LimitError: it is limited to more steps than a timeline holds.
+        LimitError: the intervention lasts more than `LONGEST_TAKEOVER` steps.
     """
     if change.steps is not None and change.steps > LONGEST_TAKEOVER:
-        raise LimitError(f"the referee follows a takeover of {LONGEST_TAKEOVER:,} steps at most, not {change.steps:,}")
+        raise LimitError(f"the referee supports takeovers of at most {LONGEST_TAKEOVER:,} steps, not {change.steps:,}")
     seen = frame.steps[start:]
     moments = [*(step.moment for step in seen), *frame.future]
     lasts = 0 if change.kind == "nominal" else len(moments) if change.steps is None else change.steps
@@ -127,14 +127,14 @@ def intervene(frame: Frame, start: int, change: Change, action: int | None) -> W
 
 
 def position(offset: int, length: int) -> tuple[int, int]:
-    """Return the offset clipped to a path of that length, and the place (from 0) it means."""
+    """Return the offset clipped to a path of `length` pairs, and the index (from 0) of its pair."""
     clipped = max(-(length - 1), min(offset, length - 1))
     return clipped, length - 1 - clipped if clipped >= 0 else -clipped - 1
 
 
 @dataclass(frozen=True)
 class Setting:
-    """What a question is about. `models` holds the main one as `MAIN`; `end`: the state the episode ended in."""
+    """Models and policies of a query. `models` has the main one as `MAIN`; `end`: the state the episode ended in."""
 
     models: Mapping[str, MDP]
     policies: Mapping[str, PolicyTable]
@@ -142,20 +142,20 @@ class Setting:
 
     @property
     def main(self) -> MDP:
-        """Return the model the path was observed in."""
+        """Model the path was observed in."""
         return self.models[MAIN]
 
     def actions(self, world: World, state: int) -> list[tuple[int, float]]:
         """Return the actions that may be taken in `state` at the present offset of a world, with probabilities."""
-        asked = self._choice(world.now.policy, state)
+        distribution = self._choice(world.now.policy, state)
         if world.seen and world.seen[0].action is not None:
             step, taken = world.seen[0], world.seen[0].action
             if world.changed == 0 and state == step.state:
                 return [(taken, 1.0)]
             observed = self._choice(step.moment.policy, step.state)
-            if 0 < observed[taken] < 1:  # one that was certain says nothing either
-                asked = counterfactual(observed, asked, taken)
-        return [(int(action), float(asked[action])) for action in np.flatnonzero(asked)]
+            if 0 < observed[taken] < 1:  # a certain action says nothing about its noise
+                distribution = counterfactual(observed, distribution, taken)
+        return [(int(action), float(distribution[action])) for action in np.flatnonzero(distribution)]
 
     def _choice(self, policy: str | int, state: int) -> Floats:
         """Return the distribution [A] of the action with prior noise."""
@@ -174,15 +174,15 @@ class Setting:
         """Return the reward [K] of moving to each successor: the main model's, whatever model the row is from."""
         if moment.ended and state == self.end:
             return np.zeros(len(successors))
-        earned = np.full(len(successors), self.main.rewards[state, action])
+        rewards = np.full(len(successors), self.main.rewards[state, action])
         extra = self.main.transition_rewards
         if extra is not None:
             first, last = self.main.indptr[state * self.main.actions + action :][:2]
-            earned += looked_up(self.main.successors[first:last], extra[first:last], successors)
-        return earned
+            rewards += looked_up(self.main.successors[first:last], extra[first:last], successors)
+        return rewards
 
 
 def looked_up(keys: Ints, values: Floats, wanted: Ints) -> Floats:
     """Return the value of each wanted key, 0 where it is not among the (ascending) keys."""
-    places = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
-    return np.where(keys[places] == wanted, values[places], 0.0)
+    indices = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
+    return np.where(keys[indices] == wanted, values[indices], 0.0)

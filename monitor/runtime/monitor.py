@@ -96,7 +96,7 @@ class Monitor:
         self,
         model: MDP,
         policies: Mapping[str, object],
-        formulas: Sequence[FormulaSpec | str],
+        formulas: Sequence[Query | FormulaSpec | str],
         settings: StreamSettings | None = None,
         *,
         identity: Identity | None = None,
@@ -121,6 +121,11 @@ class Monitor:
         self._former = {query.spec.name: CalibrationCounts() for query in self._queries if query.target is not None}
         # Looking for silent agents visits all of them, so it is done four times within the shortest timeout.
         self._pause = min(self.settings.stale_after, self.settings.forget_after) / 4
+
+    @property
+    def queries(self) -> tuple[Query, ...]:
+        """The formulas watched, parsed and checked."""
+        return tuple(self._queries)
 
     def agents(self) -> tuple[str, ...]:
         """Return the names of the agents watched now."""

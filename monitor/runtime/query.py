@@ -4,24 +4,29 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Final, Literal, get_args
 
+from monitor.alarm.figures import change_of, threshold_of
 from monitor.engine import NO_BOUNDS, NOT_EXACT, Engines, on_stream
 from monitor.errors import ConfigError, LimitError, MonitorError
 from monitor.exact import IncrementalCheck, validate
 from monitor.logic import Formula, parse
+from monitor.logic.printer import print_change
 from monitor.logic.syntax import Regret
 from monitor.logic.traversal import largest_offset
-from monitor.runtime.forecasts import Target, target_of
+from monitor.model import MDP
+from monitor.runtime.forecasts import FollowedForecast, Target, followed_forecast, target_of
 from monitor.stream import Session
-from monitor.types import CausalModel, Engine, FormulaSpec, Outcome, Step, Verdict
+from monitor.types import CausalModel, Engine, FormulaSpec, Outcome, Step, Threshold, Verdict
 
-__all__ = ["Query", "QueryEvaluator", "prepare"]
+__all__ = ["Query", "QueryEvaluator", "SpecError", "World", "prepare", "read_query"]
 
 NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+World = tuple[MDP, Collection[str], Mapping[str, MDP]]
+"""What a formula may name: the labels of a model, policies, other models."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +47,22 @@ class Query:
     def lookback(self) -> int:
         """How many steps it looks back: its largest |offset|."""
         return largest_offset(self.formula)
+
+    @cached_property
+    def threshold(self) -> Threshold | None:
+        """What its value is compared with; None for `=?`, and where several quantities are."""
+        return threshold_of(self.formula)
+
+    @cached_property
+    def alternative(self) -> str | None:
+        """What a regret formula compares with nominal, in its words; None for every other formula."""
+        change = change_of(self.formula)
+        return None if change is None else print_change(change)
+
+    @cached_property
+    def followed(self) -> FollowedForecast | str:
+        """Which of its forecasts is followed, or the reason why none is."""
+        return followed_forecast(self.formula, self.spec.engine)
 
 
 @dataclass(slots=True)
@@ -114,31 +135,57 @@ def _undecided(query: Query, method: Literal["exact", "sampled"], reason: str) -
 # ---- at start ----
 
 
-def prepare(formulas: Sequence[FormulaSpec | str], engines: Engines, *, window: int) -> list[Query]:
-    """Parse and check the formulas to monitor; a bare text gets the name `formula_<n>`.
+class SpecError(ConfigError):
+    """A formula to watch asks for what cannot be. `key`: the setting that is wrong, inside the formula's section."""
 
-    `window`: pairs a path holds at most.
+    def __init__(self, name: str, key: tuple[str, ...], problem: str) -> None:
+        super().__init__(f"formula {name!r}, {'.'.join(key)}: {problem}")
+        self.key = key
+        self.problem = problem
+
+
+def read_query(spec: FormulaSpec, world: World | None, *, window: int) -> Query:
+    """Parse a formula and check it: the one place where a formula to watch is read.
+
+    Args:
+        spec: the formula and its alarm.
+        world: what the formula may name; None: it could not be read, so only the text is checked.
+        window: pairs a path holds.
+
+    Raises:
+        FormulaError: its text is wrong, or names what does not exist.
+        SpecError: something else in `spec` is wrong.
+    """
+    query = Query(spec, parse(spec.text))
+    if world is not None:
+        model, policies, models = world
+        validate(query.formula, model, policies, spec.text, models)
+    for key, problem in _problems(query, window):
+        raise SpecError(spec.name, key, problem)
+    return query
+
+
+def prepare(formulas: Sequence[Query | FormulaSpec | str], engines: Engines, *, window: int) -> list[Query]:
+    """Return what to watch with all that its answers need; a bare text gets the name `formula_<n>`.
+
+    A `Query` was made by `read_query` for the same world and `window` (pairs a path holds): it is not checked again.
 
     Raises:
         FormulaError, ConfigError, LimitError: before the first message, never after it.
     """
     specs = [FormulaSpec(f"formula_{n}", spec) if isinstance(spec, str) else spec for n, spec in enumerate(formulas)]
-    queries = [_query(spec, engines, window) for spec in specs]
-    _check_names([spec.name for spec in specs])
+    queries = [_prepared(spec, engines, window) for spec in specs]
+    _check_names([query.spec.name for query in queries])
     return queries
 
 
-def _query(spec: FormulaSpec, engines: Engines, window: int) -> Query:
-    formula, checker = parse(spec.text), engines.checker
-    _check_spec(spec, formula)
-    validate(formula, checker.model, checker.policies, spec.text, checker.models)
-    lookback = largest_offset(formula)
-    if lookback >= window:
-        problem = f"formula {spec.name!r} looks {lookback} steps back, the path holds {window}"
-        raise ConfigError(f"{problem}; raise path.window or lower the offset")
-    sampled, why = engines.prepare(formula, spec, window=window)
-    target = None if sampled else target_of(formula, spec.engine, checker.model)
-    return Query(spec, formula, sampled, why, target)
+def _prepared(spec: Query | FormulaSpec, engines: Engines, window: int) -> Query:
+    checker = engines.checker
+    world = checker.model, checker.policies, checker.models
+    query = spec if isinstance(spec, Query) else read_query(spec, world, window=window)
+    sampled, why = engines.prepare(query.formula, query.spec, window=window)
+    target = None if sampled else target_of(query.formula, query.spec.engine, checker.model)
+    return replace(query, sampled=sampled, why=why, target=target)
 
 
 def _check_names(names: Sequence[str]) -> None:
@@ -148,23 +195,26 @@ def _check_names(names: Sequence[str]) -> None:
             raise ConfigError(f"two formulas are called {name!r}; give each a name of its own")
 
 
-def _check_spec(spec: FormulaSpec, formula: Formula) -> None:
-    """Check all settings of a formula but its text; those of a configuration file are checked here too."""
-    alarm, where = spec.alarm, f"formula {spec.name!r}"
+def _problems(query: Query, window: int) -> Iterator[tuple[tuple[str, ...], str]]:
+    """Yield what is wrong beside the formula's text: the setting, and the problem."""
+    spec, alarm = query.spec, query.spec.alarm
     if not NAME.fullmatch(spec.name):
-        raise ConfigError(f"{where}: a name is 1 to 64 of the characters A-Z a-z 0-9 _ . -, for it becomes a topic")
+        yield ("name",), "must be 1 to 64 of the characters A-Z a-z 0-9 _ . -, because it becomes a topic"
     if not (isinstance(spec.every, int | float) and 0 < spec.every < math.inf):  # another number is in no unit
-        raise ConfigError(f"{where}: every is {spec.every}; it counts steps (a whole number) or seconds, above 0")
+        yield ("every",), f"is {spec.every}; it must be a number of steps (int) or of seconds (float), above 0"
     if not all(isinstance(count, int) and count >= 1 for count in (alarm.for_, alarm.keep)):
-        raise ConfigError(f"{where}: for and keep count verdicts, from 1 on")
+        yield ("alarm",), "for and keep are numbers of verdicts, 1 or more"
     if not 0 <= alarm.step < math.inf:
-        raise ConfigError(f"{where}: step is {alarm.step}; it is a distance between two values, from 0 on")
+        yield ("alarm", "step"), f"is {alarm.step}; it must be a difference between two values, 0 or more"
     if spec.causal_model not in get_args(CausalModel):
-        raise ConfigError(f"{where}: causal model {spec.causal_model!r}; use {', '.join(get_args(CausalModel))}")
+        yield ("causal_model",), f"{spec.causal_model!r} does not exist; use {', '.join(get_args(CausalModel))}"
     if spec.engine not in get_args(Engine):
-        raise ConfigError(f"{where}: engine {spec.engine!r} does not exist; use {', '.join(get_args(Engine))}")
+        yield ("engine",), f"{spec.engine!r} does not exist; use {', '.join(get_args(Engine))}"
     if spec.engine == "sampled" and spec.causal_model != "gumbel":
-        raise ConfigError(f"{where}: causal model {spec.causal_model!r}: {NO_BOUNDS}; use engine exact, or gumbel")
-    fitting = ("regret", "unavoidable") if isinstance(formula, Regret) else ("fails", "holds")
+        yield ("causal_model",), f"{NO_BOUNDS}; use engine: exact, or causal_model: gumbel"
+    fitting = ("regret", "unavoidable") if isinstance(query.formula, Regret) else ("fails", "holds")
     if alarm.when is not None and alarm.when not in fitting:
-        raise ConfigError(f"{where}: alarm when {alarm.when!r} never happens to it; use {' or '.join(fitting)}")
+        yield ("alarm", "when"), f"{alarm.when!r} never happens to this formula; use {' or '.join(fitting)}"
+    if query.lookback >= window:
+        problem = f"offset {query.lookback} does not fit the path.window of {window} steps"
+        yield ("formula",), f"{problem}; make the window larger than the offset"

@@ -22,7 +22,7 @@ MAX_CACHED = 1 << 20
 
 @runtime_checkable
 class Decisions(Protocol):
-    """What a policy does in states."""
+    """Batched decisions of a policy."""
 
     def decide(self, states: Ints) -> Ints | Floats:
         """Return actions [n] of a deterministic policy, distributions [n, A] of a stochastic one, in states [n]."""

@@ -177,7 +177,7 @@ class Ensemble:
         return ahead._values  # noqa: SLF001 - its own
 
     def _step(self, pair: Pair | None, evidence: Evidence, ended: int | None) -> None:
-        """Choose actions, read the label sets, move to the next states; particles decided by the labels do not move."""
+        """Choose actions, read the label sets, draw the next states of the undecided particles."""
         if not len(self._open):
             self.offset += 1
             return

@@ -57,7 +57,7 @@ class Entries(NamedTuple):
 
 
 class Evidence(NamedTuple):
-    """What was observed at a step: a row and its outcome. Probability 0: nothing."""
+    """The observed row and outcome of a step. Probability 0: no observation."""
 
     keys: Ints
     probabilities: Floats

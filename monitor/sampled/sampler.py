@@ -96,7 +96,7 @@ class Sampler:
 
     Args:
         scene: the worlds to draw from.
-        seed: of the noise, 0 to 2**64 - 1. Agents with the same seed share their noise: give each one its own.
+        seed: of the noise, 0 to 2**64 - 1. Agents with the same seed have the same noise: give each its own.
     """
 
     def __init__(self, scene: Scene, seed: int) -> None:

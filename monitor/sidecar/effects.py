@@ -1,4 +1,4 @@
-"""What one event causes, as values: evidence to keep, messages to send, notices to show."""
+"""Effects of one event, as values: evidence to keep, messages to send, notices for sinks."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ __all__ = ["Effects", "EvidenceFile", "Publication"]
 
 
 class Publication(msgspec.Struct, frozen=True):
-    """A message to send. An empty retained payload takes back what was retained on the topic.
+    """A message to send. An empty retained payload clears what the broker retained on the topic.
 
-    `repeats`: it says nothing new, so there is no use in sending it late.
+    `repeats`: it says nothing new, so it is not sent late.
     """
 
     topic: str
@@ -30,7 +30,7 @@ class EvidenceFile(msgspec.Struct, frozen=True):
 
 
 class Effects(msgspec.Struct, frozen=True):
-    """What one event caused: evidence to keep first, then what to publish, and notices for metrics and status page."""
+    """Effects of one event: evidence to keep first, then what to publish, and notices for sinks."""
 
     publications: tuple[Publication, ...] = ()
     evidence: tuple[EvidenceFile, ...] = ()

@@ -1,4 +1,4 @@
-"""What happens to a sidecar, as values: live they come from sockets and clocks, in a replay from a recording."""
+"""Events of a sidecar, as values: live they come from sockets and clocks, in a replay from a recording."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["Connected", "Evaluate", "Event", "Heartbeat", "Lost", "Message"]
 
 
 class Message(msgspec.Struct, frozen=True):
-    """A message arrived on a topic; `now` is when it came through the door."""
+    """A message arrived on a topic; `now` is when it entered the inbox."""
 
     now: Instant
     topic: str
@@ -18,7 +18,7 @@ class Message(msgspec.Struct, frozen=True):
 
 
 class Evaluate(msgspec.Struct, frozen=True):
-    """Time to answer what is due. `latest_only`: there is more to do than time, so only the newest step is answered.
+    """Time to answer what is due. `latest_only`: in overload, only the newest step of each agent is answered.
 
     `steps`: about how many are answered now, agents taking turns; the others wait. 0: all.
     """
@@ -29,7 +29,7 @@ class Evaluate(msgspec.Struct, frozen=True):
 
 
 class Heartbeat(msgspec.Struct, frozen=True):
-    """Time to say that we are alive, and which alarms stand."""
+    """Time to publish the status and to repeat the alerts of firing alarms."""
 
     now: Instant
 
@@ -42,7 +42,7 @@ class Connected(msgspec.Struct, frozen=True):
 
 
 class Lost(msgspec.Struct, frozen=True):
-    """`count` messages of this topic were dropped at the door: there was no room. `why`: if it was something else."""
+    """`count` messages of this topic were dropped, because the inbox was full or for another reason (`why`)."""
 
     now: Instant
     topic: str

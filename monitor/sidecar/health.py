@@ -1,6 +1,6 @@
-"""How a sidecar is: what `/healthz`, `/readyz` and `/api/status` say, and the service manager hears.
+"""The health of a sidecar: what `/healthz`, `/readyz`, `/api/status` and the service manager report.
 
-Asked from other threads than the one that works: every answer is one look at plain values.
+Other threads call this: every answer reads plain values once.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["Health", "tick_of"]
 
 
 def tick_of(loaded: Loaded) -> float:
-    """Seconds between two looks at the clock: a quarter of the shortest time anything waits for."""
+    """Return the seconds between two evaluations: a quarter of the shortest time that matters."""
     config = loaded.config
     waits = [config.path.reorder.wait, config.stream.stale_after, config.heartbeat]
     waits += [formula.every for formula in config.formulas if isinstance(formula.every, float)]
@@ -29,7 +29,7 @@ def tick_of(loaded: Loaded) -> float:
 
 
 class Health:
-    """`beginning`: what has still to be done before anything can be watched, empty once it is."""
+    """Answers from plain values. `starting`: what must still be done before anything is watched; empty once it is."""
 
     def __init__(
         self,
@@ -38,50 +38,50 @@ class Health:
         *,
         clock: Callable[[], Instant],
         evaluated: Callable[[], Instant],
-        door: Inbox,
+        inbox: Inbox,
         outbox: Outbox,
         link: Link,
-        board: StatusView,
+        view: StatusView,
         store: Store | None,
     ) -> None:
-        self.beginning = "beginning"
+        self.starting = "starting"
         self._loaded = loaded
         self._client_id = client_id
         self._clock = clock
         self._evaluated = evaluated
-        self._door = door
+        self._inbox = inbox
         self._outbox = outbox
         self._link = link
-        self._board = board
+        self._view = view
         self._store = store
 
     def adopt(self, loaded: Loaded) -> None:
-        """Another configuration is in force."""
+        """Go on under another configuration."""
         self._loaded = loaded
 
     def health(self) -> str:
-        """What is wrong with this process: formulas are looked at every tick, so a long silence means that we hang."""
+        """Return what is wrong with this process, or an empty text. It evaluates every tick; if not, it hangs."""
         age = self._clock().ticks - self._evaluated().ticks
         limit = 3 * self._loaded.config.heartbeat
         return f"no evaluation for {age:.1f} s, expected every {tick_of(self._loaded):.1f} s" if age > limit else ""
 
     def readiness(self) -> str:
-        """Why nothing is seen now."""
-        if self.beginning:
-            return self.beginning
+        """Return why nothing can be answered now, or an empty text."""
+        if self.starting:
+            return self.starting
         if not self._link.up:
             return "not connected to the broker"
-        return "" if self._board.seeing() else "every formula is blind"
+        return "" if self._view.seeing() else "every formula is blind"
 
     def status(self) -> dict[str, Any]:
-        """Plain data about this process."""
+        """Return the status of this process as plain data."""
         identity = self._loaded.identity
         return {
             "version": __version__,
             "client_id": self._client_id,
             "broker": self._loaded.config.mqtt.broker.address,
             "connected": self._link.up,
-            "queue": len(self._door),
+            "queue": len(self._inbox),
             "unsent": len(self._outbox),
             "store": "nothing is kept" if self._store is None else self._store.problem or "ok",
             "store_damage": "" if self._store is None else self._store.damage,

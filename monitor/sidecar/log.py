@@ -44,14 +44,17 @@ class Seldom:
         message: str,
         *arguments: object,
         fields: Mapping[str, object] | None = None,
+        traceback: bool = False,
     ) -> None:
-        """Log an entry at `level`, or at debug where this kind was logged within the last minute. `fields`: in JSON."""
+        """Log an entry at `level`, or at debug if this kind was logged within the last minute. `fields`: for JSON."""
         due = now.ticks >= self._next.get(kind, now.ticks)
         if due:
             if len(self._next) >= MOST_KINDS:
                 self._next = {known: at for known, at in self._next.items() if at > now.ticks}
             self._next[kind] = now.ticks + PAUSE
-        self._log.log(level if due else logging.DEBUG, message, *arguments, extra={"fields": fields or {}})
+        self._log.log(
+            level if due else logging.DEBUG, message, *arguments, exc_info=traceback, extra={"fields": fields or {}}
+        )
 
 
 class Sparing(logging.Filter):

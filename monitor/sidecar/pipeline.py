@@ -1,7 +1,7 @@
-"""From events to what goes out: the sidecar without its sockets, files and clocks.
+"""From events to effects: the sidecar without its sockets, files and clocks.
 
-`run` feeds it what happens, `replay` what was recorded; the same events give the same bytes. It decides nothing about
-safety: the monitor does. It decides what is published, when it is repeated, and when it is taken back.
+`run` feeds it live events, `replay` recorded ones; the same events give the same bytes. The monitor decides about
+safety; this decides what is published, when it is repeated and when it is cleared.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from monitor.runtime.agent import AgentMonitorState
 from monitor.runtime.monitor import Monitor, MonitorState, Waiting
 from monitor.sidecar.effects import Effects, EvidenceFile, Publication
 from monitor.sidecar.events import Connected, Evaluate, Event, Heartbeat, Lost, Message
-from monitor.sidecar.sinks.alert_publisher import AlertPublisher, Told, as_json
+from monitor.sidecar.sinks.alert_publisher import AlertPublisher, Published, as_json
 from monitor.stream import agent_of, decode, seal, unseal
 from monitor.types import Alert, Blind, Forgotten, Instant, Notice, Received, Refreshed
 
@@ -38,21 +38,21 @@ __all__ = [
 ]
 
 TOPICS: Final = 4096
-"""Topics whose agent is remembered; of a topic that names none nothing is."""
+"""Number of topics whose agent is cached."""
 
 SKIPPED: Final = 1_000_000
-"""Revisions: more than an alarm can have had of which nothing is known. (id, revision) stays the name of an alert."""
+"""Revisions skipped after a loss: more than were lost, so that (id, revision) stays unique to an alert."""
 
 OFFLINE: Final = b'{"state":"offline"}'
-"""The last will, and the last word of a clean end."""
+"""The last will, and the last message of a clean end."""
 
 
 class Snapshot(msgspec.Struct, frozen=True):
-    """All that a pipeline's future depends on, as bytes that may be kept.
+    """The state of a pipeline, as bytes for the store.
 
-    `common`: what there is once. `agents`: those that changed since the last snapshot; None: forgotten since then.
-    `pages`: the same for what is never changed once it is there, under `<agent>/<number>`. Put over what earlier
-    snapshots said of other agents it is complete.
+    `common`: the part that is not of one agent. `agents`: those changed since the last snapshot; None: forgotten since.
+    `pages`: the same for data that never change once written, under `<agent>/<number>`. Together with the other agents
+    of earlier snapshots it is complete.
     """
 
     common: bytes
@@ -62,7 +62,7 @@ class Snapshot(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Topics:
-    """Where things are: `steps` with one `+`, `alerts` and `status` without the levels that are added."""
+    """Configured topics: `steps` with one `+`; `alerts` and `status` without the levels added to them."""
 
     steps: str
     alerts: str
@@ -75,21 +75,21 @@ class StatusMessage(msgspec.Struct, frozen=True):
     v: int
     """Version of this schema: 1."""
     state: Literal["online", "offline"]
-    """`offline` stands alone: it is the last will, and the last message of a clean end."""
+    """`offline` comes without the other fields: as the last will, and as the last message of a clean stop."""
     client_id: str
-    """The monitor's name at the broker."""
+    """The monitor's MQTT client id."""
     version: str
-    """Of the software."""
+    """Version of the software."""
     model: Named
     """The model in use."""
     policies: tuple[Named, ...]
     """The policies in use."""
     agents: int
-    """Agents that are watched."""
+    """Number of monitored agents."""
     firing: int
-    """Alarms that fire."""
+    """Number of firing alarms."""
     blind: int
-    """Formulas that cannot be answered now, each counted with each agent."""
+    """Number of (formula, agent) pairs that are blind."""
     sent: str | None
     """When this message was sent, RFC 3339 in UTC."""
     sent_unix: float
@@ -97,7 +97,7 @@ class StatusMessage(msgspec.Struct, frozen=True):
 
 
 class _Common(msgspec.Struct, frozen=True, array_like=True):
-    """What a pipeline remembers beside its agents. `sent`: when the last event was, seconds since the epoch."""
+    """State of a pipeline beside its agents. `sent`: time of the last event, seconds since the epoch."""
 
     monitor: MonitorState
     topics: Topics
@@ -106,19 +106,19 @@ class _Common(msgspec.Struct, frozen=True, array_like=True):
 
 
 def topics_of(common: bytes) -> Topics:
-    """Where things were when a snapshot was taken; InputError (`bad_snapshot`) if it is none."""
+    """Return the topics in force when a snapshot was taken. Raise InputError (`bad_snapshot`) if it is damaged."""
     return unseal(common, _Common).topics
 
 
 class _Agent(msgspec.Struct, frozen=True, array_like=True):
-    """What a pipeline remembers of one agent."""
+    """State of one agent."""
 
     watch: AgentMonitorState
-    told: Told
+    told: Published
 
 
 class Pipeline:
-    """One monitor with its way in (topics, bytes) and its way out (topics, bytes, evidence).
+    """A monitor with its input (topics, bytes) and its output (topics, bytes, evidence).
 
     `evidence_of` makes the file that proves an alarm. Not thread-safe: one event after the other.
     """
@@ -139,37 +139,37 @@ class Pipeline:
         self._client_id = client_id
         self._message_bytes = message_bytes
         self._evidence_of = evidence_of
-        self._announcer = AlertPublisher(identity, topics.alerts, evidence_of)
+        self._publisher = AlertPublisher(identity, topics.alerts, evidence_of)
         self._sent = 0.0
         self._agent_of = lru_cache(TOPICS)(partial(agent_of, pattern=topics.steps))
 
     @property
     def waiting(self) -> Waiting:
-        """What has come and is not answered yet."""
+        """Steps that have no answer yet."""
         return self._monitor.waiting
 
     @property
     def status_topic(self) -> str:
-        """Where this sidecar says that it is there; also the topic of its last will."""
+        """Topic of this sidecar's status and last will."""
         return f"{self._topics.status}/{self._client_id}"
 
     def agents(self) -> tuple[str, ...]:
-        """The agents known now."""
+        """Return the agents known now."""
         return self._monitor.agents()
 
     def topic_of(self, agent: str) -> str:
-        """Where an agent's steps come from."""
+        """Return the topic of an agent's steps."""
         return self._topics.steps.replace("+", agent)
 
     def step(self, event: Event) -> Effects:
-        """Take one event over; never raises for anything a message may hold."""
+        """Process one event; no content of a message makes it raise."""
         self._sent = event.now.wall
         match event:
             case Message():
                 return self._publish(self._observe(event), event.now)
             case Evaluate():
-                told = self._monitor.evaluate(event.now, latest_only=event.latest_only, steps=event.steps)
-                return self._publish(told, event.now)
+                notices = self._monitor.evaluate(event.now, latest_only=event.latest_only, steps=event.steps)
+                return self._publish(notices, event.now)
             case Heartbeat():
                 return self._heartbeat(event.now)
             case Connected():
@@ -182,12 +182,12 @@ class Pipeline:
     # ---- kept and taken up again ----
 
     def snapshot(self, *, everything: bool = False) -> Snapshot:
-        """The state after the last event, for `restore`: of the agents that changed since the last call, or of all."""
+        """Return the state after the last event: of the agents changed since the last call, or of all."""
         changed = self._monitor.changed(everything=everything)
         return Snapshot(
             seal(_Common(self._monitor.dump(), self._topics, self.status_topic, self._sent)),
             {
-                agent: None if watch is None else seal(_Agent(watch, self._announcer.dump(agent)))
+                agent: None if watch is None else seal(_Agent(watch, self._publisher.dump(agent)))
                 for agent, watch in changed.items()
             },
             {
@@ -205,20 +205,19 @@ class Pipeline:
         *,
         missing: bool = False,
     ) -> Effects:
-        """Take up the state of a snapshot, in a pipeline that has seen nothing; the configuration may have changed.
+        """Restore the state of a snapshot in a new pipeline; the configuration may have changed.
 
-        States of formulas that are no longer exactly the same, or whose model or policies are others, are not taken
-        over: the effects close their firing alarms as `removed` and clear their topics. Paths are kept where they fit
-        the model; else the agent's path begins anew.
+        The state of a formula is dropped if the formula, the model or a policy has changed: the effects then close its
+        firing alarms as `removed` and clear its topics. Paths are kept if they fit the model; else they begin anew.
 
         Args:
             common: of the newest snapshot.
-            agents: each agent's newest state; of forgotten ones None or nothing.
-            pages: all there are; of those that went None or nothing.
-            missing: alarms may have been told of since; their next revisions are higher than any that may have been.
+            agents: each agent's newest state; forgotten agents are None or absent.
+            pages: all of them; removed ones are None or absent.
+            missing: alerts may have been published since; their next revisions skip beyond any of these.
 
         Returns:
-            What is to be published, and notices on formulas of the former configuration alone.
+            What is to be published, and notices on formulas that were dropped.
 
         Raises:
             InputError: `bad_snapshot`; then nothing has changed here.
@@ -240,32 +239,32 @@ class Pipeline:
         cleared = former.clear(names if moved else gone)
         for formula in gone:
             former.drop(formula)
-        self._announcer.load({agent: state.told for agent, state in found.items()})
+        self._publisher.load({agent: state.told for agent, state in found.items()})
         if moved:
-            publications += self._announcer.retained()
-        publications += cleared  # last: what is retained is said again at the next connection, this is not
+            publications += self._publisher.retained()
+        publications += cleared  # last: retained messages are repeated at the next connection, these are not
         if before.status_topic != self.status_topic:
             publications.append(Publication(before.status_topic, b""))
         return Effects(tuple(publications), notices=tuple(notices))
 
     def standing(self) -> Effects:
-        """What new metrics and a new board must be shown to be up to date: last verdicts, blindness, alarms, alerts.
+        """Return the present state for sinks to recall: newest verdicts, blindness, alarms, alerts.
 
-        All of it was told before: show it, but neither send nor count it.
+        All of it was reported before: do not send or count it again.
         """
-        alerts = (firing.alert for firing in self._announcer.alarms())
-        return Effects(tuple(self._announcer.retained()), notices=(*self._monitor.current_state(), *alerts))
+        alerts = (firing.alert for firing in self._publisher.alarms())
+        return Effects(tuple(self._publisher.retained()), notices=(*self._monitor.current_state(), *alerts))
 
     def proofs(self) -> frozenset[str]:
-        """Ids of the evidence of alarms that fire now."""
-        return frozenset(firing.evidence for firing in self._announcer.alarms() if firing.evidence is not None)
+        """Return the ids of the evidence of alarms that fire now."""
+        return frozenset(firing.evidence for firing in self._publisher.alarms() if firing.evidence is not None)
 
     # ---- in ----
 
     def _observe(self, event: Message) -> list[Notice]:
         try:
             agent = self._agent_of(event.topic)
-        except InputError as error:  # a name we do not repeat, so nobody's
+        except InputError as error:  # an invalid name is not shown, so no agent is named
             return [Received("", "rejected", error.reason, error.detail)]
         try:
             observation = decode(agent, event.payload, max_bytes=self._message_bytes)
@@ -279,8 +278,8 @@ class Pipeline:
         except InputError:
             return [Received("", "dropped")] * event.count
         notices = list(self._monitor.lost(agent, event.now, event.why))
-        told = sum(isinstance(notice, Received) and notice.result == "dropped" for notice in notices)
-        return [*[Received(agent, "dropped")] * (event.count - told), *notices]
+        counted = sum(isinstance(notice, Received) and notice.result == "dropped" for notice in notices)
+        return [*[Received(agent, "dropped")] * (event.count - counted), *notices]
 
     # ---- out ----
 
@@ -288,13 +287,13 @@ class Pipeline:
         effects = self._publish(self._monitor.connected(event.up, event.now), event.now)
         if not event.up:
             return effects
-        # A broker that was started anew may have forgotten what it retained.
+        # A restarted broker may have lost what it retained.
         new = {publication.topic for publication in effects.publications}
-        again = (said for said in self._announcer.retained(event.now.wall) if said.topic not in new)
+        again = (each for each in self._publisher.retained(event.now.wall) if each.topic not in new)
         return replace(effects, publications=(*_repeated(self._status(event.now), *again), *effects.publications))
 
     def _heartbeat(self, now: Instant) -> Effects:
-        return Effects(_repeated(self._status(now), *self._announcer.repeat(now.wall)))
+        return Effects(_repeated(self._status(now), *self._publisher.repeat(now.wall)))
 
     def _publish(self, notices: list[Notice], now: Instant) -> Effects:
         publications: list[Publication] = []
@@ -302,13 +301,13 @@ class Pipeline:
         for notice in notices:
             match notice:
                 case Alert():
-                    publications.append(self._announcer.alert(notice, evidence, now.wall))
+                    publications.append(self._publisher.alert(notice, evidence, now.wall))
                 case Refreshed():
-                    self._announcer.refresh(notice)
+                    self._publisher.refresh(notice)
                 case Forgotten():
-                    publications += self._announcer.forget(notice.agent)
+                    publications += self._publisher.forget(notice.agent)
                 case Blind():
-                    self._announcer.see(notice)
+                    self._publisher.see(notice)
                 case _:
                     pass
         return Effects(tuple(publications), tuple(evidence), tuple(notices))
@@ -322,8 +321,8 @@ class Pipeline:
             model=Named(self._identity.model_name, self._identity.model_sha256),
             policies=named_policies(self._identity),
             agents=len(self._monitor.agents()),
-            firing=self._announcer.firing,
-            blind=self._announcer.blind,
+            firing=self._publisher.firing,
+            blind=self._publisher.blind,
             sent=rfc3339(now.wall),
             sent_unix=now.wall,
         )
@@ -340,7 +339,7 @@ def _by_agent(pages: Mapping[str, bytes | None]) -> dict[str, dict[int, bytes]]:
 
 
 def _skipping(watch: AgentMonitorState) -> AgentMonitorState:
-    """The state of an agent in which each alarm that was told of goes on with a higher revision."""
+    """Return an agent's state in which each published alarm continues with a higher revision."""
     formulas = {
         name: replace(state, alarm=replace(state.alarm, revision=state.alarm.revision + SKIPPED))
         if state.alarm.revision

@@ -1,4 +1,4 @@
-"""Taking up where an earlier process ended: its last snapshot, and what happened since, through the same pipeline."""
+"""Restore the state of an earlier process: its last snapshot, then the events since, through the same pipeline."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ __all__ = ["Recovered", "setting_of", "steps_left", "take_up"]
 
 LOG: Final = logging.getLogger("monitor.service")
 PIECE: Final = 200
-"""Events between two turns of the loop: a signal to stop is heard meanwhile."""
+"""Events between two turns of the loop, so that a signal to stop is handled."""
 
 
 class Recovered(msgspec.Struct, frozen=True):
     """A pipeline in the state of the earlier process.
 
-    `publications`: what a changed configuration has to say. `ticks`: the latest the earlier process noted.
+    `publications`: what follows from a changed configuration. `ticks`: the latest of the earlier process.
     """
 
     pipeline: Pipeline
@@ -36,17 +36,17 @@ class Recovered(msgspec.Struct, frozen=True):
 
 
 def setting_of(loaded: Loaded, client_id: str, ticks: float) -> Setting:
-    """Under which circumstances a snapshot is taken now."""
+    """Return what a snapshot taken now depends on."""
     return Setting(client_id, loaded.world, loaded.formulas, ticks)
 
 
 def steps_left(setting: Setting | None, steps: str) -> str | None:
-    """Where steps came from under the configuration before, if from elsewhere than `steps`."""
+    """Return the topic of steps under the former configuration, if it is not `steps`."""
     if setting is None or setting.common is None:
         return None
     try:
         before = topics_of(setting.common).steps
-    except InputError:  # damaged: that is told where it is taken up
+    except InputError:  # damaged: reported by `take_up`
         return None
     return None if before == steps else before
 
@@ -60,14 +60,13 @@ async def take_up(
     *,
     incomplete: str = "",
 ) -> Recovered:
-    """Restore the snapshot and let the events since happen again; `progress` hears how many have.
+    """Restore the snapshot and replay the events since; `progress` is called with their number.
 
-    `incomplete`: why more happened than was kept; empty if it did not. Then alarms go on with higher revisions.
+    `incomplete`: why some events are missing in the store, or empty. If they are, alarms skip revisions.
 
-    What they publish is passed over: it was noted with them, and what the broker does not have yet is in `kept` too.
-    They happen to the formulas of that time, on the topics of that time, also under a changed configuration; then its
-    pipeline takes over, and says which alarms are removed or told elsewhere. Where model or policies are others, they
-    happen to the paths alone.
+    What the events publish is ignored: what the broker has not acknowledged is in `kept`. They are replayed under the
+    former formulas and topics; then the pipeline of the present configuration takes over, and publishes which alarms
+    are removed or moved. If the model or a policy has changed, the events only extend the paths.
 
     Raises whatever the content causes; `loaded.monitor` is used up then.
     """
@@ -77,9 +76,9 @@ async def take_up(
     former = loaded if same else _former(setting, loaded)
     earlier = former.pipeline(setting.client_id, topics)
     publications = earlier.restore(common, kept.agents, kept.pages, missing=bool(incomplete)).publications
-    unasked = [spec.name for spec in setting.formulas if spec not in former.formulas]
-    if unasked:
-        earlier.snapshot()  # the next one tells who changed since
+    unknown = [spec.name for spec in setting.formulas if spec not in former.formulas]
+    if unknown:
+        earlier.snapshot()  # the next one has the agents that changed since
     ticks, count = setting.ticks, 0
     for event in _events(kept):
         earlier.step(event)
@@ -90,35 +89,39 @@ async def take_up(
     if same:
         return Recovered(earlier, publications, ticks)
     if topics.steps != loaded.topics.steps:
-        LOG.warning("steps come from %s now; what still comes from %s is refused", loaded.topics.steps, topics.steps)
+        LOG.warning(
+            "steps are now read from %s; messages on the former topic %s are rejected",
+            loaded.topics.steps,
+            topics.steps,
+        )
     closed = {publication.topic for publication in publications}
-    unheard = _unheard(earlier, topics, unasked) if unasked else ()
-    doubtful = [publication for publication in unheard if publication.topic not in closed]
+    unsent = _cleared(earlier, topics, unknown) if unknown else ()
+    doubtful = [publication for publication in unsent if publication.topic not in closed]
     pipeline = loaded.pipeline(client_id)
     state = earlier.snapshot(everything=True)
     moved = pipeline.restore(state.common, state.agents, state.pages).publications
-    # The oldest in the outbox are given up first, so what is not even certain to be retained goes in front.
+    # A full outbox drops its oldest messages first, so what may not even be retained comes first.
     return Recovered(pipeline, (*doubtful, *publications, *moved), ticks)
 
 
 def _same(setting: Setting, topics: Topics, loaded: Loaded, client_id: str) -> bool:
-    """Whether the configuration before was this one, as far as the events' effects depend on it."""
+    """Return whether the former configuration was this one, as far as the effects of events depend on it."""
     before = (setting.world, set(setting.formulas), topics, setting.client_id)
     return before == (loaded.world, set(loaded.formulas), loaded.topics, client_id)
 
 
 def _former(setting: Setting, loaded: Loaded) -> Loaded:
-    """The configuration as far as it was in force before, with a monitor of its own."""
+    """Return the former configuration as far as it still fits, with a monitor of its own."""
     if setting.world != loaded.world:
-        return loaded.watching(())
+        return loaded.with_formulas(())
     try:
-        return loaded.watching(setting.formulas)
+        return loaded.with_formulas(setting.formulas)
     except MonitorError:  # such as an offset that does not fit a smaller window
-        return loaded.watching([spec for spec in loaded.formulas if spec in setting.formulas])
+        return loaded.with_formulas([spec for spec in loaded.formulas if spec in setting.formulas])
 
 
-def _unheard(earlier: Pipeline, topics: Topics, formulas: Sequence[str]) -> list[Publication]:
-    """Take back what these formulas may have said since the snapshot; what that was, only asking them would tell."""
+def _cleared(earlier: Pipeline, topics: Topics, formulas: Sequence[str]) -> list[Publication]:
+    """Return messages that clear what these formulas may have published since the snapshot."""
     return [
         Publication(f"{topics.alerts}/{agent}/{formula}", b"")
         for agent, state in earlier.snapshot().agents.items()

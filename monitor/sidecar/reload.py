@@ -1,6 +1,6 @@
-"""Another configuration without a restart: read and checked beside the work, put in force between two steps.
+"""Another configuration without a restart: read and checked in a thread, put in force between two steps.
 
-Whatever is wrong with it, the one before stays in force, and one line of the log says why.
+If anything is wrong with it, the former one stays in force, and one line of the log says why.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ __all__ = ["Reloader", "check_fixed"]
 LOG: Final = logging.getLogger("monitor.service")
 SECTIONS: Final = ("mqtt", "http")
 SETTINGS: Final = (("store", "path"), ("store", "signing_key"), ("limits", "queue"))
-"""What is opened at start and never again."""
+"""Settings that are read at start only."""
 
 
 class Reloader:
-    """Reads the configuration again whenever it is asked to, one time after the other.
+    """Reads the configuration again on request, one time after the other.
 
     Args:
-        read: gives what the configuration names now; runs in a thread. Raises MonitorError where it cannot be used.
-        adopt: puts another in force, on the loop; raises MonitorError if it cannot, and then nothing has changed.
-        told: hears after each time whether the newest configuration is in force.
-        manager: hears when it begins and ends.
+        read: returns what the configuration names now; runs in a thread. Raises MonitorError if it cannot be used.
+        adopt: puts it in force, on the loop; raises MonitorError if it cannot, and then nothing has changed.
+        report: is called after each time with True if the newest configuration is in force.
+        manager: is notified when a reload begins and ends.
     """
 
     def __init__(
@@ -40,49 +40,52 @@ class Reloader:
         read: Callable[[], Loaded],
         *,
         adopt: Callable[[Loaded], None],
-        told: Callable[[bool], None],
+        report: Callable[[bool], None],
         manager: ServiceManager,
     ) -> None:
         self._read = read
         self._adopt = adopt
-        self._told = told
+        self._report = report
         self._manager = manager
-        self._asked = asyncio.Event()
+        self._requested = asyncio.Event()
 
-    def ask(self) -> None:
-        """Read it again, once more if that is under way: the file may have changed since it was read."""
-        self._asked.set()
+    def request(self) -> None:
+        """Read it again; once more if a reload is under way, because the file may have changed since it was read."""
+        self._requested.set()
 
     async def run(self) -> None:
-        """Wait to be asked, for ever."""
+        """Wait for requests, until cancelled."""
         while True:
-            await self._asked.wait()
-            self._asked.clear()
+            await self._requested.wait()
+            self._requested.clear()
             self._manager.reloading()
             try:
-                self._told(await self._reload())
+                self._report(await self._reload())
             finally:
                 self._manager.ready()
 
     async def _reload(self) -> bool:
-        LOG.info("the configuration is read again")
+        LOG.info("reading the configuration again")
         try:
             loaded = await in_thread(self._read)
             self._adopt(loaded)
         except (MonitorError, OSError) as error:  # it is wrong, or cannot be read for now
-            LOG.error("the configuration before stays in force: %s", "; ".join(str(error).splitlines()))  # noqa: TRY400
+            why = "; ".join(str(error).splitlines())
+            LOG.error("the configuration was not reloaded; the former one stays in force: %s", why)  # noqa: TRY400
             return False
         except Exception:
-            LOG.exception("the configuration before stays in force; this is a bug, please report it")
+            LOG.exception(
+                "the configuration was not reloaded; the former one stays in force. This is a bug, please report it"
+            )
             return False
-        LOG.info("the configuration is in force: %s", ", ".join(formula.name for formula in loaded.formulas))
+        LOG.info("the configuration is in force; formulas: %s", ", ".join(formula.name for formula in loaded.formulas))
         return True
 
 
 def check_fixed(old: Config, new: Config) -> None:
-    """ConfigError if a setting differs that is read at start only: half a configuration in force would be a third."""
+    """Raise ConfigError if a setting differs that is read at start only."""
     keys = [(section, name) for section in SECTIONS for name in type(getattr(old, section)).model_fields]
     changed = [key for key in (*keys, *SETTINGS) if attrgetter(".".join(key))(old) != attrgetter(".".join(key))(new)]
     if changed:
         places = ", ".join(new.where(*key) for key in changed)
-        raise ConfigError(f"{places}: read at start only; restart the monitor to change that, or take it back")
+        raise ConfigError(f"{places}: read at start only; restart the monitor to change it, or undo the change")

@@ -1,7 +1,7 @@
-"""The sidecar as it runs: the broker on one side, metrics and evidence on the other, the pipeline between.
+"""The sidecar process: it builds the parts, starts them, reloads the configuration and ends cleanly.
 
-One thread takes steps over, in order, one after the other (`worker`); HTTP has a thread of its own. What an earlier
-process kept is taken up first (`recovery`).
+One thread takes steps over, in order (`worker`); HTTP has a thread of its own. The state of an earlier process is
+restored first (`recovery`).
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from monitor._version import __version__
 from monitor.sidecar.clock import Clock, read_clock
 from monitor.sidecar.config.load import Loaded, assemble
 from monitor.sidecar.config.reading import check_secrets
+from monitor.sidecar.effects import Effects
 from monitor.sidecar.evidence.signing import read_signer
 from monitor.sidecar.gc_tuning import collector_at_ease
 from monitor.sidecar.health import Health, tick_of
@@ -37,8 +38,7 @@ from monitor.sidecar.recovery import Recovered, setting_of, steps_left, take_up
 from monitor.sidecar.reload import Reloader, check_fixed
 from monitor.sidecar.signals import when_ended
 from monitor.sidecar.sinks.logbook import log_banner, log_watched
-from monitor.sidecar.sinks.metrics import Metrics
-from monitor.sidecar.sinks.status_view import StatusView
+from monitor.sidecar.sinks.sinks import Sinks
 from monitor.sidecar.store.journal import Setting
 from monitor.sidecar.store.store import Store
 from monitor.sidecar.systemd import ServiceManager, reporting
@@ -53,17 +53,17 @@ __all__ = ["Service", "make_client_id", "run", "serve"]
 
 LOG: Final = logging.getLogger("monitor.service")
 GOODBYE: Final = 3.5
-"""Seconds for the link to end; with what comes after it, a sidecar is gone 5 s after it was told to."""
+"""Seconds for the link to end; with what comes after it, a sidecar ends within 5 s of the signal."""
 
-LOOK: Final = 60.0
-"""Seconds between two looks for how much evidence has come."""
+CHECK: Final = 60.0
+"""Seconds between two checks of how much evidence was added."""
 
-TIDY: Final = 60
-"""So many looks until what is too old or too much is removed; sooner where a tenth of what may be kept has come."""
+CHECKS: Final = 60
+"""Checks between two removals of old evidence; sooner if a tenth of `store.size` was added."""
 
 
 def make_client_id(loaded: Loaded) -> str:
-    """The configured id, or host name and digest of the configuration: two sidecars never collide."""
+    """Return the configured id, or host name and digest of the configuration: two sidecars never collide."""
     if loaded.config.mqtt.client_id is not None:
         return loaded.config.mqtt.client_id
     host = re.sub(r"[^A-Za-z0-9_.-]", "-", platform.node())[:40] or "cfmon"
@@ -71,11 +71,11 @@ def make_client_id(loaded: Loaded) -> str:
 
 
 class Service:
-    """One sidecar. `start` opens what can fail at start (recording, port); `run` works until told to stop.
+    """One sidecar. `start` opens what can fail at start (recording, port); `run` works until `stop` is set.
 
     `tell` gets a line for each thing a person waits for at start; by default it is logged. `again` reads the
-    configuration anew, for `reload`, of which `manager` hears. Raises ConfigError if the store cannot be opened: who we
-    are to the broker stands in there, since what waits for us waits under that name.
+    configuration again, for `reload`; `manager` is notified of it. Raises ConfigError if the store cannot be opened: it
+    holds the client id under which the broker keeps messages for us.
     """
 
     def __init__(
@@ -97,39 +97,32 @@ class Service:
         self._store = None if self.config.store.path is None else Store(self.config.store.path, self._signer)
         self.client_id = self._choose_client_id()
         self._clock = Clock()
-        self._door = Inbox(self.config.limits.queue)
+        self._inbox = Inbox(self.config.limits.queue)
         self._outbox = Outbox()
-        self._board = StatusView(loaded.formulas, self.config.mqtt.alerts)
+        self.sinks = Sinks(loaded.watched, queue_length=lambda: float(len(self._inbox)))
         if self._store is not None:
-            self._board.history.load(self._store.kept.alarms)
-        self._metrics = Metrics(
-            loaded.formulas,
-            loaded.identity,
-            agents=self.config.limits.agents,
-            queue_length=lambda: float(len(self._door)),
-        )
+            self.sinks.view.history.load(self._store.kept.alarms)
         self._worker = Worker(
             loaded.pipeline(self.client_id),
             config=self.config,
             clock=self._clock,
-            door=self._door,
+            inbox=self._inbox,
             outbox=self._outbox,
-            metrics=self._metrics,
-            board=self._board,
+            sinks=self.sinks,
             store=self._store,
             setting=self._setting,
         )
         self._link = self._make_link()
         self._worker.acknowledge = self._link.acknowledge
-        self.condition = self._make_condition()
+        self.health = self._make_health()
         self._reloader = None if again is None else self._make_reloader(again, manager or ServiceManager({}))
         self.sources = self._make_sources()
         self._http: HttpServer | None = None
 
     def start(self, before: HttpServer | None = None) -> str:
-        """Open the recording and the port; returns the URL served. ConfigError or RecordingError if not.
+        """Open the recording and the port; return the URL served. Raise ConfigError or RecordingError if that fails.
 
-        `before`: what has answered there until now.
+        `before`: the server that has answered on the port until now.
         """
         try:
             if self._store is not None:
@@ -145,12 +138,14 @@ class Service:
         self._tell(f"metrics, health and status page at {self._http.url}")
         if self._http.open:
             LOG.warning(
-                "http.listen: %s is open to everyone who can reach it, under any name: set http.token_file; or at "
-                "least set http.hosts to the names it is asked under, which keeps other web pages out",
+                "http.listen: everyone who can reach %s can read it. Set http.token_file, or at least http.hosts "
+                "to the names it is requested under, which keeps other web pages out",
                 self._http.url,
             )
         if self._store is None:
-            LOG.warning("store.path is null: NOTHING IS KEPT; a restart forgets paths, alarms and unsent alerts")
+            LOG.warning(
+                "store.path is null: a restart loses paths, alarms and unsent alerts; set store.path to keep them"
+            )
         if self._signer is not None:
             LOG.info("evidence is signed; the public key's fingerprint is %s", self._signer.fingerprint)
             if self._signer.exposed:
@@ -159,7 +154,7 @@ class Service:
         return self._http.url
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Work until `stop` is set, then end cleanly: nothing half done, the status `offline`, every file closed."""
+        """Work until `stop` is set, then end cleanly: status `offline`, every file closed."""
         try:
             if await unless(stop, self._begin()):
                 await self._work(stop)
@@ -170,8 +165,8 @@ class Service:
     async def _work(self, stop: asyncio.Event) -> None:
         linking = asyncio.create_task(self._link.run(stop))
         stopping = asyncio.create_task(stop.wait())
-        others = [self._worker.run(), self._knock(), self._beat()]
-        others += [] if self._store is None else [self._tidy(self._store), self._file()]
+        others = [self._worker.run(), self._wake(), self._beat()]
+        others += [] if self._store is None else [self._tidy(self._store), self._write_files()]
         others += [] if self._reloader is None else [self._reloader.run()]
         tasks = (linking, stopping, *(asyncio.create_task(other) for other in others))
         try:
@@ -185,14 +180,14 @@ class Service:
             if isinstance(result, Exception):
                 raise result
 
-    async def _knock(self) -> None:
-        """Time passes also where nothing comes."""
+    async def _wake(self) -> None:
+        """Let time pass also while nothing arrives."""
         while True:
             await asyncio.sleep(tick_of(self._loaded))
-            self._door.knock()
+            self._inbox.wake()
 
-    async def _file(self) -> None:
-        """Evidence that was noted becomes a file; time passes also while a disk is slow to take it."""
+    async def _write_files(self) -> None:
+        """Write new evidence to files; a slow disk does not delay the worker."""
         while True:
             await asyncio.sleep(tick_of(self._loaded))
             await self._worker.tidy()
@@ -206,13 +201,13 @@ class Service:
         while True:
             kept, needed = self.config.store, self._worker.pipeline.proofs()
             await store.clear_out(keep=kept.keep, size=kept.size, needed=needed)
-            for _ in range(TIDY):
-                await asyncio.sleep(LOOK)
+            for _ in range(CHECKS):
+                await asyncio.sleep(CHECK)
                 if store.grown > kept.size / 10:
                     break
 
     def live_while_compiling(self) -> contextlib.AbstractContextManager[object]:
-        """Count the making of machine code, one function after the other, as a sign of life."""
+        """Count each function that numba compiles as a sign of life."""
         compiled: contextlib.AbstractContextManager[object] = event.install_listener(
             "numba:compile", _Compiled(self._worker)
         )
@@ -221,32 +216,31 @@ class Service:
     # ---- another configuration ----
 
     def reload(self) -> None:
-        """Read the configuration again, beside the work; what is wrong with it is logged. Call it on the loop."""
+        """Read the configuration again in a thread; log what is wrong with it. Call this on the loop."""
         if self._reloader is None:
-            LOG.warning("there is no file that the configuration could be read from again")
+            LOG.warning("the configuration cannot be reloaded: this monitor was not started from a file")
         else:
-            self._reloader.ask()
+            self._reloader.request()
 
     def _adopt(self, loaded: Loaded) -> None:
-        """Go on under another configuration; nothing has changed if it raises."""
+        """Go on under another configuration; if this raises, nothing has changed."""
         pipeline = loaded.pipeline(self.client_id)
         state = self._worker.pipeline.snapshot(everything=True)
         try:
             effects = pipeline.restore(state.common, state.agents, state.pages)
         except Exception:
-            self._worker.keep_everything()  # what had changed counts as kept by now
+            self._worker.keep_everything()  # the snapshot above cleared what had changed
             raise
         if loaded.config.logging != self.config.logging:
             set_up_logging(loaded.config.logging)
         self._loaded, self.config = loaded, loaded.config
         log_watched(loaded)
         self._worker.adopt(pipeline, loaded.config, effects.publications)
-        self.condition.adopt(loaded)
+        self.health.adopt(loaded)
         now = self._clock()
-        self._metrics.take(effects.notices, now)
-        self._metrics.adopt(loaded.formulas, loaded.identity, agents=loaded.config.limits.agents)
-        self._board.adopt(loaded.formulas)
-        self._worker.show(pipeline.standing())
+        self.sinks.take(effects, now)
+        self.sinks.adopt(loaded.watched, now)
+        self.sinks.recall(pipeline.standing(), now)
 
     def _make_reloader(self, again: Callable[[], Loaded], manager: ServiceManager) -> Reloader:
         def read() -> Loaded:
@@ -256,12 +250,12 @@ class Service:
                 self._store.keep_objects(loaded.objects)
             return loaded
 
-        return Reloader(read, adopt=self._adopt, told=lambda ok: self._metrics.reloaded(ok=ok), manager=manager)
+        return Reloader(read, adopt=self._adopt, report=lambda ok: self.sinks.metrics.reloaded(ok=ok), manager=manager)
 
-    # ---- taking up what was kept ----
+    # ---- recovery ----
 
     async def _begin(self) -> None:
-        """Go on where an earlier process ended; what cannot be taken up is set aside, and all is begun anew."""
+        """Restore the state of an earlier process; if that fails, set it aside and begin anew."""
         if self._store is not None:
             kept = self._store.kept
             self._outbox.put(kept.publications)
@@ -272,9 +266,9 @@ class Service:
                         incomplete=self._store.incomplete,
                     )
                 except Exception as error:
-                    LOG.exception("what was kept cannot be taken up")
+                    LOG.exception("the state in the store cannot be restored; the monitor begins anew")
                     self._store.begin_anew(str(error))
-                    self._worker.pipeline = self._loaded.watching(self._loaded.formulas).pipeline(self.client_id)
+                    self._worker.pipeline = self._loaded.with_formulas(self._loaded.formulas).pipeline(self.client_id)
                 else:
                     self._continue(recovered)
             self._worker.settle()
@@ -282,31 +276,31 @@ class Service:
                 self._worker.missed(f"the store was damaged: {self._store.incomplete}")
             else:
                 self._worker.keep_everything()
-        self.condition.beginning = ""
-        self._worker.connected(False)  # noqa: FBT003 - nothing is seen before the broker is reached
+        self.health.starting = ""
+        self._worker.connected(False)  # noqa: FBT003 - the broker is not reached yet
 
     def _progress(self, count: int) -> None:
         self._worker.evaluated = now = read_clock()
-        self._metrics.evaluated(0.0, (), now)
-        self.condition.beginning = f"taking up what was kept: {count} events so far"
+        self.sinks.metrics.evaluated(0.0, (), now)
+        self.health.starting = f"taking up what was kept: {count} events so far"
 
     def _continue(self, recovered: Recovered) -> None:
         self._clock.resume(recovered.ticks)
         self._worker.evaluated = read_clock()
         self._worker.pipeline = recovered.pipeline
         self._outbox.put(self._outbox.number(recovered.publications))
-        self._worker.logbook.publish(recovered.publications)
-        self._board.history.note(recovered.publications)
-        self._worker.show(recovered.pipeline.standing())
+        now, standing = self._clock(), recovered.pipeline.standing()
+        self.sinks.take(Effects(recovered.publications), now)
+        self.sinks.recall(standing, now)
         if self._worker.recorder is not None:
-            LOG.warning("the recording begins in the middle: a replay of it starts without what was taken up")
-        firing = sum(isinstance(notice, Alert) for notice in recovered.pipeline.standing().notices)
-        LOG.info("taken up what was kept; %d alarms fire, %d messages are still to be sent", firing, len(self._outbox))
+            LOG.warning("the recording begins in the middle: a replay of it starts without the restored state")
+        firing = sum(isinstance(notice, Alert) for notice in standing.notices)
+        LOG.info("taken up what was kept; alarms firing: %d, messages still to be sent: %d", firing, len(self._outbox))
 
     # ---- setting up and closing ----
 
     def _choose_client_id(self) -> str:
-        """The configured one, or that of the store: under it the broker keeps what we have not seen yet."""
+        """Return the configured id, or that of the store: the broker keeps unseen messages under it."""
         setting = None if self._store is None else self._store.kept.setting
         if self.config.mqtt.client_id is not None or setting is None:
             return make_client_id(self._loaded)
@@ -325,18 +319,18 @@ class Service:
             keepalive=mqtt.keepalive,
             left=None if self._store is None else steps_left(self._store.kept.setting, mqtt.steps),
         )
-        return Link(session, self._door, self._outbox, self._worker.connected, self._clock)
+        return Link(session, self._inbox, self._outbox, self._worker.connected, self._clock)
 
-    def _make_condition(self) -> Health:
+    def _make_health(self) -> Health:
         return Health(
             self._loaded,
             self.client_id,
             clock=read_clock,
             evaluated=lambda: self._worker.evaluated,
-            door=self._door,
+            inbox=self._inbox,
             outbox=self._outbox,
             link=self._link,
-            board=self._board,
+            view=self.sinks.view,
             store=self._store,
         )
 
@@ -344,19 +338,19 @@ class Service:
         place = self.config.store.path
         evidence: Callable[[str], bytes | None] = _nothing if self._store is None else self._store.read_evidence
         return Sources(
-            board=self._board,
-            exposition=self._metrics.exposition,
+            view=self.sinks.view,
+            exposition=self.sinks.metrics.exposition,
             evidence=evidence,
             signature=_nothing if self._store is None else self._store.read_signature,
             objects=nothing_kept if self._store is None else self._store.read_object,
-            health=self.condition.health,
-            readiness=self.condition.readiness,
-            status=self.condition.status,
-            starting=lambda: self.condition.beginning,
+            health=self.health.health,
+            readiness=self.health.readiness,
+            status=self.health.status,
+            starting=lambda: self.health.starting,
             pictures=Pictures(
                 evidence,
                 Path("objects") if place is None else place.parent / "objects",
-                failed=self._metrics.picture_failed,
+                failed=self.sinks.metrics.picture_failed,
             ),
         )
 
@@ -372,20 +366,20 @@ class Service:
 
 
 class _Compiled(event.Listener):
-    """Hears of each function that numba has compiled."""
+    """Listens to numba; each compiled function is a sign of life."""
 
     def __init__(self, worker: Worker) -> None:
         self._worker = worker
 
     def on_start(self, _event: object) -> None:
-        """It is not done yet."""
+        """Ignore: it is not done yet."""
 
     def on_end(self, _event: object) -> None:
         self._worker.evaluated = read_clock()
 
 
 def _nothing(_name: str) -> None:
-    """What is found of evidence where none is kept."""
+    """Find no evidence where none is kept."""
 
 
 async def _run_until_signalled(service: Service, manager: ServiceManager) -> None:
@@ -396,14 +390,13 @@ async def _run_until_signalled(service: Service, manager: ServiceManager) -> Non
         manager.stopping()
         stop.set()
 
-    condition = service.condition
     loop.add_signal_handler(signal.SIGHUP, service.reload)
     try:
         with (
             when_ended(end),
             collector_at_ease(),
             service.live_while_compiling(),
-            reporting(manager, condition.health, condition.readiness),
+            reporting(manager, service.health.health, service.health.readiness),
         ):
             await service.run(stop)
     finally:
@@ -419,10 +412,10 @@ def serve(
     started: Callable[[Sources, str], None] | None = None,
     before: HttpServer | None = None,
 ) -> int:
-    """Run a sidecar here until one of `ending_signals` comes; returns the exit code. Errors of the user are raised.
+    """Run a sidecar until one of `ending_signals` comes; return the exit code. Errors of the user are raised.
 
-    `again` reads the configuration anew at each SIGHUP; without it there is nothing to read again. `started` is told
-    once what is served, and at which URL. `before`: what has answered probes until now; it is stopped.
+    `again` reads the configuration again at each SIGHUP; without it there is no reload. `started` is called once with
+    what is served, and the URL. `before`: the server that has answered probes until now; it is stopped.
     """
     set_up_logging(loaded.config.logging)
     manager = ServiceManager(os.environ)
@@ -438,5 +431,5 @@ def serve(
 
 
 def run(config: str | Path, *, record: Path | None = None, tell: Callable[[str], None] | None = None) -> int:
-    """Read a configuration and run the sidecar it describes; returns the exit code. Errors of the user are raised."""
+    """Read a configuration and run the sidecar it describes; return the exit code. Errors of the user are raised."""
     return serve(assemble(config), record=record, tell=tell, again=partial(assemble, config))

@@ -3,8 +3,8 @@
 The samples are arguments and so is everything else; nothing here draws a number, reads a clock or knows a formula. A
 decision is True, False or None: undecided within the samples there were is an answer.
 
-A sequential test has a `start()`, an `update(walk, samples)` that stops at the very sample that decides, however the
-samples are cut into batches, and `decide(runs)` for many tests at once. A walk has `samples` and `holds`.
+A sequential test has a `start()`, an `update(state, samples)` that stops at the very sample that decides, however
+the samples are cut into batches, and `decide(runs)` for many tests at once. A state has `samples` and `holds`.
 
 Which one: `Sprt` for a probability against a threshold, `RegionBets` for a reward or an effect, `combine` for Boolean
 combinations, `sample_size` and the intervals for `=?`; on a stream `ConfidenceSequence` or `ThresholdBets` within a
@@ -17,17 +17,16 @@ from monitor.statistics.anytime import ConfidenceSequence, Pot
 from monitor.statistics.combine import And, Leaf, Not, Or, Tree, evaluate, iff, implies, strengths
 from monitor.statistics.equal import EqualOutcome
 from monitor.statistics.intervals import clopper_pearson, normal, normal_applies, student
-from monitor.statistics.region import RegionBets, RegionWalk
+from monitor.statistics.region import RegionBets, RegionBetsState
 from monitor.statistics.sizes import error_bound, reward_width, sample_size
-from monitor.statistics.sprt import Sprt, Walk
+from monitor.statistics.sprt import Sprt, SprtState
 from monitor.statistics.strength import Strength
-from monitor.statistics.threshold import BetWalk, ThresholdBets
-from monitor.statistics.tsprt import TSprt, TWalk
+from monitor.statistics.threshold import ThresholdBets, ThresholdBetsState
+from monitor.statistics.tsprt import TSprt, TSprtState
 from monitor.statistics.wald import acceptance, expected_samples
 
 __all__ = [
     "And",
-    "BetWalk",
     "ConfidenceSequence",
     "EqualOutcome",
     "Leaf",
@@ -35,15 +34,16 @@ __all__ = [
     "Or",
     "Pot",
     "RegionBets",
-    "RegionWalk",
+    "RegionBetsState",
     "Sprt",
+    "SprtState",
     "StreamRule",
     "Strength",
     "TSprt",
-    "TWalk",
+    "TSprtState",
     "ThresholdBets",
+    "ThresholdBetsState",
     "Tree",
-    "Walk",
     "acceptance",
     "clopper_pearson",
     "error_bound",

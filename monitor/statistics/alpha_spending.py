@@ -8,7 +8,7 @@ formula that is true) <= sum of alpha_n < alpha, whatever the number of messages
 other (paths overlap, noise is kept): the union bound asks nothing. Test n is made at alpha_n (1 - beta), which pays for
 the factor by which Wald's lines may fail (see `Strength`). QED
 
-What is asked of one test is that its samples follow the world its question is about, given that question. An agent that
+Each test requires that its samples follow the world its query is about, given that query. An agent that
 acts on our alarms makes later questions depend on earlier samples; then only fresh noise for each message keeps this.
 For an `Sprt` "true" means beyond its indifference region; `ThresholdBets` has none.
 
@@ -17,7 +17,7 @@ tested again at the next message. With k formulas on one stream alpha is per for
 
 The price. To say false, test n must reach A ~ 1/alpha_n, which takes log(alpha/alpha_n) nats more: 14.0 at the 10,000th
 and 19.4 at the millionth, where alpha = .05 alone takes 3.0. The usual weights 6/(pi n)^2 take 18.9 and 28.1. Where the
-formula is true the walk ends at B ~ beta, which hardly moves, so the common verdict costs the same.
+formula is true the test ends at B ~ beta, which hardly moves, so the common verdict costs the same.
 
 A test that is still undecided when its samples run out is undecided, which is a verdict; its share is spent all the
 same.

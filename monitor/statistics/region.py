@@ -34,13 +34,13 @@ from monitor.statistics.equal import TIE
 from monitor.statistics.samples import unit_array
 from monitor.statistics.strength import Strength, truth
 
-__all__ = ["RegionBets", "RegionWalk"]
+__all__ = ["RegionBets", "RegionBetsState"]
 
 Flags = Bools
 
 
 @dataclass(frozen=True)
-class RegionWalk:
+class RegionBetsState:
     """State of a test. `up`, `down`: log capitals; `above`, `below`: whether they have reached their lines.
 
     `low`, `high`: extremes of the samples, moved to [0, 1]. `holds`: the decision, None while there is none; after it
@@ -64,7 +64,7 @@ class RegionWalk:
 
 @dataclass(frozen=True)
 class _Course:
-    """All intermediate states of walks, each field [..., N]."""
+    """All intermediate states of tests, each field [..., N]."""
 
     up: Floats
     down: Floats
@@ -111,21 +111,21 @@ class RegionBets:
             above if above < self.hi else (self.theta + self.hi) / 2.0,
         )
 
-    def start(self) -> RegionWalk:
-        """Return the walk before the first sample."""
-        return RegionWalk(Bets(min(self.strength.alpha, self.strength.beta)))
+    def start(self) -> RegionBetsState:
+        """Return the state before the first sample."""
+        return RegionBetsState(Bets(min(self.strength.alpha, self.strength.beta)))
 
-    def update(self, walk: RegionWalk, values: ArrayLike) -> RegionWalk:
-        """Return the walk after values [N] in [lo, hi] (else InputError), or after the first that decides it."""
+    def update(self, state: RegionBetsState, values: ArrayLike) -> RegionBetsState:
+        """Return the state after values [N] in [lo, hi] (else InputError), or after the first that decides it."""
         seen = unit_array(values, self.lo, self.hi)
-        if walk.holds is not None or not seen.size:
-            return walk
-        course = self._follow(walk, seen)
+        if state.holds is not None or not seen.size:
+            return state
+        course = self._follow(state, seen)
         index, side = self._decided(course)
         at = min(int(index), seen.shape[-1] - 1)
-        _, _, bets = predicted(walk.bets, seen[: at + 1])
+        _, _, bets = predicted(state.bets, seen[: at + 1])
         return replace(
-            walk,
+            state,
             bets=bets,
             up=float(course.up[at]),
             down=float(course.down[at]),
@@ -147,25 +147,25 @@ class RegionBets:
         index, side = self._decided(self._follow(self.start(), seen))
         return np.minimum(index + 1, seen.shape[-1]), side
 
-    def _follow(self, walk: RegionWalk, seen: Floats) -> _Course:
+    def _follow(self, state: RegionBetsState, seen: Floats) -> _Course:
         """Play both bets on samples [..., N] in [0, 1]."""
         below, above = (self._unit(side) for side in self.sides)
         least = self.delta / (self.hi - self.lo)
-        mean, variance, _ = predicted(walk.bets, seen)
+        mean, variance, _ = predicted(state.bets, seen)
         up = gain_up(seen, _size(np.maximum(mean - below, least), variance), below)
         down = gain_down(seen, _size(np.maximum(above - mean, least), variance), above)
-        up, down = _running(np.add, walk.up, up), _running(np.add, walk.down, down)
+        up, down = _running(np.add, state.up, up), _running(np.add, state.down, down)
         return _Course(
             up,
             down,
-            walk.above | np.logical_or.accumulate(up >= -math.log(self.strength.beta), axis=-1),
-            walk.below | np.logical_or.accumulate(down >= -math.log(self.strength.alpha), axis=-1),
-            _running(np.minimum, walk.low, seen),
-            _running(np.maximum, walk.high, seen),
+            state.above | np.logical_or.accumulate(up >= -math.log(self.strength.beta), axis=-1),
+            state.below | np.logical_or.accumulate(down >= -math.log(self.strength.alpha), axis=-1),
+            _running(np.minimum, state.low, seen),
+            _running(np.maximum, state.high, seen),
         )
 
     def _decided(self, course: _Course) -> tuple[Ints, Signs]:
-        """Return the index of the first sample that decides each walk (N: none does), and the side."""
+        """Return the index of the first sample that decides each state (N: none does), and the side."""
         waits = self._near(course)
         decided = np.where(waits, course.above & course.below, course.above | course.below)
         found, at = decided.any(axis=-1), decided.argmax(axis=-1)

@@ -18,14 +18,14 @@ from monitor.errors import ConfigError
 from monitor.statistics.samples import outcome_array
 from monitor.statistics.strength import Strength, first_crossing, in_open_unit, truth
 
-__all__ = ["Sprt", "Walk"]
+__all__ = ["Sprt", "SprtState"]
 
 
 @dataclass(frozen=True)
-class Walk:
+class SprtState:
     """What a test has seen: `successes` among `samples` outcomes. `holds`: its decision, None while there is none.
 
-    A walk that has decided counts the samples up to that decision and takes no more. One that has not when the
+    A state that has decided counts the samples up to that decision and takes no more. One that has not when the
     samples run out is undecided, which is a verdict too.
     """
 
@@ -50,7 +50,7 @@ class Sprt:
     (0.8999999999999999, 0.975)
     >>> test = Sprt(0.8, 0.05, Strength(0.05, 0.05))
     >>> test.update(test.start(), [1] * 100)
-    Walk(samples=24, successes=24, holds=True)
+    SprtState(samples=24, successes=24, holds=True)
     """
 
     theta: float
@@ -84,18 +84,18 @@ class Sprt:
         with np.errstate(invalid="ignore"):  # zero times an infinite step is no step
             return np.where(bad > 0.0, bad * failure, 0.0) + np.where(good > 0.0, good * success, 0.0)
 
-    def start(self) -> Walk:
+    def start(self) -> SprtState:
         """No sample yet."""
-        return Walk()
+        return SprtState()
 
-    def update(self, walk: Walk, outcomes: ArrayLike) -> Walk:
-        """The walk after outcomes [N] of 0 and 1, or after the first of them that decides it."""
+    def update(self, state: SprtState, outcomes: ArrayLike) -> SprtState:
+        """Return the state after outcomes [N] of 0 and 1, or after the first of them that decides it."""
         seen = outcome_array(outcomes)
-        if walk.holds is not None or not seen.size:
-            return walk
-        index, side, good = self._follow(walk, seen)
+        if state.holds is not None or not seen.size:
+            return state
+        index, side, good = self._follow(state, seen)
         at = min(int(index), seen.shape[-1] - 1)
-        return Walk(walk.samples + at + 1, int(good[at]), truth(side))
+        return SprtState(state.samples + at + 1, int(good[at]), truth(side))
 
     def decide(self, outcomes: ArrayLike) -> tuple[Ints, Signs]:
         """Many tests at once, each from its start: outcomes [..., N] of 0 and 1.
@@ -106,7 +106,7 @@ class Sprt:
         index, side, _ = self._follow(self.start(), seen)
         return np.minimum(index + 1, seen.shape[-1]), side
 
-    def _follow(self, walk: Walk, seen: Ints) -> tuple[Ints, Signs, Ints]:
-        good = walk.successes + np.cumsum(seen, axis=-1)
-        ratio = self.log_ratio(walk.samples + np.arange(1, seen.shape[-1] + 1), good)
+    def _follow(self, state: SprtState, seen: Ints) -> tuple[Ints, Signs, Ints]:
+        good = state.successes + np.cumsum(seen, axis=-1)
+        ratio = self.log_ratio(state.samples + np.arange(1, seen.shape[-1] + 1), good)
         return *first_crossing(ratio, self.strength), good

@@ -31,7 +31,7 @@ class Strength:
 
     Wald's lines A = (1 - beta)/alpha and B = beta/(1 - alpha) promise less than their names. The rates alpha', beta'
     that result obey alpha' <= alpha/(1 - beta), beta' <= beta/(1 - alpha) and alpha' + beta' <= alpha + beta: at most
-    one of them exceeds what was asked for, by at most that factor. Usually the walk oversteps a line and both are less.
+    one of them exceeds what was asked for, by at most that factor. Usually the ratio oversteps a line: both are less.
     """
 
     alpha: float
@@ -68,7 +68,7 @@ class Strength:
 
 
 def first_crossing(log_ratio: Floats, strength: Strength) -> tuple[Ints, Signs]:
-    """Where walks of log f(x|H1)/f(x|H0), shape [..., N], first touch a line; NaN where there is no ratio yet.
+    """Return where log f(x|H1)/f(x|H0), shape [..., N], first touches a line; NaN where there is no ratio yet.
 
     Returns the index of that sample [...] (N where there is none) and the side [...]: 1 H0, -1 H1, 0 undecided.
     """

@@ -18,11 +18,11 @@ from monitor.statistics.anytime import Bets, bet_sizes, check_range, log_capital
 from monitor.statistics.samples import unit_array
 from monitor.statistics.strength import Strength, truth
 
-__all__ = ["BetWalk", "ThresholdBets"]
+__all__ = ["ThresholdBets", "ThresholdBetsState"]
 
 
 @dataclass(frozen=True)
-class BetWalk:
+class ThresholdBetsState:
     """What a test has seen. `up`, `down`: log capital of the bets that the mean is above theta, and below it.
 
     `holds`: its decision, None while there is none; after it no more samples are taken.
@@ -62,19 +62,19 @@ class ThresholdBets:
         if not self.lo <= self.theta <= self.hi:
             raise ConfigError(f"theta must lie in [{self.lo}, {self.hi}], not {self.theta}")
 
-    def start(self) -> BetWalk:
+    def start(self) -> ThresholdBetsState:
         """No sample yet."""
-        return BetWalk(Bets(min(self.strength.alpha, self.strength.beta)))
+        return ThresholdBetsState(Bets(min(self.strength.alpha, self.strength.beta)))
 
-    def update(self, walk: BetWalk, values: ArrayLike) -> BetWalk:
-        """The walk after values [N] in [lo, hi], or after the first of them that decides it; else InputError."""
+    def update(self, state: ThresholdBetsState, values: ArrayLike) -> ThresholdBetsState:
+        """Return the state after values [N] in [lo, hi], or after the first that decides it; else InputError."""
         seen = unit_array(values, self.lo, self.hi)
-        if walk.holds is not None or not seen.size:
-            return walk
-        up, down, index, side = self._follow(walk, seen)
+        if state.holds is not None or not seen.size:
+            return state
+        up, down, index, side = self._follow(state, seen)
         at = min(int(index), seen.shape[-1] - 1)
-        _, bets = bet_sizes(walk.bets, seen[: at + 1])
-        return BetWalk(bets, float(up[at]), float(down[at]), truth(side))
+        _, bets = bet_sizes(state.bets, seen[: at + 1])
+        return ThresholdBetsState(bets, float(up[at]), float(down[at]), truth(side))
 
     def decide(self, values: ArrayLike) -> tuple[Ints, Signs]:
         """Many tests at once, each from its start: values [..., N] in [lo, hi], else InputError.
@@ -87,12 +87,12 @@ class ThresholdBets:
         *_, index, side = self._follow(self.start(), seen)
         return np.minimum(index + 1, seen.shape[-1]), side
 
-    def _follow(self, walk: BetWalk, seen: Floats) -> tuple[Floats, Floats, Ints, Signs]:
+    def _follow(self, state: ThresholdBetsState, seen: Floats) -> tuple[Floats, Floats, Ints, Signs]:
         """The log capitals after each sample, the index of the first that decides (N: none does), and the side."""
-        sizes, _ = bet_sizes(walk.bets, seen)
+        sizes, _ = bet_sizes(state.bets, seen)
         gains = log_capital(seen, sizes, (self.theta - self.lo) / (self.hi - self.lo))
-        gains[0][..., 0] += walk.up
-        gains[1][..., 0] += walk.down
+        gains[0][..., 0] += state.up
+        gains[1][..., 0] += state.down
         up, down = (np.add.accumulate(gain, axis=-1) for gain in gains)
         true, false = up >= -math.log(self.strength.beta), down >= -math.log(self.strength.alpha)
         decided = true | false

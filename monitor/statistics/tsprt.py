@@ -22,7 +22,7 @@ from monitor.statistics.equal import TIE, EqualOutcome, meets
 from monitor.statistics.samples import sample_array
 from monitor.statistics.strength import Strength, first_crossing, truth
 
-__all__ = ["TSprt", "TWalk", "log_bound", "log_moment"]
+__all__ = ["TSprt", "TSprtState", "log_bound", "log_moment"]
 
 NODES = np.arange(-50.0, 9.0, 0.35)
 """Where `log_moment` reads its integrand, in widths from the peak. To the left it falls like exp(m u), slowest for
@@ -34,7 +34,7 @@ ROWS = 1 << 12
 
 
 @dataclass(frozen=True)
-class TWalk:
+class TSprtState:
     """What a test has seen. `total`, `squares`: sums of x - theta and of its square; `low`, `high`: extremes of x.
 
     `holds`: its decision, None while there is none; after it no more samples are taken.
@@ -81,20 +81,20 @@ class TSprt:
         )
         return log_moment(m, -a) - log_moment(m, a)
 
-    def start(self) -> TWalk:
+    def start(self) -> TSprtState:
         """No sample yet."""
-        return TWalk()
+        return TSprtState()
 
-    def update(self, walk: TWalk, values: ArrayLike) -> TWalk:
-        """The walk after values [N], or after the first of them that decides it. Not finite: InputError."""
+    def update(self, state: TSprtState, values: ArrayLike) -> TSprtState:
+        """Return the state after values [N], or after the first of them that decides it. Not finite: InputError."""
         seen = sample_array(values)
-        if walk.holds is not None or not seen.size:
-            return walk
-        states, index, side = self._follow(walk, seen)
+        if state.holds is not None or not seen.size:
+            return state
+        states, index, side = self._follow(state, seen)
         at = min(int(index), seen.shape[-1] - 1)
-        total, squares, low, high = (float(state[at]) for state in states)
+        total, squares, low, high = (float(each[at]) for each in states)
         return replace(
-            walk, samples=walk.samples + at + 1, total=total, squares=squares, low=low, high=high, holds=truth(side)
+            state, samples=state.samples + at + 1, total=total, squares=squares, low=low, high=high, holds=truth(side)
         )
 
     def decide(self, values: ArrayLike) -> tuple[Ints, Signs]:
@@ -116,12 +116,12 @@ class TSprt:
         ratio[close] = self.log_ratio(m[close], total[close], squares[close])
         return np.asarray(ratio)
 
-    def _follow(self, walk: TWalk, seen: Floats) -> tuple[tuple[Floats, ...], Ints, Signs]:
+    def _follow(self, state: TSprtState, seen: Floats) -> tuple[tuple[Floats, ...], Ints, Signs]:
         """All intermediate states, one sample after the other as if each came alone; where they decide, and how."""
-        count = walk.samples + np.arange(1, seen.shape[-1] + 1)
+        count = state.samples + np.arange(1, seen.shape[-1] + 1)
         off = seen - self.theta
-        total, squares = _running(np.add, walk.total, off), _running(np.add, walk.squares, off * off)
-        low, high = _running(np.minimum, walk.low, seen), _running(np.maximum, walk.high, seen)
+        total, squares = _running(np.add, state.total, off), _running(np.add, state.squares, off * off)
+        low, high = _running(np.minimum, state.low, seen), _running(np.maximum, state.high, seen)
         varied = high - low > TIE * np.maximum(1.0, np.abs(high))
         ratio = np.full(seen.shape, np.nan)
         counts = np.broadcast_to(count, seen.shape)[varied]

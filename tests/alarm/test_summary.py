@@ -220,7 +220,7 @@ ADVISED = regretted("regret", 0.61, 0.93, profile={0: (0.6, 0.9)}, latest_useful
         ("removed", f"alarm 'watch' was changed or removed while it was firing; last: {FOUND}"),
         (
             "fired",
-            f"when it fired, {THEN}; at that step: 0.90 instead of 0.60",
+            f"when it fired, {THEN}; when it fired: 0.90 instead of 0.60",
         ),
     ],
 )

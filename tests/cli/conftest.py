@@ -38,7 +38,7 @@ def cfmon(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -
 
     def call(*arguments: str) -> tuple[int, str, str]:
         monkeypatch.setattr(sys, "argv", ["cfmon", *arguments])
-        monkeypatch.setattr("monitor.cli.leave_at_once", lambda: None)  # this process is the tests'
+        monkeypatch.setattr("monitor.cli.exit_immediately", lambda: None)  # this process is the tests'
         code: object = 0
         try:
             main()

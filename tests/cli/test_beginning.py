@@ -44,7 +44,7 @@ def test_a_manifest_is_written_and_checked(cfmon: Run, workdir: Path) -> None:
     assert cfmon("policy", "info", "bold.yaml", "--model", "model.npz")[0] == 0
     before = (workdir / "bold.yaml").read_bytes()
     code, _, err = cfmon("policy", "init", "bold.onnx", "--model", "model.npz")
-    assert (code, "is there already" in err) == (2, True)
+    assert (code, "already exists" in err) == (2, True)
     assert (workdir / "bold.yaml").read_bytes() == before
 
 

@@ -81,7 +81,7 @@ def test_a_wrong_formula_shows_a_caret_at_the_line_of_its_file(cfmon: Run, workd
         (("--model", "none.npz"), "none.npz"),
         (("--path", "none.json"), "cannot read the path file none.json"),
         (("--policy", "bold"), "expected NAME=FILE"),
-        (("--nominal", "brave"), "--nominal which of"),
+        (("--nominal", "brave"), "name the policy that the agent runs with --nominal"),
         (("--formulas", "questions"), "either --formula TEXT or --formulas FILE"),
     ],
 )

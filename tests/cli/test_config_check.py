@@ -15,6 +15,7 @@ from monitor.sidecar.web.server import HttpServer
 from tests.sidecar.alarms import _corridor
 from tests.sidecar.project import CONFIG, write_project
 from tests.sidecar.test_http import World
+from tests.sidecar.watched import watched
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -66,7 +67,7 @@ def test_a_port_that_is_taken_is_told(project: Path, cfmon: Run) -> None:
 
 
 def test_a_monitor_that_runs_already_is_no_mistake(project: Path, cfmon: Run) -> None:
-    server = HttpServer(make_app(World(StatusView([], "cfmon/alerts")).sources), HttpConfig(listen="127.0.0.1:0"))
+    server = HttpServer(make_app(World(StatusView(watched([]))).sources), HttpConfig(listen="127.0.0.1:0"))
     server.start()
     try:
         listen = server.url.removeprefix("http://")

@@ -18,7 +18,7 @@ import pytest
 
 from monitor.alarm import document
 from monitor.cli.files import data_file
-from monitor.cli.show import Show
+from monitor.cli.show import DemoRun
 from monitor.cli.watch import Watcher
 from monitor.model import MDP
 from tests.sidecar.keys import make_keys
@@ -72,7 +72,7 @@ def test_other_seeds_and_the_main_scenario_do_it_too(tmp_path: Path, scenario: s
 
 
 def test_evidence_is_verified_once_the_monitor_has_written_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    show = Show(tmp_path / "mine.yaml", "mine", 1, 0, 0.0, tmp_path)
+    run = DemoRun(tmp_path / "mine.yaml", "mine", 1, 0, 0.0, tmp_path)
     watcher = Watcher(MDP.from_transitions(states=1, actions=1, transitions=[(0, 0, 0, 1.0)]), "")
     watcher.seen.alerts.append({"id": "a", "state": "resolved", "evidence": {"id": "late", "path": "/evidence/late"}})
     file = tmp_path / "mine/evidence/late"
@@ -90,7 +90,7 @@ def test_evidence_is_verified_once_the_monitor_has_written_it(tmp_path: Path, mo
     monkeypatch.setattr(asyncio, "create_subprocess_exec", verify)
 
     async def end() -> list[str]:
-        return await show._epilogue(watcher, asyncio.Event())
+        return await run._summarise(watcher, asyncio.Event())
 
     assert asyncio.run(end()) == []
 

@@ -50,7 +50,7 @@ def test_only_the_last_state_of_a_terminated_path_is_its_copy(tmp_path: Path) ->
         ("path.jsonl", "[0, 1]\n[7, 0]\n", "line 2: "),
         ("path.csv", "state,action\n0,1\n0,9\n", "line 3: "),
         ("path.csv", "0,1,2\n", "line 1: expected [state, action]"),
-        ("path.json", "[[0, 1], [0, true]]", "pair 2: true is no action"),
+        ("path.json", "[[0, 1], [0, true]]", "pair 2: true is not an action"),
         ("path.json", "[[0, null], [0, 1]]", "pair 1: only the last pair may lack its action"),
         ("path.json", "[]", "the path is empty"),
         ("path.json", '{"a": 1}', "line 1: expected [state, action]"),

@@ -75,7 +75,7 @@ def test_all_that_one_row_says() -> None:
         "s",
         "ago",
     ]
-    assert "connected to mqtt://b:1, 3 waiting, 1 to be sent" in text
+    assert "connected to mqtt://b:1, 3 messages waiting, 1 unsent" in text
     assert "http://127.0.0.1:9108" in text
 
 
@@ -111,14 +111,14 @@ def test_why_it_is_blind() -> None:
 def test_trouble_of_its_own() -> None:
     status = {"connected": False, "broker": "mqtt://b:1", "queue": 0, "unsent": 9, "store": "disk full"}
     text = drawn(told([], status=status, problem="not connected to the broker"))
-    assert "NOT CONNECTED to mqtt://b:1, 0 waiting, 9 to be sent" in text
+    assert "NOT CONNECTED to mqtt://b:1, 0 messages waiting, 9 unsent" in text
     assert "STORE: disk full" in text
-    assert "no agent has been heard of so far" in text
+    assert "no agent has sent a step yet" in text
     assert "NOT READY: every formula is blind" in drawn(told([agent("ada", BLIND)], problem="every formula is blind"))
 
 
 def test_what_has_ended_cannot_be_taken_for_live() -> None:
-    assert "nothing is watched any more" in drawn(told([agent("ada", CALM)]), ended=True)
+    assert "the monitor has stopped" in drawn(told([agent("ada", CALM)]), ended=True)
 
 
 @pytest.mark.parametrize("width", [40, 60, 80, 200])
@@ -163,9 +163,9 @@ def test_no_firing_is_said_only_where_it_is_known() -> None:
     assert "UNKNOWN" not in drawn(told([agent("ada", CALM)]))
     assert "0 firing, 0 blind" in drawn(told([agent("ada", CALM)]))
     for text, why in (
-        (drawn(told([])), "no agent has been heard of"),
+        (drawn(told([])), "no agent has sent a step yet"),
         (drawn(told([agent("ada", CALM)], problem="no evaluation for 31.0 s")), "no evaluation for 31.0 s"),
-        (drawn(told([agent("ada", CALM)]), ended=True), "nothing is watched any more"),
+        (drawn(told([agent("ada", CALM)]), ended=True), "the monitor has stopped"),
     ):
         assert f"UNKNOWN: {why}" in text
         assert "0 firing" not in text

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from monitor.cli.leaving import leave_at_once, left_at_once, orderly
+from monitor.cli.signals import exit_immediately, exits_immediately, orderly
 from tests.cli.interrupts import ENDS, shoot
 
 MOMENTS = (0.0, 0.02, 0.1, 0.25, 0.4, 0.6, 0.9, 1.3)
@@ -28,13 +28,13 @@ def test_what_was_ignored_when_it_was_started_stays_ignored(*, ignored: bool) ->
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         signal.signal(signal.SIGINT, signal.SIG_IGN if ignored else signal.default_int_handler)
-        leave_at_once()
-        assert left_at_once(signal.SIGINT) is not ignored
-        assert left_at_once(signal.SIGTERM)
+        exit_immediately()
+        assert exits_immediately(signal.SIGINT) is not ignored
+        assert exits_immediately(signal.SIGTERM)
         with orderly():
             assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
             assert signal.getsignal(signal.SIGINT) is (signal.SIG_IGN if ignored else signal.default_int_handler)
-        assert left_at_once(signal.SIGTERM)
+        assert exits_immediately(signal.SIGTERM)
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

@@ -34,7 +34,7 @@ def test_it_follows_what_happens(tmp_path: Path, env: dict[str, str]) -> None:
     with mosquitto(tmp_path / "broker") as broker:
         url = f"mqtt://127.0.0.1:{broker.port}"
         with Terminal(RUN, env={**env, "CFMON_MQTT__URL": url}) as terminal:
-            terminal.until("status page at", "connected to mqtt", "no agent has been heard of")
+            terminal.until("status page at", "connected to mqtt", "no agent has sent a step yet")
             agent = ["--model", str(MODEL), "--policy", str(POLICY), "--url", url, "--topic", "agents/ada/steps"]
             acting = [sys.executable, "-m", "monitor.cli.agent", *agent, "--seed", "1", "--interval", "0.05"]
             with subprocess.Popen(acting) as living:
@@ -70,7 +70,7 @@ def test_another_size_leaves_no_pieces_of_the_old_table(env: dict[str, str]) -> 
             before = len(terminal.raw)
             terminal.resize(lines, columns)
             terminal.until_drawn(b"\x1b[2J", since=before)
-            seen = terminal.until("NOT CONNECTED", "no agent has been heard of")
+            seen = terminal.until("NOT CONNECTED", "no agent has sent a step yet")
             assert seen.count("cfmon run") == 1
             assert seen.count("0 known to fire") == 1
         terminal.process.send_signal(signal.SIGTERM)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from monitor.cli.compiling import EVENT, logging_of_machine_code
+from monitor.cli.compiling import EVENT, log_compilation
 from monitor.cli.files import data_file
 from tests.terminal import Terminal
 
@@ -48,7 +48,7 @@ def test_nothing_elsewhere() -> None:
 def test_machine_code_is_told_and_sigterm_leaves_the_terminal_sane(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "monitor", "config", "check", str(data_file("config/frozen-lake.yaml"))]
     with Terminal(command, env={"NUMBA_CACHE_DIR": str(tmp_path)}) as terminal:
-        terminal.until("reading the configuration", "making machine code, once on this machine")
+        terminal.until("reading the configuration", "compiling, once per machine")
         assert not terminal.cursor_shown()
         terminal.process.send_signal(signal.SIGTERM)
         assert terminal.end() == 128 + signal.SIGTERM
@@ -59,10 +59,10 @@ def test_machine_code_is_told_and_sigterm_leaves_the_terminal_sane(tmp_path: Pat
 def test_making_machine_code_is_told_once_in_a_log_that_nobody_watches(caplog: pytest.LogCaptureFixture) -> None:
     from numba.core import event  # noqa: PLC0415 - as slow as what it tells of
 
-    with logging_of_machine_code():
+    with log_compilation():
         assert caplog.text == ""
         for _ in range(3):
             event.broadcast(event.Event(EVENT, event.EventStatus.START))  # type: ignore[no-untyped-call] # numba has none
             event.broadcast(event.Event(EVENT, event.EventStatus.END))  # type: ignore[no-untyped-call] # likewise
     assert [record.levelname for record in caplog.records] == ["WARNING"]
-    assert "`cfmon warm` does it ahead" in caplog.text
+    assert "`cfmon warm` compiles in advance" in caplog.text

@@ -100,10 +100,10 @@ def test_the_settings_are_options(cfmon: Run) -> None:
 @pytest.mark.usefixtures("workdir")
 def test_the_table_says_how_sure_it_is(cfmon: Run) -> None:
     _, out, _ = ask(cfmon, 'bold@2.P>=0.5 [ F<=2 "goal" ]', "--seed", "9")
-    for words in ("sampled", "samples", "with confidence 0.95", "drawn with seed 9", "probability 0.01"):
+    for words in ("sampled", "samples", "with confidence 0.95", "sampled with seed 9", "probability 0.01"):
         assert words in " ".join(out.split())
     _, out, _ = ask(cfmon, 'bold@2.P=? [ F<=2 "goal" ]', "--seed", "9")
-    assert "drawn with seed 9" in out
+    assert "sampled with seed 9" in out
     assert "probability" not in out
     _, out, _ = ask(cfmon, 'delta(bold,nominal)@2.P>=0.5 [ F<=2 "goal" ]', "--test", "paper")
     assert "nominally: sampling.test is 'paper'" in " ".join(out.split())

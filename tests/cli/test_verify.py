@@ -59,8 +59,8 @@ def test_true_evidence_is_verified_by_its_name(file: Path, cfmon: Run) -> None:
     code, out, _ = cfmon("verify", str(file))
     assert code == 0
     assert f"  id       {TRUE.id}  as the file's name says" in out
-    assert "not signed: proves arithmetic, not origin" in out
-    assert "derived by: referee (a second program" in out
+    assert "not signed: this proves the numbers, not the origin" in out
+    assert "recomputed by: referee (a second program" in out
     assert out.splitlines()[-1].startswith("verified: ")
 
 
@@ -88,7 +88,7 @@ def test_a_name_without_an_id_is_said_to_compare_nothing(file: Path, cfmon: Run,
     copy = file.rename(file.with_name(name))
     code, out, _ = cfmon("verify", str(copy))
     assert code == 0
-    assert f"  id       {TRUE.id}  NOT COMPARED: the file's name holds no id" in out
+    assert f"  id       {TRUE.id}  NOT COMPARED: the file's name has no id" in out
     assert json.loads(cfmon("verify", str(copy), "--json")[1])["id_compared"] is False
 
 
@@ -167,7 +167,7 @@ def test_what_is_no_signature_is_said_to_be_none(
     file.with_name(f"{file.name}.sig").write_bytes(content)
     code, out, _ = cfmon("verify", str(file), "--key", str(keys[1]))
     assert (code, "is no Ed25519 signature, which has 64 bytes" in out) == (1, True)
-    assert "signature not checked, for lack of --key" in cfmon("verify", str(file))[1]
+    assert "signature not checked: give --key" in cfmon("verify", str(file))[1]
 
 
 def test_a_signature_over_what_is_no_evidence_does_not_make_it_any(
@@ -222,7 +222,7 @@ def test_a_wrong_id_is_told_before_a_file_that_is_missing(file: Path, cfmon: Run
     nowhere = ("--objects", "/nowhere")
     code, out, err = cfmon("verify", str(file), *nowhere)
     assert (code, out) == (2, "")
-    assert "--objects says where" in err
+    assert "give the folder of models and policies with --objects" in err
     file.write_bytes(forged(later)[1])
     code, out, _ = cfmon("verify", str(file), *nowhere)
     assert (code, "renamed or exchanged" in out) == (1, True)
@@ -239,7 +239,7 @@ def test_no_wrong_number_is_drawn(file: Path, cfmon: Run) -> None:
     file.with_name(name).write_bytes(content)
     code, out, err = cfmon("explain", str(file.with_name(name)), "-o", str(file.with_name("alarm.svg")))
     assert (code, out) == (2, "")
-    assert "not drawn, for it is not verified; `cfmon verify` lists all that differs: verdict.profile" in err
+    assert "not drawn, because it is not verified (`cfmon verify` lists all differences): verdict.profile" in err
 
 
 def test_no_picture_is_drawn_of_another_alarm_than_the_name_says(file: Path, cfmon: Run) -> None:

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from monitor.cli.verified import show
 from monitor.sidecar.evidence.verification import Expected, Report
-from tests.picture.test_story import FORMULAS, GRID, evidence_of
+from tests.picture.test_explanation import FORMULAS, GRID, evidence_of
 
 
 def test_no_name_in_the_evidence_can_steer_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:

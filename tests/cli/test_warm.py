@@ -11,7 +11,7 @@ CONFIG = Path(__file__).parents[2] / "config"
 
 def test_every_kind_of_question_is_asked_then_those_of_a_configuration(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([]) == 0
-    assert capsys.readouterr().out.startswith("warm: every kind of question, ")
+    assert capsys.readouterr().out.startswith("warm: every kind of formula, ")
     assert main([str(CONFIG / "frozen-lake.yaml")]) == 0
     assert "frozen-lake.yaml, " in capsys.readouterr().out
 

@@ -59,7 +59,7 @@ def test_an_alarm_that_says_more_while_it_fires_is_still_one(capsys: pytest.Capt
     assert [a["revision"] for a in watcher.seen.alarms("firing")] == [1]
     assert capsys.readouterr().out.splitlines() == [
         "ALARM firing   e step 1: it is firing",
-        "ALARM goes on  e step 1: it is firing",
+        "ALARM updated  e step 1: it is firing",
         "ALARM resolved e step 1: it is resolved",
     ]
 
@@ -95,7 +95,7 @@ def test_until_ctrl_c(tmp_path: Path) -> None:
         terminal.press_ctrl_c()
         assert terminal.end() == 0
         assert terminal.cursor_shown()
-        for words in ("steps over MQTT in", "see it", "derive it again", "alarm.svg"):
+        for words in ("steps over MQTT in", "draw it", "verify it", "alarm.svg"):
             assert words in terminal.text
         assert "Traceback" not in terminal.text
 
@@ -113,9 +113,9 @@ def status(state: str = "online", **more: object) -> bytes:
 def test_that_no_alarm_fires_is_said_only_where_it_is_known() -> None:
     passed = [0.0]
     watcher = Watcher(MODEL, "the header", clock=lambda: passed[0])
-    assert "alarm: UNKNOWN: the monitor has not said anything yet" in said(watcher)
+    assert "alarm: UNKNOWN: the monitor has not sent its status yet" in said(watcher)
     watcher.take_status(status(blind=0))
-    assert "alarm: UNKNOWN: no step has come yet" in said(watcher)
+    assert "alarm: UNKNOWN: no step has been received yet" in said(watcher)
     watcher.take_step(step(0, 0, action=0))
     assert "alarm: clear" in said(watcher)
     watcher.take_status(status(blind=2))
@@ -123,11 +123,11 @@ def test_that_no_alarm_fires_is_said_only_where_it_is_known() -> None:
     watcher.take_status(status(blind=0))
     assert "alarm: clear" in said(watcher)
     passed[0] = 46.0
-    assert "alarm: UNKNOWN: the monitor has said nothing for 46 s" in said(watcher)
+    assert "alarm: UNKNOWN: the monitor has sent no status for 46 s" in said(watcher)
     watcher.take_alert(alert(1, "firing"))
-    assert "ALARM FIRING when last known: the monitor has said nothing" in said(watcher)
+    assert "ALARM FIRING when last known: the monitor has sent no status" in said(watcher)
     watcher.take_alert(alert(2, "resolved"))
     watcher.take_status(status("offline"))
     assert "alarm: UNKNOWN: the monitor is offline" in said(watcher)
     watcher.take_status(status(blind=0))
-    assert "alarm: UNKNOWN: nothing is watched any more" in said(watcher, ended=True)
+    assert "alarm: UNKNOWN: the monitor has stopped" in said(watcher, ended=True)

@@ -162,7 +162,7 @@ def test_no_colour_stands_alone(name: str) -> None:
         assert panel["options"]["showValue"] == "always"
     if len(defaults.get("thresholds", {}).get("steps", [])) > 1:
         drawn = defaults.get("custom", {}).get("thresholdsStyle", {}).get("mode") == "dashed"
-        told = re.search(r"From (1|a minute) on|from a minute on|If not", panel["description"])
+        told = re.search(r"From (1:|one minute,)|If not", panel["description"])
         assert drawn or told
 
 
@@ -172,13 +172,13 @@ def texts(mapping: dict[str, Any]) -> list[str]:
 
 
 def test_blindness_is_seen_in_the_fleet_and_of_one_agent() -> None:
-    for name in ("fleet: Everybody over time", "agent: Each formula over time", "agent: Now"):
+    for name in ("fleet: Monitors and agents over time", "agent: Each formula over time", "agent: Now"):
         (mapping,) = PANELS[name]["fieldConfig"]["defaults"]["mappings"]
         colours: dict[str, set[str]] = {}
         for result in mapping["options"].values():
             colours.setdefault(result["color"], set()).add(result["text"].split(",")[0])
         assert {"BLIND"} in colours.values()  # all that is blind says so, and nothing else looks like it
-        assert {"NOT WATCHED", "DOWN"} in colours.values()
+        assert {"NOT MONITORED", "DOWN"} in colours.values()
 
 
 # ---- links ----

@@ -22,7 +22,6 @@ from typing import Any
 
 import pytest
 
-from monitor.alarm.message import Identity
 from monitor.runtime.admission import ESTABLISHED
 from monitor.sidecar.clock import read_clock
 from monitor.sidecar.sinks.metrics import Metrics
@@ -30,6 +29,7 @@ from monitor.types import Blind, Deviates, FormulaSpec, Instant, Judged, Skipped
 from tests.deploy.chain import ALERTS, Publisher, cfmon, hastened, publisher
 from tests.deploy.small_world import DRIFT, EDGE, PARK, ROAD, STAY, write_world
 from tests.servers import Mosquitto, Prometheus, free_port, mosquitto, prometheus, wait_until
+from tests.sidecar.watched import metrics_of, take
 
 WHILE_ALL_IS_WELL = {"Watchdog", "CfmonWatchdog"}
 BY_STREAM = ALERTS - WHILE_ALL_IS_WELL - {"CfmonBrokerDisconnected", "CfmonDown"}
@@ -40,7 +40,7 @@ UNDECIDED = Judged("w9", "any", Verdict("true", "exact", "gumbel", ()), episode=
 @contextmanager
 def hanging_target() -> Iterator[tuple[Metrics, str]]:
     """The sidecar's metrics without a sidecar, and where they are served."""
-    metrics = Metrics([FormulaSpec("any", "true")], Identity("none", "0" * 64, {}, {}), agents=1)
+    metrics = metrics_of([FormulaSpec("any", "true")], agents=1)
     metrics.connected(up=True)
 
     class Page(BaseHTTPRequestHandler):
@@ -145,8 +145,8 @@ class Scene:
     def ill(self) -> None:
         self.stalling.evaluated(0.0, [], Instant(time.time() - 60.0, 0.0))
         doubt, rest = Trust(doubted=True, log10_e=3.1, transitions=500), Blind("w9", "any", "idle")
-        self.stalling.take([UNDECIDED, doubt, rest, Skipped("w9", "any", 1)], read_clock())
-        self.stalling.take([Deviates("w9", 0.5, 100)], read_clock())
+        take(self.stalling, UNDECIDED, doubt, rest, Skipped("w9", "any", 1), now=read_clock())
+        take(self.stalling, Deviates("w9", 0.5, 100), now=read_clock())
         self.stalling.store_failed()
         self.stalling.store_damaged(1, read_clock())
         self.stalling.reloaded(ok=False)
@@ -157,9 +157,8 @@ class Scene:
     def mend(self) -> None:
         """Both episodes end: w1 steps back and is safe, w2 is allowed to be silent."""
         awake = Blind("w9", "any", None)
-        self.stalling.take(
-            [Trust(doubted=False, log10_e=0.0, transitions=0), awake, Deviates("w9", 0.0, 100)], read_clock()
-        )
+        fits = Trust(doubted=False, log10_e=0.0, transitions=0)
+        take(self.stalling, fits, awake, Deviates("w9", 0.0, 100), now=read_clock())
         self.stalling.store_works()
         self.stalling.reloaded(ok=True)
         self.agents.step("w1", EDGE, STAY, episode="bad")
@@ -213,7 +212,7 @@ def check_what_was_said(watch: Watcher) -> None:
         rf"w1: the critical alarm careful_would_have fires. Value: {number}, threshold: {number}, alternative: {number}"
     )
     assert any(re.fullmatch(told, text) for text in watch.texts("CfmonAlarmCritical"))
-    told = rf"w1: the alarm likely_safe fires. Value: {number}, threshold: {number}, alternative: none known now"
+    told = rf"w1: alarm likely_safe is firing. Value: {number}, threshold: {number}, alternative: none or unknown"
     assert any(re.fullmatch(told, text) for text in watch.texts("CfmonAlarmWarning"))
     assert "w2: careful_would_have is blind (gap)" in watch.texts("CfmonFormulaBlind")
     assert any("(malformed)" in text for text in watch.texts("CfmonMessagesRejected"))

@@ -11,7 +11,7 @@ import yaml
 from prometheus_client import CollectorRegistry
 from prometheus_client.metrics import MetricWrapperBase
 
-from monitor.sidecar.sinks.exposition import Buckets
+from monitor.sidecar.sinks.exposition import HistogramFamily
 from monitor.sidecar.sinks.instruments import Instruments
 from monitor.stream.decode import REASONS
 from monitor.types import AlarmState, BlindReason, MessageResult
@@ -93,7 +93,7 @@ def test_what_pages_a_person_has_the_numbers_and_a_link(alert: str) -> None:
     for text in (said["summary"], said["description"]):
         numbers = {"cfmon_formula_value", "cfmon_formula_threshold", "cfmon_alternative_value"}
         assert set(metrics_named_in(text)) == numbers
-        assert text.count("known now{{ end }}") == len(numbers)
+        assert text.count("unknown{{ end }}") == len(numbers)
     assert said["description"].endswith("/agent?name={{ $labels.agent | urlquery }}")
 
 
@@ -122,10 +122,10 @@ def test_links_between_runbooks_lead_somewhere() -> None:
 def metrics() -> dict[str, set[str]]:
     """The labels of every metric: of those on the registry, and of those that are written out beside it."""
     instruments = Instruments(CollectorRegistry())
-    found = {name: set(series._labels) for series in instruments._series for name in series._names}
+    found = {name: set(series.labels) for series in instruments._families for name in series._names}
     for name, collector in instruments._registry._names_to_collectors.items():
-        assert isinstance(collector, MetricWrapperBase | Buckets)
-        found[name] = set(collector.labels if isinstance(collector, Buckets) else collector._labelnames)
+        assert isinstance(collector, MetricWrapperBase | HistogramFamily)
+        found[name] = set(collector.labels if isinstance(collector, HistogramFamily) else collector._labelnames)
     return found
 
 

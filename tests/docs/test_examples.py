@@ -13,7 +13,7 @@ import pytest
 import yaml
 from typer.main import get_command
 
-from monitor.cli.agent import Life
+from monitor.cli.agent import SimulatedAgent
 from monitor.cli.app import app
 from monitor.cli.files import data_file
 from monitor.cli.simulator import Simulator
@@ -43,7 +43,7 @@ def told() -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     loaded = assemble(CONFIG)
     world, own = np.random.default_rng(0).spawn(2)
     actor = Actor.load(loaded.config.policies["nominal"], loaded.model)
-    steps = list(Life(Simulator(loaded.model, world), actor, own, "seed0").messages(20))
+    steps = list(SimulatedAgent(Simulator(loaded.model, world), actor, own, "seed0").messages(20))
     pipeline = loaded.pipeline("sidecar-1")
     effects = [pipeline.step(Connected(Instant(0.0, 0.0), up=True))]
     for tick, step in enumerate(steps, start=1):

@@ -87,11 +87,11 @@ def test_a_rehearsal_goes_through_every_loop_of_a_stream(monkeypatch: pytest.Mon
     (line,) = lines._by_world.values()
     calls: list[tuple[str, int]] = []
     note_calls(monkeypatch, line.evaluator, "push", calls, lambda *_, answered: ("push", answered))
-    note_calls(monkeypatch, line.evaluator, "along", calls, lambda _, pairs: ("along", len(pairs[0])))
+    note_calls(monkeypatch, line.evaluator, "push_all", calls, lambda _, pairs: ("push_all", len(pairs[0])))
     note_calls(monkeypatch, line.evaluator, "answer", calls, lambda _: ("answer", 0))
     note_calls(monkeypatch, line.evaluator, "interval", calls, lambda pairs, _: ("interval", len(pairs[0])))
     lines.warm_up(one.some_path(), "any")
-    assert calls == [("push", True), ("along", 1), ("push", True), ("answer", 0), ("interval", 3)]
+    assert calls == [("push", True), ("push_all", 1), ("push", True), ("answer", 0), ("interval", 3)]
     lines.warm_up(one.some_path(), "gumbel")
     assert calls[5:] == calls[:4]
 
@@ -144,7 +144,7 @@ def test_pairs_already_taken_in_are_not_taken_in_again(monkeypatch: pytest.Monke
     expected = checker().check(parse(text), PATH[:5])
     taken: list[list[tuple[int, int]]] = []
     note_calls(monkeypatch, line.evaluator, "push", taken, lambda _, state, action, **__: [(state, action)])
-    note_calls(monkeypatch, line.evaluator, "along", taken, lambda _, pairs: list(zip(*pairs, strict=True)))
+    note_calls(monkeypatch, line.evaluator, "push_all", taken, lambda _, pairs: list(zip(*pairs, strict=True)))
     assert track.verdict(PATH[:5], 2) == expected
     assert taken == [[PATH[3]], [PATH[4]]]
     track.verdict(PATH[:5], 0)

@@ -13,7 +13,7 @@ from experiments import table1
 from monitor.statistics import Strength, TSprt
 from monitor.statistics.tsprt import log_bound
 from policies.minigrid import table
-from tests.statistics.walks import fate
+from tests.statistics.random_walk import fate
 
 FALSE_ALARM, RUNS = 1e-6, 10
 KEPT = Path(__file__).parents[2] / "docs" / "experiments" / "table1.csv"

@@ -26,7 +26,7 @@ import msgpack
 
 from monitor.model import MDP
 from monitor.sidecar.clock import Clock
-from monitor.sidecar.config.load import Loaded, assemble
+from monitor.sidecar.config.load import assemble
 from monitor.sidecar.gc_tuning import collector_at_ease
 from monitor.sidecar.mqtt.inbox import (
     Arrived,
@@ -36,8 +36,7 @@ from monitor.sidecar.mqtt.inbox import (
 )
 from monitor.sidecar.mqtt.outbox import Outbox
 from monitor.sidecar.recovery import setting_of
-from monitor.sidecar.sinks.metrics import Metrics
-from monitor.sidecar.sinks.status_view import StatusView
+from monitor.sidecar.sinks.sinks import Sinks
 from monitor.sidecar.store.store import Store
 from monitor.sidecar.worker import Worker
 from monitor.types import Instant
@@ -175,19 +174,17 @@ class Soak:
         self.loaded = assemble(write_project(folder, corridor(), settings()), {})
         config = self.loaded.config
         assert config.store.path is not None
-        self.clock, self.door, self.outbox = PlayedClock(), Inbox(config.limits.queue), Outbox()
+        self.clock, self.inbox, self.outbox = PlayedClock(), Inbox(config.limits.queue), Outbox()
         self.store = Store(config.store.path)
         self.store.keep_objects(self.loaded.objects)
-        self.metrics = _metrics(self.loaded)
-        self.board = StatusView(self.loaded.formulas, config.mqtt.alerts)
+        self.sinks = Sinks(self.loaded.watched)
         self.worker = Worker(
             self.loaded.pipeline("soak"),
             config=config,
             clock=self.clock,
-            door=self.door,
+            inbox=self.inbox,
             outbox=self.outbox,
-            metrics=self.metrics,
-            board=self.board,
+            sinks=self.sinks,
             store=self.store,
             setting=lambda ticks: setting_of(self.loaded, "soak", ticks),
         )
@@ -219,9 +216,9 @@ class Soak:
             receipt = Receipt(1, self.messages % 65535, 1)
             if self.traffic.rng.random() < 1e-4:
                 self.traffic.count["dropped"] += 1
-                self.door._entries.append(Dropped(self.clock(), topic, [receipt], 1))
+                self.inbox._entries.append(Dropped(self.clock(), topic, [receipt], 1))
             else:
-                self.door.enter(Arrived(self.clock(), topic, payload, receipt))
+                self.inbox.put(Arrived(self.clock(), topic, payload, receipt))
         self.worker.turn()
         await self._broker()
 
@@ -233,8 +230,8 @@ class Soak:
         if self.clock.seconds - self._looked > 60.0:  # Prometheus and a person, once a minute
             self._looked = self.clock.seconds
             self.traffic.count["scrapes"] += 1
-            assert b"cfmon_messages_total" in self.metrics.exposition()
-            json.dumps([self.board.agents(), self.board.alarms()], allow_nan=False)
+            assert b"cfmon_messages_total" in self.sinks.metrics.exposition()
+            json.dumps([self.sinks.view.agents(), self.sinks.view.alarms()], allow_nan=False)
 
     async def _day(self) -> None:
         """The broker goes and comes; old evidence is cleared out."""
@@ -281,10 +278,6 @@ def corridor() -> MDP:
 def settings() -> str:
     kept = [line for line in CONFIG.splitlines() if line.split(":")[0] not in ("heartbeat", "store")]
     return "\n".join([*kept, SETTINGS])
-
-
-def _metrics(loaded: Loaded) -> Metrics:
-    return Metrics(loaded.formulas, loaded.identity, agents=loaded.config.limits.agents)
 
 
 def _resident() -> float:

@@ -77,7 +77,7 @@ class _Server:
             logging.getLogger(name).handlers = [self.errors]
             logging.getLogger(name).propagate = False
         sources = Sources(
-            board=StatusView(loaded().formulas, "cfmon/alerts"),
+            view=StatusView(loaded().watched),
             exposition=lambda: b"cfmon_metric 1\n",
             evidence=lambda _name: None,
             signature=lambda _name: None,

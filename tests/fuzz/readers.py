@@ -33,7 +33,7 @@ from monitor.exact import validate as validate_formula
 from monitor.logic import parse, print_formula
 from monitor.model.encode import StateEncoder, encode_action, encode_state
 from monitor.model.npz import canonical_bytes, read_model
-from monitor.picture import draw, tell
+from monitor.picture import draw, explain
 from monitor.policy.manifest import read_manifest
 from monitor.policy.onnx_scan import refuse_unsafe
 from monitor.sidecar.config.reading import load_config
@@ -178,7 +178,7 @@ def forged(data: bytes) -> None:
     if not report.problems:
         assert report.proof is not None
         with contextlib.suppress(LimitError):
-            picture = draw(tell(report.proof.evidence, report.proof.model, report.proof.tables), report.proof.model)
+            picture = draw(explain(report.proof.evidence, report.proof.model, report.proof.tables), report.proof.model)
             assert all(line.isprintable() for line in picture.replace("\t", " ").split("\n"))
 
 

@@ -35,7 +35,7 @@ class Scene:
     def __init__(self, folder: Path) -> None:
         self.loaded = assemble(data_file("config/frozen-lake.yaml"), {"CFMON_TRUST__ENABLED": "false"})
         self.pipeline = self.loaded.pipeline("cfmon-test")
-        self.board = StatusView(self.loaded.formulas, "cfmon/alerts")
+        self.board = StatusView(self.loaded.watched)
         self.evidence: dict[str, bytes] = {}
         self.problem = ""
         self.ticks = 0.0
@@ -69,7 +69,7 @@ class Scene:
 
     def sources(self) -> Sources:
         return Sources(
-            board=self.board,
+            view=self.board,
             exposition=lambda: b"",
             evidence=self.evidence.get,
             signature=lambda _name: None,

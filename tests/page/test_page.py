@@ -51,7 +51,7 @@ def test_an_alarm_is_explained_one_click_away(page: Page, keep: Any) -> None:  #
     page.get_by_role("button", name="Why does regret_fallback fire for robot-danger?").click()
     picture = page.locator("#why-picture")
     picture.wait_for(state="visible", timeout=3 * SOON)
-    assert "Step by step:" in (picture.get_attribute("alt") or "")
+    assert "Value at each step:" in (picture.get_attribute("alt") or "")
     assert picture.evaluate("picture => picture.decode().then(() => picture.naturalWidth)") > 100
     keep(page, "why", whole=False)
     assert accessible(page) == []
@@ -75,7 +75,7 @@ def test_it_follows_what_happens(page: Page, scene: Scene) -> None:
     scene.problem = "not connected to the broker"
     expect(page.locator("#state")).to_have_text("not connected to the broker", timeout=SOON)
     assert page.locator("#blind li").count() >= 12
-    assert page.locator("#firing li").first.locator(".blindness").inner_text() == "blind here: disconnected"
+    assert page.locator("#firing li").first.locator(".blindness").inner_text() == "blind: disconnected"
     assert accessible(page) == []
 
 
@@ -88,7 +88,7 @@ def test_what_is_said_of_an_alarm_follows_its_verdicts_also_while_it_is_explaine
     [alarm] = scene.board.alarms()
     moment = page.locator("#why-moment")
     assert moment.inner_text().startswith(
-        f"The picture shows the moment at which it fired: step {alarm['fired']['seq']}, "
+        f"The picture shows the moment the alarm fired: step {alarm['fired']['seq']}, "
     )
     scene.step("robot-danger", 38)
     expect(told).not_to_have_text(fired, timeout=SOON)

@@ -32,7 +32,7 @@ def test_many_forecasts_make_a_diagram(page: Page, scene: Scene, served: str, ke
     page.goto(f"{served}/agent?name=robot-danger")
     section = page.locator(".reliability")
     expect(section.locator(".told")).to_have_text(
-        "Of 120 forecasts of about 95 %, 83 % came true. In 1 of 9 tenths the forecasts lie outside the 95 % interval.",
+        "Of 120 forecasts of about 95 %, 83 % came true. In 1 of 9 groups the forecasts are outside the 95 % interval.",
         timeout=SOON,
     )
     assert section.locator("svg circle").count() == 8
@@ -55,7 +55,7 @@ def test_many_forecasts_make_a_diagram(page: Page, scene: Scene, served: str, ke
 def test_the_diagram_follows_what_comes_due(page: Page, scene: Scene, served: str) -> None:
     page.goto(f"{served}/agent?name=robot-0")
     words = page.locator(".reliability .told")
-    expect(words).to_have_text("Not enough forecasts have come due yet: 0 of 10.", timeout=SOON)
+    expect(words).to_have_text("Too few forecasts have an outcome yet: 0 of 10.", timeout=SOON)
     assert not page.locator(".reliability svg").is_visible()
     told(scene, "robot-0", Calibration((*[(0, 0.0, 0)] * 9, (9, 9 * 0.998, 9)), 0.1, 0.1))
     now = Instant(1_780_000_000.0 + scene.ticks, scene.ticks)
@@ -63,7 +63,7 @@ def test_the_diagram_follows_what_comes_due(page: Page, scene: Scene, served: st
     expect(words).to_contain_text("9 of 10. 1 more was dropped", timeout=SOON)
     scene.board.take(Effects(notices=(Forecast("robot-0", "regret_fallback", 0.998, came_true=True),)), now)
     expect(words).to_have_text(
-        "Of 10 forecasts of about 99.80 %, 100 % came true. Forecasts and outcomes agree within what chance allows.",
+        "Of 10 forecasts of about 99.80 %, 100 % came true. Forecasts and outcomes agree within chance.",
         timeout=SOON,
     )
     assert page.locator(".reliability svg").is_visible()

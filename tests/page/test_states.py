@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
 PAGES = ("", "agent?name=robot-0", "alarms")
-CLEAR = ("No alarm fires", "Every formula can be answered", "No alarm has ended", "No alarm of it", "No such alarm")
+CLEAR = ("No alarm is firing", "No formula is blind", "No alarm has ended", "has no alarm", "No alarm matches")
 
 
 def visible(page: Page) -> str:
@@ -80,23 +80,23 @@ def test_what_is_shown_is_unknown_once_the_monitor_does_not_answer_any_more(
     keep: Any,  # noqa: ANN401 - a function
 ) -> None:
     blank.goto(calmly_served)
-    expect(blank.locator("#firing-none")).to_have_text("No alarm fires.", timeout=SOON)
-    assert "Every formula can be answered." in visible(blank)
+    expect(blank.locator("#firing-none")).to_have_text("No alarm is firing.", timeout=SOON)
+    assert "No formula is blind." in visible(blank)
     blank.route("**/api/**", lambda route: route.abort())
     expect(blank.locator("#firing-none")).to_have_text("Unknown: the monitor does not answer.", timeout=SOON)
     check_unknown(blank)
-    assert "What is shown is of 20" in blank.locator("#state").inner_text()
+    assert "Data shown are from 20" in blank.locator("#state").inner_text()
     after = "cell => getComputedStyle(cell, '::after').content"
     assert blank.locator("#agents td[data-label='alarm']").first.evaluate(after) == '" (last known)"'
     keep(blank, "stopped")
     blank.unroute("**/api/**")
-    expect(blank.locator("#firing-none")).to_have_text("No alarm fires.", timeout=SOON)
+    expect(blank.locator("#firing-none")).to_have_text("No alarm is firing.", timeout=SOON)
 
 
 def test_an_answer_that_does_not_come_is_waited_for_no_longer_than_ten_seconds(blank: Page, calmly_served: str) -> None:
     blank.clock.install()
     blank.goto(calmly_served)
-    expect(blank.locator("#firing-none")).to_have_text("No alarm fires.", timeout=SOON)
+    expect(blank.locator("#firing-none")).to_have_text("No alarm is firing.", timeout=SOON)
     blank.route("**/api/**", lambda _route: None)
     blank.clock.fast_forward(12_000)
     expect(blank.locator("#firing-none")).to_have_text("Unknown: the monitor does not answer.", timeout=SOON)
@@ -148,16 +148,16 @@ def test_an_alarm_that_fires_again_does_not_hide_the_one_before(
 def test_a_blind_agent_is_not_said_to_be_clear(page: Page) -> None:
     row = page.locator("#agents tr", has_text="robot-blind")
     assert row.locator("td[data-label='alarm']").inner_text() == "unknown, was clear"
-    assert "not every formula can be answered" in page.locator("#firing-none").inner_text()
+    assert "some formulas are blind" in page.locator("#firing-none").inner_text()
 
 
 @pytest.mark.parametrize("page", ["light"], indirect=True)
 def test_why_is_answered_also_where_nothing_fires(page: Page, keep: Any) -> None:  # noqa: ANN401 - a function
-    page.get_by_role("link", name="Why is regret_fallback of robot-3 as it is?").click()
+    page.get_by_role("link", name="Explain regret_fallback of robot-3").click()
     expect(page.locator(".formula .summary")).to_contain_text("required", timeout=SOON)
     assert page.locator("h1").inner_text() == "robot-3"
     assert page.locator(".profile tbody tr").count() > 0
-    assert page.locator("#alarms-none").inner_text() == "No alarm of it is in the list."
+    assert page.locator("#alarms-none").inner_text() == "This agent has no alarm in the list."
     keep(page, "agent-calm")
 
 
@@ -170,10 +170,10 @@ def test_doubt_says_which_agent(page: Page, scene: Scene, keep: Any) -> None:  #
     loud = {"state": 0, "action": 1, "successor": 8, "seen": 30, "of": 40, "expected": 13.333}
     told["doubt"]["agents"][0]["departing"] = [loud]
     page.route("**/api/overview*", lambda route: route.fulfill(json=told))
-    words = "from state 0 by action 1 to 8: seen 30 times of 40, expected 13.3"
+    words = "state 0, action 1, next state 8: observed 30 times in 40, expected 13.3"
     expect(page.locator("#doubt li .detail")).to_have_text(words, timeout=SOON)
     page.unroute("**/api/overview*")
-    assert "do not contradict it" in page.locator("#doubt-model").inner_text()
+    assert "do not contradict the model" in page.locator("#doubt-model").inner_text()
     assert accessible(page) == []
     page.locator("#doubt li a").click()
     expect(page.locator("#doubt")).to_contain_text("this agent's transitions contradict the model", timeout=SOON)
@@ -205,7 +205,7 @@ def test_evidence_can_be_taken_along_with_all_it_needs(page: Page, scene: Scene)
 def test_a_phone_shows_value_and_threshold(page: Page, keep: Any) -> None:  # noqa: ANN401 - a function
     page.set_viewport_size({"width": 360, "height": 740})
     row = page.locator("#agents tr").first
-    for label in ("value", "required", "alarm", "last heard"):
+    for label in ("value", "required", "alarm", "last message"):
         box = row.locator(f"td[data-label='{label}']").bounding_box()
         assert box is not None
         assert box["x"] >= 0

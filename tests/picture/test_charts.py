@@ -12,12 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from monitor.model import MDP
-from monitor.picture import draw, tell
+from monitor.picture import draw, explain
 from monitor.picture.charts import _round, _ticks
 from monitor.picture.routes import route_in_words
 from monitor.picture.svg import DARK, PAPER, Canvas
 from tests.picture.test_draw import SVG, contrast, without_places
-from tests.picture.test_story import FORMULAS, GRID, POLICIES, evidence_of
+from tests.picture.test_explanation import FORMULAS, GRID, POLICIES, evidence_of
 
 EMBEDDED = pytest.mark.parametrize("text", FORMULAS)
 FIGURE = re.compile(r"-?[0-9.]+( %)?")
@@ -61,7 +61,7 @@ def on_it(text: ET.Element, x: float, y: float) -> bool:
 @EMBEDDED
 def test_words_stand_beside_the_data_and_not_on_it(text: str) -> None:
     model = without_places(GRID)
-    picture = draw(tell(evidence_of(text, model=model, causal_model="any"), model, POLICIES), model)
+    picture = draw(explain(evidence_of(text, model=model, causal_model="any"), model, POLICIES), model)
     lines = [
         [(float(point.split(",")[0]), float(point.split(",")[1])) for point in element.attrib["points"].split()]
         for element in ET.fromstring(picture).iter(f"{SVG}polyline")
@@ -74,10 +74,10 @@ def test_words_stand_beside_the_data_and_not_on_it(text: str) -> None:
 
 
 def test_the_band_and_the_dotted_line_are_explained() -> None:
-    told = words(draw(tell(evidence_of(FORMULAS[0], causal_model="any"), GRID, POLICIES), GRID))
-    assert "hatched: the value under fallback in every causal model that fits what was observed" in told
+    told = words(draw(explain(evidence_of(FORMULAS[0], causal_model="any"), GRID, POLICIES), GRID))
+    assert "hatched: the value under fallback over every causal model that fits what was observed" in told
     assert "dotted: at least 95 %" in told
-    plain = words(draw(tell(evidence_of(FORMULAS[0]), GRID, POLICIES), GRID))
+    plain = words(draw(explain(evidence_of(FORMULAS[0]), GRID, POLICIES), GRID))
     assert not [word for word in plain if word.startswith("hatched")]
 
 
@@ -102,7 +102,7 @@ def test_a_path_is_told_in_names_or_in_what_changed() -> None:
 
 
 def test_every_colour_has_another_for_the_dark_that_is_as_legible() -> None:
-    picture = draw(tell(evidence_of(FORMULAS[0], causal_model="any"), GRID, POLICIES), GRID)
+    picture = draw(explain(evidence_of(FORMULAS[0], causal_model="any"), GRID, POLICIES), GRID)
     style = picture[picture.index("<style>") : picture.index("</style>")]
     used = set(re.findall(r'(?:fill|stroke)="(#[0-9a-f]+)"', picture))
     assert used <= DARK.keys()

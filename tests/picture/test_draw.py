@@ -10,10 +10,10 @@ import pytest
 from msgspec.structs import replace
 
 from monitor.model import MDP, load_model
-from monitor.picture import draw, tell
+from monitor.picture import draw, explain
 from monitor.picture.layout import grid_of
 from monitor.picture.svg import ALTERNATIVE, FAINT, INK, NOMINAL, Canvas
-from tests.picture.test_story import FORMULAS, GRID, POLICIES, evidence_of
+from tests.picture.test_explanation import FORMULAS, GRID, POLICIES, evidence_of
 
 SVG = "{http://www.w3.org/2000/svg}"
 DATA = Path(__file__).parents[2] / "policies"
@@ -23,15 +23,15 @@ DATA = Path(__file__).parents[2] / "policies"
 @pytest.mark.parametrize("grid", [True, False])
 def test_every_picture_is_well_formed_and_the_same_each_time(text: str, *, grid: bool) -> None:
     model = GRID if grid else without_places(GRID)
-    story = tell(evidence_of(text, model=model, causal_model="any"), model, POLICIES)
-    picture = draw(story, model)
-    assert picture == draw(tell(evidence_of(text, model=model, causal_model="any"), model, POLICIES), model)
+    explanation = explain(evidence_of(text, model=model, causal_model="any"), model, POLICIES)
+    picture = draw(explanation, model)
+    assert picture == draw(explain(evidence_of(text, model=model, causal_model="any"), model, POLICIES), model)
     root = ET.fromstring(picture)
     assert root.attrib["role"] == "img"
     words = " ".join(element.text or "" for element in root.iter(f"{SVG}text"))
     assert "NaN" not in picture
     assert "nan" not in re.sub(r"nominal|Nanum", "", picture)
-    assert story.title in words
+    assert explanation.title in words
     assert "How obtained: exact" in words
     width, height = float(root.attrib["width"]), float(root.attrib["height"])
     for element in root.iter(f"{SVG}text"):
@@ -40,16 +40,16 @@ def test_every_picture_is_well_formed_and_the_same_each_time(text: str, *, grid:
 
 
 def test_it_is_told_in_words_to_those_who_cannot_see_it() -> None:
-    story = tell(evidence_of(FORMULAS[0]), GRID, POLICIES)
-    root = ET.fromstring(draw(story, GRID))
+    explanation = explain(evidence_of(FORMULAS[0]), GRID, POLICIES)
+    root = ET.fromstring(draw(explanation, GRID))
     told = root.findtext(f"{SVG}desc") or ""
-    assert told.startswith(story.summary)
+    assert told.startswith(explanation.summary)
     assert "Under fallback the value is" in told
     assert "3 steps ago:" in told
 
 
 def test_worlds_differ_in_line_and_mark_and_not_in_colour_alone() -> None:
-    root = ET.fromstring(draw(tell(evidence_of(FORMULAS[0]), GRID, POLICIES), GRID))
+    root = ET.fromstring(draw(explain(evidence_of(FORMULAS[0]), GRID, POLICIES), GRID))
     lines = list(root.iter(f"{SVG}polyline"))
     dashed = {element.attrib["stroke"] for element in lines if "stroke-dasharray" in element.attrib}
     unbroken = {element.attrib["stroke"] for element in lines if "stroke-dasharray" not in element.attrib}
@@ -64,14 +64,14 @@ def test_every_ink_has_the_contrast_that_text_needs(ink: str) -> None:
 
 def test_names_from_outside_stay_text() -> None:
     evidence = replace(evidence_of(FORMULAS[0]), agent='<script>"x"</script>', formula="a&b", episode="]]>")
-    picture = draw(tell(evidence, GRID, POLICIES), GRID)
+    picture = draw(explain(evidence, GRID, POLICIES), GRID)
     ET.fromstring(picture)
     assert "<script" not in picture
 
 
 def test_an_impossible_clock_is_left_out() -> None:
     for time in (-1.0, 1e300):
-        assert "UTC" not in draw(tell(replace(evidence_of(FORMULAS[0]), time=time), GRID, POLICIES), GRID)
+        assert "UTC" not in draw(explain(replace(evidence_of(FORMULAS[0]), time=time), GRID, POLICIES), GRID)
 
 
 def test_where_states_lie() -> None:

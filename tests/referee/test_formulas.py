@@ -54,15 +54,15 @@ def defined(formula: Formula, word: Word, at: int) -> bool:
 
 
 def expanded(formula: Formula, word: Word) -> Residual:
-    owed: Any = formula
+    residual: Any = formula
     for letter in word:
 
         def truth(atom: Label | Goal, letter: tuple[bool, bool] = letter) -> bool:
             assert isinstance(atom, Label)
             return letter["ab".index(atom.name)]
 
-        owed = expand(owed, truth)
-    return owed  # type: ignore[no-any-return] # sets of parts are private to the module
+        residual = expand(residual, truth)
+    return residual  # type: ignore[no-any-return] # sets of parts are private to the module
 
 
 @pytest.mark.parametrize("text", TEXTS)

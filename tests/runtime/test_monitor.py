@@ -379,10 +379,10 @@ def test_settings_of_the_stream_that_do_not_count_are_refused(name: str, value: 
         (FormulaSpec("watch", REGRET, every=0), "every"),
         (FormulaSpec("watch", REGRET, alarm=AlarmSpec(for_=0)), "for and keep"),
         (FormulaSpec("watch", REGRET, alarm=AlarmSpec(keep=math.nan)), "for and keep"),  # type: ignore[arg-type]
-        (FormulaSpec("watch", REGRET, every=math.nan), "every is nan"),
-        (FormulaSpec("watch", REGRET, every=math.inf), "every is inf"),
-        (FormulaSpec("watch", REGRET, every=np.int64(2)), "every is 2"),  # type: ignore[arg-type]
-        (FormulaSpec("watch", REGRET, causal_model="zzz"), "causal model"),  # type: ignore[arg-type] # that is the test
+        (FormulaSpec("watch", REGRET, every=math.nan), "every: is nan"),
+        (FormulaSpec("watch", REGRET, every=math.inf), "every: is inf"),
+        (FormulaSpec("watch", REGRET, every=np.int64(2)), "every: is 2"),  # type: ignore[arg-type]
+        (FormulaSpec("watch", REGRET, causal_model="zzz"), "causal_model"),  # type: ignore[arg-type] # that is the test
         (FormulaSpec("watch", REGRET, alarm=AlarmSpec(when="fails")), "never happens"),
         (FormulaSpec("watch", 'P>=0.5 [ F<=1 "home" ]', alarm=AlarmSpec(when="regret")), "never happens"),
     ],

@@ -21,6 +21,7 @@ from monitor.sidecar.pipeline import Effects, EvidenceFile, Pipeline, Topics
 from monitor.sidecar.sinks.status_view import StatusView
 from monitor.types import AlarmSpec, Alert, FormulaSpec, Instant, StreamSettings, TrustSettings
 from tests.sidecar.conftest import CAREFUL, HOME, LOST, RASH, REGRET, Driver
+from tests.sidecar.watched import watched
 
 WATCH = FormulaSpec("watch", REGRET, alarm=AlarmSpec(keep=2, severity="critical"))
 
@@ -214,7 +215,7 @@ def test_the_same_events_tell_the_same_and_a_restart_between_any_two_changes_not
 
 
 def test_page_and_api_say_what_the_newest_verdict_says(make: Callable[..., Pipeline]) -> None:
-    pipeline, board = make(), StatusView([WATCH], "cfmon/alerts")
+    pipeline, board = make(), StatusView(watched([WATCH]))
     driver = Driver(pipeline)
     for seq, (state, action) in enumerate([(0, RASH), (1, RASH), (2, RASH), (3, RASH), (3, RASH), (LOST, RASH)]):
         driver.send(seq, state, action)

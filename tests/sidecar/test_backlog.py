@@ -71,10 +71,10 @@ class Played:
         self.queue.append((agent, json.dumps(step).encode()))
 
     def turn(self) -> None:
-        door = self.service._door
+        door = self.service._inbox
         while self.queue and len(door) < WINDOW:
             agent, payload = self.queue.popleft()
-            door.enter(Arrived(Instant(WALL + self.now, self.now), f"agents/{agent}/steps", payload, None))
+            door.put(Arrived(Instant(WALL + self.now, self.now), f"agents/{agent}/steps", payload, None))
         before = self.now
         self.service._worker.turn()
         if self.now == before:
@@ -170,7 +170,7 @@ def test_no_more_is_taken_over_than_may_wait(played: Played) -> None:
     for n in range(1_000):
         played.publish(f"late-{n % 2}", at=played.now - 60.0)
     most = 0
-    while played.queue or len(played.service._door) or played.service._worker.pipeline.waiting.steps:
+    while played.queue or len(played.service._inbox) or played.service._worker.pipeline.waiting.steps:
         played.turn()
         most = max(most, played.service._worker.pipeline.waiting.steps)
     assert most <= 50

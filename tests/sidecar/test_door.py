@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from monitor.sidecar.mqtt import inbox as door_module
 from monitor.sidecar.mqtt.inbox import (
-    MAX_HOLES,
+    MAX_TOPICS,
     Arrived,
     Dropped,
     Inbox,
@@ -34,7 +34,7 @@ def drain(door: Inbox) -> list[Arrived | Dropped]:
 
 def test_messages_come_out_in_order() -> None:
     door = Inbox(10)
-    assert all(door.enter(message(n)) for n in range(10))
+    assert all(door.put(message(n)) for n in range(10))
     assert len(door) == 10
     assert [entry.payload for entry in drain(door) if isinstance(entry, Arrived)] == [b"%d" % n for n in range(10)]
     assert len(door) == 0
@@ -42,10 +42,10 @@ def test_messages_come_out_in_order() -> None:
 
 def test_a_drop_stands_where_the_hole_is() -> None:
     door = Inbox(2)
-    assert [door.enter(message(n)) for n in range(4)] == [True, True, False, False]
+    assert [door.put(message(n)) for n in range(4)] == [True, True, False, False]
     first = door.take()
-    assert door.enter(message(4))
-    assert not door.enter(message(5))
+    assert door.put(message(4))
+    assert not door.put(message(5))
     entries = [first, *drain(door)]
     shown = [entry.count if isinstance(entry, Dropped) else entry.payload for entry in entries if entry is not None]
     assert shown == [b"0", b"1", 2, b"4", 1]
@@ -68,7 +68,7 @@ def test_nothing_is_lost_without_being_counted(limit: int, moves: list[str | Non
             if (entry := door.take()) is not None:
                 out.append(entry)
         else:
-            door.enter(message(number, move))
+            door.put(message(number, move))
             entered[move] += 1
         assert len(door) <= limit
     out += drain(door)
@@ -84,21 +84,21 @@ def test_nothing_is_lost_without_being_counted(limit: int, moves: list[str | Non
 
 def test_a_flood_of_topics_takes_no_more_room_than_its_messages() -> None:
     door = Inbox(1)
-    door.enter(message(0))
-    for number in range(3 * MAX_HOLES):
-        door.enter(message(number, f"topic{number}"))
+    door.put(message(0))
+    for number in range(3 * MAX_TOPICS):
+        door.put(message(number, f"topic{number}"))
     entries = drain(door)
-    assert len(entries) == 1 + MAX_HOLES + 1
+    assert len(entries) == 1 + MAX_TOPICS + 1
     last = entries[-1]
     assert isinstance(last, Dropped)
-    assert (last.topic, last.count) == ("", 2 * MAX_HOLES)
+    assert (last.topic, last.count) == ("", 2 * MAX_TOPICS)
 
 
 def test_an_overload_that_lasts_takes_no_more_room_either() -> None:
     door, number = Inbox(100), 0
     for _ in range(200):
         for _ in range(4):  # twice what is taken
-            door.enter(message(number, f"topic{number % 40}"))
+            door.put(message(number, f"topic{number % 40}"))
             number += 1
         door.take()
         door.take()
@@ -107,11 +107,11 @@ def test_an_overload_that_lasts_takes_no_more_room_either() -> None:
 
 def test_a_door_that_dropped_drops_until_it_is_half_empty() -> None:
     door = Inbox(4)
-    assert [door.enter(message(n)) for n in range(5)] == [True, True, True, True, False]
+    assert [door.put(message(n)) for n in range(5)] == [True, True, True, True, False]
     door.take()
-    assert not door.enter(message(5))
+    assert not door.put(message(5))
     door.take()
-    assert door.enter(message(6))
+    assert door.put(message(6))
     shown = [entry.count if isinstance(entry, Dropped) else entry.payload for entry in drain(door)]
     assert shown == [b"2", b"3", 2, b"6"]
 
@@ -119,11 +119,11 @@ def test_a_door_that_dropped_drops_until_it_is_half_empty() -> None:
 def test_few_but_large_messages_make_it_full_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(door_module, "LARGE", 100)
     door, room = Inbox(1000), []
-    door.on_room = lambda: room.append(len(door))
+    door.on_half_empty = lambda: room.append(len(door))
     large = Arrived(NOW, "a", bytes(60), None)
-    assert door.enter(Arrived(NOW, "a", bytes(1000), None))  # what is too large by itself comes in, to be refused
-    assert (door.full, door.enter(large)) == (True, False)
+    assert door.put(Arrived(NOW, "a", bytes(1000), None))  # what is too large by itself comes in, to be refused
+    assert (door.full, door.put(large)) == (True, False)
     assert isinstance(door.take(), Arrived)
-    assert [door.enter(large) for _ in range(3)] == [True, True, False]
+    assert [door.put(large) for _ in range(3)] == [True, True, False]
     drain(door)
     assert room == [0, 0]

@@ -28,6 +28,7 @@ from tests.servers import Mosquitto, wait_until
 from tests.sidecar.conftest import CAREFUL, RASH, REGRET, Driver
 from tests.sidecar.project import CONFIG, write_project
 from tests.sidecar.running import inside, publish, steps
+from tests.sidecar.watched import watched
 
 SPEC = FormulaSpec("watch", REGRET, alarm=AlarmSpec(severity="critical"))
 NOW = Instant(1_800_000_000.0, 0.0)
@@ -123,13 +124,13 @@ def test_filters() -> None:
 
 @pytest.fixture
 def board(formulas: list[FormulaSpec]) -> StatusView:
-    return StatusView(formulas, "cfmon/alerts")
+    return StatusView(watched(formulas))
 
 
 @pytest.fixture
 def client(board: StatusView) -> Iterator[httpx.Client]:
     sources = Sources(
-        board=board,
+        view=board,
         exposition=lambda: b"",
         evidence=lambda _name: None,
         signature=lambda _name: None,

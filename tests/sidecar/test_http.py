@@ -34,6 +34,7 @@ from tests.servers import PATIENCE, free_port, wait_until
 from tests.sidecar.alarms import alarm
 from tests.sidecar.conftest import CAREFUL, HOME, Driver
 from tests.sidecar.project import CONFIG
+from tests.sidecar.watched import watched
 
 STATUS: dict[str, Any] = {
     "version": "1",
@@ -54,7 +55,7 @@ class World:
         self.board = board
         self.problem = ""
         self.sources = Sources(
-            board=board,
+            view=board,
             exposition=lambda: b"cfmon_metric 1\n",
             evidence=lambda name: b"proof" if name == "abc" else None,
             signature=lambda name: b"signature" if name == "abc" else None,
@@ -67,7 +68,7 @@ class World:
 
 @pytest.fixture
 def world(formulas: list[FormulaSpec]) -> World:
-    return World(StatusView(formulas, "cfmon/alerts"))
+    return World(StatusView(watched(formulas)))
 
 
 @pytest.fixture

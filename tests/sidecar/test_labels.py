@@ -13,10 +13,10 @@ from prometheus_client.parser import text_string_to_metric_families
 from monitor.alarm.message import Identity
 from monitor.errors import InputError
 from monitor.sidecar.events import Evaluate, Message
-from monitor.sidecar.sinks.metrics import Metrics
 from monitor.stream.decode import REASONS, agent_of
 from monitor.types import BlindReason, FormulaSpec
 from tests.sidecar.conftest import Driver
+from tests.sidecar.watched import metrics_of
 
 MONITOR = Path(__file__).parents[2] / "monitor"
 NOT_OF_MESSAGES = {"bad_sample", "bad_snapshot"}
@@ -57,10 +57,10 @@ def storm(driver: Driver) -> None:
 def test_series_are_bounded_by_agents_formulas_and_closed_lists(
     driver: Driver, formulas: list[FormulaSpec], identity: Identity
 ) -> None:
-    metrics = Metrics(formulas, identity, agents=AGENTS)
+    metrics = metrics_of(formulas, identity, agents=AGENTS)
     storm(driver)
     for effects in driver.effects:
-        metrics.take(effects.notices, driver.now)
+        metrics.take(effects, driver.now)
     families = list(text_string_to_metric_families(metrics.exposition().decode()))
     samples = [sample for family in families for sample in family.samples]
     agents = {sample.labels["agent"] for sample in samples if "agent" in sample.labels}

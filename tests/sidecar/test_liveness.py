@@ -59,10 +59,10 @@ def test_making_machine_code_is_a_sign_of_life(tmp_path: Path, corridor: MDP) ->
     worker = running._worker
     with running.live_while_compiling():
         worker.evaluated = Instant(0.0, worker.evaluated.ticks - 1000.0)
-        assert "no evaluation for 1000" in running.condition.health()
+        assert "no evaluation for 1000" in running.health.health()
         with event.trigger_event("numba:compile"):
             pass
-        assert running.condition.health() == ""
+        assert running.health.health() == ""
     running._close()
 
 
@@ -146,7 +146,7 @@ def test_an_evaluation_that_hangs_while_steps_wait_fails_healthz_and_starves_the
     manager = ServiceManager({"NOTIFY_SOCKET": heard.name, "WATCHDOG_USEC": "300000"})
     with inside(config) as there:
         until(there, "/readyz", WELL)
-        condition = there.service.condition
+        condition = there.service.health
         with reporting(manager, condition.health, condition.readiness):
             heard.hear_until("WATCHDOG=1")
             monkeypatch.setattr(Pipeline, "step", hang)

@@ -30,10 +30,11 @@ def test_everything_the_configuration_names_is_loaded(config: Path) -> None:
     assert sorted(loaded.policies) == ["careful", "nominal"]
     assert [formula.name for formula in loaded.formulas] == ["watch", "chance"]
     assert loaded.formulas[0].alarm.runbook == "https://example.org/watch"
-    assert loaded.settings.window == 16
-    assert loaded.settings.nominal_sha256 == hashlib.sha256((config.parent / "rash.onnx").read_bytes()).hexdigest()
+    settings = loaded.monitor.settings
+    assert settings.window == 16
+    assert settings.nominal_sha256 == hashlib.sha256((config.parent / "rash.onnx").read_bytes()).hexdigest()
     assert loaded.identity.model_name == "model.npz"
-    assert loaded.identity.policies["nominal"] == loaded.settings.nominal_sha256
+    assert loaded.identity.policies["nominal"] == settings.nominal_sha256
     assert loaded.monitor.agents() == ()
 
 

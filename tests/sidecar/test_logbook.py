@@ -13,6 +13,7 @@ import pytest
 from monitor.model import MDP
 from monitor.sidecar.config.load import assemble
 from monitor.sidecar.config.settings import LoggingConfig
+from monitor.sidecar.effects import Effects
 from monitor.sidecar.log import MOST_KINDS, Seldom, set_up_logging
 from monitor.sidecar.mqtt.inbox import Arrived
 from monitor.sidecar.service import Service
@@ -20,6 +21,7 @@ from monitor.sidecar.sinks.logbook import Logbook
 from monitor.types import Blind, Deviates, Instant
 from tests.sidecar.conftest import CAREFUL, HOME, RASH
 from tests.sidecar.project import write_project
+from tests.sidecar.watched import watched
 
 NOW = Instant(1000.0, 1.0)
 WARNING, INFO = "WARNING", "INFO"
@@ -52,7 +54,7 @@ def service(tmp_path: Path, corridor: MDP) -> Iterator[Service]:
 def lived(service: Service, *steps: dict[str, Any], agent: str = "ada") -> None:
     for seq, step in enumerate(steps):
         fields = {"v": 1, "episode": "one", "seq": seq, **step}
-        service._door.enter(Arrived(service._clock(), f"agents/{agent}/steps", json.dumps(fields).encode(), None))
+        service._inbox.put(Arrived(service._clock(), f"agents/{agent}/steps", json.dumps(fields).encode(), None))
         service._worker.turn()
 
 
@@ -142,13 +144,13 @@ def blind(reason: str | None, agents: int, detail: str = "") -> list[Blind]:
 
 
 def test_blindness_is_one_entry_for_each_agent_and_of_many_agents_one(log: pytest.LogCaptureFixture) -> None:
-    book = Logbook("cfmon/alerts")
-    book.take(blind("gap", 2, "seq 3 did not come"), (), NOW)
-    book.take(blind(None, 2), (), NOW)
-    book.take(blind("disconnected", 1000), (), NOW)
-    book.take(blind(None, 1000), (), NOW)
-    book.take(blind("model_doubt", 1), (), NOW)
-    book.take(blind("model_doubt", 9), (), NOW)
+    book = Logbook(watched([]))
+    book.take(Effects(notices=tuple(blind("gap", 2, "seq 3 did not come"))), NOW)
+    book.take(Effects(notices=tuple(blind(None, 2))), NOW)
+    book.take(Effects(notices=tuple(blind("disconnected", 1000))), NOW)
+    book.take(Effects(notices=tuple(blind(None, 1000))), NOW)
+    book.take(Effects(notices=tuple(blind("model_doubt", 1))), NOW)
+    book.take(Effects(notices=tuple(blind("model_doubt", 9))), NOW)
     assert entries(log) == [
         (WARNING, "a0: blind (gap: seq 3 did not come): watch, chance"),
         (WARNING, "a1: blind (gap: seq 3 did not come): watch, chance"),
@@ -162,24 +164,24 @@ def test_blindness_is_one_entry_for_each_agent_and_of_many_agents_one(log: pytes
 
 
 def test_an_agent_that_is_blind_again_and_again_is_logged_once_a_minute(log: pytest.LogCaptureFixture) -> None:
-    book = Logbook("cfmon/alerts")
+    book = Logbook(watched([]))
     for n in range(100):
-        book.take(blind("stale" if n % 2 else None, 1), (), Instant(1000.0 + n, float(n)))
+        book.take(Effects(notices=tuple(blind("stale" if n % 2 else None, 1))), Instant(1000.0 + n, float(n)))
     assert [text for _, text in entries(log) if "blind" in text] == [
-        "a0: blind (stale: no step has come for too long): watch, chance",
-        "a0: blind (stale: no step has come for too long): watch, chance",
+        "a0: blind (stale: no step has arrived for too long): watch, chance",
+        "a0: blind (stale: no step has arrived for too long): watch, chance",
     ]
 
 
 def test_an_agent_that_departs_from_its_policy_is_logged_once_until_it_follows_it_again(
     log: pytest.LogCaptureFixture,
 ) -> None:
-    book = Logbook("cfmon/alerts")
+    book = Logbook(watched([]))
     for n, share in enumerate((0.05, 0.12, 0.5, 0.08, 0.11, 0.0, 0.02)):
-        book.take([Deviates("ada", share, 100)], (), Instant(1000.0 + n, float(n)))
-    would = "on 12 % of its last 100 steps that would have acted otherwise"
+        book.take(Effects(notices=(Deviates("ada", share, 100),)), Instant(1000.0 + n, float(n)))
+    would = "would have acted otherwise on 12 % of its last 100 steps"
     assert entries(log) == [
-        (WARNING, f"ada departs from its nominal policy: {would}"),
+        (WARNING, f"ada deviates from its nominal policy, which {would}"),
         (INFO, "ada follows its nominal policy again"),
     ]
     assert [entry["off_policy_ratio"] for entry in fields(log)] == [0.12, 0.0]

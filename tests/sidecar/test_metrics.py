@@ -12,6 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from monitor.alarm.figures import other, own
 from monitor.alarm.message import Identity
 from monitor.runtime.agent import MARKS
+from monitor.sidecar.effects import Effects
 from monitor.sidecar.sinks.metrics import Metrics, outcome_of
 from monitor.types import (
     AlarmMoved,
@@ -27,7 +28,6 @@ from monitor.types import (
     Forecast,
     Forgotten,
     FormulaSpec,
-    Instant,
     Judged,
     MessageResult,
     OffPolicy,
@@ -38,8 +38,8 @@ from monitor.types import (
     Trust,
     Verdict,
 )
+from tests.sidecar.watched import NOW, metrics_of, take, watched
 
-NOW = Instant(1000.0, 1.0)
 PAIR = {"agent": "ada", "formula": "watch"}
 REGRET = Verdict(
     "regret",
@@ -56,7 +56,7 @@ REGRET = Verdict(
 
 @pytest.fixture
 def metrics(formulas: Sequence[FormulaSpec], identity: Identity) -> Metrics:
-    return Metrics(formulas, identity, agents=2, queue_length=lambda: 7.0)
+    return metrics_of(formulas, identity)
 
 
 def value(metrics: Metrics, sample_name: str, /, **labels: str) -> float | None:
@@ -103,7 +103,7 @@ def alert(state: str, revision: int, *, blind: str | None = None, name: str = "x
 
 
 def test_every_promised_name_is_there(metrics: Metrics) -> None:
-    metrics.take([Received("ada", "accepted"), Blind("ada", "watch", "gap"), alert("firing", 1)], NOW)
+    take(metrics, Received("ada", "accepted"), Blind("ada", "watch", "gap"), alert("firing", 1))
     kinds = {family.name: family.type for family in text_string_to_metric_families(metrics.exposition().decode())}
     promised = {
         "cfmon_formula_value": "gauge",
@@ -172,10 +172,10 @@ def test_what_stands_from_the_start(metrics: Metrics, identity: Identity) -> Non
 
 
 def test_a_message_is_counted_and_its_agent_shown(metrics: Metrics) -> None:
-    metrics.take([Received("ada", "accepted", lag=0.25), Received("ada", "accepted", lag=-1.0)], NOW)
-    metrics.take([Received("ada", "duplicate"), OffPolicy("ada"), Skipped("ada", "watch", 3)], NOW)
+    take(metrics, Received("ada", "accepted", lag=0.25), Received("ada", "accepted", lag=-1.0))
+    take(metrics, Received("ada", "duplicate"), OffPolicy("ada"), Skipped("ada", "watch", 3))
     assert value(metrics, "cfmon_reward_mismatch_total", agent="ada") == 0
-    metrics.take([RewardMismatch("ada", "seq 1: 2 instead of 1")], NOW)
+    take(metrics, RewardMismatch("ada", "seq 1: 2 instead of 1"))
     assert value(metrics, "cfmon_reward_mismatch_total", agent="ada") == 1
     assert value(metrics, "cfmon_messages_total", result="accepted") == 2
     assert value(metrics, "cfmon_messages_total", result="duplicate") == 1
@@ -201,47 +201,49 @@ def test_forecasts_are_counted_and_scored(metrics: Metrics) -> None:
     assert shown() == [0, 0, 0]
     assert len(scores()) == 2
     assert all(map(math.isnan, scores()))
-    metrics.take([Forecast("ada", "watch", 0.75, None)], NOW)
+    take(metrics, Forecast("ada", "watch", 0.75, None))
     assert all(map(math.isnan, scores()))
-    metrics.take([Forecast("ada", "watch", 0.75, came_true=True), Forecast("ida", "watch", 0.25, came_true=True)], NOW)
-    metrics.take([Forecast("eve", "watch", 0.5, came_true=False)], NOW)
+    take(metrics, Forecast("ada", "watch", 0.75, came_true=True), Forecast("ida", "watch", 0.25, came_true=True))
+    take(metrics, Forecast("eve", "watch", 0.5, came_true=False))
     assert shown() == [2, 1, 1]
     assert scores() == pytest.approx([(0.0625 + 0.5625 + 0.25) / 3, (0.1875 + 0.1875 + 0.25) / 3])
-    metrics.recall([Calibrated("watch", Calibration(((0, 0.0, 0), (4, 0.5, 1)), 1.0, 0.5), "ada")], NOW)
+    metrics.recall(
+        Effects(notices=(Calibrated("watch", Calibration(((0, 0.0, 0), (4, 0.5, 1)), 1.0, 0.5), "ada"),)), NOW
+    )
     assert scores()[0] == pytest.approx(0.875 / 3), "of one agent alone: for its page"
-    metrics.recall([Calibrated("watch", Calibration(((0, 0.0, 0), (4, 0.5, 1)), 1.0, 0.5))], NOW)
+    metrics.recall(Effects(notices=(Calibrated("watch", Calibration(((0, 0.0, 0), (4, 0.5, 1)), 1.0, 0.5)),)), NOW)
     assert scores() == [0.25, 0.125]
     assert shown() == [2, 1, 1], "an earlier process has counted those"
 
 
 def test_a_formula_that_is_not_followed_has_no_score(identity: Identity) -> None:
     formulas = [FormulaSpec("mean", "R>=0.5 [ C<=3 ]"), FormulaSpec("drawn", 'P>=0.5 [ X "a" ]', engine="sampled")]
-    metrics = Metrics(formulas, identity, agents=2)
+    metrics = metrics_of(formulas, identity)
     assert b"cfmon_brier_score{" not in metrics.exposition()
     assert b"cfmon_forecasts_total{" not in metrics.exposition()
-    metrics.adopt([FormulaSpec("mean", 'P>=0.5 [ X "a" ]')], identity, agents=2)
+    metrics.adopt(watched([FormulaSpec("mean", 'P>=0.5 [ X "a" ]')], identity))
     assert value(metrics, "cfmon_forecasts_total", formula="mean", outcome="true") == 0
-    metrics.take([Forecast("ada", "mean", 0.5, came_true=True)], NOW)
-    metrics.adopt([FormulaSpec("mean", 'P>=0.6 [ X "a" ]')], identity, agents=2)
+    take(metrics, Forecast("ada", "mean", 0.5, came_true=True))
+    metrics.adopt(watched([FormulaSpec("mean", 'P>=0.6 [ X "a" ]')], identity))
     assert math.isnan(value(metrics, "cfmon_brier_score", formula="mean") or 0.0)
     assert value(metrics, "cfmon_forecasts_total", formula="mean", outcome="true") == 1
-    metrics.adopt([FormulaSpec("mean", "R>=0.5 [ C<=3 ]")], identity, agents=2)
+    metrics.adopt(watched([FormulaSpec("mean", "R>=0.5 [ C<=3 ]")], identity))
     assert b"cfmon_brier_score{" not in metrics.exposition()
-    metrics.adopt([], identity, agents=2)
+    metrics.adopt(watched([], identity))
     assert b"cfmon_forecasts_total{" not in metrics.exposition()
 
 
 def test_a_rejected_message_makes_no_agent(metrics: Metrics) -> None:
-    metrics.take([Received("eve", "rejected", "too_many_agents"), Received("", "dropped")], NOW)
+    take(metrics, Received("eve", "rejected", "too_many_agents"), Received("", "dropped"))
     assert value(metrics, "cfmon_rejected_total", reason="too_many_agents") == 1
-    metrics.take([Received("eve", "dropped")], NOW)  # not watched, so never forgotten
+    take(metrics, Received("eve", "dropped"))  # not watched, so never forgotten
     assert b'"eve"' not in metrics.exposition()
 
 
 @pytest.mark.parametrize("result", ["accepted", "duplicate", "stale", "conflict", "gap", "dropped"])
 def test_the_number_of_agents_is_limited(metrics: Metrics, result: MessageResult) -> None:
     for agent in ("ada", "ida", "eve"):
-        metrics.take([Received(agent, result), judged(agent=agent), Blind(agent, "watch", "gap")], NOW)
+        take(metrics, Received(agent, result), judged(agent=agent), Blind(agent, "watch", "gap"))
     assert b'"ida"' in metrics.exposition()
     assert b'"eve"' not in metrics.exposition()
     assert value(metrics, "cfmon_messages_total", result=result) == 3
@@ -249,8 +251,8 @@ def test_the_number_of_agents_is_limited(metrics: Metrics, result: MessageResult
 
 @pytest.mark.parametrize("result", ["gap", "dropped", "rejected"])
 def test_what_did_not_come_is_not_heard(metrics: Metrics, result: MessageResult) -> None:
-    metrics.take([Received("ada", "accepted")], NOW)
-    metrics.take([Received("ada", result, "version")], replace(NOW, wall=NOW.wall + 9.0))
+    take(metrics, Received("ada", "accepted"))
+    take(metrics, Received("ada", result, "version"), now=replace(NOW, wall=NOW.wall + 9.0))
     assert value(metrics, "cfmon_last_message_timestamp_seconds", agent="ada") == NOW.wall
 
 
@@ -269,26 +271,26 @@ def test_values_are_shown_while_seeing_and_nan_otherwise(metrics: Metrics) -> No
 
     seen = [0.25, 0.25, 0.25, 0.75, 0.5, 0.875, 0.5]
 
-    metrics.take([Received("ada", "accepted")], NOW)
+    take(metrics, Received("ada", "accepted"))
     assert all(math.isnan(figure or 0.0) for figure in figures())
-    metrics.take([judged()], NOW)
+    take(metrics, judged())
     assert figures() == seen
     assert value(metrics, "cfmon_formula_threshold", formula="watch") == 0.8
     assert value(metrics, "cfmon_formula_threshold", formula="chance") is None
     assert value(metrics, "cfmon_verdicts_total", formula="watch", outcome="regret", method="exact") == 1
-    metrics.take([Blind("ada", "watch", "stale")], NOW)
+    take(metrics, Blind("ada", "watch", "stale"))
     assert all(math.isnan(figure or 0.0) for figure in figures())
-    metrics.take([Blind("ada", "watch", None), judged()], NOW)
+    take(metrics, Blind("ada", "watch", None), judged())
     assert figures() == seen
-    metrics.take([Ended("ada", 0)], NOW)
+    take(metrics, Ended("ada", 0))
     assert all(math.isnan(figure or 0.0) for figure in figures())
 
 
 def test_blindness_has_one_reason_at_a_time(metrics: Metrics) -> None:
-    metrics.take([Blind("ada", "watch", "gap"), Blind("ada", "watch", "stale")], NOW)
+    take(metrics, Blind("ada", "watch", "gap"), Blind("ada", "watch", "stale"))
     assert value(metrics, "cfmon_blind", **PAIR, reason="gap") == 0
     assert value(metrics, "cfmon_blind", **PAIR, reason="stale") == 1
-    metrics.take([Blind("ada", "watch", None)], NOW)
+    take(metrics, Blind("ada", "watch", None))
     assert value(metrics, "cfmon_blind", **PAIR, reason="stale") == 0
 
 
@@ -300,32 +302,32 @@ def test_an_alarm_is_counted_once_for_each_change_of_its_state(metrics: Metrics)
     def firing() -> float | None:
         return value(metrics, "cfmon_alarm_state", **PAIR, severity="critical", state="firing")
 
-    metrics.take([AlarmMoved("ada", "watch", "firing"), alert("firing", 1)], NOW)
+    take(metrics, AlarmMoved("ada", "watch", "firing"), alert("firing", 1))
     assert (counts(), firing()) == ([1, 0, 0, 0], 1)
     assert value(metrics, "cfmon_last_alarm_timestamp_seconds", **PAIR) == 1000
-    metrics.take([alert("firing", 2, blind="gap"), alert("firing", 3)], replace(NOW, wall=2000.0))
+    take(metrics, alert("firing", 2, blind="gap"), alert("firing", 3), now=replace(NOW, wall=2000.0))
     assert (counts(), firing()) == ([1, 0, 0, 0], 1)
     assert value(metrics, "cfmon_last_alarm_timestamp_seconds", **PAIR) == 1000
-    metrics.take([AlarmMoved("ada", "watch", "clear"), alert("resolved", 4)], NOW)
+    take(metrics, AlarmMoved("ada", "watch", "clear"), alert("resolved", 4))
     assert (counts(), firing()) == ([1, 1, 0, 0], 0)
-    metrics.take([alert("firing", 5), alert("ended", 6), alert("firing", 1, name="y"), alert("removed", 2)], NOW)
+    take(metrics, alert("firing", 5), alert("ended", 6), alert("firing", 1, name="y"), alert("removed", 2))
     assert (counts(), firing()) == ([3, 1, 1, 1], 0)
 
 
 def test_how_far_an_agent_departs_from_its_policy_is_shown(metrics: Metrics) -> None:
-    metrics.take([Received("ada", "accepted")], NOW)
+    take(metrics, Received("ada", "accepted"))
     assert value(metrics, "cfmon_off_policy_ratio", agent="ada") == 0
-    metrics.take([Deviates("ada", 0.37, 100)], NOW)
+    take(metrics, Deviates("ada", 0.37, 100))
     assert value(metrics, "cfmon_off_policy_ratio", agent="ada") == 0.37
-    metrics.take([Deviates("ada", 0.0, 100), Forgotten("ada")], NOW)
+    take(metrics, Deviates("ada", 0.0, 100), Forgotten("ada"))
     assert b"ada" not in metrics.exposition()
 
 
 def test_a_forgotten_agent_leaves_nothing_and_makes_room(metrics: Metrics) -> None:
-    metrics.take([Received("ada", "accepted"), judged(), Blind("ada", "watch", "gap"), alert("firing", 1)], NOW)
-    metrics.take([OffPolicy("ada"), Received("ida", "accepted"), Forgotten("ada"), Forgotten("nobody")], NOW)
+    take(metrics, Received("ada", "accepted"), judged(), Blind("ada", "watch", "gap"), alert("firing", 1))
+    take(metrics, OffPolicy("ada"), Received("ida", "accepted"), Forgotten("ada"), Forgotten("nobody"))
     assert b'"ada"' not in metrics.exposition()
-    metrics.take([Received("eve", "accepted")], NOW)
+    take(metrics, Received("eve", "accepted"))
     assert b'"eve"' in metrics.exposition()
 
 
@@ -355,19 +357,19 @@ def test_a_configuration_that_cannot_be_read_again_is_shown(metrics: Metrics) ->
 def test_how_the_model_stands_is_shown(metrics: Metrics) -> None:
     assert math.isnan(value(metrics, "cfmon_model_log10_e_value") or 0.0)
     for doubted, log10_e in ((False, -0.5), (True, 3.25)):
-        metrics.take([Trust(doubted, log10_e, 100)], NOW)
+        take(metrics, Trust(doubted, log10_e, 100))
         assert value(metrics, "cfmon_model_doubt") == doubted
         assert value(metrics, "cfmon_model_log10_e_value") == log10_e
-    metrics.take([Trust(doubted=False, log10_e=0.0, transitions=0)], NOW)  # another model
+    take(metrics, Trust(doubted=False, log10_e=0.0, transitions=0))  # another model
     assert math.isnan(value(metrics, "cfmon_model_doubt") or 0.0)
 
 
 @pytest.mark.parametrize("reason", sorted(MARKS))
 def test_no_value_is_shown_while_answers_are_marked(metrics: Metrics, reason: BlindReason) -> None:
-    metrics.take([judged(), Blind("ada", "watch", reason), judged()], NOW)
+    take(metrics, judged(), Blind("ada", "watch", reason), judged())
     assert math.isnan(value(metrics, "cfmon_formula_value", **PAIR) or 0.0)
     assert value(metrics, "cfmon_verdicts_total", formula="watch", outcome="regret", method="exact") == 2
-    metrics.take([Blind("ada", "watch", None), judged()], NOW)
+    take(metrics, Blind("ada", "watch", None), judged())
     assert value(metrics, "cfmon_formula_value", **PAIR) == 0.25
 
 
@@ -399,10 +401,10 @@ def test_the_threshold_of_a_changed_formula_is_the_new_one(
     metrics: Metrics, formulas: Sequence[FormulaSpec], identity: Identity
 ) -> None:
     changed = [replace(formulas[0], text='P>=0.5 [ F<=3 "home" ]'), FormulaSpec("more", "R<=2 [ C<=3 ]")]
-    metrics.adopt(changed, identity, agents=2)
+    metrics.adopt(watched(changed, identity))
     assert value(metrics, "cfmon_formula_threshold", formula="watch") == 0.5
     assert value(metrics, "cfmon_formula_threshold", formula="more") == 2
-    metrics.adopt([replace(changed[0], text='P=? [ F<=3 "home" ]')], identity, agents=2)
+    metrics.adopt(watched([replace(changed[0], text='P=? [ F<=3 "home" ]')], identity))
     assert value(metrics, "cfmon_formula_threshold", formula="watch") is None
     assert value(metrics, "cfmon_formula_threshold", formula="more") is None
 

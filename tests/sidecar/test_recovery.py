@@ -109,7 +109,7 @@ class Life:
         """A step comes to the door."""
         arrived = Instant(1000.0 + n, self.service._clock().ticks)
         topic = self.world.topic.format("ada" if n % 2 else "bob")
-        self.service._door.enter(Arrived(arrived, topic, payload, Receipt(1, n, 1)))
+        self.service._inbox.put(Arrived(arrived, topic, payload, Receipt(1, n, 1)))
 
     async def _send(self) -> None:
         outbox = self.service._outbox
@@ -214,11 +214,11 @@ def test_a_disk_that_fails_for_a_while_costs_nothing(
             patch.setattr(store._journal, "commit", lambda batch: full(store._journal, batch))  # type: ignore[arg-type]
             await _turns(life)
         assert not world.steps
-        assert "No space left" in life.service.condition.status()["store"]
-        assert b"cfmon_store_ok 0.0" in life.service._metrics.exposition()
+        assert "No space left" in life.service.health.status()["store"]
+        assert b"cfmon_store_ok 0.0" in life.service.sinks.metrics.exposition()
         life.worker.beat()
-        assert life.service.condition.status()["store"] == "ok"
-        assert b"cfmon_store_ok 1.0" in life.service._metrics.exposition()
+        assert life.service.health.status()["store"] == "ok"
+        assert b"cfmon_store_ok 1.0" in life.service.sinks.metrics.exposition()
         life.service._close()  # nothing that a killed process would not do as well
 
     async def second() -> None:
@@ -345,7 +345,8 @@ def test_steps_that_moved_to_another_topic_do_not_undo_those_that_were_taken_ove
         topic: (name, "resolved") for topic, name in life.fired.items()
     }, "the alarms go on, on paths without a gap"
     assert life.cleared == []
-    assert "steps come from fleet/+/steps now; what still comes from agents/+/steps is refused" in caplog.text
+    moved = "steps are now read from fleet/+/steps; messages on the former topic agents/+/steps are rejected"
+    assert moved in caplog.text
 
 
 def test_alerts_and_a_status_that_moved_leave_nothing_behind(config: Path, tmp_path: Path) -> None:

@@ -11,10 +11,10 @@ from monitor.alarm.message import Identity
 from monitor.runtime.forecasts import NOTHING_OWN, SAMPLED
 from monitor.sidecar.events import Evaluate, Event, Message
 from monitor.sidecar.pipeline import Effects, Pipeline
-from monitor.sidecar.sinks.metrics import Metrics
 from monitor.sidecar.sinks.status_view import StatusView
 from monitor.types import Calibrated, Forecast, FormulaSpec, Instant, Judged, Verdict
 from tests.sidecar.conftest import LOST, Driver
+from tests.sidecar.watched import metrics_of, watched
 from tests.statistics.test_calibration import counted
 
 Make = Callable[[], Pipeline]
@@ -39,7 +39,7 @@ def live(driver: Driver, board: StatusView) -> None:
 
 
 def test_the_document_of_an_agent_tells_how_forecasts_turned_out(formulas: list[FormulaSpec], driver: Driver) -> None:
-    board = StatusView(formulas, "cfmon/alerts")
+    board = StatusView(watched(formulas))
     live(driver, board)
     told = [notice for effects in driver.effects for notice in effects.notices]
     over = [notice for notice in told if isinstance(notice, Forecast)]
@@ -76,7 +76,7 @@ def test_a_restart_neither_forgets_nor_counts_twice(
     make_pipeline: Make,
     identity: Identity,
 ) -> None:
-    driver, board = Driver(make_pipeline()), StatusView(formulas, "cfmon/alerts")
+    driver, board = Driver(make_pipeline()), StatusView(watched(formulas))
     live(driver, board)
     for seq in range(3):
         driver.send(seq, seq, episode=7)
@@ -93,9 +93,9 @@ def test_a_restart_neither_forgets_nor_counts_twice(
     again.restore(kept.common, kept.agents, kept.pages)
     for event in events:  # the journal: it happens again, and nobody is shown its effects
         again.step(event)
-    later, metrics = StatusView(formulas, "cfmon/alerts"), Metrics(formulas, identity, agents=9)
+    later, metrics = StatusView(watched(formulas)), metrics_of(formulas, identity, agents=9)
     later.take(again.standing(), driver.now)
-    metrics.recall(again.standing().notices, driver.now)
+    metrics.recall(again.standing(), driver.now)
     assert shown(later) == shown(board)
     calibration = shown(board)[0]["calibration"]
     assert calibration["resolved"] == 7
@@ -106,20 +106,20 @@ def test_a_restart_neither_forgets_nor_counts_twice(
 
 def test_of_a_formula_that_turned_out_too_large_nothing_is_followed() -> None:
     spec = FormulaSpec("watch", 'P>=0.5 [ X "lost" ]')
-    board, now = StatusView([spec], "cfmon/alerts"), Instant(1.0, 1.0)
+    board, now = StatusView(watched([spec])), Instant(1.0, 1.0)
     board.take(Effects(notices=(Judged("ada", "watch", Verdict("", "sampled", "gumbel", ()), 0, 0, 1.0),)), now)
     assert shown(board) == [{"calibration": None, "not_followed": SAMPLED}]
     board.take(Effects(notices=(Forecast("ada", "watch", 0.5, came_true=True),)), now)
     assert shown(board)[0]["calibration"]["resolved"] == 1, "what was exact before counts on"
     board.take(Effects(notices=(Calibrated("watch", counted([(0.5, True)] * 3).dump(), "ada"),)), now)
     assert shown(board)[0]["calibration"]["resolved"] == 3
-    board.adopt([FormulaSpec("watch", 'P>=0.5 [ X "lost" ]', engine="sampled")])
+    board.adopt(watched([FormulaSpec("watch", 'P>=0.5 [ X "lost" ]', engine="sampled")]))
     assert shown(board) == [{"calibration": None, "not_followed": SAMPLED}]
 
 
 @pytest.mark.parametrize("agent", ["", "bob"])
 def test_what_concerns_others_is_not_shown(formulas: list[FormulaSpec], agent: str) -> None:
-    board, now = StatusView(formulas, "cfmon/alerts"), Instant(1.0, 1.0)
+    board, now = StatusView(watched(formulas)), Instant(1.0, 1.0)
     board.take(Effects(notices=(Forecast("ada", "watch", 0.5, came_true=True),)), now)
     before = shown(board)
     board.take(Effects(notices=(Calibrated("watch", counted([(0.5, True)] * 3).dump(), agent),)), now)

@@ -205,7 +205,7 @@ def test_a_mistake_changes_nothing_and_is_told_in_one_line(
     with subscriber(broker) as listening, running(config) as there:
         fire(broker, listening)
         spoil(config)
-        reloaded(there, log, "the configuration before stays in force")
+        reloaded(there, log, "the former one stays in force")
         [line] = [record.getMessage() for record in log.records if record.levelname == "ERROR"]
         assert reason in line
         assert "\n" not in line
@@ -229,7 +229,7 @@ def test_a_state_that_cannot_be_carried_over_stays_where_it_is(
     with subscriber(broker) as listening, running(config) as there:
         fire(broker, listening)
         monkeypatch.setattr("monitor.sidecar.pipeline.Pipeline.restore", refuse)
-        reloaded(there, log, "this is a bug")
+        reloaded(there, log, "This is a bug")
         monkeypatch.undo()
         publish(broker, steps([*FIRING, (1, CAREFUL), (HOME, RASH), (HOME, RASH)])[2:])
         wait_until(lambda: "resolved" in states(listening, "watch"), "the alarm goes on as before")
@@ -268,7 +268,7 @@ def test_a_recording_ends_with_a_line_that_says_so(tmp_path: Path, config: Path,
     recording = tmp_path / "recording"
     with inside(config, again=partial(assemble, config), record=recording) as there:
         reloaded(there, log)
-        assert said(log, "the recording ends here: what comes now is answered under another configuration") == 1
+        assert said(log, "the recording ends here, because another configuration is in force") == 1
         assert there.service._worker.recorder is None
 
 
@@ -317,16 +317,16 @@ def test_without_a_thread_to_read_it_in_the_one_before_stays_until_asked_again(
         change(config, "heartbeat: 1s\n", ADDED)
         with monkeypatch.context() as patch:
             patch.setattr(threading.Thread, "start", refuse)
-            reloaded(there, log, "the configuration before stays in force: ")
+            reloaded(there, log, "the former one stays in force: ")
         assert watched(there) == ["watch", "chance"]
-        assert said(log, "this is a bug") == 0
+        assert said(log, "This is a bug") == 0
         reloaded(there, log)
         assert watched(there) == ["watch", "chance", "late"]
 
 
 def test_without_a_file_there_is_nothing_to_read_again(config: Path, log: pytest.LogCaptureFixture) -> None:
     with inside(config) as there:
-        reloaded(there, log, "there is no file that the configuration could be read from again")
+        reloaded(there, log, "the configuration cannot be reloaded")
 
 
 # ---- under load, with the signal itself ----
@@ -422,5 +422,5 @@ def test_a_module_that_ends_the_process_at_its_import_changes_nothing(
         raise ending
 
     with inside(config, again=again) as there:
-        reloaded(there, log, "this is a bug")
+        reloaded(there, log, "This is a bug")
         assert httpx.get(f"{there.url}/healthz").status_code == 200

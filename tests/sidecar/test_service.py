@@ -173,12 +173,12 @@ def test_a_step_that_waits_at_our_own_door_is_no_gap(config: Path, monkeypatch: 
     try:
         for seq, came in ((0, 0.0), (2, 0.1), (1, 0.2)):
             content = {"v": 1, "episode": 0, "seq": seq, "state": 0, "action": 1}
-            service._door.enter(Arrived(Instant(came, came), "agents/ada/steps", json.dumps(content).encode(), None))
+            service._inbox.put(Arrived(Instant(came, came), "agents/ada/steps", json.dumps(content).encode(), None))
         monkeypatch.setattr(service._worker, "_clock", lambda: Instant(0.7, 0.7))
         for batch in (2, 1):
             monkeypatch.setattr("monitor.sidecar.worker.BATCH", batch)
             service._worker.turn()
-        shown = service._metrics.exposition().decode()
+        shown = service.sinks.metrics.exposition().decode()
         assert 'cfmon_messages_total{result="accepted"} 3.0' in shown
         assert 'cfmon_messages_total{result="gap"} 0.0' in shown
     finally:
@@ -215,7 +215,7 @@ def test_where_everyone_is_answered_under_any_name_that_is_told_at_the_start(
         service = Service(assemble(config))
         service.start()
         service._close()
-        assert ("is open to everyone who can reach it, under any name" in caplog.text) == told
+        assert ("http.listen: everyone who can reach" in caplog.text) == told
 
 
 def test_a_picture_that_cannot_be_drawn_is_told_and_counted(config: Path) -> None:
@@ -234,7 +234,7 @@ def test_without_a_store_it_watches_all_the_same_and_says_so(
 ) -> None:
     config.write_text(config.read_text().replace("store: {path: var/cfmon.sqlite}", "store: {path: null}"))
     with inside(config) as running, subscriber(broker) as listening:
-        assert "NOTHING IS KEPT" in caplog.text
+        assert "store.path is null: a restart loses paths" in caplog.text
         publish(broker, steps(RISE_AND_FALL[:1]))
         assert wait_until(listening.alerts, "the alert")[0]["evidence"] is None
         assert httpx.get(f"{running.url}/api/status").json()["store"] == "nothing is kept"

@@ -42,7 +42,7 @@ def path(tmp_path: Path) -> Path:
 def store(path: Path) -> Iterator[Store]:
     """Begun, with a snapshot of one agent."""
     opened = Store(path)
-    opened.mend(SETTING, Snapshot(b"common", {"ada": b"state", "bob": b"state"}), [(3, ALERT)])
+    opened.replace(SETTING, Snapshot(b"common", {"ada": b"state", "bob": b"state"}), [(3, ALERT)])
     yield opened
     opened.close()
 
@@ -174,7 +174,7 @@ def test_a_disk_that_fails_is_told_once_and_made_good_by_everything_anew(
     assert store.read_evidence(PROOF.id) == b"proof"
     disk.full = False
     store.checkpoint(SETTING, Snapshot(b"too little", {}))  # changes alone would not do
-    store.mend(SETTING, Snapshot(b"all", {"eve": b"state"}), [(12, ALERT)])
+    store.replace(SETTING, Snapshot(b"all", {"eve": b"state"}), [(12, ALERT)])
     assert store.ok
     assert "the store works again" in caplog.text
     kept = reopened(store, path).kept
@@ -209,16 +209,16 @@ def fill(disk: Path) -> Path:
 def test_a_file_system_that_is_really_full(tmp_path: Path) -> None:
     with small_disk(tmp_path / "small") as place:
         store = Store(place / "cfmon.sqlite")
-        store.mend(SETTING, Snapshot(b"common", {}), [])
+        store.replace(SETTING, Snapshot(b"common", {}), [])
         filler = place / "filler"
         filler.write_bytes(bytes(800_000))
         store.note(Message(Instant(0.0, 0.0), "agents/ada/steps", bytes(300_000)))
         store.commit()
         assert "full" in store.problem
-        store.mend(SETTING, Snapshot(bytes(300_000), {}), [])
+        store.replace(SETTING, Snapshot(bytes(300_000), {}), [])
         assert "full" in store.problem
         filler.unlink()
-        store.mend(SETTING, Snapshot(b"after", {}), [])
+        store.replace(SETTING, Snapshot(b"after", {}), [])
         assert store.ok
         kept = reopened(store, place / "cfmon.sqlite").kept
         assert kept.setting is not None
@@ -229,7 +229,7 @@ def test_on_a_full_disk_a_start_takes_up_what_was_kept(tmp_path: Path) -> None:
     with small_disk(tmp_path / "small") as place:
         path = place / "cfmon.sqlite"
         store = Store(path)
-        store.mend(SETTING, Snapshot(b"common", {"ada": b"state"}), [(3, ALERT)])
+        store.replace(SETTING, Snapshot(b"common", {"ada": b"state"}), [(3, ALERT)])
         store.note(step(1))
         store.commit()
         killed = {suffix: path.with_name(path.name + suffix).read_bytes() for suffix in ("", "-wal")}
@@ -240,10 +240,10 @@ def test_on_a_full_disk_a_start_takes_up_what_was_kept(tmp_path: Path) -> None:
         again = Store(path)
         assert (dict(again.kept.agents), again.kept.publications) == ({"ada": b"state"}, [(3, ALERT)])
         assert again.kept.events == [pack_event(step(1))]
-        again.mend(SETTING, Snapshot(bytes(300_000), {}), [])
+        again.replace(SETTING, Snapshot(bytes(300_000), {}), [])
         assert "full" in again.problem
         filler.unlink()
-        again.mend(SETTING, Snapshot(b"after", {}), [])
+        again.replace(SETTING, Snapshot(b"after", {}), [])
         assert again.ok
         again.close()
 
@@ -289,10 +289,10 @@ def test_on_a_full_disk_a_new_store_is_begun_when_there_is_room(
         assert "full" in store.problem
         assert "nothing is kept from here on" in caplog.text
         assert store.kept.setting is None
-        store.mend(SETTING, Snapshot(b"", {}), [])
+        store.replace(SETTING, Snapshot(b"", {}), [])
         assert "full" in store.problem
         filler.unlink()
-        store.mend(SETTING, Snapshot(b"after", {}), [])
+        store.replace(SETTING, Snapshot(b"after", {}), [])
         kept = reopened(store, path).kept
         assert kept.setting is not None
         assert kept.setting.common == b"after"
@@ -373,7 +373,7 @@ def test_a_store_that_cannot_be_taken_up_is_set_aside_with_its_evidence_still_ou
     again = Store(path)
     again.begin_anew("of no use")
     assert again.kept.setting is None
-    again.mend(SETTING, Snapshot(b"new", {}), [])
+    again.replace(SETTING, Snapshot(b"new", {}), [])
     assert again.read_evidence(PROOF.id) == b"proof"
     kept = reopened(again, path).kept
     assert list(kept.evidence) == [PROOF]

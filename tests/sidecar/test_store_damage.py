@@ -51,7 +51,7 @@ def path(tmp_path: Path) -> Path:
     """A store of everything there can be in one."""
     path = tmp_path / "cfmon.sqlite"
     store = Store(path)
-    store.mend(Setting("me", "world"), SNAPSHOT, [(3, Publication("cfmon/alerts/ada/watch", b"{}"))])
+    store.replace(Setting("me", "world"), SNAPSHOT, [(3, Publication("cfmon/alerts/ada/watch", b"{}"))])
     store.note(step(1))
     store.commit(evidence=[EvidenceFile("a" * 32, b"proof")], alarms=Changes({5: msgspec.msgpack.encode(ALARM)}))
     store.close()
@@ -160,7 +160,7 @@ def test_a_table_that_is_damaged_while_running_is_found_by_the_next_try(
         store.commit()
     content = path.read_bytes()
     flip(path, content, content.index(b"CREATE TABLE journal") + 8, 0x80)
-    store.mend(Setting("me"), Snapshot(b"all", {}), [])
+    store.replace(Setting("me"), Snapshot(b"all", {}), [])
     assert (store.ok, store.problem) == (True, "")
     assert "set aside as cfmon.sqlite.corrupt-1" in caplog.text
     store.close()
@@ -212,7 +212,7 @@ def killed(path: Path, count: int) -> tuple[dict[str, bytes], list[Kept]]:
     """The files that a killed process left, and what is kept after each of its last transactions, the newest last."""
     store = Store(path)
     waiting, alarms = [(3, Publication("cfmon/alerts/ada/watch", b"{}"))], {5: msgspec.msgpack.encode(ALARM)}
-    store.mend(Setting("me", "world"), SNAPSHOT, waiting, alarms)
+    store.replace(Setting("me", "world"), SNAPSHOT, waiting, alarms)
     states = [msgspec.structs.replace(store.kept, events=[])]
     for n in range(count):
         store.note(step(n))
@@ -330,7 +330,7 @@ def test_it_is_told_once_and_what_is_written_next_is_whole(
     assert Found(path, {**files, "-wal": b""}).damages == 1
     store = Store(path)
     assert store.damages == 1  # nothing was written since
-    store.mend(Setting("me"), Snapshot(b"all", {}), [])
+    store.replace(Setting("me"), Snapshot(b"all", {}), [])
     store.note(step(9))
     store.commit()
     store.close()
@@ -346,7 +346,7 @@ def test_what_was_not_kept_while_the_disk_failed_is_missed_after_a_kill(
         raise OSError(5, "Input/output error")
 
     store = Store(path)
-    store.mend(Setting("me"), SNAPSHOT, [])
+    store.replace(Setting("me"), SNAPSHOT, [])
     with monkeypatch.context() as patched:
         patched.setattr(Journal, "commit", failing)
         for n in range(3):
@@ -355,7 +355,7 @@ def test_what_was_not_kept_while_the_disk_failed_is_missed_after_a_kill(
     again = Store(path)
     again.close()
     assert again.incomplete.startswith("1 of ")
-    store.mend(Setting("me"), SNAPSHOT, [])  # had it been made good, nothing would be missing
+    store.replace(Setting("me"), SNAPSHOT, [])  # had it been made good, nothing would be missing
     store.close()
     again = Store(path)
     again.close()
@@ -415,7 +415,7 @@ def test_a_store_of_the_version_without_numbers_is_taken_up_and_becomes_one_with
     assert (store.damages, store.incomplete) == (0, "")
     assert store.kept.setting == Setting("me", "world", common=b"common")
     assert (dict(store.kept.agents), store.kept.events) == ({"ada": b"state"}, [pack_event(step(7))])
-    store.mend(Setting("me"), SNAPSHOT, [])
+    store.replace(Setting("me"), SNAPSHOT, [])
     store.note(step(8))
     store.commit()
     store.close()
@@ -426,7 +426,7 @@ def test_a_store_of_the_version_without_numbers_is_taken_up_and_becomes_one_with
 
 def test_a_store_without_a_list_of_alarms_is_taken_up_and_becomes_one_with_it(path: Path) -> None:
     store = Store(path)
-    store.mend(Setting("me"), SNAPSHOT, [])
+    store.replace(Setting("me"), SNAPSHOT, [])
     store.note(step(7))
     store.commit()
     store.close()
@@ -437,7 +437,7 @@ def test_a_store_without_a_list_of_alarms_is_taken_up_and_becomes_one_with_it(pa
     store = Store(path)
     assert (store.damages, store.incomplete, store.kept.alarms) == (0, "", [])
     assert store.kept.events == [pack_event(step(7))]
-    store.mend(Setting("me"), SNAPSHOT, [], {1: msgspec.msgpack.encode(ALARM)})
+    store.replace(Setting("me"), SNAPSHOT, [], {1: msgspec.msgpack.encode(ALARM)})
     store.note(step(8))
     store.commit(alarms=Changes({2: msgspec.msgpack.encode(ALARM)}, gone=[1]))
     store.close()
@@ -478,7 +478,7 @@ def test_files_that_are_harmed_while_in_use_are_noticed_and_made_good(
     path: Path, caplog: pytest.LogCaptureFixture, suffix: str, harm: Callable[[Path], None]
 ) -> None:
     store = Store(path)
-    store.mend(Setting("me"), SNAPSHOT, [])
+    store.replace(Setting("me"), SNAPSHOT, [])
     store.note(step(2))
     store.commit()
     store.look()
@@ -487,7 +487,7 @@ def test_files_that_are_harmed_while_in_use_are_noticed_and_made_good(
     store.look()
     assert (store.ok, store.failures, store.damages) == (False, 1, 1)
     assert "while it was in use" in caplog.text
-    store.mend(Setting("me"), Snapshot(b"all", {"eve": b"state"}), [])
+    store.replace(Setting("me"), Snapshot(b"all", {"eve": b"state"}), [])
     store.note(step(3))
     store.commit()
     store.look()
@@ -504,7 +504,7 @@ def test_files_that_are_harmed_while_in_use_are_noticed_and_made_good(
 def test_nothing_is_written_into_harmed_files(path: Path, suffix: str, harm: Callable[[Path], None]) -> None:
     """A log that was cut off has its old length again once something is written behind the hole."""
     store = Store(path)
-    store.mend(Setting("me"), SNAPSHOT, [])
+    store.replace(Setting("me"), SNAPSHOT, [])
     harm(path.with_name(path.name + suffix))
     store.note(step(2))
     store.commit()
@@ -514,7 +514,7 @@ def test_nothing_is_written_into_harmed_files(path: Path, suffix: str, harm: Cal
 
 def test_a_killed_process_whose_database_was_removed_before_anybody_looked_is_missed(path: Path) -> None:
     store = Store(path)
-    store.mend(Setting("me"), SNAPSHOT, [])
+    store.replace(Setting("me"), SNAPSHOT, [])
     path.unlink()
     files = {suffix: path.with_name(path.name + suffix).read_bytes() for suffix in ("-wal", "-mark")}
     store.close()
@@ -532,7 +532,7 @@ from monitor.sidecar.store.store import Store
 from monitor.types import Instant
 store, n = Store(Path(sys.argv[1])), 0
 assert store.damages == 0, store.damage
-store.mend(Setting("me"), Snapshot(b"common", {"ada": b"state"}), [])
+store.replace(Setting("me"), Snapshot(b"common", {"ada": b"state"}), [])
 while True:
     n += 1
     store.note(Message(Instant(float(n), float(n)), "agents/ada/steps", b"%d" % n + bytes(n % 5000)))

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
-from monitor.sidecar.sinks.exposition import Series
+from monitor.sidecar.sinks.exposition import SeriesFamily
 
 
 def read(text: str) -> dict[tuple[str, ...], float]:
@@ -23,7 +23,7 @@ def read(text: str) -> dict[tuple[str, ...], float]:
 
 @given(st.dictionaries(st.tuples(st.text(), st.text()), st.floats(allow_nan=False), max_size=8))
 def test_whatever_is_set_reads_back(numbers: dict[tuple[str, ...], float]) -> None:
-    series = Series("gauge", {"cfmon_one": "About."}, "agent", "formula")
+    series = SeriesFamily("gauge", {"cfmon_one": "About."}, "agent", "formula")
     for labels, value in numbers.items():
         series.set(labels, 1.0)
         series.set(labels, value)
@@ -31,7 +31,7 @@ def test_whatever_is_set_reads_back(numbers: dict[tuple[str, ...], float]) -> No
 
 
 def test_several_names_share_their_labels_and_nan_is_written_as_prometheus_does() -> None:
-    series = Series("gauge", {"cfmon_one": "First.", "cfmon_two": "Second."}, "agent")
+    series = SeriesFamily("gauge", {"cfmon_one": "First.", "cfmon_two": "Second."}, "agent")
     series.set(("ada",), 0.25, float("nan"))
     assert series.text() == (
         "# HELP cfmon_one First.\n# TYPE cfmon_one gauge\n"
@@ -42,7 +42,7 @@ def test_several_names_share_their_labels_and_nan_is_written_as_prometheus_does(
 
 
 def test_a_counter_counts_from_nothing_and_can_be_taken_back() -> None:
-    series = Series("counter", {"cfmon_seen_total": "Seen."}, "agent")
+    series = SeriesFamily("counter", {"cfmon_seen_total": "Seen."}, "agent")
     series.inc(("ada",), 0)
     assert read(series.text()) == {("cfmon_seen_total", "ada"): 0.0}
     series.inc(("ada",))
@@ -55,7 +55,7 @@ def test_a_counter_counts_from_nothing_and_can_be_taken_back() -> None:
 
 @pytest.mark.parametrize("rounds", [200])
 def test_reading_goes_on_while_another_thread_writes(rounds: int) -> None:
-    series = Series("gauge", {"cfmon_one": "One.", "cfmon_two": "Always the same as one."}, "agent")
+    series = SeriesFamily("gauge", {"cfmon_one": "One.", "cfmon_two": "Always the same as one."}, "agent")
     stop = threading.Event()
 
     def write() -> None:

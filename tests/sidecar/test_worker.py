@@ -110,7 +110,7 @@ def test_a_recording_that_cannot_be_finished_stops_nothing(service: Service, cap
     service._worker.recorder = Full()  # type: ignore[assignment] # all of a recorder that is used here
     service._worker.end_recording()
     assert service._worker.recorder is None
-    assert "the end of the recording is missing" in caplog.text
+    assert "the end of the recording could not be written" in caplog.text
 
 
 def test_evidence_that_no_disk_takes_in_time_does_not_hold_up_the_end(
@@ -133,16 +133,16 @@ def test_evidence_that_no_disk_takes_in_time_does_not_hold_up_the_end(
 
 def test_of_a_message_that_is_too_large_no_more_is_noted_than_shows_it(service: Service, loop: Loop) -> None:
     payload = bytes(1 << 20)
-    service._door.enter(Arrived(Instant(1.0, loop.now), "agents/ada/steps", payload, None))
+    service._inbox.put(Arrived(Instant(1.0, loop.now), "agents/ada/steps", payload, None))
     service._worker.turn()
     assert service._store is not None
     assert service._store._size < 100_000
-    assert 'cfmon_rejected_total{reason="too_large"} 1.0' in service._metrics.exposition().decode()
+    assert 'cfmon_rejected_total{reason="too_large"} 1.0' in service.sinks.metrics.exposition().decode()
 
 
 def heard(service: Service, loop: Loop, *payloads: str) -> None:
     for payload in payloads:
-        service._door.enter(Arrived(Instant(1.0, loop.now), "agents/ada/steps", payload.encode(), None))
+        service._inbox.put(Arrived(Instant(1.0, loop.now), "agents/ada/steps", payload.encode(), None))
     service._worker.turn()
 
 
@@ -185,8 +185,8 @@ def test_the_log_names_a_reward_that_contradicts_the_model_once_a_minute(
         if (record.levelname, record.name) == ("WARNING", "monitor.service")
     ]
     why = "seq 2 of episode 'one': (0, 1) -> 0 earned 5, the model says -1"
-    assert told == [f"a reward of ada contradicts the model: {why}"]
-    assert 'cfmon_reward_mismatch_total{agent="ada"} 2.0' in service._metrics.exposition().decode()
+    assert told == [f"ada reports a reward that contradicts the model: {why}"]
+    assert 'cfmon_reward_mismatch_total{agent="ada"} 2.0' in service.sinks.metrics.exposition().decode()
     service._close()
 
 

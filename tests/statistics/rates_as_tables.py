@@ -19,7 +19,7 @@ PROCEDURES = {
     "Clopper-Pearson": "Clopper-Pearson interval",
     "normal interval": "normal interval",
     "t interval": "t interval",
-    "SPRT at message": "SPRT at the share of alpha of message 1 to 1,000,000",
+    "SPRT at message": "SPRT at the fraction of alpha of message 1 to 1,000,000",
     "stream of 10000": "stream of 10,000 messages, SPRT, the rule: streams with an alarm",
     "stream of 1000 ": "stream of 1,000 messages, betting, the rule: streams with an alarm",
     "stream of 200 messages, SPRT, the rule": "stream of 200 messages, SPRT, the rule: breaches missed",
@@ -60,7 +60,7 @@ def _is_effect(row: Row) -> bool:
 
 def _procedures(rows: Sequence[Row]) -> Iterator[str]:
     """Of each procedure the measurement that came nearest to its limit, or beyond it."""
-    yield "| procedure | measured | the one nearest to its limit | errors | promised | samples |"
+    yield "| procedure | measurements | the one nearest to its limit | errors | limit | samples |"
     yield "|---|---|---|---|---|---|"
     for begin, name in PROCEDURES.items():
         group = [row for row in rows if row.what.startswith(begin)]

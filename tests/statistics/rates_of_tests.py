@@ -28,7 +28,7 @@ from monitor.statistics import (
     strengths,
 )
 from tests.statistics.measured import Row, bounded_laws, coin, edge, play
-from tests.statistics.walks import fate
+from tests.statistics.random_walk import fate
 
 REGION = 0.02
 """Half-width of the betting test's region: of 1, the range of one probability."""

@@ -15,7 +15,7 @@ from scipy.stats import binom
 
 from monitor.statistics.fleet import FRACTIONS, Fleet
 from monitor.statistics.model_test import ModelTest
-from tests.statistics.test_trust import SMALL, Rows, grid, walk
+from tests.statistics.test_model_test import SMALL, Rows, grid, walk
 
 
 def the_fleet(rows: Rows, *, alpha: float = 0.001, impossible: float = 0.0001) -> Fleet:

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from monitor.errors import ConfigError, InputError
-from monitor.statistics import Sprt, Strength, Walk, acceptance, expected_samples
-from tests.statistics.walks import fate
+from monitor.statistics import Sprt, SprtState, Strength, acceptance, expected_samples
+from tests.statistics.random_walk import fate
 
 CASES = [  # theta, delta, alpha, beta: even and uneven regions and strengths, one region that is clamped
     (0.5, 0.1, 0.05, 0.05),
@@ -110,8 +110,8 @@ def test_where_there_is_no_drift_the_limit_is_taken() -> None:
 def test_at_the_border_one_outcome_decides_and_the_planning_is_exact(theta: float, p: float) -> None:
     test = make(theta, 0.05, 0.05, 0.01)
     turning = int(theta == 0.0)  # a success where P > 0 is asked, a failure where P >= 1
-    assert test.update(Walk(), [1 - turning, turning]) == Walk(2, 1, holds=theta == 0.0)
-    steady = test.update(Walk(), [1 - turning] * 1000)
+    assert test.update(SprtState(), [1 - turning, turning]) == SprtState(2, 1, holds=theta == 0.0)
+    steady = test.update(SprtState(), [1 - turning] * 1000)
     assert steady.holds is (theta == 1.0)
     stays = p if theta == 1.0 else 1 - p  # enumerate the run of steady outcomes
     needed = steady.samples
@@ -146,10 +146,10 @@ def test_the_decision_falls_at_the_same_sample_however_they_come(
     outcomes: list[bool], cuts: list[int], case: tuple[float, float, float, float]
 ) -> None:
     test = make(*case)
-    single = Walk()
+    single = SprtState()
     for outcome in outcomes:
         single = test.update(single, [outcome])
-    batched = Walk()
+    batched = SprtState()
     for start, end in zip([0, *sorted(cuts)], [*sorted(cuts), None], strict=True):
         batched = test.update(batched, np.array(outcomes[start:end], dtype=bool))
     assert batched == single
@@ -185,4 +185,4 @@ def test_what_is_no_test_or_no_outcome_is_refused() -> None:
     with pytest.raises(ConfigError, match="p must"):
         acceptance(make(0.5, 0.1, 0.05, 0.05), 1.5)
     with pytest.raises(InputError, match="0 or 1"):
-        make(0.5, 0.1, 0.05, 0.05).update(Walk(), [0.5])
+        make(0.5, 0.1, 0.05, 0.05).update(SprtState(), [0.5])

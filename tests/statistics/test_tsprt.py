@@ -10,7 +10,7 @@ from scipy.integrate import quad
 from scipy.stats import nct
 
 from monitor.errors import ConfigError, InputError
-from monitor.statistics import EqualOutcome, Sprt, Strength, TSprt, TWalk, Walk
+from monitor.statistics import EqualOutcome, Sprt, SprtState, Strength, TSprt, TSprtState
 from monitor.statistics.equal import meets
 from monitor.statistics.strength import first_crossing
 from monitor.statistics.tsprt import log_bound, log_moment
@@ -91,10 +91,10 @@ def test_the_decision_falls_at_the_same_sample_however_they_come(
     *, values: list[float], cuts: list[int], with_equal: bool, theta: float
 ) -> None:
     test = TSprt(theta, 0.5, EVEN, EqualOutcome(0.3, EVEN) if with_equal else None)
-    single = TWalk()
+    single = TSprtState()
     for value in values:
         single = test.update(single, [value])
-    batched = TWalk()
+    batched = TSprtState()
     for start, end in zip([0, *sorted(cuts)], [*sorted(cuts), None], strict=True):
         batched = test.update(batched, values[start:end])
     assert batched == single  # sums run in the order of arrival, so to the bit
@@ -124,20 +124,20 @@ def test_scale_and_place_do_not_matter(values: list[float], scale: float, shift:
 def test_constant_samples_are_decided_by_the_equal_outcome_test() -> None:
     equal = EqualOutcome(0.05, EVEN)
     for value, strict, holds in [(0.3, False, True), (0.0, False, True), (0.0, True, False), (-0.1, False, False)]:
-        walk = TSprt(0.0, 0.2, EVEN, equal, strict=strict).update(TWalk(), [value] * 500)
+        walk = TSprt(0.0, 0.2, EVEN, equal, strict=strict).update(TSprtState(), [value] * 500)
         assert (walk.samples, walk.holds) == (equal.needed, holds)
-    assert TSprt(0.0, 0.2, EVEN).update(TWalk(), [0.3] * 500).holds is None  # without it, never
+    assert TSprt(0.0, 0.2, EVEN).update(TSprtState(), [0.3] * 500).holds is None  # without it, never
 
 
 def test_nearly_constant_samples_count_as_constant() -> None:
     values = 0.1 + np.array([0.0, 1e-17, -2e-17] * 100)
-    assert TSprt(0.1, 0.2, EVEN, EqualOutcome(0.05, EVEN), strict=True).update(TWalk(), values).holds is False
+    assert TSprt(0.1, 0.2, EVEN, EqualOutcome(0.05, EVEN), strict=True).update(TSprtState(), values).holds is False
 
 
 def test_the_equal_outcome_test_is_the_bernoulli_test_of_certainty_after_the_first_sample() -> None:
     for strength in (EVEN, Strength(0.01, 0.1)):
         equal = EqualOutcome(0.02, strength)
-        walk = Sprt(1.0, 0.02, strength).update(Walk(), [1] * 2000)
+        walk = Sprt(1.0, 0.02, strength).update(SprtState(), [1] * 2000)
         assert equal.needed == 1 + walk.samples
         # any law without a value above 1 - delta: the first names c, the rest equal it with at most that probability
         assert 0.98 ** (equal.needed - 1) <= strength.beta / (1 - strength.alpha)
@@ -158,5 +158,5 @@ def test_what_is_no_test_or_no_sample_is_refused() -> None:
     with pytest.raises(ConfigError, match="delta"):
         EqualOutcome(1.0, EVEN)
     with pytest.raises(InputError, match="finite"):
-        TSprt(0.0, 0.1, EVEN).update(TWalk(), [math.nan])
+        TSprt(0.0, 0.1, EVEN).update(TSprtState(), [math.nan])
     assert log_moment([], []).shape == (0,)

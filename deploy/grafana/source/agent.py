@@ -1,8 +1,8 @@
-"""One agent: each formula's state, why it is blind, its value over time with bounds, and how it is heard."""
+"""Dashboard of one agent: state and blindness of each formula, values over time with bounds, and its messages."""
 
 from __future__ import annotations
 
-from frame import HERE, NOT_ALL_SEEN, STATES, Episode, board, choose, counted, recalled, standing, unseen
+from frame import HERE, NOT_ALL_SEEN, STATES, Episode, board, choose, counted, recalled, state_by, unseen
 from grafana_foundation_sdk.builders.dashboard import Dashboard
 from grafana_foundation_sdk.models.dashboard import DynamicConfigValue
 from panels import BLIND, GOOD, TROUBLE, graph, number, query, timeline
@@ -16,19 +16,17 @@ ANY_AGENT = f'{HERE}, formula=~"$formula"'
 
 
 def agent() -> Dashboard:
-    """Build it."""
-    about = "What the monitor says of one agent: alarms, blindness, values with their bounds over causal models."
+    """Return the dashboard."""
+    about = "One agent: alarms, blindness, and values with their bounds over causal models."
     variables = [
         choose(),
-        recalled(
-            "agent", "Agent", "Whose page this is.", f"cfmon_last_message_timestamp_seconds{{{HERE}}}", many=False
-        ),
-        recalled("formula", "Formula", "Which to show below.", f"cfmon_alarm_state{{{ONE}}}", many=True),
+        recalled("agent", "Agent", "The agent shown.", f"cfmon_last_message_timestamp_seconds{{{HERE}}}", many=False),
+        recalled("formula", "Formula", "The formulas shown below.", f"cfmon_alarm_state{{{ONE}}}", many=True),
     ]
     made = board("cfmon-agent", "Counterfactual monitor: one agent", about, variables)
     fires = f'max by (formula) (cfmon_alarm_state{{{SOME}, state="firing"}}) == 1'
     blind = f"max by (formula, reason) (cfmon_blind{{{SOME}}}) == 1"
-    made = made.annotation(Episode("alarm fires", TROUBLE, fires, "{{formula}}"))
+    made = made.annotation(Episode("alarm firing", TROUBLE, fires, "{{formula}}"))
     made = made.annotation(Episode("blind", BLIND, blind, "{{formula}}: {{reason}}"))
     return _heard(_values(_states(_numbers(made))))
 
@@ -38,53 +36,52 @@ def _numbers(made: Dashboard) -> Dashboard:
         made.with_panel(
             number(
                 "Now",
-                "The worst state of any of its formulas. BLIND: the monitor cannot answer; treat the agent as "
-                "unwatched.",
-                f"max({standing('agent', ONE)})",
+                "The worst state of its formulas. BLIND: the monitor cannot evaluate one; treat the agent as not "
+                "monitored.",
+                f"max({state_by('agent', ONE)})",
                 words=STATES,
-                nothing="NOT WATCHED",
+                nothing="NOT MONITORED",
                 width=6,
             )
         )
         .with_panel(
             number(
                 "Formulas firing",
-                "How many of its formulas are breached now. From 1 on: open the status page, it tells what would have "
-                "happened. UNKNOWN: none is known to fire, but a formula is blind, or a monitor is down, hangs or is "
-                "without its broker.",
+                "Formulas that the agent violates now. From 1: open the status page, which shows the counterfactual "
+                "trajectory. UNKNOWN: no alarm is known to fire, but a formula is blind, or a monitor is down, hangs "
+                "or has lost its broker.",
                 counted(FIRING, unseen(ONE), FIRING),
                 words={0: ("none", GOOD), **NOT_ALL_SEEN},
                 limit=1,
-                nothing="NOT WATCHED",
+                nothing="NOT MONITORED",
             )
         )
         .with_panel(
             number(
-                "Last heard ago",
-                "How long ago a usable step of it came. From a minute on, in the middle of an episode, "
-                "CfmonAgentSilent fires.",
+                "Time since last step",
+                "Time since its last usable step. From one minute, within an episode, CfmonAgentSilent fires.",
                 f"time() - max(cfmon_last_message_timestamp_seconds{{{ONE}}})",
                 unit="s",
                 limit=60,
-                nothing="never, or forgotten",
+                nothing="never seen, or forgotten",
             )
         )
         .with_panel(
             number(
                 "Last alarm",
-                "When an alarm of it last began to fire.",
+                "Time since one of its alarms last started to fire.",
                 f"1000 * max(cfmon_last_alarm_timestamp_seconds{{{ONE}}})",
                 unit="dateTimeFromNow",
-                nothing="none since it is known",
+                nothing="none so far",
                 width=5,
             )
         )
         .with_panel(
             number(
                 "Steps off policy",
-                "On how many steps in the time shown it acted otherwise than its nominal policy does.",
+                "Steps in the time shown on which it took an action that its nominal policy never takes.",
                 f"sum(increase(cfmon_off_policy_total{{{ONE}}}[$__range]))",
-                nothing="NOT WATCHED",
+                nothing="NOT MONITORED",
                 width=5,
             )
         )
@@ -95,16 +92,16 @@ def _states(made: Dashboard) -> Dashboard:
     return made.with_panel(
         timeline(
             "Each formula over time",
-            "The alarm of each formula. BLIND: it was not answered, and the alarm stands as it stood before. NOT "
-            "WATCHED: its monitor is gone, or has forgotten it.",
-            [query(standing("formula", SOME), "{{formula}}")],
+            "The alarm of each formula. BLIND: the formula was not evaluated, and the alarm keeps its state. NOT "
+            "MONITORED: its monitor is down, or has forgotten the agent.",
+            [query(state_by("formula", SOME), "{{formula}}")],
             STATES,
-            nothing="NOT WATCHED",
+            nothing="NOT MONITORED",
         )
     ).with_panel(
         timeline(
             "Why it was blind",
-            "A row for each reason there ever was. The runbook CfmonFormulaBlind has each reason's cause and remedy.",
+            "A row for each reason in the time shown. The runbook CfmonFormulaBlind has the cause and fix of each.",
             [query(f"max by (reason) (cfmon_blind{{{SOME}}})", "{{reason}}")],
             {0: ("no", GOOD), 1: ("BLIND", BLIND)},
             nothing="never blind",
@@ -116,9 +113,9 @@ def _states(made: Dashboard) -> Dashboard:
 def _values(made: Dashboard) -> Dashboard:
     value = graph(
         "$formula: value",
-        "The agent's own value (a probability, or a reward) and what it is compared with (dotted); of a regret formula "
-        "also the value under the alternative. Dashed: the bounds over every causal model asked for, of a regret "
-        "formula those of the alternative, with what lies between them filled. A hole: blind, or between two episodes.",
+        "The agent's own value (a probability or a reward) and its threshold (dotted); for a regret formula also the "
+        "value under the alternative policy. Dashed: bounds over the configured class of causal models; for a regret "
+        "formula, of the alternative value. Gap: the formula is blind, or no episode is running.",
         [
             query(f"max by (formula) (cfmon_formula_value{{{SOME}}})", "value", letter="A"),
             query(_either("lower"), "lower bound", letter="B"),
@@ -128,7 +125,7 @@ def _values(made: Dashboard) -> Dashboard:
         ],
         unit="none",
         least=None,
-        nothing="no value: blind, or no quantity of its own",
+        nothing="no value: blind, or the formula has none",
     )
     dashed = DynamicConfigValue(id_val="custom.lineStyle", value={"fill": "dash", "dash": [6, 6]})
     thin = DynamicConfigValue(id_val="custom.lineWidth", value=1)
@@ -142,21 +139,21 @@ def _values(made: Dashboard) -> Dashboard:
         value.decimals(3).repeat("formula").repeat_direction("h").max_per_row(2).span(24)
     ).with_panel(
         graph(
-            "What the alternative would change",
-            "Value under the alternative minus value under the nominal policy, of regret formulas. Far above 0: the "
-            "other policy would do better; at 0: it would change nothing. A hole: blind, or between two episodes.",
+            "Effect of the alternative policy",
+            "Value under the alternative policy minus value under the nominal one, for regret formulas. Above 0: the "
+            "alternative is better; 0: it changes nothing. Gap: the formula is blind, or no episode is running.",
             [query(f"max by (formula) (cfmon_effect{{{SOME}}})", "{{formula}}")],
             unit="none",
             limit=0,
             least=None,
-            nothing="no value: blind, or no regret formula",
+            nothing="no value: blind, or not a regret formula",
             width=24,
         ).decimals(3)
     )
 
 
 def _either(bound: str) -> str:
-    """The alternative's bound where there is one: that of a regret formula's own value is the value itself."""
+    """Return the alternative's bound if there is one: the nominal value of a regret formula has no bounds."""
     alternative = f"max by (formula) (cfmon_alternative_{bound}{{{SOME}}})"
     return f"({alternative} == {alternative}) or max by (formula) (cfmon_formula_{bound}{{{SOME}}})"
 
@@ -166,33 +163,33 @@ def _heard(made: Dashboard) -> Dashboard:
         made.with_panel(
             graph(
                 "Silence",
-                "Seconds since a usable step of it came. The line: a minute, where CfmonAgentSilent fires in the "
-                "middle of an episode.",
+                "Time since its last usable step. Line: one minute; above it, within an episode, CfmonAgentSilent "
+                "fires.",
                 [query(f"time() - max by (agent) (cfmon_last_message_timestamp_seconds{{{ONE}}})", "{{agent}}")],
                 unit="s",
                 limit=60,
-                nothing="never heard, or forgotten",
+                nothing="never seen, or forgotten",
             )
         )
         .with_panel(
             graph(
                 "Deviation from the nominal policy",
-                "Share of the last 100 steps on which the nominal policy would have acted otherwise, beyond what it "
-                "leaves to chance. From 0.1 on, CfmonAgentDeviates fires.",
+                "Fraction of the last 100 steps on which the nominal policy would have acted differently, beyond "
+                "chance. From 0.1, CfmonAgentDeviates fires.",
                 [query(f"max by (agent) (cfmon_off_policy_ratio{{{ONE}}})", "{{agent}}")],
                 unit="percentunit",
                 limit=0.1,
-                nothing="NOT WATCHED",
+                nothing="NOT MONITORED",
             )
         )
         .with_panel(
             graph(
                 "Rewards that contradict the model",
-                "How many steps a second say that they earned something else than the model has for that transition. "
-                "Verdicts about rewards are then those of another environment; the path is not affected.",
+                "Steps a second whose reward differs from the model's reward for that transition. Verdicts about "
+                "rewards are then unreliable; the path is not affected.",
                 [query(f"sum by (agent) (rate(cfmon_reward_mismatch_total{{{ONE}}}[$__rate_interval]))", "{{agent}}")],
                 unit="cps",
-                nothing="NOT WATCHED",
+                nothing="NOT MONITORED",
             )
         )
     )

@@ -1,6 +1,6 @@
-"""What is made of the rules for Prometheus: each alert's runbook as a dashboard, and rules and routes for Grafana.
+"""Grafana's version of the alerts: each runbook as a dashboard, and alert rules and routes for Grafana.
 
-Nothing about an alert is said twice: rules, runbooks and Alertmanager's routes are read from where they are kept.
+Everything is generated from the rules of Prometheus, the runbooks and the routes of Alertmanager.
 """
 
 from __future__ import annotations
@@ -26,30 +26,29 @@ FIGURE = re.compile(
     r'\{\{ with printf "(?P<metric>\w+)\{(?P<labels>[^}]*)\} >= -Inf" [^|]*\| query \}\}'
     r"\{\{ \. \| first \| value \| (?P<shown>[^}]*) \}\}\{\{ else \}\}(?P<unknown>[^{]*)\{\{ end \}\}"
 )
-"""A number in a text: in Prometheus it is asked for when the text is made."""
+"""Number in a text; Prometheus queries it when it renders the text."""
 BASE = re.compile(r"\{\{ with \$externalLabels\.monitor_url \}\}.*?(?=/runbooks/|/agent\?)")
-"""Where a link leads: Grafana knows no external labels."""
+"""Base of a link; Grafana has no external labels."""
 
 Figures = Mapping[str, tuple[str, re.Match[str]]]
-"""Of each metric whose number stands in a text: the letter of its query, and where it was found first."""
+"""For each metric in a text: the letter of its query, and its first match."""
 
 
 def alerts() -> list[str]:
-    """The names of all."""
+    """Return the names of all alerts."""
     return [rule["alert"] for group in _groups() for rule in group["rules"]]
 
 
 def runbook(alert: str) -> Dashboard:
-    """The alert's page, so that it can be read where it is needed, and when the alert was there."""
+    """Return the dashboard of an alert: its runbook, and when the alert was active."""
     page = (DEPLOY / "runbooks" / f"{alert}.md").read_text().split("\n", 2)[2]
     page = re.sub(r"\]\((\w+)\.md\)", r"](/d/cfmon-\1)", page)
-    page = re.sub(r"\[([^]]+)\]\(\.\./[^)]+\)", r"`\1`", page)  # elsewhere in the repository: not served here
-    one = f'ALERTS{{alertname="{alert}", job=~"$job|"'  # some are about no job: the watchdogs, no monitor at all
+    page = re.sub(r"\[([^]]+)\]\(\.\./[^)]+\)", r"`\1`", page)  # other files of the repository are not served here
+    one = f'ALERTS{{alertname="{alert}", job=~"$job|"'  # watchdogs have no job
     state = f'{one}, alertstate="firing"}} * 2 or {one}, alertstate="pending"}}'
     seen = timeline(
-        "When it was there",
-        "A row for each agent, formula or monitor it was about. Pending: its cause is there, but not yet for long "
-        "enough.",
+        "When the alert was active",
+        "A row for each agent, formula or monitor. Pending: the condition is true, but not yet for long enough.",
         [query(f"max by ({', '.join(LABELS)}) ({state})", " ".join(f"{{{{{label}}}}}" for label in LABELS))],
         STATES,
         nothing="not in the time shown",
@@ -63,7 +62,7 @@ def runbook(alert: str) -> Dashboard:
 
 
 def alerting() -> dict[str, Any]:
-    """Rules, contact points and policies as Grafana provisions them from a file."""
+    """Return rules, contact points and policies in Grafana's provisioning format."""
     routes = yaml.safe_load((DEPLOY / "alertmanager" / "alertmanager.yml").read_text())
     return {
         "apiVersion": 1,
@@ -88,9 +87,9 @@ def _groups() -> list[dict[str, Any]]:
 
 
 def _rule(rule: dict[str, Any]) -> dict[str, Any]:
-    """The same question: in Prometheus a series that is there fires, in Grafana one that is not 0.
+    """Return the rule for Grafana: in Prometheus a series that exists fires, in Grafana one that is not 0.
 
-    So B says of each series that it is there (`up == 0` has the value 0). None at all is `noDataState`: fine.
+    So B is 1 for each series that exists (`up == 0` has the value 0). No series at all is `noDataState`: OK.
     """
     model = {"refId": "A", "expr": _expression(rule["expr"]), "instant": True, "range": False}
     found = [match for text in rule["annotations"].values() for match in FIGURE.finditer(text)]
@@ -105,7 +104,7 @@ def _rule(rule: dict[str, Any]) -> dict[str, Any]:
         "uid": f"cfmon-{rule['alert']}",
         "title": rule["alert"],
         "condition": "B",
-        "data": [_asked("A", "prometheus", model), _asked("B", "__expr__", there), *_figures(letters)],
+        "data": [_query("A", "prometheus", model), _query("B", "__expr__", there), *_figures(letters)],
         "noDataState": "OK",
         "execErrState": "Error",
         "for": rule.get("for", "0s"),
@@ -115,7 +114,7 @@ def _rule(rule: dict[str, Any]) -> dict[str, Any]:
 
 
 def _expression(text: str) -> str:
-    """What fired when its monitor was lost, Prometheus finds in its own ALERTS; here, in the last hour's samples."""
+    """Return the expression; replace ALERTS, which keeps alarms of a lost monitor, by the samples of the last hour."""
     if "ALERTS" not in text:
         return " ".join(text.split())
     (state,) = set(re.findall(r"cfmon_alarm_state\{[^}]*\}", text))
@@ -128,19 +127,19 @@ def _first_of_each(found: list[re.Match[str]]) -> list[re.Match[str]]:
 
 
 def _figures(letters: Figures) -> list[dict[str, Any]]:
-    """Queries whose numbers stand in the text and decide nothing; a value that is NaN is none."""
+    """Return the queries of numbers in the text; they do not decide the alert. NaN counts as no value."""
     made = []
     for metric, (letter, match) in letters.items():
         labels = match["labels"].replace("=%q", "")
         model = {"refId": letter, "expr": f"max by ({labels}) ({metric}) >= -Inf", "instant": True, "range": False}
-        made.append(_asked(letter, "prometheus", model))
+        made.append(_query(letter, "prometheus", model))
     return made
 
 
 def _words(text: str, letters: Figures) -> str:
-    """In Grafana `$value` is a sentence; the number is that of query A, and others are those of queries of their own.
+    """Return the text with numbers from queries: in Grafana `$value` is a sentence, and the number is query A's.
 
-    Grafana hands over what it found with labels; of what it did not find it would say 0.
+    A query without result would show 0, so the text tests for its labels.
     """
 
     def number_of(match: re.Match[str]) -> str:
@@ -152,7 +151,7 @@ def _words(text: str, letters: Figures) -> str:
     return re.sub(r"\$value\b", "$values.A.Value", text)
 
 
-def _asked(letter: str, source: str, model: dict[str, Any]) -> dict[str, Any]:
+def _query(letter: str, source: str, model: dict[str, Any]) -> dict[str, Any]:
     return {"refId": letter, "relativeTimeRange": {"from": 600, "to": 0}, "datasourceUid": source, "model": model}
 
 

@@ -1,4 +1,4 @@
-"""What the dashboards share: their head, their variables, the states they show, and how they lead to one another."""
+"""Common parts of the dashboards: head, variables, states, and links between them."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ __all__ = [
     "counted",
     "jobs",
     "recalled",
-    "standing",
+    "state_by",
     "unseen",
     "unwatched",
 ]
 
 PAGE = "http://127.0.0.1:9108"
-"""Where browsers reach the monitor's own page, unless told at the top; links in Grafana's own alerts lead there too."""
+"""Default address of the monitor's own page, also for links in Grafana's alerts."""
 
 JOB = 'job=~"$job"'
-"""Only the scrape jobs chosen at the top."""
+"""The scrape jobs selected at the top."""
 
 HERE = f'{JOB}, instance=~"$instance"'
-"""Only the monitors chosen at the top."""
+"""The monitors selected at the top."""
 
 STATES: Words = {
     0: ("clear", GOOD),
@@ -44,23 +44,23 @@ STATES: Words = {
     4: ("BLIND", BLIND),
     5: ("BLIND, was pending", BLIND),
     6: ("BLIND, FIRING", BLIND),
-    8: ("watches", GOOD),
-    9: ("NOT WATCHED", NO_ANSWER),
+    8: ("up", GOOD),
+    9: ("NOT MONITORED", NO_ANSWER),
     10: ("DOWN", NO_ANSWER),
 }
-"""What `standing` counts: 0 to 2 for the alarm, 4 more while blind, 9 if its monitor is gone; 8, 10: of a monitor."""
+"""Values of `state`: 0 to 2 for the alarm, 4 more while blind, 9 if its monitor is down; 8, 10: of a monitor."""
 
 CHOSEN = "${job:queryparam}&${instance:queryparam}"
-"""Hands on what is chosen at the top."""
+"""Passes the selection at the top to a link."""
 
 AGENT_LINKS = [link("This agent", f"/d/cfmon-agent?var-agent=${{__field.labels.agent}}&{CHOSEN}")]
 
 
-def standing(by: str, which: str) -> str:
-    """The state (`STATES`) by these labels: the worst alarm, and whether anything is blind.
+def state_by(by: str, which: str) -> str:
+    """Return the state (`STATES`) by these labels: the worst alarm, plus 4 if anything is blind.
 
-    An agent that was never blind has no series that says so, so its alarm's stands in with a 0. One that was known in
-    the last hour and is no more is said to be unwatched, rather than left out.
+    An agent that was never blind has no `cfmon_blind` series, so its alarm series gives a 0. One that was known in the
+    last hour and is no longer is shown as not monitored rather than left out.
     """
     alarm = f'cfmon_alarm_state{{{which}, state="firing"}} * 2 or cfmon_alarm_state{{{which}, state="pending"}}'
     blind = f"max by ({by}) (cfmon_blind{{{which}}})"
@@ -69,22 +69,22 @@ def standing(by: str, which: str) -> str:
     return f"max by ({by}) ({alarm}) + on ({by}) 4 * ({blind} or {never}) or 9 + 0 * {known}"
 
 
-NOT_ALL_SEEN = {-1: ("UNKNOWN: not all is seen", BLIND)}
-"""What `counted` says where it found nothing and did not look everywhere."""
+NOT_ALL_SEEN = {-1: ("UNKNOWN: incomplete", BLIND)}
+"""Text for `counted` if it found none but the data are incomplete."""
 
 NO_ZERO = "or vector(0)"
 
 
 def unwatched() -> str:
-    """How many of the monitors chosen are down or do not judge."""
+    """Return the number of selected monitors that are down or do not evaluate."""
     stalled = f"(time() - cfmon_last_evaluation_timestamp_seconds{{{HERE}}}) > bool 60"
     return f"((sum(up{{{HERE}}} == bool 0) {NO_ZERO}) + (sum({stalled}) {NO_ZERO}))"
 
 
 def unseen(which: str) -> str:
-    """How much is not seen: monitors that do not work or reach no broker, and formulas that are not answered.
+    """Return how much is unknown: monitors that do not work or have lost the broker, and formulas that are blind.
 
-    An agent that rests has nothing to be asked; a doubted model answers, and has a panel of its own.
+    Idle agents need no evaluation; a model in doubt still gives verdicts, and has a panel of its own.
     """
     lost = f"(sum(cfmon_mqtt_connected{{{HERE}}} == bool 0) {NO_ZERO})"
     blind = f'(sum(cfmon_blind{{{which}, reason!~"idle|model_doubt"}}) {NO_ZERO})'
@@ -92,39 +92,39 @@ def unseen(which: str) -> str:
 
 
 def counted(what: str, unknown: str, otherwise: str) -> str:
-    """The number of `what`; -1 (`NOT_ALL_SEEN`) where none was found and `unknown` is not 0.
+    """Return the number of `what`; -1 (`NOT_ALL_SEEN`) if that is 0 and `unknown` is not.
 
-    `otherwise`: the value where there is no `what` at all; nothing is said where that has no value either.
+    `otherwise`: the value if `what` has none; without that, too, there is no value.
     """
     known = f"({what} or {otherwise})"
     return f"({what}) > 0 or (0 - clamp_max({unknown}, 1) < 0) and on () {known} or {known}"
 
 
 class Annotation(model.AnnotationQuery):
-    """A marked stretch of time; the schema leaves out how Prometheus' are worded."""
+    """Annotation from Prometheus; the SDK's schema lacks its text format."""
 
     def __init__(self, name: str, color: str, expression: str, words: str) -> None:
         super().__init__(name=name, datasource=SOURCE, icon_color=color, expr=expression)
         self.words = words
 
     def to_json(self) -> dict[str, object]:
-        """As Grafana keeps it."""
+        """Return the JSON that Grafana reads."""
         return {**super().to_json(), "titleFormat": self.name, "textFormat": self.words, "step": "10s"}
 
 
 class Episode(Builder[model.AnnotationQuery]):
-    """Builds an `Annotation`: the stretches of time at which `expression` has a value."""
+    """Builder of an `Annotation`: the intervals in which `expression` has a value."""
 
     def __init__(self, name: str, color: str, expression: str, words: str) -> None:
         self._made = Annotation(name, color, expression, words)
 
     def build(self) -> Annotation:
-        """It is there already."""
+        """Return the annotation."""
         return self._made
 
 
 def recalled(name: str, label: str, about: str, series: str, *, of: str = "", many: bool) -> build.QueryVariable:
-    """A variable: what values a label (of its own name, or `of`) has in `series`; one, or `many` and all at first."""
+    """Return a variable with the values of a label (its own name, or `of`) in `series`; `many`: all are preselected."""
     asked = f"label_values({series}, {of or name})"
     made = _variable(name, label, about, asked).multi(many)
     return made.include_all(True).all_value(".*").current(_everything()) if many else made
@@ -147,29 +147,27 @@ def _everything() -> model.VariableOption:
 
 
 def jobs() -> build.QueryVariable:
-    """Which scrape jobs: those that had a monitor within a week, or whose name says so: as the alert rules have it.
+    """Return the variable of scrape jobs: with a monitor within a week, or `cfmon` in their name, as in the rules.
 
-    All of these at first, and not `.*`: other jobs have an `up` too.
+    All of these are preselected, and not `.*`: other jobs have an `up` too.
     """
-    about = "Prometheus' scrape jobs that have monitors."
+    about = "Scrape jobs of Prometheus that contain monitors."
     seen = 'count by (job) (last_over_time(cfmon_build_info[7d]) or up{job=~".*cfmon.*"})'
     made = _variable("job", "Job", about, f"query_result({seen})").regex('/job="([^"]+)"/')
     return made.multi(True).include_all(True).current(_everything())
 
 
 def choose() -> build.QueryVariable:
-    """Which monitors; by `up`, so that one that is down can still be chosen."""
-    about = "The monitors' processes, as Prometheus names them."
+    """Return the variable of monitors; by `up`, so that one that is down can still be selected."""
+    about = "Monitors, by their instance label in Prometheus."
     return recalled("instance", "Monitor", about, f"up{{{JOB}}}", many=True)
 
 
 def board(
     uid: str, title: str, about: str, variables: Sequence[build.QueryVariable], *, tag: str = "cfmon"
 ) -> build.Dashboard:
-    """A dashboard without panels: with jobs to choose, and links to the others, to the status page, to the runbooks."""
-    here = (
-        "Where your browser reaches the monitor's own page: it has the path, the worlds asked about and the evidence."
-    )
+    """Return a dashboard without panels: variables, and links to the dashboards, the runbooks and the status page."""
+    here = "Address of the monitor's status page in your browser: path, counterfactual worlds and evidence."
     page = build.TextBoxVariable("page").label("Status page").description(here).default_value(PAGE)
     made = (
         build.Dashboard(title)
@@ -193,7 +191,7 @@ def board(
             build.DashboardLink("Status page")
             .type(model.DashboardLinkType.LINK)
             .icon("external link")
-            .tooltip("The monitor's own page: firing alarms, and why")
+            .tooltip("The monitor's status page: firing alarms and their explanation")
             .url("${page}/")
             .target_blank(True)
         )

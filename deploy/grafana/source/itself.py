@@ -1,4 +1,4 @@
-"""The monitor itself: whether it can be relied on, how fast it answers, what it loses, what it runs on."""
+"""Dashboard of the monitor itself: health, speed, losses, and the versions it runs."""
 
 from __future__ import annotations
 
@@ -13,10 +13,8 @@ RATE = "[$__rate_interval]"
 
 
 def itself() -> Dashboard:
-    """Build it."""
-    about = (
-        "Whether the monitor can be relied on: connected, judging, in time, losing nothing, and with a model that fits."
-    )
+    """Return the dashboard."""
+    about = "Health of the monitor: connected, evaluating, in time, without losses, and with a model that fits."
     made = board("cfmon-monitor", "Counterfactual monitor: itself", about, [choose()])
     return _identity(_losses(_speed(_health(made))))
 
@@ -29,16 +27,16 @@ def _health(made: Dashboard) -> Dashboard:
     return (
         made.with_panel(
             timeline(
-                "Can it be relied on?",
-                "Every row should say yes. NO in the first: it is down, the others then have a hole. Each has an "
-                "alert and a runbook: CfmonDown, CfmonBrokerDisconnected, CfmonEvaluationStalled, CfmonStoreFailing, "
-                "CfmonStoreDamaged, CfmonReloadFailed, CfmonModelDoubt.",
+                "Health",
+                "Every row should be yes. NO in the first row: the monitor is down, and the other rows have no data. "
+                "Each row has an alert and a runbook: CfmonDown, CfmonBrokerDisconnected, CfmonEvaluationStalled, "
+                "CfmonStoreFailing, CfmonStoreDamaged, CfmonReloadFailed, CfmonModelDoubt.",
                 [
                     query(f"up{{{HERE}}}", "{{instance}} answers scrapes", letter="A"),
-                    query(f"cfmon_mqtt_connected{{{HERE}}}", "{{instance}} reaches the broker", letter="B"),
-                    query(f"{age} < bool 60", "{{instance}} judges", letter="C"),
+                    query(f"cfmon_mqtt_connected{{{HERE}}}", "{{instance}} is connected to the broker", letter="B"),
+                    query(f"{age} < bool 60", "{{instance}} evaluates", letter="C"),
                     query(f"cfmon_store_ok{{{HERE}}}", "{{instance}} writes its store", letter="D"),
-                    query(f"{harmed} > bool 3600", "{{instance}} found its store whole", letter="E"),
+                    query(f"{harmed} > bool 3600", "{{instance}} has an undamaged store", letter="E"),
                     query(
                         f"cfmon_config_reload_success{{{HERE}}}",
                         "{{instance}} runs on the newest configuration",
@@ -53,9 +51,8 @@ def _health(made: Dashboard) -> Dashboard:
         )
         .with_panel(
             number(
-                "Last judged ago",
-                "The age of the last evaluation; it looks at least once a second. From a minute on "
-                "CfmonEvaluationStalled fires.",
+                "Time since last evaluation",
+                "The monitor evaluates at least once a second. From one minute, CfmonEvaluationStalled fires.",
                 f"time() - min(cfmon_last_evaluation_timestamp_seconds{{{HERE}}})",
                 unit="s",
                 limit=60,
@@ -64,8 +61,8 @@ def _health(made: Dashboard) -> Dashboard:
         )
         .with_panel(
             number(
-                "Waiting",
-                "Messages received and not yet taken over. It should come back to 0 again and again.",
+                "Messages waiting",
+                "Messages received and not yet processed. It should return to 0 regularly.",
                 f"sum(cfmon_queue_length{{{HERE}}})",
                 unit="short",
                 width=6,
@@ -73,20 +70,20 @@ def _health(made: Dashboard) -> Dashboard:
         )
         .with_panel(
             number(
-                "Slowest answers",
-                "99 of 100 answers took no longer than this, of the slowest formula, in the last five minutes.",
+                "Slowest verdicts",
+                "99th percentile of the time for one verdict, of the slowest formula, over the last five minutes.",
                 f"max(histogram_quantile(0.99, {slowest}))",
-                words={None: ("no answer in 5 min", NO_ANSWER)},
+                words={None: ("no verdict in 5 min", NO_ANSWER)},
                 unit="s",
-                nothing="no answer yet",
+                nothing="no verdict yet",
                 width=6,
             )
         )
         .with_panel(
             number(
                 "Agents refused",
-                "Messages of the last five minutes from agents beyond limits.agents. From 1 on: those agents are not "
-                "watched at all.",
+                "Messages in the last five minutes from agents beyond limits.agents. From 1: these agents are not "
+                "monitored.",
                 f'sum(increase(cfmon_rejected_total{{{HERE}, reason="too_many_agents"}}[5m]))',
                 words={0: ("none", GOOD)},
                 limit=1,
@@ -97,14 +94,14 @@ def _health(made: Dashboard) -> Dashboard:
 
 
 def _speed(made: Dashboard) -> Dashboard:
-    def quantile(share: str, histogram: str, by: str) -> str:
-        return f"histogram_quantile({share}, sum by ({by}) (rate({histogram}_bucket{{{HERE}}}{RATE})))"
+    def quantile(level: str, histogram: str, by: str) -> str:
+        return f"histogram_quantile({level}, sum by ({by}) (rate({histogram}_bucket{{{HERE}}}{RATE})))"
 
     return (
         made.with_panel(
             graph(
-                "Time for one answer",
-                "Median and 99th percentile by formula. A hole: nothing was answered meanwhile.",
+                "Time for one verdict",
+                "Median and 99th percentile by formula. Gap: no verdict.",
                 [
                     query(quantile("0.5", "cfmon_verdict_seconds", "le, formula"), "{{formula}}, median", letter="A"),
                     query(quantile("0.99", "cfmon_verdict_seconds", "le, formula"), "{{formula}}, 99 %", letter="B"),
@@ -114,9 +111,9 @@ def _speed(made: Dashboard) -> Dashboard:
         )
         .with_panel(
             graph(
-                "From the agent's clock to ours",
-                "How old steps are when they come, median and 99th percentile. It holds the two clocks' difference "
-                "too. A hole: no step came meanwhile, or none that says its time.",
+                "Message lag",
+                "Age of steps on arrival, by the agent's clock: median and 99th percentile. It includes the "
+                "difference of the two clocks. Gap: no step, or none with a time.",
                 [
                     query(quantile("0.5", "cfmon_message_lag_seconds", "le"), "median", letter="A"),
                     query(quantile("0.99", "cfmon_message_lag_seconds", "le"), "99 %", letter="B"),
@@ -126,8 +123,8 @@ def _speed(made: Dashboard) -> Dashboard:
         )
         .with_panel(
             graph(
-                "Answers by method",
-                "Answers a second, exact or sampled.",
+                "Verdicts by method",
+                "Verdicts a second, exact or sampled.",
                 [query(f"sum by (method) (rate(cfmon_verdicts_total{{{HERE}}}{RATE}))", "{{method}}")],
                 unit="cps",
             )
@@ -135,7 +132,7 @@ def _speed(made: Dashboard) -> Dashboard:
         .with_panel(
             graph(
                 "Waiting messages",
-                "Received and not yet taken over. One that grows and does not fall again: the monitor is slower than "
+                "Messages received and not yet processed. If it grows and does not fall: the monitor is slower than "
                 "its stream.",
                 [query(f"cfmon_queue_length{{{HERE}}}", "{{instance}}")],
                 unit="short",
@@ -146,13 +143,13 @@ def _speed(made: Dashboard) -> Dashboard:
 
 def _losses(made: Dashboard) -> Dashboard:
     lost = f'sum by (result) (increase(cfmon_messages_total{{{HERE}, result=~"gap|conflict|dropped|stale"}}{RATE}))'
-    none = "nothing is scraped"
+    none = "no monitor"
     return (
         made.with_panel(
             graph(
                 "Steps lost",
-                "Missing (gap), contradicting each other (conflict), thrown away (dropped), of an episode long over "
-                "(stale). All should be 0; else see CfmonStepsLost.",
+                "Missing (gap), contradicting each other (conflict), dropped by the monitor (dropped), or of an "
+                "episode that is over (stale). All should be 0; else see CfmonStepsLost.",
                 [query(lost, "{{result}}")],
                 unit="short",
                 bars=True,
@@ -162,7 +159,7 @@ def _losses(made: Dashboard) -> Dashboard:
         .with_panel(
             graph(
                 "Messages rejected",
-                "By the first thing that is wrong with them. All should be 0; else see CfmonMessagesRejected.",
+                "By reason: the first error in the message. All should be 0; else see CfmonMessagesRejected.",
                 [query(f"sum by (reason) (increase(cfmon_rejected_total{{{HERE}}}{RATE}))", "{{reason}}")],
                 unit="short",
                 bars=True,
@@ -171,9 +168,9 @@ def _losses(made: Dashboard) -> Dashboard:
         )
         .with_panel(
             graph(
-                "Answers passed over or undecided",
-                "Skipped: due, and passed over to stay with the present (CfmonEvaluationsSkipped). Undecided: too "
-                "large a question, or too near its bound for sampling (CfmonUndecided). Both should be 0.",
+                "Evaluations skipped or undecided",
+                "Skipped: due, but skipped under overload (CfmonEvaluationsSkipped). Undecided: too large, or too "
+                "close to the bound for sampling (CfmonUndecided). Both should be 0.",
                 [
                     query(
                         f"sum by (formula) (increase(cfmon_evaluations_skipped_total{{{HERE}}}{RATE}))",
@@ -193,11 +190,11 @@ def _losses(made: Dashboard) -> Dashboard:
         )
         .with_panel(
             graph(
-                "Store, pictures, clocks, agents forgotten",
-                "Failures to write down what happens (CfmonStoreFailing), finds that the store is not what was written "
-                "(CfmonStoreDamaged), pictures of alarms that could not be drawn (the log says why), and messages that "
-                "claim to come from the future: an agent's clock is ahead of the monitor's. All should be 0. Agents "
-                "forgotten since they were silent for long (CfmonAgentIdle).",
+                "Store, pictures, clocks, forgotten agents",
+                "Write errors of the store (CfmonStoreFailing), damage found in the store (CfmonStoreDamaged), "
+                "pictures of alarms that could not be drawn (the log has the reason), and messages from the future "
+                "(an agent's clock is ahead of the monitor's): all should be 0. Forgotten: agents removed after long "
+                "silence (CfmonAgentIdle).",
                 [
                     query(f"sum(increase(cfmon_store_errors_total{{{HERE}}}{RATE}))", "store errors", letter="A"),
                     query(f"sum(increase(cfmon_negative_lags_total{{{HERE}}}{RATE}))", "from the future", letter="B"),
@@ -213,9 +210,9 @@ def _losses(made: Dashboard) -> Dashboard:
         .with_panel(
             graph(
                 "Evidence against the model",
-                "log10 of an e-value: 3 (the line) is a thousand to one, and where doubt begins unless trust.alpha "
-                "says otherwise. Flat and then steep: the world has changed. Steep from the start: the model never "
-                "fitted. A hole: not tested.",
+                "log10 of the e-value. The line at 3 is 1000 to 1, where the model is rejected by default "
+                "(trust.alpha). Flat, then steep: the environment changed. Steep from the start: the model never "
+                "fitted. Gap: not tested.",
                 [query(f"cfmon_model_log10_e_value{{{HERE}}}", "{{instance}}")],
                 unit="none",
                 limit=3,
@@ -225,7 +222,7 @@ def _losses(made: Dashboard) -> Dashboard:
         .with_panel(
             graph(
                 "Memory of the process",
-                "What is resident. It grows with agents and formulas up to a bound; without end it is a leak.",
+                "Resident memory. It grows with agents and formulas up to a bound; unlimited growth is a leak.",
                 [query(f"process_resident_memory_bytes{{{HERE}}}", "{{instance}}")],
                 unit="bytes",
                 nothing=none,
@@ -233,8 +230,8 @@ def _losses(made: Dashboard) -> Dashboard:
         )
         .with_panel(
             graph(
-                "Processor of the process",
-                "How many cores it uses. Near 1 for long, with messages waiting: it is slower than its stream.",
+                "CPU of the process",
+                "Cores in use. Near 1 for long, with messages waiting: the monitor is slower than its stream.",
                 [query(f"rate(process_cpu_seconds_total{{{HERE}}}{RATE})", "{{instance}}")],
                 unit="none",
                 nothing=none,
@@ -242,9 +239,9 @@ def _losses(made: Dashboard) -> Dashboard:
         )
         .with_panel(
             graph(
-                "Time of a scrape",
-                "How long Prometheus takes to read the metrics. At the scrape's time limit (4 s, the line) the "
-                "monitor counts as down.",
+                "Scrape duration",
+                "Time Prometheus takes to read the metrics. At the scrape timeout (4 s, the line) the monitor counts "
+                "as down.",
                 [query(f"scrape_duration_seconds{{{HERE}}}", "{{instance}}")],
                 unit="s",
                 limit=4,
@@ -258,24 +255,24 @@ def _forecasts() -> Panel:
     dropped = f'sum by (formula) (increase(cfmon_forecasts_total{{{HERE}, outcome="dropped"}}[$__range]))'
     followed = f"sum by (formula) (increase(cfmon_forecasts_total{{{HERE}}}[$__range]))"
     return graph(
-        "Forecasts against what came of them",
-        "Brier score: mean squared error of the probabilities given for the agents' own future; 0 is best. Expected: "
-        "what it is on average if each forecast is true. Far apart: the model or the nominal policy is not what is "
-        "deployed; the agent's page shows where. Dropped: share of forecasts, in the time shown, of which the outcome "
-        "stays unknown; a large one may bias the score. A hole: no forecast has come due.",
+        "Forecasts and outcomes",
+        "Brier score: mean squared error of the probabilities forecast for the agents' own future; 0 is best. "
+        "Expected: its mean if the forecasts are correct. Far apart: the deployed model or nominal policy is another "
+        "one; the agent's page shows where. Dropped: fraction of forecasts in the time shown whose outcome stays "
+        "unknown; a large one may bias the score. Gap: no forecast is due yet.",
         [
             query(f"max by (formula) (cfmon_brier_score{{{HERE}}})", "{{formula}}", letter="A"),
             query(f"max by (formula) (cfmon_brier_score_expected{{{HERE}}})", "{{formula}} expected", letter="B"),
             query(f"{dropped} / ({followed} > 0)", "{{formula}} dropped", letter="C"),
         ],
         unit="none",
-        nothing="no formula is followed",
+        nothing="no formula has forecasts",
         width=24,
     )
 
 
 def _identity(made: Dashboard) -> Dashboard:
-    about = "What exactly runs: compare it with what you deployed."
+    about = "The running version: compare it with the one you deployed."
     return (
         made.with_panel(
             cells(

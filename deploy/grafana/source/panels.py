@@ -1,7 +1,7 @@
-"""What the dashboards are built of: queries, words in place of numbers, and the kinds of panel that are used.
+"""Building blocks of the dashboards: queries, value mappings, and the kinds of panel.
 
-No colour stands alone: a state is a word, a threshold is a line and named in the description. The colours are told
-apart by colour-blind people (Okabe and Ito); purple means blind throughout, and nothing else.
+Colour never carries information alone: a state is a word, a threshold is a line and in the description. Colour-blind
+people can distinguish the colours (Okabe and Ito). Purple always means blind.
 """
 
 from __future__ import annotations
@@ -49,11 +49,11 @@ GOOD, WAIT, TROUBLE, BLIND, NO_ANSWER = "#0072B2", "#E69F00", "#D55E00", "#AA337
 SOURCE = DataSourceRef(type_val="prometheus", uid="${datasource}")
 
 Words = Mapping[float | None, tuple[str, str]]
-"""What a number means: its word and its colour. None: there is no number (NaN)."""
+"""Text and colour for each number. None: no number (NaN)."""
 
 
 def query(expression: str, legend: str = "", *, letter: str = "A", now: bool = False) -> prometheus.Dataquery:
-    """A PromQL expression over the time shown, or its value `now`; `legend` names its series."""
+    """Return a query: a PromQL expression over the time shown, or its value `now`; `legend` names its series."""
     made = prometheus.Dataquery().expr(expression).ref_id(letter).datasource(SOURCE)
     made = made.legend_format(legend) if legend else made
     return made.instant() if now else made.range()
@@ -84,7 +84,7 @@ def _by_threshold() -> build.FieldColor:
 
 
 def link(title: str, url: str) -> dict[str, str]:
-    """A link on a value; Grafana fills in `${__data.fields.NAME}` from the row or series clicked."""
+    """Return a link on a value; Grafana replaces `${__data.fields.NAME}` by the value in the row or series clicked."""
     return {"title": title, "url": url}
 
 
@@ -96,13 +96,13 @@ def number(
     words: Words | None = None,
     unit: str = "none",
     limit: float | None = None,
-    nothing: str = "nobody looks",
+    nothing: str = "no monitor",
     legend: str = "",
     width: int = 4,
 ) -> stat.Panel:
-    """One number, large, as it is now; `nothing` stands where Prometheus has none. From `limit` on it is trouble.
+    """Return a panel with one large number; `nothing`: text if there is no value. From `limit` it is shown as trouble.
 
-    It is asked for now: the last of the time shown may be an old one.
+    The query is instant: the last value of the time shown may be old.
     """
     made = (
         stat.Panel()
@@ -135,7 +135,7 @@ def timeline(
     height: int = 8,
     width: int = 24,
 ) -> statetimeline.Panel:
-    """One row a series, with its state as words over time; a hole means that nobody looked."""
+    """Return a panel with the state of each series over time as words; a gap means that there are no data."""
     made = (
         statetimeline.Panel()
         .title(title)
@@ -174,7 +174,7 @@ def graph(
     width: int = 12,
     height: int = 8,
 ) -> timeseries.Panel:
-    """Numbers over time; what is NaN leaves a hole. `limit` is drawn as a line, `least` is where the axis begins."""
+    """Return a panel of numbers over time; NaN leaves a gap. `limit` is drawn as a line, `least` starts the axis."""
     made = (
         timeseries.Panel()
         .title(title)
@@ -225,9 +225,9 @@ def cells(
     width: int = 24,
     height: int = 8,
 ) -> table.Panel:
-    """A table of what is now: `columns` gives each label's or query's (`Value #A`) heading, in order.
+    """Return a table of present values: `columns` maps labels and queries (`Value #A`) to headings, in order.
 
-    Words, units and links are given by heading.
+    `words`, `units` and `links` are keyed by heading.
     """
     organize: dict[str, Any] = {
         "excludeByName": dict.fromkeys(["Time", "__name__", *hidden], True),

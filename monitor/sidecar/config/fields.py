@@ -16,6 +16,7 @@ __all__ = [
     "Every",
     "Host",
     "Identifier",
+    "Link",
     "Listen",
     "Name",
     "Pattern",
@@ -140,6 +141,7 @@ Count = Annotated[int, BeforeValidator(_parse_count)]
 Name = Annotated[str, Field(pattern=NAME)]
 Identifier = Annotated[str, Field(pattern=IDENTIFIER)]
 Words = Annotated[str, Field(pattern=WORDS)]
+Link = Annotated[str, Field(max_length=2048, pattern=r"^https?://\S+$")]
 Topic = Annotated[str, Field(max_length=512), AfterValidator(check_topic)]
 Host = Annotated[str, Field(pattern=HOST)]
 Url = Annotated[str, AfterValidator(check_url)]

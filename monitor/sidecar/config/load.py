@@ -16,10 +16,8 @@ from monitor._version import __version__
 from monitor.alarm.evidence import evidence_id, make_evidence
 from monitor.alarm.message import Identity
 from monitor.errors import ConfigError, EvidenceError, FormulaError, Mistakes, ModelError, PolicyError
-from monitor.exact import validate
 from monitor.logic import parse
-from monitor.logic.syntax import Formula, Goal, Regret
-from monitor.logic.traversal import largest_offset
+from monitor.logic.syntax import Goal
 from monitor.model.formats import has_scheme
 from monitor.model.io import load_model
 from monitor.model.mdp import MDP
@@ -27,9 +25,11 @@ from monitor.model.npz import canonical_bytes, model_sha256
 from monitor.policy.session import Policy, load_policy
 from monitor.policy.table import PolicyTable
 from monitor.runtime.monitor import Monitor
+from monitor.runtime.query import Query, SpecError, World, read_query
 from monitor.sidecar.config.reading import load_config
 from monitor.sidecar.config.settings import Config, FormulaConfig
 from monitor.sidecar.pipeline import EvidenceFile, Pipeline, Topics
+from monitor.sidecar.sinks.sink import Watched
 from monitor.sidecar.web.runbooks import default_runbook
 from monitor.types import AlarmSpec, Alert, FormulaSpec, Sampling, StreamSettings, TrustSettings
 
@@ -46,30 +46,37 @@ class Loaded:
     config: Config
     model: MDP
     policies: Mapping[str, Policy]
-    formulas: tuple[FormulaSpec, ...]
-    settings: StreamSettings
+    models: Mapping[str, MDP]
     identity: Identity
     monitor: Monitor
-    models: Mapping[str, MDP]
+
+    @property
+    def formulas(self) -> tuple[FormulaSpec, ...]:
+        """What is watched."""
+        return tuple(query.spec for query in self.monitor.queries)
 
     @property
     def tables(self) -> dict[str, PolicyTable]:
         """What each policy does in every state."""
         return {name: policy.table for name, policy in self.policies.items()}
 
-    def watching(self, formulas: Sequence[FormulaSpec]) -> Loaded:
-        """The same with a new monitor for these formulas; raises as `Monitor` does if they do not fit."""
-        monitor = Monitor(
-            self.model,
-            self.tables,
+    @property
+    def watched(self) -> Watched:
+        """What sinks must know beforehand."""
+        limits, mqtt = self.config.limits, self.config.mqtt
+        return Watched(self.monitor.queries, self.identity, agents=limits.agents, alerts=mqtt.alerts)
+
+    def with_formulas(self, formulas: Sequence[FormulaSpec]) -> Loaded:
+        """Return the same with a new monitor for these formulas; raise as `Monitor` does if they do not fit."""
+        monitor = _monitor(
+            self.config,
             formulas,
-            self.settings,
-            identity=self.identity,
+            model=self.model,
+            policies=self.policies,
             models=self.models,
-            sampling=Sampling(**self.config.sampling.model_dump()),
-            trust=TrustSettings(**self.config.trust.model_dump()),
+            identity=self.identity,
         )
-        return replace(self, formulas=tuple(formulas), monitor=monitor)
+        return replace(self, monitor=monitor)
 
     @property
     def world(self) -> str:
@@ -135,33 +142,35 @@ def assemble(source: Config | str | Path, environment: Mapping[str, str] | None 
         if isinstance(source, Config)
         else load_config(source, os.environ if environment is None else environment)
     )
-    model, models, policies, formulas = _parts(config)
-    tables = {name: policy.table for name, policy in policies.items()}
-    settings = _stream_settings(config, policies["nominal"])
+    model, models, policies, queries = _parts(config)
     identity = _identity(config, model, policies, models)
-    return Loaded(
-        config=config,
-        model=model,
-        policies=policies,
-        formulas=formulas,
-        settings=settings,
+    monitor = _monitor(config, queries, model=model, policies=policies, models=models, identity=identity)
+    return Loaded(config, model, policies, models, identity, monitor)
+
+
+def _monitor(
+    config: Config,
+    formulas: Sequence[Query | FormulaSpec],
+    *,
+    model: MDP,
+    policies: Mapping[str, Policy],
+    models: Mapping[str, MDP],
+    identity: Identity,
+) -> Monitor:
+    return Monitor(
+        model,
+        {name: policy.table for name, policy in policies.items()},
+        formulas,
+        _stream_settings(config, policies["nominal"]),
         identity=identity,
-        monitor=Monitor(
-            model,
-            tables,
-            formulas,
-            settings,
-            identity=identity,
-            models=models,
-            sampling=Sampling(**config.sampling.model_dump()),
-            trust=TrustSettings(**config.trust.model_dump()),
-        ),
         models=models,
+        sampling=Sampling(**config.sampling.model_dump()),
+        trust=TrustSettings(**config.trust.model_dump()),
     )
 
 
-def _parts(config: Config) -> tuple[MDP, dict[str, MDP], dict[str, Policy], tuple[FormulaSpec, ...]]:
-    """What a configuration names; every mistake in it is told, not the first alone."""
+def _parts(config: Config) -> tuple[MDP, dict[str, MDP], dict[str, Policy], list[Query]]:
+    """Read what a configuration names; report every mistake in it, not the first alone."""
     mistakes = Mistakes()
     models: dict[str | None, MDP] = {}
     policies: dict[str, Policy] = {}
@@ -176,16 +185,15 @@ def _parts(config: Config) -> tuple[MDP, dict[str, MDP], dict[str, Policy], tupl
         with mistakes.collect():
             _check_labels(config, model)
     others = {name: other for name, other in models.items() if name is not None}
-    tables = {name: policy.table for name, policy in policies.items()}
     # A formula that asks for what could not be read is no mistake of its own: then only its text is looked at.
-    world = None if model is None or mistakes else (model, tables, others)
-    formulas = []
+    world = None if model is None or mistakes else (model, policies, others)
+    queries = []
     for index in range(len(config.formulas)):
         with mistakes.collect():
-            formulas.append(_formula(config, index, world))
+            queries.append(_query(config, index, world))
     mistakes.raise_all()
     assert model is not None
-    return model, others, policies, tuple(formulas)
+    return model, others, policies, queries
 
 
 def _read_model(config: Config, key: str, name: str | None = None) -> MDP:
@@ -216,21 +224,21 @@ def _check_policy_name(config: Config, name: str) -> None:
         raise ConfigError(f"{config.where('policies', name)}: {name!r} is a word of the formula language; rename it")
 
 
-def _formula(
-    config: Config, index: int, world: tuple[MDP, Mapping[str, PolicyTable], Mapping[str, MDP]] | None
-) -> FormulaSpec:
-    """`world`: what the formula is about; None where that could not be read."""
+def _query(config: Config, index: int, world: World | None) -> Query:
+    """`world`: what the formula may name; None where that could not be read."""
     entry = config.formulas[index]
     try:
-        formula = parse(entry.formula)
-        if world is not None:
-            model, tables, models = world
-            validate(formula, model, tables, entry.formula, models)
+        query = read_query(_spec(entry, config), world, window=config.path.window)
     except FormulaError as error:
         raise ConfigError(f"{config.where('formulas', index, 'formula')}: {error}") from error
-    _check_offsets(config, index, formula)
-    _check_alarm(config, index, formula)
-    return _spec(entry, config)
+    except SpecError as error:
+        raise ConfigError(f"{config.where('formulas', index, *error.key)}: {error.problem}") from error
+    if isinstance(query.formula, Goal) and query.formula.test is None and "alarm" in entry.model_fields_set:
+        raise ConfigError(
+            f"{config.where('formulas', index, 'alarm')}: a formula with =? gives a number and can raise no alarm; "
+            f"compare with a bound, or leave the alarm out"
+        )
+    return query
 
 
 def _check_labels(config: Config, model: MDP) -> None:
@@ -239,30 +247,6 @@ def _check_labels(config: Config, model: MDP) -> None:
         if name not in model.labels:
             known = ", ".join(model.labels) or "none"
             raise ConfigError(f"{config.where('labels', name)}: the model has no label {name!r}; its labels: {known}")
-
-
-def _check_offsets(config: Config, index: int, formula: Formula) -> None:
-    offset, window = largest_offset(formula), config.path.window
-    if offset >= window:
-        raise ConfigError(
-            f"{config.where('formulas', index, 'formula')}: offset {offset} does not fit the path.window of {window} "
-            f"steps; make the window larger than the offset"
-        )
-
-
-def _check_alarm(config: Config, index: int, formula: Formula) -> None:
-    entry = config.formulas[index]
-    if isinstance(formula, Goal) and formula.test is None and "alarm" in entry.model_fields_set:
-        raise ConfigError(
-            f"{config.where('formulas', index, 'alarm')}: a formula with =? gives a number and can raise no alarm; "
-            f"compare with a bound, or leave the alarm out"
-        )
-    allowed = ("regret", "unavoidable") if isinstance(formula, Regret) else ("fails", "holds")
-    if entry.alarm.when is not None and entry.alarm.when not in allowed:
-        raise ConfigError(
-            f"{config.where('formulas', index, 'alarm', 'when')}: {entry.alarm.when!r} never happens to this formula; "
-            f"it is one of {', '.join(allowed)}"
-        )
 
 
 def _spec(entry: FormulaConfig, config: Config) -> FormulaSpec:

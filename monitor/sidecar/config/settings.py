@@ -14,12 +14,14 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, SecretStr, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
+from monitor.sidecar.config.derived import setting
 from monitor.sidecar.config.fields import (
     Count,
     Duration,
     Every,
     Host,
     Identifier,
+    Link,
     Listen,
     Name,
     Pattern,
@@ -31,7 +33,16 @@ from monitor.sidecar.config.fields import (
 )
 from monitor.sidecar.config.yamlfile import YamlFile, dotted
 from monitor.sidecar.mqtt.broker import Broker, Tls, parse_broker
-from monitor.types import TestName
+from monitor.types import (
+    AlarmSpec,
+    CausalModel,
+    Engine,
+    FormulaSpec,
+    Sampling,
+    StreamSettings,
+    TestName,
+    TrustSettings,
+)
 
 __all__ = ["ENVIRONMENT_PREFIX", "Config", "FormulaConfig", "config_schema"]
 
@@ -120,109 +131,73 @@ class MqttConfig(_Section):
 
 
 class ReorderConfig(_Section):
-    """How many later steps, and how long, wait for a missing one before it is a gap."""
+    """How long later steps wait for a missing one before it counts as lost, and the formulas go blind."""
 
-    steps: Annotated[Count, Field(ge=1, le=65536)] = 256
-    """So many later steps wait for a missing one."""
-    wait: Duration = 0.5
-    """And so long."""
+    steps: Count = setting(StreamSettings, "reorder_steps", ge=1, le=65536)
+    wait: Duration = setting(StreamSettings, "reorder_wait")
 
 
 class PathConfig(_Section):
     """How much of an agent's past is held; offsets must be smaller than `window`."""
 
-    window: Annotated[Count, Field(ge=1, le=65536)] = 64
-    """Steps held of each agent, oldest dropped first."""
+    window: Count = setting(StreamSettings, "window", le=65536)
     reorder: ReorderConfig = ReorderConfig()
     """When a missing step counts as lost."""
 
 
 class AlarmConfig(_Section):
-    """When verdicts become an alarm, and what a person is told then."""
+    """When verdicts become an alarm, and what is published with it."""
 
-    for_: Annotated[Count, Field(ge=1, le=1_000_000, strict=True, alias="for")] = 1
-    """So many bad verdicts in a row fire the alarm."""
-    keep: Annotated[Count, Field(ge=1, le=1_000_000)] = 1
-    """So many good ones in a row resolve it."""
-    severity: Name = "warning"
-    """Told with the alarm; the shipped alert rules know `warning` and `critical`."""
-    runbook: Annotated[str, Field(max_length=2048, pattern=r"^https?://\S+$")] | None = None
-    """A link told with the alarm: what to do. If absent, the shipped runbook of its severity, as we serve it."""
-    when: Literal["fails", "holds", "regret", "unavoidable"] | None = None
-    """The bad answer; if absent, `regret` for `regret(...)`, else `fails`. `unavoidable`: on regret and on that."""
-    step: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.05
-    """While it fires, the alert is published anew when its value has moved by more than this since it was last."""
+    for_: Annotated[Count, Field(strict=True)] = setting(AlarmSpec, "for_", le=1_000_000, alias="for")
+    keep: Count = setting(AlarmSpec, "keep", le=1_000_000)
+    severity: Name = setting(AlarmSpec, "severity")
+    runbook: Link | None = setting(AlarmSpec, "runbook")
+    when: Literal["fails", "holds", "regret", "unavoidable"] | None = setting(AlarmSpec, "when")
+    step: Annotated[float, Field(allow_inf_nan=False)] = setting(AlarmSpec, "step")
 
 
 class FormulaConfig(_Section):
     """One formula to watch."""
 
-    name: Identifier
-    """Its name in topics, metrics and alarms."""
-    formula: Annotated[str, Field(min_length=1, max_length=65536)]
-    """Its text, in the formula language."""
-    every: Every = 1
-    """Answered at every so many steps, or so often."""
-    causal_model: Literal["gumbel", "any", "stable"] = "gumbel"
-    """Beside the Gumbel-Max value, bounds over `any` causal model, or over the counterfactually `stable` ones."""
-    engine: Literal["auto", "exact", "sampled"] = "auto"
-    """`auto`: exact where that fits, else by sampling."""
+    name: Identifier = setting(FormulaSpec, "name")
+    formula: str = setting(FormulaSpec, "text", min_length=1, max_length=65536)
+    every: Every = setting(FormulaSpec, "every")
+    causal_model: CausalModel = setting(FormulaSpec, "causal_model")
+    engine: Engine = setting(FormulaSpec, "engine")
     alarm: AlarmConfig = AlarmConfig()
     """When its verdicts become an alarm."""
 
 
 class SamplingConfig(_Section):
-    """How well answers by sampling are founded, for formulas that are not answered exactly.
+    """Error rates and limits of sampled answers, for formulas that are not answered exactly."""
 
-    `alpha` is the false-alarm rate of all verdicts of one formula on one agent together, `beta` the probability to miss
-    in one verdict. `error` and `error_alpha` are for `=?`, `limit` counts the samples of a quantity.
-    """
-
-    seed: Annotated[Count, Field(ge=0, le=(1 << 53) - 1)] = 0
-    """The same seed draws the same samples."""
-    alpha: Annotated[float, Field(gt=0, lt=1)] = 0.01
-    """Probability that a formula ever raises a false alarm on one agent's stream."""
-    beta: Annotated[float, Field(gt=0, lt=1)] = 0.01
-    """Probability that one verdict misses a breach."""
-    error: Annotated[float, Field(gt=0, lt=1)] = 0.02
-    """Half-width asked of a `=?`, as a part of its range."""
-    error_alpha: Annotated[float, Field(gt=0, lt=1)] = 0.05
-    """Probability that its interval misses the true value."""
-    limit: Annotated[Count, Field(ge=1, le=10_000_000)] = 20_000
-    """Samples of a quantity beyond which its verdict is undecided."""
-    test: TestName = "betting"
-    """`betting`: both rates hold for every model. `paper`: the paper's; for `R` and `delta` their rates are nominal."""
+    seed: Count = setting(Sampling, "seed")
+    alpha: float = setting(Sampling, "alpha")
+    beta: float = setting(Sampling, "beta")
+    error: float = setting(Sampling, "error")
+    error_alpha: float = setting(Sampling, "error_alpha")
+    limit: Count = setting(Sampling, "limit", le=10_000_000)
+    test: TestName = setting(Sampling, "test")
 
 
 class TrustConfig(_Section):
-    """How the model is held against the transitions that happen; if it fails, everything is marked `model_doubt`.
+    """How the model is tested against the observed transitions; if it fails, everything is marked `model_doubt`."""
 
-    `alpha` is the probability that a true model is ever doubted, for each agent and for all together. `impossible`:
-    which part of the steps may contradict the model (a sensor's glitch) without its being wrong.
-    """
-
-    enabled: bool = True
-    """Whether the model is tested at all."""
-    alpha: Annotated[float, Field(gt=0, lt=1)] = 0.001
-    """Probability that a true model is ever doubted."""
-    impossible: Annotated[float, Field(gt=0, le=0.005)] = 0.0001
-    """Part of the steps that may contradict the model, such as a sensor's glitches."""
-    acknowledged: dict[str, Annotated[str, Field(max_length=200)]] = Field(default_factory=dict, max_length=1000)
-    """Agent, or `*` for all: why its doubt is settled. A new or another text begins the test anew, at a reload too."""
+    enabled: bool = setting(TrustSettings, "enabled")
+    alpha: float = setting(TrustSettings, "alpha")
+    impossible: float = setting(TrustSettings, "impossible")
+    acknowledged: dict[str, Annotated[str, Field(max_length=200)]] = setting(
+        TrustSettings, "acknowledged", max_length=1000
+    )
 
 
 class StreamConfig(_Section):
     """How long silence may last, and how old a step may be."""
 
-    stale_after: Duration = 5.0
-    """Silence in mid-episode after which an agent's formulas are marked `stale`; so long steps may wait for answers."""
-    idle_after: Duration = 900.0
-    """Silence between episodes after which an agent's formulas are marked `idle`: it is done, or it died."""
-    forget_after: Duration = 3600.0
-    """Silence after which an agent is forgotten, with its alerts and series."""
-    max_lag: Duration = 2.0
-    """Alarms of older steps are marked `late`. When more steps come than can be answered, and have waited half as long,
-    answers are skipped."""
+    stale_after: Duration = setting(StreamSettings, "stale_after")
+    idle_after: Duration = setting(StreamSettings, "idle_after")
+    forget_after: Duration = setting(StreamSettings, "forget_after")
+    max_lag: Duration = setting(StreamSettings, "max_lag")
 
 
 class HttpConfig(_Section):
@@ -237,7 +212,7 @@ class HttpConfig(_Section):
     """Address and port of the page, the metrics and the probes."""
     token_file: Path | None = None
     """A file with the bearer token that is asked for."""
-    url: Annotated[str, Field(max_length=2048, pattern=r"^https?://\S+$")] | None = None
+    url: Link | None = None
     """How people reach the page; links in alerts lead there. If absent, `listen`, unless that is every address."""
     hosts: Annotated[tuple[Host, ...], Field(max_length=100)] = ()
     """Names under which we may be asked, as a proxy passes them on."""
@@ -272,8 +247,7 @@ class LimitsConfig(_Section):
 
     message_bytes: Annotated[Count, Field(ge=64, le=16 << 20)] = 65536
     """Longer messages are rejected."""
-    agents: Annotated[Count, Field(ge=1, le=1_000_000)] = 1000
-    """Agents beyond that are refused, counted and alerted, unless one that said little and fell silent makes room."""
+    agents: Count = setting(StreamSettings, "agents", le=1_000_000)
     queue: Annotated[Count, Field(ge=1, le=1_000_000)] = 100_000
     """Steps that wait here; then the broker waits, for half a `keepalive`; then steps are dropped: blind."""
     deadline: Duration = 0.05
@@ -304,9 +278,8 @@ class Config(BaseSettings):
     mqtt: MqttConfig = MqttConfig()
     """The broker and the topics."""
     model: Annotated[str, Field(min_length=1)]
-    """A model file, or `gymnasium:ID?argument=value`; `cfmon model info --help` lists the forms."""
-    state_encoder: Literal["index", "name", "valuation", "bins"] = "index"
-    """What the agents' states are: numbers, names, values of variables, or floats that the model's bin edges sort."""
+    """A model file, or a source such as `gymnasium:ID?argument=value`; see the help of `cfmon model info`."""
+    state_encoder: Literal["index", "name", "valuation", "bins"] = setting(StreamSettings, "encoder")
     policies: dict[Identifier, Path]
     """Name -> manifest; `nominal` is the policy that the agents run."""
     models: dict[Identifier, str] = {}
@@ -369,23 +342,23 @@ def config_schema() -> dict[str, Any]:
     """The JSON Schema (2020-12) of the file, for editors and for checks in CI."""
     schema = Config.model_json_schema(by_alias=True)
     for section in (schema, *schema["$defs"].values()):
-        for setting in section["properties"].values():
-            _write_plainly(setting)
+        for entry in section["properties"].values():
+            _write_plainly(entry)
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema, "title": "Counterfactual monitor"}
 
 
 _BOUNDS = {"ge": "minimum", "le": "maximum"}
 
 
-def _write_plainly(setting: dict[str, Any]) -> None:
+def _write_plainly(entry: dict[str, Any]) -> None:
     """A default as a person would write it; a section's defaults stand at its own settings. Ranges by their JSON names.
 
     pydantic keeps its own names of bounds where a validator comes before them.
     """
     for ours, theirs in _BOUNDS.items():
-        if ours in setting:
-            setting[theirs] = setting.pop(ours)
-    if isinstance(setting.get("default"), dict):
-        del setting["default"]
-    elif "default" in setting:
-        setting["default"] = as_text(setting["default"], setting.get("pattern"))
+        if ours in entry:
+            entry[theirs] = entry.pop(ours)
+    if isinstance(entry.get("default"), dict):
+        del entry["default"]
+    elif "default" in entry:
+        entry["default"] = as_text(entry["default"], entry.get("pattern"))

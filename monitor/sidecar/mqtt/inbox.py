@@ -1,7 +1,7 @@
 """The one bounded queue between the broker and the pipeline.
 
-Everything that waits for the pipeline waits here. When it is full, a new message is dropped, and a `Dropped` entry
-takes its place in the order, so that the pipeline learns of the hole exactly where it is.
+When it is full, a new message is dropped, and a `Dropped` entry takes its place in the order, so that the pipeline
+learns of the loss exactly where it happened.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from monitor.types import Instant
 
 __all__ = ["Arrived", "Dropped", "Inbox", "Receipt"]
 
-MAX_HOLES: Final = 1000
-"""Topics told apart while the door is full; the steps of further agents are still missed by their sequence numbers."""
+MAX_TOPICS: Final = 1000
+"""Topics counted apart while the inbox is full; lost steps of other agents still show by their sequence numbers."""
 
 LARGE: Final = 64 << 20
-"""Bytes that make a door full however few messages they are."""
+"""Bytes that make the inbox full, however few messages they are."""
 
 
 class Receipt(msgspec.Struct, frozen=True, gc=False):
-    """What acknowledges a message, on the connection it came by; on a later one its number means another message."""
+    """What acknowledges a message on the connection it came by; on a later connection its number means another one."""
 
     connection: int
     message_id: int
@@ -34,7 +34,7 @@ class Receipt(msgspec.Struct, frozen=True, gc=False):
 
 
 class Arrived(msgspec.Struct, frozen=True):
-    """A message as it came; no `receipt` where it needs no acknowledgement (QoS 0)."""
+    """A received message; `receipt` is None if it needs no acknowledgement (QoS 0)."""
 
     now: Instant
     topic: str
@@ -44,7 +44,7 @@ class Arrived(msgspec.Struct, frozen=True):
 
 @dataclass(slots=True)
 class Dropped:
-    """Messages of one topic for which there was no room; they are acknowledged too, for nothing will come of them."""
+    """Messages of one topic that were dropped because the inbox was full; they are acknowledged too."""
 
     now: Instant
     topic: str
@@ -53,50 +53,50 @@ class Dropped:
 
 
 class Inbox:
-    """First in, first out. Used from one thread (the loop's).
+    """Bounded queue, first in, first out, used from one thread (the loop's).
 
-    With `limit` messages, or `LARGE` bytes of them, it is `full`, and what comes then is dropped until it is half empty
-    again: one long hole is better than one after each message. `on_room` is called when a full door is half empty.
+    With `limit` messages or `LARGE` bytes it is `full`. Once a message was dropped, all are until it is half empty: one
+    long gap is better than a gap after each message. `on_half_empty` is called when a full inbox has become half empty.
     """
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._was_full = self._dropping = False
-        self.on_room: Callable[[], None] = lambda: None
+        self.on_half_empty: Callable[[], None] = lambda: None
         self._entries: deque[Arrived | Dropped] = deque()
         self._messages = self._bytes = 0
-        self._holes: dict[str, Dropped] = {}
+        self._dropped: dict[str, Dropped] = {}
         self._something = asyncio.Event()
 
     def __len__(self) -> int:
-        """Messages waiting."""
+        """Return the number of messages waiting."""
         return self._messages
 
     @property
     def full(self) -> bool:
-        """Whether no more messages should come for now."""
+        """True if no more messages should come for now."""
         return self._messages >= self._limit or self._bytes >= LARGE
 
-    def enter(self, message: Arrived) -> bool:
-        """Take a message in; False if it had to be dropped."""
+    def put(self, message: Arrived) -> bool:
+        """Add a message; return False if it had to be dropped."""
         self._something.set()
         if not self.full and not self._dropping:
             self._entries.append(message)
             self._messages += 1
             self._bytes += len(message.payload)
             self._was_full = self._was_full or self.full
-            self._holes = {}
+            self._dropped = {}
             return True
         self._drop(message)
         return False
 
     @property
     def waiting_since(self) -> float | None:
-        """Ticks at which the oldest entry came, None if there is none."""
+        """Ticks at which the oldest entry arrived; None if there is none."""
         return self._entries[0].now.ticks if self._entries else None
 
     def take(self) -> Arrived | Dropped | None:
-        """The oldest entry, None if there is none."""
+        """Remove and return the oldest entry; None if there is none."""
         if not self._entries:
             self._something.clear()
             return None
@@ -104,32 +104,32 @@ class Inbox:
         if isinstance(entry, Arrived):
             self._messages -= 1
             self._bytes -= len(entry.payload)
-            self._tell_room()
+            self._report_space()
         else:
-            self._holes.pop(entry.topic, None)
+            self._dropped.pop(entry.topic, None)
         return entry
 
     def _drop(self, message: Arrived) -> None:
-        """One entry a topic for all that is dropped between two messages let in; in a flood of topics, one for all."""
+        """Count all that is dropped between two accepted messages in one entry for each topic, up to MAX_TOPICS."""
         self._dropping = True
-        topic = message.topic if message.topic in self._holes or len(self._holes) < MAX_HOLES else ""
-        hole = self._holes.get(topic)
-        if hole is None:
-            hole = self._holes[topic] = Dropped(message.now, topic)
-            self._entries.append(hole)
-        hole.count += 1
+        topic = message.topic if message.topic in self._dropped or len(self._dropped) < MAX_TOPICS else ""
+        entry = self._dropped.get(topic)
+        if entry is None:
+            entry = self._dropped[topic] = Dropped(message.now, topic)
+            self._entries.append(entry)
+        entry.count += 1
         if message.receipt is not None:
-            hole.receipts.append(message.receipt)
+            entry.receipts.append(message.receipt)
 
-    def _tell_room(self) -> None:
+    def _report_space(self) -> None:
         if self._was_full and self._messages <= self._limit // 2 and self._bytes <= LARGE // 2:
             self._was_full = self._dropping = False
-            self.on_room()
+            self.on_half_empty()
 
-    def knock(self) -> None:
-        """Wake whoever waits, although nothing came."""
+    def wake(self) -> None:
+        """Wake whoever waits, although nothing arrived."""
         self._something.set()
 
     async def wait(self) -> None:
-        """Until there may be something to take, or someone knocks."""
+        """Wait until there may be something to take, or `wake` is called."""
         await self._something.wait()

@@ -54,14 +54,14 @@ class Link:
     def __init__(
         self,
         session: Session,
-        door: Inbox,
+        inbox: Inbox,
         outbox: Outbox,
         changed: Callable[[bool], None],
         clock: Clock = read_clock,
     ) -> None:
         self._clock = clock
         self._session = session
-        self._door = door
+        self._inbox = inbox
         self._outbox = outbox
         self._changed = changed
         self._connection: Connection | None = None
@@ -72,7 +72,7 @@ class Link:
         self._window = asyncio.Event()
         self._patience: asyncio.TimerHandle | None = None
         self._holding = False
-        door.on_room = self._let_in
+        inbox.on_half_empty = self._let_in
 
     @property
     def up(self) -> bool:
@@ -154,7 +154,7 @@ class Link:
         if number is not None:
             self._outbox.done(number)
             if self._outbox.unsettled:
-                self._door.knock()  # to have it noted
+                self._inbox.wake()  # to have it noted
         self._window.set()
 
     def _tell_lost(self, error: Exception) -> None:
@@ -168,8 +168,8 @@ class Link:
     # ---- backpressure ----
 
     def _arrived(self, message: Arrived) -> None:
-        self._door.enter(message)
-        if self._door.full and not self._holding and self._connection is not None:
+        self._inbox.put(message)
+        if self._inbox.full and not self._holding and self._connection is not None:
             self._holding = True
             self._connection.pause()
             loop = asyncio.get_running_loop()
@@ -177,10 +177,10 @@ class Link:
 
     def _give_up_holding(self) -> None:
         """Unread, the broker's answers to our pings would be missed: read on, and drop what finds no room."""
-        if not self._door.full:  # steps are taken over, if slowly
+        if not self._inbox.full:  # steps are taken over, if slowly
             self._let_in()
             return
-        LOG.warning("%d messages wait and no more can be held back: steps are dropped", len(self._door))
+        LOG.warning("%d messages wait and no more can be held back: steps are dropped", len(self._inbox))
         if self._connection is not None:
             self._connection.resume()
 

@@ -1,4 +1,4 @@
-"""What is to be published, in order, until the broker has acknowledged it."""
+"""Queue of messages to publish, in order, until the broker has acknowledged them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["Outbox"]
 
 LOG: Final = logging.getLogger("monitor.mqtt")
 MOST_NAMED: Final = 10
-"""Topics named in one line of the log."""
+"""Topics named in one log line."""
 
 
 class Outbox:
@@ -40,7 +40,7 @@ class Outbox:
         self._nothing.set()
 
     def __len__(self) -> int:
-        """Messages the broker has not acknowledged."""
+        """Return the number of messages the broker has not acknowledged."""
         return len(self._waiting)
 
     def number(self, publications: Iterable[Publication]) -> list[tuple[int, Publication]]:
@@ -59,16 +59,16 @@ class Outbox:
         if len(self._waiting) > self._limit:
             self._thin_out()
         self._something.set()
-        self._tell_emptied()
+        self._update_emptied()
 
     def finish(self, last: Publication) -> None:
         """Add the very last message to send: none may overtake it, none may come after it."""
         self.put(self.number([last]))
         self._last = self._next - 1
-        self._tell_emptied()
+        self._update_emptied()
 
     async def take(self) -> tuple[int, Publication]:
-        """The oldest message not yet taken on this connection, and its number; it stays until `done`."""
+        """Wait for the oldest message not taken on this connection; return it and its number. It stays until `done`."""
         while True:
             while self._unsent and self._unsent[0] <= self._last:
                 number = self._unsent.popleft()
@@ -78,37 +78,37 @@ class Outbox:
             await self._something.wait()
 
     def rewind(self) -> None:
-        """A new connection: what was not acknowledged on the old one is sent again."""
+        """Begin again on a new connection: send what was not acknowledged on the old one."""
         self._unsent = deque(self._waiting)
         self._something.set()
 
     def done(self, number: int) -> None:
-        """The broker has it."""
+        """Note that the broker has acknowledged a message."""
         publication = self._waiting.pop(number, None)
         if publication is not None and not publication.repeats:
             self._settled.append(number)
-        self._tell_emptied()
+        self._update_emptied()
 
     def waiting(self) -> list[tuple[int, Publication]]:
-        """What must still be sent after a restart: repetitions say nothing new, and will be said anew."""
+        """Return what must still be sent after a restart: all but repetitions."""
         return [(number, publication) for number, publication in self._waiting.items() if not publication.repeats]
 
     @property
     def unsettled(self) -> bool:
-        """Whether `settled` has something to tell."""
+        """True if `settled` has numbers to return."""
         return bool(self._settled)
 
     def settled(self) -> list[int]:
-        """Numbers of messages that need not be sent any more, each told once."""
+        """Return the numbers of messages that need not be sent any more, each once."""
         settled, self._settled = self._settled, []
         return settled
 
     async def emptied(self) -> None:
-        """Until the broker has everything up to the last message."""
+        """Wait until the broker has everything up to the last message."""
         await self._nothing.wait()
 
     def _without_copies(self, publications: list[Publication]) -> list[Publication]:
-        """A new connection brings up all that is retained, and sends again what waits: that may be the same."""
+        """Leave out repetitions of messages that wait: a new connection resends these anyway."""
         if not any(publication.repeats for publication in publications):
             return publications
         waiting = {(publication.topic, publication.payload) for publication in self._waiting.values()}
@@ -118,7 +118,7 @@ class Outbox:
             if not message.repeats or (message.topic, message.payload) not in waiting
         ]
 
-    def _tell_emptied(self) -> None:
+    def _update_emptied(self) -> None:
         if all(number > self._last for number in self._waiting):  # in order: looks at the first, if any is to be sent
             self._nothing.set()
         else:
@@ -131,5 +131,5 @@ class Outbox:
         topics = Counter(self._waiting.pop(number).topic for number in gone)
         named = ", ".join(f"{count} for {topic}" for topic, count in topics.most_common(MOST_NAMED))
         more = f", and others for {len(topics) - MOST_NAMED} topics" if len(topics) > MOST_NAMED else ""
-        LOG.error("too much to publish: messages are given up, %s%s; each topic's newest is kept", named, more)
+        LOG.error("too many messages wait for the broker; dropped: %s%s. The newest of each topic is kept", named, more)
         self._settled += gone

@@ -1,8 +1,8 @@
-"""What happens with every message, and what each agent has of its own, is plain numbers here, written out when read.
+"""Counters, gauges and histograms as plain numbers, written out in the text format when they are read.
 
-A metric of prometheus_client takes two locks and a search for its labels at each change, and a thousand agents take it
-63 ms to write out, in which messages wait. Here a change is one entry in a dict, and to write them out takes 3.5 ms,
-because all of a series but its number is ready.
+A metric of prometheus_client takes two locks and a search for its labels at each change, and needs 63 ms to write out
+a thousand agents, while messages wait. Here a change is one entry in a dict, and writing takes 3.5 ms, because the text
+of a series is ready except for its number.
 """
 
 from __future__ import annotations
@@ -15,27 +15,28 @@ from prometheus_client.core import HistogramMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-__all__ = ["Buckets", "Series"]
+__all__ = ["HistogramFamily", "SeriesFamily"]
 
 ESCAPES: Final = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
-"""Of a label's value, in the text format."""
+"""Of a label's value in the text format."""
 
 
-class Series:
-    """Counters or gauges: for each choice of `labels` one number of each of `names` (name -> help).
+class SeriesFamily:
+    """Counters or gauges with the same labels: for each choice of `labels` one number for each of `names`.
 
-    One thread writes, another reads without a lock: it takes all entries in one step of the interpreter, and an entry's
-    numbers are replaced together.
+    `names`: metric -> help. One thread writes, another reads without a lock: it takes all entries in one step of the
+    interpreter, and the numbers of an entry are replaced together.
     """
 
     def __init__(self, kind: Literal["counter", "gauge"], names: dict[str, str], *labels: str) -> None:
         self._names = tuple(names)
         self._heads = [f"# HELP {name} {about}\n# TYPE {name} {kind}\n" for name, about in names.items()]
-        self._labels = labels
+        self.kind: Final = kind
+        self.labels: Final = labels
         self._entries: dict[tuple[str, ...], _Entry] = {}
 
     def set(self, labels: tuple[str, ...], *values: float) -> None:
-        """One number for each name."""
+        """Set one number for each name."""
         entry = self._entries.get(labels)
         if entry is None:
             self._entries[labels] = _Entry(self._begin(labels), values)
@@ -43,22 +44,22 @@ class Series:
             entry.values = values
 
     def inc(self, labels: tuple[str, ...], count: int = 1) -> None:
-        """Count, from 0 on."""
+        """Add `count`; a new series starts at 0."""
         entry = self._entries.get(labels)
         self.set(labels, float(count)) if entry is None else self.set(labels, entry.values[0] + count)
 
     def remove(self, labels: tuple[str, ...]) -> None:
-        """Nothing is told of these any more, if anything was."""
+        """Remove the series with these labels, if it exists."""
         self._entries.pop(labels, None)
 
     def drop(self, label: str, value: str) -> None:
-        """Nothing is told any more of any series with this value of a label: a search, so not for every message."""
-        n = self._labels.index(label)
+        """Remove every series with this value of a label. It searches all of them: do not call it for every message."""
+        n = self.labels.index(label)
         for labels in [labels for labels in self._entries if labels[n] == value]:
             del self._entries[labels]
 
     def text(self) -> str:
-        """As a scrape gets it."""
+        """Return the family in the text format."""
         now = [(entry.begins, entry.values) for entry in list(self._entries.values())]
         return "".join(
             head + "".join([begins[n] + _number(values[n]) for begins, values in now])
@@ -66,13 +67,13 @@ class Series:
         )
 
     def _begin(self, labels: tuple[str, ...]) -> tuple[str, ...]:
-        pairs = zip(self._labels, labels, strict=True)
-        told = ",".join(f'{name}="{value.translate(ESCAPES)}"' for name, value in pairs)
-        return tuple(f"{name}{{{told}}} " for name in self._names)
+        pairs = zip(self.labels, labels, strict=True)
+        pairs_text = ",".join(f'{name}="{value.translate(ESCAPES)}"' for name, value in pairs)
+        return tuple(f"{name}{{{pairs_text}}} " for name in self._names)
 
 
 class _Entry:
-    """The begins of its lines, one a name, and the numbers that end them."""
+    """The beginning of each line (one for each name) and the number that ends it."""
 
     __slots__ = ("begins", "values")
 
@@ -87,7 +88,7 @@ def _number(value: float) -> str:
     return "NaN\n" if value != value else "+Inf\n" if value > 0.0 else "-Inf\n"  # noqa: PLR0124 - NaN alone differs
 
 
-class Buckets(Collector):
+class HistogramFamily(Collector):
     """A histogram with at most one label, counted without locks by the one thread that observes."""
 
     def __init__(self, name: str, about: str, bounds: Sequence[float], *labels: str) -> None:
@@ -101,26 +102,26 @@ class Buckets(Collector):
             self.start()
 
     def start(self, *labels: str) -> None:
-        """This series exists from now on, if it did not before."""
+        """Add a series with no observation, if it does not exist."""
         self._sums.setdefault(labels, 0.0)
         self._counts.setdefault(labels, [0] * (len(self._bounds) + 1))
 
     def stop(self, *labels: str) -> None:
-        """Nothing is told of this series any more."""
+        """Remove a series, if it exists."""
         self._counts.pop(labels, None)
         self._sums.pop(labels, None)
 
     def observe(self, value: float, *labels: str, count: int = 1) -> None:
-        """Count a value that occurred `count` times."""
+        """Count a value `count` times."""
         self._counts[labels][bisect_left(self._bounds, value)] += count
         self._sums[labels] += value * count
 
     def describe(self) -> Iterator[Metric]:
-        """The family without samples, so that its name is known to be taken."""
+        """Yield the family without samples, so that the registry knows its name."""
         yield HistogramMetricFamily(self._name, self._about, labels=self.labels)
 
     def collect(self) -> Iterator[Metric]:
-        """The family as it stands."""
+        """Yield the family with its samples."""
         family = HistogramMetricFamily(self._name, self._about, labels=self.labels)
         for labels, counts in list(self._counts.items()):
             upto, cumulative = 0, []

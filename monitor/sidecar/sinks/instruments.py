@@ -1,4 +1,9 @@
-"""The metrics themselves: name, help, labels and buckets, and what stands at 0 from the start."""
+"""The metrics of the sidecar: name, help, labels and buckets, and which series exist from the start.
+
+To add one, declare it in `Instruments.__init__` and update it in `Metrics`. A panel that shows it is made by
+`make dashboards`. Counters labelled by agent start at 0 with the agent; series labelled by agent, formula or both are
+removed with it.
+"""
 
 from __future__ import annotations
 
@@ -10,19 +15,19 @@ from typing import get_args
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
 from monitor._version import __version__
-from monitor.alarm.figures import threshold_of
-from monitor.alarm.message import Identity
-from monitor.logic import parse
-from monitor.sidecar.sinks.exposition import Buckets, Series
-from monitor.sidecar.sinks.reliability import WORDS, followed
+from monitor.runtime.query import Query
+from monitor.sidecar.sinks.exposition import HistogramFamily, SeriesFamily
+from monitor.sidecar.sinks.reliability import WORDS
+from monitor.sidecar.sinks.sink import Watched
 from monitor.statistics.calibration import CalibrationCounts
 from monitor.stream.decode import REASONS
-from monitor.types import FormulaSpec, MessageResult
+from monitor.types import MessageResult
 
 __all__ = ["FIGURES", "PLACES", "Instruments"]
 
+PAIR = ("agent", "formula")
 PLACES = ("clear", "pending", "firing")
-"""Where an alarm can be: label values of `cfmon_alarm_state`."""
+"""States of an alarm: label values of `cfmon_alarm_state`."""
 
 FIGURES = {
     "formula_value": "The agent's own value; NaN while blind or between episodes.",
@@ -33,7 +38,7 @@ FIGURES = {
     "alternative_upper": "Upper bound of it over every causal model asked for.",
     "effect": "Value under the alternative minus value under nominal, of a regret formula.",
 }
-"""What a verdict shows, in this order."""
+"""Gauges set by a verdict, in this order."""
 
 _VERDICT_BUCKETS = (1e-4, 2.5e-4, 5e-4, 1e-3, 2.5e-3, 5e-3, 1e-2, 2.5e-2, 5e-2, 0.1, 0.25, 1.0, 5.0)
 _LAG_BUCKETS = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 60.0)
@@ -41,24 +46,23 @@ CALIBRATION = {
     "brier_score": "Mean squared error of the followed forecasts that came due; NaN: none did.",
     "brier_score_expected": "What that score is on average if each forecast is true; NaN: none came due.",
 }
-"""How forecasts turned out, in this order."""
+"""Gauges set by followed forecasts, in this order."""
 
 _COUNTED_STATES = ("firing", "resolved", "ended", "removed")
 _OUTCOMES = ("safe", "regret", "unavoidable", "holds", "fails", "undecided", "value")
 
 
 class Instruments:
-    """Every metric of the sidecar: what each agent has of its own as `Series`, the rest on one registry."""
+    """Every metric of the sidecar: those that change often as families of our own, the others in one registry."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._registry = registry
-        self._series: list[Series] = []
-        pair = ("agent", "formula")
-        self.figures = self._many(FIGURES, *pair)
+        self._families: list[SeriesFamily] = []
+        self.figures = self._many(FIGURES, *PAIR)
         self.threshold = self._gauge("formula_threshold", "What the formula's value is compared with.", "formula")
-        self.alarm_state = self._shown("alarm_state", "1 for the state the alarm is in.", *pair, "severity", "state")
-        self.blind = self._shown("blind", "1 while the formula cannot be answered, for this reason.", *pair, "reason")
-        self.last_alarm = self._shown("last_alarm_timestamp_seconds", "When the alarm last began to fire.", *pair)
+        self.alarm_state = self._shown("alarm_state", "1 for the state the alarm is in.", *PAIR, "severity", "state")
+        self.blind = self._shown("blind", "1 while the formula cannot be answered, for this reason.", *PAIR, "reason")
+        self.last_alarm = self._shown("last_alarm_timestamp_seconds", "When the alarm last began to fire.", *PAIR)
         self.last_message = self._shown("last_message_timestamp_seconds", "When the agent was last heard.", "agent")
         self.last_evaluation = self._gauge("last_evaluation_timestamp_seconds", "When formulas were last answered.")
         self.connected = self._gauge("mqtt_connected", "1 while the broker is reached.")
@@ -98,72 +102,81 @@ class Instruments:
         self.store_errors = Counter("cfmon_store_errors", "Failures to note what happened.", registry=registry)
         self.store_damage = Counter("cfmon_store_damage", "Finds that it is not what was written.", registry=registry)
         self.last_store_damage = self._gauge("last_store_damage_timestamp_seconds", "When damage was found; 0: never.")
+        self.sink_errors = self._counted("sink_errors", "Exceptions in a sink, by its name.", "sink")
         self.picture_errors = Counter("cfmon_picture_errors", "Pictures that could not be drawn.", registry=registry)
         self.verdict_seconds = self._histogram("verdict_seconds", "Time for one answer.", _VERDICT_BUCKETS, "formula")
         self.lag = self._histogram("message_lag_seconds", "Agent's clock to ours.", _LAG_BUCKETS)
 
-    def start(self, formulas: Sequence[FormulaSpec], identity: Identity) -> None:
-        """Put everything that is known beforehand in its place, so that an increase from nothing is one from 0."""
+    def start(self, watched: Watched) -> None:
+        """Create every series that is known beforehand, so that its first increase is one from 0."""
         for result in get_args(MessageResult):
             self.messages.inc((result,), 0)
         for reason in sorted(REASONS | {"too_many_agents"}):
             self.rejected.inc((reason,), 0)
-        self.adopt(formulas, identity)
+        self.adopt(watched)
         self.store_ok.set(1)
         self.reload_success.set(1)
         self.build_info.labels(__version__).set(1)
 
-    def adopt(self, formulas: Sequence[FormulaSpec], identity: Identity) -> None:
-        """These are watched from now on, in this world: what is new starts at 0, other counters go on."""
-        for formula in formulas:
-            self._start_formula(formula)
+    def adopt(self, watched: Watched) -> None:
+        """Go on under another configuration: new series start at 0, other counters go on."""
+        for query in watched.queries:
+            self._start_formula(query)
         self.model_doubt.set(math.nan)
         self.model_log10_e.set(math.nan)
         for info in (self.model_info, self.policy_info):
             info.clear()
+        identity = watched.identity
         self.model_info.labels(identity.model_name, identity.model_sha256).set(1)
         for name, sha256 in identity.policies.items():
             self.policy_info.labels(name, sha256).set(1)
 
     def stop(self, formula: str) -> None:
-        """It is watched no more: nothing is counted for it any longer."""
-        for series in (self.alarms, self.verdicts, self.skipped, self.forecasts, self.calibration):
-            series.drop("formula", formula)
+        """Remove the series of a formula that is not watched any more."""
+        for family in self._families:
+            if family.labels[0] == "formula":
+                family.drop("formula", formula)
         self._forget_threshold(formula)
         self.verdict_seconds.stop(formula)
 
     def show_calibration(self, formula: str, counts: CalibrationCounts) -> None:
-        """Show how all forecasts of a formula turned out."""
+        """Show the scores of all forecasts of a formula."""
         self.calibration.set((formula,), counts.brier, counts.expected_brier)
 
     def text(self) -> str:
-        """What the registry does not hold, in the text format."""
-        return "".join([series.text() for series in self._series])
+        """Return what the registry does not hold, in the text format."""
+        return "".join([family.text() for family in self._families])
+
+    def start_agent(self, agent: str) -> None:
+        """Create the counters of an agent."""
+        for family in self._families:
+            if family.kind == "counter" and family.labels == ("agent",):
+                family.inc((agent,), 0)
+        self.off_policy_ratio.set((agent,), 0.0)
 
     def remove(self, agent: str, severity: Mapping[str, str], reasons: Mapping[str, Iterable[str]]) -> None:
-        """Take back every series of an agent: for each formula its severity, and the reasons it was ever blind for.
+        """Remove every series of an agent. `severity`: of each formula; `reasons`: for which it has been blind.
 
-        Each is named: to look for an agent's among all series takes seconds where many agents are forgotten at once.
+        Each series is named: searching all of them for an agent's takes seconds when many agents are forgotten at once.
         """
         self.remove_formulas(agent, severity, reasons)
-        self.last_message.remove((agent,))
-        self.agent_doubt.remove((agent,))
-        self.off_policy.remove((agent,))
-        self.off_policy_ratio.remove((agent,))
-        self.reward_mismatch.remove((agent,))
+        for family in self._families:
+            if family.labels == ("agent",):
+                family.remove((agent,))
 
     def remove_formulas(self, agent: str, severity: Mapping[str, str], reasons: Mapping[str, Iterable[str]]) -> None:
-        """Take back what an agent has of these formulas; arguments as for `remove`."""
+        """Remove an agent's series of these formulas; arguments as for `remove`."""
         for formula, level in severity.items():
-            self.figures.remove((agent, formula))
-            self.last_alarm.remove((agent, formula))
+            for family in self._families:
+                if family.labels == PAIR:
+                    family.remove((agent, formula))
             for place in PLACES:
                 self.alarm_state.remove((agent, formula, level, place))
             for reason in reasons[formula]:
                 self.blind.remove((agent, formula, reason))
 
-    def _start_formula(self, formula: FormulaSpec) -> None:
-        threshold = threshold_of(parse(formula.text))
+    def _start_formula(self, query: Query) -> None:
+        formula, threshold = query.spec, query.threshold
         if threshold is None:
             self._forget_threshold(formula.name)
         else:
@@ -174,18 +187,19 @@ class Instruments:
             for outcome in _OUTCOMES:
                 self.verdicts.inc((formula.name, outcome, method), 0)
         self.skipped.inc((formula.name,), 0)
-        self._start_forecasts(formula)
+        self._start_forecasts(query)
         self.verdict_seconds.start(formula.name)
 
-    def _start_forecasts(self, formula: FormulaSpec) -> None:
-        """A formula whose forecasts are not followed has no such series, for 0 would say that none came true."""
-        if followed(formula)[1]:
-            for series in (self.forecasts, self.calibration):
-                series.drop("formula", formula.name)
+    def _start_forecasts(self, query: Query) -> None:
+        """Create no series where forecasts are not followed: 0 would say that none came true."""
+        name = query.spec.name
+        if isinstance(query.followed, str):
+            for family in (self.forecasts, self.calibration):
+                family.drop("formula", name)
             return
         for outcome in WORDS.values():
-            self.forecasts.inc((formula.name, outcome), 0)
-        self.show_calibration(formula.name, CalibrationCounts())
+            self.forecasts.inc((name, outcome), 0)
+        self.show_calibration(name, CalibrationCounts())
 
     def _forget_threshold(self, formula: str) -> None:
         with contextlib.suppress(KeyError):
@@ -194,19 +208,19 @@ class Instruments:
     def _gauge(self, name: str, about: str, *labels: str) -> Gauge:
         return Gauge(f"cfmon_{name}", about, labels, registry=self._registry)
 
-    def _counted(self, name: str, about: str, *labels: str) -> Series:
-        self._series.append(series := Series("counter", {f"cfmon_{name}_total": about}, *labels))
-        return series
+    def _counted(self, name: str, about: str, *labels: str) -> SeriesFamily:
+        self._families.append(family := SeriesFamily("counter", {f"cfmon_{name}_total": about}, *labels))
+        return family
 
-    def _shown(self, name: str, about: str, *labels: str) -> Series:
+    def _shown(self, name: str, about: str, *labels: str) -> SeriesFamily:
         return self._many({name: about}, *labels)
 
-    def _many(self, names: Mapping[str, str], *labels: str) -> Series:
+    def _many(self, names: Mapping[str, str], *labels: str) -> SeriesFamily:
         named = {f"cfmon_{name}": about for name, about in names.items()}
-        self._series.append(series := Series("gauge", named, *labels))
-        return series
+        self._families.append(family := SeriesFamily("gauge", named, *labels))
+        return family
 
-    def _histogram(self, name: str, about: str, bounds: Sequence[float], *labels: str) -> Buckets:
-        buckets = Buckets(f"cfmon_{name}", about, bounds, *labels)
-        self._registry.register(buckets)
-        return buckets
+    def _histogram(self, name: str, about: str, bounds: Sequence[float], *labels: str) -> HistogramFamily:
+        family = HistogramFamily(f"cfmon_{name}", about, bounds, *labels)
+        self._registry.register(family)
+        return family

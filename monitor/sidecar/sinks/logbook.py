@@ -1,7 +1,7 @@
-"""What the log says of the work itself: what is watched, each alarm as it changes, what goes blind and sees again.
+"""What the log says about the work itself: what is watched, each change of an alarm, what goes blind and sees again.
 
-That an alarm fires on, with another outcome or value, is logged at debug: the alert and the page say it. Every entry is
-a sentence, and has its parts as fields too, which a log in JSON shows under their names.
+A new revision of a firing alarm is logged at debug: the alert and the page show it. Every entry is a sentence; its
+parts are fields too, which a log in JSON shows under their names.
 """
 
 from __future__ import annotations
@@ -9,33 +9,47 @@ from __future__ import annotations
 import json
 import logging
 from collections import defaultdict
-from collections.abc import Iterable
 from typing import Any, Final
 
 from monitor._version import __version__
-from monitor.alarm.summary import BLIND_WORDS
+from monitor.alarm.summary import BLIND_WORDS, departing_text
 from monitor.sidecar.config.load import Loaded
-from monitor.sidecar.effects import Publication
+from monitor.sidecar.effects import Effects
 from monitor.sidecar.log import Seldom
+from monitor.sidecar.sinks.sink import Watched
 from monitor.statistics.deviation import NOTABLE
-from monitor.types import Alert, Blind, BlindReason, Deviates, Instant, Notice
+from monitor.types import (
+    Blind,
+    BlindReason,
+    Deviates,
+    Forgotten,
+    Instant,
+    Judged,
+    Notice,
+    Received,
+    RewardMismatch,
+    Skipped,
+    Trust,
+)
 
 __all__ = ["ALARMS", "Logbook", "log_banner", "log_watched"]
 
 ALARMS: Final = "monitor.alarms"
-"""The logger of what happens to alarms."""
+"""The logger for changes of alarms."""
 LOG: Final = logging.getLogger(ALARMS)
 ABOUT: Final = logging.getLogger("monitor.service")
+LOST: Final = frozenset({"gap", "conflict", "stale", "dropped", "rejected"})
+"""Results of a message whose step is not taken over, or before which a step is missing."""
 MOST_NAMED: Final = 3
-"""Agents named in one entry on blindness; where more are concerned they are counted."""
-TOLD: Final = ("agent", "state", "revision", "severity", "blind", "outcome", "value", "episode", "seq", "summary")
+"""Agents named in one entry on blindness; more are counted."""
+FIELDS: Final = ("agent", "state", "revision", "severity", "blind", "outcome", "value", "episode", "seq", "summary")
 """Fields of an alert that are fields of its entry."""
 LEVELS: Final = {"firing": logging.WARNING}
 """Every other state of an alarm is information."""
 
 
 def log_banner(loaded: Loaded, client_id: str) -> None:
-    """Say at start who we are, what is watched, where steps come from and where alerts go; an entry for each."""
+    """Log at start the name of this monitor, what it watches, where steps come from and where alerts go."""
     config, topics = loaded.config, loaded.topics
     _say(f"counterfactual-monitor {__version__} starts as {client_id}", version=__version__, client_id=client_id)
     log_watched(loaded)
@@ -53,7 +67,7 @@ def log_banner(loaded: Loaded, client_id: str) -> None:
 
 
 def log_watched(loaded: Loaded) -> None:
-    """Say what is watched, and by which model and policies."""
+    """Log what is watched, with which model and policies."""
     identity, model = loaded.identity, loaded.model
     _say(
         f"model {identity.model_name}: {model.states:,} states, {model.actions:,} actions, sha256 "
@@ -79,31 +93,63 @@ def _say(message: str, **fields: object) -> None:
 
 
 class Logbook:
-    """Logs what happens to alarms and to sight, as it is published and told.
+    """The sink for the log."""
 
-    `alerts`: the topic under which alerts are published.
-    """
-
-    def __init__(self, alerts: str) -> None:
-        self._alerts = alerts
+    def __init__(self, watched: Watched) -> None:
+        self._alerts = watched.alerts
         self._seldom = Seldom(LOG)
+        self._seldom_about = Seldom(ABOUT)
         self._firing: set[str] = set()
         self._deviating: set[str] = set()
+        self._undecided: set[str] = set()
 
-    def take(self, notices: Iterable[Notice], publications: Iterable[Publication], now: Instant) -> None:
+    def take(self, effects: Effects, now: Instant) -> None:
         """Log what one event caused."""
-        self._blindness([notice for notice in notices if isinstance(notice, Blind)], now)
-        for notice in notices:
-            if isinstance(notice, Deviates):
-                self._deviation(notice, now)
-        if any(isinstance(notice, Alert) for notice in notices):
-            self.publish(publications)
-
-    def publish(self, publications: Iterable[Publication]) -> None:
-        """Log the alerts among these messages."""
-        for publication in publications:
+        self._blindness([notice for notice in effects.notices if isinstance(notice, Blind)], now)
+        for publication in effects.publications:
             if publication.payload and not publication.repeats and publication.topic.startswith(f"{self._alerts}/"):
                 self._alert(json.loads(publication.payload))
+        for notice in effects.notices:
+            self._notice(notice, now)
+
+    def recall(self, effects: Effects, now: Instant) -> None:
+        """Log nothing: an earlier process has."""
+
+    def adopt(self, _watched: Watched) -> None:
+        """Go on under another configuration, in which a formula may be undecided again."""
+        self._undecided.clear()
+
+    def _notice(self, notice: Notice, now: Instant) -> None:
+        match notice:
+            case Received() if notice.result in LOST:
+                what = (notice.result, notice.reason)
+                said = (notice.agent or "an unknown agent", *what, notice.detail)
+                self._seldom_about.warn(what, now, "message of %s %s: %s %s", *said)
+            case RewardMismatch():
+                words = "%s reports a reward that contradicts the model: %s"
+                self._seldom_about.warn("reward", now, words, notice.agent, notice.detail)
+            case Judged() if notice.verdict.reason and notice.formula not in self._undecided:
+                self._undecided.add(notice.formula)
+                ABOUT.warning("formula %s is undecided: %s", notice.formula, notice.verdict.reason)
+            case Deviates():
+                self._deviation(notice, now)
+            case Trust(doubted=True):  # reported once, because the test ends with it
+                ABOUT.error(
+                    "observed transitions%s contradict the model: e-value 1e%.1f after %d%s",
+                    f" of {notice.agent}" if notice.agent else "",
+                    notice.log10_e,
+                    notice.transitions,
+                    "".join(f"; {departing_text(each)}" for each in notice.departing),
+                )
+            case Skipped():
+                topic = f"{self._alerts}/{notice.agent}/{notice.formula}"
+                words = "overload: answers of %s for %s are skipped; alarms on %s may be missing"
+                self._seldom_about.warn(("skipped", topic), now, words, notice.formula, notice.agent, topic)
+            case Forgotten():
+                where = "in the middle of an episode" if notice.open else "between episodes"
+                ABOUT.warning("%s is forgotten: silent for %.0f s, %s", notice.agent, notice.silent, where)
+            case _:
+                pass
 
     def _alert(self, alert: dict[str, Any]) -> None:
         state, name = alert["state"], alert["formula"]["name"]
@@ -111,19 +157,19 @@ class Logbook:
         again = state == "firing" and alert["id"] in self._firing
         (self._firing.add if state == "firing" else self._firing.discard)(alert["id"])
         level = logging.DEBUG if again else LEVELS.get(state, logging.INFO)
-        fields = {"alarm": alert["id"], "formula": name, "evidence": evidence, **{key: alert[key] for key in TOLD}}
+        fields = {"alarm": alert["id"], "formula": name, "evidence": evidence, **{key: alert[key] for key in FIELDS}}
         proof = f" [evidence {evidence}]" if evidence and not again else ""
         what = "still firing" if again else state
         LOG.log(level, "ALARM %s: %s: %s%s", what, name, alert["summary"], proof, extra={"fields": fields})
 
     def _deviation(self, notice: Deviates, now: Instant) -> None:
-        """When it becomes notable, and when there is none any more; what lies between says nothing new."""
+        """Log a deviation when it becomes notable, and when it has gone; changes in between are no news."""
         agent, share = notice.agent, notice.share
         fields = {"agent": agent, "off_policy_ratio": share}
         if share >= NOTABLE and agent not in self._deviating:
             self._deviating.add(agent)
             words = (
-                "%s departs from its nominal policy: on %.0f %% of its last %d steps that would have acted otherwise"
+                "%s deviates from its nominal policy, which would have acted otherwise on %.0f %% of its last %d steps"
             )
             said = agent, 100 * share, notice.steps
             self._seldom.say(logging.WARNING, ("deviates", agent), now, words, *said, fields=fields)
@@ -133,7 +179,7 @@ class Logbook:
             self._seldom.say(logging.INFO, ("follows", agent), now, words, agent, fields=fields)
 
     def _blindness(self, notices: list[Blind], now: Instant) -> None:
-        """One entry for each reason, with the agents it concerns; of one agent and reason one a minute."""
+        """Log one entry for each reason, with its agents; at most one a minute for the same agent and reason."""
         groups: dict[BlindReason | None, dict[str, list[Blind]]] = defaultdict(lambda: defaultdict(list))
         for notice in notices:
             groups[notice.reason][notice.agent].append(notice)
@@ -141,17 +187,17 @@ class Logbook:
             if len(agents) > MOST_NAMED:
                 self._many(reason, agents, now)
                 continue
-            for agent, told in agents.items():
-                self._one(reason, agent, told, now)
+            for agent, same in agents.items():
+                self._one(reason, agent, same, now)
 
-    def _one(self, reason: BlindReason | None, agent: str, told: list[Blind], now: Instant) -> None:
-        names = [notice.formula for notice in told]
+    def _one(self, reason: BlindReason | None, agent: str, notices: list[Blind], now: Instant) -> None:
+        names = [notice.formula for notice in notices]
         fields: dict[str, object] = {"agent": agent, "formulas": names, "blind": reason}
         listed, kind = ", ".join(names), (reason, agent)
         if reason is None:
             self._seldom.say(logging.INFO, kind, now, "%s: answered again: %s", agent, listed, fields=fields)
             return
-        why = told[0].detail or BLIND_WORDS[reason]
+        why = notices[0].detail or BLIND_WORDS[reason]
         words = "%s: blind (%s: %s): %s" if reason != "model_doubt" else "%s: in doubt (%s: %s): %s"
         fields["detail"] = why
         self._seldom.say(logging.WARNING, kind, now, words, agent, reason, why, listed, fields=fields)

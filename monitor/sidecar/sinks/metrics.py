@@ -1,22 +1,23 @@
 """Notices as Prometheus metrics: the names and labels that dashboards and alert rules depend on.
 
-Every counter starts at 0, so that its first increase is seen. No state and no episode is ever a label; agents are, up
-to the configured limit, and the series of a forgotten agent are removed.
+Every counter starts at 0, so that its first increase is seen. No label holds a state or an episode. Agents are labels,
+up to the configured limit, and the series of a forgotten agent are removed.
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Final, assert_never
 
 from prometheus_client import CollectorRegistry, ProcessCollector, disable_created_metrics, generate_latest
 
 from monitor.alarm.figures import other, own
-from monitor.alarm.message import Identity
+from monitor.sidecar.effects import Effects
 from monitor.sidecar.sinks.instruments import FIGURES, PLACES, Instruments
 from monitor.sidecar.sinks.reliability import WORDS, counted
+from monitor.sidecar.sinks.sink import Watched
 from monitor.statistics.calibration import CalibrationCounts
 from monitor.types import (
     AlarmMoved,
@@ -27,7 +28,6 @@ from monitor.types import (
     Ended,
     Forecast,
     Forgotten,
-    FormulaSpec,
     Instant,
     Judged,
     Notice,
@@ -45,11 +45,11 @@ __all__ = ["CONTENT_TYPE", "UNREAD", "Metrics", "outcome_of"]
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 NOTHING: Final = (math.nan,) * len(FIGURES)
 UNREAD: Final = ("rejected", "dropped", "gap")
-"""Results by which nothing was heard of an agent; one known by them alone is not watched, so never forgotten."""
+"""Results that bring no step of the agent; one known by them alone is not watched, so never forgotten."""
 
 
 def outcome_of(verdict: Verdict) -> str:
-    """The word a verdict is counted under; `value` for a `=?` formula, which has no truth."""
+    """Return the label value under which a verdict is counted; `value` for `=?`, which has no truth value."""
     if verdict.outcome is not None:
         return verdict.outcome
     if verdict.value is not None:
@@ -58,106 +58,104 @@ def outcome_of(verdict: Verdict) -> str:
 
 
 class Metrics:
-    """A sink for notices. `take` runs on the loop's thread, `exposition` on the server's; neither waits."""
+    """The sink for Prometheus. `exposition` runs on the server's thread, all else on the loop's; neither waits."""
 
-    def __init__(
-        self,
-        formulas: Sequence[FormulaSpec],
-        identity: Identity,
-        *,
-        agents: int,
-        queue_length: Callable[[], float] = lambda: 0.0,
-    ) -> None:
-        # A second series for each counter that nobody asks for; prometheus_client has one switch for the whole process.
+    def __init__(self, watched: Watched, queue_length: Callable[[], float] = lambda: 0.0) -> None:
+        # A second series for each counter that nobody needs; prometheus_client has one switch for the whole process.
         disable_created_metrics()  # type: ignore[no-untyped-call] # it has no annotations
         self.registry = CollectorRegistry(auto_describe=False)
         ProcessCollector(registry=self.registry)  # memory, processor, open files of this process, under the usual names
-        self._severity = {formula.name: formula.alarm.severity for formula in formulas}
-        self._limit = agents
+        self._severity = _severities(watched)
+        self._limit = watched.agents
         self._agents: set[str] = set()
         self._reasons: dict[tuple[str, str], set[str]] = {}
         self._marked: set[tuple[str, str]] = set()
         """blind now, for whatever reason"""
-        self._told: dict[tuple[str, str], tuple[str, str]] = {}
+        self._published: dict[tuple[str, str], tuple[str, str]] = {}
+        """of each agent and formula the newest alert: its id and state"""
         self._forecasts: dict[str, CalibrationCounts] = {}
         self._on = Instruments(self.registry)
         self._on.queue_length.set_function(queue_length)
         self._on.last_evaluation.set_function(lambda: self._evaluated)
-        self._on.start(formulas, identity)
+        self._on.start(watched)
         self._evaluated = 0.0
 
     def exposition(self) -> bytes:
-        """What a scrape gets."""
+        """Return what a scrape gets."""
         return generate_latest(self.registry) + self._on.text().encode()
 
     def connected(self, *, up: bool) -> None:
-        """Whether the broker is reached."""
+        """Show whether the broker is reached."""
         self._on.connected.set(up)
 
     def evaluated(self, seconds: float, notices: Iterable[Notice], now: Instant) -> None:
-        """An evaluation took `seconds` and gave these notices; each verdict is charged an equal part of the time."""
+        """Observe an evaluation that took `seconds`; each verdict among its notices takes an equal part of it."""
         judged = Counter(notice.formula for notice in notices if type(notice) is Judged)
         if judged:
-            share = seconds / judged.total()
+            each = seconds / judged.total()
             for formula, count in judged.items():
-                self._on.verdict_seconds.observe(share, formula, count=count)
+                self._on.verdict_seconds.observe(each, formula, count=count)
         self._evaluated = now.wall
 
     def store_failed(self) -> None:
-        """Something could not be noted: until `store_works` says otherwise, a restart would lose it."""
+        """Count a failed write: until `store_works`, a restart would lose what happened."""
         self._on.store_errors.inc()
         self._on.store_ok.set(0)
 
     def store_works(self) -> None:
-        """All that there is to note is noted."""
+        """Show that everything is written."""
         self._on.store_ok.set(1)
 
     def store_damaged(self, count: int, now: Instant) -> None:
-        """So often, what was kept turned out not to be what had been written."""
+        """Count how often stored data were not what had been written."""
         self._on.store_damage.inc(count)
         self._on.last_store_damage.set(now.wall)
 
     def picture_failed(self) -> None:
-        """A picture could not be drawn. Called on the server's thread."""
+        """Count a picture that could not be drawn. Called on the server's thread."""
         self._on.picture_errors.inc()
 
     def reloaded(self, *, ok: bool) -> None:
-        """The configuration was to be read again; if not `ok`, the one before is still in force."""
+        """Show whether the last reload succeeded; if not, the former configuration is still in force."""
         self._on.reload_success.set(ok)
 
-    def adopt(self, formulas: Sequence[FormulaSpec], identity: Identity, *, agents: int) -> None:
-        """Another configuration is in force. Counters go on, what is new starts at 0; `recall` where everything stands.
+    def sink_failed(self, name: str, count: int = 1) -> None:
+        """Count exceptions of the sink called `name`; 0 creates the series."""
+        self._on.sink_errors.inc((name,), count)
 
-        Of a formula that is gone nothing is told any more; under another severity it has other series.
+    def adopt(self, watched: Watched) -> None:
+        """Go on under another configuration: counters go on, new ones start at 0.
+
+        The series of a formula that is gone are removed; under another severity a formula has other series.
         """
-        severity = {formula.name: formula.alarm.severity for formula in formulas}
+        severity = _severities(watched)
         gone = {name: level for name, level in self._severity.items() if severity.get(name) != level}
         for agent in self._agents:
             self._on.remove_formulas(agent, gone, self._drop(agent, gone))
         for name in self._severity.keys() - severity.keys():
             self._on.stop(name)
-        self._forecasts.clear()  # of each that is followed it is told anew how it stands
+        self._forecasts.clear()  # `recall` brings those of each formula that is followed
         new = [name for name in severity if name in gone or name not in self._severity]
-        self._severity, self._limit = severity, agents
-        self._on.adopt(formulas, identity)
+        self._severity, self._limit = severity, watched.agents
+        self._on.adopt(watched)
         for agent in self._agents:
             self._blank(agent, severity)
             for name in new:
                 self._show_alarm(agent, name, "clear")
 
-    def take(self, notices: Iterable[Notice], now: Instant) -> None:
+    def take(self, effects: Effects, now: Instant) -> None:
         """Count and show what happened."""
-        for notice in notices:
+        for notice in effects.notices:
             self._take(notice, now)
 
-    def recall(self, notices: Iterable[Notice], now: Instant) -> None:
-        """Show what stood when an earlier process ended; that one has counted it."""
-        for notice in notices:
+    def recall(self, effects: Effects, now: Instant) -> None:
+        """Show the state that an earlier process has counted."""
+        for notice in effects.notices:
             match notice:
                 case Judged():
                     self._show_verdict(notice)
                 case Alert():
-                    self._told[notice.agent, notice.formula] = (notice.id, notice.state)
+                    self._published[notice.agent, notice.formula] = (notice.id, notice.state)
                     self._show_alarm(notice.agent, notice.formula, notice.state)
                 case _:
                     self._take(notice, now)
@@ -226,25 +224,23 @@ class Metrics:
             self._on.agent_doubt.set((notice.agent,), doubted)
 
     def _show_forecasts(self, notice: Forecast | Calibrated) -> None:
-        """Count one that is over; how those of one agent stand is for its page."""
+        """Count a forecast that is due; the scores of one agent are shown on its page only."""
         if isinstance(notice, Calibrated) and notice.agent:
             return
         if isinstance(notice, Forecast):
             self._on.forecasts.inc((notice.formula, WORDS[notice.came_true]))
-        tally = counted(self._forecasts.get(notice.formula), notice)
-        self._forecasts[notice.formula] = tally
-        self._on.show_calibration(notice.formula, tally)
+        counts = counted(self._forecasts.get(notice.formula), notice)
+        self._forecasts[notice.formula] = counts
+        self._on.show_calibration(notice.formula, counts)
 
     def _admit(self, agent: str) -> bool:
-        """Whether series of this agent may exist; on its first message they are made, every alarm clear."""
+        """Return whether series of this agent may exist; create them on its first message, every alarm clear."""
         if agent in self._agents:
             return True
         if not agent or len(self._agents) >= self._limit:
             return False
         self._agents.add(agent)
-        self._on.off_policy.inc((agent,), 0)
-        self._on.off_policy_ratio.set((agent,), 0.0)
-        self._on.reward_mismatch.inc((agent,), 0)
+        self._on.start_agent(agent)
         self._blank(agent, self._severity)
         for formula in self._severity:
             self._show_alarm(agent, formula, "clear")
@@ -256,13 +252,13 @@ class Metrics:
 
     def _show_verdict(self, notice: Judged) -> None:
         key = (notice.agent, notice.formula)
-        if not self._admit(notice.agent) or key in self._marked:  # an answer not to be relied on is not shown as one
+        if not self._admit(notice.agent) or key in self._marked:  # an unreliable answer is not shown as a value
             return
         verdict = notice.verdict
         self._on.figures.set(key, *_shown(*own(verdict)), *_shown(*other(verdict)), _number(verdict.effect))
 
     def _blank(self, agent: str, formulas: Iterable[str]) -> None:
-        """No value is better than an old one: it would read as if we still saw."""
+        """Set values to NaN: an old value would read as a current one."""
         if agent not in self._agents:
             return
         for formula in formulas:
@@ -290,13 +286,13 @@ class Metrics:
             self._on.alarm_state.set((agent, formula, self._severity[formula], name), float(name == place))
 
     def _count_alert(self, notice: Alert, now: Instant) -> None:
-        """Count changes of state; an alert that only tells of blindness is none."""
-        key, told = (notice.agent, notice.formula), (notice.id, notice.state)
-        if self._told.get(key) != told:
+        """Count changes of state; an alert that reports blindness alone is none."""
+        key, newest = (notice.agent, notice.formula), (notice.id, notice.state)
+        if self._published.get(key) != newest:
             self._on.alarms.inc((notice.formula, notice.severity, notice.state))
             if notice.state == "firing" and self._admit(notice.agent):
                 self._on.last_alarm.set(key, now.wall)
-        self._told[key] = told
+        self._published[key] = newest
         self._show_alarm(notice.agent, notice.formula, notice.state)
 
     def _forget(self, agent: str) -> None:
@@ -306,11 +302,15 @@ class Metrics:
         self._on.remove(agent, self._severity, self._drop(agent, self._severity))
 
     def _drop(self, agent: str, formulas: Iterable[str]) -> dict[str, set[str]]:
-        """Forget these formulas of an agent; returns the reasons for which each was ever blind."""
+        """Forget these formulas of an agent; return the reasons for which each has been blind."""
         for formula in formulas:
-            self._told.pop((agent, formula), None)
+            self._published.pop((agent, formula), None)
             self._marked.discard((agent, formula))
         return {formula: self._reasons.pop((agent, formula), set()) for formula in formulas}
+
+
+def _severities(watched: Watched) -> dict[str, str]:
+    return {query.spec.name: query.spec.alarm.severity for query in watched.queries}
 
 
 def _shown(value: float | None, bounds: tuple[float, float] | None) -> tuple[float, float, float]:

@@ -1,34 +1,27 @@
-"""How the forecasts of a formula stand, as the API and an agent's page show it."""
+"""How often the forecasts of a formula came true, as the API and an agent's page show it."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
 from typing import Any, Final
 
 import msgspec
 
-from monitor.logic import parse, print_formula
-from monitor.runtime.forecasts import SAMPLED, followed_forecast
+from monitor.logic import print_formula
+from monitor.runtime.forecasts import SAMPLED
+from monitor.runtime.query import Query
 from monitor.statistics.calibration import CalibrationCounts
-from monitor.types import Calibrated, Calibration, Forecast, FormulaSpec, Judged
+from monitor.types import Calibrated, Calibration, Forecast, Judged
 
-__all__ = ["WORDS", "Reliability", "counted", "followed", "with_diagrams"]
+__all__ = ["WORDS", "Reliability", "counted", "with_diagrams"]
 
 WORDS: Final[Mapping[bool | None, str]] = {True: "true", False: "false", None: "dropped"}
-"""What became of a forecast: label values of `cfmon_forecasts_total`."""
-
-
-@lru_cache(maxsize=4096)
-def followed(spec: FormulaSpec) -> tuple[str, str]:
-    """Return the path formula whose forecasts are followed and an empty text, or the reverse: why none are."""
-    found = followed_forecast(parse(spec.text), spec.engine)
-    return ("", found) if isinstance(found, str) else (print_formula(found.path), "")
+"""Whether a forecast came true; None: it was given up. Label values of `cfmon_forecasts_total`."""
 
 
 def counted(counts: CalibrationCounts | None, notice: Forecast | Calibrated) -> CalibrationCounts:
-    """Return the counts after a notice; None: there was none before."""
+    """Return the counts after a notice; `counts`: those before, None if there were none."""
     if isinstance(notice, Calibrated):
         return CalibrationCounts(notice.calibration)
     counts = CalibrationCounts() if counts is None else counts
@@ -40,30 +33,31 @@ def counted(counts: CalibrationCounts | None, notice: Forecast | Calibrated) -> 
 
 
 class Reliability(msgspec.Struct, frozen=True):
-    """What the forecasts of a formula came to for one agent, to be shown. `sampled`: its newest answer is not exact."""
+    """How the forecasts of a formula turned out for one agent. `sampled`: its newest answer is not exact."""
 
-    spec: FormulaSpec
+    query: Query
     calibration: Calibration
     sampled: bool
 
     @classmethod
-    def of(cls, spec: FormulaSpec, counts: CalibrationCounts | None, judged: Judged | None) -> Reliability:
-        """As it stands now. `counts`: None where no forecast is over, `judged`: where there is no answer."""
+    def of(cls, query: Query, counts: CalibrationCounts | None, judged: Judged | None) -> Reliability:
+        """Return the present state. `counts`: None if no forecast is due yet; `judged`: None if there is no answer."""
         sampled = judged is not None and judged.verdict.method == "sampled"
-        return cls(spec, Calibration() if counts is None else counts.dump(), sampled)
+        return cls(query, Calibration() if counts is None else counts.dump(), sampled)
 
     def shown(self) -> dict[str, Any]:
         """Return `calibration`, or null with the reason in `not_followed`."""
-        path, why = followed(self.spec)
-        if not why and self.sampled and self.calibration == Calibration():
-            why = SAMPLED
-        if why:
-            return {"calibration": None, "not_followed": why}
-        return {"calibration": {"path": path, **_columns(CalibrationCounts(self.calibration))}, "not_followed": ""}
+        found = self.query.followed
+        if isinstance(found, str):
+            return {"calibration": None, "not_followed": found}
+        if self.sampled and self.calibration == Calibration():
+            return {"calibration": None, "not_followed": SAMPLED}
+        columns = _columns(CalibrationCounts(self.calibration))
+        return {"calibration": {"path": print_formula(found.path), **columns}, "not_followed": ""}
 
 
 def with_diagrams(agent: dict[str, Any], forecasts: Sequence[Reliability]) -> dict[str, Any]:
-    """Return an agent as the board shows it, each of its formulas with its calibration."""
+    """Return an agent's document, each of its formulas with its calibration."""
     pairs = zip(agent["formulas"], forecasts, strict=True)
     return {**agent, "formulas": [{**formula, **of.shown()} for formula, of in pairs]}
 

@@ -1,25 +1,23 @@
-"""Where each agent and formula stands, and the same as the documents that the page and the API get: plain data."""
+"""The newest state of each agent and formula, and the documents made from it for the page and the API: plain data."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import Any
 
 import msgspec
 
-from monitor.alarm.figures import change_of, other, own, threshold_of
+from monitor.alarm.figures import other, own
 from monitor.alarm.message import refreshed_payload, rfc3339
 from monitor.alarm.refresh import refreshed
 from monitor.alarm.summary import BLIND_WORDS, summary
-from monitor.logic import parse
-from monitor.logic.printer import print_change
+from monitor.runtime.query import Query
 from monitor.sidecar.sinks.curve import Curve
 from monitor.sidecar.sinks.metrics import outcome_of
 from monitor.statistics.calibration import CalibrationCounts
 from monitor.statistics.deviation import NOTABLE
-from monitor.types import Alert, Blind, BlindReason, Deviates, Episode, FormulaSpec, Judged, Refreshed, Threshold, Trust
+from monitor.types import Alert, Blind, BlindReason, Deviates, Episode, Judged, Refreshed, Trust
 
 __all__ = [
     "HISTORY",
@@ -36,20 +34,18 @@ __all__ = [
 ]
 
 HISTORY = 60
-"""Newest values of each formula and agent that an overview tells, for a small curve."""
+"""Newest values of each formula and agent in an overview, for a small curve."""
 
 
 @dataclass(slots=True)
 class FormulaStatus:
-    """The latest of one formula for one agent.
+    """The newest state of one formula for one agent.
 
-    `alert`: as last published, `payload`: as JSON; `news`: a newer verdict on it, if there was one. `curve`: the
-    agent's own value and the alternative's, at the time at which they were told. `forecasts`: what those that were
-    followed came to; None: none is decided.
+    `alert`: as last published, `payload`: the same as JSON; `news`: a newer verdict on it, if there was one. `curve`:
+    the agent's own value and the alternative's over time. `forecasts`: how they turned out; None: none is due yet.
     """
 
     curve: Curve
-
     forecasts: CalibrationCounts | None = None
     judged: Judged | None = None
     blind: Blind | None = None
@@ -58,8 +54,8 @@ class FormulaStatus:
     payload: dict[str, Any] | None = None
     news: Refreshed | None = None
 
-    def told(self) -> dict[str, Any] | None:
-        """The alert, with what the newest verdict says."""
+    def newest_alert(self) -> dict[str, Any] | None:
+        """Return the alert as JSON, with the newest verdict; None if there is none."""
         if self.payload is not None and self.alert is not None and self.news is not None:
             self.payload = refreshed_payload(self.payload, refreshed(self.alert, self.news))
             self.news = None
@@ -68,10 +64,10 @@ class FormulaStatus:
 
 @dataclass(slots=True)
 class AgentStatus:
-    """The latest of one agent. `lag`: seconds its last message was under way, None if it told no time.
+    """The newest state of one agent. `lag`: seconds its last message took, None if it sent no time.
 
-    `trust`: how the model stands the test of its transitions, once that was told. `deviates`: the same of how its
-    actions depart from the nominal policy.
+    `trust`: the newest result of testing the model on its transitions. `deviates`: how far its actions depart from the
+    nominal policy. None: not reported yet.
     """
 
     last_message: float
@@ -82,15 +78,16 @@ class AgentStatus:
     rows: dict[str, FormulaStatus] = field(default_factory=dict)
 
 
-def status_of(spec: FormulaSpec | None) -> FormulaStatus:
-    """A row of which nothing is known yet; of a curve, where the worse side is."""
-    threshold = None if spec is None else _asked(spec.text)[0]
-    low = threshold is None or threshold.comparison in (">", ">=")
-    return FormulaStatus(Curve(low=low != (spec is not None and spec.alarm.when == "holds")))
+def status_of(query: Query | None) -> FormulaStatus:
+    """Return a row of which nothing is known yet; its curve knows whether low or high values are the bad ones."""
+    if query is None:
+        return FormulaStatus(Curve())
+    low = query.threshold is None or query.threshold.comparison in (">", ">=")
+    return FormulaStatus(Curve(low=low != (query.spec.alarm.when == "holds")))
 
 
 def doubt_of(trust: Trust | None) -> dict[str, Any]:
-    """How the model stands the test; `doubted` is null where it is not tested, or where nothing was told of it yet."""
+    """Return the result of testing the model; `doubted` is null where it is not tested, or not reported yet."""
     if trust is None or (trust.transitions == 0 and not trust.doubted):
         return {"doubted": None, "log10_e": None, "transitions": 0, "departing": []}
     return {
@@ -101,22 +98,22 @@ def doubt_of(trust: Trust | None) -> dict[str, Any]:
     }
 
 
-def deviation_of(told: Deviates | None) -> dict[str, Any]:
-    """How far an agent's actions depart from the nominal policy; not at all where nothing was told of it."""
-    share, steps = (0.0, 0) if told is None else (told.share, told.steps)
+def deviation_of(notice: Deviates | None) -> dict[str, Any]:
+    """Return how far an agent's actions depart from the nominal policy; not at all if nothing was reported."""
+    share, steps = (0.0, 0) if notice is None else (notice.share, notice.steps)
     return {"share": share, "steps": steps, "notable": share >= NOTABLE}
 
 
-def explained(agent: str, spec: FormulaSpec, row: FormulaStatus) -> dict[str, Any]:
-    """What the newest verdict says in words, and what a takeover would have changed at each moment looked at."""
+def explained(agent: str, query: Query, row: FormulaStatus) -> dict[str, Any]:
+    """Return the newest verdict in words, and what handing over would have changed at each offset."""
     if row.judged is None or row.blind is not None:
         words = "" if row.blind is None or row.blind.reason is None else BLIND_WORDS[row.blind.reason]
         return {"summary": words, "profile": []}
     verdict = row.judged.verdict
-    told = summary(
+    text = summary(
         agent=agent,
-        formula=spec,
-        parsed=parse(spec.text),
+        formula=query.spec,
+        parsed=query.formula,
         state="firing" if row.alarm == "firing" else "clear",
         blind=None,
         verdict=verdict,
@@ -126,16 +123,16 @@ def explained(agent: str, spec: FormulaSpec, row: FormulaStatus) -> dict[str, An
         {"offset": offset, "nominal": finite(nominal), "alternative": finite(alternative)}
         for offset, (nominal, alternative) in sorted(verdict.profile.items())
     ]
-    return {"summary": told, "profile": profile}
+    return {"summary": text, "profile": profile}
 
 
-def shown(spec: FormulaSpec, row: FormulaStatus) -> dict[str, Any]:
+def shown(query: Query, row: FormulaStatus) -> dict[str, Any]:
     """Return one formula of one agent as a document; what is not known is null."""
-    threshold, alternative = _asked(spec.text)
+    threshold, alternative = query.threshold, query.alternative
     shown_row: dict[str, Any] = {
-        "name": spec.name,
+        "name": query.spec.name,
         "alarm": row.alarm,
-        "severity": spec.alarm.severity,
+        "severity": query.spec.alarm.severity,
         "blind": row.blind.reason if row.blind else None,
         "detail": row.blind.detail if row.blind else "",
         "outcome": None,
@@ -164,26 +161,18 @@ def shown(spec: FormulaSpec, row: FormulaStatus) -> dict[str, Any]:
     return shown_row
 
 
-@lru_cache(maxsize=4096)
-def _asked(text: str) -> tuple[Threshold | None, str | None]:
-    """What a formula's value is compared with, and the alternative it asks about."""
-    formula = parse(text)
-    change = change_of(formula)
-    return threshold_of(formula), None if change is None else print_change(change)
-
-
 def _both(value: float | None, bounds: tuple[float, float] | None) -> dict[str, Any]:
     return {"value": finite(value), "bounds": None if bounds is None else [finite(bound) for bound in bounds]}
 
 
 def rank(agent: AgentStatus) -> int:
-    """0: an alarm of it fires, 1: a formula of it is blind, 2: neither."""
+    """Return 0 if an alarm of it fires, 1 if a formula of it is blind, else 2."""
     rows = agent.rows.values()
     return 0 if any(row.alarm == "firing" for row in rows) else 1 if any(row.blind for row in rows) else 2
 
 
 def blind_groups(agents: dict[str, AgentStatus]) -> list[dict[str, Any]]:
-    """One entry for each agent and reason, with the formulas it concerns."""
+    """Return one entry for each agent and reason, with its formulas."""
     groups: dict[tuple[str, BlindReason], dict[str, Any]] = {}
     for name, agent in sorted(agents.items()):
         for formula, row in agent.rows.items():

@@ -1,16 +1,17 @@
-"""What the status page and the API show: the latest of everything, for each agent and formula."""
+"""What the status page and the API show: the newest state of each agent and formula, and the list of alarms."""
 
 from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Sequence
 from typing import Any, Final
 
 from monitor.alarm.figures import other, own
-from monitor.sidecar.pipeline import Effects
+from monitor.runtime.query import Query
+from monitor.sidecar.effects import Effects
 from monitor.sidecar.sinks.metrics import UNREAD
 from monitor.sidecar.sinks.reliability import Reliability, counted, with_diagrams
+from monitor.sidecar.sinks.sink import Watched
 from monitor.sidecar.sinks.status_document import (
     AgentStatus,
     FormulaStatus,
@@ -34,7 +35,6 @@ from monitor.types import (
     Ended,
     Forecast,
     Forgotten,
-    FormulaSpec,
     Instant,
     Judged,
     Notice,
@@ -46,46 +46,47 @@ from monitor.types import (
 __all__ = ["StatusView"]
 
 MOST_RECENT = 10
-"""Alarms shown that are over."""
+"""Alarms shown that have closed."""
 SEEING: Final[frozenset[BlindReason]] = frozenset({"model_doubt", "idle", "old_episode", "overload"})
-"""Reasons with which the monitor itself sees."""
+"""Reasons that do not keep the monitor itself from answering."""
 RANKS: Final = {"critical": 0, "warning": 2, "info": 3}
-"""What stands first; a severity of another name comes after `critical`, for it may mean as much."""
+"""Order of severities; one of another name comes after `critical`, because it may mean as much."""
 
 
 class StatusView:
-    """A sink for effects on the loop's thread, a source of plain data on the server's; a lock stands between.
+    """The sink for the status page. It is written on the loop's thread and read on the server's, under a lock.
 
-    `alerts`: the topic under which alerts are published, by agent and formula. `history`: the list of alarms.
+    `history`: the list of alarms; the worker writes it first, so that the store has it too.
     """
 
-    def __init__(self, formulas: Sequence[FormulaSpec], alerts: str) -> None:
+    def __init__(self, watched: Watched) -> None:
         self._lock = threading.Lock()
-        self._formulas = tuple(formulas)
-        self._alerts = alerts
+        self._queries = tuple(watched.queries)
+        self._alerts = watched.alerts
         self._agents: dict[str, AgentStatus] = {}
         self._trust: Trust | None = None
-        self.history = History(alerts)
+        self.history = History(watched.alerts)
 
-    def take(self, effects: Effects, now: Instant, *, listed: bool = False) -> None:
-        """Note what happened. `listed`: the list of alarms has it already."""
-        if not listed:
-            self.history.note(effects.publications)
+    def take(self, effects: Effects, now: Instant) -> None:
+        """Show what happened."""
+        self.history.note(effects.publications)
         with self._lock:
             for notice in effects.notices:
                 self._take(notice, now)
             for publication in effects.publications:
                 self._keep_alert(publication.topic, publication.payload)
 
-    def adopt(self, formulas: Sequence[FormulaSpec]) -> None:
-        """Other formulas are watched from now on; take what says where they stand."""
+    recall = take
+
+    def adopt(self, watched: Watched) -> None:
+        """Go on under another configuration."""
         with self._lock:
-            self._formulas = tuple(formulas)
+            self._queries = tuple(watched.queries)
             for agent in self._agents.values():
                 agent.rows.clear()
 
     def formulas(self) -> list[dict[str, Any]]:
-        """What is watched."""
+        """Return what is watched."""
         return [
             {
                 "name": spec.name,
@@ -100,41 +101,41 @@ class StatusView:
                     "when": spec.alarm.when,
                 },
             }
-            for spec in self._formulas
+            for spec in (query.spec for query in self._queries)
         ]
 
     def agents(self) -> list[dict[str, Any]]:
-        """Every agent with its formulas' latest values."""
+        """Return every agent with the newest values of its formulas."""
         with self._lock:
             return [self._show_agent(name, agent) for name, agent in sorted(self._agents.items())]
 
     def agent(self, name: str) -> dict[str, Any] | None:
-        """One agent; None if it is not known."""
+        """Return one agent; None if it is not known."""
         with self._lock:
             agent = self._agents.get(name)
             return None if agent is None else self._show_agent(name, agent)
 
     def alarms(self) -> list[dict[str, Any]]:
-        """The latest alert of every alarm of a known agent that has ever fired, by the newest verdict."""
+        """Return the newest alert of every alarm of a known agent that has fired, with its newest verdict."""
         with self._lock:
             return [
-                told
+                alert
                 for _, agent in sorted(self._agents.items())
                 for _, row in sorted(agent.rows.items())
-                if (told := row.told()) is not None
+                if (alert := row.newest_alert()) is not None
             ]
 
-    def found(self, asked: Filter, most: int | None = None) -> list[dict[str, Any]]:
-        """The alarms asked for, also of agents that are forgotten, the newest first; what fires by its newest verdict.
+    def found(self, wanted: Filter, most: int | None = None) -> list[dict[str, Any]]:
+        """Return the newest `most` alarms that match, newest first, firing ones with their newest verdict.
 
-        `most`: no more than so many.
+        Alarms of forgotten agents are among them.
         """
-        alarms = self.history.find(asked, most)
+        alarms = self.history.find(wanted, most)
         with self._lock:
             return [alarm.shown(self._live(alarm)) for alarm in alarms]
 
     def overview(self, search: str, most: int) -> dict[str, Any]:
-        """What a person needs first: what fires, what is blind, at most `most` agents whose name holds `search`.
+        """Return what a person needs first: what fires, what is blind, `most` agents whose names contain `search`.
 
         Agents with a firing alarm come first, then blind ones, then the others by name; alarms by severity, then the
         newest first.
@@ -150,7 +151,7 @@ class StatusView:
             doubt = self._doubt()
             deviating = self._deviating()
             count = len(self._agents)
-        told = {
+        lists = {
             "firing": firing,
             "recent": recent,
             "blind": blind[:most],
@@ -159,12 +160,12 @@ class StatusView:
             "deviating": deviating,
         }
         counts = {"firing": len(alarms), "blind": len(blind), "agents": count, "found": len(found)}
-        return {**told, "count": counts, "formulas": self.formulas()}
+        return {**lists, "count": counts, "formulas": self.formulas()}
 
     def life(self, name: str, most: int) -> dict[str, Any] | None:
-        """One agent over time: each formula's values in words and as curves, how its forecasts turned out, its alarms.
+        """Return one agent over time: values in words and as curves, how forecasts turned out, `most` alarms.
 
-        `most`: alarms at most. None if it is not known, and never had an alarm.
+        None if it is not known and never had an alarm.
         """
         alarms = self.found(Filter(agent=name), most)
         with self._lock:
@@ -173,16 +174,14 @@ class StatusView:
                 return {"name": name, "known": False, "formulas": [], "alarms": alarms} if alarms else None
             shown, forecasts = self._show_agent(name, agent), self._reliability(agent)
             model_doubt = doubt_of(self._trust)
-            for spec, formula in zip(self._formulas, shown["formulas"], strict=True):
-                row = agent.rows.get(spec.name) or status_of(spec)
-                formula |= {"text": spec.text, "curve": row.curve.columns(), **explained(name, spec, row)}
+            for (query, row), formula in zip(self._rows(agent), shown["formulas"], strict=True):
+                formula |= {"text": query.spec.text, "curve": row.curve.columns(), **explained(name, query, row)}
         return {**with_diagrams(shown, forecasts), "known": True, "alarms": alarms, "model_doubt": model_doubt}
 
     def seeing(self) -> bool:
-        """Whether anything can be answered: not if every formula of every agent is blind.
+        """Return whether anything can be answered: False if every formula of every agent is blind.
 
-        A doubted model has answers, and of an agent that rests there is nothing to ask; to take it out of service for
-        that is not ours to decide.
+        A contradicted model still has answers, and an idle agent needs none: neither makes the monitor unready.
         """
         with self._lock:
             rows = [row for agent in self._agents.values() for row in agent.rows.values()]
@@ -246,7 +245,7 @@ class StatusView:
         return row
 
     def _new_row(self, formula: str) -> FormulaStatus:
-        return status_of(next((spec for spec in self._formulas if spec.name == formula), None))
+        return status_of(next((query for query in self._queries if query.spec.name == formula), None))
 
     def _agent(self, name: str, now: Instant) -> AgentStatus:
         agent = self._agents.get(name)
@@ -255,7 +254,7 @@ class StatusView:
         return agent
 
     def _keep_alert(self, topic: str, payload: bytes) -> None:
-        """An alert's topic ends in agent and formula; the status topic does not, whatever it is called."""
+        """Keep an alert's document; its topic ends in agent and formula, which the status topic does not."""
         *prefix, name, formula = topic.split("/")
         if "/".join(prefix) != self._alerts:
             return
@@ -269,14 +268,14 @@ class StatusView:
     # ---- showing ----
 
     def _live(self, alarm: Alarm) -> dict[str, Any] | None:
-        """The alert of an alarm that fires, by the newest verdict; None if there is no newer one than the list has."""
+        """Return the alert of a firing alarm with the newest verdict; None if the list has the newest already."""
         agent = self._agents.get(alarm.agent)
         row = None if agent is None else agent.rows.get(alarm.formula)
-        told = None if row is None or alarm.state != "firing" else row.told()
-        return told if told is not None and told["id"] == alarm.id else None
+        alert = None if row is None or alarm.state != "firing" else row.newest_alert()
+        return alert if alert is not None and alert["id"] == alarm.id else None
 
     def _doubt(self) -> dict[str, Any]:
-        """Whether steps go as the model says: of all agents together, and the agents whose own do not."""
+        """Return how the model was tested on all agents together, and the agents whose transitions contradict it."""
         doubted = [
             {"agent": name, **doubt_of(agent.trust)}
             for name, agent in sorted(self._agents.items())
@@ -285,14 +284,13 @@ class StatusView:
         return {"model": doubt_of(self._trust), "agents": doubted}
 
     def _deviating(self) -> list[dict[str, Any]]:
-        """The agents whose actions depart from the nominal policy so far that a person should know."""
+        """Return the agents whose actions depart notably from the nominal policy."""
         shown = [(name, deviation_of(agent.deviates)) for name, agent in sorted(self._agents.items())]
         return [{"agent": name, **deviation} for name, deviation in shown if deviation["notable"]]
 
     def _reliability(self, agent: AgentStatus) -> list[Reliability]:
-        """Of each formula what its forecasts came to. The diagrams take a while, so they are made without the lock."""
-        rows = [(spec, agent.rows.get(spec.name) or status_of(spec)) for spec in self._formulas]
-        return [Reliability.of(spec, row.forecasts, row.judged) for spec, row in rows]
+        """Return how the forecasts of each formula turned out. Diagrams take a while: make them without the lock."""
+        return [Reliability.of(query, row.forecasts, row.judged) for query, row in self._rows(agent)]
 
     def _show_agent(self, name: str, agent: AgentStatus) -> dict[str, Any]:
         return {
@@ -302,5 +300,8 @@ class StatusView:
             "episode": agent.episode,
             "doubt": doubt_of(agent.trust),
             "deviation": deviation_of(agent.deviates),
-            "formulas": [shown(spec, agent.rows.get(spec.name) or status_of(spec)) for spec in self._formulas],
+            "formulas": [shown(query, row) for query, row in self._rows(agent)],
         }
+
+    def _rows(self, agent: AgentStatus) -> list[tuple[Query, FormulaStatus]]:
+        return [(query, agent.rows.get(query.spec.name) or status_of(query)) for query in self._queries]

@@ -159,7 +159,7 @@ class Store:
         except STORE_ERRORS as error:
             self._fail(error)
 
-    def mend(
+    def replace(
         self,
         setting: Setting,
         snapshot: Snapshot,

@@ -69,7 +69,7 @@ class Sources:
     done, or an empty text; `status` plain data about this process.
     """
 
-    board: StatusView
+    view: StatusView
     exposition: Callable[[], bytes]
     evidence: Callable[[str], bytes | None]
     signature: Callable[[str], bytes | None]
@@ -82,12 +82,12 @@ class Sources:
 
     def overview(self, search: str, most: int) -> dict[str, Any]:
         """All that a person looks at, in one document; `search` and `most` as in `StatusView.overview`."""
-        told = self.board.overview(search, most)
+        told = self.view.overview(search, most)
         return {**told, "status": self.status(), "problem": self.problem(), "now": time.time()}
 
     def life(self, name: str, most: int) -> dict[str, Any] | None:
         """All about one agent; as `StatusView.life`."""
-        told = self.board.life(name, most)
+        told = self.view.life(name, most)
         return None if told is None else {**told, "problem": self.problem(), "now": time.time()}
 
     def problem(self) -> str:
@@ -191,13 +191,13 @@ class _Pages:
         return JSONResponse(self._sources.status(), headers=HEADERS)
 
     async def formulas(self, _request: Request) -> Response:
-        return JSONResponse(self._sources.board.formulas(), headers=HEADERS)
+        return JSONResponse(self._sources.view.formulas(), headers=HEADERS)
 
     async def agents(self, _request: Request) -> Response:
-        return JSONResponse(self._sources.board.agents(), headers=HEADERS)
+        return JSONResponse(self._sources.view.agents(), headers=HEADERS)
 
     async def agent(self, request: Request) -> Response:
-        agent = self._sources.board.agent(request.path_params["name"])
+        agent = self._sources.view.agent(request.path_params["name"])
         return _missing("there is no such agent") if agent is None else JSONResponse(agent, headers=HEADERS)
 
     async def life(self, request: Request) -> Response:
@@ -211,7 +211,7 @@ class _Pages:
             asked, most = _asked(request.query_params)
         except ValueError as error:
             return PlainTextResponse(str(error), status_code=400, headers=HEADERS)
-        return JSONResponse(self._sources.board.found(asked, most), headers=HEADERS)
+        return JSONResponse(self._sources.view.found(asked, most), headers=HEADERS)
 
 
 def _asked(query: Mapping[str, str]) -> tuple[Filter, int]:

@@ -188,7 +188,7 @@ def test_a_choice_of_two_gives_two_rows_or_their_sum() -> None:
     assert len(found(merged, ANY, (0, 0, 1), 1)) == 2  # bounds choose a row for each action
 
 
-def test_the_action_observed_tells_of_the_action_noise() -> None:
+def test_the_observed_action_conditions_the_choice() -> None:
     law = Law.stationary(EVEN, MODEL)
     conditioned = found(world(law, Intervention(MIXED)), EXACT, (0, 1, 2), 1)
     weights = conditional_choices(np.array([0.5, 0.5]), 1, np.array([0.75, 0.25]))

@@ -2,7 +2,7 @@
 {{ default .Chart.Name .Values.nameOverride | trunc 52 | trimSuffix "-" }}
 {{- end }}
 
-{{- /* Short enough that Kubernetes can add what it adds to a pod's name. */ -}}
+{{- /* Short enough for the suffix that Kubernetes adds to a pod's name. */ -}}
 {{- define "cfmon.fullname" -}}
 {{- if .Values.fullnameOverride -}}
 {{ .Values.fullnameOverride | trunc 52 | trimSuffix "-" }}
@@ -41,7 +41,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- end -}}
 {{- end }}
 
-{{- /* What the configuration file does not say: names of people's ways in, and where the secrets are. */ -}}
+{{- /* Settings outside the configuration file: host names, and secrets. */ -}}
 {{- define "cfmon.env" -}}
 {{- with .Values.runbooks.baseUrl }}
 - {name: CFMON_HTTP__URL, value: {{ trimSuffix "/" . | quote }}}
@@ -69,7 +69,7 @@ name: cfmon
 image: {{ include "cfmon.image" . | quote }}
 imagePullPolicy: {{ .Values.image.pullPolicy }}
 {{- if .Values.agent.enabled }}
-restartPolicy: Always # this makes it a sidecar: up before the agent starts, and ended after it
+restartPolicy: Always # this makes it a sidecar: it starts before the agent and stops after it
 {{- end }}
 args: [run, /etc/cfmon/config.yaml]
 {{- with include "cfmon.env" . | trim }}
@@ -77,11 +77,11 @@ env:
   {{- . | nindent 2 }}
 {{- end }}
 ports: [{name: metrics, containerPort: 9108}]
-startupProbe: # the agent starts only after this succeeded once
+startupProbe: # the agent starts after this has succeeded once
   httpGet: {path: /startupz, port: metrics}
   periodSeconds: 2
-  failureThreshold: 300 # ten minutes: without compiled code in the image, the first start makes it
-livenessProbe: # /healthz, not /readyz: a broker that is away must not get the monitor killed
+  failureThreshold: 300 # ten minutes: without compiled code in the image, the first start compiles
+livenessProbe: # /healthz, not /readyz: a lost broker must not get the monitor killed
   httpGet: {path: /healthz, port: metrics}
   periodSeconds: 10
   timeoutSeconds: 3

@@ -1,4 +1,4 @@
-// The page of one agent: each formula's value over time with what is required, and its alarms.
+// The page of one agent: the value of each formula over time with its threshold, and the agent's alarms.
 import {
   POLICY_ASSUMED, ago, alarmWord, at, departing, deviates, element, evidenceOf, figures, follow, makeAlarm, moment, number, put, rangeOf, required, sync, tell, updateAlarm,
 } from "./common.js";
@@ -6,10 +6,10 @@ import { makeReliability, updateReliability } from "./reliability.js";
 
 const name = new URLSearchParams(location.search).get("name") ?? "";
 const seen = { told: null };
-put(at("title"), name || "No agent is named");
+put(at("title"), name || "No agent selected");
 document.title = `${name} · Counterfactual monitor`;
 
-const FACTS = ["alarm", "answer", "value", "required", "bounds", "step", "answered"];
+const FACTS = ["alarm", "verdict", "value", "required", "bounds", "step", "time"];
 
 const HEIGHT = 240;
 
@@ -19,12 +19,12 @@ function makeFormula(formula) {
   const chart = element("div", "chart");
   chart.setAttribute("role", "img");
   const rows = element("tbody");
-  const heads = ["handing over", "the agent's own", "the alternative"].map((text) => {
+  const heads = ["takeover", "nominal", "alternative"].map((text) => {
     const head = element("th", "number", text);
     head.scope = "col";
     return head;
   });
-  const caption = element("caption", "", "What a takeover would have changed, each counted from its moment");
+  const caption = element("caption", "", "Values had the alternative taken over at each of these steps");
   const table = element("table", "profile", caption, element("thead", "", element("tr", "", ...heads)), rows);
   const card = element("section", "formula", element("h2", "", formula.name), element("p", "summary"), facts, chart);
   card.append(element("p", "range quiet"), table, makeReliability());
@@ -34,16 +34,16 @@ function makeFormula(formula) {
 }
 
 function updateFormula(card, { formula, alarms, now }) {
-  put(card.querySelector(".summary"), formula.summary || "No answer: between episodes.");
+  put(card.querySelector(".summary"), formula.summary || "No verdict: between episodes.");
   const { bounds, name: whose } = formula.alternative ?? { bounds: formula.bounds, name: "" };
   const facts = {
     alarm: alarmWord(formula),
-    answer: formula.blind ? `blind: ${formula.blind}` : formula.outcome || "between episodes",
+    verdict: formula.blind ? `blind: ${formula.blind}` : formula.outcome || "between episodes",
     value: formula.alternative ? `${figures(formula)}${formula.value === null ? "" : ` (nominal vs ${formula.alternative.name})`}` : figures(formula),
     required: required(formula.threshold),
     bounds: bounds ? `${number(bounds[0])} to ${number(bounds[1])}${whose && ` (${whose})`}` : "",
     step: formula.seq === null ? "" : String(formula.seq),
-    answered: formula.time_unix === null ? "" : moment(formula.time_unix),
+    time: formula.time_unix === null ? "" : moment(formula.time_unix),
   };
   const cells = [...card.querySelectorAll("dd")];
   FACTS.forEach((fact, index) => {
@@ -71,7 +71,7 @@ function colour(variable) {
   return getComputedStyle(document.documentElement).getPropertyValue(variable).trim();
 }
 
-// Marks the time in which an alarm fired: a tint, and a bar along the axis with a stroke at its beginning.
+// Mark the time in which an alarm was firing: a tint, a bar along the axis, and a line at its start.
 function markAlarms(card) {
   return (chart) => {
     const { ctx, bbox } = chart;
@@ -137,9 +137,9 @@ function draw(card, formula, alarms, now) {
   const high = Math.max(...known);
   const values = known.length ? `values from ${number(low)} to ${number(high)}` : "no value";
   const needed = threshold === null ? "" : `; required ${required(formula.threshold)}`;
-  const told = `${values} from ${moment(time[0])} to ${moment(time[time.length - 1])}${needed}; alarms in the list: ${alarms.length}`;
-  chart.setAttribute("aria-label", told);
-  put(card.querySelector(".range"), told);
+  const description = `${values} from ${moment(time[0])} to ${moment(time[time.length - 1])}${needed}; alarms in the list: ${alarms.length}`;
+  chart.setAttribute("aria-label", description);
+  put(card.querySelector(".range"), description);
 }
 
 addEventListener("resize", () => {
@@ -152,14 +152,14 @@ addEventListener("resize", () => {
 
 function aboutModel(told) {
   const { doubt, model_doubt: model } = told;
-  if (doubt.doubted) return `IN DOUBT: this agent's transitions contradict the model (${evidenceOf(doubt)}). Its answers may be wrong. ${departing(doubt)}`;
-  if (model.doubted) return `IN DOUBT: the transitions of all agents together contradict the model (${evidenceOf(model)}). Answers may be wrong.`;
+  if (doubt.doubted) return `IN DOUBT: this agent's transitions contradict the model (${evidenceOf(doubt)}). Its verdicts may be wrong. ${departing(doubt)}`;
+  if (model.doubted) return `IN DOUBT: the transitions of all agents together contradict the model (${evidenceOf(model)}). Verdicts may be wrong.`;
   return "";
 }
 
 function show(told) {
-  if (!told.known) put(at("state"), "This agent is not known any more: it is not watched. Below are its alarms.");
-  else put(at("state"), told.problem || `last heard ${ago(told.last_message, told.now)}${told.episode === null ? "" : `, episode ${told.episode}`}`);
+  if (!told.known) put(at("state"), "The monitor does not know this agent (any more): it is not monitored. Its alarms are below.");
+  else put(at("state"), told.problem || `last message ${ago(told.last_message, told.now)}${told.episode === null ? "" : `, episode ${told.episode}`}`);
   put(at("deviates"), told.known && told.deviation.notable ? `NOT ITS POLICY: ${deviates(told.deviation)}. ${POLICY_ASSUMED}` : "");
   at("deviates").hidden = !at("deviates").textContent;
   put(at("doubt"), told.known ? aboutModel(told) : "");
@@ -176,8 +176,8 @@ function show(told) {
 
 function judge(lost) {
   const told = seen.told;
-  tell("alarms-none", !told?.alarms.length, "No alarm of it is in the list.", lost);
-  tell("formulas-none", !told?.formulas.length, "No formula is watched.", lost || (told && !told.known ? "this agent is not watched" : told?.problem));
+  tell("alarms-none", !told?.alarms.length, "This agent has no alarm in the list.", lost);
+  tell("formulas-none", !told?.formulas.length, "No formula is configured.", lost || (told && !told.known ? "this agent is not monitored" : told?.problem));
   at("state").classList.toggle("wrong", Boolean(lost || !told?.known || told.problem));
 }
 

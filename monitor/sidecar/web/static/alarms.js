@@ -1,17 +1,17 @@
-// The list of alarms, filtered; the address of the page holds the filter, so that it can be sent to somebody.
+// The filtered list of alarms. The page's address contains the filter, so that the list can be shared.
 import { at, follow, look, makeAlarm, sync, tell, updateAlarm } from "./common.js";
 
 const FIELDS = ["agent", "formula", "severity", "state", "since", "until"];
 const input = (field) => at(field === "state" ? "state-wanted" : field);
 const seen = { told: null };
-const asked = new URLSearchParams(location.search);
-for (const field of FIELDS) input(field).value = asked.get(field) ?? "";
+const wanted = new URLSearchParams(location.search);
+for (const field of FIELDS) input(field).value = wanted.get(field) ?? "";
 
 function query() {
   const wanted = new URLSearchParams();
   for (const field of FIELDS) {
     const value = input(field).value.trim();
-    // The browser's own field for a date and time has no zone: it is the reader's.
+    // A datetime-local input has no time zone: it is the reader's.
     const time = field === "since" || field === "until";
     if (value) wanted.set(field, time ? String(new Date(value).getTime() / 1000) : value);
   }
@@ -25,7 +25,7 @@ function show(told) {
 }
 
 function judge(lost) {
-  tell("list-none", !seen.told?.length, "No such alarm is in the list.", lost);
+  tell("list-none", !seen.told?.length, "No alarm matches.", lost);
 }
 
 at("filter").addEventListener("input", () => {

@@ -1,4 +1,4 @@
-// The status page: asks for one document a second and brings the page up to date with it.
+// The status page: fetches one document a second and updates the page.
 import {
   POLICY_ASSUMED, ago, agentPage, alarmWord, at, departing, deviates, element, evidenceOf, figures, follow, look, makeAlarm, put, rangeOf, required, sync, tell, updateAlarm,
 } from "./common.js";
@@ -12,7 +12,7 @@ function announce(firing) {
   seen.firing = ids;
 }
 
-// ---- what cannot be answered ----
+// ---- blind formulas ----
 
 function makeBlind() {
   return element("li", "blind", element("p", "head word-blind"), element("p", "detail"));
@@ -26,9 +26,9 @@ function updateBlind(card, row) {
 // ---- whether the model fits ----
 
 function aboutModel(test) {
-  if (test.doubted === null) return "Unknown: the model has not been held against any step yet.";
-  if (test.doubted) return `IN DOUBT for all agents: their transitions contradict the model (${evidenceOf(test)}). Answers may be wrong. ${departing(test)}`;
-  return `The transitions of all agents together do not contradict it so far (${evidenceOf(test)}).`;
+  if (test.doubted === null) return "Unknown: the model has not been tested against any step yet.";
+  if (test.doubted) return `IN DOUBT for all agents: their transitions contradict the model (${evidenceOf(test)}). Verdicts may be wrong. ${departing(test)}`;
+  return `The transitions of all agents together do not contradict the model so far (${evidenceOf(test)}).`;
 }
 
 function makeDoubt() {
@@ -36,7 +36,7 @@ function makeDoubt() {
 }
 
 function updateDoubt(card, doubt) {
-  put(card.querySelector(".head"), `IN DOUBT · ${doubt.agent} · its transitions contradict the model (${evidenceOf(doubt)}). Its answers may be wrong.`);
+  put(card.querySelector(".head"), `IN DOUBT · ${doubt.agent} · its transitions contradict the model (${evidenceOf(doubt)}). Its verdicts may be wrong.`);
   put(card.querySelector(".detail"), departing(doubt));
   card.querySelector("a").href = agentPage(doubt.agent);
 }
@@ -49,7 +49,7 @@ function updateDeviating(card, deviation) {
 
 // ---- agents ----
 
-const COLUMNS = ["agent", "formula", "alarm", "answer", "value", "required", "last values", "step", "last heard", ""];
+const COLUMNS = ["agent", "formula", "alarm", "verdict", "value", "required", "last values", "step", "last message", ""];
 
 function makeRow() {
   const row = element("tr");
@@ -81,11 +81,10 @@ function updateRow(row, { agent, formula, first, now }) {
   put(cells[8], ago(agent.last_message, now));
   const why = cells[9].firstElementChild;
   why.href = `${agentPage(agent.name)}#formula-${formula.name}`;
-  why.setAttribute("aria-label", `Why is ${formula.name} of ${agent.name} as it is?`);
+  why.setAttribute("aria-label", `Explain ${formula.name} of ${agent.name}`);
 }
 
-// The agent's own value, and beside it, dashed, what it would be, in the range that matters. A break is a break in what
-// was known: between episodes, and while blind.
+// Draw the nominal value and, dashed, the alternative. Gaps: between episodes, and while blind.
 function draw(curve, history, threshold) {
   const known = history.flat().filter((value) => value !== null);
   const [low, high] = rangeOf(known, threshold);
@@ -95,8 +94,8 @@ function draw(curve, history, threshold) {
     let drawn = "";
     history.forEach((both, index) => {
       if (both[which] === null) return;
-      const goes_on = index > 0 && history[index - 1][which] !== null;
-      drawn += `${goes_on ? "L" : "M"}${x(index).toFixed(1)} ${y(both[which]).toFixed(1)}`;
+      const continues = index > 0 && history[index - 1][which] !== null;
+      drawn += `${continues ? "L" : "M"}${x(index).toFixed(1)} ${y(both[which]).toFixed(1)}`;
     });
     return drawn;
   };
@@ -121,7 +120,7 @@ function draw(curve, history, threshold) {
 
 function show(told) {
   const { status, now } = told;
-  put(at("state"), told.problem || `watching ${told.count.agents} agent${told.count.agents === 1 ? "" : "s"}`);
+  put(at("state"), told.problem || `monitoring ${told.count.agents} agent${told.count.agents === 1 ? "" : "s"}`);
   const model = `${status.model.name} ${status.model.sha256.slice(0, 12)}`;
   put(at("about"), `${status.client_id} at ${status.broker} · model ${model} · version ${status.version}`);
   document.title = `${told.count.firing ? `(${told.count.firing}) ` : told.problem ? "(?) " : ""}Counterfactual monitor`;
@@ -151,7 +150,7 @@ function show(told) {
   seen.told = told;
 }
 
-// Say that there is nothing only where that is known.
+// Say "none" only if that is known.
 function judge(lost) {
   const told = seen.told;
   if (told === null) {
@@ -159,13 +158,13 @@ function judge(lost) {
     return;
   }
   const { agents } = told.count;
-  // An agent that rests has nothing to be asked; a doubted model answers, and that it is doubted stands below.
+  // Idle agents need no evaluation; a model in doubt still gives verdicts, and is reported below.
   const blind = told.blind.some((group) => !["idle", "model_doubt"].includes(group.reason)) || told.count.blind > told.blind.length;
-  const unseen = lost || told.problem || (agents ? "" : "no agent has been heard of, so nothing is watched yet");
-  const unanswered = blind ? `not every formula can be answered: see Blind, below` : "";
-  tell("firing-none", !told.firing.length, "No alarm fires.", unseen || unanswered);
-  tell("blind-none", !told.blind.length, "Every formula can be answered.", unseen);
-  tell("agents-none", !told.agents.length, agents ? "No agent has such a name." : "No agent has been heard yet: steps are awaited on the configured topic.", lost);
+  const unseen = lost || told.problem || (agents ? "" : "no agent has sent a step yet, so nothing is monitored");
+  const unanswered = blind ? `some formulas are blind, see below` : "";
+  tell("firing-none", !told.firing.length, "No alarm is firing.", unseen || unanswered);
+  tell("blind-none", !told.blind.length, "No formula is blind.", unseen);
+  tell("agents-none", !told.agents.length, agents ? "No agent matches." : "No agent yet: waiting for steps on the configured topic.", lost);
   tell("recent-none", !told.recent.length, "No alarm has ended yet.", lost || told.problem);
   at("state").classList.toggle("wrong", Boolean(lost || told.problem));
 }

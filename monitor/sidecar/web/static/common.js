@@ -1,21 +1,21 @@
-// What the pages share: asking the monitor, saying how sure that is, alarms as cards, and the picture of an alarm.
-// Nothing comes from outside. Elements are kept and only their contents change, so that focus, selection and a screen
-// reader's place survive.
+// Shared by the pages: requests to the monitor, the connection state, alarms as cards, and the picture of an alarm.
+// Nothing is loaded from other servers. Elements are kept and only their contents change, so that focus, selection and
+// a screen reader's position survive.
 
-// Milliseconds between two looks: the longest that a value shown is behind.
+// Milliseconds between two requests: the largest delay of a value shown.
 const EVERY = 1000;
-// Milliseconds after which an answer is no answer any more, and what is shown counts as unknown.
-const PATIENCE = 10_000;
+// Milliseconds after which a request fails and the data shown are outdated.
+const TIMEOUT = 10_000;
 export const at = (id) => document.getElementById(id);
 const known = { token: sessionStorage.getItem("cfmon-token"), explained: null, heard: null, wrong: "", look: () => {} };
 
 export async function ask(path) {
   const headers = known.token ? { Authorization: `Bearer ${known.token}` } : {};
-  const answer = await fetch(path, { headers, cache: "no-store", signal: AbortSignal.timeout(PATIENCE) });
+  const answer = await fetch(path, { headers, cache: "no-store", signal: AbortSignal.timeout(TIMEOUT) });
   if (answer.status === 401) {
-    at("token-wrong").textContent = known.token && at("token").hidden === false ? "This is not the token." : "";
+    at("token-wrong").textContent = known.token && at("token").hidden === false ? "Wrong token." : "";
     at("token").hidden = false;
-    throw new Error("a token is needed");
+    throw new Error("a token is required");
   }
   at("token").hidden = true;
   if (!answer.ok) throw new Error((await answer.text()) || answer.statusText);
@@ -33,7 +33,7 @@ export function put(target, text) {
   if (target.textContent !== text) target.textContent = text;
 }
 
-// Make the children of `list` those of `items`, in order; each is made once and updated while its key is there.
+// Make the children of `list` match `items`, in order; a child is created once and updated while its key exists.
 export function sync(list, items, key, make, update) {
   const old = new Map([...list.children].map((child) => [child.dataset.key, child]));
   let before = list.firstElementChild;
@@ -58,7 +58,7 @@ export function number(value) {
   return value === null || value === undefined ? "" : value.toFixed(4);
 }
 
-// The value under nominal; of regret also that under the alternative.
+// The value under the nominal policy; for regret also under the alternative.
 export function figures(formula) {
   const other = formula.alternative?.value ?? null;
   return other === null ? number(formula.value) : `${number(formula.value)} vs ${number(other)}`;
@@ -68,12 +68,12 @@ export function required(threshold) {
   return threshold === null ? "" : `${threshold.comparison} ${threshold.bound}`;
 }
 
-// The state of an alarm. While its formula is blind nobody knows that it would not fire.
+// The state of an alarm. While its formula is blind, an alarm that does not fire is unknown.
 export function alarmWord(formula) {
   return formula.blind && formula.alarm !== "firing" ? `unknown, was ${formula.alarm}` : formula.alarm;
 }
 
-// Date, time and zone, as of this browser; an agent's clock may say anything.
+// Local date, time and zone; an agent's clock may send any number.
 export function moment(seconds) {
   if (!(seconds > 0 && seconds < 8.64e12)) return "at an unknown time";
   return new Date(seconds * 1000).toLocaleString("sv-SE", { timeZoneName: "short" });
@@ -85,53 +85,53 @@ export function ago(seconds, now) {
   return gone < 7200 ? `${Math.round(gone / 60)} min ago` : `${Math.round(gone / 3600)} h ago`;
 }
 
-// What a test of the model found: how strong the evidence is, and which transitions speak loudest against it.
+// Result of the test of the model: strength of the evidence, and the transitions with the strongest evidence.
 export function evidenceOf(test) {
-  const strength = test.log10_e === null ? "without end" : `1e${test.log10_e.toFixed(1)}`;
+  const strength = test.log10_e === null ? "infinite" : `1e${test.log10_e.toFixed(1)}`;
   return `e-value ${strength} after ${test.transitions} transitions`;
 }
 
 export function departing(test) {
   return test.departing.map(({ state, action, successor, seen, of, expected }) =>
-    `from state ${state} by action ${action} to ${successor}: seen ${seen} times of ${of}, expected ${expected.toFixed(1)}`).join("; ");
+    `state ${state}, action ${action}, next state ${successor}: observed ${seen} times in ${of}, expected ${expected.toFixed(1)}`).join("; ");
 }
 
-// How far an agent's actions depart from its nominal policy.
+// Deviation of an agent's actions from its nominal policy.
 export function deviates({ share, steps }) {
   const percent = Math.round(100 * share);
-  return `on ${percent} % of its last ${steps} steps it acted as its nominal policy would not, beyond what that leaves to chance`;
+  return `on ${percent} % of its last ${steps} steps it acted differently from its nominal policy, beyond chance`;
 }
 
-export const POLICY_ASSUMED = "Answers about its future assume that policy: while the agent does not follow it, they do not describe this agent.";
+export const POLICY_ASSUMED = "Verdicts about its future assume that policy, so they do not describe this agent now.";
 
 export function agentPage(name) {
   return `agent?name=${encodeURIComponent(name)}`;
 }
 
-// The range that shows what matters: all values and the threshold, but no less than 0.05, or noise would look like news.
+// Axis range: all values and the threshold, at least 0.05, so that small noise does not look large.
 export function rangeOf(values, threshold) {
   const seen = values.filter((value) => value !== null);
   if (threshold !== null) seen.push(threshold);
   if (!seen.length) return [0, 1];
   let low = seen.reduce((one, two) => Math.min(one, two));
   let high = seen.reduce((one, two) => Math.max(one, two));
-  const room = Math.max(0.1 * (high - low), (0.05 - (high - low)) / 2);
-  return [low - room, high + room];
+  const margin = Math.max(0.1 * (high - low), (0.05 - (high - low)) / 2);
+  return [low - margin, high + margin];
 }
 
-// ---- how sure it is ----
+// ---- connection ----
 
-// Look again and again. `path()` is asked, `show(document)` shows the answer; `judge(why)` is called after each answer,
-// and whenever what is shown has become old: `why` says why nothing is known now, and is empty while it is.
+// Poll `path()` and pass each document to `show`. Call `judge(why)` after each answer and when the data shown become
+// outdated; `why` is the reason why nothing is known now, empty if the data are current.
 export function follow(path, show, judge) {
   const say = () => {
-    const old = known.heard !== null && Date.now() - known.heard > PATIENCE;
+    const old = known.heard !== null && Date.now() - known.heard > TIMEOUT;
     const wrong = known.wrong || (old ? "no answer for more than 10 s" : "");
     if (known.heard === null && !wrong) return;
     document.body.dataset.live = wrong ? "no" : "yes";
     at("state").classList.toggle("wrong", Boolean(wrong));
     if (wrong) {
-      const last = known.heard === null ? "" : ` What is shown is of ${moment(known.heard / 1000)}, and may be over.`;
+      const last = known.heard === null ? "" : ` Data shown are from ${moment(known.heard / 1000)} and may be outdated.`;
       put(at("state"), `No answer from the monitor: ${wrong}.${last}`);
       document.title = `(?) ${document.title.replace(/^\([^)]*\) /, "")}`;
     }
@@ -144,7 +144,7 @@ export function follow(path, show, judge) {
       known.heard = Date.now();
       known.wrong = "";
     } catch (error) {
-      known.wrong = error.name === "TimeoutError" ? "it takes too long" : error.message;
+      known.wrong = error.name === "TimeoutError" ? "it did not answer within 10 s" : error.message;
     }
     say();
   };
@@ -167,7 +167,7 @@ export function look() {
   known.look();
 }
 
-// The line below a list: that there is nothing, said only where that is known; else why it is not.
+// The line below a list: "none" only if that is known, else why it is unknown.
 export function tell(id, empty, nothing, why) {
   const line = at(id);
   line.hidden = !why && !empty;
@@ -197,7 +197,7 @@ export function makeAlarm() {
 
 function lasted(alarm) {
   if (alarm.state === "firing") return `since ${moment(alarm.since_unix)}`;
-  if (alarm.state === "unknown") return `from ${moment(alarm.began_unix)}; how it ended is not known: the monitor was away`;
+  if (alarm.state === "unknown") return `from ${moment(alarm.began_unix)}; its end is unknown: the monitor was down`;
   return `from ${moment(alarm.began_unix)} to ${moment(alarm.over_unix)}`;
 }
 
@@ -211,7 +211,7 @@ export function updateAlarm(card, alarm) {
   put(head.children[1], `${alarm.state.toUpperCase()} · ${alarm.severity} · ${alarm.formula.name} · ${alarm.agent} · ${lasted(alarm)}`);
   head.className = `head word-${alarm.state}`;
   put(card.querySelector(".summary"), alarm.state === "unknown" ? `When it fired: ${alarm.summary}` : alarm.summary);
-  put(card.querySelector(".blindness"), firing && alarm.blind ? `blind here: ${alarm.blind}` : "");
+  put(card.querySelector(".blindness"), firing && alarm.blind ? `blind: ${alarm.blind}` : "");
   const [why, page, proof, bundle, runbook] = card.querySelector(".actions").children;
   why.hidden = proof.hidden = bundle.hidden = !alarm.evidence;
   why.setAttribute("aria-label", `Why ${firing ? "does" : "did"} ${alarm.formula.name} fire for ${alarm.agent}?`);
@@ -222,13 +222,13 @@ export function updateAlarm(card, alarm) {
     bundle.href = `evidence/${alarm.evidence.id}.zip`;
     bundle.setAttribute("aria-label", "evidence with model and policies, as a zip file");
   }
-  if (known.explained === alarm.id) retell(alarm);
+  if (known.explained === alarm.id) updateExplanation(alarm);
   runbook.hidden = !alarm.runbook;
   if (alarm.runbook) runbook.href = alarm.runbook;
 }
 
-// What is said of the alarm that is explained, kept current while the dialog is open.
-function retell(alarm) {
+// Texts about the explained alarm, updated while the dialog is open.
+function updateExplanation(alarm) {
   put(at("why-title"), `${alarm.state.toUpperCase()} · ${alarm.formula.name} · ${alarm.agent}`);
   put(at("why-summary"), alarm.summary);
 }
@@ -236,9 +236,9 @@ function retell(alarm) {
 async function explain(alarm) {
   const picture = at("why-picture");
   known.explained = alarm.id;
-  retell(alarm);
-  put(at("why-moment"), `The picture shows the moment at which it fired: step ${alarm.fired.seq}, ${moment(alarm.fired.time_unix)}.`);
-  put(at("why-wait"), "deriving and drawing it from the evidence …");
+  updateExplanation(alarm);
+  put(at("why-moment"), `The picture shows the moment the alarm fired: step ${alarm.fired.seq}, ${moment(alarm.fired.time_unix)}.`);
+  put(at("why-wait"), "recomputing and drawing the alarm from its evidence …");
   picture.hidden = true;
   at("why-links").replaceChildren();
   at("why").showModal();
@@ -250,20 +250,20 @@ async function explain(alarm) {
     picture.hidden = false;
     put(at("why-wait"), "");
   } catch (error) {
-    put(at("why-wait"), `It cannot be drawn: ${error.message}`);
+    put(at("why-wait"), `The picture cannot be drawn: ${error.message}`);
   }
   const bundle = element("a", "", "evidence with model and policies");
   bundle.href = `evidence/${alarm.evidence.id}.zip`;
-  at("why-links").append(bundle, ` derive it again: cfmon verify ${alarm.evidence.id}.zip`);
+  at("why-links").append(bundle, ` verify it: cfmon verify ${alarm.evidence.id}.zip`);
 }
 
-// The picture's own description. It is cut out of the text: parsed here, its styles would be held against our policy.
+// The picture's description, extracted from its text: parsing it here would violate our content security policy.
 function in_words(picture) {
   const found = picture.match(/<desc>([^<]*)<\/desc>/);
   return found ? found[1].replaceAll("&lt;", "<").replaceAll("&gt;", ">").replaceAll("&amp;", "&") : "";
 }
 
-// It is drawn when it is first asked for, which takes a moment.
+// The first request draws the picture, which takes a moment.
 async function picture_of(evidence) {
   for (;;) {
     const answer = await ask(`picture/${evidence}.svg`);
@@ -272,7 +272,7 @@ async function picture_of(evidence) {
   }
 }
 
-// ---- what every page has ----
+// ---- parts of every page ----
 
 const close = element("button", "", "Close");
 close.type = "button";
@@ -301,7 +301,7 @@ at("token").addEventListener("submit", (event) => {
   sessionStorage.setItem("cfmon-token", known.token);
   look();
 });
-// Links to data carry no token by themselves, so with one they are fetched and handed over. Pages hold no data.
+// Plain links send no token, so data are fetched with it and saved. Pages contain no data.
 document.addEventListener("click", async (event) => {
   const link = event.target.closest("a");
   if (!known.token || !link || link.origin !== location.origin || link.hash || link.target || link.className === "page") return;

@@ -1,7 +1,7 @@
-// How the forecasts of a formula turned out: one sentence, the reliability diagram, and its numbers as a table.
+// Forecasts and outcomes of a formula: one sentence, the reliability diagram, and its numbers as a table.
 import { element, put, sync } from "./common.js";
 
-// Forecasts below which a diagram says nothing.
+// Fewest forecasts for which a diagram is meaningful.
 const FEW = 10;
 const SIZE = 328;
 const EDGE = 40;
@@ -10,7 +10,7 @@ const TURN = SIZE - EDGE - 8;
 const x = (share) => EDGE + TURN * share;
 const y = (share) => 8 + TURN * (1 - share);
 
-// In per cent; near certainty with decimals, since 99.9 % and 100 % are not the same promise.
+// In per cent; with decimals near 0 and 100 %, because 99.9 % is not 100 %.
 function percent(share) {
   if (share > 0.9999 && share < 1) return "more than 99.99 %";
   if (share < 0.0001 && share > 0) return "less than 0.01 %";
@@ -28,13 +28,13 @@ function drawn(kind, attributes, text = "") {
 }
 
 export function makeReliability() {
-  const made = element("section", "reliability", element("h3", "", "How its forecasts turned out"), element("p", "told"));
+  const made = element("section", "reliability", element("h3", "", "Forecasts and outcomes"), element("p", "told"));
   const heads = ["forecast", "came true", "95 % interval", "count", "agree"].map((text) => {
     const head = element("th", "number", text);
     head.scope = "col";
     return head;
   });
-  const caption = element("caption", "", "Forecasts by tenths: the mean forecast, and the share that came true");
+  const caption = element("caption", "", "Forecasts in ten groups: mean forecast, and the fraction that came true");
   const table = element("table", "profile", caption, element("thead", "", element("tr", "", ...heads)), element("tbody"));
   const svg = drawn("svg", { class: "diagram", viewBox: `0 0 ${SIZE} ${SIZE}`, role: "img" });
   made.append(element("div", "beside", svg, table), element("p", "quiet score"));
@@ -59,22 +59,22 @@ export function updateReliability(section, formula) {
 }
 
 function missing({ calibration, not_followed: why }) {
-  if (calibration === null) return `Its forecasts are not held against what happens: ${why}.`;
-  return `Not enough forecasts have come due yet: ${calibration.resolved} of ${FEW}.${dropped(calibration)}`;
+  if (calibration === null) return `Forecasts are not compared with outcomes: ${why}.`;
+  return `Too few forecasts have an outcome yet: ${calibration.resolved} of ${FEW}.${dropped(calibration)}`;
 }
 
-// About the tenth with the most forecasts, and any tenth that does not agree.
+// About the group with the most forecasts, and any group that does not agree.
 function sentence({ bins }) {
   const most = bins.reduce((one, two) => (two.count > one.count ? two : one));
   const off = bins.filter((bin) => !bin.agrees).length;
-  const judged = off === 0 ? "Forecasts and outcomes agree within what chance allows."
-    : `In ${off} of ${bins.length} tenths the forecasts lie outside the 95 % interval.`;
+  const judged = off === 0 ? "Forecasts and outcomes agree within chance."
+    : `In ${off} of ${bins.length} groups the forecasts are outside the 95 % interval.`;
   return `Of ${most.count} forecast${most.count === 1 ? "" : "s"} of about ${percent(most.forecast)}, ${percent(most.came_true)} came true. ${judged}`;
 }
 
 function score(counted) {
-  return `Brier score ${counted.brier_score.toFixed(4)} (0 is perfect); ${counted.brier_score_expected.toFixed(4)} is the mean if every forecast `
-    + `is true. ${counted.resolved} forecasts that did not overlap have come due.${dropped(counted)}`;
+  return `Brier score ${counted.brier_score.toFixed(4)} (0 is perfect); ${counted.brier_score_expected.toFixed(4)} is its mean if every forecast `
+    + `is correct. ${counted.resolved} non-overlapping forecasts have an outcome.${dropped(counted)}`;
 }
 
 function dropped({ dropped: count }) {
@@ -105,11 +105,11 @@ function draw(svg, { bins }) {
     }
     parts.push(agrees ? drawn("circle", { class: of, cx: x(forecast), cy: y(share), r: 4 })
       : drawn("rect", { class: of, x: x(forecast) - 4.5, y: y(share) - 4.5, width: 9, height: 9 }));
-    const below = low > 0.06;  // else the axis is there
+    const below = low > 0.06;  // else it would cover the axis
     const many = count < 10_000 ? String(count) : `${Math.floor(count / 1000)}k`;
     parts.push(drawn("text", { x: x(forecast), y: below ? y(low) + 12 : y(high) - 4, "text-anchor": "middle" }, many));
   }
   svg.replaceChildren(...parts);
-  const told = bins.map((bin) => `${percent(bin.forecast)} forecast, ${percent(bin.came_true)} of ${bin.count} came true`);
-  svg.setAttribute("aria-label", `Reliability diagram. ${told.join("; ")}`);
+  const texts = bins.map((bin) => `${percent(bin.forecast)} forecast, ${percent(bin.came_true)} of ${bin.count} came true`);
+  svg.setAttribute("aria-label", `Reliability diagram. ${texts.join("; ")}`);
 }

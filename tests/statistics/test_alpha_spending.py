@@ -17,7 +17,7 @@ from monitor.statistics import (
     expected_samples,
     share,
 )
-from tests.statistics.walks import fate
+from tests.statistics.random_walk import fate
 
 EVEN = Strength(0.05, 0.05)
 

@@ -1,4 +1,4 @@
-"""The story of an alarm against the verdict it tells of, and against plain enumeration of paths."""
+"""The explanation of an alarm against the verdict it tells of, and against plain enumeration of paths."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from monitor.causal import Intervention, World
 from monitor.engine import check
 from monitor.exact import Checker
 from monitor.model import MDP, load_model, model_sha256
-from monitor.picture import tell
+from monitor.picture import explain
 from monitor.picture.distribution import likeliest
 from monitor.policy import PolicyTable, as_table
 from monitor.types import CausalModel
@@ -61,16 +61,16 @@ def evidence_of(
 @pytest.mark.parametrize("causal_model", ["gumbel", "any"])
 def test_what_spreads_ends_in_the_value_of_the_verdict(text: str, causal_model: CausalModel) -> None:
     evidence = evidence_of(text, causal_model=causal_model)
-    story = tell(evidence, GRID, POLICIES)
+    explanation = explain(evidence, GRID, POLICIES)
     ends = []
-    for arm in story.arms:
-        assert arm.spread is not None, arm.problem
-        for there in arm.spread.states:
+    for branch in explanation.branches:
+        assert branch.distribution is not None, branch.problem
+        for there in branch.distribution.states:
             assert sum(there.values()) == pytest.approx(1.0, abs=1e-12)
-        ends.append(arm.spread.gained[-1] if story.reward else arm.spread.kept[-1])
-        if not story.reward:
-            assert arm.spread.kept[-1] + arm.spread.broken[-1] == pytest.approx(1.0, abs=1e-12)
-            assert list(arm.spread.broken) == sorted(arm.spread.broken)
+        ends.append(branch.distribution.reward[-1] if explanation.reward else branch.distribution.satisfied[-1])
+        if not explanation.reward:
+            assert branch.distribution.satisfied[-1] + branch.distribution.violated[-1] == pytest.approx(1.0, abs=1e-12)
+            assert list(branch.distribution.violated) == sorted(branch.distribution.violated)
     values = [quantity.value for quantity in evidence.verdict.quantities]
     shown = ends if len(values) == len(ends) else [ends[0] - ends[1]]  # a difference is one quantity of two worlds
     assert shown == pytest.approx(values, abs=1e-12)
@@ -78,41 +78,41 @@ def test_what_spreads_ends_in_the_value_of_the_verdict(text: str, causal_model: 
 
 def test_the_history_is_what_was_answered_after_each_step() -> None:
     evidence = evidence_of(FORMULAS[0], causal_model="any")
-    story = tell(evidence, GRID, POLICIES)
-    for n, moment in enumerate(story.history, start=1):
+    explanation = explain(evidence, GRID, POLICIES)
+    for n, moment in enumerate(explanation.history, start=1):
         verdict = check(FORMULAS[0], model=GRID, path=PATH[:n], policies=POLICIES, causal_model="any")
         assert moment.seq == n - 1
         assert (moment.nominal, moment.value) == tuple(quantity.value for quantity in verdict.quantities)
         assert moment.bounds == verdict.quantities[1].bounds
-    assert len(story.history) == len(PATH)
-    assert story.summary.startswith("robot: when it fired, P(no unsafe in 8 steps, from 3 steps ago) = 0.96")
+    assert len(explanation.history) == len(PATH)
+    assert explanation.summary.startswith("robot: when it fired, P(no unsafe in 8 steps, from 3 steps before) = 0.96")
 
 
 def test_an_alarm_on_what_holds_is_told_as_such() -> None:
-    story = tell(evidence_of('P>=0.01 [ F<=8 "unsafe" ]'), GRID, POLICIES)
-    assert story.summary.endswith("; alarm if at least 0.01.")
-    story = tell(evidence_of('P>=0.99 [ F<=8 "unsafe" ]'), GRID, POLICIES)
-    assert story.summary.endswith("; at least 0.99 required.")
+    explanation = explain(evidence_of('P>=0.01 [ F<=8 "unsafe" ]'), GRID, POLICIES)
+    assert explanation.summary.endswith("; alarm if at least 0.01.")
+    explanation = explain(evidence_of('P>=0.99 [ F<=8 "unsafe" ]'), GRID, POLICIES)
+    assert explanation.summary.endswith("; at least 0.99 required.")
 
 
 def test_moments_before_the_held_path_was_long_enough_are_not_invented() -> None:
     verdict = check(FORMULAS[0], model=GRID, path=PATH, policies=POLICIES, start_observed=False)
     evidence = evidence_of(FORMULAS[0])
-    story = tell(replace(evidence, start_observed=False, verdict=verdict), GRID, POLICIES)
-    assert [moment.seq for moment in story.history] == [3, 4]
+    explanation = explain(replace(evidence, start_observed=False, verdict=verdict), GRID, POLICIES)
+    assert [moment.seq for moment in explanation.history] == [3, 4]
 
 
 def test_an_ended_episode_stays_where_it_ended() -> None:
-    story = tell(evidence_of('regret(fallback@2, P>=0.9 [ F<=8 "goal" ])', terminated=True), GRID, POLICIES)
-    nominal = next(arm for arm in story.arms if arm.nominal)
-    assert nominal.spread is not None
-    assert nominal.spread.states[-1] == {PATH[-1][0]: pytest.approx(1.0)}
+    explanation = explain(evidence_of('regret(fallback@2, P>=0.9 [ F<=8 "goal" ])', terminated=True), GRID, POLICIES)
+    nominal = next(branch for branch in explanation.branches if branch.nominal)
+    assert nominal.distribution is not None
+    assert nominal.distribution.states[-1] == {PATH[-1][0]: pytest.approx(1.0)}
 
 
 def test_a_nested_quantity_that_looks_back_is_told_and_not_drawn() -> None:
-    story = tell(evidence_of('fallback@2.P=? [ G<=3 nominal@1.P>=0 [ F<=2 "goal" ] ]'), GRID, POLICIES)
-    assert story.arms[0].spread is None
-    assert "looks back" in story.arms[0].problem
+    explanation = explain(evidence_of('fallback@2.P=? [ G<=3 nominal@1.P>=0 [ F<=2 "goal" ] ]'), GRID, POLICIES)
+    assert explanation.branches[0].distribution is None
+    assert "looks back" in explanation.branches[0].problem
 
 
 @settings(max_examples=60, deadline=None)
@@ -145,17 +145,21 @@ def test_the_spread_in_random_worlds_ends_in_the_value(seed: int) -> None:
     model, path, tables = random_world(seed, 4, 4)
     text = 'fallback@3.P=? [ !"bad" U<=6 "good" ]'
     checker = Checker(model, tables)
-    story = tell(evidence_of(text, path, model=model, tables=tables), model, tables)
+    explanation = explain(evidence_of(text, path, model=model, tables=tables), model, tables)
     expected = check(text, model=model, path=path, policies=tables).value
-    assert story.arms[0].spread is not None
-    assert story.arms[0].spread.kept[-1] == pytest.approx(expected, abs=1e-12)
+    assert explanation.branches[0].distribution is not None
+    assert explanation.branches[0].distribution.satisfied[-1] == pytest.approx(expected, abs=1e-12)
     assert checker.model is model
 
 
 def test_a_world_without_end_is_refused_by_its_size(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("monitor.picture.distribution.MOST_CELLS", 5)
-    story = tell(evidence_of(FORMULAS[0]), GRID, POLICIES)
-    assert all(arm.spread is None and "too many states" in arm.problem for arm in story.arms if not arm.nominal)
+    explanation = explain(evidence_of(FORMULAS[0]), GRID, POLICIES)
+    assert all(
+        branch.distribution is None and "too many states" in branch.problem
+        for branch in explanation.branches
+        if not branch.nominal
+    )
 
 
 def random_world(

@@ -1,4 +1,4 @@
-"""The memory of what was taken: against a plain dict."""
+"""Deduplication, compared with a plain dict."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One step of a world: where it may lead, with which probability or within which bounds, and what it earns.
+"""Transition distribution of one step in a world: successors, probabilities or bounds on them, and rewards.
 
 1. While transitions are observed, the step follows the posterior noise (or, over a class of causal models, any
    distribution within the bounds of that class); beyond them, the row of the model in force.
@@ -21,17 +21,17 @@ from monitor.types import CausalModel
 __all__ = ["Aim", "Row", "mean", "mixed", "row"]
 
 Aim = Literal["value", "least", "most"]
-"""The Gumbel-Max value, or an end of the range over a class of causal models."""
+"""The Gumbel-Max value, or the lower or upper bound over a class of causal models."""
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """Successors [K], their probabilities [K] (the lowest ones, where `highest` is set) and what each earns [K]."""
+    """Successors [K], their probabilities [K] (lower bounds if `highest` is set) and rewards [K]."""
 
     successors: Ints
     probabilities: Floats
     highest: Floats | None
-    earned: Floats
+    rewards: Floats
 
 
 def row(setting: Setting, world: World, at: tuple[int, int], causal_model: CausalModel) -> Row:
@@ -42,19 +42,19 @@ def row(setting: Setting, world: World, at: tuple[int, int], causal_model: Causa
         successors, probabilities, highest = _posterior(setting, world, at, causal_model)
     kept = np.flatnonzero(probabilities if highest is None else highest)
     successors = successors[kept]
-    earned = setting.rewards(world.now, *at, successors)
-    return Row(successors, probabilities[kept], None if highest is None else highest[kept], earned)
+    rewards = setting.rewards(world.now, *at, successors)
+    return Row(successors, probabilities[kept], None if highest is None else highest[kept], rewards)
 
 
 def _posterior(
     setting: Setting, world: World, at: tuple[int, int], causal_model: CausalModel
 ) -> tuple[Ints, Floats, Floats | None]:
-    """Return successors, probabilities (or the lowest) and the highest ones, given the transition observed here."""
+    """Return successors, probabilities (or lower bounds) and upper bounds, given the transition observed here."""
     step, outcome = world.seen[0], world.seen[1].state
     assert step.action is not None
-    theirs, ours = setting.row(step.moment, step.state, step.action), setting.row(world.now, *at)
-    both = np.union1d(theirs[0], ours[0])
-    p, q, i = looked_up(*theirs, both), looked_up(*ours, both), int(np.searchsorted(both, outcome))
+    observed, asked = setting.row(step.moment, step.state, step.action), setting.row(world.now, *at)
+    both = np.union1d(observed[0], asked[0])
+    p, q, i = looked_up(*observed, both), looked_up(*asked, both), int(np.searchsorted(both, outcome))
     if causal_model == "gumbel":
         return both, counterfactual(p, q, i), None
     if (at, world.now.model) == ((step.state, step.action), step.moment.model):
@@ -63,16 +63,16 @@ def _posterior(
 
 
 def mixed(rows: list[tuple[float, Row]]) -> Row:
-    """Return the mean of rows without bounds; what a successor earns is its mean over the rows."""
+    """Return the mixture of weighted rows without bounds; a successor's reward is its mean over the rows."""
     weights = np.concatenate([weight * one.probabilities for weight, one in rows])
-    earned = weights * np.concatenate([one.earned for _, one in rows])
-    successors, place = np.unique(np.concatenate([one.successors for _, one in rows]), return_inverse=True)
-    probabilities: Floats = np.bincount(place, weights).astype(np.float64)
-    return Row(successors, probabilities, None, np.bincount(place, earned) / probabilities)
+    rewards = weights * np.concatenate([one.rewards for _, one in rows])
+    successors, index = np.unique(np.concatenate([one.successors for _, one in rows]), return_inverse=True)
+    probabilities: Floats = np.bincount(index, weights).astype(np.float64)
+    return Row(successors, probabilities, None, np.bincount(index, rewards) / probabilities)
 
 
 def mean(one: Row, values: Floats, aim: Aim) -> float:
-    """Return the mean of `values` [K] over the row, or the least or most of it within the row's bounds."""
+    """Return the mean of `values` [K] over the row, or its minimum or maximum within the row's bounds."""
     if one.highest is None:
         return float(one.probabilities @ values)
     return extreme_mean(one.probabilities, one.highest, values, largest=aim == "most")

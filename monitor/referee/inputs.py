@@ -1,6 +1,6 @@
-"""A question as it is handed in, checked: the path, and every name in the formula.
+"""Validation of a query: the path, the models, and every name in the formula.
 
-The same is refused as by `monitor.check`, with the same classes of errors.
+It rejects the same input as `monitor.check`, with the same classes of errors.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ import numpy as np
 
 from monitor.errors import ConfigError, PathError
 from monitor.logic.parser import error_at
-from monitor.logic.syntax import And, Change, Formula, Goal, Label, Not, Or, Probability, Regret, Until
+from monitor.logic.syntax import Formula, Goal, Label, Regret
+from monitor.logic.traversal import subformulas
 from monitor.model.mdp import MDP
 
 __all__ = ["Path", "check_models", "checked_path", "named_actions"]
@@ -31,31 +32,32 @@ def checked_path(path: Path, model: MDP, *, terminated: bool) -> list[tuple[int,
     try:
         pairs = [(index(state), None if action is None else index(action)) for state, action in path]
     except (TypeError, ValueError) as error:
-        raise PathError("the path holds something that is no pair (state, action) of whole numbers") from error
+        raise PathError("the path must contain pairs (state, action) of whole numbers only") from error
     if not pairs:
         raise PathError("the path is empty; it needs at least one pair (state, action)")
-    for place, (state, action) in enumerate(pairs):
-        last = place == len(pairs) - 1
+    for n, (state, action) in enumerate(pairs):
+        last = n == len(pairs) - 1
         if not 0 <= state < model.states:
-            raise PathError(f"pair {place}: state {state} is outside 0..{model.states - 1}")
+            raise PathError(f"pair {n}: state {state} is outside 0..{model.states - 1}")
         if action is None and not last:
-            raise PathError(f"pair {place}: only the last pair may lack its action")
+            raise PathError(f"pair {n}: only the last pair may lack its action")
         available = np.ones(model.actions, dtype=bool) if last and terminated else model.available(state)
         if action is not None and not (0 <= action < model.actions and available[action]):
-            raise PathError(f"pair {place}: action {action} is unavailable in state {state}")
-    for place, ((state, action), (following, _)) in enumerate(pairwise(pairs)):
+            raise PathError(f"pair {n}: action {action} is unavailable in state {state}")
+    for n, ((state, action), (s_next, _)) in enumerate(pairwise(pairs)):
         assert action is not None
-        if following not in model.row(state, action)[0]:
-            problem = f"the model gives {following} probability 0 after state {state}, action {action}"
-            raise PathError(f"pair {place}: {problem}; the path or the model is wrong")
+        if s_next not in model.row(state, action)[0]:
+            problem = f"the model gives {s_next} probability 0 after state {state}, action {action}"
+            raise PathError(f"pair {n}: {problem}; the path or the model is wrong")
     return pairs
 
 
 def check_models(models: Mapping[str, MDP], model: MDP) -> None:
-    """Raise ConfigError for another model that has other states or lacks an action the main one has."""
+    """Raise ConfigError if another model has a different size or lacks an action of the main model."""
     for name, other in models.items():
         if (other.states, other.actions) != (model.states, model.actions):
-            raise ConfigError(f"model {name!r} must have the {model.states} states and {model.actions} actions of ours")
+            sizes = f"{model.states} states and {model.actions} actions"
+            raise ConfigError(f"model {name!r} must have {sizes}, as the main model has")
         for state, action in np.argwhere(model.availability & ~other.availability):
             raise ConfigError(f"model {name!r} lacks action {action} in state {state}, where the main model has it")
 
@@ -63,7 +65,7 @@ def check_models(models: Mapping[str, MDP], model: MDP) -> None:
 def named_actions(
     formula: Formula, text: str, model: MDP, policies: Mapping[str, object], models: Mapping[str, MDP]
 ) -> dict[str, int]:
-    """Return the index of each action that some `do(..)` names.
+    """Return the index of each action that a `do(..)` names.
 
     Raises:
         FormulaError: an unknown label, policy, model or action, or an action that is unavailable in some state.
@@ -77,11 +79,11 @@ def named_actions(
     }
     actions: dict[str, int] = {}
     for kind, name, at in _names(formula):
-        plain = str(int(name)) if kind == "action" and name.isdecimal() else name
-        if plain not in known[kind]:
+        key = str(int(name)) if kind == "action" and name.isdecimal() else name
+        if key not in known[kind]:
             raise error_at(f"unknown {kind} {name!r}; there is {', '.join(known[kind]) or 'none'}", text, at)
         if kind == "action":
-            actions[name] = by_number.get(plain, model.action_index.get(plain, 0))
+            actions[name] = by_number.get(key, model.action_index.get(key, 0))
             missing = np.flatnonzero(~model.availability[:, actions[name]])
             if len(missing):
                 problem = (
@@ -92,22 +94,14 @@ def named_actions(
 
 
 def _names(formula: Formula) -> Iterator[tuple[str, str, int]]:
-    """Yield the kind, the name and the place in the text of everything a formula refers to by name."""
-    match formula:
-        case Label(name, at):
-            yield "label", name, at
-        case Not(arg):
-            yield from _names(arg)
-        case And(left, right) | Or(left, right) | Until(_, _, left, right):
-            yield from _names(left)
-            yield from _names(right)
-        case Goal(world, measure, _):
-            for change in (world.change, world.baseline):
-                if isinstance(change, Change) and change.kind != "nominal":
-                    yield change.kind, change.name, change.at
-            if isinstance(measure, Probability):
-                yield from _names(measure.path)
-        case Regret(world, goal):
-            yield from _names(Goal(world, goal.measure))
-        case _:
-            pass
+    """Yield kind, name and position in the text of everything that a formula names."""
+    for node in subformulas(formula):
+        match node:
+            case Label(name, at):
+                yield "label", name, at
+            case Goal(world) | Regret(world):
+                for change in (world.change, world.baseline):
+                    if change is not None and change.kind != "nominal":
+                        yield change.kind, change.name, change.at
+            case _:
+                pass

@@ -1,0 +1,46 @@
+"""Settings that are fields of a struct in `monitor.types`: default, range and meaning are written there, once."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import textwrap
+import typing
+from functools import cache
+from typing import Any
+
+import msgspec
+from pydantic import Field
+
+__all__ = ["meanings", "setting"]
+
+RANGE = ("ge", "gt", "le", "lt")
+
+
+def setting(struct: type[msgspec.Struct], name: str, **limits: float | str) -> Any:  # noqa: ANN401 - as pydantic's Field
+    """Return the pydantic field for `struct.name`. `limits`: further arguments, such as `le=100` or `alias="for"`."""
+    field = next(field for field in msgspec.structs.fields(struct) if field.name == name)
+    hint = typing.get_type_hints(struct, include_extras=True)[name]
+    metas = [meta for meta in typing.get_args(hint) if isinstance(meta, msgspec.Meta)]
+    ranges = {key: bound for meta in metas for key in RANGE if (bound := getattr(meta, key)) is not None}
+    default: dict[str, Any] = {"default": ... if field.default is msgspec.NODEFAULT else field.default}
+    if field.default_factory is not msgspec.NODEFAULT:
+        default = {"default_factory": field.default_factory}
+    return Field(description=meanings(struct)[name], **{**default, **ranges, **limits})
+
+
+@cache
+def meanings(kind: type) -> dict[str, str]:
+    """Return the text below each field in the source of a class, on one line. Raise KeyError if a field has none."""
+    (made,) = ast.parse(textwrap.dedent(inspect.getsource(kind))).body
+    assert isinstance(made, ast.ClassDef)
+    found: dict[str, str] = {}
+    named = [node for node in made.body if isinstance(node, ast.AnnAssign | ast.Expr)]
+    for node, below in zip(named, [*named[1:], None], strict=True):
+        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            match below:
+                case ast.Expr(ast.Constant(str(text))):
+                    found[node.target.id] = " ".join(text.split())
+                case _:
+                    raise KeyError(f"{kind.__name__}.{node.target.id} has no text below it")
+    return found

@@ -1,0 +1,47 @@
+"""A sink: a place where notices go. `Metrics`, `StatusView` and `Logbook` are sinks.
+
+To add one, write a class with these three methods in a module of its own, and list it in `sinks.Sinks`.
+
+What goes to the broker is no sink: it is written to the store in the transaction of the events that caused it, and the
+outbox keeps it until the broker has acknowledged it. A sink hears of an event after that, so it may lose the last ones
+in a crash, and need not undo any.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import msgspec
+
+from monitor.alarm.message import Identity
+from monitor.runtime.query import Query
+from monitor.sidecar.effects import Effects
+from monitor.types import Instant
+
+__all__ = ["Sink", "Watched"]
+
+
+class Watched(msgspec.Struct, frozen=True):
+    """What is watched: all that a sink must know beforehand.
+
+    `agents`: how many at most. `alerts`: the topic under which alerts are published, by agent and formula.
+    """
+
+    queries: Sequence[Query]
+    identity: Identity
+    agents: int
+    alerts: str
+
+
+class Sink(Protocol):
+    """Takes effects on the thread of the loop, one event after the other. No method may wait."""
+
+    def take(self, effects: Effects, now: Instant) -> None:
+        """Show or send what one event caused; evidence and journal are written already."""
+
+    def recall(self, effects: Effects, now: Instant) -> None:
+        """Show the state of everything after a restart or a reload. Nothing of it is new: do not count or send it."""
+
+    def adopt(self, watched: Watched) -> None:
+        """Go on under another configuration; `recall` follows."""

@@ -1,0 +1,63 @@
+"""All the sinks of a sidecar: the one place where they are listed."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from monitor.sidecar.effects import Effects
+from monitor.sidecar.log import Seldom
+from monitor.sidecar.sinks.logbook import Logbook
+from monitor.sidecar.sinks.metrics import Metrics
+from monitor.sidecar.sinks.sink import Sink, Watched
+from monitor.sidecar.sinks.status_view import StatusView
+from monitor.types import Instant
+
+__all__ = ["Sinks"]
+
+LOG: Final = logging.getLogger("monitor.service")
+
+
+class Sinks:
+    """Passes effects on to every sink, in order. Where one raises, that is logged and counted, and the others go on.
+
+    `metrics` and `view` are what HTTP serves. `queue_length`: messages received and not yet taken over.
+    """
+
+    def __init__(self, watched: Watched, queue_length: Callable[[], float] = lambda: 0.0) -> None:
+        self.metrics = Metrics(watched, queue_length)
+        self.view = StatusView(watched)
+        self._all: list[Sink] = []
+        self._seldom = Seldom(LOG)
+        for sink in (self.metrics, self.view, Logbook(watched)):
+            self.add(sink)
+
+    def add(self, sink: Sink) -> None:
+        """Add a sink that hears of everything after the others."""
+        self._all.append(sink)
+        self.metrics.sink_failed(type(sink).__name__, 0)
+
+    def take(self, effects: Effects, now: Instant) -> None:
+        """Pass on what one event caused."""
+        for sink in self._all:
+            self._try(sink, now, lambda each: each.take(effects, now))
+
+    def recall(self, effects: Effects, now: Instant) -> None:
+        """Pass on the state of everything after a restart or a reload."""
+        for sink in self._all:
+            self._try(sink, now, lambda each: each.recall(effects, now))
+
+    def adopt(self, watched: Watched, now: Instant) -> None:
+        """Go on under another configuration."""
+        for sink in self._all:
+            self._try(sink, now, lambda each: each.adopt(watched))
+
+    def _try(self, sink: Sink, now: Instant, call: Callable[[Sink], None]) -> None:
+        try:
+            call(sink)
+        except Exception:  # noqa: BLE001 - the others, and the monitor itself, do not depend on it
+            name = type(sink).__name__
+            self.metrics.sink_failed(name)
+            words = "the sink %s failed; what it shows or sends is incomplete. This is a bug, please report it"
+            self._seldom.say(logging.ERROR, name, now, words, name, traceback=True)
