@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from monitor.causal import Intervention, World
+from monitor.causal import Intervention, World, conditional_choices
 from monitor.engine import check
 from monitor.exact import Checker, tables
 from monitor.exact.evaluators import Evaluators
@@ -174,3 +174,18 @@ def with_all_tables(evaluator: Evaluator, offset: int) -> step.Context:
     context = evaluator._contexts[EXACT][1]
     assert isinstance(context, step.Context)
     return context
+
+
+def test_the_last_action_says_something_about_the_others_by_hand() -> None:
+    """As in docs/semantics.md, section 7: nominal takes 0 with .75, the query with .5."""
+    one = MDP.from_transitions(
+        states=3,
+        actions=2,
+        transitions=[(0, 0, 1, 1.0), (0, 1, 2, 1.0), *((s, a, s, 1.0) for s in (1, 2) for a in (0, 1))],
+        labels={"left": [1]},
+    )
+    policies = {"nominal": [[0.75, 0.25]] * 3, "even": [[0.5, 0.5]] * 3}
+    stayed = conditional_choices(np.array([0.75, 0.25]), 0, np.array([0.5, 0.5]))[0]
+    verdict = check('even@0.P=? [ X "left" ]', model=one, path=[(0, 0)], policies=policies)
+    assert verdict.value == pytest.approx(stayed, abs=1e-12)
+    assert stayed != 0.5
