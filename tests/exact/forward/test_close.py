@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from monitor.causal import Intervention, World
+from monitor.causal import Intervention, World, conditional_choices
 from monitor.engine import check
 from monitor.exact import Checker, tables
 from monitor.exact.evaluators import Evaluators
@@ -20,7 +20,7 @@ from monitor.logic import parse
 from monitor.logic.syntax import Goal, Reward
 from monitor.model import MDP
 from monitor.types import CausalModel
-from tests.exact.forward.case import CLOSE, a_case, pending, settled
+from tests.exact.forward.case import CLOSE, a_case, accumulated, pending
 from tests.exact.small import LAW, chances, exact, telling_world
 
 CORRIDOR = MDP.from_transitions(
@@ -75,9 +75,9 @@ def test_start_points_that_owe_different_things_are_answered_together(path: str,
     small = telling_world(seed, length=5, support=2)
     checker = Checker(small.model, tables(small.policies, small.model))
     pairs = [(state, 0 if action is None else action) for state, action in small.setting.path]
-    asked = parse(f"alt@4.P=? [ {path} ]")
-    assert isinstance(asked, Goal)
-    followed = checker.along(asked, pairs)
+    goal = parse(f"alt@4.P=? [ {path} ]")
+    assert isinstance(goal, Goal)
+    followed = checker.along(goal, pairs)
     for end in range(1, 6):
         part = replace(small, setting=replace(small.setting, path=tuple(pairs[:end])))
         for offset in range(end):
@@ -134,14 +134,14 @@ def test_weights_times_values_are_the_same_number_after_each_pair(chance: Random
     for k, (state, action) in enumerate(case.path):
         evaluator.push(buffers, state, action, answered=False)
         ahead = sum(weight * float(twin.value(k, *node)) for node, weight in pending(evaluator, buffers, 0).items())
-        assert settled(buffers, 0) + ahead == pytest.approx(value, abs=CLOSE)
+        assert accumulated(buffers, 0) + ahead == pytest.approx(value, abs=CLOSE)
 
 
 @LAW
 @given(chances)
 def test_what_lies_ahead_of_the_last_pair_is_that_of_the_twin(chance: Random) -> None:
     """In every state that may be met there, not only in those that have some weight."""
-    case = a_case(chance, nested=chance.random() < 0.2)
+    case = a_case(chance, nested=chance.random() < 0.2, stochastic=True)
     if chance.random() < 0.3:
         case = case.without_last_action()
     evaluator, buffers, twin = case.evaluator(), case.buffers(0), case.twin(0)
@@ -174,3 +174,18 @@ def with_all_tables(evaluator: Evaluator, offset: int) -> step.Context:
     context = evaluator._contexts[EXACT][1]
     assert isinstance(context, step.Context)
     return context
+
+
+def test_the_last_action_says_something_about_the_others_by_hand() -> None:
+    """As in docs/semantics.md, section 7: nominal takes 0 with .75, the query with .5."""
+    one = MDP.from_transitions(
+        states=3,
+        actions=2,
+        transitions=[(0, 0, 1, 1.0), (0, 1, 2, 1.0), *((s, a, s, 1.0) for s in (1, 2) for a in (0, 1))],
+        labels={"left": [1]},
+    )
+    policies = {"nominal": [[0.75, 0.25]] * 3, "even": [[0.5, 0.5]] * 3}
+    stayed = conditional_choices(np.array([0.75, 0.25]), 0, np.array([0.5, 0.5]))[0]
+    verdict = check('even@0.P=? [ X "left" ]', model=one, path=[(0, 0)], policies=policies)
+    assert verdict.value == pytest.approx(stayed, abs=1e-12)
+    assert stayed != 0.5

@@ -219,10 +219,10 @@ def test_bounds_of_a_large_model_know_the_action_taken_last(
 
 
 def test_recordings_of_a_large_model_follow_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = goal('mix@3.P=? [ "mid" U<=4 "bad" ]')
-    expected = checker().along(asked, PATH)
+    query = goal('mix@3.P=? [ "mid" U<=4 "bad" ]')
+    expected = checker().along(query, PATH)
     call_every_model_large(monkeypatch)
-    stepper = checker().stepper(asked)
+    stepper = checker().stepper(query)
     for begin, end in ((0, 2), (2, 5), (5, 6)):  # from the second on it is known that there is no table
         np.testing.assert_allclose(stepper.push_all(PATH[begin:end]), expected[begin:end], atol=1e-12)
 
@@ -271,8 +271,8 @@ def test_rows_take_no_more_room_than_one_question_needs_where_there_is_none(
     """A row table may be cleared once in each query."""
     monkeypatch.setattr(row_table, "INITIAL_SIZES", (1, 1, 1, 1))
     monkeypatch.setattr(row_table, "MAX_SUCCESSORS", 0)
-    one, asked = ring_checker()
-    stepper = one.stepper(asked)
+    one, query = ring_checker()
+    stepper = one.stepper(query)
     path = ring_path(60) if wandering else [(3 * n % 8, 0) for n in range(60)]  # eight transitions, in turn
     evaluator = stepper._values.evaluator
     if way == "pair by pair":
@@ -338,9 +338,12 @@ def test_values_around_some_states_are_those_of_the_twin(chance: Random) -> None
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_a_large_model_has_the_values_and_bounds_of_the_twin(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("text", [None, 'alt@3.P=? [ F<=5 ("a" & X X "b") ]'])
+def test_a_large_model_has_the_values_and_bounds_of_the_twin(
+    text: str | None, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     call_every_model_large(monkeypatch)
-    case = a_case(Random(seed), length=4)
+    case = a_case(Random(seed), length=4, text=text)
     evaluator, buffers, values = case.evaluator(), case.buffers(), np.full((4, 4), np.nan)
     evaluator.push_all(buffers, case.arrays(), values)
     twins = [case.twin(3 - start) for start in range(4)]

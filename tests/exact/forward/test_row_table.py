@@ -221,13 +221,13 @@ def test_a_key_has_its_place_and_no_other(keys: list[int], others: set[int]) -> 
 
 @LAW
 @given(st.lists(st.tuples(st.integers(0, STATES - 1), st.sampled_from((0, 1, 5, 9)), st.integers(0, STATES - 1))))
-def test_rows_are_right_however_often_they_are_forgotten(asked: list[tuple[int, int, int]]) -> None:
+def test_rows_are_right_however_often_they_are_forgotten(lookups: list[tuple[int, int, int]]) -> None:
     """With space for a few rows, over and over again: never the row of another transition or state."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(row_table, "INITIAL_SIZES", (2, 4, 4, 16))
         patch.setattr(row_table, "MAX_SUCCESSORS", 32)
         kept = RowTable(EXACT)
-        for seen, by, state in asked:
+        for seen, by, state in lookups:
             outcome = (seen + by) % STATES
             p, q = ({(s + k) % STATES: Fraction(1, 4) for k in (0, 1, 5, 9)} for s in (seen, state))
             expected = {successor: float(chance) for successor, chance in counterfactual_row(p, q, outcome).items()}

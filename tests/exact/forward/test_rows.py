@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise, product
 from random import Random
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -30,7 +30,7 @@ from monitor.exact.forward.rows import (
 )
 from monitor.model import MDP
 from monitor.policy import as_table
-from tests.exact.forward.case import CLOSE, a_case
+from tests.exact.forward.case import CLOSE, a_case, assert_close
 from tests.exact.small import LAW, chances
 
 # Reward of pairs and of transitions; state 3 shares no successor with the others.
@@ -54,7 +54,16 @@ def world(nominal: Law = PLAIN, change: Intervention | None = None, *, merge_act
     return dynamics(nominal, nominal.under(change or Intervention()), merge_actions=merge_actions)
 
 
-def found(of: Dynamics, kind: int, step: tuple[int, int, int], state: int, r: int = 0) -> list[tuple[Any, ...]]:
+class Found(NamedTuple):
+    """What a row table holds for one action in a state: the row by successor (of bounds: low, high, reward)."""
+
+    action: int
+    weight: float
+    reward: float
+    successors: dict[int, Any]
+
+
+def found(of: Dynamics, kind: int, step: tuple[int, int, int], state: int, r: int = 0) -> list[Found]:
     """Return (action, weight, reward, {successor: (low, high, successor reward)}) of each row of a state."""
     table = RowTable(kind)
     observed = r if step[2] < 0 else find_observed(of, table.arrays, r, *step)
@@ -63,15 +72,15 @@ def found(of: Dynamics, kind: int, step: tuple[int, int, int], state: int, r: in
     return read(table, entry)
 
 
-def read(table: RowTable, entry: int) -> list[tuple[Any, ...]]:
+def read(table: RowTable, entry: int) -> list[Found]:
     a = table.arrays
-    some: list[tuple[Any, ...]] = []
-    for index in range(a.entry_begin[entry], a.entry_begin[entry + 1]):
+    some: list[Found] = []
+    for n in range(a.entry_begin[entry], a.entry_begin[entry + 1]):
         row = {
             int(a.successors[k]): a.low[k] if table.kind == EXACT else (a.low[k], a.high[k], a.successor_reward[k])
-            for k in range(a.row_begin[index], a.row_begin[index + 1])
+            for k in range(a.row_begin[n], a.row_begin[n + 1])
         }
-        some.append((int(a.action[index]), a.weight[index], a.reward[index], row))
+        some.append(Found(int(a.action[n]), a.weight[n], a.reward[n], row))
     return some
 
 
@@ -120,14 +129,14 @@ def test_what_many_paths_share_is_neither_copied_nor_written_to() -> None:
 def test_every_observed_transition_has_a_number_of_its_own() -> None:
     two = world(change=Intervention(OTHER, 2))
     table = RowTable(EXACT)
-    asked = list(product(range(2), range(4), range(2), range(4)))
-    while len(table.arrays.observed_keys) < 4 * len(asked):
+    every = list(product(range(2), range(4), range(2), range(4)))
+    while len(table.arrays.observed_keys) < 4 * len(every):
         table.grow(forget=False)
-        for step in asked:
+        for step in every:
             find_observed(two, table.arrays, *step)
-    numbers = [find_observed(two, table.arrays, *step) for step in asked]
-    assert sorted(numbers) == list(range(2, 2 + len(asked)))  # those below are of nothing observed
-    assert [find_observed(two, table.arrays, *step) for step in asked] == numbers
+    numbers = [find_observed(two, table.arrays, *step) for step in every]
+    assert sorted(numbers) == list(range(2, 2 + len(every)))  # those below are of nothing observed
+    assert [find_observed(two, table.arrays, *step) for step in every] == numbers
 
 
 def test_what_was_observed_is_repeated_with_its_reward() -> None:
@@ -147,16 +156,16 @@ def test_where_nothing_was_observed_rows_are_the_models() -> None:
 
 
 def test_other_states_have_the_counterfactual_row_and_its_reward() -> None:
-    (one_row,) = found(world(), EXACT, (0, 0, 1), 1)
+    (each,) = found(world(), EXACT, (0, 0, 1), 1)
     expected = counterfactual_row(MODEL.row(0, 0), 1, MODEL.row(1, 0))
-    assert one_row[3] == pytest.approx({s: p for s, p in enumerate(expected) if p > 0.0})
-    assert one_row[2] == pytest.approx(4.0 + 8.0 * expected[1] - 16.0 * expected[2])
+    assert each.successors == pytest.approx({s: p for s, p in enumerate(expected) if p > 0.0})
+    assert each.reward == pytest.approx(4.0 + 8.0 * expected[1] - 16.0 * expected[2])
 
 
 def test_bounds_keep_apart_what_a_successor_brings() -> None:
-    (one_row,) = found(world(), ANY, (0, 0, 1), 1)
-    assert one_row[:3] == (0, 1.0, 4.0)
-    rows = one_row[3]
+    (each,) = found(world(), ANY, (0, 0, 1), 1)
+    assert each[:3] == (0, 1.0, 4.0)
+    rows = each.successors
     assert isinstance(rows, dict)
     assert {s: cell[2] for s, cell in rows.items()} == {0: 0.0, 1: 8.0, 2: -16.0}
     assert all(0.0 <= low <= high <= 1.0 for low, high, _ in rows.values())
@@ -167,13 +176,13 @@ def test_a_choice_of_two_gives_two_rows_or_their_sum() -> None:
     apart, merged = world(change=change), world(change=change, merge_actions=True)
     two = found(apart, EXACT, (0, 0, 1), 1)
     (one,) = found(merged, EXACT, (0, 0, 1), 1)
-    assert [one_row[0] for one_row in two] == [0, 1]
-    assert one[1] == pytest.approx(sum(float(str(one_row[1])) for one_row in two))
-    assert one[2] == pytest.approx(sum(float(str(one_row[2])) for one_row in two))
+    assert [each.action for each in two] == [0, 1]
+    assert one[1] == pytest.approx(sum(float(str(each.weight)) for each in two))
+    assert one[2] == pytest.approx(sum(float(str(each.reward)) for each in two))
     sums: dict[int, float] = {}
-    for one_row in two:
-        assert isinstance(one_row[3], dict)
-        for s, p in one_row[3].items():
+    for each in two:
+        assert isinstance(each.successors, dict)
+        for s, p in each.successors.items():
             sums[s] = sums.get(s, 0.0) + p
     assert one[3] == pytest.approx(sums)
     assert len(found(merged, ANY, (0, 0, 1), 1)) == 2  # bounds choose a row for each action
@@ -183,15 +192,15 @@ def test_the_observed_action_conditions_the_choice() -> None:
     law = Law.stationary(EVEN, MODEL)
     conditioned = found(world(law, Intervention(MIXED)), EXACT, (0, 1, 2), 1)
     weights = conditional_choices(np.array([0.5, 0.5]), 1, np.array([0.75, 0.25]))
-    assert [one_row[1] for one_row in conditioned] == pytest.approx(weights.tolist())
+    assert [each.weight for each in conditioned] == pytest.approx(weights.tolist())
     prior = found(world(law, Intervention(MIXED)), EXACT, (-1, -1, -1), 1)
-    assert [one_row[1] for one_row in prior] == [0.75, 0.25]
+    assert [each.weight for each in prior] == [0.75, 0.25]
 
 
-def test_an_action_never_chosen_has_no_row() -> None:
+def test_what_is_never_chosen_has_no_row() -> None:
     """The action observed has become likelier, so the other one is not taken."""
     of = world(Law.stationary(EVEN, MODEL), Intervention(MIXED))
-    assert [one_row[:2] for one_row in found(of, EXACT, (0, 0, 1), 1)] == [(0, 1.0)]
+    assert [each[:2] for each in found(of, EXACT, (0, 0, 1), 1)] == [(0, 1.0)]
 
 
 def test_rows_are_counted_where_the_observation_says_something() -> None:
@@ -239,7 +248,7 @@ def test_without_space_nothing_is_changed(kind: int, space: int) -> None:
 
 
 def test_space_is_used_up_and_not_exceeded() -> None:
-    """Two transitions, three entries, and as many rows as fit."""
+    """Two transitions, three entries, and as many rows as there is space for."""
     table, of = RowTable(EXACT), world()
     table.arrays = table._allocate(2, 3, 8, 64)
     numbers = [find_observed(of, table.arrays, 0, 0, 0, outcome) for outcome in (0, 1, 2)]
@@ -266,25 +275,25 @@ def test_actions_and_rows_are_those_of_the_twin(chance: Random) -> None:
     """At each observed step, in each state: the actions with their weights, the rows, the rewards."""
     case = a_case(chance)
     of, twin = dynamics(case.nominal, case.law, merge_actions=False), case.twin(0)
-    for k, ((s, a), (s_next, _)) in enumerate(pairwise(case.path)):
+    for k, (pair, (s_next, _)) in enumerate(pairwise(case.path)):
         regime = regime_at(of, k)
         for state in range(case.states):
-            actions = {action: float(weight) for action, weight in twin.actions(k, state).items()}
-            exact = found(of, EXACT, (s, a, s_next), state, regime)
-            assert {one_row[0]: one_row[1] for one_row in exact} == pytest.approx(actions, abs=CLOSE)
+            actions = twin.actions(k, state)
+            exact = found(of, EXACT, (*pair, s_next), state, regime)
+            assert_close({each.action: each.weight for each in exact}, actions)
             for action, _, reward, row in exact:
-                expected = {s: actions[action] * float(p) for s, p in twin.successors(k, state, action).items()}
-                assert row == pytest.approx(expected, abs=CLOSE)
-                earned = sum(p * float(twin.reward(k, state, action, s)) for s, p in expected.items())
-                assert reward == pytest.approx(earned, abs=CLOSE)
+                successors = twin.successors(k, state, action)
+                expected = {s: actions.get(action, 0) * chance for s, chance in successors.items()}
+                assert_close(row, expected)
+                earned = sum(weight * twin.reward(k, state, action, s) for s, weight in expected.items())
+                assert reward == pytest.approx(float(earned), abs=CLOSE)
             for kind, name in ((ANY, "any"), (STABLE, "stable")):
-                bounded = found(of, kind, (s, a, s_next), state, regime)
-                assert {one_row[0]: one_row[1] for one_row in bounded} == pytest.approx(actions, abs=CLOSE)
+                bounded = found(of, kind, (*pair, s_next), state, regime)
+                assert_close({each.action: each.weight for each in bounded}, actions)
                 for action, weight, reward, row in bounded:
-                    assert {s: cell[:2] for s, cell in row.items()} == {
-                        s: pytest.approx((float(low), float(high)), abs=CLOSE)
-                        for s, low, high in twin.ranges(k, state, action, name)
-                    }
-                    for successor, (_, _, extra) in row.items():  # with the part that no successor changes: all of it
-                        whole = float(twin.reward(k, state, action, successor))
-                        assert reward / weight + extra == pytest.approx(whole, abs=CLOSE)
+                    ranges = twin.ranges(k, state, action, name)
+                    assert_close({s: low for s, (low, _, _) in row.items()}, {s: low for s, low, _ in ranges})
+                    assert_close({s: high for s, (_, high, _) in row.items()}, {s: high for s, _, high in ranges})
+                    for s, (_, _, extra) in row.items():  # with the part that no successor changes: all of it
+                        whole = float(twin.reward(k, state, action, s))
+                        assert reward / weight + extra == pytest.approx(whole, abs=1e-9)

@@ -18,7 +18,7 @@ from monitor.logic import parse
 from monitor.logic.syntax import Goal
 from monitor.model import MDP
 from tests.exact.calls import note_calls
-from tests.exact.forward.case import CLOSE, a_case, assert_same_weights, pending, settled
+from tests.exact.forward.case import CLOSE, a_case, accumulated, assert_close, pending
 from tests.exact.forward.test_row_table import entry
 from tests.exact.small import LAW, chances
 from tests.mutation.test_questions import call_every_model_large
@@ -117,7 +117,7 @@ def test_any_initial_size_will_do(first: int, monkeypatch: pytest.MonkeyPatch) -
 
 @pytest.mark.parametrize("world", ["alt@4", "mix@4"])
 def test_nodes_of_a_message_ascend_by_column_and_state(world: str) -> None:
-    """Sums run along them: so no number depends on other queries."""
+    """Sums run along them: so no number depends on what else is queried, or was."""
     goal = parse(f'{world}.P=? [ F<=4 ("bad" & X X X !"bad") ]')
     assert isinstance(goal, Goal)
     policies = tables({"nominal": [0] * 12, "alt": [1] * 12, "mix": [[0.5, 0.5]] * 12}, WIDE)
@@ -135,19 +135,23 @@ def test_nodes_of_a_message_ascend_by_column_and_state(world: str) -> None:
     assert most > 3
 
 
+@pytest.mark.parametrize("nested", [False, True])
 @LAW
-@given(chances)
-def test_weights_after_each_pair_are_those_of_the_twin(chance: Random) -> None:
-    case = a_case(chance, nested=chance.random() < 0.2)
-    keep = chance.randint(1, len(case.path))
-    evaluator, buffers = case.evaluator(), case.buffers(keep)
+@given(chance=chances)
+def test_weights_after_each_pair_are_those_of_the_twin(chance: Random, *, nested: bool) -> None:
+    """Where goals are nested, the actions of a state are kept apart."""
+    case = a_case(chance, nested=nested, length=chance.randint(1, 6))
+    length = len(case.path)
+    most = chance.choice((length, length, chance.randint(1, length)))
+    evaluator, buffers = case.evaluator(), case.buffers(most)
+    levels = [case.twin(begin).levels() for begin in range(length)]
     for n, (state, action) in enumerate(case.path):
         evaluator.push(buffers, state, action, answered=False)
-        assert buffers.scalars[step.START_COUNT] == min(n + 1, keep)  # the oldest are let go
-        for start in range(min(n + 1, keep)):
-            level = case.twin(n - start, n + 1).levels()[-1]
-            assert_same_weights(pending(evaluator, buffers, start), level.weights)
-            assert settled(buffers, start) == pytest.approx(float(level.settled), abs=CLOSE)
+        assert buffers.scalars[step.START_COUNT] == min(n + 1, most)  # the oldest are dropped
+        for start in range(min(n + 1, most)):
+            level = levels[n - start][start]
+            assert_close(pending(evaluator, buffers, start), level.weights)
+            assert accumulated(buffers, start) == pytest.approx(float(level.accumulated), abs=CLOSE)
 
 
 @LAW
@@ -159,13 +163,13 @@ def test_weights_from_the_first_pair_alone_are_those_of_the_twin(chance: Random)
     for n, (state, action) in enumerate(case.path):
         evaluator.push(buffers, state, action, answered=False)
         assert (buffers.scalars[step.START_COUNT], buffers.scalars[step.BASE_OFFSET]) == (1, n)
-        assert_same_weights(pending(evaluator, buffers, 0), levels[n].weights)
-        assert settled(buffers, 0) == pytest.approx(float(levels[n].settled), abs=CLOSE)
+        assert_close(pending(evaluator, buffers, 0), levels[n].weights)
+        assert accumulated(buffers, 0) == pytest.approx(float(levels[n].accumulated), abs=CLOSE)
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_a_step_that_lacks_something_has_changed_nothing(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is observed again once there is space."""
+    """It is taken again once there is space for it."""
     monkeypatch.setattr(buffers_module, "INITIAL_NODES", 1)
     monkeypatch.setattr(buffers_module, "INITIAL_FORWARD", (1, 1))
     monkeypatch.setattr(row_table, "INITIAL_SIZES", (1, 1, 1, 1))

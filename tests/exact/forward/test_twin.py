@@ -63,8 +63,8 @@ def test_the_walker_by_hand() -> None:
     second = automaton.step(first, 0)
     third = automaton.step(second, 0)
     before, after = twin.levels()
-    assert (before.weights, before.settled) == ({(START, first): F(1)}, F(0))
-    assert (after.weights, after.settled) == ({(START, second): F(8, 17), (LEDGE, second): F(9, 17)}, F(0))
+    assert (before.weights, before.accumulated) == ({(START, first): F(1)}, F(0))
+    assert (after.weights, after.accumulated) == ({(START, second): F(8, 17), (LEDGE, second): F(9, 17)}, F(0))
     assert [twin.value(2, state, third) for state in range(4)] == [0, 0, 1, 0]
     assert [twin.value(1, state, second) for state in range(4)] == [0, F(9, 20), 1, 0]
     assert twin.value(0, START, first) == F(9, 17) * F(9, 20)
@@ -72,12 +72,12 @@ def test_the_walker_by_hand() -> None:
 
 
 def test_what_is_collected_and_decided_by_hand() -> None:
-    assert [level.settled for level in careful(RewardAutomaton(0, 1)).levels()] == [0, -2]
+    assert [level.accumulated for level in careful(RewardAutomaton(0, 1)).levels()] == [0, -2]
     assert careful(RewardAutomaton(0, 1)).value(0, START, RewardAutomaton.start) == -4
     assert careful(RewardAutomaton(0, 1), 1).value(0, START, RewardAutomaton.start) == -2 - F(9, 17) - F(8, 17)
     twin = careful(automaton_of('"safe" U[0,1] "home"'))
     assert [sum(level.weights.values()) for level in twin.levels()] == [1, 1]
-    assert [level.settled for level in careful(automaton_of('"safe"')).levels()] == [0, 1]
+    assert [level.accumulated for level in careful(automaton_of('"safe"')).levels()] == [0, 1]
 
 
 @LAW
@@ -86,7 +86,7 @@ def test_weights_times_values_are_the_same_number_at_every_level(chance: Random)
     twin = a_case(chance).twin(0)
     levels = twin.levels()
     values = [
-        level.settled + sum(weight * twin.value(k, *node) for node, weight in level.weights.items())
+        level.accumulated + sum(weight * twin.value(k, *node) for node, weight in level.weights.items())
         for k, level in enumerate(levels)
     ]
     assert set(values) == {twin.value(0, *twin.first)}
@@ -113,15 +113,15 @@ def test_the_plain_evaluator_agrees(chance: Random, kind: Literal["any", "stable
 @LAW
 @given(chances)
 def test_both_ways_beyond_the_path_agree(chance: Random) -> None:
-    """With nothing observed: the table of all states, and the values around those that are asked for."""
+    """With nothing observed: the table of all states, and the values around those that are queried."""
     case = a_case(chance, nested=chance.random() < 0.2, length=1).without_last_action()
     value_table, twin = case.evaluator().value_table, case.twin(0)
     lazy, everywhere = LazyValues(value_table.law, value_table.automaton, value_table.labelling), np.arange(case.states)
-    owed = {twin.automaton.start}
+    pending = {twin.automaton.start}
     for k in range(twin.automaton.horizon(twin.automaton.start)):
-        for obligation in owed:
+        for obligation in pending:
             expected = [float(twin.value(k, state, obligation)) for state in range(case.states)]
             np.testing.assert_allclose(value_table.all_values(k, obligation), expected, rtol=0, atol=CLOSE)
             np.testing.assert_allclose(lazy.values(k, obligation, everywhere), expected, rtol=0, atol=CLOSE)
         pairs = [(state, action) for state in range(case.states) for action in range(2)]
-        owed = {twin.automaton.step(o, twin.label_set(k, *pair)) for o in owed for pair in pairs} - {FALSE, TRUE}
+        pending = {twin.automaton.step(o, twin.label_set(k, *pair)) for o in pending for pair in pairs} - {FALSE, TRUE}

@@ -5,10 +5,10 @@ intervention state. While it runs, an automaton reads its label sets: what is st
 is a state with the obligation that is pending before its labels are read. Two ways lead to the value:
 
     forward:   the weight of a node after k observed transitions is P(X_k = x, obligation o pending). What is decided
-               `true`, or collected as a reward, leaves the nodes and is added up in `settled`.
+               `true`, or collected as a reward, leaves the nodes and is added up in `accumulated`.
     backward:  the value of a node is what is expected from it on (docs/semantics.md, section 6.1).
 
-They meet after every observed transition: settled + sum of weight * value is the same number for each k.
+They meet after every observed transition: accumulated + sum of weight * value is the same number for each k.
 
 Everything is a Python dictionary of fractions. Actions and transition distributions are those of `tests.oracle`, which
 derives them from the definitions; nothing is shared with `monitor` but the automaton and the formula it was made from.
@@ -39,10 +39,10 @@ ZERO, ONE = Fraction(0), Fraction(1)
 
 @dataclass(frozen=True)
 class Level:
-    """Where the chain may be after some observed transitions: the weight of each node, and what is settled already."""
+    """Where the chain may be after some observed transitions: node weights, and what is accumulated so far."""
 
     weights: Mapping[Node, Fraction]
-    settled: Fraction
+    accumulated: Fraction
 
 
 class Twin:
@@ -113,19 +113,19 @@ class Twin:
     def _advanced(self, k: int, level: Level) -> Level:
         """Read the labels of every node, take its actions, and move the weight along their transitions."""
         weights: defaultdict[Node, Fraction] = defaultdict(Fraction)
-        settled = level.settled
+        accumulated = level.accumulated
         for (state, obligation), weight in level.weights.items():
             for action, chance in self.actions(k, state).items():
                 rest = self.automaton.step(obligation, self.label_set(k, state, action))
                 for successor, probability in self.successors(k, state, action).items():
                     moved = weight * chance * probability
                     if self.automaton.rewards(obligation):
-                        settled += moved * self.reward(k, state, action, successor)
+                        accumulated += moved * self.reward(k, state, action, successor)
                     if rest == TRUE:
-                        settled += moved
+                        accumulated += moved
                     elif rest != FALSE:
                         weights[successor, rest] += moved
-        return Level(dict(weights), settled)
+        return Level(dict(weights), accumulated)
 
     # Backward: what is expected from a node on.
 
