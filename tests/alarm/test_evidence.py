@@ -379,11 +379,11 @@ def test_the_longest_path_there_can_be_is_read_back(regret: Alert, identity: Ide
 def test_the_same_numbers_written_another_way_are_not_the_evidence(content: bytes) -> None:
     document = msgpack.unpackb(content)
     shuffled = msgpack.packb(dict(reversed(list(document.items()))))
-    with pytest.raises(EvidenceError, match="the one form"):
+    with pytest.raises(EvidenceError, match="canonical form"):
         read_evidence(shuffled)
-    with pytest.raises(EvidenceError, match="the one form"):
+    with pytest.raises(EvidenceError, match="canonical form"):
         read_evidence(packed({**document, "time": 1_700_000_003}))
-    with pytest.raises(EvidenceError, match="the one form"):
+    with pytest.raises(EvidenceError, match="canonical form"):
         read_evidence(packed({**document, "note": "not asked for"}))
     for version in (1, 3, 0, True, "2", None, 2.0):
         with pytest.raises(EvidenceError, match="and this program reads version 2; use the program that wrote it"):
