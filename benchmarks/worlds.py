@@ -22,9 +22,10 @@ GRID_GOAL = 'fallback@10.P>=0.9 [ G<=20 !"unsafe" ]'
 
 @cache
 def grid(side: int, slip: float = SLIP) -> MDP:
-    """Return a grid of side x side cells, four actions; with probability `slip` one of the other three is done.
-
     """Return a side x side grid with four actions; with probability `slip` another one is done, drawn uniformly.
+
+    A move into a wall stays in place. `unsafe`: two cells of every 4 x 4 block (5 and 11 of the 4x4 grid); `goal`: the
+    last cell.
     """
     cells = np.arange(side * side)
     at = np.stack(np.divmod(cells, side), axis=1)
