@@ -16,9 +16,10 @@ _SUM_TOLERANCE = 1e-5
 
 
 def chosen_actions(raw: AnyArray, manifest: Manifest, available: Bools, states: Ints) -> Ints:
-    """Return the greedy action of each state, [n]: highest score, on ties lowest number; masked if the manifest requires.
+    """Return the greedy action of each state, [n]: the highest score, on ties the lowest number.
 
-    `raw`: [n, A] scores or [n] actions; `available`: [n, A]; `states`: [n], for messages. Raises PolicyError.
+    `raw`: [n, A] scores or [n] actions; `available`: [n, A], used with a mask; `states`: [n], for messages.
+    Raises PolicyError.
     """
     if manifest.output.kind == "action":
         return raw.astype(np.int64)
