@@ -13,16 +13,16 @@ from typing import Final
 from monitor.sidecar.config.settings import LoggingConfig
 from monitor.types import Instant
 
-__all__ = ["Seldom", "Sparing", "set_up_logging"]
+__all__ = ["RateLimit", "RateLimitedLog", "set_up_logging"]
 
 PAUSE: Final = 60.0
 """Seconds between two warnings of one kind."""
 
-MOST_KINDS: Final = 10_000
+MAX_KINDS: Final = 10_000
 """Kinds remembered; beyond that those whose minute is over are forgotten."""
 
 
-class Seldom:
+class RateLimitedLog:
     """Entries that would otherwise come with each message: one a minute of each kind, the others at level debug.
 
     What they count stands in the metrics; here is an example to look at.
@@ -34,9 +34,9 @@ class Seldom:
 
     def warn(self, kind: Hashable, now: Instant, message: str, *arguments: object) -> None:
         """Log a warning."""
-        self.say(logging.WARNING, kind, now, message, *arguments)
+        self.write(logging.WARNING, kind, now, message, *arguments)
 
-    def say(
+    def write(
         self,
         level: int,
         kind: Hashable,
@@ -49,7 +49,7 @@ class Seldom:
         """Log an entry at `level`, or at debug if this kind was logged within the last minute. `fields`: for JSON."""
         due = now.ticks >= self._next.get(kind, now.ticks)
         if due:
-            if len(self._next) >= MOST_KINDS:
+            if len(self._next) >= MAX_KINDS:
                 self._next = {known: at for known, at in self._next.items() if at > now.ticks}
             self._next[kind] = now.ticks + PAUSE
         self._log.log(
@@ -57,7 +57,7 @@ class Seldom:
         )
 
 
-class Sparing(logging.Filter):
+class RateLimit(logging.Filter):
     """Lets one record a minute of each message pass, whatever its arguments: for loggers that others write to."""
 
     def __init__(self) -> None:

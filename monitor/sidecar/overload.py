@@ -57,7 +57,7 @@ class OverloadDetector:
         self._busy = False
         self._usual = 0.0
 
-    def turned(self, ticks: float, *, live: int, answered: int | None, left: bool) -> None:
+    def record_batch(self, ticks: float, *, live: int, answered: int | None, left: bool) -> None:
         """One batch is done.
 
         `live`: steps that came as they happened. `answered`: steps; None if as many as possible were not meant to be.

@@ -44,7 +44,7 @@ class ServiceManager:
         """Feed the watchdog; `status` is the line that `systemctl status` shows."""
         self._tell("WATCHDOG=1", _status(status))
 
-    def unwell(self, status: str) -> None:
+    def unhealthy(self, status: str) -> None:
         """Say what is wrong, and leave the watchdog hungry."""
         self._tell(_status(status))
 
@@ -105,7 +105,7 @@ def _report(
     well = True
     while True:
         if problem := health():
-            manager.unwell(problem)
+            manager.unhealthy(problem)
             if well:
                 LOG.error("the watchdog is no longer fed: %s", problem)
         else:

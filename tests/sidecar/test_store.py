@@ -79,17 +79,17 @@ def test_a_snapshot_takes_the_place_of_the_events_and_leaves_other_agents_alone(
 
 
 def test_it_says_when_it_is_time_for_a_snapshot(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rooms, "LONG", 2)
+    monkeypatch.setattr(rooms, "SNAPSHOT_EVENTS", 2)
     for n, long in ((1, False), (2, True)):
         store.note(step(n))
         store.commit()
-        assert store.long == long
+        assert store.snapshot_due == long
     store.checkpoint(SETTING, Snapshot(b"", {}))
-    assert not store.long
-    monkeypatch.setattr(rooms, "LARGE", 10)
+    assert not store.snapshot_due
+    monkeypatch.setattr(rooms, "SNAPSHOT_BYTES", 10)
     store.note(step(3))
     store.commit()
-    assert store.long
+    assert store.snapshot_due
 
 
 def test_evidence_is_served_from_the_first_moment_and_ends_as_a_file(store: Store, path: Path) -> None:
@@ -135,7 +135,7 @@ def test_a_place_that_takes_no_file_is_told_once_and_the_evidence_stays(
 def test_evidence_no_disk_takes_does_not_fill_the_memory(
     store: Store, path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(rooms, "PENDING", 9)
+    monkeypatch.setattr(rooms, "MAX_PENDING_BYTES", 9)
     store.commit(evidence=[PROOF])
     store.commit(evidence=[EvidenceFile("b" * 32, b"other")])
     assert store.read_evidence(PROOF.id) is None
@@ -371,7 +371,7 @@ def test_a_store_that_cannot_be_taken_up_is_set_aside_with_its_evidence_still_ou
     store.commit(evidence=[PROOF])
     again = reopened(store, path)
     again = Store(path)
-    again.begin_anew("of no use")
+    again.start_over("of no use")
     assert again.kept.setting is None
     again.replace(SETTING, Snapshot(b"new", {}), [])
     assert again.read_evidence(PROOF.id) == b"proof"

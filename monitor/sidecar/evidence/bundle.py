@@ -20,7 +20,7 @@ from monitor.errors import EvidenceError, LimitError
 from monitor.model.npz import MAX_UNPACKED_BYTES
 from monitor.sidecar.evidence.signing import SIGNATURE_BYTES
 
-__all__ = ["Bundle", "named_by", "pack_bundle", "read_bundle"]
+__all__ = ["Bundle", "pack_bundle", "read_bundle", "referenced_objects"]
 
 EVIDENCE: Final = re.compile(r"evidence/([0-9a-f]{32})")
 DATE: Final = (1980, 1, 1, 0, 0, 0)
@@ -42,7 +42,7 @@ class Bundle(NamedTuple):
     objects: Callable[[str], bytes]
 
 
-def named_by(evidence: Evidence) -> Iterator[str]:
+def referenced_objects(evidence: Evidence) -> Iterator[str]:
     """The sha256 of everything that the evidence follows from, each once: the model, other models, the policies."""
     every = [evidence.model_sha256, *evidence.models.values(), *(p.sha256 for p in evidence.policies.values())]
     yield from dict.fromkeys(every)
@@ -63,7 +63,7 @@ def pack_bundle(
     if signature is not None:
         members[f"evidence/{evidence.id}.sig"] = signature
     size = len(content)
-    for sha256 in named_by(evidence):
+    for sha256 in referenced_objects(evidence):
         found = read(sha256)
         if hashlib.sha256(found).hexdigest() != sha256:
             raise EvidenceError(f"objects/{sha256}: what is kept under this name is something else: altered")

@@ -14,7 +14,7 @@ from typing import Final
 
 from monitor.sidecar.clock import read_clock
 
-__all__ = ["TlsWire", "Wire"]
+__all__ = ["BatchedSocket", "TlsBatchedSocket"]
 
 READ: Final = 1 << 13
 """Bytes asked for at once: some hundred steps, few enough that a backlog stays where it is counted, in the door."""
@@ -23,7 +23,7 @@ HANDSHAKE: Final = 8.0
 """Seconds for all of a TLS handshake: whoever sends a byte now and then could draw it out for ever."""
 
 
-class Wire(socket.socket):
+class BatchedSocket(socket.socket):
     """A connected socket; `recv` gives from what was read, `send` takes until `flush`. For one thread at a time.
 
     `failure`: what ended the connection, which paho does not tell; none for an end in good order. `held`: `recv` gives
@@ -91,7 +91,7 @@ class Wire(socket.socket):
         return super().recv(READ)
 
 
-class TlsWire(Wire):
+class TlsBatchedSocket(BatchedSocket):
     """The same over TLS; `context` says whom to trust, `host` whose name the certificate must bear.
 
     The cryptography is done between two buffers and not in `ssl.SSLSocket`, which would ask the kernel twice for each

@@ -24,7 +24,7 @@ from paho.mqtt.reasoncodes import ReasonCode
 
 from monitor.errors import ConfigError
 from monitor.sidecar.clock import Clock, read_clock
-from monitor.sidecar.mqtt.batched_socket import TlsWire, Wire
+from monitor.sidecar.mqtt.batched_socket import BatchedSocket, TlsBatchedSocket
 from monitor.sidecar.mqtt.broker import Broker
 from monitor.sidecar.mqtt.inbox import Arrived, Receipt
 from monitor.sidecar.mqtt.tls import explain, make_context
@@ -34,7 +34,7 @@ from monitor.sidecar.tasks import in_thread
 if TYPE_CHECKING:
     from paho.mqtt.client import SocketLike  # paho defines it for type checkers only
 
-__all__ = ["WINDOW", "BrokerError", "Connection", "Session"]
+__all__ = ["WINDOW", "BrokerError", "Connection", "SessionConfig"]
 
 BURST: Final = 64
 MOST: Final = 512
@@ -63,7 +63,7 @@ class BrokerError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Session:
+class SessionConfig:
     """Who we are to the broker, and what we want from it. `keepalive`: seconds.
 
     `left`: where steps came from under an earlier configuration; in a kept session that subscription goes on.
@@ -80,12 +80,12 @@ class Session:
 class _Client(Client):
     """paho over our socket. Its own way of making one is the one private thing of it that is relied on."""
 
-    wire: Wire | None = None
+    wire: BatchedSocket | None = None
     tls: ssl.SSLContext | None = None
 
     def _create_socket_connection(self) -> socket.socket:
         connected = super()._create_socket_connection()
-        self.wire = Wire(connected) if self.tls is None else TlsWire(connected, self.tls, self.host)
+        self.wire = BatchedSocket(connected) if self.tls is None else TlsBatchedSocket(connected, self.tls, self.host)
         self.wire.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # acknowledgements are small and must not wait
         return self.wire
 
@@ -99,7 +99,7 @@ class Connection:
 
     def __init__(
         self,
-        session: Session,
+        session: SessionConfig,
         number: int,
         arrived: Callable[[Arrived], None],
         published: Callable[[int], None],
@@ -118,7 +118,7 @@ class Connection:
         self._alive: asyncio.Task[None] | None = None
         self._clock = clock
         self._now = clock()
-        self._wire: Wire | None = None
+        self._wire: BatchedSocket | None = None
         self._unexplained = UNEXPLAINED
         self._client = self._make_client()
 
@@ -274,7 +274,7 @@ class Connection:
         else:
             self._loop.remove_writer(wire)
 
-    def _let_go(self, wire: Wire) -> None:
+    def _let_go(self, wire: BatchedSocket) -> None:
         """The loop looks at this socket no more."""
         if wire.fileno() >= 0:
             self._loop.remove_reader(wire)

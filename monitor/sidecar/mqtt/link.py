@@ -24,7 +24,7 @@ from monitor.sidecar.mqtt.connection import (
     WINDOW,
     BrokerError,
     Connection,
-    Session,
+    SessionConfig,
 )
 from monitor.sidecar.mqtt.inbox import Arrived, Inbox, Receipt
 from monitor.sidecar.mqtt.outbox import Outbox
@@ -53,7 +53,7 @@ class Link:
 
     def __init__(
         self,
-        session: Session,
+        session: SessionConfig,
         inbox: Inbox,
         outbox: Outbox,
         changed: Callable[[bool], None],

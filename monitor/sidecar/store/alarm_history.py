@@ -19,9 +19,9 @@ import msgspec
 from monitor.alarm.message import rfc3339
 from monitor.sidecar.effects import Publication
 
-__all__ = ["MOST", "Alarm", "Changes", "Filter", "History"]
+__all__ = ["MAX_ALARMS", "Alarm", "AlarmFilter", "AlarmHistory", "Changes"]
 
-MOST: Final = 5000
+MAX_ALARMS: Final = 5000
 """Alarms kept, of about 1 KB each; beyond them the oldest that does not fire goes first."""
 
 UNKNOWN: Final = "unknown"
@@ -59,7 +59,7 @@ class Changes(msgspec.Struct, frozen=True):
     gone: Collection[int] = ()
 
 
-class Filter(msgspec.Struct, frozen=True):
+class AlarmFilter(msgspec.Struct, frozen=True):
     """Which alarms are asked for; None: any. An alarm is in `since` to `until` if it fired at any time in between.
 
     The `state` `over` is any but `firing`.
@@ -72,7 +72,7 @@ class Filter(msgspec.Struct, frozen=True):
     since: float = -math.inf
     until: float = math.inf
 
-    def takes(self, alarm: Alarm) -> bool:
+    def matches(self, alarm: Alarm) -> bool:
         """Return whether it is asked for."""
         named = ((self.agent, alarm.agent), (self.formula, alarm.formula), (self.severity, alarm.severity))
         if any(wanted not in (None, there) for wanted, there in named):
@@ -84,16 +84,16 @@ class Filter(msgspec.Struct, frozen=True):
         return began <= self.until and over >= self.since
 
 
-class History:
+class AlarmHistory:
     """Written on the loop's thread, read on the server's; a lock stands between.
 
-    `alerts`: the topic under which alerts are published. `most`: how many alarms are kept.
+    `alerts`: the topic under which alerts are published. `limit`: how many alarms are kept.
     """
 
-    def __init__(self, alerts: str, most: int = MOST) -> None:
+    def __init__(self, alerts: str, limit: int = MAX_ALARMS) -> None:
         self._lock = threading.Lock()
         self._alerts = f"{alerts}/"
-        self._most = most
+        self._limit = limit
         self._alarms: dict[int, Alarm] = {}
         self._numbers: dict[str, int] = {}
         self._next = 1
@@ -115,7 +115,7 @@ class History:
                     self._note(json.loads(publication.payload), rows, gone)
         return Changes({number: row for number, row in rows.items() if number not in gone}, gone)
 
-    def settle(self, firing: Collection[str]) -> None:
+    def mark_unknown(self, firing: Collection[str]) -> None:
         """Mark as unknown how those ended that fired when they were last heard of, and are not among these ids."""
         with self._lock:
             for alarm in self._alarms.values():
@@ -127,14 +127,14 @@ class History:
         with self._lock:
             return {number: msgspec.msgpack.encode(alarm) for number, alarm in self._alarms.items()}
 
-    def find(self, asked: Filter, most: int | None = None) -> list[Alarm]:
-        """Return the alarms asked for, the newest first, at most so many."""
+    def find(self, asked: AlarmFilter, limit: int | None = None) -> list[Alarm]:
+        """Return the alarms asked for, the newest first, at limit so many."""
         with self._lock:
             found = self._find(asked)
-            return list(found) if most is None else [alarm for alarm, _ in zip(found, range(most), strict=False)]
+            return list(found) if limit is None else [alarm for alarm, _ in zip(found, range(limit), strict=False)]
 
-    def _find(self, asked: Filter) -> Iterator[Alarm]:
-        return (alarm for alarm in reversed(self._alarms.values()) if asked.takes(alarm))
+    def _find(self, asked: AlarmFilter) -> Iterator[Alarm]:
+        return (alarm for alarm in reversed(self._alarms.values()) if asked.matches(alarm))
 
     def _note(self, alert: dict[str, Any], rows: dict[int, bytes], gone: list[int]) -> None:
         number = self._numbers.get(alert["id"])
@@ -160,10 +160,10 @@ class History:
         )
         self._alarms[number], self._numbers[alarm.id] = alarm, number
         rows[number] = msgspec.msgpack.encode(alarm)
-        if len(self._alarms) > self._most:
-            gone += self._make_room()
+        if len(self._alarms) > self._limit:
+            gone += self._drop_oldest()
 
-    def _make_room(self) -> list[int]:
+    def _drop_oldest(self) -> list[int]:
         oldest = next((n for n, alarm in self._alarms.items() if alarm.state != "firing"), None)
         if oldest is None:  # all of them fire: that is bounded by the agents and formulas there are
             return []

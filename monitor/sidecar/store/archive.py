@@ -70,7 +70,7 @@ class Archive:
                 raise ConfigError(f"store.path: {self.objects} cannot be written to: {error.strerror}") from error
         return wrong
 
-    def touched(self) -> bool:
+    def changed(self) -> bool:
         """Whether something happened to an object since `keep_objects` wrote it or read it; looks at no content."""
         return any(_state(self.objects / name) != left for name, left in self._left.items())
 
@@ -98,7 +98,7 @@ class Archive:
         """The content of `evidence/<name>.sig`; None as for `read_evidence`."""
         return self._read(name, _SIGNATURE)
 
-    def clear_out(self, *, keep: float, size: int, needed: Collection[str] = ()) -> int:
+    def prune(self, *, keep: float, size: int, needed: Collection[str] = ()) -> int:
         """Remove evidence older than `keep` seconds, then the oldest until `size` bytes are left; how many went.
 
         Age is time that was seen to pass (`SeenTime`), not what the clock makes of it after a jump.

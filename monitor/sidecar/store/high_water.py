@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-__all__ = ["Mark"]
+__all__ = ["HighWaterMark"]
 
 _MAGIC: Final = b"cfmk"
 _NUMBER: Final = struct.Struct(">4sQ")
@@ -22,7 +22,7 @@ _CHECK: Final = struct.Struct(">I")
 _SIZE: Final = _NUMBER.size + _CHECK.size
 
 
-class Mark:
+class HighWaterMark:
     """The file at `path`, made with the first number that is written. Raises OSError where the disk does.
 
     A number is handed to the operating system, so it outlives this process; `sync` has it outlive the system. Before
@@ -58,7 +58,7 @@ class Mark:
             os.fdatasync(self._descriptor)
             self._written = False
 
-    def in_place(self) -> bool:
+    def intact(self) -> bool:
         """Whether the file that was written is the one that is there."""
         if self._descriptor is None:
             return True

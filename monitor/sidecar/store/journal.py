@@ -141,14 +141,14 @@ class Journal:
         self.numbered = self.current = True
         self._ledger: Ledger | None = None
         self._chain = BEGINNING
-        self._left: dict[str, os.stat_result] = {}
+        self._file_stats: dict[str, os.stat_result] = {}
         self._files = (str(path), f"{path}-wal")
         self._path = path
         path.parent.mkdir(parents=True, exist_ok=True)
         # Made in one thread, used in another, never in two at once: HTTP looks at `Store` only.
         self._database = sqlite3.connect(path, isolation_level=None, timeout=PATIENCE, check_same_thread=False)
         try:
-            with self._damage_told():
+            with self._as_damage():
                 self._prepare()
         except BaseException as error:
             self.close()
@@ -159,7 +159,7 @@ class Journal:
 
     def read(self) -> Kept:
         """All of it; DamagedError if a value is not what was written."""
-        with self._damage_told():
+        with self._as_damage():
             return self._read()
 
     def commit(self, batch: Batch) -> None:
@@ -190,12 +190,12 @@ class Journal:
             chain = self._put(setting, snapshot, ledger)
         self._chain, self.numbered, self.current = chain, True, True
 
-    def look(self) -> None:
+    def check_files(self) -> None:
         """DamagedError if our files are not the ones that we wrote: removed, exchanged, or shorter than we left them.
 
         SQLite would not notice: it goes on with the files that it has open, and they are gone when it closes them.
         """
-        for file, left in self._left.items():
+        for file, left in self._file_stats.items():
             try:
                 there = os.stat(file)  # noqa: PTH116 - twice for each transaction: a Path takes as long again
             except FileNotFoundError:
@@ -211,7 +211,7 @@ class Journal:
             self._database.close()
 
     @contextmanager
-    def _damage_told(self) -> Iterator[None]:
+    def _as_damage(self) -> Iterator[None]:
         """Whatever sqlite3 raises because of what the file holds becomes DamagedError; what the disk does, stays."""
         try:
             yield
@@ -229,8 +229,8 @@ class Journal:
 
         In a ledger there is no going back: after a failure it is made anew.
         """
-        with self._damage_told():
-            self.look()
+        with self._as_damage():
+            self.check_files()
             if self._ledger is None and not everything:
                 self._read()
             ledger, self._ledger = Ledger() if everything or self._ledger is None else self._ledger, None
@@ -244,13 +244,13 @@ class Journal:
                 raise
         self._ledger = ledger
         self.number += 1
-        self._leave()
+        self._remember_files()
 
-    def _leave(self) -> None:
-        """Remember our files as they are now, for `look`."""
+    def _remember_files(self) -> None:
+        """Remember our files as they are now, for `check_files`."""
         for file in self._files:
             with suppress(FileNotFoundError):
-                self._left[file] = os.stat(file)  # noqa: PTH116 - as in `look`
+                self._file_stats[file] = os.stat(file)  # noqa: PTH116 - as in `check_files`
 
     def _read(self) -> Kept:
         rows = self._database.execute
@@ -262,10 +262,10 @@ class Journal:
         evidence = {_name(name): content for name, content in rows("SELECT id, content FROM evidence")}
         alarms = dict(rows("SELECT n, alarm FROM alarms ORDER BY n")) if self.current else {}
         kept = Kept(
-            setting=_decoded(self._headless(settings[1]), Setting) if settings else None,
+            setting=_decoded(self._without_head(settings[1]), Setting) if settings else None,
             agents={name: _opened(state) for name, state in states.items() if "/" not in name},
             pages={name: _opened(state) for name, state in states.items() if "/" in name},
-            events=[self._headless(events) for (events,) in rows("SELECT events FROM journal ORDER BY n")],
+            events=[self._without_head(events) for (events,) in rows("SELECT events FROM journal ORDER BY n")],
             publications=[(n, _decoded(_opened(message), Publication)) for n, message in outbox.items()],
             evidence=[EvidenceFile(name, _opened(content)) for name, content in evidence.items()],
             alarms=[(n, _decoded(_opened(alarm), Alarm)) for n, alarm in alarms.items()],
@@ -276,15 +276,15 @@ class Journal:
             for table, held in tables.items():
                 for key, content in held.items():
                     ledger.put(table, key, content)
-            self._check_moment(settings.get(1), ledger)
+            self._check_consistent(settings.get(1), ledger)
             self._ledger = ledger
         return kept
 
-    def _headless(self, sealed: object) -> bytes:
+    def _without_head(self, sealed: object) -> bytes:
         """A setting or events without the checksums in front."""
         return _opened(sealed)[HEAD if self.numbered else 0 :]
 
-    def _check_moment(self, setting: bytes | None, ledger: Ledger) -> None:
+    def _check_consistent(self, setting: bytes | None, ledger: Ledger) -> None:
         """DamagedError unless setting, events and all other rows are those of one moment; notes its number."""
         number, total, chain = None, Ledger().total, BEGINNING
         if setting is not None:
@@ -307,7 +307,7 @@ class Journal:
         [(tables,)] = execute("SELECT count(*) FROM sqlite_master")
         new = (application, version, tables) == (0, 0, 0)
         if not new:
-            self._check(application, version)
+            self._check_version(application, version)
             self.numbered, self.current = version != UNNUMBERED, version == FORMAT
         execute("PRAGMA journal_mode=WAL")
         execute("PRAGMA synchronous=FULL")
@@ -316,14 +316,14 @@ class Journal:
         if new:  # else nothing is written: what was kept can be taken up from a full disk
             self._make()
         execute("COMMIT")
-        self._examine()
-        self._leave()
+        self._check_tables()
+        self._remember_files()
 
     def _make(self) -> None:
         for statement in (*TABLES, f"PRAGMA application_id={APPLICATION}", f"PRAGMA user_version={FORMAT}"):
             self._database.execute(statement)
 
-    def _examine(self) -> None:
+    def _check_tables(self) -> None:
         """Tables and pages; values are looked at when they are read."""
         made = self._database.execute("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL ORDER BY rowid").fetchall()
         known = [(statement,) for statement in TABLES]
@@ -332,7 +332,7 @@ class Journal:
         if (problems := self._database.execute("PRAGMA quick_check(1)").fetchall()) != [("ok",)]:
             raise DamagedError(str(problems[0][0]))
 
-    def _check(self, application: int, version: int) -> None:
+    def _check_version(self, application: int, version: int) -> None:
         if application != APPLICATION:
             raise ConfigError(f"store.path: {self._path} is a database of another program; give another path")
         if version > FORMAT:

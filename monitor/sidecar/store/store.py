@@ -23,7 +23,7 @@ from monitor.sidecar.pipeline import Snapshot
 from monitor.sidecar.recording import pack_event
 from monitor.sidecar.store.alarm_history import Changes
 from monitor.sidecar.store.archive import Archive, is_full
-from monitor.sidecar.store.high_water import Mark
+from monitor.sidecar.store.high_water import HighWaterMark
 from monitor.sidecar.store.journal import (
     STORE_ERRORS,
     Batch,
@@ -37,13 +37,13 @@ from monitor.sidecar.tasks import in_thread
 __all__ = ["Store"]
 
 LOG: Final = logging.getLogger("monitor.store")
-LONG: Final = 20_000
+SNAPSHOT_EVENTS: Final = 20_000
 """Events from which on a snapshot takes their place: few enough to be gone through again in seconds."""
 
-LARGE: Final = 32 << 20
+SNAPSHOT_BYTES: Final = 32 << 20
 """Bytes of events, likewise."""
 
-PENDING: Final = 64 << 20
+MAX_PENDING_BYTES: Final = 64 << 20
 """Bytes of evidence that may wait for a disk that does not take it."""
 
 NOTHING: Final = Kept(None, {}, {}, (), (), ())
@@ -56,7 +56,7 @@ class Store:
     Used from one thread, `read_evidence` and `read_signature` from any.
 
     Once it is open, nothing raises: what fails stands in `problem` until it has been made good, and what is not noted
-    meanwhile is in the whole snapshot that `mend` writes. `grown`: bytes of evidence filed since the last `clear_out`.
+    meanwhile is in the whole snapshot that `mend` writes. `grown`: bytes of evidence filed since the last `prune`.
 
     What was written and is not there any more, or is not what was written, is damage: `damage` says what was found
     last, `damages` how often something was. `incomplete`: why what was `kept` is older than what was written, so that
@@ -74,9 +74,9 @@ class Store:
         self.damages = 0
         self.incomplete = ""
         self._path = path
-        self._mark = Mark(path.with_name(f"{path.name}-mark"))
+        self._mark = HighWaterMark(path.with_name(f"{path.name}-mark"))
         self._number = 0
-        self._owing = False
+        self._unsaved = False
         self._signer = signer
         self._archive = Archive(path.parent, signer)
         self._journal: Journal | None = None
@@ -86,7 +86,7 @@ class Store:
         self._filed: list[str] = []
         self._unfiled = self._unwritten = ""
         self._objects: Callable[[], Mapping[str, bytes]] | None = None
-        self.grown = 0
+        self.filed_bytes = 0
         self.kept = self._open()
         self._pending = {file.id: file.content for file in self.kept.evidence}
 
@@ -98,9 +98,9 @@ class Store:
         return not (self.problem or self._unfiled or self._unwritten)
 
     @property
-    def long(self) -> bool:
+    def snapshot_due(self) -> bool:
         """Whether so much has happened since the last snapshot that it is time for one."""
-        return self._count >= LONG or self._size >= LARGE
+        return self._count >= SNAPSHOT_EVENTS or self._size >= SNAPSHOT_BYTES
 
     def note(self, event: Event) -> None:
         """Let the next `commit` note this event; if there is none, it never happened."""
@@ -118,17 +118,17 @@ class Store:
 
         `alarms`: what becomes of the list of alarms.
         """
-        self._expect(evidence)
+        self._add_pending(evidence)
         if self.problem or self._journal is None:
-            self._owe()
+            self._mark_unsaved()
             return
         batch = Batch(b"".join(self._events), publications, evidence, sent, tuple(self._filed), alarms)
         try:
             self._journal.commit(batch)
-            self._count_up(self._journal.number)
+            self._write_mark(self._journal.number)
         except STORE_ERRORS as error:
             self._fail(error)
-            self._owe()
+            self._mark_unsaved()
             return
         self._count += len(self._events)
         self._size += len(batch.events)
@@ -141,19 +141,19 @@ class Store:
             return
         try:
             self._journal.checkpoint(setting, snapshot, Batch(sent=sent, filed=tuple(self._filed)), everything=False)
-            self._count_up(self._journal.number)
+            self._write_mark(self._journal.number)
         except STORE_ERRORS as error:
             self._fail(error)
             return
-        self._forget()
+        self._clear_batch()
 
-    def look(self) -> None:
+    def check_files(self) -> None:
         """Notice files that were taken away, exchanged or cut off, and have the mark on the disk; now and then."""
         if self.problem or self._journal is None:
             return
         try:
-            self._journal.look()
-            if not self._mark.in_place():
+            self._journal.check_files()
+            if not self._mark.intact():
                 raise DamagedError(f"{self._mark.path.name} was removed or exchanged while it was in use")
             self._mark.sync()
         except STORE_ERRORS as error:
@@ -170,30 +170,30 @@ class Store:
         evidence = [EvidenceFile(name, content) for name, content in self._pending.items()]
         try:
             if self._journal is None:
-                self._journal = self._open_or_begin()
+                self._journal = self._open_journal()
             self._journal.number = self._number
-            self._count_up(self._number)  # there is a mark before there is anything that it could be missing for
+            self._write_mark(self._number)  # there is a mark before there is anything that it could be missing for
             batch = Batch(publications=waiting, evidence=evidence, alarms=Changes(alarms))
             self._journal.checkpoint(setting, snapshot, batch, everything=True)
-            self._count_up(self._journal.number)
+            self._write_mark(self._journal.number)
         except (*STORE_ERRORS, ConfigError) as error:
             self._fail(error)
             return
-        self._forget()
-        self._owing = False
+        self._clear_batch()
+        self._unsaved = False
         if self.problem:
             LOG.warning("the store works again; nothing is missing in it")
         self.problem = ""
 
-    def begin_anew(self, reason: str) -> None:
+    def start_over(self, reason: str) -> None:
         """Set the database aside: it can be read, but not taken up. Evidence in it stays ours. ConfigError if not."""
         if self._journal is not None:
             self._journal.close()
         try:
             self._set_aside(reason)
-            self._journal = self._open_or_begin()
+            self._journal = self._open_journal()
         except STORE_ERRORS as error:
-            self._begin_without(error)
+            self._continue_without(error)
         self.kept, self.incomplete = NOTHING, ""
 
     def close(self) -> None:
@@ -205,20 +205,20 @@ class Store:
 
     def _open(self) -> Kept:
         try:
-            self._journal = self._open_or_begin()
+            self._journal = self._open_journal()
             self._mark.read()
             self._number = self._mark.number or 0
             kept = self._journal.read()
         except DamagedError as error:
-            self.begin_anew(str(error))
+            self.start_over(str(error))
         except STORE_ERRORS as error:
-            self._begin_without(error)
+            self._continue_without(error)
         else:
             self._compare(self._journal)
             return kept
         return NOTHING
 
-    def _open_or_begin(self) -> Journal:
+    def _open_journal(self) -> Journal:
         try:
             return Journal(self._path)
         except DamagedError as error:
@@ -237,22 +237,22 @@ class Store:
         if self.damages:
             self.incomplete = ""  # all of it was set aside, and that was told
         elif self.incomplete:
-            self._tell_damage(self.incomplete)
+            self._report_damage(self.incomplete)
 
-    def _count_up(self, number: int) -> None:
+    def _write_mark(self, number: int) -> None:
         """This transaction is on the disk."""
         self._mark.write(number)
         self._number = number
 
-    def _owe(self) -> None:
+    def _mark_unsaved(self) -> None:
         """What happens now is acknowledged and not kept: should we end before that is made good, it is to be seen."""
-        if not self._owing:
-            self._owing = True
+        if not self._unsaved:
+            self._unsaved = True
             with suppress(OSError):
-                self._count_up(self._number + 1)
+                self._write_mark(self._number + 1)
                 self._mark.sync()
 
-    def _tell_damage(self, what: str) -> None:
+    def _report_damage(self, what: str) -> None:
         self.damage = what
         self.damages += 1
         LOG.error("the store is not what was written: %s: %s", self._path, what)
@@ -269,14 +269,14 @@ class Store:
         self.damage = f"{reason}: set aside as {aside.name}, and begun anew"
         self.damages += 1
 
-    def _begin_without(self, error: Exception) -> None:
+    def _continue_without(self, error: Exception) -> None:
         """A disk that is full will have room again, and `mend` tries; what else is wrong is refused: ConfigError."""
         code = getattr(error, "sqlite_errorcode", None)
         if code != sqlite3.SQLITE_FULL and not (isinstance(error, OSError) and is_full(error)):
             raise ConfigError(f"store.path: {self._path} cannot be written to: {error}") from error
         self._fail(error)
 
-    def _forget(self) -> None:
+    def _clear_batch(self) -> None:
         self._events.clear()
         self._filed.clear()
         self._count = self._size = 0
@@ -287,9 +287,9 @@ class Store:
         if not self.problem:  # else it was said; what fails first, of two files on one disk, may change with each try
             LOG.error("nothing is kept from here on, a restart would begin anew: %s: %s", self._path, error)
         if isinstance(error, DamagedError):
-            self._tell_damage(str(error))
+            self._report_damage(str(error))
         self.problem = str(error) or type(error).__name__
-        self._forget()
+        self._clear_batch()
         self.close()
 
     # ---- the files ----
@@ -302,11 +302,11 @@ class Store:
         """
         self._objects = objects
         try:
-            self._tell_altered(self._archive.keep_objects(objects()))
+            self._report_altered(self._archive.keep_objects(objects()))
         except ConfigError as error:
             if not (isinstance(error.__cause__, OSError) and is_full(error.__cause__)):
                 raise
-            self._cannot_write(error)
+            self._objects_failed(error)
 
     def read_evidence(self, name: str) -> bytes | None:
         """The content of `/evidence/<name>`, wherever it is by now; None if there is none."""
@@ -326,61 +326,61 @@ class Store:
 
     async def file_evidence(self) -> None:
         """Make files of the evidence that is noted, one after the other, in a thread; and see to what it refers to."""
-        await self._keep_objects_again()
+        await self._restore_objects()
         for name, content in list(self._pending.items()):
             try:
                 await in_thread(partial(self._archive.keep_evidence, EvidenceFile(name, content)))
             except OSError as error:  # it stays in the database, and in memory
-                self._cannot_file(f"evidence {name}", error.strerror or str(error))
+                self._filing_failed(f"evidence {name}", error.strerror or str(error))
                 return
             self._pending.pop(name, None)
             self._filed.append(name)
-            self.grown += len(content)
+            self.filed_bytes += len(content)
         self._unfiled = ""
 
-    def _cannot_file(self, what: str, reason: str) -> None:
+    def _filing_failed(self, what: str, reason: str) -> None:
         if self._unfiled != reason:
             self.failures += 1
             LOG.error("%s could not be kept: %s", what, reason)
         self._unfiled = reason
 
-    async def _keep_objects_again(self) -> None:
+    async def _restore_objects(self) -> None:
         """Write models and policies that found no room, or that were removed or altered since we last looked."""
-        if self._objects is None or not (self._unwritten or self._archive.touched()):
+        if self._objects is None or not (self._unwritten or self._archive.changed()):
             return
         try:
-            self._tell_altered(await in_thread(partial(self._archive.keep_objects, self._objects())))
+            self._report_altered(await in_thread(partial(self._archive.keep_objects, self._objects())))
         except (ConfigError, OSError) as error:
-            self._cannot_write(error)
+            self._objects_failed(error)
         else:
             self._unwritten = ""
 
-    def _cannot_write(self, error: Exception) -> None:
+    def _objects_failed(self, error: Exception) -> None:
         if self._unwritten != str(error):
             self.failures += 1
             LOG.error("models and policies that evidence refers to could not be kept: %s", error)
         self._unwritten = str(error)
 
-    def _tell_altered(self, names: Sequence[str]) -> None:
+    def _report_altered(self, names: Sequence[str]) -> None:
         for name in names:
-            self._tell_damage(f"objects/{name} was removed or altered, and is written anew")
+            self._report_damage(f"objects/{name} was removed or altered, and is written anew")
 
-    async def clear_out(self, *, keep: float, size: int, needed: Collection[str] = ()) -> None:
+    async def prune(self, *, keep: float, size: int, needed: Collection[str] = ()) -> None:
         """Remove evidence that is too old (seconds) or too much (bytes), but not what is `needed`."""
-        self.grown = 0
+        self.filed_bytes = 0
         try:
-            removed = await in_thread(partial(self._archive.clear_out, keep=keep, size=size, needed=needed))
+            removed = await in_thread(partial(self._archive.prune, keep=keep, size=size, needed=needed))
         except OSError as error:
             LOG.warning("old evidence could not be removed: %s", error)
             return
         if removed:
             LOG.info("the evidence of %d alarms was removed: older than store.keep, or beyond store.size", removed)
 
-    def _expect(self, evidence: Sequence[EvidenceFile]) -> None:
+    def _add_pending(self, evidence: Sequence[EvidenceFile]) -> None:
         self._pending.update((file.id, file.content) for file in evidence)
-        if not evidence or sum(map(len, self._pending.values())) <= PENDING:
+        if not evidence or sum(map(len, self._pending.values())) <= MAX_PENDING_BYTES:
             return
-        while sum(map(len, self._pending.values())) > PENDING:
+        while sum(map(len, self._pending.values())) > MAX_PENDING_BYTES:
             lost = next(iter(self._pending))
             del self._pending[lost]
             self._filed.append(lost)  # nor shall it fill the database

@@ -22,7 +22,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from monitor.errors import ConfigError
 from monitor.sidecar.clock import read_clock
-from monitor.sidecar.log import Seldom
+from monitor.sidecar.log import RateLimitedLog
 from monitor.sidecar.mqtt.broker import read_secret
 from monitor.sidecar.web.page import SHELL
 from monitor.sidecar.web.runbooks import PREFIX
@@ -69,7 +69,7 @@ class Guard:
         self._token_file = token_file
         self._hosts = frozenset(host.lower() for host in hosts)
         self._by_name = bool(hosts) or (loopback and token_file is None)
-        self._seldom = Seldom(LOG)
+        self._log = RateLimitedLog(LOG)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on, or answer why not."""
@@ -101,7 +101,7 @@ class Guard:
         try:
             token = read_token(file)
         except ConfigError as error:
-            self._seldom.warn("token", read_clock(), "nobody is let in: %s", error)
+            self._log.warn("token", read_clock(), "nobody is let in: %s", error)
             return False
         scheme, _, credentials = shown[0].partition(" ") if len(shown) == 1 else ("", "", "")
         right = hmac.compare_digest(credentials.strip().encode("latin-1", "replace"), token)

@@ -26,7 +26,7 @@ from monitor.sidecar.config.settings import HttpConfig
 from monitor.sidecar.evidence.bundle import pack_bundle
 from monitor.sidecar.sinks.metrics import CONTENT_TYPE
 from monitor.sidecar.sinks.status_view import StatusView
-from monitor.sidecar.store.alarm_history import Filter
+from monitor.sidecar.store.alarm_history import AlarmFilter
 from monitor.sidecar.web.page import page_routes
 from monitor.sidecar.web.pictures import Pictures
 from monitor.sidecar.web.runbooks import runbook_route
@@ -140,7 +140,7 @@ class _Pages:
         return JSONResponse(self._sources.overview(search, MOST_AGENTS), headers=HEADERS)
 
     async def picture(self, request: Request) -> Response:
-        found = self._sources.pictures.look(request.path_params["name"])
+        found = self._sources.pictures.get(request.path_params["name"])
         if found is None:
             return PlainTextResponse("it is being drawn: ask again", status_code=202, headers=HEADERS)
         drawn, problem = found
@@ -214,7 +214,7 @@ class _Pages:
         return JSONResponse(self._sources.view.found(asked, most), headers=HEADERS)
 
 
-def _asked(query: Mapping[str, str]) -> tuple[Filter, int]:
+def _asked(query: Mapping[str, str]) -> tuple[AlarmFilter, int]:
     """The filter that a query describes, and how many alarms it wants; ValueError says what is wrong with it."""
     wrong = query.keys() - {"agent", "formula", "severity", "state", "since", "until", "limit"}
     if wrong:
@@ -224,7 +224,7 @@ def _asked(query: Mapping[str, str]) -> tuple[Filter, int]:
     limit = query.get("limit") or str(MOST_AGENTS)
     if not (limit.isascii() and limit.isdigit() and 0 < int(limit[:9]) <= MOST_ALARMS):
         raise ValueError(f"limit must be a number from 1 to {MOST_ALARMS}")
-    return Filter(**words, **times), int(limit)  # type: ignore[arg-type] # words are names, times are numbers
+    return AlarmFilter(**words, **times), int(limit)  # type: ignore[arg-type] # words are names, times are numbers
 
 
 def _seconds(name: str, text: str) -> float:

@@ -72,7 +72,7 @@ class Pictures:
         self._drawing: dict[str, asyncio.Task[tuple[bytes, str]]] = {}
         self._turn = asyncio.Lock()
 
-    def look(self, name: str) -> tuple[bytes, str] | None:
+    def get(self, name: str) -> tuple[bytes, str] | None:
         """The picture as SVG, or an empty one and why; None while it is drawn: ask again."""
         if name in self._drawn:
             self._drawn.move_to_end(name)
@@ -84,7 +84,7 @@ class Pictures:
         if content is None:
             return b"", "there is no such evidence"
         if len(self._drawing) >= WAITING:
-            self._make_room()
+            self._collect_finished()
         if len(self._drawing) >= WAITING:
             return b"", f"{WAITING} pictures are waited for already; ask again later"
         self._drawing[name] = asyncio.get_running_loop().create_task(self._draw(name, content))
@@ -105,7 +105,7 @@ class Pictures:
                 self._drawn.popitem(last=False)
         return drawn, problem
 
-    def _make_room(self) -> None:
+    def _collect_finished(self) -> None:
         """Whoever asked may have gone away, and nobody fetches what was drawn."""
         for name, task in list(self._drawing.items()):
             if task.done():

@@ -20,7 +20,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from monitor.errors import ConfigError
 from monitor.sidecar.config.settings import HttpConfig
-from monitor.sidecar.log import Sparing
+from monitor.sidecar.log import RateLimit
 from monitor.sidecar.web.guard import Guard, is_loopback
 
 __all__ = ["HttpServer", "open_socket"]
@@ -106,8 +106,8 @@ class HttpServer:
     def __init__(self, app: Starlette, config: HttpConfig, before: HttpServer | None = None) -> None:
         self._socket: socket.socket = open_socket(config.listen) if before is None else before.shared()
         loopback = is_loopback(self._socket.getsockname()[0])
-        self._sparing = Sparing()
-        logging.getLogger("uvicorn.error").addFilter(self._sparing)
+        self._rate_limit = RateLimit()
+        logging.getLogger("uvicorn.error").addFilter(self._rate_limit)
         self.open = not (loopback or config.token_file or config.hosts)
         guarded = Guard(app, loopback=loopback, token_file=config.token_file, hosts=config.hosts)
         self._server = uvicorn.Server(
@@ -154,7 +154,7 @@ class HttpServer:
         if self._thread.is_alive():
             self._thread.join(timeout=5.0)
         self._socket.close()
-        logging.getLogger("uvicorn.error").removeFilter(self._sparing)
+        logging.getLogger("uvicorn.error").removeFilter(self._rate_limit)
 
 
 def open_socket(listen: str) -> socket.socket:
