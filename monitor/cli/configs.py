@@ -21,9 +21,10 @@ def check(
     *,
     as_json: Annotated[bool, typer.Option("--json", help="print one JSON document on stdout")] = False,
 ) -> None:
-    """Check a configuration, the files it names, its port and its store, as `run` would, without connecting.
+    """Check a configuration as `run` would, without connecting.
 
-    Exit code: 0 valid; 2 invalid, with file, line and reason of every error.
+    Check also the files it names, its port and its store. Exit code: 0 valid; 2 invalid, with file, line and reason
+    of every error.
     """
     import os  # noqa: PLC0415 - keep `cfmon --help` light
 

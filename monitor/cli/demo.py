@@ -36,7 +36,7 @@ def demo(
     forever: Annotated[bool, typer.Option("--forever", help="run until Ctrl-C")] = False,
     output: Annotated[Path, typer.Option(help="folder for the store and the evidence")] = Path("var/demo"),
 ) -> None:
-    """Monitor a live agent on an embedded MQTT broker, and verify the evidence of an alarm.
+    """Monitor a live agent on an embedded MQTT broker.
 
     Exit code: 0 an alarm fired, resolved within its episode, and its evidence was verified; 1 otherwise.
     With --forever, Ctrl-C exits with 0.

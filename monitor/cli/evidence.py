@@ -58,12 +58,11 @@ def verify(
     large: Annotated[bool, typer.Option("--large", help=LARGE)] = False,
     as_json: Annotated[bool, typer.Option("--json", help="print one JSON document on stdout")] = False,
 ) -> None:
-    """Verify an alarm: recompute every number from its path, model and policies.
+    """Verify the evidence of an alarm: recompute every number in it.
 
-    Also compare the evidence's id with the file's name (or --id) and, with --key, check the signature.
-
-    Exit code: 0 everything agrees, numbers within 1e-9; 1 something differs; 2 a required file cannot be read, or the
-    recomputation is too large without --large.
+    Use its path, model and policies. Also compare the evidence's id with the file's name (or --id) and, with --key,
+    check the signature. Exit code: 0 everything agrees, numbers within 1e-9; 1 something differs; 2 a required file
+    cannot be read, or the recomputation is too large without --large.
     """
     from monitor.sidecar.evidence.verification import examine  # noqa: PLC0415 - keep `cfmon --help` light
 
@@ -94,10 +93,10 @@ def explain(
     objects: Objects = None,
     large: Annotated[bool, typer.Option("--large", help=LARGE)] = False,
 ) -> None:
-    """Draw an alarm: the observed path, the counterfactual one, and the values along both.
+    """Draw an alarm: the observed path and the counterfactual one.
 
-    Evidence that cannot be verified is not drawn. Exit code: 0 drawn; 2 not verified, or a file cannot be read or
-    written.
+    Draw also the values along both; refuse evidence that cannot be verified. Exit code: 0 drawn; 2 not verified, or a
+    file cannot be read or written.
     """
     target = out if out is not None else Path(f"{evidence.name}.svg")
     if target != PIPE and target.suffix not in (".svg", ".png"):
@@ -130,10 +129,10 @@ def export(
     ] = None,
     objects: Objects = None,
 ) -> None:
-    """Pack evidence, its signature, model and policies into one .zip, to verify or explain on any machine.
+    """Pack evidence, its signature, model and policies into one .zip.
 
-    The monitor serves the same file at /evidence/ID.zip. Exit code: 0 written; 2 a file is missing, altered or
-    unreadable.
+    Any machine can verify or explain it. The monitor serves the same file at /evidence/ID.zip. Exit code: 0 written;
+    2 a file is missing, altered or unreadable.
     """
     from monitor.alarm.document import read_evidence  # noqa: PLC0415 - keep `cfmon --help` light
     from monitor.sidecar.evidence.bundle import pack_bundle  # noqa: PLC0415 - likewise

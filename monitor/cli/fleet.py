@@ -112,7 +112,7 @@ class Fleet:
         table = Table(box=None, header_style="dim", pad_edge=False)
         for name, justify in (("agent", "left"), ("formula", "left"), ("alarm", "left"), ("outcome", "left")):
             table.add_column(name, justify=justify, no_wrap=True, overflow="ellipsis")  # type: ignore[arg-type]
-        for name in ("value", "required", "alternative", "step", "lag", "heard"):
+        for name in ("value", "required", "alternative", "step", "lag", "last step"):
             table.add_column(name, justify="right", no_wrap=True)
         shown = rows[: lines - 2]
         for rank, agent, row in shown:

@@ -28,7 +28,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="print one JSON document on
 
 @model_app.command("info")
 def model_info(model: Source, *, as_json: AsJson = False) -> None:
-    """Show a model: sizes, rows, labels, optional data, and the sha256 that evidence refers to."""
+    """Show a model: sizes, rows, labels, optional data and sha256."""
     from monitor.model.io import load_model, model_sha256  # noqa: PLC0415 - keep `cfmon --help` light
 
     with progress(f"reading {model}"), warned() as problems:
@@ -46,7 +46,7 @@ def model_convert(
         typer.Option(metavar="'NAME: CONDITION'", help="add a label, such as 'fell: state == 36'; may be repeated"),
     ] = None,
 ) -> None:
-    """Convert a model from any supported source to .npz, the format the monitor loads.
+    """Convert a model from any supported source to .npz.
 
     The condition of a --label compares state, name, value[n] and feature[n] with numbers, texts and lists; join
     comparisons with and, or, not.
@@ -83,7 +83,7 @@ def policy_init(
     output: Annotated[Output | None, typer.Option(help="kind of output; default: from the output's name")] = None,
     stochastic: Annotated[bool, typer.Option("--stochastic", help="the agent samples its actions")] = False,
 ) -> None:
-    """Write FILE.yaml, the manifest of a network, check it against the model, and print what was assumed."""
+    """Write FILE.yaml, the manifest of a network; print what was assumed."""
     from monitor.model.io import load_model  # noqa: PLC0415 - keep `cfmon --help` light
     from monitor.policy.draft import draft_manifest  # noqa: PLC0415 - likewise
     from monitor.policy.export import manifest_yaml  # noqa: PLC0415 - likewise
@@ -113,7 +113,7 @@ def policy_info(
     *,
     as_json: AsJson = False,
 ) -> None:
-    """Show a policy and check it against a model: sha256, shapes, values, and that every action is available."""
+    """Show a policy, and check it against a model."""
     from monitor.model.io import load_model  # noqa: PLC0415 - keep `cfmon --help` light
     from monitor.policy.session import load_policy  # noqa: PLC0415 - likewise
 

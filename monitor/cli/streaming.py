@@ -35,9 +35,9 @@ def run(
     *,
     plain: Annotated[bool, typer.Option("--plain", help="print log lines only, no table")] = False,
 ) -> None:
-    """Run the monitor: read steps from MQTT, publish alarms, until SIGTERM. SIGHUP reloads CONFIG.
+    """Run the monitor: read steps from MQTT and publish alarms.
 
-    On a terminal, show a table of agents and formulas below the log.
+    SIGTERM stops it, SIGHUP reloads CONFIG. On a terminal, show a table of agents and formulas below the log.
     """
     from monitor.sidecar.config.reading import load_config  # noqa: PLC0415 - keep `cfmon --help` light
     from monitor.sidecar.web.http import answering_probes  # noqa: PLC0415 - likewise
@@ -77,9 +77,10 @@ def replay(
     recording: Annotated[Path, typer.Argument(help="file written by `cfmon run --record`")],
     speed: Annotated[float | None, typer.Option(min=0.001, help="1: real time; default: as fast as possible")] = None,
 ) -> None:
-    """Replay a recording through the code of `run`; print each publication as a line of JSON: topic and payload.
+    """Replay a recording through the code of `run`.
 
-    The same recording and configuration give the same bytes as were published live.
+    Print each publication as a line of JSON: topic and payload. The same recording and configuration give the same
+    bytes as were published live.
     """
     from monitor.sidecar.config.load import assemble  # noqa: PLC0415 - keep `cfmon --help` light
     from monitor.sidecar.recording import Recording  # noqa: PLC0415 - likewise

@@ -17,9 +17,9 @@ def warm(
         list[Path] | None, typer.Argument(help="configuration files; default: every kind of formula")
     ] = None,
 ) -> None:
-    """Compile now what `run` compiles at its first steps: about a minute of CPU time, once per machine.
+    """Compile now what `run` compiles at its first steps.
 
-    Store only the machine code, in numba's cache (NUMBA_CACHE_DIR); send nothing.
+    Take about a minute of CPU time, once per machine. Store only the machine code, in numba's cache (NUMBA_CACHE_DIR).
     """
     import time  # noqa: PLC0415 - keep `cfmon --help` light
 

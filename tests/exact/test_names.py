@@ -1,4 +1,4 @@
-"""Names a formula uses that the model or the policies do not have: where, and what was probably meant."""
+"""Errors about names in a formula that the model or the policies lack: position and suggestion."""
 
 from __future__ import annotations
 
@@ -6,9 +6,7 @@ import pytest
 
 from monitor.errors import FormulaError
 from monitor.exact import validate
-from monitor.logic import parse, print_formula
-from monitor.logic.syntax import Goal, Probability
-from monitor.logic.traversal import asks_back, largest_offset, nested_goals
+from monitor.logic import parse
 from monitor.model import MDP
 
 MODEL = MDP.from_transitions(
@@ -31,11 +29,11 @@ KNOWN = [
 
 
 @pytest.mark.parametrize("text", KNOWN)
-def test_what_is_known_is_accepted(text: str) -> None:
+def test_known_names_are_accepted(text: str) -> None:
     validate(parse(text), MODEL, POLICIES, text, MODELS)
 
 
-# ¦ stands in front of the place the caret must point at
+# ¦ marks the place that the caret must point at
 UNKNOWN = [
     ('P=? [ F<=2 ¦"unsave" ]', "unknown label 'unsave'; did you mean 'unsafe'?"),
     ('P=? [ F<=2 ¦"Goal" ]', "unknown label 'Goal'; did you mean 'goal'?"),
@@ -57,7 +55,7 @@ UNKNOWN = [
 
 
 @pytest.mark.parametrize(("marked", "problem"), UNKNOWN)
-def test_what_is_unknown_is_shown_with_the_likeliest_meaning(marked: str, problem: str) -> None:
+def test_an_unknown_name_is_shown_with_the_closest_known_one(marked: str, problem: str) -> None:
     at = marked.index("¦")
     text = marked.replace("¦", "")
     with pytest.raises(FormulaError) as caught:
@@ -69,34 +67,7 @@ def test_what_is_unknown_is_shown_with_the_likeliest_meaning(marked: str, proble
     assert shown[caret.index("^") :].startswith(text[at])
 
 
-def test_nested_quantities_are_found_wherever_they_stand() -> None:
-    one, other = 'fallback@0.P>0.5 [ X "goal" ]', "nominal@1.R>1 [ C<=2 ]"
-    for path in (
-        f"({one}) & ({other})",
-        f"({one}) | !({other})",
-        f"({one}) U<=2 ({other})",
-        f'!(({one}) W<=2 ("goal" & {other}))',
-    ):
-        goal = parse(f"P=? [ {path} ]")
-        assert isinstance(goal, Goal)
-        assert isinstance(goal.measure, Probability)
-        assert sorted({print_formula(each) for each in nested_goals(goal.measure.path)}) == sorted([one, other])
-        assert asks_back(goal.measure)
-    for text, back in (
-        ('P=? [ X fallback@0.P>0.5 [ X "goal" ] ]', False),
-        ('P=? [ X fallback@-1.P>0.5 [ X "goal" ] ]', True),
-        ('P=? [ X fallback@1.P>0.5 [ X "goal" ] ]', True),
-        ('P=? [ X fallback@0.P>0.5 [ X nominal@1.P>0.5 [ X "goal" ] ] ]', True),
-        ("P=? [ X fallback@0.R>0.5 [ C<=2 ] ]", False),
-        ("P=? [ X fallback@-1.R>0.5 [ C<=2 ] ]", True),
-        ("R=? [ C<=2 ]", False),
-    ):
-        goal = parse(text)
-        assert isinstance(goal, Goal)
-        assert asks_back(goal.measure) is back, text
-
-
-def test_where_there_is_nothing_to_choose_from() -> None:
+def test_an_error_says_when_there_are_no_names_to_choose_from() -> None:
     for text, problem in [
         ('"unsafe"', "unknown label 'unsafe'; there is no label"),
         ("fallback.P=? [ true ]", "unknown policy 'fallback'; there is no policy"),
@@ -106,16 +77,3 @@ def test_where_there_is_nothing_to_choose_from() -> None:
         with pytest.raises(FormulaError) as caught:
             validate(parse(text), UNNAMED, {"nominal": [0]}, text)
         assert caught.value.problem == problem
-
-
-@pytest.mark.parametrize(
-    ("text", "offset"),
-    [
-        ('"a" => true', 0),
-        ('@3.P>0.5 [ true ] | !alt@-7.P>0.5 [ "a" ] & P<0.2 [ X "b" ]', 7),
-        ("regret(alt@5, P>0.5 [ true ])", 5),
-        ("P=? [ F<=20 (alt@9.P>0.5 [ true ]) ]", 0),  # inside, the path is the counterfactual one
-    ],
-)
-def test_the_largest_offset_is_what_must_be_held(text: str, offset: int) -> None:
-    assert largest_offset(parse(text)) == offset
