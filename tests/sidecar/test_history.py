@@ -168,7 +168,7 @@ def test_the_list_over_http_with_filters(client: httpx.Client, board: StatusView
 @pytest.mark.parametrize(
     ("query", "words"),
     [
-        ("agents=ada", "'agents' is no filter"),
+        ("agents=ada", "unknown filter 'agents'"),
         ("since=yesterday", "since must be a time such as"),
         ("until=nan", "until must be a time"),
         ("limit=0", "limit must be a number from 1 to 1000"),

@@ -52,7 +52,7 @@ def test_no_other_alarm_is_drawn_than_was_asked_for(tmp_path: Path) -> None:
         of = Pictures({asked.id: exchanged.content, exchanged.id: exchanged.content}.get, tmp_path / "objects")
         picture, problem = await drawn(of, asked.id)
         assert picture == b""
-        assert f"--id says {asked.id}, the document inside is {exchanged.id}" in problem
+        assert f"--id says {asked.id}, the document has {exchanged.id}" in problem
         assert (await drawn(of, exchanged.id))[0].startswith(b"<svg")
 
     asyncio.run(scene())

@@ -258,7 +258,10 @@ def test_what_is_exchanged_on_disk_is_used_at_the_next_try(
         (lambda p: Tls(p.file("password")), r"^mqtt\.ca: .*password holds no certificates in PEM"),
         (lambda p: Tls(None, p.file("none")), r"^mqtt\.certificate: .*none cannot be read"),
         (lambda p: Tls(None, p.file("cfmon.crt"), p.file("none")), r"^mqtt\.key: .*none cannot be read"),
-        (lambda p: Tls(None, p.file("cfmon.crt")), r"^mqtt\.certificate: .*the key in it are not a certificate and key"),
+        (
+            lambda p: Tls(None, p.file("cfmon.crt")),
+            r"^mqtt\.certificate: .*the key in it are not a certificate and key",
+        ),
         (lambda p: Tls(None, p.file("cfmon.crt"), p.file("broker.key")), "do not match"),
         (lambda p: Tls(None, p.file("cfmon.crt"), p.file("locked.key")), "or the key is encrypted"),
     ],
