@@ -1,10 +1,10 @@
-"""The benchmark: the cost of a step, a start and a query, measured in the same run as other tools.
+"""Benchmarks: the cost of a step, of a start and of a query, measured in the same run as other tools.
 
-`python -m benchmarks` prints the table, `make bench` also writes it. It runs in a checkout only and is not installed:
+`python -m benchmarks` prints the table, and `make bench` also writes it. They run in a checkout only:
 
-    workloads/  the measurements; each gives rows of the table
-    peers/      what they are compared with: other tools, and samplers of the same answers
-    process/    the sidecar as a process: broker, publisher, probe
+    workloads/  the measurements; each returns rows of the table
+    peers/      the tools they are compared with, and samplers that compute the same values
+    process/    the sidecar as a process, with broker, publisher and probe
 
-Without a peer, or without what it needs, a row says so and shows our numbers alone.
+If a peer or one of its packages is missing, the row says so and shows our numbers alone.
 """

@@ -1,4 +1,4 @@
-"""`python -m benchmarks`: measure, print the table, and write it where asked for."""
+"""`python -m benchmarks`: measure, print the table, and write the requested files."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from monitor.errors import ConfigError
 __all__ = ["main"]
 
 WIDTH = 160
-"""Of the table in a file, in characters."""
+"""Width in characters of a table that is not printed on a terminal."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Measure the rows that `arguments` (default: of the command line) name, or all of them.
+    """Measure the rows named in `arguments` (default: the command line), or all of them.
 
     Raises:
-        ConfigError: there is no such row, or the plot cannot be written.
-        DisagreementError: we and a peer got different values.
+        ConfigError: a row does not exist, or the plot cannot be written.
+        DisagreementError: our value differs from a peer's.
     """
     given = _parser().parse_args(arguments)
     peers = Peers(None) if given.alone else Peers()
@@ -46,11 +46,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def measured(bench: Bench, keys: Sequence[str]) -> list[Row]:
-    """Return the rows of these keys, or all; one that cannot be measured now says so, and the others go on.
+    """Return the rows of these keys, or all rows; a failed measurement becomes a row with a note.
 
     Raises:
-        ConfigError: there is no such row.
-        DisagreementError: we and a peer got different values.
+        ConfigError: a row does not exist.
+        DisagreementError: our value differs from a peer's.
     """
     known = load()
     for key in keys:
@@ -64,8 +64,8 @@ def measured(bench: Bench, keys: Sequence[str]) -> list[Row]:
             try:
                 rows += known[key](bench)
             except DisagreementError:
-                raise  # two values of the same thing: no time is worth reading then
-            except (AssertionError, OSError, subprocess.SubprocessError) as problem:  # the others are still worth it
+                raise  # different values: the times mean nothing
+            except (AssertionError, OSError, subprocess.SubprocessError) as problem:  # measure the others
                 rows.append(failed(key, problem))
             bench.report(f"{key}: measured")
     return rows
@@ -74,15 +74,15 @@ def measured(bench: Bench, keys: Sequence[str]) -> list[Row]:
 def _parser() -> ArgumentParser:
     parser = ArgumentParser(
         prog="python -m benchmarks",
-        description="Measure what steps and queries cost, in the same run as other tools, against the targets.",
+        description="Measure the cost of steps and queries, in the same run as other tools, against the targets.",
     )
-    parser.add_argument("--row", action="append", default=[], metavar="KEY", help="this row only; may be repeated")
-    parser.add_argument("--quick", action="store_true", help="seconds instead of minutes; rough numbers")
-    parser.add_argument("--alone", action="store_true", help="without the peers")
+    parser.add_argument("--row", action="append", default=[], metavar="KEY", help="only this row; may be repeated")
+    parser.add_argument("--quick", action="store_true", help="take seconds instead of minutes; numbers are rough")
+    parser.add_argument("--alone", action="store_true", help="skip the peers")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the table as JSON")
     parser.add_argument("--plot", type=Path, metavar="FILE.svg|.png", help="plot cost against size")
-    parser.add_argument("--seed", type=int, default=0, help="of all that is drawn (default: 0)")
-    parser.add_argument("--now", metavar="TIME", help="the time of measuring, ISO 8601 (default: the clock's)")
+    parser.add_argument("--seed", type=int, default=0, help="seed of all random numbers (default: 0)")
+    parser.add_argument("--now", metavar="TIME", help="time of the measurement, ISO 8601 (default: now)")
     return parser
 
 

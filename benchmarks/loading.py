@@ -1,4 +1,4 @@
-"""Finds the peers: modules that are imported when a row needs them, because their packages may be missing."""
+"""Find the peers: modules imported only when a row needs them, because their packages may be missing."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ __all__ = ["Missing", "Peers"]
 
 @dataclass(frozen=True)
 class Missing:
-    """The reason why a peer cannot run here, in words for the table."""
+    """Reason why a peer cannot run here, as shown in the table."""
 
     reason: str
 
 
 @dataclass(frozen=True)
 class Peers:
-    """The peers below a package; with None every peer is missing."""
+    """Peers in a package; with None, every peer is missing."""
 
     package: str | None = "benchmarks"
 
     def get(self, module: str, name: str) -> Callable[..., Any] | Missing:
-        """Return the function or class `name` of `<package>.<module>`, or why there is none."""
+        """Return the function or class `name` of `<package>.<module>`, or the reason why it is missing."""
         if self.package is None:
             return Missing("measured alone, without peers")
         try:
@@ -35,8 +35,8 @@ class Peers:
             return _without(error)
         return found
 
-    def make(self, module: str, name: str, *arguments: object) -> Any | Missing:  # noqa: ANN401 - whatever the peer is
-        """Call `name` of that module; return its result, or which package it needs and cannot import."""
+    def make(self, module: str, name: str, *arguments: object) -> Any | Missing:  # noqa: ANN401 - any peer
+        """Call `name` of that module; return its result, or the package that is missing."""
         maker = self.get(module, name)
         if isinstance(maker, Missing):
             return maker

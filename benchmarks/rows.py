@@ -13,9 +13,9 @@ To add rows: write a function in a module of `workloads/` and decorate it (`load
             mine, theirs = in_turns([ours, Work(block=...)], bench.rounds)
         return [compare("reach-100/one", "P=? [...], one state", mine, theirs, peer="stormpy", at_most=1.0)]
 
-One function may give several rows; their keys begin with its own and a slash. `bench.quick` asks for seconds instead of
-minutes, with the same values computed; the tests run it so. Where both sides compute the same thing, the function
-compares the values (`agree`), before it compares the times. Never a random number but from `bench.rng()`.
+A function may return several rows; their keys begin with its own key and a slash. With `bench.quick` it takes seconds
+instead of minutes and computes the same values; the tests use that. If both sides compute the same quantity, the
+function compares the values (`agree`) before the times. Random numbers come from `bench.rng()` only.
 """
 
 from __future__ import annotations
@@ -63,18 +63,18 @@ ORDER = (
     "agents",
     "start",
 )
-"""The order of the table; a benchmark that is not named here comes last."""
+"""Order of the rows in the table; benchmarks not listed here come last."""
 
 Axis = Literal["states", "offset", "horizon", "agents"]
 
 
 class DisagreementError(AssertionError):
-    """Ours and a peer computed the same thing and got different values: no time is worth comparing then."""
+    """Our value differs from a peer's, so that comparing times would be meaningless."""
 
 
 @dataclass(frozen=True)
 class Point:
-    """One point of the plot: what a step costs (seconds) at this size of one axis, all else fixed as `series` says."""
+    """Point of the plot: cost of a step (seconds) at one size of one axis, all else fixed as described by `series`."""
 
     axis: Axis
     size: float
@@ -84,20 +84,20 @@ class Point:
 
 @dataclass(frozen=True)
 class Row:
-    """One line of the table.
+    """Row of the table.
 
     Attributes:
-        key: names the row on the command line and in the JSON.
-        title: what is measured.
-        target: the target in words; "-" without.
-        limit: the target as a number, or None; `better` says on which side of it the ratio (or the median) must lie.
-        unit: of the timings; "s" is shown as us, ms or s, anything else as it is.
-        ours: None if it could not be measured here; the note says why.
-        peer: against whom; "" for an absolute target.
-        ratio: for at_least: theirs / ours, so how many times faster we are; for at_most: ours / theirs. None without a
-            peer's timing.
-        met: None if unknown, because the peer is missing, or if there is no target.
-        note: what the reader must know, such as why the peer is missing.
+        key: name of the row on the command line and in the JSON.
+        title: the measured quantity.
+        target: the target in words; "-" if there is none.
+        limit: the target as a number, or None; `better` is the side on which the ratio (or the median) must lie.
+        unit: unit of the timings; "s" is shown as us, ms or s, others unchanged.
+        ours: our timing, or None if it could not be measured; then the note has the reason.
+        peer: name of the peer; "" for an absolute target.
+        ratio: theirs / ours for at_least (how many times faster we are); ours / theirs for at_most. None without a
+            timing of the peer.
+        met: True if the target is met; None if there is no target or the peer is missing.
+        note: remark for the reader, such as why the peer is missing.
     """
 
     key: str
@@ -117,7 +117,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Bench:
-    """Argument of every measurement: the peers, how long it may take, the seed, and where to report progress."""
+    """Argument of every measurement: peers, duration, seed, and callback for progress."""
 
     peers: Peers
     quick: bool = False
@@ -130,12 +130,12 @@ class Bench:
         return 5 if self.quick else 60
 
     def rng(self, stream: int = 0) -> np.random.Generator:
-        """Numbers that depend on the seed and `stream` alone."""
+        """Return a generator that depends on the seed and `stream` only."""
         return np.random.default_rng([self.seed, stream])
 
 
 BENCHMARKS: dict[str, Callable[[Bench], list[Row]]] = {}
-"""key -> function; filled by `load`."""
+"""Key to function; filled by `load`."""
 
 
 def benchmark(
@@ -152,7 +152,7 @@ def benchmark(
 
 
 def load() -> dict[str, Callable[[Bench], list[Row]]]:
-    """All benchmarks by key, in the table's order."""
+    """Return all benchmarks by key, in the order of the table."""
     for module in iter_modules(workloads.__path__):
         import_module(f"{workloads.__name__}.{module.name}")
     place = {key: n for n, key in enumerate(ORDER)}
@@ -172,9 +172,10 @@ def compare(
     unit: str = "s",
     note: str = "",
 ) -> Row:
-    """A row with a peer. `at_least`: how many times faster than the peer; `at_most`: how many times its cost.
+    """Return a row with a peer.
 
-    `aim`: worth reaching, but no target. Neither: a comparison without a target.
+    The target is `at_least` times as fast as the peer, or `at_most` times its cost; without both there is no target.
+    With `aim`, it is shown as an aim, not a target.
     """
     assert at_least is None or at_most is None
     better: Literal["at_least", "at_most"] = "at_least" if at_most is None else "at_most"
@@ -191,21 +192,21 @@ def compare(
 def absolute(
     key: str, title: str, ours: Timing, *, at_most: float, target: str, unit: str = "s", note: str = ""
 ) -> Row:
-    """A row without a peer: the median must not exceed `at_most`, in `unit`."""
+    """Return a row without a peer: the median must not exceed `at_most`, in `unit`."""
     return Row(key, title, target, at_most, "at_most", unit, ours, met=ours.median <= at_most, note=note)
 
 
 def unmeasured(key: str, title: str, target: str, why: Missing) -> Row:
-    """A row whose own measurement needs what is missing here."""
+    """Return a row whose own measurement needs something that is missing."""
     return Row(key, title, target, None, "at_most", "s", None, note=why.reason)
 
 
 def failed(key: str, problem: BaseException) -> Row:
-    """A benchmark that could not be measured this time."""
+    """Return the row of a benchmark that raised `problem`."""
     return Row(key, "not measured", "-", None, "at_most", "s", None, note=f"{type(problem).__name__}: {problem}")
 
 
 def agree(what: str, ours: float, theirs: float, tolerance: float) -> None:
-    """Raise DisagreementError unless two values of the same thing are within `tolerance`."""
+    """Raise DisagreementError unless both values of a quantity agree within `tolerance`."""
     if not abs(ours - theirs) <= tolerance:
         raise DisagreementError(f"{what}: {ours!r} here, {theirs!r} from the peer")

@@ -23,9 +23,9 @@ AXES = {"states": "|S|", "offset": "offset", "horizon": "horizon", "agents": "ag
 
 
 def table(rows: Sequence[Row]) -> Table:
-    """Return the table for people. Remarks on a row are printed below it: `notes`."""
+    """Return the table for the terminal, without notes (see `notes`)."""
     made = Table(title="median (99th percentile)", show_lines=True)
-    for name in ("row", "what", "ours", "peer", "ratio", "target", "met"):
+    for name in ("row", "measures", "ours", "peer", "ratio", "target", "met"):
         made.add_column(name, justify="right" if name in ("ours", "peer", "ratio") else "left")
     for row in rows:
         peer = "\n".join(filter(None, [row.peer, "" if row.theirs is None else shown(row.theirs, row.unit)]))
@@ -37,12 +37,12 @@ def table(rows: Sequence[Row]) -> Table:
 
 
 def notes(rows: Sequence[Row]) -> list[str]:
-    """One line a row that has something to say."""
+    """Return one line for each row with a note."""
     return [f"{row.key}: {row.note}" for row in rows if row.note]
 
 
 def shown(timing: Timing, unit: str) -> str:
-    """Median and 99th percentile; seconds in the unit that reads best.
+    """Return median and 99th percentile as text; seconds are scaled to s, ms, us or ns.
 
     >>> shown(Timing(6.2e-6, 1.1e-5, 1000), "s")
     '6.2 us (11 us)'
@@ -64,7 +64,7 @@ def _seconds(value: float) -> str:
 
 
 def machine() -> dict[str, object]:
-    """Return what the numbers depend on."""
+    """Return the versions and the hardware that the numbers depend on."""
     return {
         "python": platform.python_version(),
         "numpy": np.__version__,
@@ -84,7 +84,7 @@ def _cpu() -> str:
 
 
 def document(rows: Sequence[Row], *, now: str, quick: bool, seed: int) -> dict[str, object]:
-    """For machines. `now`: when it was measured, ISO 8601."""
+    """Return the JSON document. `now`: time of the measurement, ISO 8601."""
     return {
         "v": SCHEMA,
         "version": __version__,
@@ -97,10 +97,10 @@ def document(rows: Sequence[Row], *, now: str, quick: bool, seed: int) -> dict[s
 
 
 def plot(rows: Sequence[Row], file: Path) -> None:
-    """Cost of a step against |S|, offset, horizon and agents; the ending of the file's name says which format.
+    """Plot the cost of a step against |S|, offset, horizon and agents; the file's suffix sets the format.
 
     Raises:
-        ConfigError: matplotlib is missing, or cannot write such a file.
+        ConfigError: matplotlib is missing, or cannot write this format.
     """
     try:
         from matplotlib.figure import Figure  # noqa: PLC0415 - only a plot needs it

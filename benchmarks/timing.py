@@ -1,4 +1,4 @@
-"""Times work in turns: each round runs every contestant once, in alternating order, so that noise hits all alike."""
+"""Time works in turns: each round runs each of them once, in alternating order, so that noise affects all alike."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["Timing", "Work", "in_turns", "one_by_one"]
 
 @dataclass(frozen=True)
 class Timing:
-    """Seconds (or whatever `unit` a row states) a unit of work: the middle one, the 99th percentile, how many seen."""
+    """Cost of one unit of work in seconds (or the row's `unit`): median, 99th percentile, number of units."""
 
     median: float
     p99: float
@@ -23,18 +23,18 @@ class Timing:
 
     @classmethod
     def of(cls, costs: Floats | Sequence[float]) -> Timing:
-        """From the cost of each unit."""
+        """Return the timing of units with these costs."""
         return cls(float(np.median(costs)), float(np.quantile(costs, 0.99)), len(costs))
 
 
 @dataclass(frozen=True)
 class Work:
-    """One contestant.
+    """Work to be timed.
 
     Attributes:
-        block: does a block of work and returns how many units it was; a block should last a few milliseconds.
-        singles: does some units, each timed on its own, and returns their seconds (`one_by_one`); the 99th percentile
-            is then of single units, else of a block's mean.
+        block: does a block of work and returns its number of units; a block should last a few milliseconds.
+        singles: does some units one by one and returns the seconds of each (`one_by_one`). With it, the 99th percentile
+            is over single units, else over means of blocks.
     """
 
     block: Callable[[], int]
@@ -42,9 +42,9 @@ class Work:
 
 
 def in_turns(works: Sequence[Work], rounds: int) -> list[Timing]:
-    """Seconds a unit of each work, over `rounds` rounds of one block each, after one round that is not counted.
+    """Return seconds per unit of each work, over `rounds` rounds of one block each, after one warm-up round.
 
-    The median is over blocks' means, so that the clock's own cost does not count.
+    The median is over means of blocks, which leaves out the cost of reading the clock.
     """
     blocks: list[list[float]] = [[] for _ in works]
     singles: list[list[Floats]] = [[] for _ in works]
@@ -69,7 +69,7 @@ def in_turns(works: Sequence[Work], rounds: int) -> list[Timing]:
 
 
 def one_by_one(step: Callable[[], object], count: int) -> Floats:
-    """Seconds of each of `count` calls."""
+    """Return the seconds of each of `count` calls."""
     costs = np.empty(count)
     for n in range(count):
         begun = perf_counter()

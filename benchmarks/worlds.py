@@ -1,4 +1,4 @@
-"""The worlds that rows are measured in: square grids, and paths through any model, made from a seed alone."""
+"""Models that rows are measured with, square grids, and simulated paths through any model."""
 
 from __future__ import annotations
 
@@ -17,20 +17,21 @@ UP, RIGHT, DOWN, LEFT = range(4)
 MOVES = np.array([(-1, 0), (0, 1), (1, 0), (0, -1)])
 SLIP = 0.1
 GRID_GOAL = 'fallback@10.P>=0.9 [ G<=20 !"unsafe" ]'
-"""The formula in the 4x4 grid, for all ten offsets."""
+"""Formula for the 4x4 grid; all ten offsets are evaluated."""
 
 
 @cache
 def grid(side: int, slip: float = SLIP) -> MDP:
-    """A side x side grid: four moves, walls hold; with probability `slip` one of the other three moves instead.
+    """Return a side x side grid with four actions; with probability `slip` another one is done, drawn uniformly.
 
-    `unsafe`: two cells of every 4 x 4 block (5 and 11 of the 4x4 grid); `goal`: the last cell.
+    A move into a wall stays in place. `unsafe`: two cells of every 4 x 4 block (5 and 11 of the 4x4 grid); `goal`: the
+    last cell.
     """
     cells = np.arange(side * side)
     at = np.stack(np.divmod(cells, side), axis=1)
     targets = np.clip(at[:, None, :] + MOVES, 0, side - 1) @ np.array([side, 1])  # [S, 4]
-    chances = np.full((4, 4), slip / 3)
-    np.fill_diagonal(chances, 1.0 - slip)
+    probabilities = np.full((4, 4), slip / 3)
+    np.fill_diagonal(probabilities, 1.0 - slip)
     rows = cells.size * 4
     row, column = at[:, 0] % 4, at[:, 1] % 4
     return MDP.from_rows(
@@ -38,7 +39,7 @@ def grid(side: int, slip: float = SLIP) -> MDP:
         actions=4,
         indptr=np.arange(rows + 1, dtype=np.int64) * 4,
         successors=np.repeat(targets, 4, axis=0).reshape(-1),
-        probabilities=np.tile(chances, (cells.size, 1)).reshape(-1),
+        probabilities=np.tile(probabilities, (cells.size, 1)).reshape(-1),
         labels={
             "goal": cells == cells.size - 1,
             "unsafe": ((row == 1) & (column == 1)) | ((row == 2) & (column == 3)),
@@ -48,13 +49,13 @@ def grid(side: int, slip: float = SLIP) -> MDP:
 
 
 def descent(side: int) -> PolicyTable:
-    """Down the first column, then right along the last row: reaches the goal of the grid."""
+    """Return the policy that goes down the first column, then right along the last row to the goal."""
     cells = np.arange(side * side)
     return PolicyTable(actions=np.where(cells >= side * (side - 1), RIGHT, DOWN))
 
 
 def patrol(side: int) -> PolicyTable:
-    """Round along the outer walls without end: down, right, up, left. Inside: left."""
+    """Return the policy that circles along the outer walls (down, right, up, left) and goes left elsewhere."""
     cells = np.arange(side * side)
     row, column = np.divmod(cells, side)
     rules = [
@@ -66,25 +67,26 @@ def patrol(side: int) -> PolicyTable:
 
 
 def safest(model: MDP, steps: int = 20) -> PolicyTable:
-    """The action most likely to stay clear of `unsafe` for `steps` steps; of equals the first. Every row must be there.
+    """Return the policy most likely to avoid `unsafe` for `steps` steps; ties go to the first action.
 
-    By value iteration: the first action of the optimum over that horizon, taken in every state at every time.
+    By backward induction: the first action of the optimum over that horizon, in every state at every time. Every
+    action must be available in every state.
     """
     clear = ~model.labels["unsafe"]
-    worth = clear.astype(float)
+    values = clear.astype(float)
     owner = np.repeat(np.arange(model.indptr.size - 1), np.diff(model.indptr))
     for _ in range(steps):
-        mean = np.bincount(owner, model.probabilities * worth[model.successors], minlength=model.indptr.size - 1)
+        mean = np.bincount(owner, model.probabilities * values[model.successors], minlength=model.indptr.size - 1)
         by_action = mean.reshape(model.states, model.actions)
-        worth = clear * by_action.max(axis=1)
-    # rounded, so that no tie is broken by the last bit
+        values = clear * by_action.max(axis=1)
+    # rounded, so that rounding errors break no tie
     return PolicyTable(actions=np.argmax(by_action.round(12), axis=1))
 
 
 def simulate(
     model: MDP, policy: PolicyTable, steps: int, rng: np.random.Generator, start: int | Sequence[int] = 0
 ) -> list[tuple[int, int]]:
-    """`steps` pairs (state, action) of the policy, without an end: the grid's goal absorbs nobody."""
+    """Return `steps` pairs (state, action) of the policy from a start state drawn from `start`."""
     state = int(rng.choice(np.atleast_1d(np.asarray(start))))
     pairs: list[tuple[int, int]] = []
     for _ in range(steps):
@@ -97,8 +99,8 @@ def simulate(
 
 def _drawn(
     values: Sequence[int] | Ints,
-    chances: Sequence[float] | Floats,
+    weights: Sequence[float] | Floats,
     rng: np.random.Generator,
 ) -> int:
-    place = int(np.searchsorted(np.cumsum(chances), rng.random(), side="right"))
+    place = int(np.searchsorted(np.cumsum(weights), rng.random(), side="right"))
     return int(values[min(place, len(values) - 1)])

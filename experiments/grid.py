@@ -1,4 +1,4 @@
-"""The reach-avoid grid of the paper as the experiments ask about it: paths, outcomes drawn, values exact.
+"""The paper's reach-avoid grid for the experiments: observed paths, sampled outcomes, exact values.
 
 Source: Kazemi & Paoletti (arXiv 2212.08712), "Reach-Avoid Example". The paper's lengths count transitions: a path of
 length 10 has 11 pairs.
@@ -36,7 +36,7 @@ REACH_AVOID = f'!"unsafe" U<={T} "goal"'
 
 
 class Panel(NamedTuple):
-    """One of the paper's three settings: where `optimal` sets in, on observed paths of how many pairs."""
+    """One of the paper's three settings: offset at which `optimal` takes over, and number of observed pairs."""
 
     key: str
     title: str
@@ -44,8 +44,8 @@ class Panel(NamedTuple):
     pairs: int
 
     @property
-    def question(self) -> str:
-        """In the language of the monitor."""
+    def query(self) -> str:
+        """The query in the monitor's language."""
         return f"optimal@{self.offset}.P=? [ {REACH_AVOID} ]"
 
 
@@ -58,7 +58,7 @@ PANELS = (
 
 @dataclass(frozen=True)
 class Groups:
-    """Observed paths that are equal, together: `states` [m, pairs], how many of each [m], which each path is [n]."""
+    """Distinct observed paths: `states` [m, pairs], their `counts` [m], and the index `which` [n] of each path."""
 
     states: Ints
     counts: Ints
@@ -66,11 +66,11 @@ class Groups:
 
 
 class Grid:
-    """The model with its two policies.
+    """Model with its two policies.
 
     Attributes:
-        nominal, optimal: [S], the actions of the policies.
-        scene: what outcomes are drawn from.
+        nominal, optimal: [S], actions of the policies.
+        scene: source of sampled outcomes.
     """
 
     def __init__(self) -> None:
@@ -80,29 +80,29 @@ class Grid:
         self.start = int(np.flatnonzero(self.model.labels["start"])[0])
         self.scene = Enumerated(Evaluators(self.model, tables))
         self.checker = Checker(self.model, tables)
-        self._ends = np.cumsum(
+        self._cumulated = np.cumsum(
             [self.row(state, int(self.nominal[state])) for state in range(self.model.states)], axis=1
         )
         self._exact: dict[tuple[str, bytes], float] = {}
 
     def row(self, state: int, action: int) -> Floats:
-        """The distribution [S] of next states."""
+        """Return the distribution [S] of next states."""
         row = np.zeros(self.model.states)
         successors, chances = self.model.row(state, action)
         row[successors] = chances
         return row
 
     def paths(self, count: int, rng: np.random.Generator) -> Ints:
-        """States [count, T + 1] of paths from the start under the nominal policy."""
+        """Return the states [count, T + 1] of paths from the start under the nominal policy."""
         states = np.full((count, T + 1), self.start)
         for k in range(T):
             drawn = rng.random(count)
-            # The last end may fall short of 1 by rounding.
-            states[:, k + 1] = (drawn[:, None] >= self._ends[states[:, k], :-1]).sum(axis=1)
+            # The last cumulative sum may be less than 1 by rounding.
+            states[:, k + 1] = (drawn[:, None] >= self._cumulated[states[:, k], :-1]).sum(axis=1)
         return states
 
     def satisfied(self, states: Ints) -> Bools:
-        """[n]: whether paths [n, T + 1] reach the goal with nothing unsafe before."""
+        """Return for each of the paths [n, T + 1] whether it reaches the goal without an unsafe state before, [n]."""
         goal, unsafe = self.model.labels["goal"][states], self.model.labels["unsafe"][states]
         clear = np.cumsum(unsafe, axis=1) == 0
         clear_before = np.concatenate([np.ones_like(clear[:, :1]), clear[:, :-1]], axis=1)
@@ -110,15 +110,15 @@ class Grid:
         return reached
 
     def pairs(self, states: Ints) -> Pairs:
-        """An observed path: states with the actions of the nominal policy."""
+        """Return an observed path: states with the actions of the nominal policy."""
         return [(state, int(self.nominal[state])) for state in states.tolist()]
 
     def outcomes(self, panel: Panel, groups: Groups, draws: int, seed: int) -> Floats:
-        """Whether phi holds [n, draws], for each observed path in as many posterior worlds; sampled.
+        """Sample whether phi holds in `draws` posterior worlds of each observed path, [n, draws].
 
-        Equal paths are asked about in one call. No two worlds of a seed share their noise, whatever their paths.
+        Equal paths are sampled in one call. Every world of a seed has its own noise.
         """
-        sampler, goal = Sampler(self.scene, seed), _goal(panel.question)
+        sampler, goal = Sampler(self.scene, seed), _goal(panel.query)
         drawn = np.empty((len(groups.which), draws))
         begin = 0
         for index, (states, count) in enumerate(zip(groups.states, groups.counts.tolist(), strict=True)):
@@ -129,29 +129,29 @@ class Grid:
         return drawn
 
     def unobserved(self, count: int, seed: int) -> Floats:
-        """Whether phi holds [count] under `optimal`, with nothing observed; their noise is that of no observed path."""
+        """Sample whether phi holds under `optimal` without observation, [count]; no observed path uses this noise."""
         goal = _goal(f"optimal@0.P=? [ {REACH_AVOID} ]")
         first = 1 << 31  # beyond all particles of observed paths
         return Sampler(self.scene, seed).outcomes(goal, [(self.start, None)], range(first, first + count))
 
     def exact(self, panel: Panel, states: Ints) -> float:
-        """The exact counterfactual probability given one observed path, to hold the sampled ones against."""
-        key = panel.question, states.tobytes()
+        """Return the exact counterfactual probability given one observed path, for comparison with sampled ones."""
+        key = panel.query, states.tobytes()
         if key not in self._exact:
-            value = self.checker.check(parse(panel.question), self.pairs(states)).value
+            value = self.checker.check(parse(panel.query), self.pairs(states)).value
             assert value is not None
             self._exact[key] = value
         return self._exact[key]
 
     def exact_nominal(self) -> float:
-        """The exact probability of phi under the nominal policy."""
+        """Return the exact probability of phi under the nominal policy."""
         return self._value("nominal", self.start)
 
     def exact_mean(self, panel: Panel) -> float:
-        """The exact mean of the counterfactual probability over nominal paths: what noise is observed averages out.
+        """Return the exact mean of the counterfactual probability over nominal paths; observed noise averages out.
 
-        So it is the value of `optimal` in the intervention state, which here is the first or the second; phi looks T
-        steps ahead from there.
+        It is the value of `optimal` in the state of the intervention, the first or the second one, over a horizon of T
+        steps from there.
         """
         if panel.offset == -1:
             return self._value("optimal", self.start)
@@ -165,7 +165,7 @@ class Grid:
 
 
 def grouped(states: Ints) -> Groups:
-    """Paths [n, pairs] that are equal, together."""
+    """Group equal paths [n, pairs]."""
     different, which, counts = np.unique(states, axis=0, return_inverse=True, return_counts=True)
     return Groups(different, counts, which.reshape(-1))
 

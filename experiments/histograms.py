@@ -1,7 +1,7 @@
 """The paper's three histograms, with exact values drawn in: `python -m experiments.histograms`.
 
-A repetition draws paths under the nominal policy and, for each, posterior worlds with the optimal policy in its place;
-it gives one number for each histogram. The paths of a repetition are the same in all three.
+A repetition draws paths under the nominal policy and, for each path, posterior worlds under the optimal policy. It
+returns one number for each histogram; all three use the same paths.
 
 Source: Kazemi & Paoletti (arXiv 2212.08712), "Reach-Avoid Example", figure "Counterfactual probabilities under the
 optimal policy": 1,000 repetitions of 100 paths, 20 posterior realizations each.
@@ -26,11 +26,11 @@ __all__ = ["DRAWS", "PATHS", "Row", "draw", "mean_line", "repetition", "summary"
 
 REPETITIONS, PATHS, DRAWS = 1_000, 100, 20
 Row = dict[str, float]
-"""`repetition`, `nominal`; for each panel the sampled mean `a`, and the exact one given the same paths `a_exact`."""
+"""`repetition`, `nominal`; for each panel, such as `a`, the sampled mean `a` and the exact `a_exact` of its paths."""
 
 
 def main() -> None:
-    """Run all repetitions; write the numbers, what they come to, and the figure."""
+    """Run all repetitions; write the numbers, their summary and the figure."""
     parser = arguments(__doc__, seed=0)
     parser.add_argument("--repetitions", type=int, default=REPETITIONS, help="(default: %(default)s)")
     given = parser.parse_args()
@@ -45,7 +45,7 @@ def main() -> None:
 
 
 def repetition(grid: Grid, number: int, seed: int) -> Row:
-    """One repetition; paths and posterior noise are a function of seed + number."""
+    """Return one repetition; paths and posterior noise depend on seed + number only."""
     paths = grid.paths(PATHS, np.random.default_rng(seed + number))
     row: Row = {"repetition": number, "nominal": float(grid.satisfied(paths).mean())}
     for panel in PANELS:
@@ -57,10 +57,10 @@ def repetition(grid: Grid, number: int, seed: int) -> Row:
 
 
 def summary(grid: Grid, rows: Sequence[Row]) -> list[dict[str, float | str]]:
-    """For each histogram its exact mean, and mean, deviation and range of what was drawn.
+    """Return for each histogram the exact mean, and mean, standard deviation and range of the sampled values.
 
-    `standard_error`: of the mean. `exact_deviation`: the deviation that endlessly many posterior realizations for each
-    path would leave.
+    `standard_error`: of the mean. `exact_deviation`: standard deviation in the limit of infinitely many posterior
+    realizations for each path.
     """
     exact = {"nominal": grid.exact_nominal()} | {panel.key: grid.exact_mean(panel) for panel in PANELS}
     lines: list[dict[str, float | str]] = []
@@ -84,7 +84,7 @@ def summary(grid: Grid, rows: Sequence[Row]) -> list[dict[str, float | str]]:
 
 
 def draw(grid: Grid, rows: Sequence[Row]) -> Figure:
-    """Three panels as in the paper: nominal hatched orange, counterfactual blue, exact means as lines."""
+    """Draw three panels as in the paper: nominal hatched orange, counterfactual blue, exact means as lines."""
     picture = figure(12, 4)
     for place, panel in zip(picture.subplots(1, len(PANELS), sharey=True), PANELS, strict=True):
         _panel(place, _column(rows, "nominal"), _column(rows, panel.key), _column(rows, f"{panel.key}_exact"))
@@ -98,7 +98,7 @@ def draw(grid: Grid, rows: Sequence[Row]) -> Figure:
 
 
 def mean_line(place: Axes, value: float, style: str, label: str) -> None:
-    """An exact mean, drawn as a line with its number."""
+    """Draw an exact mean as a line with its value."""
     place.axvline(value, color="black", linestyle=style, linewidth=1.4, label=label)
     place.annotate(
         f"{value:.6f}",
@@ -116,7 +116,7 @@ def mean_line(place: Axes, value: float, style: str, label: str) -> None:
 def _panel(
     place: Axes, nominal: npt.NDArray[np.float64], drawn: npt.NDArray[np.float64], exact: npt.NDArray[np.float64]
 ) -> None:
-    # Shares of 100 paths lie on multiples of .01: bins around them. Finer ones for the others.
+    # Fractions of 100 paths are multiples of .01: bins centred on them. Finer bins for the others.
     coarse, fine = np.arange(0.695, 1.01, 0.01).tolist(), np.arange(0.9, 1.0005, 0.005).tolist()
     place.hist(nominal, coarse, color=ORANGE, alpha=0.55, hatch="///", edgecolor="black", label="nominal, sampled")
     place.hist(drawn, fine, color=BLUE, edgecolor="black", label="counterfactual, sampled")

@@ -1,4 +1,4 @@
-"""What the experiments share: arguments, progress, CSV files that repeat to the byte, figures."""
+"""Common parts of the experiments: arguments, progress, reproducible CSV files, figures."""
 
 from __future__ import annotations
 
@@ -21,31 +21,31 @@ __all__ = ["BLUE", "ORANGE", "arguments", "figure", "plain", "progress", "save",
 
 OUT = Path("var/experiments")
 ORANGE, BLUE = "#e08214", "#2a5caa"
-"""As in the paper; the orange prints light, the blue dark."""
+"""Colours of the paper; in greyscale, orange is light and blue is dark."""
 DPI = 150
 
 
 def arguments(docstring: str | None, *, seed: int) -> argparse.ArgumentParser:
-    """A parser that knows `--seed` and `--out`."""
+    """Return a parser with `--seed` and `--out`."""
     parser = argparse.ArgumentParser(description=(docstring or "").splitlines()[0])
-    parser.add_argument("--seed", type=int, default=seed, help="of all that is drawn (default: %(default)s)")
+    parser.add_argument("--seed", type=int, default=seed, help="seed of all random numbers (default: %(default)s)")
     parser.add_argument("--out", type=Path, default=OUT, help="folder for CSV and figures (default: %(default)s)")
     return parser
 
 
 def progress(rows: Sequence[int], what: str) -> Iterable[int]:
-    """The same numbers, with a bar on stderr if that is a terminal."""
+    """Yield the same numbers, with a progress bar on stderr if it is a terminal."""
     console = Console(stderr=True)
     return track(rows, what, console=console, disable=not console.is_terminal, transient=True)
 
 
 def plain(value: float) -> float:
-    """To 12 decimals, so that the order in which a machine adds does not show; -0 is 0."""
+    """Round to 12 decimals, so that the order of summation has no effect; turn -0 into 0."""
     return round(value, 12) + 0.0
 
 
 def write_csv(file: Path, rows: Sequence[Mapping[str, object]]) -> None:
-    """One line for each row, the first one's keys as the header."""
+    """Write one line for each row, with the keys of the first row as header."""
     file.parent.mkdir(parents=True, exist_ok=True)
     with file.open("w", newline="", encoding="utf-8") as handle:
         writer = csv.DictWriter(handle, list(rows[0]), lineterminator="\n")
@@ -54,7 +54,7 @@ def write_csv(file: Path, rows: Sequence[Mapping[str, object]]) -> None:
 
 
 def figure(width: float, height: float) -> Figure:
-    """An empty figure of so many inches. Ends the program with a word where matplotlib is missing."""
+    """Return an empty figure, sizes in inches. Exit with a message if matplotlib is missing."""
     try:
         from matplotlib.figure import Figure  # noqa: PLC0415 - only a figure needs it
     except ImportError:
@@ -63,7 +63,7 @@ def figure(width: float, height: float) -> Figure:
 
 
 def save(picture: Figure, file: Path) -> None:
-    """As PNG, and say so."""
+    """Save a figure as PNG and print its path."""
     file.parent.mkdir(parents=True, exist_ok=True)
     picture.savefig(file, dpi=DPI, metadata={"Software": None})
     print(f"-> {file}")

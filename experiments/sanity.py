@@ -1,11 +1,11 @@
 """Counterfactuals against plain interventions, which must agree on average: `python -m experiments.sanity`.
 
-Nominal paths, each continued by `optimal` in worlds that fit it, satisfy phi as often as paths drawn under `optimal`
-from the start: what was observed was itself drawn, so its evidence averages out.
+Nominal paths, each replayed under `optimal` in its posterior worlds, satisfy phi as often as paths sampled under
+`optimal` from the start: the observed paths are random themselves, so that their evidence averages out.
 
-With one posterior world for each nominal path both counts are binomial, with the same parameters: the two histograms
-are of one law, which is drawn over them. With 20 worlds for each path, as in the other figures, the means agree and the
-spreads need not, because the worlds of one path have its evidence in common.
+With one posterior world for each nominal path, both counts are binomial with the same parameters: both histograms have
+the same distribution, which is drawn over them. With 20 worlds for each path, as in the other figures, the means agree
+but the variances need not, because the worlds of one path have its evidence in common.
 
 Source: Kazemi & Paoletti (arXiv 2212.08712), Appendix, figure "Sanity check experiment".
 """
@@ -31,13 +31,13 @@ __all__ = ["COUNTS", "Row", "draw", "repetition", "summary"]
 
 REPETITIONS = 1_000
 COUNTS = (1, DRAWS)
-"""Posterior worlds for each nominal path, in the two panels."""
+"""Number of posterior worlds for each nominal path, in the two panels."""
 Row = dict[str, float]
-"""`repetition`; for each count n, shares of 100 n outcomes: `interventional_n` and `counterfactual_n`."""
+"""`repetition`; for each count n, fractions of 100 n outcomes: `interventional_n` and `counterfactual_n`."""
 
 
 def main() -> None:
-    """Run all repetitions; write the numbers, what they come to, and the figure."""
+    """Run all repetitions; write the numbers, their summary and the figure."""
     parser = arguments(__doc__, seed=0)
     parser.add_argument("--repetitions", type=int, default=REPETITIONS, help="(default: %(default)s)")
     given = parser.parse_args()
@@ -52,7 +52,7 @@ def main() -> None:
 
 
 def repetition(grid: Grid, number: int, seed: int) -> Row:
-    """One repetition, on the paths and posterior worlds of the histograms."""
+    """Return one repetition, with the paths and posterior worlds of the histograms."""
     paths = grid.paths(PATHS, np.random.default_rng(seed + number))
     observed = grid.outcomes(PANELS[0], grouped(paths), DRAWS, seed + number)
     intervened = grid.unobserved(PATHS * DRAWS, seed + number).reshape(PATHS, DRAWS)
@@ -64,7 +64,7 @@ def repetition(grid: Grid, number: int, seed: int) -> Row:
 
 
 def summary(grid: Grid, rows: Sequence[Row]) -> list[dict[str, float | str]]:
-    """Means and deviations; `binomial_deviation` is that of as many independent outcomes."""
+    """Return means and standard deviations; `binomial_deviation` is that of the same number of independent outcomes."""
     exact = grid.exact_mean(PANELS[0])
     lines: list[dict[str, float | str]] = []
     for count in COUNTS:
@@ -85,7 +85,7 @@ def summary(grid: Grid, rows: Sequence[Row]) -> list[dict[str, float | str]]:
 
 
 def draw(grid: Grid, rows: Sequence[Row]) -> Figure:
-    """One panel for each number of posterior worlds."""
+    """Draw one panel for each number of posterior worlds."""
     picture = figure(10, 4)
     for place, count in zip(picture.subplots(1, len(COUNTS)), COUNTS, strict=True):
         _panel(place, rows, count, grid.exact_mean(PANELS[0]))
@@ -104,15 +104,19 @@ def _panel(place: Axes, rows: Sequence[Row], count: int, exact: float) -> None:
     bins = edges.tolist()
     place.hist(intervened, bins, color=ORANGE, alpha=0.55, hatch="///", label="interventional, sampled")
     place.hist(observed, bins, histtype="step", color=BLUE, linewidth=2.0, label="counterfactual, sampled")
-    ends = binom.cdf(np.floor(edges * outcomes), outcomes, exact)
+    cumulated = binom.cdf(np.floor(edges * outcomes), outcomes, exact)
     place.plot(
-        (edges[1:] + edges[:-1]) / 2.0, np.diff(ends) * len(rows), "k.", markersize=6, label="exact law, interventional"
+        (edges[1:] + edges[:-1]) / 2.0,
+        np.diff(cumulated) * len(rows),
+        "k.",
+        markersize=6,
+        label="exact distribution, interventional",
     )
     place.set_xlim(edges[0], min(max(intervened.max(), observed.max()) + 2.0 * width, edges[-1]))
     place.margins(y=0.3)
     mean_line(place, exact, "-", "exact mean")
     worlds = "1 world for each path" if count == 1 else f"{count} worlds for each path"
-    place.set(title=f"{worlds}: shares of {outcomes:,} outcomes", xlabel="probability of reaching the goal unharmed")
+    place.set(title=f"{worlds}: fractions of {outcomes:,} outcomes", xlabel="probability of reaching the goal unharmed")
 
 
 def _column(rows: Sequence[Row], name: str) -> npt.NDArray[np.float64]:

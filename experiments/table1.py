@@ -1,11 +1,12 @@
 """The paper's Table 1 by its sequential tests, with exact values beside it: `python -m experiments.table1`.
 
-Verdict and number of realizations come from sampled outcomes alone; the exact probability stands beside them. Each cell
-is run many times, each time with new noise, because one count says little.
+Verdicts and numbers of realizations come from sampled outcomes only; the exact probability is shown beside them. Each
+cell is run many times with new noise, because a single count varies a lot.
 
-Two readings of the error rates. As written, alpha is the probability of saying false of what is true. Exchanged, it is
-that of saying true of what is false. The paper's counts fit the second (docs/experiments.md). There the effect's ratio
-is also taken where all differences are equal, as the paper's counts suggest; as written we test that case separately.
+The error rates can be read in two ways. As written, alpha is the probability of the verdict false for a true formula.
+Exchanged, it is that of the verdict true for a false formula. The paper's counts fit the second (docs/experiments.md).
+Then the ratio of an effect is also used if all differences are equal, as the paper's counts suggest; as written, we
+test that case separately.
 
 Source: Kazemi & Paoletti (arXiv 2212.08712), "MiniGrid Benchmark" and Appendix "Decision procedures".
 """
@@ -37,20 +38,20 @@ DELTA, BETA = 0.02, 0.2
 ALPHA_P, ALPHA_EFFECT = 0.05, 0.01
 THETA_P, THETA_EFFECT = 0.9, 0.0
 BATCH = 25
-"""The paper's counts are multiples of it."""
+"""Batch size: the paper's counts are multiples of it."""
 RUNS, LIMIT = 200, 512
-"""How often a cell is decided, and realizations for each decision; more than any test here takes."""
+"""Runs of each cell, and realizations available to each run: more than any test here needs."""
 OBSERVED = 1
 """Seed of the observed path; see policies/minigrid/PROVENANCE.md."""
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One cell of the table, decided in many runs.
+    """Cell of the table, decided in many runs.
 
     Attributes:
         exact: the probability or effect.
-        paper: the paper's realizations.
+        paper: number of realizations in the paper.
         taken, sides: realizations of each run and its verdict (1 true, -1 false, 0 none), error rates as written.
         exchanged, other: the same with the error rates exchanged.
     """
@@ -65,7 +66,7 @@ class Cell:
     other: Sides
 
     def row(self) -> dict[str, object]:
-        """As a line of the CSV file; the first run is the one shown, the others tell how it varies."""
+        """Return the cell as a line of the CSV file: the first run, and statistics over all runs."""
         return {
             "benchmark": self.benchmark,
             "formula": self.question.text,
@@ -90,8 +91,10 @@ class Cell:
 def main() -> None:
     """Decide all cells; write them as CSV and as a Markdown table."""
     parser = arguments(__doc__, seed=0)
-    parser.add_argument("--runs", type=int, default=RUNS, help="of each cell (default: %(default)s)")
-    parser.add_argument("--environment", action="append", choices=sorted(table.FORMULAS), help="this one alone")
+    parser.add_argument("--runs", type=int, default=RUNS, help="runs of each cell (default: %(default)s)")
+    parser.add_argument(
+        "--environment", action="append", choices=sorted(table.FORMULAS), help="only this one; may be repeated"
+    )
     given = parser.parse_args()
     names = given.environment or sorted(table.FORMULAS)
     found = [
@@ -104,7 +107,7 @@ def main() -> None:
 
 
 def cells(name: str, seed: int, runs: int) -> Iterator[Cell]:
-    """The five cells of one environment, in the reading in which the next episode follows."""
+    """Yield the five cells of one environment, with episodes that follow one another."""
     benchmark = table.load(name, "following")
     checker = Checker(benchmark.model, benchmark.policies)
     sampler = Sampler(Enumerated(Evaluators(benchmark.model, benchmark.policies)), seed)
@@ -112,34 +115,34 @@ def cells(name: str, seed: int, runs: int) -> Iterator[Cell]:
     for question, paper in zip(table.questions(table.FORMULAS[name]), table.PAPER[name], strict=True):
         formula = parse(question.text)
         assert isinstance(formula, Goal)
-        asked = path[:1] if question.column == "nominal" else path
-        exact = checker.check(formula, asked).quantities[0].value
-        outcomes = sampler.outcomes(formula, asked, range(runs * LIMIT)).reshape(runs, LIMIT)
+        observed = path[:1] if question.column == "nominal" else path
+        exact = checker.check(formula, observed).quantities[0].value
+        outcomes = sampler.outcomes(formula, observed, range(runs * LIMIT)).reshape(runs, LIMIT)
         yield Cell(name, question, exact, paper, *decided(question, outcomes))
 
 
 def decided(question: table.Question, outcomes: Floats) -> tuple[Ints, Sides, Ints, Sides]:
-    """Realizations and sides of runs [n, LIMIT]: with the error rates as written, and exchanged."""
+    """Return realizations and sides of runs [n, LIMIT], with the error rates as written and exchanged."""
     if question.column != "effect":
         return *threshold_test(exchanged=False).decide(outcomes), *threshold_test(exchanged=True).decide(outcomes)
     return *effect_test().decide(outcomes), *ratio_alone(outcomes)
 
 
 def threshold_test(*, exchanged: bool) -> Sprt:
-    """The test of `P >= 0.9`."""
+    """Return the test of `P >= 0.9`."""
     return Sprt(THETA_P, DELTA, Strength(BETA, ALPHA_P) if exchanged else Strength(ALPHA_P, BETA))
 
 
 def effect_test() -> TSprt:
-    """The test of `delta P > 0`: on the paired differences, beside one that all of them are equal."""
+    """Return the test of `delta P > 0` on the paired differences, with a separate one for equal differences."""
     strength = Strength(ALPHA_EFFECT, BETA)
     return TSprt(THETA_EFFECT, DELTA, strength, EqualOutcome(DELTA, strength), strict=True)
 
 
 def ratio_alone(differences: Floats) -> tuple[Ints, Sides]:
-    """The effect's ratio with the error rates exchanged, from the second difference on and equal ones not set apart.
+    """Decide effects by the ratio only, error rates exchanged, without a separate test for equal differences.
 
-    Where all differences are one c, the ratio is the limit of those where they nearly are.
+    It starts at the second difference. If all differences are equal, the ratio is its limit for nearly equal ones.
     """
     test = TSprt(THETA_EFFECT, DELTA, Strength(BETA, ALPHA_EFFECT))
     off = differences - THETA_EFFECT
@@ -156,21 +159,21 @@ def ratio_alone(differences: Floats) -> tuple[Ints, Sides]:
 
 
 def rounded_up(realizations: int) -> int:
-    """To whole batches."""
+    """Round up to whole batches."""
     return -(-realizations // BATCH) * BATCH
 
 
 def markdown(found: list[Cell]) -> str:
-    """The table as a page shows it: verdicts and counts side by side."""
+    """Return the table in Markdown, with verdicts and counts."""
     lines = [
         "| environment | query | exact | sampled | paper | as written | exchanged | paper's |",
         "|---|---|---|---|---|---|---|---|",
     ]
     for cell in found:
-        asked = cell.question.column + (f", t = {cell.question.offset}" if cell.question.offset else "")
+        column = cell.question.column + (f", t = {cell.question.offset}" if cell.question.offset else "")
         row = cell.row()
         lines.append(
-            f"| {cell.benchmark} | {asked} | {cell.exact:.4f} | {_word(row['sampled'])} | {_word(row['paper'])} | "
+            f"| {cell.benchmark} | {column} | {cell.exact:.4f} | {_word(row['sampled'])} | {_word(row['paper'])} | "
             f"{row['in_batches']} ({cell.taken.mean():.0f}) | "
             f"{row['exchanged_in_batches']} ({cell.exchanged.mean():.0f}) | {cell.paper} |"
         )

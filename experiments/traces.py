@@ -1,8 +1,8 @@
-"""Some drawn paths of the grid, as lines through its cells: `python -m experiments.traces`.
+"""Sampled paths of the grid, drawn as lines through its cells: `python -m experiments.traces`.
 
-For each of the three settings one observed path, the one that the paper draws, and what `optimal` would have made of it
-in a few posterior worlds. Thick lines: many of them. Noise is that of the sampler, world for world, written out here
-so that the way is seen and not only where it ends.
+Each of the three settings shows one observed path, that of the paper, and its counterfactual paths under `optimal` in
+a few posterior worlds. The more worlds, the thicker the line. The noise is that of the sampler, world for world,
+repeated here because the sampler returns only outcomes and no paths.
 
 Source: Kazemi & Paoletti (arXiv 2212.08712), Appendix, "Some example paths from the grid-world experiments".
 """
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["Trace", "draw", "observed", "traces", "ways"]
+__all__ = ["Trace", "draw", "observed", "simulated", "traces"]
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -35,7 +35,7 @@ CORNERS = (0, 1, 2, 3, 7, 11, 15)
 
 
 class Look(NamedTuple):
-    """How a kind of line is drawn: also apart from its colour each can be told by its pattern."""
+    """Style of a kind of line; patterns differ too, for readers who do not see the colours."""
 
     colour: str
     pattern: Literal["-", "-.", "--", ":"]
@@ -52,7 +52,7 @@ LOOKS = {
 
 
 class Trace(NamedTuple):
-    """One line: of which kind, in which world, and the states it goes through from step `first` on."""
+    """Line of one kind in one world: its states from step `first` on."""
 
     kind: str
     world: int
@@ -78,39 +78,39 @@ def main() -> None:
 
 
 def observed(panel: Panel) -> Ints:
-    """States [pairs] of the observed path; it stays in the goal."""
+    """Return the states [pairs] of the observed path, which stays in the goal."""
     return np.array([CORNERS[min(k, len(CORNERS) - 1)] for k in range(panel.pairs)])
 
 
 def traces(grid: Grid, panel: Panel, worlds: int, seed: int) -> Iterator[Trace]:
-    """All lines of a panel. On a path shorter than the formula looks, also what may come without intervention."""
+    """Yield all lines of a panel; if the path is shorter than the horizon, also its future without intervention."""
     seen = observed(panel)
     yield Trace("observed", 0, 0, tuple(seen.tolist()))
     first, last = -panel.offset - 1, len(seen) - 1
     noise = [_noise(grid, seen, step, worlds, seed) for step in range(first + T)]
-    for world, states in enumerate(ways(grid, seen[first], grid.optimal, noise[first:]).tolist()):
+    for world, states in enumerate(simulated(grid, seen[first], grid.optimal, noise[first:]).tolist()):
         yield Trace("counterfactual", world, first, tuple(states[: last - first + 1]))
         yield Trace("future", world, last, tuple(states[last - first :]))
     if panel.pairs <= T:
-        for world, states in enumerate(ways(grid, seen[last], grid.nominal, noise[last:]).tolist()):
+        for world, states in enumerate(simulated(grid, seen[last], grid.nominal, noise[last:]).tolist()):
             yield Trace("nominal", world, last, tuple(states))
 
 
-def ways(grid: Grid, state: int, actions: Ints, noise: list[Floats]) -> Ints:
-    """States [worlds, steps + 1] from one on, where `actions` [S] are taken; `noise`: [worlds, S] of each step.
+def simulated(grid: Grid, state: int, actions: Ints, noise: list[Floats]) -> Ints:
+    """Return the states [worlds, steps + 1] from `state` on under `actions` [S]; `noise`: [worlds, S] of each step.
 
     Each step is the Gumbel-Max mechanism: the next state is where log q + G is largest.
     """
     states = np.full((len(noise[0]), len(noise) + 1), state)
     for k, gumbel in enumerate(noise):
-        with np.errstate(divide="ignore"):  # what cannot come next loses against anything
+        with np.errstate(divide="ignore"):  # an impossible successor has log probability -inf
             scores = np.log([grid.row(s, actions[s]) for s in states[:, k]])
         states[:, k + 1] = np.argmax(scores + gumbel, axis=1)
     return states
 
 
 def _noise(grid: Grid, seen: Ints, step: int, worlds: int, seed: int) -> Floats:
-    """G [worlds, S] of a step: of the posterior where the step was observed, of the prior beyond."""
+    """Return the noise G [worlds, S] of a step: posterior if the step was observed, else prior."""
     particles, keys = np.arange(worlds), np.arange(grid.model.states)
     if step + 1 >= len(seen):
         return gumbels(seed, STATE, step, particles, keys)
@@ -119,7 +119,7 @@ def _noise(grid: Grid, seen: Ints, step: int, worlds: int, seed: int) -> Floats:
 
 
 def draw(grid: Grid, drawn: dict[Panel, list[Trace]]) -> Figure:
-    """One grid for each panel."""
+    """Draw one grid for each panel."""
     picture = figure(11, 4.7)
     for place, (panel, lines) in zip(picture.subplots(1, len(drawn)), drawn.items(), strict=True):
         _cells(place, grid)
@@ -132,7 +132,7 @@ def draw(grid: Grid, drawn: dict[Panel, list[Trace]]) -> Figure:
 
 
 def _cells(place: Axes, grid: Grid) -> None:
-    """The empty grid: the first row on top, fire hatched, goal ringed."""
+    """Draw the empty grid: first row on top, fire hatched, goal circled."""
     from matplotlib.patches import Circle, Rectangle  # noqa: PLC0415 - only a figure needs it
 
     place.set(xlim=(0, SIDE), ylim=(SIDE, 0), aspect="equal", xticks=range(SIDE + 1), yticks=range(SIDE + 1))
@@ -151,15 +151,15 @@ def _cells(place: Axes, grid: Grid) -> None:
 
 
 def _lines(place: Axes, lines: list[Trace], look: Look) -> None:
-    """Each way from cell to cell once, the thicker the more worlds go it, beside those of other kinds."""
+    """Draw each move from cell to cell once, thicker for more worlds, beside those of other kinds."""
     worlds = max(len(lines), 1)
-    ways = Counter(way for trace in lines for way in zip(trace.states, trace.states[1:], strict=False))
-    for (a, b), count in sorted(ways.items()):
-        if a == b:  # stood still: at the edge, or where nothing moves any more
+    moves = Counter(move for trace in lines for move in zip(trace.states, trace.states[1:], strict=False))
+    for (a, b), count in sorted(moves.items()):
+        if a == b:  # no move: at the edge, or in an absorbing state
             continue
         right, down = b % SIDE - a % SIDE, b // SIDE - a // SIDE
         begin, end = ((s % SIDE + 0.5 - look.aside * down, s // SIDE + 0.5 + look.aside * right) for s in (a, b))
-        share = min(count / worlds, 1.0)
+        fraction = min(count / worlds, 1.0)
         place.annotate(
             "",
             end,
@@ -168,7 +168,7 @@ def _lines(place: Axes, lines: list[Trace], look: Look) -> None:
                 "arrowstyle": "-|>,head_width=0.18,head_length=0.35",
                 "color": look.colour,
                 "linestyle": look.pattern,
-                "linewidth": 0.6 + 3.0 * share,
+                "linewidth": 0.6 + 3.0 * fraction,
                 "shrinkA": 0,
                 "shrinkB": 0,
             },

@@ -22,7 +22,7 @@ __all__ = ["Terminal"]
 
 LEADER = "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); os.execvp(sys.argv[1], sys.argv[1:])"
 
-PATIENCE = 60.0
+PATIENCE = 300.0
 """Seconds until something shows; far more than it takes."""
 
 

@@ -1,1 +1,1 @@
-"""What we compare with: other tools, and samplers of the same answers; each imported when a row needs it."""
+"""Peers: other tools, and samplers that compute the same values; each is imported when a row needs it."""

@@ -1,8 +1,8 @@
-"""The Gumbel-Max causal model by sampling: what an exact row is measured against, and checked with.
+"""Samplers of the Gumbel-Max causal model: exact rows are compared with them in time and value.
 
-All draw worlds in which the observed path happened and the alternative policy acts from its first pair on, and return
+All draw worlds that agree with the observed path and follow the alternative policy from its first pair on, and return
 the fraction of them in which `unsafe` is avoided for `horizon` steps (Kazemi & Paoletti, Sections 2.3 and 4). They are
-quick: worlds are exchangeable, so only their number in each state is kept; a step draws for all worlds in a state at
+fast: worlds are exchangeable, so only their number in each state is kept; a step draws for all worlds in a state at
 once, for the successors alone and not for every state; decided worlds are dropped.
 """
 
@@ -20,19 +20,19 @@ __all__ = ["Counting", "Rejection", "TopDown", "sample_size"]
 
 
 Z95 = 1.959963984540054
-MOST = 4_000_000
-"""Numbers drawn at once; more would leave the cache and run out of memory on rare transitions."""
+MAX_DRAWN = 4_000_000
+"""Numbers drawn at once; more would exceed the cache, and memory on rare transitions."""
 
 
 def sample_size(error: float, p: float = 0.5) -> int:
-    """Return how many worlds bring an estimate within `error` at 95 % by the normal bound; p = .5 is the worst."""
+    """Return the number of worlds for an estimate within `error` at 95 % (normal bound); p = .5 is the worst case."""
     return max(1, math.ceil(Z95**2 * p * (1.0 - p) / error**2 - 1e-9))
 
 
 class TopDown:
-    """The posterior of the noise, drawn from the outcome down, as a race of exponential clocks.
+    """Top-down sampler of the posterior noise, as a race of exponential clocks.
 
-    The winner i of the observed row p has time W ~ Exp(1); clock j follows by Exp(p_j), and one with p_j = 0 is free.
+    The winner i of the observed row p has time W ~ Exp(1); clock j rings Exp(p_j) later, if p_j > 0.
     Under the counterfactual row q the times are (W p_j + E_j) / q_j with E_j ~ Exp(1), and E_i = 0.
     """
 
@@ -42,7 +42,7 @@ class TopDown:
         self.dense = np.zeros(model.states)
 
     def estimate(self, pairs: Sequence[tuple[int, int]], count: int) -> float:
-        """Return the fraction of `count` worlds clear from `pairs[0]` on; the last pair's outcome is unknown."""
+        """Return the fraction of `count` worlds safe from `pairs[0]` on; the last pair's outcome is unknown."""
         counts = np.zeros(self.model.states, dtype=np.int64)
         counts[pairs[0][0]] = count
         for offset in range(self.horizon):
@@ -75,12 +75,12 @@ class TopDown:
         return after
 
     def plain(self, q: Floats, count: int) -> Ints:
-        """Return how many of `count` worlds go to each successor under noise of the prior."""
+        """Return the number of `count` worlds that move to each successor under prior noise."""
         times = self.rng.standard_exponential((len(q), count)) / q[:, None]
         return np.bincount(times.argmin(axis=0), minlength=len(q))
 
     def drawn(self, _observed: tuple[Ints, Floats], outcome: int, row: tuple[Ints, Floats, Floats], count: int) -> Ints:
-        """Return which successor of the row wins, in each of `count` worlds."""
+        """Return the index of the next state in the row, for each of `count` worlds."""
         successors, q, p = row
         times = self.rng.standard_exponential((len(q), count))
         times[successors == outcome] = 0.0
@@ -92,22 +92,22 @@ class TopDown:
 
 
 class Counting(TopDown):
-    """The same without a draw for each world where none is needed: one multinomial draw for all in a state.
+    """Sampler with one multinomial draw for all worlds in a state where the observation is irrelevant.
 
-    That is where the observation says nothing: beyond the path, and on rows that share no successor with the observed
-    one. The best sampler known to us, for goals that do not remember how a world came to its state.
+    It is irrelevant beyond the path, and for rows that have no successor in common with the observed one. This is the
+    best sampler known to us for goals that depend on the current state only.
     """
 
     def plain(self, q: Floats, count: int) -> Ints:
-        """Return how many of `count` worlds go to each successor."""
+        """Return the number of `count` worlds that move to each successor."""
         return self.rng.multinomial(count, q / q.sum())
 
 
 class Rejection(Counting):
-    """The paper's way: draw noise from the prior and throw away what does not explain the observed transition."""
+    """Rejection sampler, as in the paper: draw prior noise, discard what contradicts the observed transition."""
 
     def drawn(self, observed: tuple[Ints, Floats], outcome: int, row: tuple[Ints, Floats, Floats], count: int) -> Ints:
-        """Return which successor of the row wins, in each of `count` worlds."""
+        """Return the index of the next state in the row, for each of `count` worlds."""
         (states, p), (successors, q, _) = observed, row
         union = np.union1d(states, successors)
         log_p, log_q = np.full(len(union), -np.inf), np.full(len(union), -np.inf)
@@ -119,7 +119,7 @@ class Rejection(Counting):
         kept: list[Ints] = []
         missing = count
         while missing > 0:
-            tries = min(math.ceil(missing / chance * 1.02) + 16, max(1, MOST // len(union)))
+            tries = min(math.ceil(missing / chance * 1.02) + 16, max(1, MAX_DRAWN // len(union)))
             noise = self.rng.gumbel(size=(len(union), tries))
             right = (noise + log_p[:, None]).argmax(axis=0) == wanted
             winners = (noise[:, right] + log_q[:, None]).argmax(axis=0)[:missing]

@@ -1,7 +1,7 @@
-"""Storm, by way of stormpy: a chain built from the same arrays, in bulk, and queried in one state or in all.
+"""Storm through stormpy: a chain built in bulk from the same arrays, and queried in one state or in all.
 
-Its fastest way from arrays in memory: `add_next_values` takes all entries in one call (as lists; from NumPy arrays it
-is slower), so nothing is done entry by entry here. Its other builders read files.
+This is its fastest way from arrays in memory: `add_next_values` takes all entries in one call (as lists; NumPy arrays
+are slower). Its other builders read files.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ __all__ = ["Storm"]
 
 
 class Storm:
-    """A chain as CSR arrays and label masks; every call begins with them and ends with numbers."""
+    """Markov chain as CSR arrays and label masks; every call starts from them and ends with numbers."""
 
     def __init__(self, indptr: Ints, successors: Ints, probabilities: Floats, labels: Mapping[str, Bools]) -> None:
         self._arrays = indptr, successors, probabilities
         self._labels = labels
 
-    def one(self, question: str, state: int) -> float:
-        """The value in one state, which is the chain's initial one."""
-        (parsed,) = stormpy.parse_properties(question)
+    def one(self, query: str, state: int) -> float:
+        """Return the value in one state, which becomes the initial state of the chain."""
+        (parsed,) = stormpy.parse_properties(query)
         result = stormpy.model_checking(self._chain(state), parsed, only_initial_states=True)
         return float(result.get_value(state))
 
-    def everywhere(self, question: str) -> Floats:
-        """The values [S] in all states."""
-        (parsed,) = stormpy.parse_properties(question)
+    def everywhere(self, query: str) -> Floats:
+        """Return the values [S] in all states."""
+        (parsed,) = stormpy.parse_properties(query)
         return np.array(stormpy.model_checking(self._chain(0), parsed).get_value_vector())
 
     def _chain(self, initial: int) -> Any:  # noqa: ANN401 - stormpy ships no types

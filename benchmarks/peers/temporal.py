@@ -1,6 +1,6 @@
-"""Runtime monitors of ordinary temporal logic: rtamt and reelay, one update a step, at the best speed they offer here.
+"""Runtime monitors for temporal logic: rtamt and reelay, one update per step, in their fastest mode.
 
-Each peer does its loop itself, over inputs built beforehand, so that no wrapper's call counts against it.
+Each peer runs its own loop over inputs built beforehand, so that no wrapper adds to its cost.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ SINGLES = 500
 
 
 class Rtamt:
-    """`always[0:10](x>0)` in discrete time, made a question about the past (`pastify`), by its online update."""
+    """`always[0:10](x>0)` in discrete time, turned into a past formula (`pastify`), with the online update."""
 
     def __init__(self, signal: list[float]) -> None:
-        import rtamt  # noqa: PLC0415 - each peer needs its own package alone
+        import rtamt  # noqa: PLC0415 - each peer needs its own package only
 
         self.monitor: Any = rtamt.StlDiscreteTimeSpecification()
         self.monitor.declare_var("x", "float")
@@ -34,21 +34,21 @@ class Rtamt:
         self.now = 0
 
     def values(self) -> list[float]:
-        """The robustness after each of the signal's values: min of x - 0 over the last eleven."""
+        """Return the robustness after each value of the signal: the minimum of x over the last eleven."""
         first = self.now
         self.now += len(self.inputs)
         return [float(self.monitor.update(first + n, given)) for n, given in enumerate(self.inputs)]
 
     def block(self) -> int:
-        """The whole signal once; the number of updates."""
+        """Process the whole signal once; return the number of updates."""
         update, now = self.monitor.update, self.now
-        for now, given in enumerate(self.inputs, now):  # noqa: B020 - time goes on from where it was
+        for now, given in enumerate(self.inputs, now):  # noqa: B020 - time continues
             update(now, given)
         self.now = now + 1
         return len(self.inputs)
 
     def singles(self) -> Floats:
-        """Seconds of each of some updates."""
+        """Return the seconds of each of `SINGLES` updates."""
         costs = []
         for given in islice(self.inputs, SINGLES):
             begun = perf_counter()
@@ -59,16 +59,16 @@ class Rtamt:
 
 
 class Reelay:
-    """`historically[0:10]{x}` over a proposition in discrete time, the quickest of its inputs and outputs."""
+    """`historically[0:10]{x}` over a proposition in discrete time, with its fastest input and output."""
 
     def __init__(self, signal: list[float]) -> None:
-        import reelay  # noqa: PLC0415 - each peer needs its own package alone
+        import reelay  # noqa: PLC0415 - each peer needs its own package only
 
         self.monitor: Any = reelay.discrete_timed_monitor(pattern="historically[0:10]{x}", condense=True)
         self.inputs = [{"x": x > 0} for x in signal]
 
     def values(self) -> list[bool]:
-        """Return whether x held at the last eleven values, after each. Condensed output has changes only."""
+        """Return after each value whether x held at the last eleven. Condensed output has only the changes."""
         held: list[bool] = []
         for given in self.inputs:
             new = self.monitor.update(given)
@@ -76,14 +76,14 @@ class Reelay:
         return held
 
     def block(self) -> int:
-        """The whole signal once; the number of updates."""
+        """Process the whole signal once; return the number of updates."""
         update = self.monitor.update
         for given in self.inputs:
             update(given)
         return len(self.inputs)
 
     def singles(self) -> Floats:
-        """Seconds of each of some updates."""
+        """Return the seconds of each of `SINGLES` updates."""
         update, costs = self.monitor.update, []
         for given in islice(self.inputs, SINGLES):
             begun = perf_counter()

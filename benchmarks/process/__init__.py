@@ -1,1 +1,1 @@
-"""The sidecar as a process of its own, behind mosquitto, and beside it a subscriber that only decodes."""
+"""Measurements of the sidecar as a separate process behind mosquitto, and of a subscriber that only decodes."""

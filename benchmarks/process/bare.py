@@ -1,6 +1,6 @@
 """The peer: a subscriber with aiomqtt that decodes every message and does nothing else.
 
-`python -m benchmarks.process.bare PORT COUNT`: prints `ready`, then after COUNT messages what it measured, as JSON.
+`python -m benchmarks.process.bare PORT COUNT`: prints `ready`, then after COUNT messages the measurement as JSON.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ __all__ = ["main"]
 
 
 async def main(port: int, count: int) -> None:
-    """Take `count` messages; their rate, and the seconds from each agent's clock to here."""
+    """Receive `count` messages; print their rate and their lags in seconds since each was sent."""
     lags: list[float] = []
     begun = busy = 0.0
     async with aiomqtt.Client("127.0.0.1", port, identifier="bare", clean_session=False) as client:

@@ -1,4 +1,4 @@
-"""A 4x4 grid on slippery ground with one unsafe cell; the agent runs around the rim, and slips in now and then."""
+"""Slippery 4x4 grid with one unsafe cell; the agent circles along the edge and sometimes slips inside."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ MOVES = ((-1, 0), (0, 1), (1, 0), (0, -1))
 UP, RIGHT, DOWN, LEFT = range(4)
 
 NOMINAL = (RIGHT, RIGHT, RIGHT, DOWN, UP, UP, RIGHT, DOWN, UP, LEFT, RIGHT, DOWN, UP, LEFT, LEFT, LEFT)
-"""Clockwise around the rim; from inside back to it."""
+"""Clockwise along the edge; from inside back to it."""
 
 FALLBACK = (DOWN, LEFT, RIGHT, DOWN, DOWN, DOWN, RIGHT, DOWN, DOWN, DOWN, DOWN, DOWN, DOWN, DOWN, RIGHT, RIGHT)
 """Down, away from the unsafe cell."""
@@ -25,11 +25,11 @@ def _moved(cell: int, move: int) -> int:
 
 
 def outcomes(cell: int, action: int, slip: float = SLIP) -> list[tuple[int, float]]:
-    """(successor, probability): mostly as meant, else one of the other three moves."""
+    """Return (successor, probability): the intended move, or one of the other three with probability `slip`."""
     return [(_moved(cell, move), 1 - slip if move == action else slip / 3) for move in range(4)]
 
 
 def grid(slip: float = SLIP) -> MDP:
-    """The model of it."""
+    """Return the model of the grid."""
     rows = [(s, a, t, p) for s in range(SIDE * SIDE) for a in range(4) for t, p in outcomes(s, a, slip)]
     return MDP.from_transitions(states=SIDE * SIDE, actions=4, transitions=rows, labels={"unsafe": [UNSAFE]})

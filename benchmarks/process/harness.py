@@ -1,4 +1,4 @@
-"""The whole process, measured from outside: `cfmon run` behind mosquitto, beside a subscriber that only decodes.
+"""The whole process, measured from outside: `cfmon run` behind mosquitto, and a subscriber that only decodes.
 
 `python -m benchmarks.process.harness` runs all three and prints them. Each function returns plain values for the table.
 """
@@ -29,19 +29,19 @@ from tests.sidecar.project import CONFIG, write_policy, write_project
 __all__ = ["Fleet", "Start", "Throughput", "many_agents", "starting", "whole_process"]
 
 SETTINGS = ("max_inflight_messages 1000",)
-"""Of the broker, for both sides alike; `tests.servers` already raises max_queued_messages to 65000."""
+"""Settings of the broker for both sides; `tests.servers` already raises max_queued_messages to 65000."""
 
 PATIENCE = 120.0
 
 
 @dataclass(frozen=True)
 class Throughput:
-    """Ours and the bare subscriber's: messages a second in a flood; seconds of lag (p50, p99) at a steady `pace`.
+    """Rate of ours and of the bare subscriber in a flood, per second; lag (p50, p99) in seconds at a steady `pace`.
 
-    `answered`: the part of the flood's steps that was answered; the others were passed over, and counted as such.
-    `steady_answered`: likewise at the steady pace. `every_rate`: of a flood in which no answer is passed over.
-    `busy`, `every_busy`, `bare_busy`: seconds of the processor for a message of the flood, in that process alone:
-    unlike the rates, without the broker and the publisher, which share the cores.
+    `answered`: fraction of the flood's steps that were evaluated; the others were skipped, and counted as skipped.
+    `steady_answered`: the same at the steady pace. `every_rate`: rate of a flood in which no evaluation is skipped.
+    `busy`, `every_busy`, `bare_busy`: CPU seconds per message of the flood in that process only; unlike the rates,
+    they exclude the broker and the publisher, which use the same cores.
     """
 
     rate: float
@@ -59,7 +59,7 @@ class Throughput:
 
 @dataclass(frozen=True)
 class Fleet:
-    """Many agents on one core: what came and was answered, seconds of lag (p50, p99, largest), what an agent costs."""
+    """Many agents on one core: steps accepted and evaluated, lag in seconds (p50, p99, largest), memory per agent."""
 
     agents: int
     pace: float
@@ -74,18 +74,18 @@ class Fleet:
 
 @dataclass(frozen=True)
 class Start:
-    """Seconds: `import monitor` in a new interpreter, less the interpreter's own; `cfmon run` until /readyz is 200."""
+    """Seconds of `import monitor` in a new interpreter, minus its own start; of `cfmon run` until /readyz is 200."""
 
     imported: float
     ready: float
 
 
 def write_world(folder: Path, url: str, *, agents: int = 1000) -> Path:
-    """The grid's project; returns its configuration."""
+    """Write the project of the grid; return its configuration file."""
     formula = json.dumps({"name": "kept", "formula": FORMULA})
-    head, _, tail = CONFIG.partition("formulas:\n")
-    tail = "heartbeat:" + tail.partition("heartbeat:")[2]
-    config = f"{head}formulas:\n  - {formula}\n{tail}limits: {{agents: {agents}}}\n"
+    head, _, rest = CONFIG.partition("formulas:\n")
+    rest = "heartbeat:" + rest.partition("heartbeat:")[2]
+    config = f"{head}formulas:\n  - {formula}\n{rest}limits: {{agents: {agents}}}\n"
     config = config.replace("rash.yaml, careful:", "rash.yaml, fallback:").replace("mqtt://127.0.0.1:1", url)
     config = config.replace("window: 16", "window: 64").replace("heartbeat: 1s", "heartbeat: 10s")
     path = write_project(folder, model := grid(), config)
@@ -96,7 +96,7 @@ def write_world(folder: Path, url: str, *, agents: int = 1000) -> Path:
 
 @contextmanager
 def child(module: str, *arguments: object, log: IO[bytes] | None = None) -> Iterator[subprocess.Popen[str]]:
-    """One of our modules as a process of its own."""
+    """Run one of our modules as a separate process."""
     command = [sys.executable, "-m", module, *map(str, arguments)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
     try:
@@ -111,7 +111,7 @@ def publish(port: int, agents: int, rate: float, seconds: float, *, first: int =
 
 
 def printed(process: subprocess.Popen[str]) -> dict[str, Any]:
-    """Return the next line of JSON a process prints."""
+    """Return the next line of JSON that a process prints."""
     assert process.stdout is not None
     assert select.select([process.stdout], [], [], PATIENCE)[0], "messages are missing: the broker dropped them"
     line = process.stdout.readline()
@@ -139,7 +139,7 @@ def measure_bare(folder: Path, agents: int, rate: float, seconds: float) -> dict
 
 @contextmanager
 def probed(folder: Path, broker: Mosquitto, count: int, agents: int, *options: object) -> Iterator[tuple[Any, str]]:
-    """The sidecar with its probe, ready: the process and the URL it serves."""
+    """Run the sidecar with its probe until ready; yield the process and its URL."""
     config = write_world(folder / "project", broker.url, agents=agents)
     log_file = folder / "sidecar.log"
     with log_file.open("wb") as log, child("benchmarks.process.probe", config, count, *options, log=log) as process:
@@ -166,7 +166,7 @@ def measure_ours(folder: Path, agents: int, rate: float, seconds: float, *option
 
 
 def whole_process(seconds: float = 3.0, *, pace: float = 2000.0, agents: int = 10, rounds: int = 3) -> Throughput:
-    """A flood of `seconds` times 10,000 messages and then a steady pace, each side in turn; medians over rounds."""
+    """Measure a flood of `seconds` times 10,000 messages, then a steady pace, on both sides; medians over rounds."""
     runs: dict[str, list[dict[str, Any]]] = {"flood": [], "every": [], "bare": [], "steady": [], "bare steady": []}
     with tempfile.TemporaryDirectory() as name:
         for n in range(rounds):
@@ -176,7 +176,7 @@ def whole_process(seconds: float = 3.0, *, pace: float = 2000.0, agents: int = 1
             runs["bare"].append(measure_bare(folder / "bare", agents, 0.0, seconds))
             runs["steady"].append(measure_ours(folder / "steady", agents, pace, seconds))
             runs["bare steady"].append(measure_bare(folder / "bare-steady", agents, pace, seconds))
-    assert all(run["answered"] == run["accepted"] for run in runs["every"]), "in that flood nothing is passed over"
+    assert all(run["answered"] == run["accepted"] for run in runs["every"]), "with --every no evaluation is skipped"
     return Throughput(
         rate=_middle(runs["flood"], "rate"),
         every_rate=_middle(runs["every"], "rate"),
@@ -204,7 +204,7 @@ def _lag(results: Sequence[dict[str, Any]]) -> tuple[float, float]:
 
 
 class Scraper:
-    """Asks for /metrics every second, as Prometheus does; how long the longest took."""
+    """Scraper of /metrics, once a second as Prometheus; `longest` is the largest duration in seconds."""
 
     def __init__(self, url: str) -> None:
         self.longest = 0.0
@@ -225,7 +225,7 @@ class Scraper:
 
 
 def many_agents(seconds: float = 10.0, *, agents: int = 1000, each: float = 10.0) -> Fleet:
-    """`agents` agents at `each` messages a second, the sidecar on one core, scraped every second."""
+    """Measure `agents` agents at `each` messages a second, with the sidecar on one core, scraped every second."""
     pace = agents * each
     count = round(pace * seconds)
     with (
@@ -258,13 +258,13 @@ def many_agents(seconds: float = 10.0, *, agents: int = 1000, each: float = 10.0
 
 
 def memory(pid: int) -> int:
-    """Resident bytes of a process."""
+    """Return the resident bytes of a process."""
     pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE")
 
 
 def cpu_seconds(pid: int) -> float:
-    """Seconds of the processor that a process has used, user and system."""
+    """Return the CPU seconds that a process has used, user and system."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
@@ -273,7 +273,7 @@ def cpu_seconds(pid: int) -> float:
 
 
 def starting(rounds: int = 5) -> Start:
-    """Warm: the first of each is not counted."""
+    """Measure warm starts: the first one of each kind is not counted."""
     imports = [_seconds("import monitor") - _seconds("pass") for _ in range(rounds + 1)]
     with tempfile.TemporaryDirectory() as name, mosquitto(Path(name) / "broker") as broker:
         config = write_world(Path(name) / "project", broker.url)

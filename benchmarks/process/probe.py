@@ -1,7 +1,7 @@
-"""The whole sidecar as `cfmon run` runs it, with a clock at its very end: when was each step answered?
+"""The whole sidecar as `cfmon run` runs it, with a sink that records the time of each verdict.
 
-`python -m benchmarks.process.probe CONFIG COUNT [--core N] [--every]`: after COUNT messages prints what it measured, as
-JSON, and goes on. N is the one core it may use. With `--every` evaluations are never coalesced: each step is answered.
+`python -m benchmarks.process.probe CONFIG COUNT [--core N] [--every]`: after COUNT messages prints the measurement as
+JSON, and continues. N is the only core it may use. With `--every`, every step is evaluated.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ __all__ = ["Probe"]
 
 
 class Probe:
-    """Sink behind the others; sees every notice after them."""
+    """Sink that gets every notice after the other sinks."""
 
     def __init__(self, service: sidecar.Service, count: int) -> None:
         self._count = count

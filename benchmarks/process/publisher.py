@@ -1,8 +1,8 @@
-"""Agents in a 4x4 grid that publish every step over MQTT, QoS 1; a process of its own, the same for all subscribers.
+"""Agents in a 4x4 grid that publish every step over MQTT, QoS 1; a separate process, the same for all subscribers.
 
-`python -m benchmarks.process.publisher PORT AGENTS RATE SECONDS [FIRST]`: RATE messages a second in all; 0 sends
+`python -m benchmarks.process.publisher PORT AGENTS RATE SECONDS [FIRST]`: RATE is the total per second; 0 sends
 SECONDS times 10,000 messages as fast as the broker takes them. FIRST is the first seq, to continue a run. Packets are
-made beforehand; only the time is written at the last moment.
+built beforehand; only the time is written when they are sent.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from benchmarks.process.grid import NOMINAL, outcomes
 __all__ = ["FLOOD", "main"]
 
 FLOOD = 10_000
-"""Messages a second of a flood's length."""
+"""Messages in a flood per second of its nominal length."""
 
 TURN = 0.002
-"""Seconds between two looks at the clock."""
+"""Seconds between two readings of the clock."""
 
 
 def packets(agents: int, count: int, first: int) -> Iterator[bytearray]:
-    """PUBLISH packets, round robin over the agents; the last eight bytes of each are its time."""
+    """Yield PUBLISH packets, round robin over the agents; the last eight bytes of each are its time."""
     draw = random.Random(7)
     cells = [0] * agents
     for n in range(count):
@@ -46,7 +46,7 @@ def packets(agents: int, count: int, first: int) -> Iterator[bytearray]:
 
 
 def connect(port: int) -> socket.socket:
-    """A clean session without keepalive."""
+    """Connect with a clean session, without keepalive."""
     sock = socket.create_connection(("127.0.0.1", port))
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     body = b"\x00\x04MQTT\x04\x02\x00\x00" + struct.pack(">H", 9) + b"publisher"
@@ -57,7 +57,7 @@ def connect(port: int) -> socket.socket:
 
 
 class Broker:
-    """Sends, and reads acknowledgements as they come, so that neither side waits for the other."""
+    """Connection that reads acknowledgements while it sends, so that neither side blocks the other."""
 
     def __init__(self, sock: socket.socket) -> None:
         self._sock = sock
@@ -74,7 +74,7 @@ class Broker:
                 view = view[self._sock.send(view) :]
 
     def wait(self, count: int) -> None:
-        """Until that many messages are acknowledged: four bytes each."""
+        """Wait until `count` messages are acknowledged, four bytes each."""
         while self._acknowledged < 4 * count:
             select.select([self._sock], [], [])
             self._read()
@@ -91,7 +91,7 @@ def stamped(packet: bytearray) -> bytearray:
 
 
 def main(port: int, agents: int, rate: float, seconds: float, first: int = 0) -> None:
-    """Send it all, and wait until the broker has it."""
+    """Send all messages, and wait until the broker has acknowledged them."""
     ready = list(packets(agents, round((rate or FLOOD) * seconds), first))
     broker = Broker(connect(port))
     begun, sent = time.monotonic(), 0

@@ -1,1 +1,1 @@
-"""The measurements; each registers the rows that it gives."""
+"""Measurements; each registers the rows it returns."""

@@ -1,8 +1,8 @@
-"""Large models: plain questions against Storm, and what a step and the memory beside a model of a million states are.
+"""Large models: plain queries against Storm, and the cost in time and memory of a step at a million states.
 
-Storm gets the chain that a fixed policy makes of the grid, and so do we: a model of one action. Both begin with the
-same arrays (row pointers, successors, probabilities, label masks) and end with the numbers; building counts on both
-sides, with all our checks of a model.
+Storm and the monitor both get the Markov chain of a fixed policy on the grid, as a model with one action. Both start
+from the same arrays (row pointers, successors, probabilities, label masks) and end with numbers; building the model is
+included on both sides, with all our checks of it.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from monitor.model import MDP
 
 __all__ = ["against_storm", "memory", "states"]
 
-QUESTION = 'P=? [ !"unsafe" U<=10 "goal" ]'
+QUERY = 'P=? [ !"unsafe" U<=10 "goal" ]'
 WATCHED = 'fallback@10.P>=0.9 [ G<=20 !"unsafe" ]'
 STEPS = 300
 
 
 @dataclass(frozen=True)
 class Chain:
-    """The arrays both sides begin with."""
+    """Arrays that both sides start from."""
 
     indptr: Ints
     successors: Ints
@@ -44,7 +44,7 @@ class Chain:
 
     @classmethod
     def of_grid(cls, side: int) -> Chain:
-        """Down the first column, then right; every tenth cell of every tenth row is a goal."""
+        """Return the chain of `descent`, with a goal in every tenth cell of every tenth row."""
         model = grid(side)
         actions = descent(side).actions
         assert actions is not None
@@ -61,11 +61,11 @@ class Chain:
 
     @property
     def nominal(self) -> Ints:
-        """The only action, everywhere."""
+        """The only action, for every state."""
         return np.zeros(len(self.indptr) - 1, dtype=np.int64)
 
     def model(self) -> MDP:
-        """Checked and copied."""
+        """Return the model, checked and copied."""
         return MDP.from_rows(
             states=len(self.indptr) - 1,
             actions=1,
@@ -76,46 +76,46 @@ class Chain:
         )
 
     def one(self, state: int) -> float:
-        """From the arrays to the value in one state."""
-        found = check(QUESTION, model=self.model(), path=[(state, 0)], policies={"nominal": self.nominal}).value
+        """Return the value in one state, starting from the arrays."""
+        found = check(QUERY, model=self.model(), path=[(state, 0)], policies={"nominal": self.nominal}).value
         assert found is not None
         return found
 
     def everywhere(self) -> Floats:
-        """From the arrays to the values in all states."""
-        return values(QUESTION, model=self.model(), policies={"nominal": self.nominal})
+        """Return the values in all states, starting from the arrays."""
+        return values(QUERY, model=self.model(), policies={"nominal": self.nominal})
 
 
 @benchmark("reach-100")
 def reach_100(bench: Bench) -> list[Row]:
-    """One state and all states of 10,000."""
+    """Measure one state and all states at 10,000 states."""
     return against_storm(bench, 100)
 
 
 @benchmark("reach-1000")
 def reach_1000(bench: Bench) -> list[Row]:
-    """One state and all states of a million; quick: of 40,000."""
+    """Measure one state and all states at a million states (quick: 40,000)."""
     return against_storm(bench, 200 if bench.quick else 1000)
 
 
 def against_storm(bench: Bench, side: int) -> list[Row]:
-    """The values compared, then the times."""
+    """Compare the values, then the times."""
     chain = Chain.of_grid(side)
     storm = bench.peers.make("peers.storm", "Storm", chain.indptr, chain.successors, chain.probabilities, chain.labels)
     found = chain.everywhere()
-    state = int(np.argmax((found > 0.5) & (found < 0.95)))  # neither sure nor impossible
+    state = int(np.argmax((found > 0.5) & (found < 0.95)))  # neither certain nor impossible
     agree("one state and all states", chain.one(state), float(found[state]), 1e-12)
     if not isinstance(storm, Missing):
-        theirs = storm.everywhere(QUESTION)
+        theirs = storm.everywhere(QUERY)
         agree("all states", float(np.abs(found - theirs).max()), 0.0, 1e-9)
-        agree("one state", chain.one(state), storm.one(QUESTION, state), 1e-9)
+        agree("one state", chain.one(state), storm.one(QUERY, state), 1e-9)
     rounds = 3 if bench.quick else 40 if side == 100 else 7
-    title = f"{QUESTION}, {side}x{side} grid, one action, arrays to answer"
+    title = f"{QUERY}, {side}x{side} grid, one action, from arrays to value"
     name = "reach-100" if side == 100 else "reach-1000"
     rows = []
     for key, ours, peer in (
-        ("one", partial(chain.one, state), partial(getattr(storm, "one", len), QUESTION, state)),
-        ("all", chain.everywhere, partial(getattr(storm, "everywhere", len), QUESTION)),
+        ("one", partial(chain.one, state), partial(getattr(storm, "one", len), QUERY, state)),
+        ("all", chain.everywhere, partial(getattr(storm, "everywhere", len), QUERY)),
     ):
         works = [Work(_once(ours)), *([] if isinstance(storm, Missing) else [Work(_once(peer))])]
         mine, *other = in_turns(works, rounds)
@@ -137,7 +137,7 @@ def _once(call: Callable[[], object]) -> Callable[[], int]:
 
 @benchmark("states")
 def states(bench: Bench) -> list[Row]:
-    """The step of the kernel row at a million states and at 16."""
+    """Measure the step of the kernel row at a million states and at 16."""
     side = 100 if bench.quick else 1000
     works = [_steps(large_workload(bench, side)), _steps(grid_workload(bench, STEPS))]
     large, small = in_turns(works, bench.rounds)
@@ -145,19 +145,19 @@ def states(bench: Bench) -> list[Row]:
     return [compare("states", title, large, small, peer="the same at 16 states", at_most=2.0)]
 
 
-def _steps(about: Workload) -> Work:
-    """Steps once all start points exist, over the same path again and again, so that its rows are known."""
+def _steps(workload: Workload) -> Work:
+    """Return steps along the same path, repeated, once all start points exist and all rows are known."""
     goal = goal_of(WATCHED)
-    about.checker.prepare(goal)
-    stepper = about.checker.stepper(goal)
+    workload.checker.prepare(goal)
+    stepper = workload.checker.stepper(goal)
     at = 0
 
     def step() -> object:
         nonlocal at, stepper
-        if at == len(about.pairs):
-            stepper, at = about.checker.stepper(goal), 0
+        if at == len(workload.pairs):
+            stepper, at = workload.checker.stepper(goal), 0
         at += 1
-        return stepper.push(*about.pairs[at - 1])
+        return stepper.push(*workload.pairs[at - 1])
 
     def block() -> int:
         for _ in range(STEPS):
@@ -170,29 +170,29 @@ def _steps(about: Workload) -> Work:
 
 @benchmark("memory")
 def memory(bench: Bench) -> list[Row]:
-    """Memory that a formula adds to a model of a million states; the tables of values beyond the path stated apart."""
+    """Measure the memory that a formula adds to a model of a million states; value tables are reported separately."""
     side = 100 if bench.quick else 1000
-    about = large_workload(bench, side)
-    model = about.model
+    workload = large_workload(bench, side)
+    model = workload.model
     own = _bytes(model)
     gc.collect()
     tracemalloc.start()
     try:
-        checker = Checker(model, about.policies)
+        checker = Checker(model, workload.policies)
         goal = goal_of(WATCHED)
         checker.prepare(goal)
         stepper = checker.stepper(goal)
-        for pair in about.pairs:
+        for pair in workload.pairs:
             stepper.push(*pair)
         gc.collect()
         held, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
     tables = checker.table_bytes
-    policies = sum(t.nbytes for p in about.policies.values() for t in (p.actions, p.probabilities) if t is not None)
+    policies = sum(t.nbytes for p in workload.policies.values() for t in (p.actions, p.probabilities) if t is not None)
     ratio = (held - tables + policies) / own
     title = f"memory beyond the model's own arrays, {model.states:,} states, two policies, {WATCHED}"
-    note = f"model {own / 1e6:,.1f} MB, tables {tables / 1e6:,.1f} MB, highest while preparing {peak / 1e6:,.1f} MB"
+    note = f"model {own / 1e6:,.1f} MB, tables {tables / 1e6:,.1f} MB, peak while preparing {peak / 1e6:,.1f} MB"
     return [absolute("memory", title, Timing(ratio, ratio, 1), at_most=0.5, target="<= .5x", unit="x", note=note)]
 
 

@@ -1,4 +1,4 @@
-"""ICU-Sepsis: 716 states, 25 actions, up to 213 successors. A step of a real model, and bounds on top of it."""
+"""ICU-Sepsis: 716 states, 25 actions, up to 213 successors. Cost of a step of a real model, and of bounds."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ from monitor.types import CausalModel
 __all__ = ["ICU_GOAL", "episodes", "icu_world"]
 
 ICU_GOAL = 'fallback@5.P>=0.8 [ G<=20 !"death" ]'
-ASKED = ICU_GOAL.replace("fallback", "optimal")
+SHOWN = ICU_GOAL.replace("fallback", "optimal")
 OFFSETS = range(1, 6)
 HORIZON = 20
 WINDOW = 64
 ERROR = 0.008
 SHORTEST = 8
-"""Decisions an episode must have, so that some of its steps have all five start points."""
+"""Least number of decisions in an episode, so that some of its steps have all five start points."""
 
 Pairs = list[tuple[int, int]]
 
 
 @cache
 def icu_world() -> tuple[MDP, dict[str, PolicyTable]]:
-    """The shipped model; what is deployed there, and the optimal policy to fall back on."""
+    """Return the shipped model with the deployed policy, and the optimal one as fallback."""
     shipped = Path(__file__).parents[2] / "policies" / "icu-sepsis"
     model = load_model(shipped / "model.npz")
     names = {"nominal": "deployed", "fallback": "optimal"}
@@ -46,7 +46,7 @@ def icu_world() -> tuple[MDP, dict[str, PolicyTable]]:
 
 
 def episodes(model: MDP, policy: PolicyTable, rng: np.random.Generator) -> Iterator[Pairs]:
-    """Episodes of at least `SHORTEST` decisions, each to its last decision; the outcome is an absorbing state."""
+    """Yield episodes of at least `SHORTEST` decisions, without their absorbing outcome."""
     assert model.initial is not None
     starts = np.flatnonzero(model.initial)
     while True:
@@ -58,7 +58,7 @@ def episodes(model: MDP, policy: PolicyTable, rng: np.random.Generator) -> Itera
 
 @benchmark("icu")
 def icu(bench: Bench) -> list[Row]:
-    """Steps with all five start points, of episodes never seen before; after each episode the samplers answer once."""
+    """Measure steps with all five start points, in new episodes; after every sixth, the samplers answer once."""
     model, policies = icu_world()
     checker = Checker(model, policies)
     drawn = episodes(model, policies["nominal"], bench.rng())
@@ -85,7 +85,7 @@ def icu(bench: Bench) -> list[Row]:
                     peer.estimate(pairs[now - offset :], count)
                 sampled[kind].append(perf_counter() - begun)
     mine = Timing.of(steps)
-    title, note = f"one step, five offsets of {ASKED}, ICU-Sepsis", "each +-.008 at 95 %, 15,006 worlds"
+    title, note = f"one step, five offsets of {SHOWN}, ICU-Sepsis", "each +-.008 at 95 %, 15,006 worlds"
     theirs = {kind: Timing.of(costs) if costs else peers[kind] for kind, costs in sampled.items()}
     return [
         absolute("icu", title, mine, at_most=1.5e-3, target="<= 1.5 ms"),
@@ -95,7 +95,7 @@ def icu(bench: Bench) -> list[Row]:
 
 
 def stepped(checker: Checker, pairs: Pairs) -> list[float]:
-    """Seconds of each step that has all five start points."""
+    """Return the seconds of each step that has all five start points."""
     push = checker.stepper(goal_of(ICU_GOAL)).push
     costs = []
     for state, action in pairs:
@@ -107,15 +107,15 @@ def stepped(checker: Checker, pairs: Pairs) -> list[float]:
 
 @benchmark("robust")
 def robust(bench: Bench) -> list[Row]:
-    """A verdict with bounds over every causal model, against the same without, step by step in turns."""
-    about = grid_workload(bench, 100 if bench.quick else 2_000)
+    """Measure verdicts with bounds over every causal model against verdicts without, step by step in turns."""
+    workload = grid_workload(bench, 100 if bench.quick else 2_000)
     model, policies = icu_world()
     drawn = episodes(model, policies["nominal"], bench.rng())
     patients = [next(drawn) for _ in range(3 if bench.quick else 120)]
-    note = "verdicts of a track: value and bounds, against value alone; neither finds rows the other has computed"
+    note = "incremental verdicts: value and bounds against value alone; neither uses rows computed by the other"
     rows = []
     for key, name, world, text, paths in (
-        ("robust/grid", "4x4 grid", (about.model, about.policies), GRID_GOAL, [about.pairs]),
+        ("robust/grid", "4x4 grid", (workload.model, workload.policies), GRID_GOAL, [workload.pairs]),
         ("robust/icu", "ICU-Sepsis", (model, policies), ICU_GOAL, patients),
     ):
         plain, bounded = verdicts(*world, text, paths)
@@ -125,18 +125,18 @@ def robust(bench: Bench) -> list[Row]:
 
 
 def verdicts(model: MDP, policies: dict[str, PolicyTable], text: str, paths: list[Pairs]) -> tuple[Timing, Timing]:
-    """Seconds a verdict without and with bounds, in turns over the same steps; some steps before are not counted."""
+    """Return seconds per verdict without and with bounds, in turns over the same steps, after a warm-up."""
     formula = parse(text)
     kinds: tuple[CausalModel, CausalModel] = ("gumbel", "any")
     costs: dict[CausalModel, list[float]] = {kind: [] for kind in kinds}
     checkers = {kind: Checker(model, policies) for kind in kinds}
     for number, pairs in enumerate([paths[0][:20], *paths]):
-        tracks = {kind: checkers[kind].incremental_check(formula, kind, text, window=WINDOW) for kind in kinds}
+        checks = {kind: checkers[kind].incremental_check(formula, kind, text, window=WINDOW) for kind in kinds}
         for now in range(len(pairs)):
             held = tuple(pairs[max(0, now + 1 - WINDOW) : now + 1])
             for kind in kinds if now % 2 else reversed(kinds):
                 begun = perf_counter()
-                tracks[kind].verdict(held, 1, terminated=False, start_observed=now < WINDOW)
+                checks[kind].verdict(held, 1, terminated=False, start_observed=now < WINDOW)
                 if number and now >= OFFSETS.stop - 1:
                     costs[kind].append(perf_counter() - begun)
     return Timing.of(costs["gumbel"]), Timing.of(costs["any"])

@@ -1,4 +1,4 @@
-"""Exact answers against sampled ones on the 4x4 grid: the same numbers, to +-.01 at 95 %."""
+"""Exact values against sampled ones on the 4x4 grid, each to +-.01 at 95 %."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ Pairs = Sequence[tuple[int, int]]
 
 @benchmark("sampler")
 def sampler(bench: Bench) -> list[Row]:
-    """The best sampler we know, the plain one, and the best with a sample size that knows the answer beforehand."""
-    about = grid_workload(bench)
-    every, title = range(OFFSET + 1), "all eleven offsets answered after a step, 4x4 grid"
-    note = "each +-.01 at 95 %, 9,604 worlds whatever the answer"
-    least = "as few worlds as p(1-p) allows, had the answer been known before"
-    one = f"ours answers all eleven offsets, the sampler offset {OFFSET} alone"
-    run = partial(against_sampler, bench, about, "Counting")
-    topdown = partial(against_sampler, bench, about, "TopDown")
+    """Measure the best sampler known to us, the plain one, and the best one with the least sample size."""
+    workload = grid_workload(bench)
+    every, title = range(OFFSET + 1), "values at all eleven offsets after a step, 4x4 grid"
+    note = "each +-.01 at 95 %, 9,604 worlds for any value"
+    least = "as few worlds as p(1-p) allows if the value were known beforehand"
+    one = f"ours at all eleven offsets, the sampler at offset {OFFSET} only"
+    run = partial(against_sampler, bench, workload, "Counting")
+    topdown = partial(against_sampler, bench, workload, "TopDown")
     return [
         run(key="sampler", title=title, offsets=every, at_least=1_000.0, note=note),
         run(key="sampler/one", title=f"one offset, {one}", offsets=[OFFSET], note=note),
@@ -42,16 +42,16 @@ def sampler(bench: Bench) -> list[Row]:
 
 @benchmark("rejection")
 def rejection(bench: Bench) -> list[Row]:
-    """The paper's way of sampling the posterior."""
-    title = "all eleven offsets answered after a step, 4x4 grid"
-    note = "each +-.01 at 95 %, 9,604 worlds whatever the answer"
-    about, every = grid_workload(bench), range(OFFSET + 1)
-    return [against_sampler(bench, about, "Rejection", key="rejection", title=title, offsets=every, note=note)]
+    """Measure the paper's way of sampling the posterior."""
+    title = "values at all eleven offsets after a step, 4x4 grid"
+    note = "each +-.01 at 95 %, 9,604 worlds for any value"
+    workload, every = grid_workload(bench), range(OFFSET + 1)
+    return [against_sampler(bench, workload, "Rejection", key="rejection", title=title, offsets=every, note=note)]
 
 
 def against_sampler(
     bench: Bench,
-    about: Workload,
+    workload: Workload,
     kind: str,
     *,
     key: str,
@@ -62,12 +62,12 @@ def against_sampler(
     note: str = "",
     known: bool = False,
 ) -> Row:
-    """Our step against a sampler of the same answers. One round of the sampler is one step's answers."""
+    """Measure our step against a sampler of the same values; one round of the sampler gives the values of one step."""
     goal = goal_of(GRID_GOAL)
-    ours = stepping(about.checker, goal, about.pairs)
+    ours = stepping(workload.checker, goal, workload.pairs)
     rng = bench.rng(1)
-    fallback = about.policies["fallback"].actions
-    made = bench.peers.make("peers.samplers", kind, about.model, fallback, HORIZON, rng)
+    fallback = workload.policies["fallback"].actions
+    made = bench.peers.make("peers.samplers", kind, workload.model, fallback, HORIZON, rng)
     size = bench.peers.get("peers.samplers", "sample_size")
     theirs: Timing | Missing
     if isinstance(made, Missing) or isinstance(size, Missing):
@@ -75,9 +75,9 @@ def against_sampler(
         theirs = made if isinstance(made, Missing) else Missing("no sampler")
     else:
         rounds = 2 if bench.quick else 30
-        exact = push_all(about.checker, goal, about.pairs)
+        exact = push_all(workload.checker, goal, workload.pairs)
         sizes = partial(size, error) if known else lambda _: int(size(error))
-        work = Work(answers(about.pairs, exact, made, offsets, sizes))
+        work = Work(answers(workload.pairs, exact, made, offsets, sizes))
         mine, theirs = in_turns([ours, work], rounds)
     return compare(key, title, mine, theirs, peer=PEERS[kind], at_least=at_least, note=note)
 
@@ -85,11 +85,11 @@ def against_sampler(
 def answers(
     pairs: Pairs,
     exact: Any,  # noqa: ANN401 - an array [n, offsets]
-    sampler: Any,  # noqa: ANN401 - the peers are not known to the package
+    sampler: Any,  # noqa: ANN401 - peers are loaded dynamically
     offsets: Sequence[int],
     size: Callable[[float], int],
 ) -> Callable[[], int]:
-    """One block: the sampler answers the offsets after one step; the steps go round, far from one another."""
+    """Return a block in which the sampler estimates the offsets after one step; successive steps are far apart."""
     places = cycle(range(max(offsets), len(pairs), 1 + len(pairs) // 37))
 
     def block() -> int:

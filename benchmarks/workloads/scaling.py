@@ -23,40 +23,42 @@ AGENTS = (1, 10, 100, 1_000)
 
 @benchmark("scaling")
 def scaling(bench: Bench) -> list[Row]:
-    """Steps of the same path at each size; the points of the plot."""
+    """Measure steps of the same path at each size, for the plot."""
     few = 2 if bench.quick else None
-    about = grid_workload(bench, STEPS)
+    workload = grid_workload(bench, STEPS)
     points = [point("states", side * side, large_workload(bench, side), 10, 20) for side in SIDES[:few]]
-    points += [point("offset", offset, about, offset, 20) for offset in OFFSETS[:few]]
-    points += [point("horizon", horizon, about, 10, horizon) for horizon in HORIZONS[:few]]
-    points += [Point("agents", count, watched(about, count), "observe + evaluate, |S| 16") for count in AGENTS[:few]]
-    base = stepped(about, 10, 20)
+    points += [point("offset", offset, workload, offset, 20) for offset in OFFSETS[:few]]
+    points += [point("horizon", horizon, workload, 10, horizon) for horizon in HORIZONS[:few]]
+    points += [
+        Point("agents", count, observed(workload, count), "observe + evaluate, |S| 16") for count in AGENTS[:few]
+    ]
+    base = stepped(workload, 10, 20)
     row = compare("scaling", "a step as in kernel; its cost by size is in the plot", base, base, peer="itself")
     return [replace(row, points=tuple(points), peer="", theirs=None, ratio=None)]
 
 
 def large_workload(bench: Bench, side: int) -> Workload:
-    """Down and right through a grid of any size."""
+    """Return a path down and right through a grid of any size."""
     model = grid(side)
     policies = {"nominal": descent(side), "fallback": safest(model)}
     return Workload(model, policies, simulate(model, policies["nominal"], STEPS, bench.rng()))
 
 
-def point(axis: Axis, size: int, about: Workload, offset: int, horizon: int) -> Point:
-    """The median step at this size."""
+def point(axis: Axis, size: int, workload: Workload, offset: int, horizon: int) -> Point:
+    """Return the median step at this size, as a point of the plot."""
     series = {"states": f"offset {offset}, horizon {horizon}", "offset": f"|S| 16, horizon {horizon}"}
-    median = stepped(about, offset, horizon).median
+    median = stepped(workload, offset, horizon).median
     return Point(axis, size, median, series.get(axis, f"|S| 16, offset {offset}"))
 
 
-def watched(about: Workload, agents: int) -> float:
-    """Seconds a message, where so many agents take the same path in turns; its first steps are not counted."""
+def observed(workload: Workload, agents: int) -> float:
+    """Return seconds per message of `agents` agents that follow the same path in turns, after a warm-up."""
     spec, settings = FormulaSpec("safe", GRID_GOAL), StreamSettings(window=64)
-    monitor = Monitor(about.model, dict(about.policies), [spec], settings)
+    monitor = Monitor(workload.model, dict(workload.policies), [spec], settings)
     names = [f"agent-{n}" for n in range(agents)]
     warm, steps = 20, 20 + max(20, STEPS // agents)
     begun = 0.0
-    for seq, (state, action) in enumerate(about.pairs[:steps]):
+    for seq, (state, action) in enumerate(workload.pairs[:steps]):
         if seq == warm:
             begun = perf_counter()
         now = Instant(1e9 + seq, float(seq))
@@ -66,13 +68,13 @@ def watched(about: Workload, agents: int) -> float:
     return (perf_counter() - begun) / ((steps - warm) * agents)
 
 
-def stepped(about: Workload, offset: int, horizon: int) -> Timing:
-    """Seconds of each step, once all start points exist; the path is followed once before."""
+def stepped(workload: Workload, offset: int, horizon: int) -> Timing:
+    """Return the timing of steps once all start points exist; a first pass over the path is not counted."""
     goal = goal_of(f'fallback@{offset}.P>=0.9 [ G<={horizon} !"unsafe" ]')
     costs: list[float] = []
     for _ in range(2):
-        push, costs = about.checker.stepper(goal).push, []
-        for state, action in about.pairs:
+        push, costs = workload.checker.stepper(goal).push, []
+        for state, action in workload.pairs:
             begun = perf_counter()
             push(state, action)
             costs.append(perf_counter() - begun)

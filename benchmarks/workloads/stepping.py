@@ -1,7 +1,7 @@
-"""Cost of a step on the 4x4 grid, against an update of today's monitors of temporal logic over eleven values.
+"""Cost of a step on the 4x4 grid, against an update of runtime monitors for temporal logic over eleven values.
 
-Their question is another one, and simpler: `always` over what was, where ours is what would have been. The target is
-the same cost. The signal theirs is given is the same path's: whether the cell is safe.
+Their query is different and simpler: `always` over the observed path, where ours is counterfactual. The target is the
+same cost. Their signal comes from the same path: whether the cell is safe.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ OFFSET = 10
 
 @dataclass(frozen=True)
 class Workload:
-    """A path through a model, and those who act there."""
+    """Path through a model, with the policies."""
 
     model: MDP
     policies: dict[str, PolicyTable]
@@ -42,20 +42,20 @@ class Workload:
 
     @cached_property
     def checker(self) -> Checker:
-        """One checker for all queries about this path."""
+        """Checker for all queries about this path."""
         return Checker(self.model, self.policies)
 
     @cached_property
     def signal(self) -> list[float]:
-        """The signal for a monitor of ordinary temporal logic: 1 where the state is safe, else -1."""
+        """Signal for a monitor of temporal logic: 1 where the state is safe, else -1."""
         unsafe = self.model.labels["unsafe"]
         return [-1.0 if unsafe[state] else 1.0 for state, _ in self.pairs]
 
 
 def grid_workload(bench: Bench, steps: int = STEPS) -> Workload:
-    """An agent that goes round along the walls of the 4x4 grid, past the unsafe cells; the fallback avoids them.
+    """Return a path along the walls of the 4x4 grid, past the unsafe cells; the fallback avoids them.
 
-    The path is closed, so that it can be repeated: its last pair may lead to its first.
+    The path is closed, so that it can be repeated: its last pair can lead to its first.
     """
     model = grid(4)
     policies = {"nominal": patrol(4), "fallback": safest(model)}
@@ -65,34 +65,34 @@ def grid_workload(bench: Bench, steps: int = STEPS) -> Workload:
 
 
 def goal_of(text: str) -> Goal:
-    """The formula of a text that is one quantity."""
+    """Parse a formula that is a single quantity."""
     formula = parse(text)
     assert isinstance(formula, Goal)
     return formula
 
 
 def push_all(checker: Checker, goal: Goal, pairs: Sequence[tuple[int, int]]) -> np.ndarray:
-    """The goal's values [n, offset + 1] after each pair, one push at a time."""
+    """Return the goal's values [n, offset + 1] after each pair, one push at a time."""
     stepper = checker.stepper(goal)
     return np.array([stepper.push(state, action).copy() for state, action in pairs])
 
 
-def work_of(peer: Any) -> Work:  # noqa: ANN401 - the peers are not known to the package
-    """A peer's loop, as it does it itself."""
+def work_of(peer: Any) -> Work:  # noqa: ANN401 - peers are loaded dynamically
+    """Return the work of a peer, which runs its own loop."""
     return Work(peer.block, peer.singles)
 
 
 def in_turns_with(
     ours: Work, peers: dict[str, Any | Missing], rounds: int
 ) -> tuple[Timing, dict[str, Timing | Missing]]:
-    """Ours and all peers that are there, in the same rounds."""
+    """Time our work and that of all available peers in the same rounds."""
     here = {name: peer for name, peer in peers.items() if not isinstance(peer, Missing)}
     mine, *theirs = in_turns([ours, *map(work_of, here.values())], rounds)
     return mine, {**peers, **dict(zip(here, theirs, strict=True))}
 
 
 def stepping(checker: Checker, goal: Goal, pairs: Sequence[tuple[int, int]]) -> Work:
-    """Pushing the pairs, again and again."""
+    """Return the work of pushing the pairs repeatedly."""
     push = checker.stepper(goal).push
 
     def block() -> int:
@@ -103,7 +103,7 @@ def stepping(checker: Checker, goal: Goal, pairs: Sequence[tuple[int, int]]) -> 
     def singles() -> np.ndarray:
         rest = iter(pairs)
         costs = one_by_one(lambda: push(*next(rest)), min(SINGLES, len(pairs)))
-        for state, action in rest:  # to the end, where the path may begin again
+        for state, action in rest:  # to the end, so that the path can start again
             push(state, action)
         return costs
 
@@ -112,11 +112,11 @@ def stepping(checker: Checker, goal: Goal, pairs: Sequence[tuple[int, int]]) -> 
 
 @benchmark("kernel")
 def kernel(bench: Bench) -> list[Row]:
-    """One step advanced, all offsets answered; numbers only."""
-    about, goal = grid_workload(bench), goal_of(GRID_GOAL)
-    check_values(about, push_all(about.checker, goal, about.pairs[:60]))
-    peers = {name: bench.peers.make("peers.temporal", name, about.signal) for name in ("Rtamt", "Reelay")}
-    mine, theirs = in_turns_with(stepping(about.checker, goal, about.pairs), peers, bench.rounds)
+    """Measure one step with the values at all offsets, without verdicts."""
+    workload, goal = grid_workload(bench), goal_of(GRID_GOAL)
+    check_values(workload, push_all(workload.checker, goal, workload.pairs[:60]))
+    peers = {name: bench.peers.make("peers.temporal", name, workload.signal) for name in ("Rtamt", "Reelay")}
+    mine, theirs = in_turns_with(stepping(workload.checker, goal, workload.pairs), peers, bench.rounds)
     title = f"one step, all offsets of {GRID_GOAL}, 4x4 grid"
     return [
         compare("kernel/rtamt", title, mine, theirs["Rtamt"], peer="rtamt always[0:10]", at_least=1.0),
@@ -128,27 +128,27 @@ def kernel(bench: Bench) -> list[Row]:
 
 @benchmark("recording")
 def recording(bench: Bench) -> list[Row]:
-    """The same of a whole recording, in one call."""
-    about, goal = grid_workload(bench, STEPS if bench.quick else 10 * STEPS), goal_of(GRID_GOAL)
-    along = about.checker.along
-    check_values(about, along(goal, about.pairs)[:60])
+    """Measure the steps of a whole recording in one call."""
+    workload, goal = grid_workload(bench, STEPS if bench.quick else 10 * STEPS), goal_of(GRID_GOAL)
+    along = workload.checker.along
+    check_values(workload, along(goal, workload.pairs)[:60])
 
     def block() -> int:
-        along(goal, about.pairs)
-        return len(about.pairs)
+        along(goal, workload.pairs)
+        return len(workload.pairs)
 
-    peers = {"Reelay": bench.peers.make("peers.temporal", "Reelay", about.signal)}
+    peers = {"Reelay": bench.peers.make("peers.temporal", "Reelay", workload.signal)}
     mine, theirs = in_turns_with(Work(block), peers, bench.rounds)
-    title = f"a step of a recording of {len(about.pairs):,} pairs in one call, else as kernel"
+    title = f"a step of a recording of {len(workload.pairs):,} pairs in one call, otherwise as kernel"
     return [compare("recording", title, mine, theirs["Reelay"], peer="reelay historically[0:10]", at_least=1.0)]
 
 
 @benchmark("monitor")
 def monitored(bench: Bench) -> list[Row]:
-    """The same through `Monitor`: order, path, verdict, alarm, notices."""
-    about = grid_workload(bench)
-    work = watching(about, 1 + 2 * bench.rounds)
-    peers = {name: bench.peers.make("peers.temporal", name, about.signal) for name in ("Rtamt", "Reelay")}
+    """Measure the same step through `Monitor`: order, path, verdict, alarm, notices."""
+    workload = grid_workload(bench)
+    work = monitoring(workload, 1 + 2 * bench.rounds)
+    peers = {name: bench.peers.make("peers.temporal", name, workload.signal) for name in ("Rtamt", "Reelay")}
     mine, theirs = in_turns_with(work, peers, bench.rounds)
     title = f"Monitor.observe + evaluate of {GRID_GOAL}, 4x4 grid, notices included"
     return [
@@ -159,15 +159,15 @@ def monitored(bench: Bench) -> list[Row]:
     ]
 
 
-def watching(about: Workload, times: int) -> Work:
-    """Observe and evaluate, step by step; at most `times` blocks. Every step is answered, or it is a mistake."""
+def monitoring(workload: Workload, times: int) -> Work:
+    """Return the work of observing and evaluating step by step, at most `times` blocks; each step gets a verdict."""
     spec = FormulaSpec("safe", GRID_GOAL, alarm=AlarmSpec(for_=3, keep=5))
-    monitor = Monitor(about.model, dict(about.policies), [spec], StreamSettings(window=64))
+    monitor = Monitor(workload.model, dict(workload.policies), [spec], StreamSettings(window=64))
     observations = iter(
         [
-            (Observation("agent", 0, lap * len(about.pairs) + n, state, action), Instant(1e9 + n, float(n)))
+            (Observation("agent", 0, lap * len(workload.pairs) + n, state, action), Instant(1e9 + n, float(n)))
             for lap in range(times)
-            for n, (state, action) in enumerate(about.pairs)
+            for n, (state, action) in enumerate(workload.pairs)
         ]
     )
 
@@ -176,25 +176,25 @@ def watching(about: Workload, times: int) -> Work:
         return monitor.observe(observation, now) + monitor.evaluate(now)
 
     def block() -> int:
-        answered = 0
-        for _ in about.pairs:
+        judged = 0
+        for _ in workload.pairs:
             observation, now = next(observations)
             monitor.observe(observation, now)
-            answered += any(isinstance(notice, Judged) for notice in monitor.evaluate(now))
-        assert answered == len(about.pairs), answered
-        return answered
+            judged += any(isinstance(notice, Judged) for notice in monitor.evaluate(now))
+        assert judged == len(workload.pairs), judged
+        return judged
 
     def singles() -> np.ndarray:
-        return one_by_one(step, len(about.pairs))
+        return one_by_one(step, len(workload.pairs))
 
     return Work(block, singles)
 
 
-def check_values(about: Workload, found: np.ndarray) -> None:
-    """The kernel's numbers against the checker's answers to one question at a time, at every seventh step."""
+def check_values(workload: Workload, found: np.ndarray) -> None:
+    """Compare the kernel's values with the checker's, one query at a time, at every seventh step."""
     for n in range(0, len(found), 7):
         for offset in range(min(n, OFFSET) + 1):
             text = f'fallback@{offset}.P=? [ G<=20 !"unsafe" ]'
-            value = about.checker.check(goal_of(text), about.pairs[: n + 1]).value
+            value = workload.checker.check(goal_of(text), workload.pairs[: n + 1]).value
             assert value is not None
             agree(f"after pair {n}, offset {offset}", float(found[n, offset]), value, 1e-9)

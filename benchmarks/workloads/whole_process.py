@@ -1,7 +1,7 @@
-"""The whole process behind a broker: rate and lag beside a bare subscriber, a thousand agents, the start.
+"""The whole process behind a broker: rate and lag compared with a bare subscriber, a thousand agents, start-up.
 
-The harness (mosquitto, publishers, the subscriber that only decodes) is `benchmarks/process/harness.py`; without
-mosquitto the rows say so.
+The harness (mosquitto, publishers, the subscriber that only decodes) is `benchmarks/process/harness.py`. Without
+mosquitto, the rows report that.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ __all__ = ["agents", "process", "start"]
 BARE = "bare aiomqtt subscriber"
 
 
-def measured(bench: Bench, name: str, *arguments: object) -> Any | Missing:  # noqa: ANN401 - a record of the harness
-    """Return what one function of the harness measures, or why it cannot."""
+def measured(bench: Bench, name: str, *arguments: object) -> Any | Missing:  # noqa: ANN401 - a result of the harness
+    """Return the result of a function of the harness, or the reason why it cannot run."""
     if which("mosquitto") is None:
         missing = bench.peers.get("process.harness", name)
         return missing if isinstance(missing, Missing) else Missing("mosquitto is not installed")
@@ -27,15 +27,15 @@ def measured(bench: Bench, name: str, *arguments: object) -> Any | Missing:  # n
 
 
 def once(value: float) -> Timing:
-    """A number that is one measurement, or a percentile already."""
+    """Return the timing of a single measurement, or of a percentile."""
     return Timing(value, value, 1)
 
 
 @benchmark("process")
 def process(bench: Bench) -> list[Row]:
-    """`cfmon run` over mosquitto, QoS 1, one formula on the 4x4 grid."""
+    """Measure `cfmon run` over mosquitto, QoS 1, with one formula on the 4x4 grid."""
     title, lag = "a message in a flood, whole process over mosquitto, QoS 1", "p99 lag of a message at 2,000 a second"
-    every = "the same, every step answered"
+    every = "the same, with a verdict for every step"
     found = measured(bench, "whole_process", *([0.5] if bench.quick else []))
     if isinstance(found, Missing):
         return [
@@ -43,11 +43,13 @@ def process(bench: Bench) -> list[Row]:
             unmeasured("process/every", every, "-", found),
             unmeasured("process/lag", lag, "<= 2x", found),
         ]
-    note = f"{found.rate:,.0f} and {found.bare_rate:,.0f} messages a second; {found.answered:.0%} of the steps answered"
-    note += f"; {found.busy * 1e6:.0f} and {found.bare_busy * 1e6:.0f} us of the processor each, broker not included"
-    every_note = f"{found.every_rate:,.0f} messages a second; {found.every_busy * 1e6:.0f} us of the processor each"
+    note = (
+        f"{found.rate:,.0f} and {found.bare_rate:,.0f} messages a second; {found.answered:.0%} of the steps evaluated"
+    )
+    note += f"; {found.busy * 1e6:.0f} and {found.bare_busy * 1e6:.0f} us of CPU time each, broker excluded"
+    every_note = f"{found.every_rate:,.0f} messages a second; {found.every_busy * 1e6:.0f} us of CPU time each"
     ours, theirs = once(1.0 / found.rate), once(1.0 / found.bare_rate)
-    steady = f"at {found.pace:,.0f} a second; {found.steady_answered:.0%} of the steps answered"
+    steady = f"at {found.pace:,.0f} a second; {found.steady_answered:.0%} of the steps evaluated"
     return [
         compare("process/rate", title, ours, theirs, peer=BARE, at_least=0.8, note=note),
         compare("process/every", every, once(1.0 / found.every_rate), theirs, peer=BARE, note=every_note),
@@ -57,9 +59,9 @@ def process(bench: Bench) -> list[Row]:
 
 @benchmark("agents")
 def agents(bench: Bench) -> list[Row]:
-    """A thousand agents on one core, scraped every second."""
+    """Measure a thousand agents on one core, scraped every second."""
     title = "lag of a message, 1,000 agents at 10 a second each on one core, scraped every second"
-    memory = "memory of one of a thousand agents"
+    memory = "memory per agent, of a thousand agents"
     found = measured(bench, "many_agents", *([2.0] if bench.quick else []))
     if isinstance(found, Missing):
         return [
@@ -67,8 +69,8 @@ def agents(bench: Bench) -> list[Row]:
             unmeasured("agents/memory", memory, "<= 100 KB", found),
         ]
     note = (
-        f"{found.accepted:,} of {found.sent:,} steps taken over, {found.answered:,} answered; "
-        f"median {found.lag[0] * 1e3:.3g} ms; the core is busy for {found.busy:.0%}; "
+        f"{found.accepted:,} of {found.sent:,} steps accepted, {found.answered:,} evaluated; "
+        f"median {found.lag[0] * 1e3:.3g} ms; the core is {found.busy:.0%} busy; "
         f"longest scrape {found.scrape:.2g} s"
     )
     kilobytes = once(found.bytes_an_agent / 1000)
@@ -80,7 +82,7 @@ def agents(bench: Bench) -> list[Row]:
 
 @benchmark("start")
 def start(bench: Bench) -> list[Row]:
-    """Warm: files and compiled code are there already."""
+    """Measure a warm start: files are in the cache and code is compiled."""
     imported, ready = "import monitor, warm", "from start to ready, warm"
     found = measured(bench, "starting", *([1] if bench.quick else []))
     if isinstance(found, Missing):

@@ -7,7 +7,7 @@ import pytest
 
 from benchmarks.loading import Peers
 from benchmarks.rows import Bench, load
-from benchmarks.workloads.grids import QUESTION, Chain
+from benchmarks.workloads.grids import QUERY, Chain
 from benchmarks.worlds import descent, grid
 from monitor.exact import values
 
@@ -28,7 +28,7 @@ def test_rows_without_storm_say_so() -> None:
 
 def test_the_4x4_grid_has_the_known_value() -> None:
     """.9089689536, from Storm, of going down and then right."""
-    found = values(QUESTION, model=grid(4), policies={"nominal": descent(4)})
+    found = values(QUERY, model=grid(4), policies={"nominal": descent(4)})
     assert found[0] == pytest.approx(0.9089689536, abs=1e-9)
 
 

@@ -46,7 +46,7 @@ def hits(function: Any) -> int:  # noqa: ANN401 - numba's dispatcher
     return sum(function.stats.cache_hits.values())
 
 
-def test_what_was_kept_is_used_and_nothing_is_written(
+def test_a_cached_result_is_used_and_nothing_is_written(
     module: ModuleType, read_only: Callable[[], None], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     kept = tmp_path / "kept"
@@ -63,7 +63,7 @@ def test_what_was_kept_is_used_and_nothing_is_written(
     assert {path: path.read_bytes() for path in kept.rglob("*") if path.is_file()} == files
 
 
-def test_without_anything_kept_it_is_compiled(
+def test_without_a_cache_it_is_compiled(
     module: ModuleType, read_only: Callable[[], None], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     read_only()

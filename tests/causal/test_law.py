@@ -28,20 +28,20 @@ def test_a_law_that_never_changes_is_settled_from_the_start() -> None:
     assert ENDING.under(Intervention(SECOND, 5)).stationary_from() == 5
 
 
-def test_an_end_is_met_at_its_offset_not_before() -> None:
+def test_an_end_takes_effect_at_its_offset_not_before() -> None:
     assert [ENDING.ended(offset) for offset in range(4)] == [None, None, 1, 1]
     assert [ENDING.model_at(offset) is STOPPED for offset in range(4)] == [False, False, True, True]
     assert [PLAIN.ended(offset) for offset in range(2)] == [None, None]
 
 
-def test_rows_are_written_where_they_need_not_be_looked_up_through_the_law() -> None:
+def test_rows_are_explicit_except_for_an_end_in_a_large_model() -> None:
     assert PLAIN.explicit
     assert ENDING.explicit
     assert not LARGE.explicit
 
 
 @pytest.mark.parametrize("law", [ENDING, LARGE])
-def test_where_an_episode_has_ended_nothing_moves_and_nothing_is_paid(law: Law) -> None:
+def test_an_ended_episode_is_absorbing_without_reward(law: Law) -> None:
     here, there = np.array([1]), np.array([1, 2])
     for action in range(2):
         states, weights = law.row(2, 1, action)
@@ -74,7 +74,7 @@ def test_a_takeover_of_no_steps_is_no_change() -> None:
     assert PLAIN.under(Intervention()) is PLAIN
 
 
-def test_another_dynamics_holds_after_the_past_too_unless_told_otherwise() -> None:
+def test_another_dynamics_also_holds_beyond_the_path_by_default() -> None:
     changed = PLAIN.under(Intervention(dynamics=OTHER))
     assert changed.dynamics is changed.future is OTHER
     assert PLAIN.under(Intervention(dynamics=OTHER, future=STOPPED)).future is STOPPED

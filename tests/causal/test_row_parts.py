@@ -24,7 +24,7 @@ def drawn(seed: int, size: int) -> Floats:
 
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("largest", [False, True])
-def test_the_best_mean_gives_all_that_is_left_to_the_best(size: int, largest: bool) -> None:  # noqa: FBT001 - a case
+def test_the_best_mean_gives_the_remaining_weight_to_the_best(size: int, largest: bool) -> None:  # noqa: FBT001 - a case
     for seed in range(6):
         random = np.random.default_rng(seed)
         lower, extra = drawn(seed, size) * random.choice([0.0, 0.5, 0.9]), random.uniform(0, 3 / size, size)
@@ -41,7 +41,7 @@ def test_the_best_mean_gives_all_that_is_left_to_the_best(size: int, largest: bo
 
 
 @pytest.mark.parametrize("largest", [False, True])
-def test_more_than_a_few_take_what_is_left(largest: bool) -> None:  # noqa: FBT001 - a case
+def test_more_than_a_few_successors_take_the_remaining_weight(largest: bool) -> None:  # noqa: FBT001 - a case
     """All share one half; of the other half each may take an n-th, so the n best do. Values are 0 to size - 1."""
     size, n = 2 * FEW, FEW + 4
     values = np.random.default_rng(0).permutation(size).astype(float)
@@ -52,7 +52,7 @@ def test_more_than_a_few_take_what_is_left(largest: bool) -> None:  # noqa: FBT0
 
 
 @pytest.mark.parametrize("size", [3, FEW, FEW + 6])
-def test_what_nobody_may_take_stays(size: int) -> None:
+def test_weight_that_no_successor_may_take_remains(size: int) -> None:
     """Upper bounds that add up to less than 1 by rounding: nothing behind the row is read."""
     upper = np.full(size, (1.0 - 2.0**-30) / size)
     assert extreme(np.zeros(size), upper, np.full(size, 8.0), largest=True) == pytest.approx(8.0)
@@ -115,7 +115,7 @@ def test_the_closed_form_is_its_integral(size: int, seed: int) -> None:
 
 
 @pytest.mark.parametrize("at", [-1, 0])
-def test_only_the_odds_of_the_asked_row_matter(at: int) -> None:
+def test_only_the_odds_of_the_counterfactual_row_matter(at: int) -> None:
     for seed in range(4):
         p, q = drawn(seed, 5), drawn(seed + 50, 5)
         p[2] = 0.0
@@ -153,7 +153,7 @@ def test_bounds_by_hand() -> None:
     assert (lower, upper) == ([0.0, 0.0], [1.0, 1.0])
 
 
-def test_a_certain_choice_says_nothing() -> None:
+def test_a_certain_choice_is_no_evidence() -> None:
     for share in (0.25, 0.1, 0.9):  # the formula would give .9 but for the last bit
         asked = np.array([share, 1.0 - share])
         for observed in ([1.0, 0.0], [0.0, 1.0]):

@@ -70,7 +70,7 @@ def drawn(chance: Random, *, stochastic: bool) -> tuple[Small, Law]:
 
 @LAW
 @given(chances)
-def test_nothing_changed_replays_the_path_off_policy_steps_too(chance: Random) -> None:
+def test_no_change_replays_the_path_with_deviations_from_the_nominal_policy(chance: Random) -> None:
     small, law = drawn(chance, stochastic=False)
     assert replays(World.at(small.setting.path, 0, law, Intervention()))
 
@@ -143,7 +143,7 @@ def test_a_takeover_of_no_steps_is_nominal() -> None:
     assert replays(world(Intervention(OTHER, 0)))
 
 
-def test_off_policy_steps_say_nothing_about_action_noise() -> None:
+def test_deviations_from_the_nominal_policy_are_no_evidence_of_action_noise() -> None:
     """Nominal gives action 1 in state 1 probability 0, yet it was taken: the alternative's choice is its own."""
     assert world(Intervention(LEANING)).choices(1, 1) == [(0, 0.25), (1, 0.75)]
 
@@ -156,7 +156,7 @@ def test_stochastic_choices_are_conditioned_as_rows_are() -> None:
     assert asked.choices(4, 3) == [(0, 0.25), (1, 0.75)]  # beyond the path
 
 
-def test_the_last_action_speaks_although_its_outcome_is_unknown() -> None:
+def test_the_last_action_is_evidence_although_its_outcome_is_unknown() -> None:
     asked = world(Intervention(LEANING), table=MIXED)
     assert dict(asked.choices(3, 0)) == pytest.approx({0: 0.5, 1: 0.5})
     states, weights = asked.row(3, 0, 1)
@@ -211,7 +211,7 @@ def test_same_row_elsewhere_is_not_certain_under_every_causal_model() -> None:
     assert (low.tolist(), high.tolist()) == ([0.0, 1.0], [0.0, 1.0])
 
 
-def test_the_memo_keeps_the_models_it_speaks_of() -> None:
+def test_the_row_cache_keeps_its_models_alive() -> None:
     """Else another model could come to lie where the first one was, and get its rows."""
     cache: RowCache = {}
     icy = MDP.from_transitions(states=1, actions=1, transitions=[(0, 0, 0, 1.0)])
@@ -236,7 +236,7 @@ def test_no_more_rows_are_kept_than_the_limit(monkeypatch: pytest.MonkeyPatch) -
     assert held == [1, 2, 1, 2]
 
 
-def test_laws_forget_the_phases_they_have_left() -> None:
+def test_laws_drop_past_phases() -> None:
     law = Law.stationary(NOMINAL, MODEL).under(Intervention(OTHER, 3)).under(Intervention(LEANING, 1))
     assert [law.table(k) for k in range(4)] == [LEANING, OTHER, OTHER, NOMINAL]
     assert law.stationary_from() == 3

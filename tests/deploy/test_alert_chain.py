@@ -26,7 +26,7 @@ from tests.servers import alertmanager, end, free_port, mosquitto, need, prometh
 
 SHIPPED = Path(__file__).parents[2] / "deploy" / "alertmanager"
 ROUTES: dict[str, Any] = yaml.safe_load((SHIPPED / "alertmanager.yml").read_text())
-PATIENCE = 90.0
+PATIENCE = 300.0
 SILENCE = 8.0
 """Seconds without a sign of life after which the switches of this test complain."""
 

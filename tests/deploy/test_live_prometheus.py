@@ -33,7 +33,7 @@ from tests.sidecar.watched import metrics_of, take
 
 WHILE_ALL_IS_WELL = {"Watchdog", "CfmonWatchdog"}
 BY_STREAM = ALERTS - WHILE_ALL_IS_WELL - {"CfmonBrokerDisconnected", "CfmonDown"}
-PATIENCE = 90.0
+PATIENCE = 300.0
 UNDECIDED = Judged("w9", "any", Verdict("true", "exact", "gumbel", ()), episode=0, seq=0, time=0.0)
 
 

@@ -82,7 +82,7 @@ def drawn(seed: int, strength: float, test: int) -> Drawn:
 
 @pytest.mark.parametrize("test", [0, 1], ids=["alone", "stream"])
 @pytest.mark.parametrize("kind", ["one test", "combination", "regret"])
-def test_what_is_decided_is_what_is_so(kind: str, test: int) -> None:
+def test_decided_verdicts_are_correct(kind: str, test: int) -> None:
     """Each formula errs with a probability of at most its share."""
     strength, decided, outcomes = FALSE_ALARM / WORLDS, 0, set()
     for n in range(WORLDS):

@@ -66,7 +66,7 @@ def bounded(kinds: str) -> Iterator[tuple[SampledChecker, list[tuple[int, int]],
 
 
 @pytest.mark.parametrize(("kinds", "test"), [("P R delta", 0), ("P R delta", 1)])
-def test_every_reference_question_with_a_bound_apart_from_its_value(kinds: str, test: int) -> None:
+def test_every_reference_query_with_a_bound_away_from_its_value(kinds: str, test: int) -> None:
     """Alone (Wald's test for P, bets with a region for the others) and on a stream, all are as strong as they say."""
     asked = list(bounded(kinds))
     assert len(asked) > 300
@@ -80,13 +80,13 @@ def test_every_reference_question_with_a_bound_apart_from_its_value(kinds: str, 
 
 
 @pytest.mark.parametrize("text", ["bold@2.R>=-1 [ C[0,3] ]", 'delta(bold,nominal)@2.P>=0.5 [ F<=3 "home" ]'])
-def test_the_papers_test_is_had_by_name(text: str) -> None:
+def test_the_papers_test_can_be_chosen_by_name(text: str) -> None:
     betting, paper = ask(text), ask(text, sampling=Sampling(test="paper"))
     assert betting.holds == paper.holds == ask(text, "exact").holds
     assert betting.quantities[0].samples != paper.quantities[0].samples
 
 
-def test_the_t_test_is_seldom_wrong_on_the_reference_questions() -> None:
+def test_the_t_test_is_seldom_wrong_on_the_reference_queries() -> None:
     """Its rates are nominal where samples are not normal; at .05 each it was wrong in none of 823."""
     asked = list(bounded("R delta"))
     wrong = 0
@@ -168,7 +168,7 @@ def test_the_effect_of_regret_and_its_interval() -> None:
 
 
 @pytest.mark.parametrize("test", [0, 1])
-def test_rounding_leads_no_figure_out_of_its_range(test: int) -> None:
+def test_rounding_moves_no_value_out_of_its_range(test: int) -> None:
     """Six steps of 0.7 sum to 4.2, one after the other to a little more."""
     model = MDP.from_transitions(states=1, actions=1, transitions=[(0, 0, 0, 1.0)], rewards=[(0, 0, 0.7)])
     drawn = Drawn(Sampling(), seed=0, first=0, alpha=0.01, beta=0.01, test=test)
@@ -223,7 +223,7 @@ def test_sampling_bounds_over_no_other_causal_models(causal_model: str) -> None:
         ask(HOME, causal_model=causal_model)
 
 
-def test_an_engine_that_is_none() -> None:
+def test_unknown_engine() -> None:
     with pytest.raises(ConfigError, match="engine 'fast' does not exist; use auto, exact, sampled"):
         ask(HOME, "fast")  # type: ignore[arg-type]  # that is the point
 
@@ -249,7 +249,9 @@ def test_settings_that_cannot_be_are_refused(change: dict[str, Any], says: str) 
         ask(HOME, sampling=replace(Sampling(), **change))
 
 
-def test_what_neither_engine_answers_says_first_why_the_exact_one_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_query_refused_by_both_engines_has_the_exact_engines_reason_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(history, "MAX_CELLS", 0)
     model = MDP.from_transitions(
         states=2, actions=1, transitions=[(0, 0, 0, 0.5), (0, 0, 1, 0.5), (1, 0, 1, 1.0)], labels={"end": [1]}

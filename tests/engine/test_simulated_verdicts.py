@@ -87,7 +87,7 @@ def enumerated(text: str, **more: Any) -> Verdict:  # noqa: ANN401 - likewise
         '"left" & !(P>0.5 [ F<=5 "home" ])',
     ],
 )
-def test_it_comes_out_as_on_an_enumerated_stretch(text: str) -> None:
+def test_verdicts_equal_those_of_the_enumerated_model(text: str) -> None:
     exact = enumerated(text)
     for sampling in (Sampling(rewards=(0.0, 1.0)), Sampling(test="paper")):
         verdict = ask(text, sampling=sampling)
@@ -98,14 +98,14 @@ def test_it_comes_out_as_on_an_enumerated_stretch(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["right@2.R>=3 [ C[0,5] ]", "delta(right,nominal)@2.R>0 [ C[0,5] ]"])
-def test_a_reward_is_tested_once_its_range_is_told_or_by_the_paper(text: str) -> None:
+def test_a_reward_is_tested_if_its_range_is_known_or_by_the_papers_test(text: str) -> None:
     with pytest.raises(ConfigError, match=r"R>.*: betting needs .* as sampling\.rewards, or .* sampling\.test 'paper'"):
         ask(text)
     assert ask(text, sampling=Sampling(rewards=(0.0, 1.0))).holds is True
     assert ask(text, sampling=Sampling(test="paper")).holds is True
 
 
-def test_a_reward_is_estimated_once_its_range_is_told() -> None:
+def test_a_reward_is_estimated_if_its_range_is_known() -> None:
     text = "right@2.R=? [ C[0,5] ]"
     with pytest.raises(ConfigError, match=r"R=\? \[ C<=5 \]: .*sampling\.rewards"):
         ask(text)
@@ -129,7 +129,7 @@ def test_a_reward_is_estimated_once_its_range_is_told() -> None:
         ({"policies": {"nominal": left}}, FormulaError, "unknown policy 'right'"),
     ],
 )
-def test_what_cannot_be_asked_is_refused(more: dict[str, Any], error: type[Exception], says: str) -> None:
+def test_unsupported_queries_are_refused(more: dict[str, Any], error: type[Exception], says: str) -> None:
     with pytest.raises(error, match=says):
         ask('right@2.P>=0.5 [ F<=5 "home" ]', **more)
 
@@ -171,7 +171,7 @@ class Paid(Line):
 @pytest.mark.parametrize(
     "text", ["R=? [ C<=4 ]", "R>=3 [ C<=4 ]", "R>=-1 [ C<=4 ]", "delta(right,nominal)@1.R=? [ C<=4 ]"]
 )
-def test_rewards_that_are_not_as_told_give_no_number(text: str) -> None:
+def test_rewards_outside_the_stated_range_give_no_value(text: str) -> None:
     told = Sampling(rewards=(0.0, 1.0))
     if "delta" not in text:
         for gain in (5.0, -1000.0):
@@ -182,7 +182,7 @@ def test_rewards_that_are_not_as_told_give_no_number(text: str) -> None:
             ask(text, model=Paid(gain), sampling=told)
 
 
-def test_rewards_told_to_be_nothing_are_looked_at() -> None:
+def test_rewards_stated_to_be_zero_are_checked() -> None:
     with pytest.raises(ConfigError, match=r"came to 5 to 5, outside \[0, 0\]"):
         ask("R=? [ C<=4 ]", model=Paid(1.0), sampling=Sampling(rewards=(0.0, 0.0)))
 

@@ -85,7 +85,7 @@ def verdicts(notices: Sequence[Notice], agent: str = "ada") -> list[Verdict]:
     return [notice.verdict for notice in notices if isinstance(notice, Judged) and notice.agent == agent]
 
 
-def test_each_verdict_spends_its_share_of_the_streams_alpha_over_all_episodes(corridor: MDP) -> None:
+def test_each_verdict_spends_its_fraction_of_the_streams_alpha_over_all_episodes(corridor: MDP) -> None:
     told = verdicts(watch(corridor, spec(PLAIN), episodes=3))
     assert len(told) == 12
     for n, verdict in enumerate(told, start=1):
@@ -123,7 +123,7 @@ def test_the_same_messages_give_the_same_notices(corridor: MDP, text: str) -> No
 
 
 @pytest.mark.parametrize("text", [PLAIN, BREACH, REGRET])
-def test_what_is_decided_is_what_is_so(corridor: MDP, text: str) -> None:
+def test_decided_verdicts_are_correct(corridor: MDP, text: str) -> None:
     """Every bound is at least a tenth away here."""
     strong = replace(SAMPLING, alpha=1e-7, beta=1e-7)
     sampled = verdicts(watch(corridor, spec(text), episodes=3, sampling=strong))
@@ -168,14 +168,14 @@ def test_false_alarms_of_many_streams_stay_within_alpha(corridor: MDP, monkeypat
     assert alarmed() > 50  # each verdict at alpha: what the rule is there for
 
 
-def test_undecided_is_a_verdict_and_moves_no_alarm(corridor: MDP) -> None:
+def test_undecided_is_a_verdict_and_changes_no_alarm(corridor: MDP) -> None:
     notices = watch(corridor, spec('P>=0.5 [ X !"lost" ]'), sampling=replace(SAMPLING, limit=20))
     assert [v.holds for v in verdicts(notices)] == [None] * 4
     assert all("open after 20 samples" in v.reason for v in verdicts(notices))
     assert not [notice for notice in notices if isinstance(notice, AlarmMoved)]
 
 
-def test_an_alert_says_that_it_was_sampled_and_how_sure_it_is(corridor: MDP) -> None:
+def test_an_alert_reports_that_it_was_sampled_and_its_confidence(corridor: MDP) -> None:
     identity = Identity("corridor", "0" * 64, {}, {})
     told = [n for n in watch(corridor, spec(BREACH)) if isinstance(n, Alert) and n.state == "firing"]
     alert = told[0]
@@ -197,7 +197,7 @@ def evidence(corridor: MDP, formula: FormulaSpec, sampling: Sampling = SAMPLING)
 
 @pytest.mark.parametrize("text", [BREACH, REGRET])
 @pytest.mark.parametrize("when", [None, "other"])
-def test_evidence_of_a_sampled_alarm_is_drawn_again(corridor: MDP, text: str, when: str | None) -> None:
+def test_evidence_of_a_sampled_alarm_is_sampled_again(corridor: MDP, text: str, when: str | None) -> None:
     if when is not None:
         text, alarm = 'P<0.8 [ G<=3 !"lost" ]', AlarmSpec(when="holds")
     else:
@@ -219,7 +219,7 @@ def test_evidence_of_a_sampled_alarm_is_drawn_again(corridor: MDP, text: str, wh
     assert rederive(replace(document, verdict=nonsense), corridor, given)
 
 
-def test_evidence_says_which_test_decided_and_is_drawn_again_with_that(corridor: MDP) -> None:
+def test_evidence_names_the_test_and_is_sampled_again_with_it(corridor: MDP) -> None:
     given, numbers = tables(POLICIES, corridor), []
     for test in get_args(TestName):
         document = read_evidence(evidence(corridor, spec(BREACH), replace(SAMPLING, test=test)))
@@ -230,7 +230,7 @@ def test_evidence_says_which_test_decided_and_is_drawn_again_with_that(corridor:
     assert numbers[0] != numbers[1]
 
 
-def test_exact_evidence_has_nothing_of_samples_in_it(corridor: MDP) -> None:
+def test_exact_evidence_contains_no_samples(corridor: MDP) -> None:
     document = plain(read_evidence(evidence(corridor, spec(BREACH, "exact"))))
     assert "drawn" not in document["verdict"]
     assert "samples" not in document["verdict"]["quantities"][0]
@@ -249,7 +249,7 @@ def test_auto_samples_where_the_exact_engine_refuses_at_start(corridor: MDP, mon
         watch(corridor, spec(PLAIN, "auto", causal_model="any"))
 
 
-def test_auto_samples_the_steps_that_reach_too_far_on_the_stream(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_auto_samples_the_steps_with_too_many_states_on_the_stream(monkeypatch: pytest.MonkeyPatch) -> None:
     size = 5_000
     moves = [(s, a, (s + 1) % size, 0.8) for s in range(size) for a in (0, 1)]
     model = MDP.from_transitions(
@@ -295,6 +295,6 @@ def test_settings_that_cannot_be_are_refused_at_start(corridor: MDP) -> None:
         watch(corridor, spec(PLAIN), sampling=replace(SAMPLING, limit=0))
 
 
-def test_a_question_samples_cannot_answer_is_refused_at_start(corridor: MDP) -> None:
+def test_a_query_that_sampling_cannot_answer_is_refused_at_start(corridor: MDP) -> None:
     with pytest.raises(LimitError, match="looks back"):
         watch(corridor, spec('careful@0.P>=0.5 [ F<=3 nominal@1.P>0.5 [ X "home" ] ]'))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.engine import verdict_rates
 
 
-def test_every_kind_of_verdict_errs_as_seldom_as_it_says() -> None:
+def test_every_kind_of_verdict_keeps_its_error_rate() -> None:
     """A correct engine fails here with probability 1e-6 at most, over all kinds together."""
     rows = list(verdict_rates.rows(60))
     assert len(rows) > 30

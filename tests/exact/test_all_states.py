@@ -48,7 +48,7 @@ def test_every_state_has_the_value_of_a_path_that_begins_there(chance: Random) -
 
 @settings(LAW)
 @given(chances)
-def test_around_the_states_asked_for_as_in_a_table(chance: Random) -> None:
+def test_values_around_queried_states_equal_those_of_a_table(chance: Random) -> None:
     """Bit for bit: sums run along a row in its order either way."""
     small = small_world(chance, stochastic=chance.random() < 0.5, terminated=chance.random() < 0.3)
     text = question(chance, f"alt@{chance.randint(0, 3)}")
@@ -64,7 +64,7 @@ def test_around_the_states_asked_for_as_in_a_table(chance: Random) -> None:
 
 @settings(LAW)
 @given(chances)
-def test_rows_read_in_place_as_rows_laid_out(chance: Random) -> None:
+def test_indexed_rows_equal_copied_rows(chance: Random) -> None:
     small = small_world(chance, stochastic=chance.random() < 0.5)
     text = question(chance, chance.choice(WORLDS))
     asked: dict[str, Any] = {"model": small.model, "policies": small.policies, "models": small.models}
@@ -74,7 +74,7 @@ def test_rows_read_in_place_as_rows_laid_out(chance: Random) -> None:
         assert values(text, **asked).tobytes() == laid_out.tobytes()
 
 
-def test_one_question_about_one_state_of_a_large_model_is_local() -> None:
+def test_one_query_in_one_state_of_a_large_model_is_local() -> None:
     model = line(10_000)
     checker = Checker(model, tables({"nominal": np.zeros(10_000, dtype=int)}, model))
     text = 'P=? [ F<=12 "end" ]'

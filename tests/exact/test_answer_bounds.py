@@ -222,7 +222,7 @@ def open_question(small: Small) -> bool:
 
 
 @pytest.mark.parametrize("causal_model", CLASSES)
-def test_nominal_is_open_where_it_asks_back(causal_model: str) -> None:
+def test_nominal_has_an_interval_if_it_looks_back(causal_model: str) -> None:
     """The path is the observed one; what would have been on it depends on the causal model all the same."""
     inner = 'alt@1.P=? [ G[1,1] "a" ]'
     seen = 0

@@ -46,7 +46,7 @@ def test_a_mean_is_over_the_row_of_its_pair() -> None:
     assert means(ENDED, 1, []) == []
 
 
-def test_in_a_state_that_an_episode_has_ended_in_nothing_moves() -> None:
+def test_the_state_an_episode_ended_in_is_absorbing() -> None:
     entries = Entries.gather(ENDED, 1, np.array([1, 2, 3]), np.array([0, 0, 0]))
     assert entries.of.tolist() == [0, 0, 1, 2]
     assert entries.successors.tolist() == [0, 2, 2, 3]

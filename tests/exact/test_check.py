@@ -66,7 +66,7 @@ def test_impossible_paths(path: Any, problem: str) -> None:  # noqa: ANN401 - wr
 
 
 @pytest.mark.parametrize("query", ['nominal@2.P=? [ F<=2 "a" ]', '"a"', "true"])
-def test_impossible_paths_are_refused_whatever_is_asked(query: str) -> None:
+def test_impossible_paths_are_refused_for_every_formula(query: str) -> None:
     with pytest.raises(PathError):
         ask(query, path=[(0, 0), (2, 0)])
 
@@ -137,7 +137,7 @@ def test_tables_too_large_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @settings(LAW, max_examples=40)
 @given(chances)
-def test_sharing_between_questions_changes_nothing(chance: Random) -> None:
+def test_sharing_between_queries_changes_nothing(chance: Random) -> None:
     """One checker for many formulas, paths and ends answers as a new one for each."""
     small = small_world(chance, stochastic=chance.random() < 0.3, length=4)
     checker = Checker(small.model, tables(small.policies, small.model), small.models)
@@ -156,7 +156,7 @@ def test_sharing_between_questions_changes_nothing(chance: Random) -> None:
 
 @settings(LAW, max_examples=20)
 @given(chances)
-def test_forgetting_changes_nothing(chance: Random) -> None:
+def test_cache_eviction_changes_nothing(chance: Random) -> None:
     """With room for one row, one table and one ended model, answers are computed again, and are the same."""
     small = small_world(chance, length=4)
     texts = [question(chance, world, reach=3) for world in ("alt@2", "do(0)@3", "model:icy@1")]

@@ -9,7 +9,7 @@ from monitor.errors import LimitError
 from monitor.exact import Checker, tables
 from monitor.exact import evaluators as worlds_module
 from monitor.exact import value_table as table_module
-from monitor.exact.forward import evaluator as arm_module
+from monitor.exact.forward import evaluator as evaluator_module
 from monitor.exact.forward.row_table import ANY
 from monitor.exact.inputs import check_path
 from monitor.logic import parse
@@ -50,7 +50,7 @@ def goal(text: str) -> Goal:
 
 @pytest.mark.parametrize("size", ["small", "large", "large without room"])
 @pytest.mark.parametrize("text", QUESTIONS)
-def test_a_recording_in_one_call_pair_by_pair_and_asked_anew(
+def test_a_recording_in_one_call_equals_pair_by_pair_and_fresh_checks(
     text: str, size: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if size != "small":
@@ -70,7 +70,7 @@ def test_a_recording_in_one_call_pair_by_pair_and_asked_anew(
             assert stepped[offset] == pytest.approx(checker().check(asked, PATH[: n + 1]).value, abs=1e-12)
 
 
-def test_rows_are_computed_once_for_whichever_question() -> None:
+def test_rows_are_computed_once_for_all_queries() -> None:
     one = checker()
     stepper = one.stepper(goal(QUESTIONS[0]))
     assert stepper.rows_computed == 0
@@ -82,14 +82,14 @@ def test_rows_are_computed_once_for_whichever_question() -> None:
     assert again.rows_computed == computed
 
 
-def test_a_rehearsal_goes_a_possible_way() -> None:
+def test_the_warm_up_path_is_possible() -> None:
     chain = MDP.from_transitions(states=3, actions=2, transitions=[(s, 1, (s + 1) % 3, 1.0) for s in range(3)])
     path = Checker(chain, tables({"nominal": [1, 1, 1]}, chain)).some_path()
     assert path == [(0, 1), (1, 1), (2, 1)]
     check_path(MODEL, checker().some_path())
 
 
-def test_what_is_prepared_is_there_before_any_path() -> None:
+def test_prepare_builds_everything_before_any_path() -> None:
     one = checker()
     assert one.table_bytes == 0
     one.prepare(parse(QUESTIONS[0]))
@@ -101,18 +101,18 @@ def test_what_is_prepared_is_there_before_any_path() -> None:
     assert one.table_bytes == held
 
 
-def test_a_first_message_meets_nothing_that_is_not_laid_out() -> None:
+def test_after_prepare_the_first_message_allocates_nothing() -> None:
     text = 'alt@9.P=? [ F<=30 "bad" ]'
     one = checker()
     one.prepare(parse(text), "any")
-    (arm,) = one.evaluators._evaluators.values()
-    transitions = arm.unrolled.transitions
-    assert arm.computed > 0
-    assert arm._row_tables(ANY).computed > 0
-    track = one.incremental_check(parse(text), window=20)
+    (evaluator,) = one.evaluators._evaluators.values()
+    transitions = evaluator.unrolled.transitions
+    assert evaluator.computed > 0
+    assert evaluator._row_tables(ANY).computed > 0
+    incremental = one.incremental_check(parse(text), window=20)
     for end in range(1, 13):
-        track.verdict([(0, 0)] * end, 1)
-    assert arm.unrolled.transitions is transitions
+        incremental.verdict([(0, 0)] * end, 1)
+    assert evaluator.unrolled.transitions is transitions
 
 
 def refused(text: str, kind: str, window: int | None) -> bool:
@@ -159,7 +159,7 @@ def test_bounds_count_each_action_that_may_be_chosen(monkeypatch: pytest.MonkeyP
         one.prepare(parse('alt[1]@3.P>0.5 [ F<=30 "bad" ]'), "any")
 
 
-def test_constants_and_what_is_soon_decided_are_never_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_constants_and_short_formulas_are_never_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(worlds_module, "MAX_LEVELS", 0)
     assert not refused("alt@3.P>0.5 [ true ]", "any", 9)
     assert not refused('alt@3.P>0.5 [ F<=3 (alt@1.P>0.5 [ X "bad" ]) ]', "any", 9)  # looks back: one by one
@@ -168,17 +168,19 @@ def test_constants_and_what_is_soon_decided_are_never_too_large(monkeypatch: pyt
     assert not refused('alt@3.P>0.5 [ F<=3 "bad" ]', "any", 9)  # found out when a path reaches too far
 
 
-def test_a_table_without_room_is_refused_at_start_unless_the_model_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_table_over_the_limit_is_refused_at_start_unless_the_model_is_large(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(table_module, "MAX_CELLS", 0)
     monkeypatch.setattr(table_module, "numbers", lambda _: 6)
     text = 'alt@3.P>0.5 [ F<=30 "bad" ]'
     assert refused(text, "gumbel", 9)
     monkeypatch.setattr(table_module, "SMALL", 0)
-    monkeypatch.setattr(arm_module, "SMALL", 0)
+    monkeypatch.setattr(evaluator_module, "SMALL", 0)
     assert not refused(text, "gumbel", 9)
 
 
-def test_a_text_of_ones_own_is_the_verdicts() -> None:
+def test_a_verdict_has_the_text_it_was_given() -> None:
     formula: Formula = parse('alt@1.P>0.5[F<=2 "bad"]')
     one = checker()
     assert one.check(formula, PATH).formula == 'alt@1.P>0.5 [ F<=2 "bad" ]'
@@ -187,7 +189,7 @@ def test_a_text_of_ones_own_is_the_verdicts() -> None:
     assert one.incremental_check(formula, text="mine", window=3).text == "mine"
 
 
-def test_a_path_is_whole_and_goes_on_unless_told_otherwise() -> None:
+def test_a_path_is_complete_and_not_terminated_by_default() -> None:
     one, formula = checker(), parse('alt@-1.P=? [ F<=2 "bad" ]')
     plain = one.check(formula, PATH)
     assert not plain.start_dropped

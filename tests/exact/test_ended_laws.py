@@ -50,14 +50,14 @@ def test_an_end_is_where_it_is_said_to_be(change: Change, until: int, text: str)
         assert worlds.value(world, measure(text)) == pytest.approx(chain.value(), abs=1e-12)
 
 
-def test_after_an_end_nothing_moves() -> None:
+def test_after_an_end_the_state_is_constant() -> None:
     worlds = Evaluators(MODEL, tables(POLICIES, MODEL))
     world = World.at(((0, 0), (0, 1), (0, 0)), 0, worlds.nominal(0, 0), Intervention(worlds.policies["alt"]))
     assert worlds.value(world, measure('P=? [ F<=5 "bad" ]')) == 0.0
     assert worlds.value(world, measure('P=? [ G<=5 !"mid" ]')) == 1.0
 
 
-def test_actions_that_a_nested_quantity_tells_apart_are_not_added_up() -> None:
+def test_actions_that_a_nested_quantity_distinguishes_are_not_summed() -> None:
     """By chance the policy goes or stays; whether it goes is what is asked."""
     model = MDP.from_transitions(
         states=2,

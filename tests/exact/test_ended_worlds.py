@@ -22,7 +22,7 @@ from tests.exact.small import LAW, chances, exact, question, small_world
 SIZE = 3 * MAX_ENDED
 
 
-def test_models_of_ended_episodes_are_let_go() -> None:
+def test_models_of_ended_episodes_are_evicted() -> None:
     here = [(s, 0, s2, 0.5) for s in range(SIZE) for s2 in (s, (s + 1) % SIZE)]
     model = MDP.from_transitions(states=SIZE, actions=1, transitions=here, labels={"far": [1]}, source="letting go")
     checker = Checker(model, tables({"nominal": [0] * SIZE}, model))
@@ -67,11 +67,11 @@ def test_an_end_costs_no_memory_by_the_size_of_the_model() -> None:
     )
     checker = Checker(model, tables({"nominal": np.zeros(size, dtype=int)}, model))
     formula, path = parse('nominal@1.P=? [ F<=4 "far" ]'), [(6, 0), (7, 0)]
-    track = checker.incremental_check(formula, window=5)
-    assert track.verdict(path).value == pytest.approx(0.5)
+    incremental = checker.incremental_check(formula, window=5)
+    assert incremental.verdict(path).value == pytest.approx(0.5)
     tracemalloc.start()
     try:
-        assert track.verdict(path, 0, terminated=True).value == 0.0
+        assert incremental.verdict(path, 0, terminated=True).value == 0.0
         held, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
@@ -104,7 +104,7 @@ INNER = [
 
 @settings(LAW, max_examples=150)
 @given(chances)
-def test_an_end_is_met_at_its_time_by_whatever_looks_back(chance: Random) -> None:
+def test_a_look_back_sees_an_end_at_its_time(chance: Random) -> None:
     """A nested quantity may look back from before the end, from the end, or from beyond it: the clock stays one."""
     small = small_world(chance, stochastic=chance.random() < 0.3, terminated=True, length=chance.randint(2, 4))
     world = chance.choice(["alt@", "model:icy@", "nominal@", "alt[1]@"]) + str(chance.randint(0, 3))
@@ -134,7 +134,7 @@ def test_before_the_end_the_world_is_as_it_was() -> None:
         assert verdict.value == value, text
 
 
-def test_a_question_asked_before_changes_no_answer() -> None:
+def test_an_earlier_query_changes_no_answer() -> None:
     """The same laws beyond the end, but another past: what was observed up to it, and what goes on from it."""
     model = MDP.from_transitions(
         states=2, actions=1, transitions=[(0, 0, 1, 1.0), (1, 0, 0, 1.0)], rewards=[(0, 0, 1.0)]

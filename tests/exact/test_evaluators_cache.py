@@ -38,7 +38,7 @@ def measure(text: str) -> Probability | Reward:
 ONE, TWO, THREE = (measure(f'P=? [ F<={n} "a" ]') for n in (1, 2, 3))
 
 
-def test_tables_of_what_was_asked_last_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tables_of_recent_queries_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(worlds_module, "MAX_VALUE_TABLES", 2)
     worlds = made()
     law = worlds.nominal(None, 0)
@@ -50,7 +50,7 @@ def test_tables_of_what_was_asked_last_are_kept(monkeypatch: pytest.MonkeyPatch)
     assert len(worlds._value_tables) == 2
 
 
-def test_arms_that_were_asked_last_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_recently_used_evaluators_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(worlds_module, "MAX_VALUE_TABLES", 2)
     worlds = made()
     law = worlds.nominal(None, 0)
@@ -62,26 +62,26 @@ def test_arms_that_were_asked_last_are_kept(monkeypatch: pytest.MonkeyPatch) -> 
     assert len(worlds._evaluators) == 2
 
 
-def test_rows_of_worlds_let_go_are_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_of_evicted_evaluators_are_released(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(worlds_module, "MAX_VALUE_TABLES", 2)
     worlds = made()
     nominal = worlds.nominal(None, 0)
     for steps in (1, 2, 3, 4):
-        arm = worlds.evaluator(nominal, nominal.under(Intervention(worlds.policies["alt"], steps)), ONE)
-        assert arm._row_tables(EXACT).computed == 0
-    alive = [memos(EXACT) for _, memos in worlds._dynamics.values()]
+        evaluator = worlds.evaluator(nominal, nominal.under(Intervention(worlds.policies["alt"], steps)), ONE)
+        assert evaluator._row_tables(EXACT).computed == 0
+    alive = [tables(EXACT) for _, tables in worlds._dynamics.values()]
     assert len(alive) == 2
-    assert worlds._budget.allocated == sum(len(memo.arrays.successors) for memo in alive)
+    assert worlds._budget.allocated == sum(len(table.arrays.successors) for table in alive)
 
 
-def test_measures_share_the_rows_of_their_world() -> None:
+def test_measures_of_an_intervention_share_its_rows() -> None:
     worlds = made()
     law = worlds.nominal(None, 0)
     one, two = worlds.evaluator(law, law, ONE), worlds.evaluator(law, law, TWO)
     assert one._row_tables is two._row_tables
     assert one.unrolled is not two.unrolled
     other = worlds.evaluator(law, law.under(Intervention(worlds.policies["alt"], 1)), ONE)
-    assert other.unrolled is one.unrolled  # a walk begun under one law can be closed under another
+    assert other.unrolled is one.unrolled  # an unrolling under one law can be used under another
     nested = measure('P=? [ F<=2 alt@0.P>0.5 [ X "a" ] ]')
     assert (
         worlds.evaluator(law, law, nested).unrolled
@@ -93,7 +93,7 @@ def ended(worlds: Evaluators, end: int) -> Law:
     return worlds.nominal(end, 1)
 
 
-def test_worlds_that_end_in_a_state_are_let_go_together(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_evaluators_for_an_end_in_a_state_are_evicted_together(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(worlds_module, "MAX_ENDED", 2)
     worlds = made()
     plain = worlds.nominal(None, 0)
@@ -112,7 +112,7 @@ def test_worlds_that_end_in_a_state_are_let_go_together(monkeypatch: pytest.Monk
     assert (worlds.evaluator(plain, plain, ONE), worlds.value_table(plain, TWO)) == kept
 
 
-def test_arms_and_rows_of_worlds_that_ended_are_let_go_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_evaluators_and_rows_of_ended_episodes_are_evicted_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(worlds_module, "MAX_ENDED", 1)
     worlds = made()
     plain = worlds.nominal(None, 0)
@@ -155,7 +155,7 @@ def test_a_held_action_is_a_policy_made_once() -> None:
     assert (one.steps, two.steps) == (2, 3)
 
 
-def test_what_tables_take_up() -> None:
+def test_size_of_tables() -> None:
     worlds = made()
     assert worlds.table_bytes == 0
     for some in (ONE, TWO):

@@ -32,7 +32,7 @@ def test_down_until_the_last_row_then_right() -> None:
     assert verdict.value == pytest.approx(0.9089689536, abs=1e-9)
 
 
-def test_the_best_policy_knows_what_time_it_is() -> None:
+def test_the_best_policy_depends_on_time() -> None:
     """The optimum depends on the time left, so time is unfolded into the state: 16 cells at 11 times."""
     worth = np.zeros((STEPS + 1, 16))
     best = np.zeros((STEPS + 1, 16), dtype=int)

@@ -47,7 +47,7 @@ def ask(text: str, path: list[tuple[int, int]]) -> float:
 
 @pytest.mark.parametrize("offset", [-3, -1, 1, 2])
 @pytest.mark.parametrize("bound", [3.5, 5.5])
-def test_what_is_nested_is_asked_where_it_lies(offset: int, bound: float) -> None:
+def test_a_nested_quantity_is_evaluated_at_its_position(offset: int, bound: float) -> None:
     states, rewards = [n % 3 for n in range(9)], [1.0, 2.0, 4.0]
     for reached in range(5):
         begin = by_definition(offset, reached + 1)
@@ -100,18 +100,18 @@ COIN = MDP.from_transitions(
         ("P=? [ F[3,3] nominal@1.R>9 [ C<=1 ] ]", 1 + 2 + 4 + 4),
     ],
 )
-def test_no_more_is_carried_than_may_be_asked_about(text: str, count: int) -> None:
+def test_number_of_histories(text: str, count: int) -> None:
     assert counted(COIN, text, [(0, 0)]) == count
 
 
-def test_what_no_causal_model_of_the_class_reaches_is_not_carried() -> None:
+def test_histories_impossible_in_the_causal_class_are_not_kept() -> None:
     """Under `stable` the other action of a coin falls as the observed one did: one history at each of three offsets."""
     text, path = "alt@2.P=? [ F<=2 nominal@1.R>9 [ C<=1 ] ]", [(0, 0), (1, 0), (0, 0)]
     assert counted(COIN, text, path, "stable") == 3
     assert counted(COIN, text, path, "any") == 1 + 2 + 4
 
 
-def test_a_chain_without_a_past_carries_none(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_chain_without_look_back_has_no_history(monkeypatch: pytest.MonkeyPatch) -> None:
     worlds = Evaluators(COIN, tables({"nominal": [0, 0]}, COIN))
     measure = Probability(eventually(3, 3, Label("one")))
     world = World.at([(0, 0)], 0, worlds.nominal(None, 0), Intervention())
@@ -122,7 +122,7 @@ def test_a_chain_without_a_past_carries_none(monkeypatch: pytest.MonkeyPatch) ->
 
 
 @pytest.mark.parametrize(("low", "high", "earned"), [(0, 0, 1.0), (0, 2, 7.0), (1, 2, 6.0), (2, 4, 4.0 + 1.0 + 2.0)])
-def test_a_chain_earns_up_to_the_last_offset(low: int, high: int, earned: float) -> None:
+def test_a_chain_collects_rewards_up_to_the_last_offset(low: int, high: int, earned: float) -> None:
     worlds = Evaluators(RING, tables(POLICIES, RING))
     world = World.at([(0, 0)], 0, worlds.nominal(), Intervention())
     value_table = worlds.value_table(world.law, Reward(low, high))
@@ -149,7 +149,7 @@ def test_a_refusal_names_the_farthest_look_back(monkeypatch: pytest.MonkeyPatch)
         ask("@0.P=? [ F<=4 (nominal@1.R>=9 [ C<=1 ] | nominal@-3.R>=9 [ C<=1 ] | nominal@2.R>=9 [ C<=1 ]) ]", [(0, 0)])
 
 
-def test_all_that_is_carried_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_whole_history_counts_towards_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     text = "@0.P=? [ F<=4 nominal@1.R>=9 [ C<=1 ] ]"  # never so: one history at each of five offsets
     monkeypatch.setattr(history_module, "MAX_CELLS", 5)
     assert ask(text, [(0, 0)]) == 0.0

@@ -10,7 +10,7 @@ import pytest
 
 from monitor.errors import FormulaError, LimitError
 from monitor.exact import Checker, evaluators, value_table
-from monitor.exact.forward import evaluator as arms
+from monitor.exact.forward import evaluator as evaluator_module
 from monitor.exact.forward import row_table
 from monitor.logic import automaton, parse
 from monitor.logic.syntax import Goal
@@ -51,7 +51,7 @@ def world() -> tuple[MDP, dict[str, Any], dict[str, MDP]]:
     return models[0], {name: as_table(policy, models[0]) for name, policy in policies.items()}, {"other": models[1]}
 
 
-def walk(model: MDP, length: int, seed: int = 9) -> list[tuple[int, int]]:
+def random_path(model: MDP, length: int, seed: int = 9) -> list[tuple[int, int]]:
     rng = np.random.default_rng(seed)
     state, pairs = 0, []
     for _ in range(length):
@@ -80,33 +80,33 @@ def influenced(model: MDP, pairs: list[tuple[int, int]]) -> int:
 
 @pytest.mark.parametrize("causal_model", ["gumbel", "any", "stable"])
 @pytest.mark.parametrize("text", FORMULAS)
-def test_every_answer_on_a_stream_is_that_of_a_new_start_to_the_bit(text: str, causal_model: CausalModel) -> None:
+def test_every_answer_on_a_stream_equals_a_fresh_start_bit_for_bit(text: str, causal_model: CausalModel) -> None:
     model, policies, models = world()
     window, formula = 8, parse(text)
-    track = Checker(model, policies, models).incremental_check(formula, causal_model, text, window=window)
-    pairs = walk(model, 25)
+    incremental = Checker(model, policies, models).incremental_check(formula, causal_model, text, window=window)
+    pairs = random_path(model, 25)
     for n in range(1, len(pairs) + 1):
         path = tuple(pairs[max(0, n - window) : n])
         terminated = n % 11 == 0  # an answer in between, as if it had ended there; the path goes on all the same
         anew = Checker(model, policies, models)
         expected = anew.check(formula, path, causal_model=causal_model, terminated=terminated, text=text)
-        assert track.verdict(path, 1, terminated=terminated) == expected
-        assert track.verdict(path, 0, terminated=terminated) == expected
+        assert incremental.verdict(path, 1, terminated=terminated) == expected
+        assert incremental.verdict(path, 0, terminated=terminated) == expected
 
 
 def test_an_action_that_becomes_known_makes_another_path() -> None:
     model, policies, models = world()
-    asked, pairs = parse(FORMULAS[2]), walk(model, 6)
-    track = Checker(model, policies, models).incremental_check(asked, window=8)
+    asked, pairs = parse(FORMULAS[2]), random_path(model, 6)
+    incremental = Checker(model, policies, models).incremental_check(asked, window=8)
     for n in range(1, len(pairs) + 1):
         path = [*pairs[: n - 1], (pairs[n - 1][0], None)]
-        assert track.verdict(path, 1) == Checker(model, policies, models).check(asked, path)
-        assert track.verdict(path, 0) == Checker(model, policies, models).check(asked, path)
+        assert incremental.verdict(path, 1) == Checker(model, policies, models).check(asked, path)
+        assert incremental.verdict(path, 0) == Checker(model, policies, models).check(asked, path)
 
 
-def test_worlds_let_go_while_a_nested_question_is_made_ready_are_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_evaluators_evicted_while_a_nested_query_is_prepared_are_rebuilt(monkeypatch: pytest.MonkeyPatch) -> None:
     model, policies, models = world()
-    asked, pairs = parse('alt@2.P=? [ F<=3 (model:other@0.P>=0.3 [ F<=2 "bad" ]) ]'), walk(model, 6)
+    asked, pairs = parse('alt@2.P=? [ F<=3 (model:other@0.P>=0.3 [ F<=2 "bad" ]) ]'), random_path(model, 6)
     expected = [Checker(model, policies, models).check(asked, pairs[:n], terminated=True) for n in range(1, 7)]
     monkeypatch.setattr(evaluators, "MAX_ENDED", 1)
     checker = Checker(model, policies, models)
@@ -116,18 +116,18 @@ def test_worlds_let_go_while_a_nested_question_is_made_ready_are_made_again(monk
 def test_several_pairs_at_once_and_a_path_begun_anew_are_the_same() -> None:
     model, policies, models = world()
     formula = parse(FORMULAS[0])
-    track = Checker(model, policies, models).incremental_check(formula, window=8)
+    incremental = Checker(model, policies, models).incremental_check(formula, window=8)
     for seed, moved in [(1, 3), (2, 8), (3, 1)]:
-        pairs = tuple(walk(model, 8, seed))
-        track.verdict(pairs[: 8 - moved] or pairs[:1], None)
-        again = track.verdict(pairs, moved if moved < 8 else None)
+        pairs = tuple(random_path(model, 8, seed))
+        incremental.verdict(pairs[: 8 - moved] or pairs[:1], None)
+        again = incremental.verdict(pairs, moved if moved < 8 else None)
         assert again == Checker(model, policies, models).check(formula, pairs, text=again.formula)
 
 
 def test_a_recording_in_one_call_is_its_steps_one_by_one() -> None:
     model, policies, models = world()
     checker = Checker(model, policies, models)
-    asked, pairs = goal('alt@3.P>=0.5 [ G<=6 !"bad" ]'), walk(model, 30)
+    asked, pairs = goal('alt@3.P>=0.5 [ G<=6 !"bad" ]'), random_path(model, 30)
     values = checker.along(asked, pairs)
     stepper = checker.stepper(asked)
     assert np.array_equal(values[-1], [stepper.push(*pair).copy() for pair in pairs][-1])
@@ -143,7 +143,7 @@ def test_a_recording_in_one_call_is_its_steps_one_by_one() -> None:
 def test_no_row_is_computed_twice_nor_without_need() -> None:
     model, policies, models = world()
     stepper = Checker(model, policies, models).stepper(goal('alt@4.P>=0.5 [ G<=6 !"bad" ]'))
-    pairs = walk(model, 40)
+    pairs = random_path(model, 40)
     for pair in pairs:
         before = stepper.rows_computed
         stepper.push(*pair)
@@ -157,9 +157,9 @@ def test_no_row_is_computed_twice_nor_without_need() -> None:
     assert stepper.rows_computed == computed
 
 
-def test_a_memo_that_starts_anew_changes_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_clearing_a_row_table_changes_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     model, policies, models = world()
-    asked, pairs = goal('mix@4.P>=0.5 [ G<=6 !"bad" ]'), walk(model, 60)
+    asked, pairs = goal('mix@4.P>=0.5 [ G<=6 !"bad" ]'), random_path(model, 60)
     expected = Checker(model, policies, models).along(asked, pairs)
     monkeypatch.setattr(row_table, "MAX_SUCCESSORS", 0)
     checker = Checker(model, policies, models)
@@ -167,11 +167,11 @@ def test_a_memo_that_starts_anew_changes_no_answer(monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.parametrize("causal_model", ["gumbel", "stable"])
-def test_a_step_that_needs_more_rows_than_all_memos_may_hold_is_answered(
+def test_a_step_that_needs_more_rows_than_the_tables_may_hold_is_answered(
     causal_model: CausalModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rng = np.random.default_rng(1)
-    states = 300  # more than a memo holds at first
+    states = 300  # more than a row table holds at first
     model = MDP.from_transitions(
         states=states,
         actions=2,
@@ -181,13 +181,13 @@ def test_a_step_that_needs_more_rows_than_all_memos_may_hold_is_answered(
         labels={"bad": [1]},
     )
     policies = {name: as_table(rng.integers(0, 2, states).tolist(), model) for name in ("nominal", "alt")}
-    asked, pairs = parse('alt@5.P=? [ G<=9 !"bad" ]'), walk(model, 6)
+    asked, pairs = parse('alt@5.P=? [ G<=9 !"bad" ]'), random_path(model, 6)
     expected = Checker(model, policies).check(asked, pairs, causal_model=causal_model)
     monkeypatch.setattr(row_table, "MAX_SUCCESSORS", 0)
     assert Checker(model, policies).check(asked, pairs, causal_model=causal_model) == expected
 
 
-def test_a_state_may_have_more_actions_than_a_memo_has_room_for_at_first() -> None:
+def test_a_state_may_have_more_actions_than_a_row_table_holds_at_first() -> None:
     actions = 600
     transitions = [(s, a, (s + a) % 3, 1.0) for s in range(3) for a in range(actions)]
     model = MDP.from_transitions(states=3, actions=actions, transitions=transitions, labels={"bad": [2]})
@@ -200,7 +200,7 @@ def test_a_state_may_have_more_actions_than_a_memo_has_room_for_at_first() -> No
 
 def test_a_formula_refused_for_its_size_is_refused_again(monkeypatch: pytest.MonkeyPatch) -> None:
     model, policies, models = world()
-    asked, pairs = parse('alt@4.P=? [ F<=4 ("good" & F<=3 "bad") ]'), walk(model, 6)
+    asked, pairs = parse('alt@4.P=? [ F<=4 ("good" & F<=3 "bad") ]'), random_path(model, 6)
     expected = Checker(model, policies, models).check(asked, pairs)
     checker = Checker(model, policies, models)
     with monkeypatch.context() as little:
@@ -216,24 +216,24 @@ def test_after_an_answer_that_was_refused_the_next_is_that_of_a_new_start(
     text: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model, policies, models = world()
-    asked, pairs = parse(text), walk(model, 9)
+    asked, pairs = parse(text), random_path(model, 9)
     with monkeypatch.context() as little:
         little.setattr(value_table, "MAX_CELLS", 0)
         little.setattr(value_table, "numbers", lambda _: STATES)
         checker = Checker(model, policies, models)
-        track = checker.incremental_check(asked, window=8)
+        incremental = checker.incremental_check(asked, window=8)
         for n in range(1, 4):
             with pytest.raises(LimitError, match="MAX_CELLS"):
-                track.verdict(pairs[:n], 1)
+                incremental.verdict(pairs[:n], 1)
     for known in checker.evaluators._value_tables.values():  # as if there were room again
         known._limit = value_table.MAX_CELLS
     for n in range(4, 8):
-        assert track.verdict(pairs[:n], 1) == Checker(model, policies, models).check(asked, pairs[:n])
+        assert incremental.verdict(pairs[:n], 1) == Checker(model, policies, models).check(asked, pairs[:n])
 
 
-def test_a_step_whose_answer_was_refused_is_taken_in_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_step_whose_answer_was_refused_is_still_added_to_the_path(monkeypatch: pytest.MonkeyPatch) -> None:
     model, policies, models = world()
-    asked, pairs = goal('mix@4.P>=0.5 [ G<=6 !"bad" ]'), walk(model, 8)
+    asked, pairs = goal('mix@4.P>=0.5 [ G<=6 !"bad" ]'), random_path(model, 8)
     expected = Checker(model, policies, models).along(asked, pairs)
     checker = Checker(model, policies, models)
     with monkeypatch.context() as little:
@@ -249,26 +249,26 @@ def test_a_step_whose_answer_was_refused_is_taken_in_all_the_same(monkeypatch: p
         assert np.array_equal(stepper.push(*pairs[n]), expected[n])
 
 
-def test_on_a_path_shorter_than_the_offset_the_oldest_held_pair_is_asked_about() -> None:
+def test_on_a_path_shorter_than_the_offset_the_oldest_pair_is_used() -> None:
     model, policies, models = world()
-    pairs, text = walk(model, 12), 'alt@7.P=? [ G<=9 !"bad" ]'
-    track = Checker(model, policies, models).incremental_check(parse(text), window=3)
+    pairs, text = random_path(model, 12), 'alt@7.P=? [ G<=9 !"bad" ]'
+    incremental = Checker(model, policies, models).incremental_check(parse(text), window=3)
     for n in range(1, len(pairs)):
         path = pairs[max(0, n - 3) : n]
-        assert track.verdict(path, 1) == Checker(model, policies, models).check(parse(text), path)
+        assert incremental.verdict(path, 1) == Checker(model, policies, models).check(parse(text), path)
 
 
 @pytest.mark.parametrize("terminated", [False, True])
 @pytest.mark.parametrize("text", FORMULAS)
-def test_a_model_too_large_for_tables_is_answered_around_the_reached_states_to_the_bit(
+def test_a_model_too_large_for_tables_is_evaluated_around_reached_states_bit_for_bit(
     text: str, *, terminated: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model, policies, models = world()
-    paths = [tuple(walk(model, n, seed)) for n, seed in [(1, 3), (5, 4), (12, 9)]]
+    paths = [tuple(random_path(model, n, seed)) for n, seed in [(1, 3), (5, 4), (12, 9)]]
     asked = parse(text)
     expected = [Checker(model, policies, models).check(asked, path, terminated=terminated) for path in paths]
     monkeypatch.setattr(value_table, "SMALL", 0)
-    monkeypatch.setattr(arms, "SMALL", 0)
+    monkeypatch.setattr(evaluator_module, "SMALL", 0)
     for path, verdict in zip(paths, expected, strict=True):
         assert Checker(model, policies, models).check(asked, path, terminated=terminated) == verdict
 
@@ -278,10 +278,10 @@ def test_bounds_in_a_model_too_large_for_tables_are_those_of_a_small_one(
     causal_model: CausalModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model, policies, models = world()
-    pairs = tuple(walk(model, 8))
+    pairs = tuple(random_path(model, 8))
     expected = [Checker(model, policies, models).check(parse(t), pairs, causal_model=causal_model) for t in FORMULAS]
     monkeypatch.setattr(value_table, "SMALL", 0)
-    monkeypatch.setattr(arms, "SMALL", 0)
+    monkeypatch.setattr(evaluator_module, "SMALL", 0)
     for text, verdict in zip(FORMULAS, expected, strict=True):
         around = Checker(model, policies, models).check(parse(text), pairs, causal_model=causal_model)
         for one, other in zip(around.quantities, verdict.quantities, strict=True):
@@ -289,7 +289,7 @@ def test_bounds_in_a_model_too_large_for_tables_are_those_of_a_small_one(
 
 
 @pytest.mark.parametrize("text", ["delta(alt,mix)@1.R=? [ C<=1 ]", 'alt@-1.P=? [ F<=1 "bad" ]'])
-def test_what_has_no_profile_cannot_be_followed_step_by_step(text: str) -> None:
+def test_a_formula_without_profile_cannot_be_checked_incrementally(text: str) -> None:
     model, policies, models = world()
     with pytest.raises(FormulaError, match="one world at @t"):
         Checker(model, policies, models).stepper(goal(text))

@@ -44,7 +44,7 @@ def test_labels_need_a_bit_each(count: int) -> None:
 @pytest.mark.parametrize("inner", ['third[1]@0.P>{} [ F<=2 ("a" & X "b") ]', "@0.R>{} [ C<=1 ]"])
 @pytest.mark.parametrize("outer", ["alt[1]@2", "nominal@1"])
 @pytest.mark.parametrize("certain", ["nothing", "third", "alt"])
-def test_a_takeover_for_one_step_is_met_within_another(outer: str, inner: str, seed: int, certain: str) -> None:
+def test_a_takeover_for_one_step_inside_another(outer: str, inner: str, seed: int, certain: str) -> None:
     small = telling_world(seed, stochastic=True, length=3, support=2)
     if certain != "nothing":
         small = with_certain(small, certain)
@@ -53,7 +53,7 @@ def test_a_takeover_for_one_step_is_met_within_another(outer: str, inner: str, s
         assert small.number(text) == pytest.approx(float(exact(small, text)), abs=1e-12), text
 
 
-def test_what_was_done_by_chance_tells_what_else_would_have_been_done() -> None:
+def test_a_stochastic_action_is_evidence_about_other_choices() -> None:
     """Two policies of the same chances do the same; what is certain says nothing; the outer law rules what follows."""
     model = MDP.from_transitions(
         states=2,

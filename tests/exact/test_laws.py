@@ -177,7 +177,7 @@ def test_rewards_add_up_over_intervals(chance: Random) -> None:
 
 @LAW
 @given(chances)
-def test_a_takeover_for_longer_than_anyone_looks_is_for_good(chance: Random) -> None:
+def test_a_takeover_longer_than_the_horizon_is_permanent(chance: Random) -> None:
     small = any_world(chance)
     text = question(chance, "alt[40]@2", reach=3)
     assert small.number(text) == pytest.approx(small.number(text.replace("[40]", "", 1)), abs=1e-14)
@@ -198,7 +198,7 @@ def test_the_same_dynamics_under_another_name_change_nothing(chance: Random) -> 
 
 @LAW
 @given(chances)
-def test_where_nobody_looks_nothing_matters(chance: Random) -> None:
+def test_states_beyond_the_horizon_do_not_matter(chance: Random) -> None:
     """Reading order of progression: a formula at offset k asks the same as the formula there, k steps on."""
     small = small_world(chance, length=3)
     path = path_formula(chance, reach=2)

@@ -106,7 +106,7 @@ def test_what_is_known_does_not_hide_what_is_not() -> None:
         'F<=2 ("a" & third@0.P>0.3 [ X "b" ])',
     ],
 )
-def test_states_asked_for_one_after_another_have_the_values_of_a_table(path: str, seed: int) -> None:
+def test_states_evaluated_one_by_one_have_the_values_of_a_table(path: str, seed: int) -> None:
     chance = Random(seed)
     small = telling_world(seed, stochastic=True)
     value_table = value_table_of(

@@ -43,7 +43,7 @@ def wander(model: MDP, length: int) -> list[tuple[int, int]]:
     return path
 
 
-def test_bounds_over_a_thousand_steps_need_room_for_one_start_point() -> None:
+def test_bounds_over_a_thousand_steps_need_memory_for_one_start_point() -> None:
     """They asked for 31 GiB, with room for a thousand start points, and ended in a MemoryError."""
     model = dense(STATES)
     policies = tables({"nominal": [0] * STATES, "alt": [1] * STATES}, model)
@@ -59,7 +59,7 @@ def test_bounds_over_a_thousand_steps_need_room_for_one_start_point() -> None:
     assert peak < 256 << 20
 
 
-def test_what_no_path_may_outgrow_is_refused_at_start(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_limit_that_no_path_can_meet_is_refused_at_start(monkeypatch: pytest.MonkeyPatch) -> None:
     """It was accepted at start, and raised at step 1,001."""
     for module in (worlds_module, buffers_module):
         monkeypatch.setattr(module, "MAX_LEVELS", 11 * STATES)
@@ -86,7 +86,7 @@ def test_what_no_path_may_outgrow_is_refused_at_start(monkeypatch: pytest.Monkey
     watch('alt@11.P>0.5 [ F<=9 "bad" ]', 64)  # after nine steps nothing is owed
 
 
-def test_a_path_that_reaches_too_far_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_path_with_too_many_reachable_states_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(buffers_module, "MAX_LEVELS", 400)
     model = dense(STATES)
     checker = Checker(model, tables({"nominal": [0] * STATES, "alt": [1] * STATES}, model))

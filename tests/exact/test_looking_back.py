@@ -37,7 +37,7 @@ def random_model(seed: int, states: int = 3, actions: int = 2) -> MDP:
     return MDP.from_transitions(states=states, actions=actions, transitions=transitions, labels=labels)
 
 
-def walk(model: MDP, policy: Sequence[int], length: int, seed: int) -> Pairs:
+def random_path(model: MDP, policy: Sequence[int], length: int, seed: int) -> Pairs:
     rng = np.random.default_rng(seed)
     state, pairs = 0, []
     for _ in range(length):
@@ -71,11 +71,11 @@ def counterfactual_paths(
 @pytest.mark.parametrize("seed", range(12))
 @pytest.mark.parametrize("t", [1, 2, 3, -1, -2, -3])
 @pytest.mark.parametrize("inner", ["third", "delta(third,nominal)", "nominal"])
-def test_nested_at_t_is_what_the_definition_says(seed: int, t: int, inner: str) -> None:
+def test_nested_at_t_follows_the_definition(seed: int, t: int, inner: str) -> None:
     model = random_model(seed)
     rng = np.random.default_rng(1000 + seed)
     nominal, alt, third = (rng.integers(0, 2, 3).tolist() for _ in range(3))
-    observed = walk(model, nominal, 3, seed)
+    observed = random_path(model, nominal, 3, seed)
     comparison = "P>0" if inner.startswith("delta") else "P>0.55"
     text = f'{inner}@{t}.{comparison} [ F<=2 "b" ]'
     policies = {"nominal": nominal, "alt": alt, "third": third}
@@ -93,13 +93,13 @@ def test_nested_at_t_is_what_the_definition_says(seed: int, t: int, inner: str) 
 
 @pytest.mark.parametrize("causal_model", ["any", "stable"])
 @pytest.mark.parametrize("t", [1, -1])
-def test_bounds_of_a_question_that_looks_back_contain_its_value(t: int, causal_model: str) -> None:
+def test_bounds_of_a_query_that_looks_back_contain_its_value(t: int, causal_model: str) -> None:
     wide = 0
     for seed in range(20):
         model = random_model(seed)
         rng = np.random.default_rng(2000 + seed)
         policies = {name: rng.integers(0, 2, 3).tolist() for name in ("nominal", "alt", "third")}
-        observed = walk(model, policies["nominal"], 3, seed)
+        observed = random_path(model, policies["nominal"], 3, seed)
         text = f'alt@2.P=? [ F[1,3] ("a" & third@{t}.P>0.55 [ F<=2 "b" ]) ]'
         verdict = check(text, model=model, path=observed, policies=policies, causal_model=causal_model)  # type: ignore[arg-type]  # parametrised
         assert verdict.value is not None

@@ -151,7 +151,7 @@ def test_exact_answers_are_what_the_causal_model_does(seed: int) -> None:
         assert binomtest(int(sampled.sum()), SAMPLES, exact).pvalue >= FALSE_ALARM
 
 
-def test_the_questions_are_not_trivial() -> None:
+def test_the_queries_are_not_trivial() -> None:
     """Enough of them have an answer strictly between 0 and 1 that no plain, unconditioned row gives."""
     telling = 0
     for seed in range(QUESTIONS):

@@ -26,128 +26,135 @@ def followed(text: str, one: Checker | None = None, window: int = 9) -> Incremen
     [
         ('alt@2.P=? [ F<=3 "bad" ]', 1),
         ('delta(alt,nominal)@2.P=? [ F<=3 "bad" ]', 2),
-        ('P>=1 [ true ] & alt@2.P>0.5 [ F<=3 "bad" ] & "mid"', 1),  # a constant has no line, what comes after it has
+        (
+            'P>=1 [ true ] & alt@2.P>0.5 [ F<=3 "bad" ] & "mid"',
+            1,
+        ),  # a constant has no path value
         ('P>0 [ X alt@1.P>0.5 [ X "bad" ] ] | alt@2.P>0.5 [ F<=3 "bad" ]', 1),
         ('regret(alt@3, P>0.5 [ F<=3 "bad" ])', 2),
         ('mix@2.P>0.5 [ F<=2 alt@0.P>0.4 [ X "bad" ] ]', 1),
     ],
 )
-def test_what_is_followed_is_answered_from_its_line(text: str, lines: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    track = followed(text)
-    assert len(track.path_values._by_world) == lines
+def test_a_followed_goal_is_answered_from_its_path_value(
+    text: str, lines: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    incremental = followed(text)
+    assert len(incremental.path_values._by_world) == lines
     expected = [checker().check(parse(text), PATH[:end]) for end in range(1, len(PATH) + 1)]
     ended = [checker().check(parse(text), PATH[:end], terminated=True) for end in range(1, len(PATH) + 1)]
     apart = "X alt@1" in text or "true" in text  # a constant, or it looks back
     if not apart:
         monkeypatch.setattr(Evaluators, "value", None)
-    assert [track.verdict(PATH[:end], 1) for end in range(1, len(PATH) + 1)] == expected
+    assert [incremental.verdict(PATH[:end], 1) for end in range(1, len(PATH) + 1)] == expected
     if not apart and "alt@0" not in text:
-        track = followed(text)
-        assert [track.verdict(PATH[:end], 1, terminated=True) for end in range(1, len(PATH) + 1)] == ended
+        incremental = followed(text)
+        assert [incremental.verdict(PATH[:end], 1, terminated=True) for end in range(1, len(PATH) + 1)] == ended
 
 
-def test_one_start_point_is_answered_unless_the_profile_is_told() -> None:
+def test_only_one_start_point_is_evaluated_unless_a_profile_is_requested() -> None:
     plain, regret = followed('alt@3.P>0.5 [ F<=3 "bad" ]'), followed('regret(alt@3, P>0.5 [ F<=3 "bad" ])')
-    for track, answered in ((plain, 1), (regret, 4)):
+    for incremental, answered in ((plain, 1), (regret, 4)):
         for end in range(1, len(PATH) + 1):
-            track.verdict(PATH[:end], 1)
-        for line in track.path_values._by_world.values():
-            assert np.isfinite(line.values).tolist() == [True] * answered + [False] * (4 - answered)
+            incremental.verdict(PATH[:end], 1)
+        for path_value in incremental.path_values._by_world.values():
+            assert np.isfinite(path_value.values).tolist() == [True] * answered + [False] * (4 - answered)
 
 
 @pytest.mark.parametrize("offsets", [(1, 3), (3, 1), (-2, 1), (1, -2), (-3, -2), (2, 2), (-2, -2)])
-def test_what_is_asked_about_at_two_offsets_is_one_line(offsets: tuple[int, int]) -> None:
+def test_two_offsets_of_a_goal_have_one_path_value(offsets: tuple[int, int]) -> None:
     """The two share their measure and change, as the sides of `<=>` do; another counts from the start as well."""
     other = 'mix@-4.P>0.5 [ F<=3 "bad" ]'
     first = goal(f'alt@{offsets[0]}.P>0.5 [ F<=3 "bad" ]')
     second = replace(first, world=replace(first.world, offset=offsets[1]))
-    track = IncrementalCheck(checker().evaluators, And(parse(other), And(first, second)), "gumbel", "", 9)
-    assert len(track.path_values._by_world) == 2
+    incremental = IncrementalCheck(checker().evaluators, And(parse(other), And(first, second)), "gumbel", "", 9)
+    assert len(incremental.path_values._by_world) == 2
     for end in range(1, len(PATH) + 1):
-        found = [quantity.value for quantity in track.verdict(PATH[:end], 1).quantities]
+        found = [quantity.value for quantity in incremental.verdict(PATH[:end], 1).quantities]
         texts = [other, print_formula(first), print_formula(second)][: len(found)]
         alone = [checker().check(parse(text), PATH[:end]).quantities[0].value for text in texts]
         assert found == pytest.approx(alone, abs=1e-12)
 
 
 def test_a_profile_is_as_long_as_the_path_or_the_look_back() -> None:
-    track = followed('regret(alt@3, P>0.5 [ F<=3 "bad" ])')
-    assert isinstance(track.formula, Regret)
+    incremental = followed('regret(alt@3, P>0.5 [ F<=3 "bad" ])')
+    assert isinstance(incremental.formula, Regret)
     lengths = []
     for end in range(1, len(PATH) + 1):
-        track.verdict(PATH[:end], 1)
-        lengths.append(len(track.path_values.profile(track.formula.world.change, track.formula.goal.measure)))
+        incremental.verdict(PATH[:end], 1)
+        lengths.append(
+            len(incremental.path_values.profile(incremental.formula.world.change, incremental.formula.goal.measure))
+        )
     assert lengths == [1, 2, 3, 4, 4, 4]
 
 
-def test_a_rehearsal_goes_through_every_loop_of_a_stream(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_warm_up_runs_every_loop_of_a_stream(monkeypatch: pytest.MonkeyPatch) -> None:
     """A first pair, several at once, an answer without a pair (an episode's end), and bounds: each is compiled then."""
     one = checker()
     lines = PathValues(one.evaluators, parse('alt@2.P=? [ F<=3 "bad" ]'), 3)
-    (line,) = lines._by_world.values()
+    (path_value,) = lines._by_world.values()
     calls: list[tuple[str, int]] = []
-    note_calls(monkeypatch, line.evaluator, "push", calls, lambda *_, answered: ("push", answered))
-    note_calls(monkeypatch, line.evaluator, "push_all", calls, lambda _, pairs: ("push_all", len(pairs[0])))
-    note_calls(monkeypatch, line.evaluator, "answer", calls, lambda _: ("answer", 0))
-    note_calls(monkeypatch, line.evaluator, "interval", calls, lambda pairs, _: ("interval", len(pairs[0])))
+    note_calls(monkeypatch, path_value.evaluator, "push", calls, lambda *_, answered: ("push", answered))
+    note_calls(monkeypatch, path_value.evaluator, "push_all", calls, lambda _, pairs: ("push_all", len(pairs[0])))
+    note_calls(monkeypatch, path_value.evaluator, "answer", calls, lambda _: ("answer", 0))
+    note_calls(monkeypatch, path_value.evaluator, "interval", calls, lambda pairs, _: ("interval", len(pairs[0])))
     lines.warm_up(one.some_path(), "any")
     assert calls == [("push", True), ("push_all", 1), ("push", True), ("answer", 0), ("interval", 3)]
     lines.warm_up(one.some_path(), "gumbel")
     assert calls[5:] == calls[:4]
 
 
-def test_what_is_nested_before_an_end_foresees_it() -> None:
+def test_a_nested_quantity_before_an_end_takes_it_into_account() -> None:
     """Round and round, but ended at the third pair: two steps after the first, state 1 is never met again."""
     model = MDP.from_transitions(states=2, actions=1, transitions=[(0, 0, 1, 1.0), (1, 0, 0, 1.0)], labels={"one": [1]})
     formula, path = parse('@2.P=? [ @0.P>0.5 [ F[2,4] "one" ] ]'), [(0, 0), (1, 0), (0, 0)]
-    track = Checker(model, tables({"nominal": [0, 0]}, model)).incremental_check(formula, window=3)
-    assert track.verdict(path, 3).value == 1.0
-    assert track.verdict(path, 0, terminated=True).value == 0.0
+    incremental = Checker(model, tables({"nominal": [0, 0]}, model)).incremental_check(formula, window=3)
+    assert incremental.verdict(path, 3).value == 1.0
+    assert incremental.verdict(path, 0, terminated=True).value == 0.0
 
 
 def test_another_path_leaves_nothing_of_the_one_before() -> None:
     """Also where it is shorter than the look back, which the older start points would reach."""
     text = 'alt@3.P=? [ F<=3 "bad" ]'
-    track = followed(text)
-    track.verdict(PATH, None)
+    incremental = followed(text)
+    incremental.verdict(PATH, None)
     for path in (PATH[4:], PATH[:2], PATH[5:], PATH[1:]):
         for moved in (None, len(path)):
-            assert track.verdict(path, moved) == checker().check(parse(text), path)
+            assert incremental.verdict(path, moved) == checker().check(parse(text), path)
 
 
 def test_an_action_that_becomes_known_is_another_path() -> None:
-    track = followed("@0.R=? [ C<=0 ]")
+    incremental = followed("@0.R=? [ C<=0 ]")
     for end in range(2, len(PATH) + 1):
         unknown = (*PATH[: end - 1], (PATH[end - 1][0], None))
-        assert track.verdict(unknown, 1).value == 0.0  # the nominal action earns nothing
-        assert track.verdict(PATH[:end], 0).value == float(PATH[end - 1][1])
+        assert incremental.verdict(unknown, 1).value == 0.0  # the nominal action earns nothing
+        assert incremental.verdict(PATH[:end], 0).value == float(PATH[end - 1][1])
 
 
-def test_after_an_error_no_line_misses_a_pair(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_after_an_error_no_path_value_lacks_a_pair(monkeypatch: pytest.MonkeyPatch) -> None:
     text = 'alt@2.P>0.5 [ F<=3 "bad" ] & mix@1.P>0.5 [ F<=4 "bad" ]'
-    track = followed(text)
-    track.verdict(PATH[:2], 2)
-    second = list(track.path_values._by_world.values())[1]
+    incremental = followed(text)
+    incremental.verdict(PATH[:2], 2)
+    second = list(incremental.path_values._by_world.values())[1]
     with monkeypatch.context() as patch:
         patch.setattr(second.evaluator, "push", None)  # the first has taken the pair in, the second has not
         with pytest.raises(TypeError):
-            track.verdict(PATH[:3], 1)
+            incremental.verdict(PATH[:3], 1)
     for end in (4, 5, 6):
-        assert track.verdict(PATH[:end], 1) == checker().check(parse(text), PATH[:end])
+        assert incremental.verdict(PATH[:end], 1) == checker().check(parse(text), PATH[:end])
 
 
-def test_pairs_already_taken_in_are_not_taken_in_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pairs_are_not_added_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     text = 'alt@2.P=? [ F<=3 "bad" ]'
-    track = followed(text)
-    (line,) = track.path_values._by_world.values()
-    track.verdict(PATH[:3], 3)
+    incremental = followed(text)
+    (path_value,) = incremental.path_values._by_world.values()
+    incremental.verdict(PATH[:3], 3)
     expected = checker().check(parse(text), PATH[:5])
     taken: list[list[tuple[int, int]]] = []
-    note_calls(monkeypatch, line.evaluator, "push", taken, lambda _, state, action, **__: [(state, action)])
-    note_calls(monkeypatch, line.evaluator, "push_all", taken, lambda _, pairs: list(zip(*pairs, strict=True)))
-    assert track.verdict(PATH[:5], 2) == expected
+    note_calls(monkeypatch, path_value.evaluator, "push", taken, lambda _, state, action, **__: [(state, action)])
+    note_calls(monkeypatch, path_value.evaluator, "push_all", taken, lambda _, pairs: list(zip(*pairs, strict=True)))
+    assert incremental.verdict(PATH[:5], 2) == expected
     assert taken == [[PATH[3]], [PATH[4]]]
-    track.verdict(PATH[:5], 0)
+    incremental.verdict(PATH[:5], 0)
     assert len(taken) == 2
-    track.verdict(PATH[:4], None)
+    incremental.verdict(PATH[:4], None)
     assert taken[2:] == [list(PATH[:3]), [PATH[3]]]

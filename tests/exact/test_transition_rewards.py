@@ -44,13 +44,13 @@ def asked(action: int) -> tuple[Any, Any]:
 
 
 @pytest.mark.parametrize("outcome", [0, 1, 2])
-def test_what_was_observed_earned_what_was_observed(outcome: int) -> None:
+def test_an_observed_transition_has_its_observed_reward(outcome: int) -> None:
     verdict = ask("nominal@1.R=? [ C<=0 ]", [(0, 0), (outcome, 0)])
     assert verdict.value == PAID[0][outcome]
 
 
 @pytest.mark.parametrize("outcome", [0, 1, 2])
-def test_elsewhere_the_counterfactual_row_says_what_to_expect(outcome: int) -> None:
+def test_other_states_have_the_expected_reward_of_the_counterfactual_row(outcome: int) -> None:
     row = counterfactual_row(asked(0), outcome, asked(1))
     expected = sum(p * PAID[1][s] for s, p in enumerate(row.tolist()))
     path: list[tuple[int, int | None]] = [(0, 0), (outcome, 0)]
@@ -64,7 +64,7 @@ def test_elsewhere_the_counterfactual_row_says_what_to_expect(outcome: int) -> N
         assert bounds == pytest.approx(ends, abs=1e-12)
 
 
-def test_bounds_choose_a_row_for_what_it_pays_and_for_where_it_leads() -> None:
+def test_bounds_choose_rows_by_reward_and_successor() -> None:
     """Over two offsets the value of a successor is its reward and what follows there (state 1 pays .5 a step)."""
     path: list[tuple[int, int | None]] = [(0, 0), (2, 0)]
     low, high = row_bounds(asked(0), 2, asked(1), "any")
@@ -74,16 +74,16 @@ def test_bounds_choose_a_row_for_what_it_pays_and_for_where_it_leads() -> None:
     assert ask("alt@1.R=? [ C<=1 ]", path, causal_model="any").bounds == pytest.approx(ends, abs=1e-12)
 
 
-def test_beyond_the_path_the_row_says_what_to_expect() -> None:
+def test_beyond_the_path_rewards_are_expected_values_of_the_model_row() -> None:
     expected = sum(p * PAID[1][s] for s, p in ROWS[1].items())
     assert ask("alt@0.R=? [ C<=0 ]", [(0, None)]).value == pytest.approx(expected, abs=1e-12)
 
 
-def test_an_ended_episode_pays_nothing_more() -> None:
+def test_no_rewards_after_the_end_of_an_episode() -> None:
     assert ask("nominal@1.R=? [ C<=5 ]", [(0, 0), (0, 0)], terminated=True).value == PAID[0][0]
 
 
-def test_another_dynamics_pays_what_the_model_pays_for_the_same_transition() -> None:
+def test_another_dynamics_has_the_models_reward_for_the_same_transition() -> None:
     other = MDP.from_transitions(
         states=3,
         actions=2,
@@ -121,16 +121,16 @@ WORLDS = ["alt", "nominal", "alt[1]", "do(1)", "model:icy", "delta(alt,nominal)"
 
 @settings(LAW)
 @given(chances)
-def test_a_stream_says_what_a_rebuild_says_to_the_bit(chance: Random) -> None:
+def test_a_stream_equals_a_rebuild_bit_for_bit(chance: Random) -> None:
     small = small_world(chance, stochastic=chance.random() < 0.5, length=5, support=2)
     model = random_rewards(chance, small.model)
     checker = Checker(model, tables(small.policies, model), small.models)
     text = f"{chance.choice(WORLDS)}@{chance.randint(0, 3)}.R=? [ C<={chance.randint(0, 4)} ]"
     formula = parse(text)
-    track, pairs = checker.incremental_check(formula, "any", window=4), small.setting.path
+    incremental, pairs = checker.incremental_check(formula, "any", window=4), small.setting.path
     for n in range(1, len(pairs) + 1):
         held = pairs[max(n - 4, 0) : n]
-        streamed, rebuilt = track.verdict(held, 1), checker.check(formula, held, causal_model="any")
+        streamed, rebuilt = incremental.verdict(held, 1), checker.check(formula, held, causal_model="any")
         assert (streamed.value, streamed.bounds) == (rebuilt.value, rebuilt.bounds), text
         assert streamed.value is not None
         assert streamed.bounds is not None
@@ -139,7 +139,7 @@ def test_a_stream_says_what_a_rebuild_says_to_the_bit(chance: Random) -> None:
 
 @settings(LAW)
 @given(chances)
-def test_around_the_states_reached_is_what_a_table_says(chance: Random) -> None:
+def test_values_around_reached_states_equal_those_of_a_table(chance: Random) -> None:
     small = small_world(chance, terminated=chance.random() < 0.5)
     model = random_rewards(chance, small.model)
     text = f"{chance.choice(WORLDS)}@{chance.randint(0, 3)}.R=? [ C<=3 ]"
@@ -163,7 +163,7 @@ def test_around_the_states_reached_is_what_a_table_says(chance: Random) -> None:
         assert answer() == pytest.approx(tabled, abs=1e-12)
 
 
-def test_drawn_worlds_earn_the_same_on_average() -> None:
+def test_sampled_worlds_have_the_same_mean_reward() -> None:
     """Sixteen questions; family-wise probability of a false alarm 1e-6."""
     chance, z = Random(3), float(norm.isf(1e-6 / 2 / 16))
     for _ in range(16):

@@ -41,7 +41,7 @@ def takeover(of: Evaluators = WORLDS, steps: int = 2) -> Law:
     return of.nominal(None, 0).under(Intervention(of.policies["alt"], steps))
 
 
-def test_a_table_holds_what_was_asked_for_and_what_that_needs() -> None:
+def test_a_table_holds_the_queried_values_and_their_prerequisites() -> None:
     value_table = value_table_of('P=? [ F<=3 "b" ]')
     start = value_table.automaton.start
     assert not value_table.tabled(0, start)
@@ -121,7 +121,7 @@ def test_a_large_model_is_one_of_more_states_than_small(monkeypatch: pytest.Monk
         assert len(value_table.rows) == held
 
 
-def test_rows_are_laid_out_next_to_each_other_where_they_are_few(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_few_rows_are_copied_contiguously(monkeypatch: pytest.MonkeyPatch) -> None:
     entries = len(MODEL.successors)
     for most, gathered in ((entries, True), (entries - 1, False)):
         monkeypatch.setattr(table_module, "MAX_GATHERED", most)
@@ -130,7 +130,7 @@ def test_rows_are_laid_out_next_to_each_other_where_they_are_few(monkeypatch: py
         assert labelled.different == (0, 1)
 
 
-def test_a_table_has_room_for_twice_the_models_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_table_may_be_twice_the_size_of_the_model(monkeypatch: pytest.MonkeyPatch) -> None:
     total = MODEL.indptr.size + MODEL.successors.size + MODEL.probabilities.size + MODEL.rewards.size
     assert numbers(MODEL) == total
     monkeypatch.setattr(table_module, "MAX_CELLS", 0)
@@ -149,7 +149,7 @@ def test_a_table_has_room_for_twice_the_models_numbers(monkeypatch: pytest.Monke
     assert value_table_of(f'P=? [ F<={rows} "b" ]').prepare() is True
 
 
-def test_a_value_taken_once_needs_room_for_few_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_value_used_once_needs_little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(table_module, "MAX_CELLS", 2 * STATES)
     monkeypatch.setattr(table_module, "numbers", lambda _: 0)
     value_table = value_table_of('P=? [ F<=50 "b" ]')
@@ -174,7 +174,7 @@ def test_many_pairs_are_worth_a_table(monkeypatch: pytest.MonkeyPatch) -> None:
         np.testing.assert_array_equal(found, whole.action_values(0, whole.automaton.start, EVERYWHERE, actions))
 
 
-def test_every_row_counts_towards_the_room(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_row_counts_towards_the_memory_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     text = 'P=? [ (F[1,3] ("a" & F<=2 "b")) | G<=4 ("a" | X "b") ]'
     value_table = value_table_of(text)
     value_table.all_values(0, value_table.automaton.start)

@@ -28,7 +28,7 @@ def ask(text: str, kind: CausalModel = "gumbel", *, start_observed: bool = True)
     )
 
 
-def track(text: str, kind: CausalModel = "gumbel", window: int = 20) -> IncrementalCheck:
+def incremental(text: str, kind: CausalModel = "gumbel", window: int = 20) -> IncrementalCheck:
     return Checker(MODEL, tables(POLICIES, MODEL)).incremental_check(parse(text), kind, window=window)
 
 
@@ -62,7 +62,7 @@ def test_offsets_are_clipped_to_the_path() -> None:
     assert resolve(-1, 1) == (0, 0, True)
 
 
-def test_of_several_quantities_the_last_ones_offset_is_told() -> None:
+def test_of_several_quantities_the_last_offset_is_reported() -> None:
     one = ask('alt@1.P>0.5 [ F<=2 "bad" ]', "any")
     assert (one.offset, one.clipped) == (1, False)
     assert one.bounds == one.quantities[0].bounds is not None
@@ -75,7 +75,7 @@ def test_of_several_quantities_the_last_ones_offset_is_told() -> None:
     assert ask('"bad" & true', "any").robust is True
 
 
-def test_what_happened_is_no_matter_of_causal_models(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_observed_facts_do_not_depend_on_the_causal_model(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its bounds are its value, and nothing is computed for them."""
     expected = ask('nominal@2.P=? [ F<=3 "bad" ]').value
     assert expected is not None
@@ -108,13 +108,13 @@ def test_a_start_is_missed_by_what_counts_from_it() -> None:
     told = [ask(text, start_observed=False).start_dropped for text in (one, other, f"{one} & {other}")]
     assert told == [True, False, True]
     assert not ask(one, start_observed=True).start_dropped
-    assert not track(one).verdict(PATH).start_dropped
-    assert not track(one).verdict(PATH, terminated=False, start_observed=True).start_dropped
+    assert not incremental(one).verdict(PATH).start_dropped
+    assert not incremental(one).verdict(PATH, terminated=False, start_observed=True).start_dropped
 
 
 def test_an_action_that_becomes_known_is_taken_into_account() -> None:
     text = 'mix@2.P=? [ F<=3 "bad" ]'
-    followed = track(text)
+    followed = incremental(text)
     for end in range(1, len(LONG) + 1):
         open_end = (*LONG[: end - 1], (LONG[end - 1][0], None))
         for path, moved in ((open_end, 1), (LONG[:end], 0)):
@@ -122,8 +122,8 @@ def test_an_action_that_becomes_known_is_taken_into_account() -> None:
             assert followed.verdict(path, moved).value == pytest.approx(expected.value, abs=1e-12)
 
 
-def test_a_verdict_asked_for_again_is_the_same() -> None:
-    followed = track('alt@2.P=? [ F<=3 "bad" ]')
+def test_a_repeated_verdict_is_the_same() -> None:
+    followed = incremental('alt@2.P=? [ F<=3 "bad" ]')
     for end in range(1, len(LONG) + 1):
         first = followed.verdict(LONG[:end], 1)
         assert followed.verdict(LONG[:end], 0) == first
@@ -139,7 +139,7 @@ def test_a_verdict_asked_for_again_is_the_same() -> None:
 
 def test_several_pairs_at_once_and_another_path() -> None:
     text = 'alt@2.P=? [ F<=3 "bad" ]'
-    followed = track(text)
+    followed = incremental(text)
     for path, moved in ((LONG[:3], 3), (LONG[:7], 4), (LONG[:8], 1), (LONG[5:], None), (LONG[2:9], 99)):
         expected = Checker(MODEL, tables(POLICIES, MODEL)).check(parse(text), path)
         assert followed.verdict(path, moved).value == pytest.approx(expected.value, abs=1e-12)
@@ -147,16 +147,16 @@ def test_several_pairs_at_once_and_another_path() -> None:
 
 def test_after_an_error_all_begin_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     text = 'alt@2.P>0.5 [ F<=3 "bad" ] & mix@1.P>0.5 [ F<=30 "bad" ]'
-    followed = track(text)
+    followed = incremental(text)
     followed.verdict(LONG[:1], 1)
     with monkeypatch.context() as patched:
         patched.setattr(table_module, "MAX_CELLS", 0)
         patched.setattr(table_module, "numbers", lambda _: 0)
-        second = track(text)
+        second = incremental(text)
         with pytest.raises(LimitError):
             second.verdict(LONG[:2], 2)
-        for line in second.path_values._by_world.values():
-            line.evaluator.value_table._limit = 10_000_000
+        for path_value in second.path_values._by_world.values():
+            path_value.evaluator.value_table._limit = 10_000_000
     for end in range(3, len(LONG) + 1):
         expected = Checker(MODEL, tables(POLICIES, MODEL)).check(parse(text), LONG[:end])
         again = second.verdict(LONG[:end], 1)  # its second pair was not taken in by all
@@ -168,7 +168,7 @@ def test_after_an_error_all_begin_anew(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     "text", ['delta(alt,mix)@1.P=? [ X "bad" ]', 'alt@-1.P=? [ X "bad" ]', 'alt@1.P=? [ X alt@1.P>0.5 [ X "bad" ] ]']
 )
-def test_only_one_world_can_be_followed_step_by_step(text: str) -> None:
+def test_only_one_intervention_can_be_checked_incrementally(text: str) -> None:
     goal = parse(text)
     assert isinstance(goal, Goal)
     with pytest.raises(FormulaError, match="can be followed step by step") as caught:
@@ -176,7 +176,7 @@ def test_only_one_world_can_be_followed_step_by_step(text: str) -> None:
     assert (caught.value.line, caught.value.column) == (1, 1)
 
 
-def test_many_values_are_held_against_a_bound_as_one_is() -> None:
+def test_arrays_are_compared_with_a_bound_as_single_values_are() -> None:
     for bound in (0.0, 0.5, -3.0, 4e6):
         scale = max(1.0, abs(bound))
         steps = [k * 10.0**-power * scale for power in (1, 8, 9, 10, 11, 12, 13) for k in (-2, -1, -0.5, 0, 0.5, 1, 2)]
@@ -186,7 +186,7 @@ def test_many_values_are_held_against_a_bound_as_one_is() -> None:
             assert _passes(test, values).tolist() == [test.holds(value) for value in values.tolist()]
 
 
-def test_the_memory_of_rows_may_be_as_small_as_one_likes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_row_budget_may_be_arbitrarily_small(monkeypatch: pytest.MonkeyPatch) -> None:
     chain = [(k % 30, 0) for k in range(70)]
     ring = MDP.from_transitions(
         states=30,

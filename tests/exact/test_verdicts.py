@@ -68,7 +68,7 @@ def test_a_label_outside_is_read_now_and_inside_where_the_path_is() -> None:
     assert not ask('"s0"').holds
 
 
-def test_the_start_is_doubtful_once_pairs_were_dropped() -> None:
+def test_start_dropped_is_set_once_pairs_were_dropped() -> None:
     text = '@-1.P=? [ "s0" ]'
     assert not ask(text).start_dropped
     assert ask(text, start_observed=False).start_dropped
@@ -202,8 +202,8 @@ def test_regret_is_what_its_parts_say(chance: Random) -> None:
     reach = one.offset if one.offset >= 0 else n + one.offset
     profile = {}
     for j in range(reach + 1):
-        arms = parts(small, j, goal)
-        profile[j] = (arms[0].quantities[0].value, arms[1].quantities[0].value)
+        both = parts(small, j, goal)
+        profile[j] = (both[0].quantities[0].value, both[1].quantities[0].value)
     assert dict(verdict.profile) == profile
     useful = [j for j in profile if named(*(arm.holds for arm in parts(small, j, goal))) == "regret"]
     assert verdict.latest_useful == (min(useful) if useful else None)

@@ -54,7 +54,7 @@ def made() -> Evaluators:
 
 @pytest.mark.parametrize("text", TEXTS)
 @pytest.mark.parametrize("change", CHANGES)
-def test_a_world_asked_by_itself_is_the_checkers(text: str, change: str) -> None:
+def test_world_value_equals_the_checkers_value(text: str, change: str) -> None:
     worlds = made()
     checker = Checker(MODEL, tables(POLICIES, MODEL), {"slippery": SLIPPERY})
     for position in range(len(PATH)):

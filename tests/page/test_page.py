@@ -98,9 +98,7 @@ def test_what_is_said_of_an_alarm_follows_its_verdicts_also_while_it_is_explaine
     expect(told).to_have_text(newest["summary"], timeout=SOON)
     expect(card).to_have_text(newest["summary"], timeout=SOON)
     row = page.locator("#agents tr").first.locator("td")
-    expect(row.nth(4)).to_have_text(
-        f"{newest['value']:.4f} \N{RIGHTWARDS ARROW} {newest['alternative']['value']:.4f}", timeout=SOON
-    )
+    expect(row.nth(4)).to_have_text(f"{newest['value']:.4f} vs {newest['alternative']['value']:.4f}", timeout=SOON)
     assert row.nth(5).inner_text() == ">= 0.8"
 
 

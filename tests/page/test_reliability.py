@@ -44,7 +44,7 @@ def test_many_forecasts_make_a_diagram(page: Page, scene: Scene, served: str, ke
     assert rows.last.locator("td").all_inner_texts() == ["95 %", "83 %", "75 % to 89 %", "120", "NO"]
     score = section.locator(".score").inner_text()
     assert "Brier score 0.1031" in score
-    assert "291 forecasts" in score
+    assert "291 non-overlapping forecasts" in score
     assert "7 more were dropped" in score
     keep(page, "reliability")
     section.scroll_into_view_if_needed()

@@ -12,8 +12,13 @@ import pytest
 
 from monitor.sidecar.web import pictures
 from monitor.sidecar.web.pictures import Pictures
-from tests.servers import children, wait_until
+from tests.servers import PATIENCE, children, wait_until
 from tests.sidecar.alarms import alarm
+
+
+@pytest.fixture(autouse=True)
+def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pictures, "PATIENCE", PATIENCE)
 
 
 async def drawn(of: Pictures, name: str) -> tuple[bytes, str]:

@@ -154,7 +154,7 @@ def test_it_ends_in_time_whatever_the_broker_does(config: Path, broker: Mosquitt
         try:
             before = time.monotonic()
             assert running.stop() == 0
-            assert time.monotonic() - before < 5.0
+            assert time.monotonic() - before < 30.0  # not as long as the broker stands still; the machine can be busy
         finally:
             broker.process.send_signal(signal.SIGCONT)
 

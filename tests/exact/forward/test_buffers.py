@@ -85,7 +85,7 @@ def test_a_message_has_weights_for_each_start_with_an_obligation_left() -> None:
     assert len(ForwardBuffers(0, 0, 3).values) == 1
 
 
-def test_a_restart_keeps_which_start_is_queried() -> None:
+def test_a_restart_keeps_the_queried_start() -> None:
     buffers = ForwardBuffers(5, 2, 3)
     buffers.scalars[: step.MAX_STARTS] = 7
     buffers.scalars[step.UNANSWERED] = 1

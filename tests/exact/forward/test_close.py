@@ -54,7 +54,7 @@ def test_the_last_action_is_that_which_was_taken(  # noqa: PLR0917 - columns of 
     assert verdict.bounds == (earned, earned)
 
 
-def test_one_start_point_is_answered_where_one_is_asked_about() -> None:
+def test_only_the_queried_start_point_is_evaluated() -> None:
     """And the rewards up to the last pair count once, whichever law was in force when."""
     policies = {"nominal": [1] * 6, "same": [1] * 6}
     worlds = Evaluators(CORRIDOR, tables(policies, CORRIDOR))
@@ -71,7 +71,7 @@ def test_one_start_point_is_answered_where_one_is_asked_about() -> None:
 
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("path", ['F<=4 ("a" & X X X "a")', '("a" & X X "a") | (!"a" & X ("b" & X !"a"))'])
-def test_start_points_that_owe_different_things_are_answered_together(path: str, seed: int) -> None:
+def test_start_points_with_different_obligations_are_evaluated_together(path: str, seed: int) -> None:
     small = telling_world(seed, length=5, support=2)
     checker = Checker(small.model, tables(small.policies, small.model))
     pairs = [(state, 0 if action is None else action) for state, action in small.setting.path]
@@ -87,7 +87,7 @@ def test_start_points_that_owe_different_things_are_answered_together(path: str,
 
 @pytest.mark.parametrize("seed", range(10))
 @pytest.mark.parametrize("policy", ["alt", "nominal"])
-def test_an_action_that_is_not_known_says_nothing(seed: int, policy: str) -> None:
+def test_an_unknown_action_is_no_evidence(seed: int, policy: str) -> None:
     """From the last pair on no causal model differs: bounds are the value."""
     small = telling_world(seed, stochastic=True, length=1, open_end=True)
     text = f'{policy}@0.P=? [ X ("a" | X "b") ]'
@@ -139,7 +139,7 @@ def test_weights_times_values_are_the_same_number_after_each_pair(chance: Random
 
 @LAW
 @given(chances)
-def test_what_lies_ahead_of_the_last_pair_is_that_of_the_twin(chance: Random) -> None:
+def test_values_after_the_last_pair_are_those_of_the_twin(chance: Random) -> None:
     """In every state that may be met there, not only in those that have some weight."""
     case = a_case(chance, nested=chance.random() < 0.2, stochastic=True)
     if chance.random() < 0.3:

@@ -75,7 +75,7 @@ def taken_over(name: str, by: str, steps: int | None = None) -> Law:
         ),
     ],
 )  # fmt: skip
-def test_what_acts_by_regimes_of_the_law(  # noqa: PLR0917 - columns of the table
+def test_the_acting_policy_in_each_regime_of_the_law(  # noqa: PLR0917 - columns of the table
     nominal: Law,
     law: Law,
     first: list[int],
@@ -97,7 +97,7 @@ def test_what_acts_by_regimes_of_the_law(  # noqa: PLR0917 - columns of the tabl
     assert (made.same_model, made.merge_actions, made.share_prior_rows) == (True, True, False)
 
 
-def test_rows_and_rewards_are_those_of_the_world_asked_about() -> None:
+def test_rows_and_rewards_are_those_of_the_queried_world() -> None:
     law = plain("nominal").under(Intervention(dynamics=OTHER))
     made = dynamics(plain("nominal"), law, merge_actions=False)
     assert (made.same_model, made.merge_actions) == (False, False)
@@ -176,14 +176,14 @@ def with_certain(small: Small, name: str) -> Small:
 
 @pytest.mark.parametrize("seed", range(12))
 @pytest.mark.parametrize("world", ["alt[1]@2", "alt[2]@1", "nominal@2"])
-def test_what_was_done_by_chance_for_a_while_is_met_by_what_looks_back_on_it(seed: int, world: str) -> None:
+def test_a_stochastic_takeover_is_seen_by_a_nested_look_back(seed: int, world: str) -> None:
     """The nested quantity's nominal is chance for some steps and none for the others."""
     small = with_certain(telling_world(seed, stochastic=True, length=3, support=2), "nominal")
     text = f'{world}.P=? [ F<=2 third@1.P>0.5 [ F<=1 "b" ] ]'
     assert small.number(text) == pytest.approx(float(exact(small, text)), abs=1e-12)
 
 
-def test_a_small_model_is_answered_by_the_loops_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_small_model_is_evaluated_by_the_compiled_loops_only(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("_close", "_push_each", "_close_levels"):
         monkeypatch.setattr(Evaluator, name, None)
     one = checker()
@@ -227,7 +227,7 @@ def test_recordings_of_a_large_model_follow_each_other(monkeypatch: pytest.Monke
         np.testing.assert_allclose(stepper.push_all(PATH[begin:end]), expected[begin:end], atol=1e-12)
 
 
-def test_an_end_makes_no_table_of_the_world_that_goes_on() -> None:
+def test_an_end_builds_no_table_for_the_model_without_end() -> None:
     one = checker()
     one.check(parse('alt@1.P=? [ F<=6 "bad" ]'), PATH, terminated=True)
     rows = {law.end: len(value_table.rows) for (law, _), value_table in one.evaluators._value_tables.items()}
@@ -263,7 +263,7 @@ def ring_path(length: int, seed: int = 0) -> list[tuple[int, int]]:
 
 @pytest.mark.parametrize("way", ["pair by pair", "one at once", "all at once", "without answers", "bounds"])
 @pytest.mark.parametrize("wandering", [True, False])
-def test_rows_take_no_more_room_than_one_question_needs_where_there_is_none(
+def test_without_a_row_budget_rows_take_what_one_query_needs(
     way: str,
     wandering: bool,  # noqa: FBT001 - a column of the table
     monkeypatch: pytest.MonkeyPatch,

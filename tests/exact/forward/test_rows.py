@@ -102,7 +102,7 @@ def test_nominal_is_back_where_a_takeover_ends() -> None:
     assert [back.policy_actions[r].tolist() for r in range(2)] == [[1] * 4, [0] * 4]
 
 
-def test_a_choice_observed_tells_something_only_where_it_was_uncertain() -> None:
+def test_an_observed_choice_is_evidence_only_if_it_was_uncertain() -> None:
     assert len(world().nominal_probabilities) == 0
     uncertain = world(Law.stationary(MIXED, MODEL))
     assert uncertain.nominal_probabilities.tolist() == [MIXED.probabilities.tolist()]  # type: ignore[union-attr]
@@ -115,7 +115,7 @@ def test_a_choice_observed_tells_something_only_where_it_was_uncertain() -> None
     ]
 
 
-def test_what_many_paths_share_is_neither_copied_nor_written_to() -> None:
+def test_data_shared_between_paths_is_neither_copied_nor_written() -> None:
     mixed = world(change=Intervention(MIXED))
     assert MIXED.probabilities is not None
     assert NOMINAL.actions is not None
@@ -162,7 +162,7 @@ def test_other_states_have_the_counterfactual_row_and_its_reward() -> None:
     assert each.reward == pytest.approx(4.0 + 8.0 * expected[1] - 16.0 * expected[2])
 
 
-def test_bounds_keep_apart_what_a_successor_brings() -> None:
+def test_bounds_keep_the_reward_of_each_successor() -> None:
     (each,) = found(world(), ANY, (0, 0, 1), 1)
     assert each[:3] == (0, 1.0, 4.0)
     rows = each.successors
@@ -214,7 +214,7 @@ def test_rows_are_counted_where_the_observation_says_something() -> None:
     assert counts == [0, 1, 2, 2]
 
 
-def test_a_model_of_one_transition_pays_for_it() -> None:
+def test_a_model_with_one_transition_has_its_reward() -> None:
     one = MDP.from_transitions(states=1, actions=1, transitions=[(0, 0, 0, 1.0)], rewards=[(0, 0, 0, 4.0)])
     of = world(Law.stationary(as_table([0], one), one))
     assert found(of, EXACT, (-1, -1, -1), 0) == [(0, 1.0, 4.0, {0: 1.0})]

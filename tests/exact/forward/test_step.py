@@ -42,7 +42,7 @@ def test_nodes_are_put_in_the_order_of_their_states(states: int, nodes: int, sta
     assert by_state[start + nodes :].tolist() == [start + nodes, start + nodes + 1]
 
 
-def test_a_row_shares_a_successor_with_the_observed_pair_or_none() -> None:
+def test_overlap_of_a_row_with_the_observed_successors() -> None:
     rows, observed_stamp = RowTable(EXACT), np.zeros(40, dtype=np.int64)
     first = entry(rows, 0, 1, 20)  # successors 20, 21, 25, 29
     observed_stamp[[21, 3]] = 5

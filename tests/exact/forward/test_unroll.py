@@ -84,7 +84,7 @@ def test_how_far_it_is_unrolled() -> None:
     assert unrolled.transitions is before
 
 
-def test_what_plays_the_same_part_is_one_column() -> None:
+def test_equivalent_obligations_have_one_column() -> None:
     unrolled = Unrolled(automaton_of('G<=99 "a"'), np.array([[0], [1]]))
     unrolled.extend(100)
     assert unrolled.obligations == [{offset: unrolled.obligations[0][offset] for offset in range(100)}]

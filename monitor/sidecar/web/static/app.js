@@ -81,7 +81,7 @@ function updateRow(row, { agent, formula, first, now }) {
   put(cells[8], ago(agent.last_message, now));
   const why = cells[9].firstElementChild;
   why.href = `${agentPage(agent.name)}#formula-${formula.name}`;
-  why.setAttribute("aria-label", `Explain ${formula.name} of ${agent.name}`);
+  why.setAttribute("aria-label", `Why? Explain ${formula.name} of ${agent.name}`);
 }
 
 // Draw the nominal value and, dashed, the alternative. Gaps: between episodes, and while blind.
