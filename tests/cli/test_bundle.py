@@ -104,7 +104,7 @@ def write(file: Path, members: dict[str, bytes]) -> None:
 )
 def test_a_zip_without_one_alarm_is_refused(tmp_path: Path, members: dict[str, bytes]) -> None:
     write(tmp_path / "a.zip", members)
-    with pytest.raises(EvidenceError, match="of one alarm is wanted"):
+    with pytest.raises(EvidenceError, match="give one with one alarm"):
         read_bundle(tmp_path / "a.zip")
 
 

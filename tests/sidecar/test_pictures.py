@@ -100,7 +100,7 @@ def test_no_more_wait_than_can_be_drawn_and_at_the_end_none_is_left(
         assert of.get("b") is None
         found = of.get("c")
         assert found is not None
-        assert "ask again later" in found[1]
+        assert "try again later" in found[1]
         await of.close()
 
     asyncio.run(scene())
