@@ -255,7 +255,7 @@ def test_what_is_exchanged_on_disk_is_used_at_the_next_try(
     ("tls", "expected"),
     [
         (lambda p: Tls(p.file("none.crt")), r"^mqtt\.ca: .*none\.crt cannot be read: No such file"),
-        (lambda p: Tls(p.file("password")), r"^mqtt\.ca: .*password holds no certificates in PEM"),
+        (lambda p: Tls(p.file("password")), r"^mqtt\.ca: .*password contains no PEM certificates"),
         (lambda p: Tls(None, p.file("none")), r"^mqtt\.certificate: .*none cannot be read"),
         (lambda p: Tls(None, p.file("cfmon.crt"), p.file("none")), r"^mqtt\.key: .*none cannot be read"),
         (

@@ -79,14 +79,15 @@ class SessionConfig:
 class _Client(Client):
     """paho client over our socket; overrides the one private method that we depend on."""
 
-    wire: BatchedSocket | None = None
+    batched_socket: BatchedSocket | None = None
     tls: ssl.SSLContext | None = None
 
     def _create_socket_connection(self) -> socket.socket:
         connected = super()._create_socket_connection()
-        self.wire = BatchedSocket(connected) if self.tls is None else TlsBatchedSocket(connected, self.tls, self.host)
-        self.wire.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # acknowledgements are small and must not wait
-        return self.wire
+        sock = BatchedSocket(connected) if self.tls is None else TlsBatchedSocket(connected, self.tls, self.host)
+        self.batched_socket = sock
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # acknowledgements are small and must not wait
+        return sock
 
 
 class Connection:
@@ -117,7 +118,7 @@ class Connection:
         self._alive: asyncio.Task[None] | None = None
         self._clock = clock
         self._now = clock()
-        self._wire: BatchedSocket | None = None
+        self._socket: BatchedSocket | None = None
         self._unexplained = UNEXPLAINED
         self._client = self._make_client()
 
@@ -161,16 +162,16 @@ class Connection:
 
     def pause(self) -> None:
         """Stop reading, including data already read with the last message; the broker has to wait."""
-        if self._reading and self._wire is not None:
-            self._loop.remove_reader(self._wire)
-            self._wire.held = True
+        if self._reading and self._socket is not None:
+            self._loop.remove_reader(self._socket)
+            self._socket.held = True
         self._reading = False
 
     def resume(self) -> None:
         """Read again, unless the connection is over, which the caller may not know yet."""
-        if not self._reading and self._wire is not None and not self.lost.done():
-            self._loop.add_reader(self._wire, self._read)
-            self._wire.held = False
+        if not self._reading and self._socket is not None and not self.lost.done():
+            self._loop.add_reader(self._socket, self._read)
+            self._socket.held = False
             self._reading = True
             self._read_on()
 
@@ -185,9 +186,9 @@ class Connection:
         """Close at once; no effect if it is closed already."""
         if self._alive is not None:
             self._alive.cancel()
-        if self._wire is not None:
-            self._detach(self._wire)
-            self._wire.close()
+        if self._socket is not None:
+            self._detach(self._socket)
+            self._socket.close()
         self._end("ended here")
         self._close_late_socket()
 
@@ -225,15 +226,15 @@ class Connection:
 
     def _close_late_socket(self) -> None:
         """Close a socket that connected after we gave up, unsent: its CONNECT would end the next connection."""
-        if self.lost.done() and self._wire is None and self._client.wire is not None:
-            socket.socket.close(self._client.wire)
+        if self.lost.done() and self._socket is None and self._client.batched_socket is not None:
+            socket.socket.close(self._client.batched_socket)
 
     def _attach(self) -> None:
         """Register the socket with the loop; not in `_dial`, which runs in another thread."""
-        client, sock = self._client, self._client.wire
+        client, sock = self._client, self._client.batched_socket
         if sock is None or sock.fileno() < 0:
             raise BrokerError("the connection was closed at once")
-        self._wire = sock
+        self._socket = sock
         client.on_socket_register_write = self._on_something_to_write
         client.on_socket_close = self._on_socket_close
         self._loop.call_soon(self._write)
@@ -254,30 +255,30 @@ class Connection:
 
     def _read_on(self) -> None:
         """Schedule a read of data already buffered, which no selector reports."""
-        if self._reading and self._wire is not None and self._wire.readable:
+        if self._reading and self._socket is not None and self._socket.readable:
             self._loop.call_soon(self._read)
 
     def _write(self) -> None:
         """Write all of paho's output at once."""
-        wire = self._wire
-        if wire is None or self._client.loop_write() != MQTTErrorCode.MQTT_ERR_SUCCESS or wire.fileno() < 0:
+        sock = self._socket
+        if sock is None or self._client.loop_write() != MQTTErrorCode.MQTT_ERR_SUCCESS or sock.fileno() < 0:
             return  # `_on_disconnect` was called
         try:
-            wire.flush()
+            sock.flush()
         except OSError as error:
             self._end(self._explain(error))
-            self._detach(wire)
+            self._detach(sock)
             return
-        if wire.unsent:
-            self._loop.add_writer(wire, self._write)
+        if sock.unsent:
+            self._loop.add_writer(sock, self._write)
         else:
-            self._loop.remove_writer(wire)
+            self._loop.remove_writer(sock)
 
-    def _detach(self, wire: BatchedSocket) -> None:
+    def _detach(self, sock: BatchedSocket) -> None:
         """Remove the socket from the loop."""
-        if wire.fileno() >= 0:
-            self._loop.remove_reader(wire)
-            self._loop.remove_writer(wire)
+        if sock.fileno() >= 0:
+            self._loop.remove_reader(sock)
+            self._loop.remove_writer(sock)
         self._reading = False
 
     async def _keep_alive(self) -> None:
@@ -325,7 +326,7 @@ class Connection:
         self, _client: Client, _data: object, _flags: DisconnectFlags, _code: ReasonCode, _more: Properties | None
     ) -> None:
         self._reading = False
-        failure = self._wire.failure if self._wire is not None else None
+        failure = self._socket.failure if self._socket is not None else None
         self._end(self._explain(failure or ConnectionAbortedError("the broker closed the connection")))
 
     def _on_publish(
@@ -337,8 +338,8 @@ class Connection:
         self._loop.call_soon(self._write)  # once for all output of this loop iteration
 
     def _on_socket_close(self, _client: Client, _data: object, _sock: SocketLike) -> None:
-        if self._wire is not None:
-            self._detach(self._wire)
+        if self._socket is not None:
+            self._detach(self._socket)
 
     def _on_message(self, _client: Client, _data: object, message: MQTTMessage) -> None:
         try:

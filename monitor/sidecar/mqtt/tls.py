@@ -58,7 +58,7 @@ def _load_ca(context: ssl.SSLContext, path: Path) -> None:
     try:
         context.load_verify_locations(path)
     except ssl.SSLError:
-        raise ConfigError(f"mqtt.ca: {path} holds no certificates in PEM") from None
+        raise ConfigError(f"mqtt.ca: {path} contains no PEM certificates") from None
     except OSError as error:
         raise ConfigError(f"mqtt.ca: {path} cannot be read: {error.strerror}") from error
 

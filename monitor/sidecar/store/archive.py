@@ -38,7 +38,7 @@ class Archive:
         self.evidence = folder / "evidence"
         self.objects = folder / "objects"
         self._time = SeenTime(folder / "evidence.time")
-        self._left: dict[str, tuple[int, ...] | None] = {}
+        self._states: dict[str, tuple[int, ...] | None] = {}
         for place in (self.evidence, self.objects):
             try:
                 place.mkdir(parents=True, exist_ok=True)
@@ -53,23 +53,23 @@ class Archive:
 
         Damaged: altered, or removed since they were written. Raises ConfigError if one cannot be read or written.
         """
-        wrong = []
+        damaged = []
         for name, content in objects.items():
             path = self.objects / name
             try:
-                there = _digest(path)
-                if there != hashlib.sha256(content).hexdigest():
-                    if there is not None or name in self._left:
-                        wrong.append(name)
+                found = _digest(path)
+                if found != hashlib.sha256(content).hexdigest():
+                    if found is not None or name in self._states:
+                        damaged.append(name)
                     _write(path, content)
-                self._left[name] = _state(path)
+                self._states[name] = _state(path)
             except OSError as error:
                 raise ConfigError(f"store.path: {self.objects} cannot be written to: {error.strerror}") from error
-        return wrong
+        return damaged
 
     def changed(self) -> bool:
         """Return whether the file of an object changed since `keep_objects`; contents are not read."""
-        return any(_state(self.objects / name) != left for name, left in self._left.items())
+        return any(_state(self.objects / name) != state for name, state in self._states.items())
 
     def keep_evidence(self, file: EvidenceFile) -> None:
         """Write one alarm's evidence, its signature first, so that after a crash none is unsigned. Raises OSError."""

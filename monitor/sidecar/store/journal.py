@@ -69,7 +69,7 @@ DISK: Final = frozenset(
 
 
 class DamagedError(Exception):
-    """The database does not hold what was written to it."""
+    """The database does not contain what was written to it."""
 
 
 STORE_ERRORS: Final = (OSError, sqlite3.Error, DamagedError)

@@ -35,17 +35,17 @@ PROBES: Final = frozenset({"/healthz", "/readyz", "/startupz"})
 HOST: Final = re.compile(r"([a-z0-9._-]+|\[[0-9a-f:.]+\])(?::[0-9]{1,5})?", re.ASCII)
 """Name or address, optional port; no user information (`localhost:80@elsewhere`)."""
 
-SHORTEST_TOKEN: Final = 16
+MIN_TOKEN: Final = 16
 """Minimum length in characters; shorter tokens can be guessed."""
 
 
 def read_token(path: Path) -> bytes:
     """Return the bearer token in a file; ConfigError if there is none or it is too short."""
     token = read_secret(path, "http.token_file")
-    if len(token) < SHORTEST_TOKEN or not token.isascii() or " " in token:
+    if len(token) < MIN_TOKEN or not token.isascii() or " " in token:
         raise ConfigError(
-            f"http.token_file: {path} must hold at least {SHORTEST_TOKEN} ASCII characters without spaces, such as "
-            "`openssl rand -hex 32` gives"
+            f"http.token_file: {path} must contain at least {MIN_TOKEN} ASCII characters without spaces, such as "
+            "`openssl rand -hex 32` prints"
         )
     return token.encode()
 
