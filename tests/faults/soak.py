@@ -239,7 +239,7 @@ class Soak:
         for up in (False, True):
             self.worker.connected(up)
         store = self.loaded.config.store
-        await self.store.clear_out(keep=store.keep, size=store.size)
+        await self.store.prune(keep=store.keep, size=store.size)
 
     async def _broker(self) -> None:
         """Take all messages, as the broker."""
