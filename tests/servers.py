@@ -1,6 +1,6 @@
-"""Real servers on loopback for tests: mosquitto, Prometheus, Alertmanager, our own; each a process, ended by its pid.
+"""Real servers on loopback for tests: mosquitto, Prometheus, Alertmanager, the monitor, each in a process.
 
-Readiness is polled with a deadline, never slept for. Where a program is missing, the test is skipped and says so.
+Readiness is polled with a deadline. If a program is missing, the test is skipped with a message.
 """
 
 from __future__ import annotations
@@ -44,29 +44,29 @@ __all__ = [
 
 T = TypeVar("T")
 PATIENCE = 300.0
-"""Seconds a server may take for anything before the test fails: generous, since machines can be busy."""
+"""Timeout in seconds for every operation of a server; generous, because machines can be busy."""
 
 
 def wait_until(happened: Callable[[], T], what: str, *, patience: float = PATIENCE) -> T:
-    """Poll until `happened` returns something true, and return it; fail with `what` when patience ends."""
+    """Poll until `happened` returns a true value, and return it; fail with `what` at the timeout."""
     deadline = time.monotonic() + patience
     while True:
         if result := happened():
             return result
         if time.monotonic() > deadline:
-            pytest.fail(f"waited {patience:g} s in vain: {what}")
+            pytest.fail(f"not within {patience:g} s: {what}")
         time.sleep(0.02)
 
 
 def free_port() -> int:
-    """A port of loopback that is free now."""
+    """Return a free port of the loopback interface."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
 
 
 def need(program: str, package: str) -> str:
-    """Where a program is; skips the test if it is not installed."""
+    """Return the path of a program; skip the test if it is not installed."""
     found = shutil.which(program) or shutil.which(program, path="/usr/sbin:/usr/local/sbin")
     if found is None:
         pytest.skip(f"{program} is missing (Debian: apt-get install {package})")
@@ -74,7 +74,7 @@ def need(program: str, package: str) -> str:
 
 
 def end(process: subprocess.Popen[Any], *, with_signal: int = signal.SIGTERM) -> int:
-    """End a process we started and wait for it; a stubborn one is killed."""
+    """End a process and wait for it; kill it at the timeout."""
     if process.poll() is None:
         process.send_signal(with_signal)
     try:
@@ -85,18 +85,18 @@ def end(process: subprocess.Popen[Any], *, with_signal: int = signal.SIGTERM) ->
 
 
 def children(pid: int | str = "self") -> set[int]:
-    """Processes that one started and that are still there, ended ones that nobody waited for included."""
+    """Return the child processes of a process, including zombies."""
     found: set[int] = set()
     for task in Path(f"/proc/{pid}/task").iterdir():
-        with suppress(FileNotFoundError, ProcessLookupError):  # a thread that has just ended
+        with suppress(FileNotFoundError, ProcessLookupError):  # the thread has just ended
             found.update(map(int, (task / "children").read_text().split()))
     return found
 
 
 def interruptible() -> None:
-    """Let SIGINT end this process, a child about to execute its program, as one started by a person's shell.
+    """Restore the default action of SIGINT in a child process, before it executes its program.
 
-    It inherits otherwise what was ignored for the tests, and a script runs them in the background with SIGINT ignored.
+    Otherwise it inherits the setting of the tests, which a script may run in the background with SIGINT ignored.
     """
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
@@ -114,7 +114,7 @@ def listens(port: int) -> bool:
 
 @dataclass
 class Mosquitto:
-    """A broker on `port`; `start` and `kill` it as often as a test wants."""
+    """Broker on `port`, which a test can `start` and `kill` repeatedly."""
 
     folder: Path
     port: int
@@ -132,7 +132,7 @@ class Mosquitto:
     def start(self) -> None:
         config = self.folder / "mosquitto.conf"
         settings = [f"listener {self.port} 127.0.0.1", "max_queued_messages 65000", "log_type all"]
-        settings.append(f"user {getpass.getuser()}")  # else root becomes another user, who may not read our files
+        settings.append(f"user {getpass.getuser()}")  # otherwise root changes to a user that cannot read our files
         if not any(line.startswith("allow_anonymous") for line in self.lines):
             settings.append("allow_anonymous true")
         config.write_text("\n".join([*settings, *self.lines]) + "\n")
@@ -147,14 +147,14 @@ class Mosquitto:
             end(self.process)
 
     def kill(self) -> None:
-        """As a power cut would."""
+        """Kill the broker without a clean shutdown."""
         assert self.process is not None
         end(self.process, with_signal=signal.SIGKILL)
 
 
 @contextmanager
 def mosquitto(folder: Path, *lines: str, port: int | None = None) -> Iterator[Mosquitto]:
-    """A broker with these further lines of configuration, running until the block ends."""
+    """Run a broker with these additional lines of configuration until the block ends."""
     folder.mkdir(parents=True, exist_ok=True)
     broker = Mosquitto(folder, port or free_port(), lines)
     broker.start()
@@ -169,7 +169,7 @@ def mosquitto(folder: Path, *lines: str, port: int | None = None) -> Iterator[Mo
 
 @dataclass
 class Prometheus:
-    """A Prometheus on `port`, scraping and evaluating every `interval`."""
+    """Prometheus server on `port`."""
 
     port: int
 
@@ -177,24 +177,24 @@ class Prometheus:
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}"
 
-    def get(self, path: str, **parameters: str) -> Any:  # noqa: ANN401 - whatever JSON comes
-        """`data` of an API call such as `query` or `targets`."""
+    def get(self, path: str, **parameters: str) -> Any:  # noqa: ANN401 - any JSON
+        """Return `data` of an API call such as `query` or `targets`."""
         query = urllib.parse.urlencode(parameters)
         with urllib.request.urlopen(f"{self.url}/api/v1/{path}?{query}", timeout=10) as answer:
             return json.load(answer)["data"]
 
     def query(self, expression: str) -> list[dict[str, Any]]:
-        """The series an expression gives now."""
+        """Return the current series of an expression."""
         result: list[dict[str, Any]] = self.get("query", query=expression)["result"]
         return result
 
     def targets(self) -> list[dict[str, Any]]:
-        """What is scraped, with its health and last error."""
+        """Return the scraped targets, with health and last error."""
         active: list[dict[str, Any]] = self.get("targets")["activeTargets"]
         return active
 
     def alerts(self) -> dict[str, set[str]]:
-        """Alert name -> the states (`pending`, `firing`) its instances are in now."""
+        """Return alert name -> current states (`pending`, `firing`) of its instances."""
         states: dict[str, set[str]] = {}
         for alert in self.get("alerts")["alerts"]:
             states.setdefault(alert["labels"]["alertname"], set()).add(alert["state"])
@@ -212,7 +212,7 @@ def prometheus(
     alertmanagers: Sequence[str] = (),
     job_settings: Mapping[str, Any] | None = None,
 ) -> Iterator[Prometheus]:
-    """A Prometheus that scrapes `targets` (host:port), ready to be asked, running until the block ends."""
+    """Run Prometheus, scraping `targets` (host:port) every `interval`, until the block ends; yield it when ready."""
     folder.mkdir(parents=True, exist_ok=True)
     config = {
         "global": {"scrape_interval": interval, "scrape_timeout": interval, "evaluation_interval": interval},
@@ -245,7 +245,7 @@ def prometheus(
 
 @contextmanager
 def alertmanager(folder: Path, config: Path) -> Iterator[str]:
-    """An Alertmanager that does as `config` says, ready for alerts at the address it gives (host:port)."""
+    """Run an Alertmanager with this configuration until the block ends; yield its address (host:port) when ready."""
     folder.mkdir(parents=True, exist_ok=True)
     address = f"127.0.0.1:{free_port()}"
     command = [
@@ -253,7 +253,7 @@ def alertmanager(folder: Path, config: Path) -> Iterator[str]:
         f"--config.file={config}",
         f"--storage.path={folder / 'data'}",
         f"--web.listen-address={address}",
-        "--cluster.listen-address=",  # alone, and no port beyond loopback
+        "--cluster.listen-address=",  # no cluster, no port beyond loopback
     ]
     log = folder / "alertmanager.log"
     with log.open("wb") as output:
@@ -272,7 +272,7 @@ def alertmanager(folder: Path, config: Path) -> Iterator[str]:
 
 @dataclass
 class Sidecar:
-    """`cfmon run` as a process of its own."""
+    """`cfmon run` as a separate process."""
 
     process: subprocess.Popen[bytes]
     log_file: Path
@@ -283,26 +283,26 @@ class Sidecar:
 
     @property
     def url(self) -> str:
-        """Where its metrics and status page are, as it says itself."""
+        """URL of its metrics and status page, from its log."""
         found = re.search(r"status page at (http://[^\s\"]+)", self.log)
         assert found, self.log
         return found[1]
 
     def get(self, path: str) -> bytes:
-        """What it serves under a path."""
+        """Return the response for a path."""
         with urllib.request.urlopen(self.url + path, timeout=10) as answer:
             content: bytes = answer.read()
             return content
 
     def metric(self, series: str) -> float | None:
-        """The value of a series as it stands in the exposition, such as `cfmon_up`; None while it starts."""
+        """Return the value of a series, written as in the exposition, such as `cfmon_up`; None during the start."""
         try:
             exposition = self.get("/metrics").decode()
         except urllib.error.HTTPError as error:
             if error.code != http.HTTPStatus.SERVICE_UNAVAILABLE:
                 raise
             return None
-        except ConnectionError:  # one server takes over from the one that answered during the start
+        except ConnectionError:  # the start-up server is being replaced
             return None
         for line in exposition.splitlines():
             if line.startswith(f"{series} "):
@@ -310,17 +310,17 @@ class Sidecar:
         return None
 
     def ready(self) -> bool:
-        """Connected to the broker and seeing."""
+        """Return whether it is connected to the broker and ready."""
         return _answers(f"{self.url}/readyz")
 
     def stop(self) -> int:
-        """As systemd or Kubernetes would; returns the exit code."""
+        """Send SIGTERM, as systemd and Kubernetes do; return the exit code."""
         return end(self.process)
 
 
 @contextmanager
 def sidecar(config: Path, *arguments: str) -> Iterator[Sidecar]:
-    """`cfmon run` on a configuration, serving and connected, running until the block ends."""
+    """Run `cfmon run` on a configuration until the block ends; yield it when serving and connected."""
     log_file = config.parent / "sidecar.log"
     with log_file.open("wb") as log:
         command = [sys.executable, "-m", "monitor", "run", str(config), *arguments]

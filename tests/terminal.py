@@ -1,4 +1,4 @@
-"""A terminal for tests: a process runs on a pseudo terminal, and what it draws is read as a person would see it."""
+"""Terminal for tests: runs a process on a pseudo-terminal and emulates the screen that a person would see."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ __all__ = ["Terminal"]
 LEADER = "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); os.execvp(sys.argv[1], sys.argv[1:])"
 
 PATIENCE = 300.0
-"""Seconds until something shows; far more than it takes."""
+"""Timeout in seconds for all waits."""
 
 
 class Terminal:
-    """`command` on a screen of `lines` by `columns`; ends with the block, whatever state it is in."""
+    """Runs `command` on a screen of `lines` by `columns`; kills it at the end of the block."""
 
     def __init__(
         self, command: Sequence[str], *, lines: int = 30, columns: int = 110, env: Mapping[str, str] | None = None
@@ -39,14 +39,14 @@ class Terminal:
         self._ours, theirs = pty.openpty()
         self._set_size(lines, columns)
         plain = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES", "NO_COLOR")}
-        self.process = subprocess.Popen(  # a session of its own, led by it: Ctrl-C reaches it, and hanging up
+        self.process = subprocess.Popen(  # its own session, so that it gets Ctrl-C and hang-ups
             [sys.executable, "-c", LEADER, *command],
             env={**plain, "TERM": "xterm-256color", **(env or {})},
             stdin=theirs,
             stdout=theirs,
             stderr=theirs,
             start_new_session=True,
-            preexec_fn=interruptible,  # noqa: PLW1509 - no thread of ours could hold a lock meanwhile
+            preexec_fn=interruptible,  # noqa: PLW1509 - no other thread can hold a lock
         )
         os.close(theirs)
 
@@ -62,24 +62,24 @@ class Terminal:
 
     @property
     def text(self) -> str:
-        """What stands on the screen."""
+        """Text on the screen."""
         return "\n".join(line.rstrip() for line in self._screen.display)
 
     def cursor_shown(self) -> bool:
-        """Whether a person sees where they type."""
+        """Return whether the cursor is visible."""
         return not bool(self._screen.cursor.hidden)
 
     def resize(self, lines: int, columns: int) -> None:
-        """As a person pulling at the window's corner."""
+        """Resize the window."""
         self._screen.resize(lines, columns)
         self._set_size(lines, columns)
 
     def press_ctrl_c(self) -> None:
-        """Interrupt, as the keyboard does it: the terminal tells everyone in front of it."""
+        """Interrupt through the terminal, which signals its foreground process group."""
         os.write(self._ours, b"\x03")
 
     def until(self, *words: str) -> str:
-        """Wait until all of them stand on the screen at once; returns it."""
+        """Wait until all of them are on the screen at once; return the screen."""
         deadline = time.monotonic() + PATIENCE
         while not all(word in self.text for word in words):
             assert self._take(), f"ended with {self.process.wait()} without {words}:\n{self.text}"
@@ -87,35 +87,35 @@ class Terminal:
         return self.text
 
     def until_drawn(self, what: bytes, since: int) -> None:
-        """Wait until this is among the bytes drawn after the first `since`."""
+        """Wait until these bytes are drawn, ignoring the first `since` bytes."""
         deadline = time.monotonic() + PATIENCE
         while what not in self.raw[since:]:
             assert self._take(), f"ended with {self.process.wait()} without {what!r}"
             assert time.monotonic() < deadline, f"{what!r} is not drawn"
 
     def stop_taking(self) -> None:
-        """As Ctrl-S: whoever writes now waits."""
+        """Stop the output, as Ctrl-S: writers block."""
         os.write(self._ours, b"\x13")
 
     def hang_up(self) -> None:
-        """The connection to the terminal is gone."""
+        """Close the connection to the terminal."""
         os.close(self._ours)
         self._hung_up = True
 
     def end(self) -> int:
-        """Take all that is still drawn, until the process ends; returns its exit code."""
+        """Read the remaining output until the process ends; return its exit code."""
         deadline = time.monotonic() + PATIENCE
         while self._take():
             assert time.monotonic() < deadline, f"does not end:\n{self.text}"
         return self.process.wait(PATIENCE)
 
     def _take(self) -> bool:
-        """What has been drawn meanwhile; False once nobody is left to draw."""
+        """Read new output; return False once the other end is closed."""
         if not select.select([self._ours], [], [], 0.1)[0]:
             return True
         try:
             drawn = os.read(self._ours, 1 << 16)
-        except OSError:  # how Linux says that the other end is closed
+        except OSError:  # on Linux: the other end is closed
             return False
         self.raw += drawn
         self._stream.feed(drawn)

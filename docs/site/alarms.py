@@ -1,4 +1,4 @@
-"""Real alarms, drawn: the demo's own agents and configurations through the monitor's own route, without a broker."""
+"""Pictures of real alarms: the demo's agents and configurations run through the pipeline, without a broker."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ from monitor.sidecar.effects import Effects
 from monitor.sidecar.events import Connected, Evaluate, Message
 from monitor.types import Instant
 
-__all__ = ["alarm", "lived"]
+__all__ = ["alarm", "simulated"]
 
 BEGIN = 1_795_259_760.0
-"""When the agents' lives begin, in seconds since the epoch: the same in every picture."""
+"""Time of the agents' first step, in seconds since the epoch: the same in every picture."""
 
 
 def alarm(scenario: str, number: int, *, steps: int) -> str:
-    """The picture, as SVG, of the alarm that fires as the `number`-th within so many steps of the demo, seed 0."""
+    """Return the SVG picture of the `number`-th alarm within `steps` steps of the demo, seed 0."""
     loaded = assemble(data_file(f"config/{scenario}.yaml"))
     fired: dict[str, Evidence] = {}
-    for effects in lived(loaded, steps):
-        for evidence in map(read_evidence, (found.content for found in effects.evidence)):
-            fired.setdefault(evidence.alert, evidence)
-    asked = list(fired.values())[number - 1]
-    story = explain(asked, loaded.model, loaded.tables, loaded.models)
-    return draw(story, loaded.model)
+    for effects in simulated(loaded, steps):
+        for found in map(read_evidence, (file.content for file in effects.evidence)):
+            fired.setdefault(found.alert, found)
+    evidence = list(fired.values())[number - 1]
+    explanation = explain(evidence, loaded.model, loaded.tables, loaded.models)
+    return draw(explanation, loaded.model)
 
 
-def lived(loaded: Loaded, steps: int) -> Iterator[Effects]:
-    """What comes out as the demo's agent lives, a tenth of a second a step."""
+def simulated(loaded: Loaded, steps: int) -> Iterator[Effects]:
+    """Yield the effects of each event as the demo's agent runs, a tenth of a second per step."""
     world, own = np.random.default_rng(0).spawn(2)
     actor = Actor.load(loaded.config.policies["nominal"], loaded.model)
     pipeline = loaded.pipeline("sidecar-1")

@@ -1,6 +1,6 @@
-"""The configuration reference, written from the JSON Schema: `python -m docs.site.configuration`.
+"""Write the configuration reference from the JSON Schema: `python -m docs.site.configuration`.
 
-The page is kept, so that it can be read without a build; a test holds it against the schema.
+The page is in the repository, so that it can be read without a build; a test compares it with the schema.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ HEAD: Final = """\
 One YAML file. `cfmon config check FILE` names every mistake with file and line; `cfmon config schema` prints the
 JSON Schema, for editors and for checks in CI. Paths are relative to the file. An environment variable overrides a key:
 `CFMON_MQTT__URL` is `mqtt.url`; lists and maps are written as JSON there. A duration has its unit (`500ms`, `5s`, `1h`,
-`30d`), and so has a size (`500MB`). A key that is not listed here is a mistake. A whole file stands in
+`30d`), and so has a size (`500MB`). A key that is not listed here is a mistake. A complete file is in
 [Messages and files](messages.md#a-configuration).
 """
 KINDS: Final = {
@@ -45,7 +45,7 @@ DASH: Final = "\N{EN DASH}"
 
 
 def page() -> str:
-    """The whole page, as Markdown."""
+    """Return the whole page, as Markdown."""
     schema = config_schema()
     sections = schema["$defs"]
     parts = [HEAD, "## At the top", *table(schema, sections)]
@@ -55,7 +55,7 @@ def page() -> str:
 
 
 def table(section: dict[str, Any], sections: dict[str, Any]) -> list[str]:
-    """The keys of one section as a table; those that are sections themselves have their own."""
+    """Return the keys of one section as a table; nested sections have tables of their own."""
     required = section.get("required", [])
     rows = ["| key | type and range | default | meaning |", "|---|---|---|---|"]
     for key, setting in section["properties"].items():

@@ -1,4 +1,4 @@
-"""The pictures of the ideas: one small world, the walker of the language page, with numbers that are computed here."""
+"""Pictures of the concepts: one small model, the walker of the language page, with computed numbers."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ WIDTH: Final = 760.0
 
 
 def world() -> str:
-    """What an MDP is: places, actions, chance."""
+    """Draw an MDP: states, actions, probabilities."""
     canvas = Canvas(
         WIDTH, "A world as a Markov decision process", "Four states, two actions, and the chance of each step."
     )
@@ -57,7 +57,7 @@ def world() -> str:
 
 
 def abduction() -> str:
-    """What one observed step says about another that was not taken."""
+    """Draw what one observed step implies about an action not taken."""
     canvas = Canvas(
         WIDTH,
         "What an observed step says about another action",
@@ -85,7 +85,7 @@ def abduction() -> str:
 
 
 def path() -> str:
-    """Observed path, intervention, offset, horizon."""
+    """Draw observed path, intervention, offset and horizon."""
     canvas = Canvas(
         WIDTH,
         "The observed path and a world that leaves it",
@@ -113,7 +113,7 @@ def path() -> str:
 
 
 def regret() -> str:
-    """The outcomes of a regret formula as regions of two values."""
+    """Draw the outcomes of a regret formula as regions of two values."""
     canvas = Canvas(
         WIDTH,
         "What regret(fallback, P>=0.75 [...]) says",
@@ -176,7 +176,7 @@ def bounds() -> str:
 
 
 def blindness() -> str:
-    """An alarm while its formula cannot be answered: it keeps its state and says so."""
+    """Draw an alarm while its formula is blind: it keeps its state and reports the blindness."""
     canvas = Canvas(
         WIDTH,
         "An alarm through a blind stretch",
@@ -218,7 +218,7 @@ def blindness() -> str:
 def _arrow(
     canvas: Canvas, a: tuple[float, float], b: tuple[float, float], *, side: float, ink: str, dash: str, label: str
 ) -> None:
-    """From circle to circle, a little to one side, with its chance written beside it."""
+    """Draw an arrow between circles, slightly to one side, with its probability beside it."""
     start, end = np.array(a), np.array(b)
     along = (end - start) / np.linalg.norm(end - start)
     across = np.array([-along[1], along[0]])
@@ -238,4 +238,4 @@ DRAWINGS: Final[dict[str, Callable[[], str]]] = {
     "bounds": bounds,
     "blindness": blindness,
 }
-"""Name of the file -> what draws it."""
+"""Name of the file -> function that draws it."""

@@ -1,7 +1,7 @@
-"""What mkdocs is told beyond `mkdocs.yml`: pages that stand elsewhere in the repository, their links, mathematics.
+"""Hooks of mkdocs: pages from elsewhere in the repository, links between them, mathematics.
 
-A link to a file of the repository that is no page (a test, a script) becomes its words, for a site read from disk has
-no such file beside it; that the file exists is checked all the same, and a link that leads nowhere ends the build.
+A link to a file that is no page (a test, a script) becomes plain text, because the site does not contain the file. The
+file must exist all the same: a broken link stops the build.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ ELSEWHERE: Final = {
 LINK: Final = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^()\s]+)\)")
 FENCE: Final = re.compile(r"^( *)(```+|~~~+).*?^\1\2[^\n]*$", re.MULTILINE | re.DOTALL)
 LIST: Final = re.compile(r"^(?!(?:[-*]|\d+\.) )(\S.*)\n(?=(?:[-*]|\d+\.) )", re.MULTILINE)
-"""A line of text right above a list: for mkdocs, though not for others, that list needs an empty line before it."""
+"""A line of text directly above a list: mkdocs, unlike others, needs an empty line before the list."""
 MATH: Final = re.compile(r'<(span|div) class="arithmatex">\\([(\[])(.*?)\\[)\]]</\1>', re.DOTALL)
 RUNBOOKS: Final = "deploy/runbooks"
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add the pages that stand elsewhere, and a list of the runbooks."""
+    """Add the pages from elsewhere, and a list of the runbooks."""
     for page, source in {**ELSEWHERE, **_runbooks()}.items():
         files.append(File.generated(config, page, abs_src_path=str(ROOT / source)))
     files.append(File.generated(config, "runbooks/index.md", content=_list_of_runbooks()))
@@ -57,7 +57,7 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 
 
 def on_page_content(content: str, page: Page, config: MkDocsConfig, files: Files) -> str:  # noqa: ARG001 - by name
-    """Write mathematics as MathML, which browsers draw by themselves."""
+    """Write mathematics as MathML, which browsers render themselves."""
     return MATH.sub(
         lambda found: convert(html.unescape(found[3]).strip(), display="block" if found[2] == "[" else "inline"),
         content,
@@ -71,11 +71,11 @@ def _runbooks() -> dict[str, str]:
 def _list_of_runbooks() -> str:
     names = [PurePosixPath(page).name for page in _runbooks()]
     listed = "\n".join(f"- [{name.removesuffix('.md')}]({name})" for name in names)
-    return f"# Runbooks\n\nOne page an alert: what it means, how to see it, what to do.\n\n{listed}\n"
+    return f"# Runbooks\n\nOne page for each alert: what it means, how to diagnose it, what to do.\n\n{listed}\n"
 
 
 def _source(page: str) -> PurePosixPath | None:
-    """Where in the repository a page stands; None: it is made by us."""
+    """Return the repository path of a page; None if it is generated."""
     elsewhere = {**ELSEWHERE, **_runbooks()}
     if page in elsewhere:
         return PurePosixPath(elsewhere[page])
@@ -90,7 +90,7 @@ def _relinked(text: str, here: PurePosixPath, page: str) -> str:
             return found[0]
         there = os.path.normpath(here.parent / path)
         if not (ROOT / there).exists():
-            raise PluginError(f"{here}: the link to {target} leads to no file of the repository")
+            raise PluginError(f"{here}: the link to {target} leads to no file in the repository")
         new = _page_of(there)
         if new is None:
             return words
@@ -100,7 +100,7 @@ def _relinked(text: str, here: PurePosixPath, page: str) -> str:
 
 
 def _page_of(file: str) -> str | None:
-    """The page, or the file of the site, that a file of the repository became."""
+    """Return the page, or file of the site, for a file of the repository; None if there is none."""
     for page, source in {**ELSEWHERE, **_runbooks()}.items():
         if file == source:
             return page

@@ -1,7 +1,7 @@
-"""The tables of fields in `docs/messages.md`, written from the types: `python -m docs.site.messages`.
+"""Write the tables of fields in `docs/messages.md` from the types: `python -m docs.site.messages`.
 
-The meaning of a field is the docstring below it in its class; for a step, which is read key by key, it is in `STEP`.
-A test compares the page with the types.
+The meaning of a field is the docstring below it in its class; for a step, which is read key by key, it is in `STEP`. A
+test compares the page with the types.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ LISTED: Final = ("fired.alternative",)
 
 
 def page() -> str:
-    """The page with every table as the types have it now."""
+    """Return the page with all tables regenerated."""
     text = PAGE.read_text(encoding="utf-8")
     for name, rows in _tables().items():
         begin = BEGIN.format(name)
@@ -80,7 +80,7 @@ def page() -> str:
 
 def _tables() -> dict[str, str]:
     return {
-        "a step": _table((f"`{key}`", *told) for key, told in STEP.items()),
+        "a step": _table((f"`{key}`", *entry) for key, entry in STEP.items()),
         "an alert": _table(_rows(AlertMessage)),
         "a status": _table(_rows(StatusMessage)),
         "a manifest": _table(_rows(Manifest)),
@@ -95,7 +95,7 @@ def _table(rows: Iterator[tuple[str, str, str]]) -> str:
 
 
 def _rows(kind: type, prefix: str = "") -> Iterator[tuple[str, str, str]]:
-    """One row a field, and below it those of its own fields, as `field.of`."""
+    """Yield one row for each field, and below it those of its own fields, such as `threshold.bound`."""
     texts, hints = meanings(kind), typing.get_type_hints(kind, include_extras=True)
     for name, meaning in texts.items():
         place = f"{prefix}{name}"
@@ -106,7 +106,7 @@ def _rows(kind: type, prefix: str = "") -> Iterator[tuple[str, str, str]]:
 
 
 def _inner(hint: Any) -> tuple[type | None, str]:  # noqa: ANN401 - any annotation
-    """The type whose fields are told below this one, and how it is reached."""
+    """Return the type whose fields are listed below this one, and the suffix of its name."""
     match typing.get_origin(hint):
         case None:
             return (hint, "") if isinstance(hint, type) and issubclass(hint, msgspec.Struct | BaseModel) else (None, "")

@@ -1,4 +1,4 @@
-"""All pictures of the documentation, drawn into `docs/pictures`: `python -m docs.site.pictures`."""
+"""Draw all pictures of the documentation into `docs/pictures`: `python -m docs.site.pictures`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PICTURES: Final[dict[str, Callable[[], str]]] = {
     "alarm-sepsis": partial(alarm, "icu-sepsis", 2, steps=30),
     "alarm-ice": partial(alarm, "frozen-lake", 1, steps=60),
 }
-"""Name of the file -> what draws it, as SVG."""
+"""Name of the file -> function that returns it as SVG."""
 
 if __name__ == "__main__":
     FOLDER.mkdir(exist_ok=True)

@@ -1,4 +1,4 @@
-"""The one place where time is read. Everywhere else it is an argument, so that a replay can give its own."""
+"""The only module that reads the time. Elsewhere it is an argument, so that a replay can supply it."""
 
 from __future__ import annotations
 
@@ -10,35 +10,35 @@ __all__ = ["Clock", "read_clock"]
 
 
 class Clock:
-    """Both clocks at once: wall time for people, ticks for durations.
+    """Wall time for people, and ticks for durations, in seconds.
 
-    Ticks are the time in which we could hear. They stand still while we cannot, and go on where an earlier process
-    ended: meanwhile nobody was silent, and no step was late.
+    Ticks stop while no messages can arrive, and continue where an earlier process ended, so that no agent counts as
+    silent and no step as late meanwhile.
     """
 
     def __init__(self) -> None:
         self._ahead = 0.0
-        self._stands_at: float | None = None
+        self._stopped_at: float | None = None
 
     def __call__(self) -> Instant:
-        """Now."""
-        ticks = time.monotonic() + self._ahead if self._stands_at is None else self._stands_at
+        """Return the current time."""
+        ticks = time.monotonic() + self._ahead if self._stopped_at is None else self._stopped_at
         return Instant(time.time(), ticks)
 
     def stop(self) -> None:
-        """Let ticks stand still."""
-        self._stands_at = self().ticks
+        """Stop the ticks."""
+        self._stopped_at = self().ticks
 
     def go(self) -> None:
-        """Let them go on."""
-        if self._stands_at is not None:
-            self.resume(self._stands_at)
+        """Continue the ticks, if stopped."""
+        if self._stopped_at is not None:
+            self.resume(self._stopped_at)
 
     def resume(self, ticks: float) -> None:
-        """Go on from there."""
+        """Continue from `ticks`."""
         self._ahead = ticks - time.monotonic()
-        self._stands_at = None
+        self._stopped_at = None
 
 
 read_clock = Clock()
-"""A clock that never stands still, for whoever looks at this process only."""
+"""A clock that is never stopped."""

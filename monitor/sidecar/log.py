@@ -1,4 +1,4 @@
-"""The log: one line an entry, as text for people or as JSON for machines. Nothing secret is ever handed to it."""
+"""Logging, one line per entry, as text or JSON. Secrets are never logged."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from typing import Final
 from monitor.sidecar.config.settings import LoggingConfig
 from monitor.types import Instant
 
-__all__ = ["Seldom", "Sparing", "set_up_logging"]
+__all__ = ["RateLimit", "RateLimitedLog", "set_up_logging"]
 
 PAUSE: Final = 60.0
 """Seconds between two warnings of one kind."""
 
-MOST_KINDS: Final = 10_000
-"""Kinds remembered; beyond that those whose minute is over are forgotten."""
+MAX_KINDS: Final = 10_000
+"""Number of kinds beyond which expired ones are removed."""
 
 
-class Seldom:
-    """Entries that would otherwise come with each message: one a minute of each kind, the others at level debug.
+class RateLimitedLog:
+    """Log for entries that could occur with each message: one a minute of each kind, the others at level debug.
 
-    What they count stands in the metrics; here is an example to look at.
+    Metrics have the counts; the log has examples.
     """
 
     def __init__(self, log: logging.Logger) -> None:
@@ -34,9 +34,9 @@ class Seldom:
 
     def warn(self, kind: Hashable, now: Instant, message: str, *arguments: object) -> None:
         """Log a warning."""
-        self.say(logging.WARNING, kind, now, message, *arguments)
+        self.write(logging.WARNING, kind, now, message, *arguments)
 
-    def say(
+    def write(
         self,
         level: int,
         kind: Hashable,
@@ -49,7 +49,7 @@ class Seldom:
         """Log an entry at `level`, or at debug if this kind was logged within the last minute. `fields`: for JSON."""
         due = now.ticks >= self._next.get(kind, now.ticks)
         if due:
-            if len(self._next) >= MOST_KINDS:
+            if len(self._next) >= MAX_KINDS:
                 self._next = {known: at for known, at in self._next.items() if at > now.ticks}
             self._next[kind] = now.ticks + PAUSE
         self._log.log(
@@ -57,15 +57,15 @@ class Seldom:
         )
 
 
-class Sparing(logging.Filter):
-    """Lets one record a minute of each message pass, whatever its arguments: for loggers that others write to."""
+class RateLimit(logging.Filter):
+    """Filter that passes one record a minute per message, whatever its arguments, for other programs' loggers."""
 
     def __init__(self) -> None:
         super().__init__()
         self._next: dict[str, float] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Whether it is time to say this again. Messages are those of a program's text, so they are few."""
+        """Return whether to pass this record. Messages are literals of a program, so they are few."""
         now = time.monotonic()
         due = now >= self._next.get(str(record.msg), now)
         if due:
@@ -84,7 +84,7 @@ class _Text(logging.Formatter):
 
 
 class _Json(logging.Formatter):
-    """One JSON object a line: time, level, logger, message, and the fields of the entry, if it has any."""
+    """One JSON object per line: time, level, logger, message, and the fields of the entry, if any."""
 
     def format(self, record: logging.LogRecord) -> str:
         entry: dict[str, object] = {"time": record.created, "level": record.levelname.lower(), "logger": record.name}
@@ -95,7 +95,7 @@ class _Json(logging.Formatter):
 
 
 def set_up_logging(config: LoggingConfig) -> None:
-    """Send everything this package and uvicorn say to stderr. The root logger is left to whoever embeds us."""
+    """Log this package and uvicorn to stderr. The root logger is left to an embedding program."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_Json() if config.format == "json" else _Text())
     for name in ("monitor", "uvicorn.error"):

@@ -1,8 +1,8 @@
-"""Whether steps come faster than they can be answered: then, and only then, answers are passed over.
+"""Overload detection: evaluations are skipped only while steps arrive faster than they can be evaluated.
 
-A backlog is no reason: what piled up while the broker, the agents or this process were away is worked off, however
-long that takes, and every alarm in it is raised. So two rates are compared, both averaged over some seconds: of steps
-that come while they happen, and of answers while there is always something to answer.
+A backlog alone is no overload: steps that accumulated while the broker, the agents or this process were away are all
+evaluated, and their alarms raised. So two rates are compared, averaged over some seconds: of live steps arriving, and
+of steps evaluated while there is a queue.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from typing import Final
 __all__ = ["OverloadDetector", "Rate"]
 
 MEMORY: Final = 5.0
-"""Seconds after which what was measured counts e times less."""
+"""Time constant of the exponential average, in seconds."""
 
 STALL: Final = 10.0
-"""How many times as long as usual a batch must take to be left out."""
+"""Ratio to the usual duration of a batch beyond which it is ignored."""
 
 WEIGHT: Final = 0.1
-"""Weight of the newest batch in what is usual."""
+"""Weight of the newest batch in the usual duration."""
 
 
 class Rate:
-    """Events a second, averaged with weights that fall off over `MEMORY` seconds. NaN until something was counted.
+    """Events per second, exponentially averaged over `MEMORY` seconds. NaN until something was counted.
 
     >>> rate = Rate()
     >>> for _ in range(600):
@@ -36,19 +36,19 @@ class Rate:
         self._events = self._seconds = 0.0
 
     def count(self, events: int, seconds: float) -> None:
-        """So many more, in so many seconds more."""
-        left = math.exp(-seconds / MEMORY)
-        self._events = self._events * left + events
-        self._seconds = self._seconds * left + seconds
+        """Add `events` in the last `seconds`."""
+        decay = math.exp(-seconds / MEMORY)
+        self._events = self._events * decay + events
+        self._seconds = self._seconds * decay + seconds
 
     @property
     def value(self) -> float:
-        """Events a second."""
+        """Events per second."""
         return self._events / self._seconds if self._seconds > 0.0 else math.nan
 
 
 class OverloadDetector:
-    """`patience`: seconds that a step may wait for its answer before answers are passed over, if more come than go."""
+    """Overload detector. `patience`: seconds a step may wait for its evaluation before it counts as overload."""
 
     def __init__(self, patience: float) -> None:
         self._patience = patience
@@ -57,26 +57,26 @@ class OverloadDetector:
         self._busy = False
         self._usual = 0.0
 
-    def turned(self, ticks: float, *, live: int, answered: int | None, left: bool) -> None:
-        """One batch is done.
+    def record_batch(self, ticks: float, *, live: int, answered: int | None, left: bool) -> None:
+        """Record a finished batch.
 
-        `live`: steps that came as they happened. `answered`: steps; None if as many as possible were not meant to be.
-        `left`: some still wait.
+        `live`: steps that arrived as they happened. `answered`: steps evaluated; None if evaluations were skipped.
+        `left`: steps still wait.
         """
         seconds = 0.0 if self._last is None else ticks - self._last
         self._last = ticks
         self._coming.count(live, seconds)
-        if answered is not None and self._busy:  # it was not for want of steps that no more were answered
+        if answered is not None and self._busy:  # there was a queue
             self._answered(answered, seconds)
         self._busy = left
 
     def _answered(self, steps: int, seconds: float) -> None:
-        """Count them, unless the process was stopped meanwhile: that says nothing of how fast it is."""
+        """Count them, unless the batch took so long that the process must have been suspended."""
         usual = self._usual or seconds
         if seconds <= STALL * usual:
             self._going.count(steps, seconds)
         self._usual = usual + WEIGHT * (min(seconds, STALL * usual) - usual)
 
     def overloaded(self, waited: float) -> bool:
-        """Whether to answer the newest steps only. `waited`: seconds that the oldest step has waited for its answer."""
+        """Return whether to evaluate the newest steps only. `waited`: seconds that the oldest step has waited."""
         return waited > self._patience and self._coming.value > self._going.value

@@ -1,7 +1,7 @@
-"""Recordings: everything that happened to a sidecar, as a stream of msgpack arrays behind a header.
+"""Recordings of all events of a sidecar: a header, then a msgpack array for each event.
 
-One array for each event: `[kind, wall, ticks, ...]` with kind `m` (topic, payload), `e` (latest_only, steps), `h`,
-`c` (up) or `l` (topic, count, perhaps why). A replay feeds them to the same pipeline and gets the same bytes.
+An array is `[kind, wall, ticks, ...]` with kind `m` (topic, payload), `e` (latest_only, steps), `h`, `c` (up) or `l`
+(topic, count, optionally why). A replay feeds them to the same pipeline, with byte-identical output.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ __all__ = ["Header", "Recorder", "Recording", "pack_event", "unpack_events"]
 FORMAT: Final = "cfmon-recording"
 VERSION: Final = 2
 MAX_EVENT_BYTES: Final = 32 << 20
-"""More than the largest payload a configuration allows (16 MiB)."""
+"""Maximum size of an event; larger than the largest configurable payload (16 MiB)."""
 
 MAX_FIELDS: Final = 16
-"""More than an event or the header has; msgpack allocates what an array announces before it reads it."""
+"""Maximum length of an array or map: msgpack allocates the announced length before reading."""
 
 _READ_BYTES: Final = 1 << 16
 _END: Final = object()
@@ -36,7 +36,7 @@ _END: Final = object()
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """Which sidecar was recorded. `client_id` is in the status topic, so a replay uses the recorded one."""
+    """Identity of the recorded sidecar. `client_id` is in the status topic, so a replay uses it."""
 
     client_id: str
     config_sha256: str
@@ -45,7 +45,7 @@ class Header:
 
 
 def pack_event(event: Event) -> bytes:
-    """One event as it stands in a recording."""
+    """Return an event as it is recorded."""
     at = (event.now.wall, event.now.ticks)
     match event:
         case Message():
@@ -65,7 +65,7 @@ def pack_event(event: Event) -> bytes:
 
 
 def unpack_events(packed: bytes) -> Iterator[Event]:
-    """Events packed one after the other; ValueError or TypeError if that is not what they are."""
+    """Yield concatenated packed events; ValueError or TypeError if malformed."""
     unpacker = msgpack.Unpacker(max_buffer_size=max(len(packed), 1), strict_map_key=True, raw=False)
     unpacker.feed(packed)
     while unpacker.tell() < len(packed):
@@ -76,13 +76,13 @@ def unpack_events(packed: bytes) -> Iterator[Event]:
 
 
 class Recorder:
-    """Writes a recording as events happen. An existing file is not overwritten."""
+    """Writer of a recording, to a new file. Raises RecordingError if the file exists or cannot be written."""
 
     def __init__(self, path: Path, header: Header) -> None:
         try:
             self._file: IO[bytes] = path.open("xb")
         except FileExistsError:
-            raise RecordingError(f"{path}: is there already; choose another name or move it away") from None
+            raise RecordingError(f"{path}: already exists; choose another name or move it away") from None
         except OSError as error:
             raise RecordingError(f"{path}: cannot be written: {error.strerror}") from error
         self._file.write(msgpack.packb({"format": FORMAT, "v": VERSION, **asdict(header)}))
@@ -92,21 +92,21 @@ class Recorder:
         self._file.write(pack_event(event))
 
     def flush(self) -> None:
-        """Hand what is written to the operating system."""
+        """Flush written events to the operating system."""
         self._file.flush()
 
     def close(self) -> None:
-        """Finish the file."""
+        """Close the file."""
         self._file.close()
 
     def abandon(self) -> None:
-        """Close a file that cannot be written to, as far as that goes."""
+        """Close a file that cannot be written to, ignoring errors."""
         with contextlib.suppress(OSError):
             self._file.close()
 
 
 class Recording:
-    """A recording on disk: its header, and its events in order when iterated. Memory is bounded by one event."""
+    """Recording on disk: its header, and an iterator over its events. Memory is bounded by one event."""
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
@@ -160,7 +160,7 @@ class Recording:
         if not isinstance(fields, dict) or fields.pop("format", None) != FORMAT:
             raise RecordingError(f"{self.path}: is not a recording; make one with `cfmon run CONFIG --record FILE`")
         if (version := fields.pop("v", None)) != VERSION:
-            raise RecordingError(f"{self.path}: written in version {version!r} of the format, this reads {VERSION}")
+            raise RecordingError(f"{self.path}: has format version {version!r}; this program reads version {VERSION}")
         try:
             header = Header(**fields)
         except TypeError:
@@ -169,8 +169,8 @@ class Recording:
             raise RecordingError(f"{self.path}: its header is damaged")
         return header
 
-    def _next(self) -> Any:  # noqa: ANN401 - whatever the bytes hold; checked by the caller
-        """The next value, `_END` at a clean end."""
+    def _next(self) -> Any:  # noqa: ANN401 - any msgpack value; checked by the caller
+        """Return the next value, or `_END` at an orderly end."""
         while True:
             at = self._unpacker.tell()
             try:
@@ -180,7 +180,7 @@ class Recording:
                     self._check_end(at)
                     return _END
                 self._feed(content)
-            except (ValueError, msgpack.UnpackException) as error:  # whatever was wrong with the bytes
+            except (ValueError, msgpack.UnpackException) as error:  # malformed bytes
                 raise RecordingError(f"{self.path}: damaged after event {self._count}, at byte {at}: {error}") from None
 
     def _feed(self, content: bytes) -> None:
@@ -200,7 +200,7 @@ class Recording:
             )
 
 
-def _event(fields: Any) -> Event:  # noqa: ANN401 - whatever the bytes hold
+def _event(fields: Any) -> Event:  # noqa: ANN401 - any msgpack value
     if not isinstance(fields, list) or len(fields) < 3:
         raise ValueError("not an array of kind, wall and ticks")
     kind, wall, ticks, *rest = fields
@@ -218,7 +218,7 @@ def _event(fields: Any) -> Event:  # noqa: ANN401 - whatever the bytes hold
             return Lost(now, topic, count)
         case "l", [str(topic), int(count), str(why)] if count > 0 and not isinstance(count, bool):
             return Lost(now, topic, count, why)
-    raise ValueError(f"kind {kind!r} with {len(rest)} fields is not known")
+    raise ValueError(f"unknown kind {kind!r} with {len(rest)} fields")
 
 
 def _seconds(value: object) -> float:

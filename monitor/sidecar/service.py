@@ -29,7 +29,7 @@ from monitor.sidecar.evidence.signing import read_signer
 from monitor.sidecar.gc_tuning import collector_at_ease
 from monitor.sidecar.health import Health, tick_of
 from monitor.sidecar.log import set_up_logging
-from monitor.sidecar.mqtt.connection import Session
+from monitor.sidecar.mqtt.connection import SessionConfig
 from monitor.sidecar.mqtt.inbox import Inbox
 from monitor.sidecar.mqtt.link import Link
 from monitor.sidecar.mqtt.outbox import Outbox
@@ -200,10 +200,10 @@ class Service:
     async def _tidy(self, store: Store) -> None:
         while True:
             kept, needed = self.config.store, self._worker.pipeline.proofs()
-            await store.clear_out(keep=kept.keep, size=kept.size, needed=needed)
+            await store.prune(keep=kept.keep, size=kept.size, needed=needed)
             for _ in range(CHECKS):
                 await asyncio.sleep(CHECK)
-                if store.grown > kept.size / 10:
+                if store.filed_bytes > kept.size / 10:
                     break
 
     def live_while_compiling(self) -> contextlib.AbstractContextManager[object]:
@@ -267,7 +267,7 @@ class Service:
                     )
                 except Exception as error:
                     LOG.exception("the state in the store cannot be restored; the monitor begins anew")
-                    self._store.begin_anew(str(error))
+                    self._store.start_over(str(error))
                     self._worker.pipeline = self._loaded.with_formulas(self._loaded.formulas).pipeline(self.client_id)
                 else:
                     self._continue(recovered)
@@ -311,7 +311,7 @@ class Service:
 
     def _make_link(self) -> Link:
         mqtt = self.config.mqtt
-        session = Session(
+        session = SessionConfig(
             broker=mqtt.broker,
             client_id=self.client_id,
             steps=mqtt.steps,

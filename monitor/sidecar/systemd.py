@@ -1,7 +1,6 @@
-"""Telling the service manager how we are, by its own protocol (sd_notify(3)); silent where none listens.
+"""Status reports to the service manager (sd_notify(3)), if there is one.
 
-The protocol is one datagram of lines. The packages that speak it have not been touched for years, and none judges
-whether there is anything to be said: here the watchdog is fed only while `/healthz` would find nothing wrong.
+The protocol is one datagram of lines. The watchdog is notified only while `/healthz` reports no problem.
 """
 
 from __future__ import annotations
@@ -19,15 +18,13 @@ __all__ = ["ServiceManager", "reporting"]
 
 LOG: Final = logging.getLogger("monitor.systemd")
 PERIOD: Final = 5.0
-"""Seconds between two reports where no watchdog asks for more."""
+"""Maximum number of seconds between two reports."""
 
 
 class ServiceManager:
-    """Whoever listens on `$NOTIFY_SOCKET` of `environment`. Telling never waits and never fails: it is a courtesy.
+    """Client of the service manager at `$NOTIFY_SOCKET` of `environment`. Methods do not block or raise.
 
-    Attributes:
-        listens: whether there is one.
-        watchdog: seconds without `alive` after which we are killed; None: no limit.
+    `listens`: True if there is one. `watchdog`: seconds without `alive` after which we are killed; None: no limit.
     """
 
     def __init__(self, environment: Mapping[str, str]) -> None:
@@ -37,34 +34,34 @@ class ServiceManager:
         self.watchdog = _watchdog(environment) if self.listens else None
 
     def ready(self) -> None:
-        """Everything that can fail at start is done, or a reload has ended."""
-        self._tell("READY=1")
+        """Report that the start, or a reload, is complete."""
+        self._send("READY=1")
 
     def alive(self, status: str) -> None:
-        """Feed the watchdog; `status` is the line that `systemctl status` shows."""
-        self._tell("WATCHDOG=1", _status(status))
+        """Notify the watchdog; `systemctl status` shows `status`."""
+        self._send("WATCHDOG=1", _status(status))
 
-    def unwell(self, status: str) -> None:
-        """Say what is wrong, and leave the watchdog hungry."""
-        self._tell(_status(status))
+    def unhealthy(self, status: str) -> None:
+        """Report a problem, without notifying the watchdog."""
+        self._send(_status(status))
 
     def reloading(self) -> None:
-        """The configuration is being read again; `ready` ends that. The time is by the manager's clock, not by ours."""
-        self._tell("RELOADING=1", f"MONOTONIC_USEC={time.monotonic_ns() // 1000}")
+        """Report that the configuration is being reread, until `ready`; the time is of the manager's clock."""
+        self._send("RELOADING=1", f"MONOTONIC_USEC={time.monotonic_ns() // 1000}")
 
     def stopping(self) -> None:
-        """We end, and mean to."""
-        self._tell("STOPPING=1")
+        """Report an intended shutdown."""
+        self._send("STOPPING=1")
 
-    def _tell(self, *lines: str) -> None:
+    def _send(self, *lines: str) -> None:
         if not self.listens:
             return
         try:
-            with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as door:
-                door.setblocking(False)  # noqa: FBT003 - the signature is the socket's
-                door.sendto("\n".join(lines).encode(), self._address)
+            with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as sender:
+                sender.setblocking(False)  # noqa: FBT003 - the signature is the socket's
+                sender.sendto("\n".join(lines).encode(), self._address)
         except OSError as error:
-            LOG.debug("the service manager does not hear: %s", error)
+            LOG.debug("the service manager cannot be notified: %s", error)
 
 
 def _status(text: str) -> str:
@@ -72,7 +69,7 @@ def _status(text: str) -> str:
 
 
 def _watchdog(environment: Mapping[str, str]) -> float | None:
-    """As sd_watchdog_enabled(3) reads it: microseconds, for the process with that id or for any."""
+    """Return the watchdog's timeout in seconds, as sd_watchdog_enabled(3) does; None if there is none for us."""
     microseconds, process = environment.get("WATCHDOG_USEC", ""), environment.get("WATCHDOG_PID", str(os.getpid()))
     if not microseconds.isdigit() or int(microseconds) == 0 or process != str(os.getpid()):
         return None
@@ -81,9 +78,9 @@ def _watchdog(environment: Mapping[str, str]) -> float | None:
 
 @contextmanager
 def reporting(manager: ServiceManager, health: Callable[[], str], readiness: Callable[[], str]) -> Iterator[None]:
-    """Report from a thread until the block ends: a stuck loop cannot tell that it is stuck.
+    """Report from a thread until the block ends, so that a stuck event loop is detected.
 
-    `health` and `readiness` are those of `/healthz` and `/readyz`: what is wrong, or an empty text.
+    `health` and `readiness` are those of `/healthz` and `/readyz`: the problem, or an empty text.
     """
     if not manager.listens:
         yield
@@ -102,14 +99,14 @@ def _report(
     manager: ServiceManager, health: Callable[[], str], readiness: Callable[[], str], ended: threading.Event
 ) -> None:
     period = min(PERIOD, (manager.watchdog or PERIOD) / 3)
-    well = True
+    healthy = True
     while True:
         if problem := health():
-            manager.unwell(problem)
-            if well:
-                LOG.error("the watchdog is no longer fed: %s", problem)
+            manager.unhealthy(problem)
+            if healthy:
+                LOG.error("the watchdog is no longer notified: %s", problem)
         else:
             manager.alive(readiness() or "watching")
-        well = not problem
+        healthy = not problem
         if ended.wait(period):
             return

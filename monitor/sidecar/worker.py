@@ -126,7 +126,7 @@ class Worker:
         self._step(Heartbeat(self._clock()))
         self._settle()
         if self._store is not None:
-            self._store.look()
+            self._store.check_files()
             self._report_store()
             if self._store.problem:
                 self.keep_everything()
@@ -255,7 +255,7 @@ class Worker:
         if answered and not late:
             self._pace += (1.0 if not self._pace else MEMORY) * (seconds / answered - self._pace)
         fully = not (late or flood)  # else the number answered says nothing about capacity
-        self._pressure.turned(
+        self._pressure.record_batch(
             self.evaluated.ticks, live=self._live, answered=answered if fully else None, left=self._left > 0
         )
         self._sinks.metrics.evaluated(seconds, effects.notices, self.evaluated)
@@ -297,7 +297,7 @@ class Worker:
         evidence = [file for _, effects in outcomes for file in effects.evidence]
         lasting = [(number, message) for number, message in numbered if not message.repeats]
         self._store.commit(lasting, evidence, self._outbox.settled(), alarms)
-        if self._store.long:
+        if self._store.snapshot_due:
             self.keep_changes()
         self._report_store()
 
@@ -306,7 +306,7 @@ class Worker:
     def settle(self) -> None:
         """After a restart, close the listed alarms that are not known to fire any more."""
         standing = self.pipeline.standing()
-        self._sinks.view.history.settle({notice.id for notice in standing.notices if isinstance(notice, Alert)})
+        self._sinks.view.history.mark_unknown({notice.id for notice in standing.notices if isinstance(notice, Alert)})
 
     def _report_store(self) -> None:
         assert self._store is not None, "called with a store only"

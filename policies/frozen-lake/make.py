@@ -1,4 +1,4 @@
-"""Make model.npz and the two policies of FrozenLake-v1, 8x8, slippery; print what each policy is worth.
+"""Make model.npz and the two policies of FrozenLake-v1, 8x8, slippery; print the success probability of each policy.
 
 Usage: python policies/frozen-lake/make.py [--out FOLDER]
 """
@@ -29,22 +29,22 @@ Floats = npt.NDArray[np.float64]
 
 
 def main() -> None:
-    """Make all three files, then load the policies back and measure them."""
+    """Make all files, then load the policies and evaluate them."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, default=HERE, help="where to write (default: beside this script)")
     out = parser.parse_args().out
     model = load_model(SOURCE)
     save_model(model, out / "model.npz")
-    # Rounded, so that every machine writes the same bytes.
+    # Rounded, so that all machines write the same bytes.
     write(out, "good", np.round(action_values(model), 6), "Value iteration on the slippery lake: keeps off the holes.")
     write(out, "rash", -distances(model), "The shortest way to the goal, as if the ice were not slippery.")
     for name in ("good", "rash"):
-        goal, hole = worth(model, load_policy(out / f"{name}.yaml", model).table, 200)
+        goal, hole = outcomes(model, load_policy(out / f"{name}.yaml", model).table, 200)
         print(f"{name}: within 200 steps at the goal {goal:.4f}, in a hole {hole:.4f}")
 
 
 def action_values(model: MDP) -> Floats:
-    """Discounted probability to reach the goal after each action, [S, A], by value iteration to 1e-12."""
+    """Return the discounted probability of reaching the goal after each action, [S, A], by value iteration to 1e-12."""
     goal = model.labels["goal"]
     values = goal.astype(np.float64)
     while True:
@@ -56,7 +56,7 @@ def action_values(model: MDP) -> Floats:
 
 
 def distances(model: MDP) -> Floats:
-    """Moves to the goal after each action if every move went where it is meant to, [S, A]; a hole is no way on."""
+    """Return the number of moves to the goal after each action without slipping, [S, A]; holes are obstacles."""
     blocked = float(model.states)
     steps = np.where(model.labels["goal"], 0.0, blocked)
     for _ in range(model.states):
@@ -67,21 +67,21 @@ def distances(model: MDP) -> Floats:
 
 
 def target(state: int, action: int) -> int:
-    """Where a move is meant to lead; the edge of the lake stops it."""
+    """Return the intended target of a move; the edge of the lake stops it."""
     row, column = (min(max(x + d, 0), SIDE - 1) for x, d in zip(divmod(state, SIDE), MOVES[action], strict=True))
     return row * SIDE + column
 
 
 def step(model: MDP, state: int, action: int) -> Floats:
-    """P(. | state, action) as [S]."""
+    """Return P(. | state, action), [S]."""
     successors, probabilities = model.row(state, action)
     row = np.zeros(model.states)
     row[successors] = probabilities
     return row
 
 
-def worth(model: MDP, table: PolicyTable, horizon: int) -> tuple[float, float]:
-    """Exact probability to be at the goal, and in a hole, after `horizon` steps from the start."""
+def outcomes(model: MDP, table: PolicyTable, horizon: int) -> tuple[float, float]:
+    """Return the exact probabilities of goal and hole after `horizon` steps from the start."""
     assert table.actions is not None
     assert model.initial is not None
     chain = np.array([step(model, s, int(table.actions[s])) for s in range(model.states)])
@@ -90,7 +90,7 @@ def worth(model: MDP, table: PolicyTable, horizon: int) -> tuple[float, float]:
 
 
 def write(out: Path, name: str, scores: Floats, description: str) -> None:
-    """`name`.onnx, a table behind a one-hot input, and its manifest."""
+    """Write `name`.onnx, a table with one-hot input, and its manifest."""
     content = table_onnx(scores, "one_hot", "q_values")
     (out / f"{name}.onnx").write_bytes(content)
     manifest = Manifest(

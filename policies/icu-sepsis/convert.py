@@ -2,8 +2,8 @@
 
 Usage: python policies/icu-sepsis/convert.py [--wheel FILE]
 
-Without `--wheel`, pip downloads the package into a temporary folder. It is never installed nor imported (it pulls in
-gym, pandas and scikit-learn): its two data files are read out of the wheel, whose SHA-256 is pinned below.
+Without `--wheel`, pip downloads the package into a temporary folder. It is neither installed nor imported, because it
+depends on gym, pandas and scikit-learn: its two data files are read from the wheel, whose SHA-256 is pinned below.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ WHEEL_SHA256 = "7f55ff190f11b252593000814b6cd56ecf9b5de6fdca256e4966c0a0dc369466
 ASSETS = "icu_sepsis/envs/assets/"
 STATES, ACTIONS = 716, 25
 DEATH, SURVIVAL = 713, 714
-ENDED = (713, 714, 715)  # death, survival, and the state that the package sends both to
+ENDED = (713, 714, 715)  # death, survival, and the successor of both in the package
 HERE = Path(__file__).parent
 
 Array = npt.NDArray[Any]
 
 
 def main() -> None:
-    """Convert, write, and say what was written."""
+    """Convert the package, write the files, and print their sizes."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--wheel", type=Path, help="an icu_sepsis-2.0.1 wheel already here")
+    parser.add_argument("--wheel", type=Path, help="a local icu_sepsis-2.0.1 wheel")
     wheel = parser.parse_args().wheel
     data, admissible = read_wheel(wheel.read_bytes() if wheel else download())
     model = convert(data, admissible)
@@ -50,7 +50,7 @@ def main() -> None:
 
 
 def download() -> bytes:
-    """The wheel's bytes."""
+    """Download the wheel and return its bytes."""
     with tempfile.TemporaryDirectory() as folder:
         pip = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", folder, "icu-sepsis==2.0.1"]
         subprocess.run(pip, check=True)  # noqa: S603 - fixed arguments
@@ -58,7 +58,7 @@ def download() -> bytes:
 
 
 def read_wheel(content: bytes) -> tuple[dict[str, Array], Array]:
-    """The arrays of dynamics.npz, and which action is admissible in which state, [S, A] bool."""
+    """Return the arrays of dynamics.npz, and the admissible actions, [S, A] bool."""
     if hashlib.sha256(content).hexdigest() != WHEEL_SHA256:
         raise SystemExit("the wheel is not the icu-sepsis 2.0.1 this script was written for (its SHA-256 differs)")
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
@@ -72,10 +72,10 @@ def read_wheel(content: bytes) -> tuple[dict[str, Array], Array]:
 
 
 def convert(data: dict[str, Array], admissible: Array) -> MDP:
-    """The package's dynamics with inadmissible actions left out, and the states an episode ends in made absorbing.
+    """Return the package's dynamics without inadmissible actions, and with absorbing final states.
 
-    The package fills the rows of inadmissible actions with averages; nothing was estimated there. It sends death and
-    survival on to state 715, a step that no episode ever shows, since the episode is over; here they stay.
+    The package fills the rows of inadmissible actions with averages, not estimates. It lets death and survival lead
+    to state 715, a step that no episode contains; here they are absorbing.
     """
     matrix = data["tx_mat"].copy()
     rewards = (matrix * data["r_mat"]).sum(axis=2)
@@ -102,12 +102,12 @@ def convert(data: dict[str, Array], admissible: Array) -> MDP:
 
 
 def write_clinicians(expert: Array, admissible: Array) -> None:
-    """clinicians.onnx and .yaml: the estimated behaviour of the clinicians, restricted to the admissible actions."""
-    chances = np.where(admissible, expert, 0.0)
-    for state in ENDED:  # nothing is decided there any more
-        chances[state, 0] = 1.0
-    chances /= chances.sum(axis=1, keepdims=True)
-    content = table_onnx(chances, "index", "probabilities")
+    """Write clinicians.onnx and .yaml: the estimated behaviour of the clinicians, admissible actions only."""
+    probabilities = np.where(admissible, expert, 0.0)
+    for state in ENDED:  # any action: the state is absorbing
+        probabilities[state, 0] = 1.0
+    probabilities /= probabilities.sum(axis=1, keepdims=True)
+    content = table_onnx(probabilities, "index", "probabilities")
     (HERE / "clinicians.onnx").write_bytes(content)
     manifest = Manifest(
         name="clinicians",

@@ -1,9 +1,9 @@
-"""Make the `optimal` and the `deployed` policy of ICU-Sepsis from model.npz, and print what each policy is worth.
+"""Make the `optimal` and the `deployed` policy of ICU-Sepsis from model.npz, and print the survival under each policy.
 
 Usage: python policies/icu-sepsis/make_policies.py [--out FOLDER]
 
-Numbers are rounded before they are stored, so that every machine writes the same bytes whatever its linear algebra
-library does in the last digits.
+Numbers are rounded before they are stored, so that all machines write the same bytes despite different linear algebra
+libraries.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Floats = npt.NDArray[np.float64]
 
 
 def main() -> None:
-    """Make both, then load all three back and measure them."""
+    """Make both, then load all three policies and evaluate them."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, default=HERE, help="where to write (default: beside this script)")
     out = parser.parse_args().out
@@ -39,20 +39,20 @@ def main() -> None:
     make_optimal(model, out)
     make_deployed(model, out)
     for name, folder in (("deployed", out), ("clinicians", HERE), ("optimal", out)):
-        survival, decisions = worth(model, load_policy(folder / f"{name}.yaml", model).table)
+        survival, decisions = evaluated(model, load_policy(folder / f"{name}.yaml", model).table)
         print(f"{name}: survival {survival:.4f}, {decisions:.2f} decisions an episode on average")
 
 
 def transitions(model: MDP) -> Any:  # noqa: ANN401 - SciPy ships no types
-    """P(s' | s, a) as a sparse [S * A, S] matrix."""
+    """Return P(s' | s, a) as a sparse [S * A, S] matrix."""
     rows = (model.probabilities, model.successors, model.indptr)
     return scipy.sparse.csr_array(rows, shape=(model.states * model.actions, model.states))
 
 
 def action_values(model: MDP, *, best: bool) -> Floats:
-    """Probability to survive after each action, [S, A], if from then on one does the best, or the worst, possible.
+    """Return the survival probability after each action, [S, A], under the best or the worst policy from then on.
 
-    Value iteration until nothing moves by 1e-14. Unavailable actions are worth -1 (best) or 2 (worst).
+    Value iteration to 1e-14. Unavailable actions have the value -1 (best) or 2 (worst).
     """
     matrix = transitions(model)
     shape, survival = (model.states, model.actions), model.labels["survival"]
@@ -65,24 +65,24 @@ def action_values(model: MDP, *, best: bool) -> Floats:
         values = improved
 
 
-def worth(model: MDP, table: PolicyTable) -> tuple[float, float]:
-    """Exact probability to survive and mean number of decisions, from the model's initial distribution."""
+def evaluated(model: MDP, table: PolicyTable) -> tuple[float, float]:
+    """Return the exact survival probability and mean number of decisions, from the initial distribution."""
     chain = np.zeros((model.states, model.states))
     for state in range(model.states):
-        for action, chance in table.choices(state):
+        for action, weight in table.choices(state):
             successors, probabilities = model.row(state, action)
-            chain[state, successors] += chance * probabilities
+            chain[state, successors] += weight * probabilities
     ended = np.array([model.is_absorbing(s) for s in range(model.states)])
     inner, initial = chain[np.ix_(~ended, ~ended)], model.initial
     assert initial is not None
-    reach = chain[np.ix_(~ended, model.labels["survival"])].sum(axis=1)
-    solved = np.linalg.solve(np.eye(len(inner)) - inner, np.stack([reach, np.ones(len(inner))], axis=1))
+    reached = chain[np.ix_(~ended, model.labels["survival"])].sum(axis=1)
+    solved = np.linalg.solve(np.eye(len(inner)) - inner, np.stack([reached, np.ones(len(inner))], axis=1))
     survival, decisions = initial[~ended] @ solved
     return float(survival), float(decisions)
 
 
 def make_optimal(model: MDP, out: Path) -> None:
-    """The optimal policy, as a table of its action values behind a one-hot input."""
+    """Write the optimal policy, as a table of its action values with one-hot input."""
     content = table_onnx(np.round(action_values(model, best=True), 6), "one_hot", "q_values")
     write(
         out,
@@ -95,9 +95,9 @@ def make_optimal(model: MDP, out: Path) -> None:
 
 
 def make_deployed(model: MDP, out: Path) -> None:
-    """The deployed policy: a network on the 47 features, taught by a policy learnt from a wrong outcome column.
+    """Write the deployed policy: a network on the 47 features that imitates a policy with inverted outcomes.
 
-    The teacher minimises survival, as it would if "died" had been coded as success; training stops early.
+    The teacher minimises survival, as if "died" had been coded as success; training stops early.
     """
     assert model.observations is not None
     teacher = np.where(model.availability, action_values(model, best=False), 2.0).argmin(axis=1)
@@ -117,7 +117,7 @@ def make_deployed(model: MDP, out: Path) -> None:
 def train(
     seen: Floats, wanted: npt.NDArray[np.int64], available: npt.NDArray[np.bool_]
 ) -> tuple[tuple[Floats, Floats], tuple[Floats, Floats]]:
-    """One hidden tanh layer, masked cross-entropy, full-batch Adam. Weights rounded to 4 decimals."""
+    """Train one hidden tanh layer by masked cross-entropy and full-batch Adam; round weights to 4 decimals."""
     rng = np.random.default_rng(SEED)
     actions = available.shape[1]
     weights = [
@@ -140,20 +140,20 @@ def train(
 
 
 def gradients(weights: list[Floats], seen: Floats, target: Floats, available: npt.NDArray[np.bool_]) -> list[Floats]:
-    """Of the mean cross-entropy with L2 penalty, by each of the four weight arrays."""
+    """Return the gradients of the mean cross-entropy with L2 penalty, for each of the four weight arrays."""
     w1, b1, w2, b2 = weights
     hidden = np.tanh(seen @ w1 + b1)
     logits = np.where(available, hidden @ w2 + b2, -np.inf)
-    chances = np.exp(logits - logits.max(axis=1, keepdims=True))
-    chances /= chances.sum(axis=1, keepdims=True)
-    error = (chances - target) / len(seen)
+    probabilities = np.exp(logits - logits.max(axis=1, keepdims=True))
+    probabilities /= probabilities.sum(axis=1, keepdims=True)
+    error = (probabilities - target) / len(seen)
     back = error @ w2.T * (1 - hidden**2)
     plain = [seen.T @ back, back.sum(axis=0), hidden.T @ error, error.sum(axis=0)]
     return [g + WEIGHT_DECAY * w for g, w in zip(plain, weights, strict=True)]
 
 
 def write(out: Path, name: str, content: bytes, **manifest: Any) -> None:  # noqa: ANN401 - checked by Manifest
-    """`name`.onnx and its manifest, greedy."""
+    """Write `name`.onnx and its greedy manifest."""
     (out / f"{name}.onnx").write_bytes(content)
     described = Manifest(
         name=name,

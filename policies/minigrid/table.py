@@ -1,7 +1,7 @@
 """The paper's Table 1 with the exact probabilities it did not have: `python -m policies.minigrid.table`.
 
-Needs nothing but the monitor: models and policies are those shipped beside this script. What is asked, and why in two
-readings of what comes after an episode, is told in PROVENANCE.md.
+Needs only the monitor: models and policies are those shipped beside this script. PROVENANCE.md describes the queries,
+and the two readings of what follows an episode.
 
 Source: Kazemi & Paoletti, "MiniGrid Benchmark" and its table; T = 50, interventions at t = T and t = T - 10.
 """
@@ -42,7 +42,7 @@ PAPER: Mapping[str, Counts] = {
     "fetch": (75, 25, 75, 50, 75),
     "gotodoor": (125, 25, 50, 25, 100),
 }
-"""Realizations the paper needed: nominal; undertrained and effect at t = T; the same at t = T - 10.
+"""Realizations needed in the paper: nominal; undertrained and effect at t = T; the same at t = T - 10.
 
 The paper's verdicts are the same in every row: nominal holds, the other four do not.
 """
@@ -50,7 +50,7 @@ The paper's verdicts are the same in every row: nominal holds, the other four do
 
 @dataclass(frozen=True)
 class Question:
-    """One cell of the table; `holds`: the paper's verdict."""
+    """Cell of the table; `holds`: the paper's verdict."""
 
     column: str
     offset: int
@@ -60,7 +60,7 @@ class Question:
 
 @dataclass(frozen=True)
 class Benchmark:
-    """One model with both policies, in one reading."""
+    """Model with both policies, in one reading."""
 
     name: str
     model: MDP
@@ -70,26 +70,26 @@ class Benchmark:
 def main() -> None:
     """Print the table in both readings."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    # On the path of seed 0 the agent of Empty and that of GoToDoor stand at their goal 9 steps in; see PROVENANCE.md.
+    # On the path of seed 0, the agents of Empty and of GoToDoor are at their goal after 9 steps; see PROVENANCE.md.
     parser.add_argument("--seed", type=int, default=1, help="of the first observed path (default: 1)")
     parser.add_argument("--paths", type=int, default=20, help="how many paths to average over (default: 20)")
     given = parser.parse_args()
     for reading in ("following", "absorbing"):
         print(f"\n{READINGS[reading]}")
-        print(f"{'':9} {'asked':18} {'exact':>8} {'ours':>6} {'paper':>6} {'mean':>8} {'as paper':>9}")
+        print(f"{'':9} {'query':18} {'exact':>8} {'ours':>6} {'paper':>6} {'mean':>8} {'as paper':>9}")
         for name in FORMULAS:
             for line in lines(load(name, reading), given.seed, given.paths):
                 print(f"{name:9} {line}", flush=True)
 
 
 READINGS = {
-    "following": "The next episode follows: a path goes on at the start after the state that ended an episode",
-    "absorbing": "Ended is ended: the state that ended the episode is never left",
+    "following": "The next episode follows: after the state that ended an episode, the path continues at the start",
+    "absorbing": "The state that ended the episode is absorbing",
 }
 
 
 def load(name: str, reading: str) -> Benchmark:
-    """The model and the policies of one environment. Absorbing is how the model is shipped."""
+    """Return the model and the policies of one environment. The shipped model is the absorbing one."""
     model = load_model(HERE / f"{name}.npz")
     if reading == "following":
         model = following(model)
@@ -101,9 +101,9 @@ def load(name: str, reading: str) -> Benchmark:
 
 
 def following(model: MDP) -> MDP:
-    """The model in which every action leads from a terminal state to the start of the next episode.
+    """Return the model in which every action leads from a terminal state to the start of the next episode.
 
-    That is what an agent trained in Gymnasium's vector environments sees (autoreset at the next step), in one layout.
+    An agent in Gymnasium's vector environments observes this (autoreset at the next step), in one layout.
     """
     terminal, start = model.labels["terminal"], int(np.flatnonzero(model.labels["start"])[0])
     successors = model.successors.copy()
@@ -114,7 +114,7 @@ def following(model: MDP) -> MDP:
 
 
 def questions(formula: str) -> Iterator[Question]:
-    """The five cells of a row pair of the table; the first is asked at the start of the path."""
+    """Yield the five cells of one environment; the first is evaluated at the start of the path."""
     yield Question("nominal", 0, f"P>=0.9 [ {formula} ]", holds=True)
     for t in OFFSETS:
         yield Question("undertrained", t, f"undertrained@{t}.P>=0.9 [ {formula} ]", holds=False)
@@ -122,7 +122,7 @@ def questions(formula: str) -> Iterator[Question]:
 
 
 def observed(benchmark: Benchmark, seed: int) -> list[tuple[int, int | None]]:
-    """A path of T pairs under the nominal policy, from the start."""
+    """Return a path of T pairs under the nominal policy, from the start."""
     rng, actions = np.random.default_rng(seed), nominal_actions(benchmark)
     state = int(np.flatnonzero(benchmark.model.labels["start"])[0])
     path: list[tuple[int, int | None]] = []
@@ -135,20 +135,20 @@ def observed(benchmark: Benchmark, seed: int) -> list[tuple[int, int | None]]:
 
 
 def nominal_actions(benchmark: Benchmark) -> npt.NDArray[np.int64]:
-    """[S]; the policies here are deterministic."""
+    """Return the actions [S] of the nominal policy, which is deterministic."""
     actions = benchmark.policies["nominal"].actions
     assert actions is not None
     return actions
 
 
 def lines(benchmark: Benchmark, seed: int, paths: int) -> Iterator[str]:
-    """One line for each cell: value and verdict on the first path; over all, the mean and how often as the paper."""
+    """Yield a line for each cell: value and verdict on the first path, mean and agreement with the paper over all."""
     checker = Checker(benchmark.model, benchmark.policies)
-    seen = [observed(benchmark, seed + k) for k in range(paths)]
+    paths_seen = [observed(benchmark, seed + k) for k in range(paths)]
     for question in questions(FORMULAS[benchmark.name]):
         formula = parse(question.text)
-        asked = [seen[0][:1]] if question.column == "nominal" else seen
-        verdicts = [checker.check(formula, path) for path in asked]
+        used = [paths_seen[0][:1]] if question.column == "nominal" else paths_seen
+        verdicts = [checker.check(formula, path) for path in used]
         values = [verdict.quantities[0].value for verdict in verdicts]
         agreeing = np.mean([verdict.holds == question.holds for verdict in verdicts])
         cell = question.column + (f" t={question.offset}" if question.offset else "")

@@ -1,11 +1,10 @@
 """Train the two policies of each MiniGrid model by PPO and write them as ONNX: `python -m policies.minigrid.train`.
 
-`nominal` is trained until it succeeds: until the greedy policy, in the model, fulfils its mission within 50 steps with
-a probability just below the best that any policy can do (`SHORTFALL`). `undertrained` is the same with 200 steps of
-training.
+`nominal` is trained until the greedy policy fulfils its mission within 50 steps with a probability close to the optimum
+of the model (`SHORTFALL`). `undertrained` is the same with 200 steps of training.
 
-Needs torch and stable-baselines3 (the extra `train`). Training repeats itself on one machine; on another,
-torch may add in another order and end with other weights. What is shipped is what the manifests' SHA-256 say.
+Needs torch and stable-baselines3 (the extra `train`). Training is reproducible on one machine; on another,
+torch may sum in another order and get other weights. The manifests have the SHA-256 of the shipped networks.
 """
 
 from __future__ import annotations
@@ -30,18 +29,18 @@ from monitor.policy.manifest import Input, Manifest, Output
 
 HERE = Path(__file__).parent
 HORIZON = 50
-FEW, BLOCK, COPIES, MOST = 200, 16_384, 64, 10_000_000
+FEW, BLOCK, COPIES, MAX_STEPS = 200, 16_384, 64, 10_000_000
 HIDDEN, SEED = 32, 1
 LIMITS = {"empty": 144, "doorkey": 360, "gotodoor": 144, "fetch": 180}
-"""Environment -> steps after which MiniGrid cuts an episode off."""
+"""Environment -> number of steps after which MiniGrid truncates an episode."""
 SHORTFALL = {"empty": 0.01, "doorkey": 0.01, "gotodoor": 0.02, "fetch": 0.01}
-"""How far below the best a nominal policy may stay. In GoToDoor a reward that shrinks with time pays for haste."""
+"""Allowed distance of a nominal policy from the optimum; larger in GoToDoor, where the reward favours haste."""
 
 Floats = npt.NDArray[np.float64]
 
 
 def main() -> None:
-    """Train and write all policies, or those of the worlds named."""
+    """Train and write all policies, or those of the given environments."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("worlds", nargs="*", help=f"of {', '.join(LIMITS)} (default: all)")
     parser.add_argument("--out", type=Path, default=HERE, help="where to write (default: beside this script)")
@@ -52,17 +51,19 @@ def main() -> None:
         for policy, train in (("nominal", until_it_succeeds), ("undertrained", briefly)):
             agent = train(model, name)
             layers = weights(agent)
-            worth = success(model, greedy(model, layers))
-            told = f"PPO, {agent.num_timesteps:,} steps; mission fulfilled within {HORIZON} steps: {worth:.4f}"
-            write(given.out, f"{name}-{policy}", layers, told)
-            print(f"{name}-{policy}: {told} (best: {best(model):.4f})", flush=True)
+            fulfilled = success(model, greedy(model, layers))
+            description = (
+                f"PPO, {agent.num_timesteps:,} steps; mission fulfilled within {HORIZON} steps: {fulfilled:.4f}"
+            )
+            write(given.out, f"{name}-{policy}", layers, description)
+            print(f"{name}-{policy}: {description} (best: {best(model):.4f})", flush=True)
 
 
 class Rooms(VecEnv):  # type: ignore[misc] # stable-baselines3 is not there where types are checked
-    """Many copies of a model, stepped at once; an episode that has ended starts again.
+    """Vector environment of many copies of a model, with automatic reset.
 
-    The models are the real environments, state for state (tests walk both), and a hundred times as fast. Rewarded as
-    MiniGrid does: 1 - .9 steps / limit for a mission fulfilled; cut off at its limit.
+    The models equal the real environments, state for state (tests compare both), and are a hundred times as fast.
+    The reward is that of MiniGrid: 1 - .9 steps / limit for a fulfilled mission; episodes are truncated at the limit.
     """
 
     def __init__(self, model: MDP, copies: int, limit: int) -> None:
@@ -77,16 +78,16 @@ class Rooms(VecEnv):  # type: ignore[misc] # stable-baselines3 is not there wher
         self._states = np.zeros(copies, dtype=np.int64)
 
     def reset(self) -> Any:  # noqa: ANN401 - as the base class
-        """All at the start."""
+        """Reset all copies to the start."""
         self._states, self._steps = np.zeros_like(self._states), np.zeros_like(self._steps)
         return self._seen[self._states]
 
     def step_async(self, actions: npt.NDArray[np.int64]) -> None:
-        """Remember what to do."""
+        """Store the actions of the next step."""
         self._chosen = actions
 
     def step_wait(self) -> Any:  # noqa: ANN401 - as the base class
-        """Do it."""
+        """Advance all copies by the stored actions."""
         rows = self._cumulated[self._states * self._actions + self._chosen]
         after = np.minimum((self._chance.random(len(rows))[:, np.newaxis] >= rows).sum(axis=1), rows.shape[1] - 1)
         steps = self._steps + 1
@@ -101,28 +102,28 @@ class Rooms(VecEnv):  # type: ignore[misc] # stable-baselines3 is not there wher
         return self._seen[self._states], rewards, over, infos
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: no resource is open."""
 
     def get_attr(self, attr_name: str, indices: Any = None) -> list[Any]:  # noqa: ANN401
-        """There is nothing to show but that there is nothing to show."""
+        """Return None for each copy: there are no attributes."""
         del attr_name, indices
         return [None] * self.num_envs
 
     def set_attr(self, attr_name: str, value: Any, indices: Any = None) -> None:  # noqa: ANN401
-        """There is nothing to set."""
+        """Do nothing: there are no attributes."""
 
     def env_method(self, method_name: str, *args: Any, indices: Any = None, **kwargs: Any) -> list[Any]:  # noqa: ANN401
-        """There is nothing to call."""
+        """Raise NotImplementedError: there are no methods."""
         raise NotImplementedError(method_name)
 
     def env_is_wrapped(self, wrapper_class: Any, indices: Any = None) -> list[bool]:  # noqa: ANN401
-        """It is not."""
+        """Return False for each copy."""
         del wrapper_class, indices
         return [False] * self.num_envs
 
 
 def untrained(model: MDP, name: str, copies: int, steps: int) -> PPO:
-    """An agent that learns after every `steps` steps in each of the copies."""
+    """Return an agent that learns after every `steps` steps in each of the copies."""
     return PPO(
         "MlpPolicy",
         Rooms(model, copies, LIMITS[name]),
@@ -137,18 +138,18 @@ def untrained(model: MDP, name: str, copies: int, steps: int) -> PPO:
 
 
 def briefly(model: MDP, name: str) -> PPO:
-    """An agent after 200 steps."""
+    """Return an agent after 200 steps."""
     return untrained(model, name, 1, FEW).learn(FEW)
 
 
 def until_it_succeeds(model: MDP, name: str) -> PPO:
-    """An agent that fulfils its mission about as surely as can be."""
+    """Return an agent whose success probability is close to the optimum."""
     agent, aim = untrained(model, name, COPIES, BLOCK // COPIES), best(model) - SHORTFALL[name]
     while (reached := success(model, greedy(model, weights(agent)))) < aim:
-        if agent.num_timesteps >= MOST:
-            raise SystemExit(f"no success after {MOST:,} steps")
+        if agent.num_timesteps >= MAX_STEPS:
+            raise SystemExit(f"no success after {MAX_STEPS:,} steps")
         agent.learn(BLOCK, reset_num_timesteps=False)
-        print(f"{agent.num_timesteps:,} steps: {reached:.4f}, wanted {aim:.4f}", end="\r", flush=True)
+        print(f"{agent.num_timesteps:,} steps: {reached:.4f}, target {aim:.4f}", end="\r", flush=True)
     return agent
 
 
@@ -156,7 +157,7 @@ Layers = tuple[tuple[Floats, Floats], tuple[Floats, Floats]]
 
 
 def weights(agent: PPO) -> Layers:
-    """The policy's network as ((W1, b1), (W2, b2)), rounded as it is shipped."""
+    """Return the policy network as ((W1, b1), (W2, b2)), rounded as shipped."""
     hidden, last = agent.policy.mlp_extractor.policy_net[0], agent.policy.action_net
     first, second = (
         (np.round(part.weight.detach().numpy().T.astype(np.float64), 4), np.round(part.bias.detach().numpy(), 4))
@@ -166,7 +167,7 @@ def weights(agent: PPO) -> Layers:
 
 
 def greedy(model: MDP, layers: Layers) -> npt.NDArray[np.int64]:
-    """The action that the network scores highest in every state."""
+    """Return the highest-scoring action in every state, [S]."""
     (w1, b1), (w2, b2) = layers
     assert model.observations is not None
     actions: npt.NDArray[np.int64] = np.argmax(np.tanh(model.observations @ w1 + b1) @ w2 + b2, axis=1)
@@ -174,7 +175,7 @@ def greedy(model: MDP, layers: Layers) -> npt.NDArray[np.int64]:
 
 
 def success(model: MDP, actions: npt.NDArray[np.int64]) -> float:
-    """Exact probability to fulfil the mission within the horizon from the start, doing `actions` [S]."""
+    """Return the exact probability of fulfilling the mission within the horizon from the start under `actions` [S]."""
     chain = matrix(model)[np.arange(model.states) * model.actions + actions]
     values = model.labels["goal"].astype(np.float64)
     for _ in range(HORIZON):
@@ -183,26 +184,26 @@ def success(model: MDP, actions: npt.NDArray[np.int64]) -> float:
 
 
 def best(model: MDP) -> float:
-    """The largest `success` of all policies, also of those that look at the clock."""
-    moves, values = matrix(model), model.labels["goal"].astype(np.float64)
+    """Return the largest `success` of all policies, including time-dependent ones."""
+    rows, values = matrix(model), model.labels["goal"].astype(np.float64)
     for _ in range(HORIZON):
-        values = np.where(model.labels["goal"], 1.0, (moves @ values).reshape(model.states, model.actions).max(axis=1))
+        values = np.where(model.labels["goal"], 1.0, (rows @ values).reshape(model.states, model.actions).max(axis=1))
     return float(values[0])
 
 
 def matrix(model: MDP) -> Any:  # noqa: ANN401 - scipy ships no types
-    """All rows, [S * A, S] sparse."""
+    """Return all rows as a sparse matrix, [S * A, S]."""
     shape = (model.states * model.actions, model.states)
     return csr_matrix((model.probabilities, model.successors, model.indptr), shape=shape)
 
 
-def write(out: Path, name: str, layers: Layers, told: str) -> None:
-    """`name`.onnx and its manifest."""
+def write(out: Path, name: str, layers: Layers, description: str) -> None:
+    """Write `name`.onnx and its manifest."""
     content = perceptron_onnx(layers, "logits")
     (out / f"{name}.onnx").write_bytes(content)
     manifest = Manifest(
         name=name,
-        description=told,
+        description=description,
         file=f"{name}.onnx",
         sha256=hashlib.sha256(content).hexdigest(),
         input=Input(name="observation", kind="observation"),

@@ -1,8 +1,8 @@
 """Make the models of four MiniGrid environments, 6x6, from the real environments: `python -m policies.minigrid.worlds`.
 
-Every reachable state is found by stepping copies of the environment itself; nothing about its rules is written here.
+Every reachable state is found by stepping copies of the environment itself; no rule is reimplemented here.
 An action then goes wrong as in MiniGrid's own `StochasticActionWrapper`: with probability .1 an action drawn uniformly
-from all seven is done instead. Which formula each environment is asked about is told in PROVENANCE.md.
+from all seven is done instead. PROVENANCE.md lists the formula of each environment.
 
 Needs the `minigrid` package (the extra `train`).
 """
@@ -31,22 +31,22 @@ SIDE = 6
 HERE = Path(__file__).parent
 
 State = tuple[int, int, str, str, str, int, int, str]
-"""Column, row and direction of the agent; what it carries; the door; column and row of the key; how it ended.
+"""Column, row and direction of the agent; carried object; door; column and row of the key; how the episode ended.
 
-`door` is that of an environment with a single one, `key` where there is one lying on the floor in such; else empty, 0.
+`door` is set in environments with a single door, `key` if it also lies on the floor there; else empty and 0.
 """
 
 
 @dataclass(frozen=True)
 class World:
-    """One environment in one layout. `seed`: of the reset that lays it out."""
+    """Environment in one layout. `seed`: seed of the reset that generates it."""
 
     name: str
     environment: str
     seed: int
 
     def reset(self) -> Any:  # noqa: ANN401 - minigrid ships no types
-        """The bare environment at its start."""
+        """Return the unwrapped environment at its start."""
         world = gymnasium.make(self.environment).unwrapped
         world.reset(seed=self.seed)
         return world
@@ -77,28 +77,28 @@ def main() -> None:
 
 
 def enumerate_world(world: World) -> MDP:
-    """The model of all states that can be reached, in breadth-first order: state 0 is the start.
+    """Return the model of all reachable states, in breadth-first order: state 0 is the start.
 
-    The step count of the environment is no part of a state: it decides the size of the reward, and the end of an
-    episode after 144 steps or more. The reward here is 1 for the step that fulfils the mission.
+    The step count is no part of a state: it affects only the size of the reward, and the truncation of an episode
+    after 144 steps or more. The reward here is 1 for the step that fulfils the mission.
     """
     first = world.reset()
     states, envs, ends = [variables(first)], [first], [""]
-    number = {states[0]: 0}
+    numbers = {states[0]: 0}
     moves: list[list[int]] = []
-    for s, env in enumerate(envs):  # grows while it is walked
+    for s, env in enumerate(envs):  # the list grows meanwhile
         moves.append([])
         for action in range(len(ACTIONS)):
             after, ended = (env, ends[s]) if ends[s] else stepped(env, action)
             state = variables(after, ended)
-            if state not in number:
-                number[state] = len(states)
+            if state not in numbers:
+                numbers[state] = len(states)
                 states.append(state)
                 envs.append(after)
                 ends.append(ended)
-            target = number[state]
+            target = numbers[state]
             if not ended and not same(after, envs[target]):
-                raise AssertionError(f"{world.name}: {state} does not tell two states apart")
+                raise AssertionError(f"{world.name}: {state} does not distinguish two states")
             moves[s].append(target)
     return MDP.from_transitions(
         states=len(states),
@@ -115,7 +115,7 @@ def enumerate_world(world: World) -> MDP:
 
 
 def stepped(env: Any, action: int) -> tuple[Any, str]:  # noqa: ANN401
-    """A copy of the environment one step on, and how that ended the episode, if it did."""
+    """Return a copy of the environment after one step, and how the step ended the episode, or ""."""
     after = deepcopy(env)
     after.step_count = 0
     _, reward, terminated, _, _ = after.step(action)
@@ -123,14 +123,14 @@ def stepped(env: Any, action: int) -> tuple[Any, str]:  # noqa: ANN401
 
 
 def same(one: Any, other: Any) -> bool:  # noqa: ANN401
-    """Whether two environments agree in everything that a step looks at."""
+    """Return whether two environments agree in everything that a step depends on."""
     held = [env.carrying.encode() if env.carrying else None for env in (one, other)]
     poses = [(tuple(env.agent_pos), env.agent_dir) for env in (one, other)]
     return held[0] == held[1] and poses[0] == poses[1] and np.array_equal(one.grid.encode(), other.grid.encode())
 
 
 def variables(env: Any, ended: str = "") -> State:  # noqa: ANN401
-    """What the environment's state is, in words and numbers."""
+    """Return the variables of the environment's state."""
     things = [(x, y, env.grid.get(x, y)) for x in range(env.width) for y in range(env.height)]
     doors = [thing for _, _, thing in things if thing is not None and thing.type == "door"]
     door, key = "", (0, 0)
@@ -143,7 +143,7 @@ def variables(env: Any, ended: str = "") -> State:  # noqa: ANN401
 
 
 def slipping(moves: list[list[int]]) -> Iterator[tuple[int, int, int, float]]:
-    """The transitions of the slippery world: what was meant, or any of the seven."""
+    """Yield the transitions with slips: the intended action, or any of the seven."""
     for s, targets in enumerate(moves):
         for action, meant in enumerate(targets):
             yield s, action, meant, INTENDED
@@ -152,7 +152,7 @@ def slipping(moves: list[list[int]]) -> Iterator[tuple[int, int, int, float]]:
 
 
 def rewards(moves: list[list[int]], ends: list[str]) -> Iterator[tuple[int, int, float]]:
-    """The probability that a step fulfils the mission."""
+    """Yield the probability that a step fulfils the mission."""
     for s, targets in enumerate(moves):
         if not ends[s]:
             wins = [float(ends[target] == "success") for target in targets]
@@ -161,7 +161,7 @@ def rewards(moves: list[list[int]], ends: list[str]) -> Iterator[tuple[int, int,
 
 
 def labels(world: World, envs: list[Any], ends: list[str]) -> dict[str, list[int]]:
-    """What the paper's formulas speak of, read off each environment."""
+    """Return the labels of the paper's formulas, computed from each environment."""
     holds: dict[str, Callable[[int], bool]] = {
         "start": lambda s: s == 0,
         "terminal": lambda s: bool(ends[s]),
@@ -183,22 +183,22 @@ def labels(world: World, envs: list[Any], ends: list[str]) -> dict[str, list[int
 
 
 def beside(one: Any, other: Any) -> bool:  # noqa: ANN401
-    """Whether two cells have an edge in common."""
+    """Return whether two cells share an edge."""
     return bool(sum(abs(a - b) for a, b in zip(one, other, strict=True)) == 1)
 
 
 def ahead(env: Any) -> Any:  # noqa: ANN401
-    """What lies in the cell that the agent looks at."""
+    """Return the object in the cell ahead of the agent."""
     return env.grid.get(*env.front_pos)
 
 
 def wanted(env: Any, thing: Any) -> bool:  # noqa: ANN401
-    """Whether the thing is the one of the mission."""
+    """Return whether an object is that of the mission."""
     return thing is not None and (thing.type, thing.color) == (env.targetType, env.targetColor)
 
 
 def observations(states: list[State]) -> npt.NDArray[np.float32]:
-    """What a policy sees, [S, 17 or 32]: each variable of a state as a one-hot code, `ended` left out.
+    """Return the policy's input, [S, 17 or 32]: each variable of a state except `ended` as a one-hot code.
 
     Columns: agent column 0..5, agent row 0..5, direction, carrying; and with a single door: locked, closed, open, then
     column and row of the key, 0..5 each (0, 0 when it is carried).
@@ -207,7 +207,7 @@ def observations(states: list[State]) -> npt.NDArray[np.float32]:
 
 
 def observation(state: State) -> list[float]:
-    """One row of `observations`."""
+    """Return one row of `observations`."""
     column, row, direction, carried, door, key_column, key_row, _ = state
     parts = [one_hot(column, SIDE), one_hot(row, SIDE), one_hot(DIRECTIONS.index(direction), 4), [float(bool(carried))]]
     if door:
@@ -217,7 +217,7 @@ def observation(state: State) -> list[float]:
 
 
 def one_hot(value: int, size: int) -> list[float]:
-    """`value` as a vector."""
+    """Return `value` as a one-hot vector."""
     return [float(value == k) for k in range(size)]
 
 

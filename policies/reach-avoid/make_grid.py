@@ -1,7 +1,7 @@
-"""Make model.npz and the two policies of the paper's reach-avoid grid; print what each policy is worth.
+"""Make model.npz and the two policies of the paper's reach-avoid grid; print the value of each policy.
 
 A robot on a 4x4 grid, from the top left corner to the flag in the bottom right one, past a fire. With probability .1 it
-does another action than it was told, any of the other three. The pictures of the paper's traces show where things are.
+does one of the other three actions instead. Positions are taken from the pictures of the paper's traces.
 
 Source: Kazemi & Paoletti, "Reach-Avoid Example". Usage: python policies/reach-avoid/make_grid.py [--out FOLDER]
 """
@@ -24,10 +24,10 @@ from monitor.policy.manifest import Input, Manifest, Output
 from monitor.policy.session import load_policy
 
 SIDE, SLIP = 4, 0.1
-# The paper names none. Every discount from .9 to .98 gives the actions that its traces show, among them down from the
-# cell right of the start; .99 would go back left there, away from the fire.
+# Not stated in the paper. Every discount from .9 to .98 gives the actions of its traces, among them down from the cell
+# right of the start; .99 would go back left there, away from the fire.
 DISCOUNT = 0.95
-START, UNSAFE, GOAL = 0, 6, 15  # row-major; the fire burns in row 1, column 2, counted from 0
+START, UNSAFE, GOAL = 0, 6, 15  # row-major; the fire is in row 1, column 2, counted from 0
 MOVES = {"up": (-1, 0), "down": (1, 0), "left": (0, -1), "right": (0, 1)}
 REACH_AVOID = '!"unsafe" U<=10 "goal"'
 HERE = Path(__file__).parent
@@ -36,14 +36,14 @@ Floats = npt.NDArray[np.float64]
 
 
 def main() -> None:
-    """Make all files, then load the policies back and measure them."""
+    """Make all files, then load the policies and evaluate them."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, default=HERE, help="where to write (default: beside this script)")
     out = parser.parse_args().out
     model = grid()
     save_model(model, out / "model.npz")
     write(out, "nominal", along_the_fire(), "Right to the last column, then down, whatever burns on the way.")
-    # Rounded, so that every machine writes the same bytes.
+    # Rounded, so that all machines write the same bytes.
     best = np.round(action_values(model), 6)
     write(out, "optimal", best, "Value iteration: 1 for the goal; fire and goal are final.")
     for name in ("nominal", "optimal"):
@@ -55,7 +55,7 @@ def main() -> None:
 
 
 def grid() -> MDP:
-    """The model: fire and goal are absorbing, the edge stops a move."""
+    """Return the model: fire and goal are absorbing, the edge stops a move."""
     return MDP.from_transitions(
         states=SIDE * SIDE,
         actions=len(MOVES),
@@ -69,7 +69,7 @@ def grid() -> MDP:
 
 
 def transitions() -> Iterator[tuple[int, int, int, float]]:
-    """Every outcome of every action."""
+    """Yield every outcome of every action as (s, a, s', p)."""
     for state in range(SIDE * SIDE):
         for action in range(len(MOVES)):
             for done in range(len(MOVES)):
@@ -78,7 +78,7 @@ def transitions() -> Iterator[tuple[int, int, int, float]]:
 
 
 def target(state: int, action: int) -> int:
-    """Where a move leads."""
+    """Return the target of a move."""
     if state in (UNSAFE, GOAL):
         return state
     step = list(MOVES.values())[action]
@@ -87,13 +87,13 @@ def target(state: int, action: int) -> int:
 
 
 def along_the_fire() -> Floats:
-    """Scores of the nominal policy, [S, A]."""
+    """Return the scores of the nominal policy, [S, A]."""
     wanted = ["right" if state % SIDE < SIDE - 1 else "down" for state in range(SIDE * SIDE)]
     return np.array([[float(move == name) for name in MOVES] for move in wanted])
 
 
 def action_values(model: MDP) -> Floats:
-    """Discounted probability to reach the goal before the fire after each action, [S, A], to 1e-12."""
+    """Return the discounted probability of reaching the goal before the fire after each action, [S, A], to 1e-12."""
     values = np.zeros(model.states)
     values[GOAL] = 1.0
     while True:
@@ -110,7 +110,7 @@ def action_values(model: MDP) -> Floats:
 
 
 def write(out: Path, name: str, scores: Floats, description: str) -> None:
-    """`name`.onnx, a table behind a one-hot input, and its manifest."""
+    """Write `name`.onnx, a table with one-hot input, and its manifest."""
     content = table_onnx(scores, "one_hot", "q_values")
     (out / f"{name}.onnx").write_bytes(content)
     manifest = Manifest(

@@ -53,7 +53,7 @@ def test_names_that_do_not_fit_are_told_together(project: Path, cfmon: Run) -> N
     wrong = changed(project, ("name: chance", "name: watch"), ("nominal: rash", "rash: rash"))
     _, _, err = cfmon("config", "check", wrong)
     assert "`nominal`" in err
-    assert "'watch' is there twice" in err
+    assert "'watch' is used twice" in err
 
 
 def test_a_port_that_is_taken_is_told(project: Path, cfmon: Run) -> None:
@@ -75,7 +75,7 @@ def test_a_monitor_that_runs_already_is_no_mistake(project: Path, cfmon: Run) ->
     finally:
         server.stop()
     assert (code, err) == (0, "")
-    assert f"a monitor answers at {listen} already" in out
+    assert f"a monitor already listens on {listen}" in out
 
 
 def test_a_store_that_cannot_be_written_is_told(project: Path, cfmon: Run) -> None:

@@ -69,9 +69,7 @@ def test_a_file_that_was_altered_with_its_digest_is_found_by_its_name(file: Path
     file.write_bytes(content)
     code, out, _ = cfmon("verify", str(file))
     assert code == 1
-    assert (
-        f"NOT VERIFIED: id: the file's name says {TRUE.id}, the document inside is {other}: renamed or exchanged" in out
-    )
+    assert f"NOT VERIFIED: id: the file's name says {TRUE.id}, the document has {other}: renamed or replaced" in out
     assert "NOT as the file's name says" in out
 
 
@@ -101,7 +99,7 @@ def test_the_id_of_the_alert_is_compared_whatever_the_name(file: Path, cfmon: Ru
     renamed.write_bytes(content)
     assert cfmon("verify", str(renamed))[0] == 0  # an unsigned file under a name that fits proves no more
     code, out, _ = cfmon("verify", str(renamed), "--id", TRUE.id)
-    assert (code, f"id: --id says {TRUE.id}, the document inside is {other}" in out) == (1, True)
+    assert (code, f"id: --id says {TRUE.id}, the document has {other}" in out) == (1, True)
     code, out, err = cfmon("verify", str(file), "--id", "watch")
     assert (code, out) == (2, "")
     assert "--id: give the 32 hexadecimal digits" in err
@@ -125,7 +123,7 @@ def test_with_a_key_only_what_that_key_signed_is_verified(
     fingerprint = read_verifier(public).fingerprint
     code, out, _ = cfmon("verify", str(file), "--key", str(public))
     assert code == 1
-    assert f"NOT VERIFIED: signature: there is none at {file}.sig" in out
+    assert f"NOT VERIFIED: signature: none at {file}.sig" in out
     signed(file, private)
     code, out, _ = cfmon("verify", str(file), "--key", str(public))
     assert (code, f"signed by {fingerprint}" in out) == (0, True)
@@ -166,7 +164,7 @@ def test_what_is_no_signature_is_said_to_be_none(
 ) -> None:
     file.with_name(f"{file.name}.sig").write_bytes(content)
     code, out, _ = cfmon("verify", str(file), "--key", str(keys[1]))
-    assert (code, "is no Ed25519 signature, which has 64 bytes" in out) == (1, True)
+    assert (code, "is not an Ed25519 signature, which has 64 bytes" in out) == (1, True)
     assert "signature not checked: give --key" in cfmon("verify", str(file))[1]
 
 
@@ -214,7 +212,7 @@ def test_a_manifest_has_one_form(tmp_path: Path, cfmon: Run) -> None:
     file.write_bytes(content)
     code, out, _ = cfmon("verify", str(file))
     assert code == 1
-    assert "policies.careful.manifest: not in canonical form" in out
+    assert "policies.careful.manifest: altered: not in canonical form" in out
     assert "agrees" not in out
 
 
@@ -225,7 +223,7 @@ def test_a_wrong_id_is_told_before_a_file_that_is_missing(file: Path, cfmon: Run
     assert "give the folder of models and policies with --objects" in err
     file.write_bytes(forged(later)[1])
     code, out, _ = cfmon("verify", str(file), *nowhere)
-    assert (code, "renamed or exchanged" in out) == (1, True)
+    assert (code, "renamed or replaced" in out) == (1, True)
     assert "agrees" not in out
     code, _, err = cfmon("verify", str(file.with_name("none")))
     assert (code, "--objects" in err) == (2, False)
@@ -247,7 +245,7 @@ def test_no_picture_is_drawn_of_another_alarm_than_the_name_says(file: Path, cfm
     assert cfmon("explain", str(file), "-o", target)[0] == 0
     file.write_bytes(forged(later)[1])
     code, out, err = cfmon("explain", str(file), "-o", target)
-    assert (code, out, "renamed or exchanged" in err) == (2, "", True)
+    assert (code, out, "renamed or replaced" in err) == (2, "", True)
 
 
 # ---- evidence that somebody wrote ----

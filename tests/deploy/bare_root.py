@@ -1,6 +1,6 @@
-"""A root that holds nothing but the system's programs: where `install.sh` is tried, and what it installed is run.
+"""A root directory with only the system's programs, to test `install.sh` and run what it installs.
 
-Everything happens in mount namespaces that end with their processes; it takes root. The network is the host's loopback.
+It uses mount namespaces that end with their processes, and requires root. The network is the host's loopback.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import pytest
 __all__ = ["BareRoot", "bare_root"]
 
 PYTHON = Path(sys.base_prefix)
-"""Where the interpreter lives that virtual environments are made from."""
+"""Prefix of the interpreter that virtual environments are made from."""
 
 ENTER = """
 set -eu
@@ -44,29 +44,29 @@ UNPRIVILEGED = ["setpriv", "--reuid=cfmon", "--regid=cfmon", "--clear-groups", "
 
 @dataclass(frozen=True)
 class BareRoot:
-    """A root at `path`; `inside` holds what was put in for the installation."""
+    """Root directory at `path`."""
 
     path: Path
 
     def command(self, *arguments: str, read_only: bool) -> list[str]:
-        """The command line that runs `arguments` in it, as root, or unprivileged where nothing can be written."""
+        """Return the command line that runs `arguments` in it, as root, or unprivileged and read-only."""
         enter = ["unshare", "--mount", "--propagation=private", "sh", "-c", ENTER, "sh", str(self.path)]
         return [*enter, "yes", *UNPRIVILEGED, *arguments] if read_only else [*enter, "no", *arguments]
 
     def environment(self, more: Mapping[str, str] | None = None) -> dict[str, str]:
-        """What a process in it is told: a path and where the system lies, and nothing of ours."""
+        """Return the environment of a process in it: a search path and the mounted folders, nothing from the tests."""
         lent = "/usr" if PYTHON.is_relative_to("/usr") else f"/usr {PYTHON}"
         return {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LENT": lent, "HOME": "/nowhere", **(more or {})}
 
     def run(
         self, *arguments: str, read_only: bool = False, more: Mapping[str, str] | None = None
     ) -> subprocess.CompletedProcess[str]:
-        """Run a command in it to its end."""
+        """Run a command in it and wait for its end."""
         command = self.command(*arguments, read_only=read_only)
         return subprocess.run(command, env=self.environment(more), capture_output=True, text=True, check=False)
 
     def start(self, *arguments: str, more: Mapping[str, str], log: Path) -> subprocess.Popen[Any]:
-        """Start an unprivileged process in it that can write to the state only; its pid is the process's own."""
+        """Start an unprivileged process in it that can write only to the state folder."""
         with log.open("wb") as output:
             command = self.command(*arguments, read_only=True)
             return subprocess.Popen(command, env=self.environment(more), stdout=output, stderr=subprocess.STDOUT)

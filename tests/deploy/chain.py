@@ -1,4 +1,4 @@
-"""What the tests of the alert chain have in common: agents that publish, the monitor as a process, rules in a hurry."""
+"""Common parts of the tests of the alert chain: agents that publish, the monitor as a process, shortened rules."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ALERTS = {rule["alert"] for group in yaml.safe_load(RULES.read_text())["groups"]
 
 
 def hastened(folder: Path) -> Path:
-    """The shipped rules with every time in them shortened, and nothing else changed."""
+    """Write the shipped rules with all durations shortened and nothing else changed; return the file."""
     content = yaml.safe_load(RULES.read_text())
     changes = 0
     for rule in (rule for group in content["groups"] for rule in group["rules"]):
@@ -42,7 +42,7 @@ def hastened(folder: Path) -> Path:
 
 @dataclass
 class Publisher:
-    """The agents: each step they take, and whatever else they say."""
+    """Publisher of the agents' steps and of malformed messages."""
 
     client: mqtt.Client
     seq: dict[str, int] = field(default_factory=dict)
@@ -80,7 +80,7 @@ def publisher(port: int) -> Iterator[Publisher]:
 
 @contextmanager
 def cfmon(config: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """`cfmon run` in a process of its own, which ends cleanly when asked to."""
+    """Run `cfmon run` as a separate process, which must end cleanly on SIGTERM."""
     with (config.parent / "cfmon.log").open("ab") as log:
         command = [sys.executable, "-m", "monitor", "run", str(config)]
         process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)

@@ -1,7 +1,7 @@
 """The system-call filter of the shipped unit, without systemd: for any process, as systemd would install it.
 
-`systemd-analyze` says which calls the unit's groups hold, libseccomp compiles them, and the process itself loads the
-result between fork and exec. What the unit says by other means (mounts, capabilities, cgroups) is not here.
+`systemd-analyze` lists the calls in the unit's groups, libseccomp compiles the filter, and the process loads it between
+fork and exec. Other restrictions of the unit (mounts, capabilities, cgroups) are not applied.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ ERRNO = 0x00050000
 MASKED_EQUAL, EQUAL = 7, 4
 FAMILIES = {"AF_UNIX": 1, "AF_INET": 2, "AF_INET6": 10}
 MOST_FAMILIES = 64
-"""More than there are."""
+"""Larger than any address family."""
 
 NAMESPACE_CALLS = {"unshare", "setns"}
-"""What RestrictNamespaces refuses beside clone: not only with flags of namespaces, but nothing of ours calls them."""
+"""Calls refused by RestrictNamespaces besides clone, here with any flags; the monitor does not use them."""
 
 NAMESPACES = 0x7E020000 | 0x02000000
 """Every CLONE_NEW flag of clone."""
@@ -48,7 +48,7 @@ for call in ((38, 1, 0, 0, 0), (22, 2, ctypes.byref(PathProgram(len(program) // 
         sys.exit(f"prctl: {os.strerror(ctypes.get_errno())}")
 os.execvp(sys.argv[2], sys.argv[2:])
 """
-"""Runs in the process that is to be confined: the standard library only, and no thread beside it."""
+"""Program of the process to be confined: standard library only, single-threaded."""
 
 
 class _Comparison(ctypes.Structure):
@@ -66,7 +66,7 @@ def _settings(key: str) -> list[str]:
 
 @cache
 def _group(name: str) -> frozenset[str]:
-    """The calls of a group such as `@file-system`, or the call itself."""
+    """Return the calls of a group such as `@file-system`, or the call itself."""
     if not name.startswith("@"):
         return frozenset({name})
     listed = subprocess.check_output(["systemd-analyze", "syscall-filter", "--no-pager", name], text=True)
@@ -80,7 +80,7 @@ def _groups(words: str) -> Iterator[str]:
 
 
 def allowed() -> frozenset[str]:
-    """Names of the calls that the unit allows; skips the test where systemd-analyze is missing."""
+    """Return the names of the calls that the unit allows; skip the test without systemd-analyze."""
     if shutil.which("systemd-analyze") is None:
         pytest.skip("systemd-analyze is missing (Debian: systemd)")
     first, *others = _settings("SystemCallFilter")
@@ -95,9 +95,9 @@ def allowed() -> frozenset[str]:
 
 
 def compiled(*, without: Collection[str] = ()) -> bytes:
-    """The filter as the kernel takes it. Calls that systemd knows and the unit does not allow fail as the unit says.
+    """Return the filter in the kernel's format. Known calls that are not allowed fail with the unit's error number.
 
-    `without`: calls that it shall not allow either.
+    `without`: further calls to refuse.
     """
     names = allowed() - {*without, *NAMESPACE_CALLS}
     name = ctypes.util.find_library("seccomp")
@@ -115,7 +115,7 @@ def compiled(*, without: Collection[str] = ()) -> bytes:
 
     def add(action: int, call: str, *comparisons: _Comparison) -> None:
         number = library.seccomp_syscall_resolve_name(call.encode())
-        if number >= 0:  # else one of another architecture
+        if number >= 0:  # otherwise a call of another architecture
             array = (_Comparison * max(len(comparisons), 1))(*comparisons)
             done = library.seccomp_rule_add_array(context, action, number, len(comparisons), array)
             assert done == 0, (call, os.strerror(-done))
@@ -139,5 +139,5 @@ def compiled(*, without: Collection[str] = ()) -> bytes:
 
 
 def confined(program: Path, command: Sequence[str]) -> list[str]:
-    """The command line that runs `command` under the filter that the file `program` holds."""
+    """Return the command line that runs `command` under the filter in the file `program`."""
     return [sys.executable, "-I", "-c", LOAD, str(program), *command]

@@ -1,4 +1,4 @@
-"""A crossing that a rash agent comes to harm at, as the files `cfmon run` reads: model, two ONNX policies, config."""
+"""A road crossing where a rash agent is harmed, as the files of `cfmon run`: model, two ONNX policies, config."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ CONFIG: dict[str, Any] = {
         },
         {"name": "likely_safe", "formula": 'P>=0.5 [ G<=2 !"crash" ]', "alarm": {"severity": "warning"}},
     ],
-    # A burst is enough: answers are passed over once a step has waited for half of max_lag.
+    # A burst is enough: evaluations are skipped once a step has waited for half of max_lag.
     "stream": {"stale_after": "1s", "forget_after": "1h", "max_lag": "2ms"},
     "heartbeat": "1s",
     "limits": {"agents": 2},
     "store": {"path": "var/cfmon.sqlite"},
-    "trust": {"enabled": False},  # the agents go wherever a test wants them to, likely or not
+    "trust": {"enabled": False},  # tests choose the agents' states, however unlikely
 }
 
 
 def write_world(folder: Path, url: str, listen: str) -> Path:
-    """Write everything into `folder`; returns the config's path."""
+    """Write all files into `folder`; return the config's path."""
     transitions = [(ROAD, DRIFT, EDGE, 0.9), (ROAD, DRIFT, ROAD, 0.1), (ROAD, STAY, ROAD, 1.0)]
     transitions += [
         (EDGE, DRIFT, CRASH, 0.9),
@@ -61,7 +61,7 @@ def write_world(folder: Path, url: str, listen: str) -> Path:
 
 
 def write_policy(folder: Path, name: str, actions: Sequence[int]) -> None:
-    """A network of one layer that takes `actions[state]`, and its manifest."""
+    """Write a one-layer network that takes `actions[state]`, and its manifest."""
     states = len(actions)
     weights = numpy_helper.from_array(np.eye(2, dtype=np.float32)[list(actions)], "weights")
     graph = helper.make_graph(

@@ -47,7 +47,7 @@ def test_what_openssl_makes_and_checks_is_what_the_monitor_signs_with(tmp_path: 
 def test_a_key_that_openssl_encrypts_or_makes_of_another_kind_is_refused(tmp_path: Path) -> None:
     for line, says in (
         ("openssl genpkey -algorithm ed25519 -aes256 -pass pass:secret -out evidence.key.pem", "is encrypted"),
-        ("openssl genpkey -algorithm ed448 -out evidence.key.pem", "is no Ed25519 key"),
+        ("openssl genpkey -algorithm ed448 -out evidence.key.pem", "is not an Ed25519 key"),
     ):
         assert run(tmp_path, line).returncode == 0
         with pytest.raises(ConfigError, match=says):

@@ -1,8 +1,8 @@
-"""What must be heard: the publisher's log through the same pipeline, without any fault; and how it is compared.
+"""Expected alerts: the publisher's log through the same pipeline without faults; and the comparison with them.
 
-A fault may *mark* an alarm (`blind`: disconnected, stale, deadline), which is told as a further revision of it, and
-a verdict that says something else is one too, at most once a second. These are told apart, and marks counted; whatever
-is left (how each alarm fired and closed) has to be what a monitor without faults tells, in every number.
+A fault may *mark* an alarm (`blind`: disconnected, stale, deadline), which is published as a further revision; so is a
+changed verdict, at most once a second. These revisions are removed, and marks counted. The rest (how each alarm fired
+and closed) must equal the alerts of a monitor without faults, in every number.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ Marks = defaultdict[tuple[str, Any], list[int]]
 """(topic, episode) -> revisions of an alarm that fired already."""
 
 MARKS: Final = frozenset({None, "disconnected", "stale", "deadline"})
-"""What a fault of the line or of the process may say of an alarm. Others would mean that the path was hurt."""
+"""Blind reasons that a fault of network or process may cause; others would mean that the path was damaged."""
 
 ALERTS: Final = "cfmon/alerts/"
 LATER: Final = 60.0
-"""Seconds after which nothing is awaited any more: no earlier step, and no earlier episode's end."""
+"""Seconds after which all timers have expired: no earlier step or end of episode is awaited."""
 
 OF_THE_MOMENT: Final = frozenset({"sent", "sent_unix", "revision", "blind", "summary", "handover"})
-"""Keys that depend on when something is told. Revision, summary and handover are checked on their own."""
+"""Keys that depend on the time of publication. Revision, summary and handover are checked separately."""
 
 LASTING: Final = ("id", "revision", "state", "blind", "severity", "agent", "formula", "fired", "since", "evidence")
 """Keys that are the same in every copy of a revision: the others follow the newest verdict."""
@@ -44,25 +44,25 @@ LASTING: Final = ("id", "revision", "state", "blind", "severity", "agent", "form
 
 @dataclass
 class Expected:
-    """`alerts` in the order of telling; `newest`: (agent, formula) -> seq and value of the last verdict, if it runs."""
+    """`alerts` in order; `newest`: (agent, formula) -> seq and value of the last verdict in a running episode."""
 
     steps: int = 0
     alerts: list[Alert] = field(default_factory=list)
     newest: dict[tuple[str, str], tuple[int, float | None]] = field(default_factory=dict)
 
     def take(self, effects: Effects) -> None:
-        """Note what a pipeline tells."""
+        """Add the effects of a pipeline."""
         for notice in effects.notices:
             if isinstance(notice, Judged):
                 self.newest[notice.agent, notice.formula] = (notice.seq, own(notice.verdict)[0])
             if isinstance(notice, Ended):
                 self.newest = {key: verdict for key, verdict in self.newest.items() if key[0] != notice.agent}
-        self.alerts += [{"topic": told.topic, **json.loads(told.payload)} for told in effects.publications]
+        self.alerts += [{"topic": message.topic, **json.loads(message.payload)} for message in effects.publications]
 
 
 @dataclass(frozen=True)
 class Heard:
-    """A message that a subscriber got: seconds on its own monotonic clock, and whether the broker sent it again."""
+    """Message received by a subscriber; `at`: its monotonic clock in seconds; `again`: redelivered by the broker."""
 
     at: float
     topic: str
@@ -72,7 +72,7 @@ class Heard:
 
 @dataclass
 class Outcome:
-    """What a comparison came to; `problems` is empty where all is as it should be.
+    """Result of a comparison; `problems` is empty if it succeeded.
 
     `duplicates` are of the monitor, `redelivered` of the broker; `most_copies` of one alert beyond the first.
     """
@@ -87,14 +87,14 @@ class Outcome:
     problems: list[str] = field(default_factory=list)
 
     def figures(self) -> dict[str, int]:
-        """For a report."""
+        """Return the numbers, for a report."""
         return {name: figure for name, figure in asdict(self).items() if name != "problems"}
 
 
 def replay(config: Path, log: Path, rate: float) -> Expected:
-    """A pipeline of the same configuration, each step answered as it comes."""
+    """Run a pipeline of the same configuration that evaluates each step immediately."""
     read = load_config(config, {})
-    patient = read.stream.model_copy(update={"stale_after": 1800.0})  # at the end nobody has fallen silent
+    patient = read.stream.model_copy(update={"stale_after": 1800.0})  # no agent is silent at the end
     pipeline = assemble(read.model_copy(update={"stream": patient})).pipeline("expected")
     found = Expected()
     for agent, payload in read_log(log):
@@ -107,9 +107,9 @@ def replay(config: Path, log: Path, rate: float) -> Expected:
 
 
 def compare(expected: Expected, heard: Iterable[Heard], faults: Sequence[float], *, late: bool = False) -> Outcome:
-    """Whether what was heard is what was expected, told at most once more for each fault.
+    """Compare received with expected alerts; each may be repeated once for each fault.
 
-    `faults`: when each happened, on the clock of `heard`. `late`: how late an alarm is told does not matter.
+    `faults`: time of each, on the clock of `heard`. `late`: ignore how late an alarm is published.
     """
     outcome = Outcome()
     told = _first_copies(heard, faults, outcome)
@@ -119,9 +119,9 @@ def compare(expected: Expected, heard: Iterable[Heard], faults: Sequence[float],
     outcome.steps, outcome.alerts = expected.steps, len(expected.alerts)
     marks, news = _without_marks(told, outcome), _without_marks(wanted, Outcome())
     for name in wanted.keys() - told.keys():
-        outcome.problems.append(f"never heard: {_short(wanted[name][0])}")
+        outcome.problems.append(f"missing: {_short(wanted[name][0])}")
     for name in told.keys() - wanted.keys():
-        outcome.problems.append(f"nobody raised: {_short(told[name][0])}")
+        outcome.problems.append(f"unexpected: {_short(told[name][0])}")
     for name in wanted.keys() & told.keys():
         moment = OF_THE_MOMENT | ({"late"} if late else set())
         outcome.problems += _differences(wanted[name], told[name], news, marks, moment)
@@ -129,14 +129,14 @@ def compare(expected: Expected, heard: Iterable[Heard], faults: Sequence[float],
 
 
 def said_again(said: Iterable[Heard], faults: Sequence[float]) -> tuple[int, list[str]]:
-    """How often the monitor itself told the same twice, as heard on its own line; and where that was too often."""
+    """Count duplicates sent by the monitor itself, recorded on its own connection; return also the excess ones."""
     outcome = Outcome()
     _first_copies((told for told in said if told.topic.startswith(ALERTS)), faults, outcome)
     return outcome.duplicates, outcome.problems
 
 
 def _first_copies(heard: Iterable[Heard], faults: Sequence[float], outcome: Outcome) -> dict[str, list[Alert]]:
-    """id -> its revisions in order; counts what came more than once."""
+    """Return id -> its revisions in order; count repeated messages."""
     copies: dict[tuple[str, int], list[tuple[Heard, Alert]]] = defaultdict(list)
     for message in heard:
         if message.payload:
@@ -144,11 +144,11 @@ def _first_copies(heard: Iterable[Heard], faults: Sequence[float], outcome: Outc
             copies[alert["id"], alert["revision"]].append((message, alert))
     told: dict[str, list[Alert]] = defaultdict(list)
     for (name, _), several in sorted(copies.items()):
-        # A line that puts messages out of order may let a heartbeat, with a newer verdict, overtake what it repeats.
+        # If messages are reordered, a heartbeat with a newer verdict may overtake the message that it repeats.
         first_heard, first = min(several, key=lambda copy: float(copy[1]["sent_unix"]))
         told[name].append(first)
         if any(alert[key] != first[key] for _, alert in several for key in LASTING):
-            outcome.problems.append(f"told differently under one revision: {_short(first)}")
+            outcome.problems.append(f"different contents under one revision: {_short(first)}")
         outcome.heartbeats += sum(alert["sent"] != first["sent"] for _, alert in several)
         same = [message for message, alert in several if alert["sent"] == first["sent"]]
         outcome.redelivered += sum(message.again for message in same[1:])
@@ -162,9 +162,9 @@ def _first_copies(heard: Iterable[Heard], faults: Sequence[float], outcome: Outc
 
 
 def _without_marks(told: dict[str, list[Alert]], outcome: Outcome) -> Marks:
-    """Take out the revisions of an alarm that fires already: how many there are depends on when steps come.
+    """Remove the revisions of an alarm that is already firing: their number depends on when steps arrive.
 
-    Those that mark, or end a mark, are counted.
+    Count those that begin or end a mark.
     """
     marks: Marks = defaultdict(list)
     for alerts in told.values():
@@ -175,14 +175,14 @@ def _without_marks(told: dict[str, list[Alert]], outcome: Outcome) -> Marks:
             outcome.marks += mark["blind"] != blind
             blind = mark["blind"]
             if mark["blind"] not in MARKS:
-                outcome.problems.append(f"the path was hurt ({mark['blind']}): {_short(mark)}")
+                outcome.problems.append(f"the path was damaged ({mark['blind']}): {_short(mark)}")
     return marks
 
 
 def _differences(
     wanted: list[Alert], told: list[Alert], news: Marks, marks: Marks, moment: frozenset[str]
 ) -> Iterable[str]:
-    """`news`, `marks`: revisions that were taken out of what was wanted, and of what was told."""
+    """Yield differences. `news`, `marks`: revisions removed from the expected and from the received alerts."""
     states = [[alert["state"] for alert in alerts] for alerts in (wanted, told)]
     if states[0] != states[1]:
         yield f"{states[1]} instead of {states[0]}: {_short(told[0])}"

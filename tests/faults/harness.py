@@ -1,7 +1,7 @@
-"""What faults happen to: a broker with the shipped settings, the monitor, its agents and someone who listens.
+"""Parts of a fault test: a broker with the shipped settings, the monitor, its agents and a listener.
 
-The first three are processes of their own, so that they can be killed, stopped and cut off. The listener has a
-persistent session and writes down everything it is told.
+The first three are separate processes, so that they can be killed, stopped and disconnected. The listener has a
+persistent session and records every message.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from tests.servers import PATIENCE, Sidecar, end, free_port, listens, need, wait
 __all__ = ["AT_MOST", "HEARTBEAT", "LONG", "RATE", "Broker", "Listener", "Monitor", "Scene", "only_long", "scene"]
 
 LONG = os.environ.get("CFMON_FAULTS") == "long"
-only_long = pytest.mark.skipif(not LONG, reason="takes long: make faults")
+only_long = pytest.mark.skipif(not LONG, reason="slow: make faults")
 
 SHIPPED = Path(__file__).parents[2] / "deploy" / "mosquitto" / "mosquitto.conf"
 MEMORY = Path("/dev/shm")
@@ -48,25 +48,25 @@ SAVES: dict[Saves, str] = {
 }
 
 PROMPT = 0.5
-"""Seconds after which a step comes that did not wait."""
+"""Largest mean lag in seconds of steps that did not wait."""
 
 FEW = 200
-"""Messages unsent at any moment: some of the last turns."""
+"""Number of unsent messages that is normal at any moment: those of the last cycles."""
 
 AT_MOST = 5.0
-"""Seconds for a monitor to end."""
+"""Seconds that a monitor may take to end."""
 
 HEARTBEAT = 1.0
 """Seconds, as `world` configures it."""
 
 
 class Broker:
-    """mosquitto with the shipped configuration, for many steps a second, and a data folder that outlives it.
+    """mosquitto with the shipped configuration, for many steps a second, and a data folder that survives it.
 
-    `saves`: of the ways its configuration names, which; or as mosquitto does by itself, and when `save` is called.
+    `saves`: when it writes its store; with "when asked", at its default interval and when `save` is called.
 
-    The folder is in memory where that can be had: mosquitto writes out its whole store after each change, and a disk
-    that others use too makes it slower than its agents. A kill is no power cut, so nothing else differs by it.
+    The folder is in memory if possible: mosquitto writes its whole store after each change, and on a busy disk it is
+    slower than the agents. A killed process keeps its files, so that this makes no other difference.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class Broker:
         text = re.sub(r"(?m)^persistence_location .*$", f"persistence_location {self._memory.name}/", text)
         text = text.replace("log_dest stdout", f"log_dest file {folder}/broker.log")
         shipped = "autosave_on_changes true\nautosave_interval 1\n"
-        assert shipped in text, "what is shipped has changed; is the advice in it still the same?"
+        assert shipped in text, "the shipped configuration has changed; is its advice still the same?"
         text = text.replace(shipped, SAVES[saves])
         (folder / "mosquitto.conf").write_text(f"{text}user {pwd.getpwuid(os.getuid()).pw_name}\n")
 
@@ -100,7 +100,7 @@ class Broker:
         end(self.process, with_signal=signal.SIGKILL)
 
     def save(self) -> None:
-        """Have it write down what it has now; returns when it has."""
+        """Let it write its store; return when that is done."""
         assert self.process is not None
         file = Path(self._memory.name) / "mosquitto.db"
         before = file.stat().st_mtime_ns if file.exists() else 0
@@ -108,13 +108,13 @@ class Broker:
         wait_until(lambda: file.exists() and file.stat().st_mtime_ns > before, "the broker has saved")
 
     def remove(self) -> None:
-        """For good."""
+        """Kill the broker and delete its data."""
         self.kill()
         self._memory.cleanup()
 
 
 class Monitor:
-    """`cfmon run CONFIG`, as often as a test wants; each run has a log of its own."""
+    """`cfmon run CONFIG`, which a test can start repeatedly; each run has its own log."""
 
     def __init__(self, config: Path, *, environment: dict[str, str] | None = None) -> None:
         self.config = config
@@ -124,27 +124,27 @@ class Monitor:
 
     @property
     def running(self) -> Sidecar:
-        assert self._running is not None, "it was never started"
+        assert self._running is not None, "not started"
         return self._running
 
     @property
     def logs(self) -> str:
-        """Of all runs."""
+        """Logs of all runs."""
         return "".join(path.read_text(errors="replace") for path in sorted(self.config.parent.glob("monitor-*.log")))
 
     def start(self) -> None:
-        """Start and do not wait."""
+        """Start without waiting."""
         self.starts += 1
         log_file = self.config.parent / f"monitor-{self.starts:04}.log"
         with log_file.open("wb") as log:
             command = [sys.executable, "-m", "monitor", "run", str(self.config)]
             environment = {**os.environ, **self.environment}
-            environment.pop("CFMON_FAULTS", None)  # for the monitor it would be a setting
+            environment.pop("CFMON_FAULTS", None)  # the monitor would read it as a setting
             process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, env=environment)
         self._running = Sidecar(process, log_file)
 
     def until_ready(self, *, patience: float = PATIENCE) -> float:
-        """Wait until it is connected and sees; seconds that took."""
+        """Wait until it is ready; return the seconds that took."""
         began, running = time.monotonic(), self.running
 
         def settled() -> bool:
@@ -156,11 +156,11 @@ class Monitor:
         return time.monotonic() - began
 
     def kill(self) -> None:
-        """As the kernel does when memory runs out."""
+        """Kill it, as the kernel does when memory runs out."""
         end(self.running.process, with_signal=signal.SIGKILL)
 
     def stop(self) -> tuple[int, float]:
-        """As systemd does; returns the exit code and the seconds it took."""
+        """Send SIGTERM, as systemd does; return the exit code and the seconds it took."""
         began = time.monotonic()
         return self.running.stop(), time.monotonic() - began
 
@@ -169,22 +169,22 @@ class Monitor:
         return found
 
     def lags(self) -> tuple[float, float]:
-        """How late the steps of this run came, in seconds in all, and how many they were."""
+        """Return the total lag in seconds of this run's steps, and their number."""
         found = [self.running.metric(f"cfmon_message_lag_seconds_{kind}") or 0.0 for kind in ("sum", "count")]
         return found[0], found[1]
 
     def unsent(self) -> int:
-        """Messages of the monitor that the broker has not acknowledged."""
+        """Return the number of messages that the broker has not acknowledged."""
         return int(json.loads(self.running.get("/api/status"))["unsent"])
 
     def newest(self) -> dict[tuple[str, str], tuple[int, float]]:
-        """(agent, formula) -> seq and value of the last verdict, as the board shows it; what is blind is left out."""
+        """Return (agent, formula) -> seq and value of the last verdict on the status page, unless blind."""
         agents = json.loads(self.running.get("/api/agents"))
         rows = [(agent["name"], row) for agent in agents for row in agent["formulas"]]
         return {(name, row["name"]): (row["seq"], row["value"]) for name, row in rows if row["seq"] is not None}
 
     def lost(self) -> dict[str, float]:
-        """What this run counts as lost or passed over; empty if nothing was, or if nobody answers."""
+        """Return what this run counts as lost or skipped; empty if nothing was, or if it does not respond."""
         try:
             text = self.running.get("/metrics").decode()
         except (OSError, AssertionError):
@@ -195,7 +195,7 @@ class Monitor:
 
 
 class Listener:
-    """A subscriber to all alerts with a persistent session, that nothing happens to."""
+    """Subscriber to all alerts with a persistent session; no fault affects it."""
 
     def __init__(self, port: int, *, host: str = "127.0.0.1") -> None:
         self.heard: list[Heard] = []
@@ -212,7 +212,7 @@ class Listener:
         client.reconnect_delay_set(min_delay=0.1, max_delay=0.5)  # type: ignore[arg-type] # a fraction of a second is fine
         client.connect_async(host, port, keepalive=60)
         client.loop_start()
-        assert self._subscribed.wait(PATIENCE), "nobody lets us subscribe"
+        assert self._subscribed.wait(PATIENCE), "the listener cannot subscribe"
 
     def _subscribe(self, client: mqtt.Client, *_: object) -> None:
         client.subscribe([("cfmon/#", 1), ("marks/#", 1)])
@@ -221,8 +221,8 @@ class Listener:
         if message.topic.startswith("marks/"):
             self._marks.add(message.topic)
             return
-        # After a crash mosquitto sends again what we acknowledged a moment before, and not always marked so; but under
-        # the number it had.
+        # After a crash mosquitto redelivers what was just acknowledged, not always marked as duplicates, but with
+        # the same message id.
         delivery = (message.mid, bytes(message.payload))
         again = message.dup or delivery in self._deliveries
         self._deliveries.add(delivery)
@@ -230,7 +230,7 @@ class Listener:
         (self.heard if message.topic.startswith(ALERTS) else self.states).append(noted)
 
     def catch_up(self) -> None:
-        """Return once everything that was published before has come: a message of our own comes behind it."""
+        """Return once everything published before has arrived: wait for a marker message published now."""
         mark = f"marks/{time.monotonic_ns()}"
         self._client.publish(mark, b"", qos=1)
         wait_until(lambda: mark in self._marks, "the listener has everything")
@@ -240,7 +240,7 @@ class Listener:
         self._client.loop_stop()
 
     def write(self, path: Path) -> None:
-        """Everything heard, a line each, for whoever looks into a failure."""
+        """Write all received messages, one line each, for the analysis of failures."""
         heard = (f"{h.at:.3f} {'again' if h.again else 'new'} {h.topic} {h.payload.decode()}\n" for h in self.heard)
         path.write_text("".join(heard))
 
@@ -255,14 +255,14 @@ class Scene:
     agents: subprocess.Popen[str]
     log: Path
     faults: list[float] = field(default_factory=list)
-    """when each happened: at each, what is under way between monitor and broker may be told once more"""
+    """time of each; at each, messages in flight between monitor and broker may be delivered once more"""
     broker_faults: list[float] = field(default_factory=list)
-    """those of the broker: at each, what is under way from it to the listener may be told once more, too"""
+    """those of the broker; at each, messages in flight to the listener may be delivered once more, too"""
     lost: list[dict[str, float]] = field(default_factory=list)
-    """what each run counted as lost when it was last asked, where that was anything"""
+    """what each run counted as lost when last queried, if anything"""
 
     def fault(self, *, of_broker: bool = False) -> None:
-        """Note that one happens now."""
+        """Record a fault that happens now."""
         if lost := self.monitor.lost():
             self.lost.append(lost)
         self.faults.append(time.monotonic())
@@ -270,7 +270,7 @@ class Scene:
             self.broker_faults.append(self.faults[-1])
 
     def catch_up(self) -> None:
-        """Return once the monitor takes over what the agents say now, and not what has waited, and has told it."""
+        """Return once the monitor has processed its backlog, and published the results."""
         self.monitor.until_ready()
         seen = self.monitor.lags()
 
@@ -283,30 +283,30 @@ class Scene:
         wait_until(current, "the monitor has caught up", patience=4 * PATIENCE)
 
     def outcome(self, *, late: bool = False) -> Outcome:
-        """End the agents, wait until their last step is answered, and hold what was heard against a run without faults.
+        """End the agents, wait until their last step is evaluated, and compare the alerts with a run without faults.
 
-        Asserts all but the figures: nothing missing, nothing beside it, nothing lost, nothing passed over. `late`:
-        alarms may be told long after their steps.
+        Assert that no alert is missing or extra and no step lost or skipped. `late`: alarms may be published long after
+        their steps.
         """
         self.agents.send_signal(signal.SIGTERM)
-        told, _ = self.agents.communicate(timeout=4 * PATIENCE)
+        printed, _ = self.agents.communicate(timeout=4 * PATIENCE)
         assert self.agents.returncode == 0, "the agents failed"
         expected = replay(self.monitor.config, self.log, RATE)
-        assert expected.steps == int(told)
+        assert expected.steps == int(printed)
         self._until_quiet(expected)
         outcome = compare(expected, self.listener.heard, [*self.faults, *self.broker_faults], late=late)
         assert not outcome.problems, "\n".join(outcome.problems[:20])
         assert not any(lost := [*self.lost, self.monitor.lost()]), lost
-        assert outcome.alerts > 50, "a test of alarms needs some"
+        assert outcome.alerts > 50, "too few alerts for a test"
         return outcome
 
     def _until_quiet(self, expected: Expected) -> None:
-        """Wait until the monitor shows these last verdicts and all its alerts have been heard."""
+        """Wait until the monitor shows these last verdicts and all its alerts have arrived."""
         deadline = time.monotonic() + 4 * PATIENCE
         while (shown := self._shown()) != expected.newest:
             late = {key: (shown.get(key), verdict) for key, verdict in expected.newest.items()}
             assert not (lost := self.monitor.lost()), f"{lost}; before: {self.lost}"
-            assert time.monotonic() < deadline, f"these are not answered: {late}"
+            assert time.monotonic() < deadline, f"these are not evaluated: {late}"
             time.sleep(0.1)
         wait_until(lambda: self.monitor.status()["unsent"] == 0, "all alerts are sent")
         self.listener.catch_up()
@@ -330,7 +330,7 @@ def scene(
     monitor_host: str | None = None,
     **sections: object,
 ) -> Iterator[Scene]:
-    """Everything started, the monitor before the agents. `through`: the port it connects to, else the broker's."""
+    """Start everything, the monitor before the agents. `through`: the port it connects to, else the broker's."""
     with ExitStack() as stack:
         broker = broker or Broker(folder / "broker")
         broker.start()
@@ -356,5 +356,5 @@ def scene(
         ]
         agents = stack.enter_context(subprocess.Popen(command, stdout=subprocess.PIPE, text=True))
         stack.callback(end, agents)
-        wait_until(lambda: len(monitor.newest()) > AGENTS, "the first steps are answered")
+        wait_until(lambda: len(monitor.newest()) > AGENTS, "the first steps are evaluated")
         yield Scene(broker, listener, monitor, agents, log)

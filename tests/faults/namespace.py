@@ -1,4 +1,4 @@
-"""A second host on this machine: a network namespace for the broker, joined to ours by a clean line and a bad one."""
+"""A second host on this machine: a network namespace for the broker, with a clean link and a bad link to ours."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ __all__ = ["BAD", "CLEAN", "Hurt", "far_host", "inside", "losing", "severed", "t
 
 NAME = f"cfmon{os.getpid() % 100000}"
 CLEAN, BAD = "10.213.1.2", "10.213.2.2"
-"""The far host's addresses on the two lines."""
+"""Addresses of the far host on the two links."""
 
 
 Hurt = Callable[[], int]
-"""How many packets were lost or held up so far."""
+"""Number of packets lost or delayed so far."""
 
 
 def run(*command: str) -> str:
@@ -29,13 +29,13 @@ def run(*command: str) -> str:
 
 
 def inside() -> list[str]:
-    """Before a command: run it there."""
+    """Return the prefix of a command that runs it on the far host."""
     return ["ip", "netns", "exec", NAME]
 
 
 @contextmanager
 def far_host() -> Iterator[None]:
-    """While it stands; skips the test where that is not allowed."""
+    """Create the far host until the block ends; skip the test without permission."""
     if os.geteuid() != 0:
         pytest.skip("network namespaces need root")
     if missing := [tool for tool in ("ip", "nft", "tc") if shutil.which(tool, path="/usr/sbin:/usr/bin:/sbin") is None]:
@@ -53,21 +53,21 @@ def far_host() -> Iterator[None]:
             run(*inside(), "ip", "link", "set", theirs, "up")
         yield
     finally:
-        for line in "cb":  # with the host they would go too, but only some time later
+        for line in "cb":  # removing the namespace removes them too, but only later
             subprocess.run(["ip", "link", "delete", f"{NAME}{line}0"], capture_output=True, check=False)
         subprocess.run(["ip", "netns", "delete", NAME], capture_output=True, check=False)
 
 
 @contextmanager
 def losing(percent: int) -> Iterator[Hurt]:
-    """On the bad line that part of the packets is lost, either way."""
+    """Drop this percentage of the packets on the bad link, in both directions."""
     with _dropping(f"numgen random mod 100 < {percent}") as hurt:
         yield hurt
 
 
 @contextmanager
 def severed() -> Iterator[Hurt]:
-    """Nothing goes over the bad line, and nobody is told."""
+    """Drop all packets on the bad link, without closing connections."""
     with _dropping("") as hurt:
         yield hurt
 
@@ -86,7 +86,7 @@ def _dropping(which: str) -> Iterator[Hurt]:
 
 @contextmanager
 def throttled(rate: str) -> Iterator[Hurt]:
-    """What comes over the bad line comes at this rate, such as `512kbit`."""
+    """Limit the rate of the bad link, such as `512kbit`."""
     line = ["dev", f"{NAME}b1"]
     run(*inside(), "tc", "qdisc", "replace", *line, "root", "tbf", "rate", rate, "burst", "16kb", "latency", "200ms")
     try:

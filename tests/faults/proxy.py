@@ -1,7 +1,7 @@
-"""A TCP proxy before the broker: one that holds every message back for a random time, or one that listens.
+"""TCP proxy in front of the broker that delays every message for a random time, or records messages.
 
-Held back so, what the broker sends in order arrives out of order, as over several paths; other packets keep theirs. A
-thread with its own loop, since it stands beside the test.
+With random delays, messages arrive out of order, as over several network paths; other packets keep their order. It
+runs in its own thread with its own event loop.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ PUBLISH = 3
 
 
 async def packet(reader: asyncio.StreamReader) -> bytes:
-    """The next MQTT packet, whole."""
+    """Return the next complete MQTT packet."""
     head = bytearray(await reader.readexactly(2))
     while head[-1] & 0x80:
         head += await reader.readexactly(1)
@@ -31,8 +31,8 @@ async def packet(reader: asyncio.StreamReader) -> bytes:
     return bytes(head) + await reader.readexactly(length)
 
 
-class _Line:
-    """One direction of a connection through the proxy."""
+class _Delay:
+    """One direction of a connection through the proxy, with delayed messages."""
 
     def __init__(self, delay: Callable[[], float]) -> None:
         self._delay = delay
@@ -59,7 +59,7 @@ class _Line:
 
 
 class _Tap:
-    """One direction of a connection through the proxy, and what was said on it."""
+    """One direction of a connection through the proxy that records messages."""
 
     def __init__(self, heard: list[Heard]) -> None:
         self._heard = heard
@@ -74,7 +74,7 @@ class _Tap:
 
 
 def published(content: bytes) -> Heard:
-    """A PUBLISH as it is heard."""
+    """Return a PUBLISH packet as a message."""
     start = 1 + next(place for place, byte in enumerate(content[1:], 1) if not byte & 0x80)
     length = int.from_bytes(content[start : start + 2], "big")
     topic, rest = content[start + 2 : start + 2 + length], content[start + 2 + length :]
@@ -83,42 +83,42 @@ def published(content: bytes) -> Heard:
 
 
 @contextmanager
-def delaying(port: int, *, mean: float, spread: float, seed: int) -> Iterator[tuple[int, Callable[[], int]]]:
-    """A port that leads to `port`, each packet `mean` +- `spread` seconds late; and how many messages overtook."""
+def delaying(port: int, *, mean: float, width: float, seed: int) -> Iterator[tuple[int, Callable[[], int]]]:
+    """Yield a port that forwards to `port` with a delay of `mean` +- `width` seconds, and a count of overtakings."""
     draw = random.Random(seed)
-    lines: list[_Line] = []
+    directions: list[_Delay] = []
 
-    def line() -> _Line:
-        lines.append(_Line(lambda: draw.uniform(mean - spread, mean + spread)))
-        return lines[-1]
+    def direction() -> _Delay:
+        directions.append(_Delay(lambda: draw.uniform(mean - width, mean + width)))
+        return directions[-1]
 
-    with _between(port, line, line) as own:
-        yield own, lambda: sum(line.moved for line in lines)
+    with _between(port, direction, direction) as own:
+        yield own, lambda: sum(direction.moved for direction in directions)
 
 
 @contextmanager
 def tapped(port: int) -> Iterator[tuple[int, list[Heard]]]:
-    """A port that leads to `port`, and what is published through it towards there."""
-    said: list[Heard] = []
-    with _between(port, lambda: _Tap(said), lambda: _Tap([])) as own:
-        yield own, said
+    """Yield a port that forwards to `port`, and the list of messages published through it."""
+    recorded: list[Heard] = []
+    with _between(port, lambda: _Tap(recorded), lambda: _Tap([])) as own:
+        yield own, recorded
 
 
-class _Way(Protocol):
+class _Direction(Protocol):
     async def carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None: ...
 
 
 @contextmanager
-def _between(port: int, there: Callable[[], _Way], back: Callable[[], _Way]) -> Iterator[int]:
-    """A port that leads to `port`; a connection ends on both sides when one side ends it."""
+def _between(port: int, there: Callable[[], _Direction], back: Callable[[], _Direction]) -> Iterator[int]:
+    """Yield a port that forwards to `port`; a connection closed on one side is closed on both."""
     loop, own = asyncio.new_event_loop(), free_port()
 
     async def connect(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with suppress(OSError, asyncio.IncompleteReadError), closing(writer):
-            answers, questions = await asyncio.open_connection("127.0.0.1", port)
-            ways = there().carry(reader, questions), back().carry(answers, writer)
-            with closing(questions):
-                await _first([asyncio.ensure_future(way) for way in ways])
+            replies, requests = await asyncio.open_connection("127.0.0.1", port)
+            directions = there().carry(reader, requests), back().carry(replies, writer)
+            with closing(requests):
+                await _first([asyncio.ensure_future(direction) for direction in directions])
 
     thread = threading.Thread(target=loop.run_forever, name="proxy")
     thread.start()
@@ -133,7 +133,7 @@ def _between(port: int, there: Callable[[], _Way], back: Callable[[], _Way]) -> 
 
 
 async def _first(tasks: list[asyncio.Future[None]]) -> None:
-    """Until one ends; then so do the others."""
+    """Wait until one task ends, then cancel the others."""
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     finally:

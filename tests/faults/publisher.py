@@ -1,8 +1,8 @@
-"""The agents of `world`, over MQTT at QoS 1, and the log of what they said: `python -m tests.faults.publisher`.
+"""Publish the agents of `world` over MQTT at QoS 1, with a log: `python -m tests.faults.publisher`.
 
-`PORT LOG RATE SEED [HOST]`: RATE steps a second in all, until SIGTERM; then what the broker has not acknowledged is
-sent to the end and the number of steps printed. A persistent session and an outbox of any length: what a broker forgets
-in a crash that was not acknowledged is sent again. Each step stands in LOG before it is sent, with its time.
+`PORT LOG RATE SEED [HOST]`: publish RATE steps a second in all until SIGTERM; then send what the broker has not
+acknowledged and print the number of steps. The session is persistent and the outbox unbounded: unacknowledged messages
+lost in a crash of the broker are sent again. Each step is written to LOG, with its time, before it is sent.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from tests.faults.world import agent_steps
 __all__ = ["main", "read_log"]
 
 PATIENCE = 120.0
-"""Seconds until the broker must have everything, once told to stop."""
+"""Seconds within which the broker must have everything after SIGTERM."""
 
 WINDOW = 100
 """Steps sent and not acknowledged, at most."""
 
-DOUBT = 4.0
-"""Seconds for which an acknowledgement is not believed."""
+UNCERTAIN = 4.0
+"""Seconds for which an acknowledgement is not trusted."""
 
 TURN = 0.004
-"""Seconds between two looks at the clock."""
+"""Seconds between two readings of the clock."""
 
 
 def connected(host: str, port: int) -> mqtt.Client:
-    """A client that connects again for ever, with nothing forgotten in between."""
+    """Return a client that reconnects indefinitely and keeps all messages."""
     client = mqtt.Client(CallbackAPIVersion.VERSION2, client_id="agents", clean_session=False)
     client.max_queued_messages_set(0)
     client.max_inflight_messages_set(WINDOW)
@@ -47,12 +47,11 @@ def connected(host: str, port: int) -> mqtt.Client:
 
 
 class Outbox:
-    """Steps in the order they were taken, each kept until some time after the broker acknowledged it.
+    """Steps in order, each kept for `UNCERTAIN` seconds after the broker acknowledged it.
 
-    mosquitto acknowledges a step before it is on its disk: killed in between, it has lost it, and if it saves by time
-    that may be many. So after a reconnection those of the last seconds are said again; who has them already drops them
-    as duplicates. No step is handed to the client while there is no connection, for it would send that ahead of those
-    it has to send again.
+    mosquitto acknowledges a step before it is on disk: if killed in between, it loses steps, many if it saves at
+    intervals. So steps of the last seconds are sent again after a reconnection; the monitor drops duplicates. While
+    disconnected, no step is given to the client, which would send it before those to be sent again.
     """
 
     def __init__(self, client: mqtt.Client) -> None:
@@ -60,29 +59,29 @@ class Outbox:
         self._steps: deque[tuple[str, bytes]] = deque()
         self._under_way: dict[int, tuple[str, bytes]] = {}
         self._safe: deque[tuple[float, tuple[str, bytes]]] = deque()
-        self._told: deque[int | None] = deque()  # by the client's thread: what was acknowledged, None for a lost line
+        self._events: deque[int | None] = deque()  # ids acknowledged; None: disconnected
         client.on_publish = self._acknowledged
         client.on_disconnect = self._lost
 
     def __len__(self) -> int:
-        """Steps that the broker may not have."""
+        """Return the number of steps that the broker may not have."""
         return len(self._steps) + len(self._under_way)
 
     def put(self, agent: str, payload: bytes) -> None:
         self._steps.append((f"agents/{agent}/steps", payload))
 
     def send(self) -> None:
-        """Take note of what the client told, and hand over what it has room for."""
-        self._listen()
+        """Process events of the client, and give it as many steps as it can take."""
+        self._process_events()
         while self._steps and len(self._under_way) < WINDOW and self._client.is_connected():
             step = self._steps.popleft()
             self._under_way[self._client.publish(*step, qos=1).mid] = step
-        while self._safe and self._safe[0][0] < time.monotonic() - DOUBT:
+        while self._safe and self._safe[0][0] < time.monotonic() - UNCERTAIN:
             self._safe.popleft()
 
-    def _listen(self) -> None:
-        while self._told:
-            match self._told.popleft():
+    def _process_events(self) -> None:
+        while self._events:
+            match self._events.popleft():
                 case None:
                     self._steps.extendleft(step for _, step in reversed(self._safe))
                     self._safe.clear()
@@ -90,21 +89,21 @@ class Outbox:
                     self._safe.append((time.monotonic(), self._under_way.pop(mid)))
 
     def _acknowledged(self, _client: object, _data: object, mid: int, *_: object) -> None:
-        self._told.append(mid)
+        self._events.append(mid)
 
     def _lost(self, *_: object) -> None:
-        self._told.append(None)
+        self._events.append(None)
 
 
 def main(port: int, log: Path, rate: float, seed: int, host: str = "127.0.0.1") -> None:
-    """Publish until SIGTERM, then until all is acknowledged."""
-    asked: list[int] = []  # no Event: its lock may be held by the very wait that the signal interrupts
-    signal.signal(signal.SIGTERM, lambda number, _: asked.append(number))
+    """Publish until SIGTERM, then wait until all is acknowledged."""
+    stopped: list[int] = []  # no Event: the interrupted wait may hold its lock
+    signal.signal(signal.SIGTERM, lambda number, _: stopped.append(number))
     client, steps = connected(host, port), agent_steps(seed)
     outbox = Outbox(client)
     sent, begun = 0, time.monotonic()
     with log.open("wb") as file:
-        while not asked:
+        while not stopped:
             time.sleep(TURN)
             for _ in range(int((time.monotonic() - begun) * rate) - sent):
                 agent, step = next(steps)
@@ -125,7 +124,7 @@ def main(port: int, log: Path, rate: float, seed: int, host: str = "127.0.0.1") 
 
 
 def read_log(log: Path) -> Iterator[tuple[str, bytes]]:
-    """(agent, message) in the order of sending."""
+    """Yield (agent, message) in the order of sending."""
     with log.open("rb") as file:
         yield from msgpack.Unpacker(file)
 

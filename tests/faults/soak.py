@@ -1,8 +1,8 @@
 """Ten million messages through all of the sidecar but its sockets: `python -m tests.faults.soak --messages 10_000_000`.
 
-The worker, the pipeline, the store on disk, metrics, board and outbox are those of the service; only the broker and the
-clock are played: a second passes for each step an agent takes. Agents come and fall silent, episodes end, alarms fire,
-and messages are malformed, missing, doubled, late or contradictory. What the process holds must not grow.
+Worker, pipeline, store on disk, metrics, status view and outbox are those of the service; only broker and clock are
+simulated: each step of an agent takes a second. Agents appear and fall silent, episodes end, alarms fire, and messages
+are malformed, missing, duplicated, late or contradictory. The memory of the process must not grow.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ __all__ = ["Soak", "Traffic", "corridor", "settings"]
 
 RASH, CAREFUL, LOST, HOME = 0, 1, 4, 5
 ACTIVE: Final = 100
-"""Agents that send at one time; about as many again are silent and not yet forgotten."""
+"""Number of agents that send at a time; about as many again are silent and not yet forgotten."""
 
 ROUND: Final = 64
-"""Messages between two turns of the worker."""
+"""Messages between two cycles of the worker."""
 
 DAILY: Final = 100_000
-"""Messages between two looks at the evidence on disk, and two losses of the broker."""
+"""Messages between two clean-ups of evidence on disk, and between two disconnections."""
 
 SETTINGS: Final = """\
 stream: {stale_after: 20s, forget_after: 60s, max_lag: 1h}
@@ -63,17 +63,17 @@ heartbeat: 10s
 
 
 class PlayedClock(Clock):
-    """Time as the traffic has it."""
+    """Simulated clock, advanced by the traffic."""
 
     def __init__(self) -> None:
         super().__init__()
         self.seconds = 0.0
 
     def stop(self) -> None:
-        """It goes on: the broker is never away for long, and the service counts real seconds until it goes again."""
+        """Do nothing: disconnections are short."""
 
     def go(self) -> None:
-        """It goes."""
+        """Do nothing: the clock never stops."""
 
     def __call__(self) -> Instant:
         return Instant(1.7e9 + self.seconds, self.seconds)
@@ -81,7 +81,7 @@ class PlayedClock(Clock):
 
 @dataclass
 class Sender:
-    """One agent: in which episode and state it is, and how many episodes it has still to run."""
+    """Agent with its episode, its state, and the number of episodes left."""
 
     name: str
     episodes: int
@@ -94,7 +94,7 @@ class Sender:
 
 @dataclass
 class Traffic:
-    """What the agents of a fleet publish: topic and payload. `count`: what was done, by kind."""
+    """Traffic of a fleet of agents. `count`: number of events by kind."""
 
     rng: random.Random
     count: Counter[str] = field(default_factory=Counter)
@@ -116,7 +116,7 @@ class Traffic:
         return Sender(f"agent-{self.count['agents']}", 1 + self.rng.randrange(15), rash=self.rng.random() < 0.03)
 
     def _step(self, sender: Sender) -> dict[str, Any]:
-        """One decision in the corridor; the careful stay where they are or get home, the rash go on or are lost."""
+        """Return one step in the corridor; careful agents stay or get home, rash ones move on or are lost."""
         action = RASH if sender.rash and self.rng.random() < 0.5 else CAREFUL
         over = sender.state >= LOST or sender.seq >= 200
         sent = {
@@ -140,7 +140,7 @@ class Traffic:
         return sent
 
     def _spoil(self, sender: Sender, sent: dict[str, Any]) -> Iterator[bytes]:
-        """The step as it arrives: mostly once and whole."""
+        """Yield the step as it arrives: usually once and intact."""
         payload = bytes(msgpack.packb(sent))
         late, sender.late = sender.late, None
         match self.rng.randrange(10_000):
@@ -168,7 +168,7 @@ class Traffic:
 
 
 class Soak:
-    """The service's parts, put together as `Service` does, on a project in `folder`."""
+    """Parts of the service, connected as in `Service`, on a project in `folder`."""
 
     def __init__(self, folder: Path, *, seed: int = 1) -> None:
         self.loaded = assemble(write_project(folder, corridor(), settings()), {})
@@ -197,7 +197,7 @@ class Soak:
         self.worker.keep_everything()
 
     async def run(self, messages: int) -> None:
-        """So many messages more."""
+        """Process this number of further messages."""
         until = self.messages + messages
         if not self.messages:
             self.worker.connected(True)  # noqa: FBT003 - the one thing there is to say
@@ -234,15 +234,15 @@ class Soak:
             json.dumps([self.sinks.view.agents(), self.sinks.view.alarms()], allow_nan=False)
 
     async def _day(self) -> None:
-        """The broker goes and comes; old evidence is cleared out."""
+        """Disconnect and reconnect; remove old evidence."""
         self.traffic.count["disconnections"] += 1
         for up in (False, True):
             self.worker.connected(up)
         store = self.loaded.config.store
-        await self.store.clear_out(keep=store.keep, size=store.size)
+        await self.store.prune(keep=store.keep, size=store.size)
 
     async def _broker(self) -> None:
-        """It takes all there is."""
+        """Take all messages, as the broker."""
         while len(self.outbox):
             number, _ = await self.outbox.take()
             self.sent += 1
@@ -252,7 +252,7 @@ class Soak:
         self.acknowledged += 1
 
     def figures(self) -> dict[str, Any]:
-        """How things stand. Sizes in MiB; `objects`: those that Python's collector tracks."""
+        """Return current figures. Sizes in MiB; `objects`: objects tracked by Python's garbage collector."""
         place = self.loaded.config.store.path
         assert place is not None
         files = [file.stat().st_size for file in place.parent.rglob("*") if file.is_file()]
@@ -268,7 +268,7 @@ class Soak:
 
 
 def corridor() -> MDP:
-    """States 0..3 in a row, 4 lost, 5 home."""
+    """Return the model: states 0..3 in a row, 4 lost, 5 home."""
     rows = [(s, RASH, min(s + 1, 3), 0.5) for s in range(4)] + [(s, RASH, LOST, 0.5) for s in range(4)]
     rows += [(s, CAREFUL, s, 0.98) for s in range(4)] + [(s, CAREFUL, HOME, 0.02) for s in range(4)]
     rows += [(s, a, s, 1.0) for s in (LOST, HOME) for a in (RASH, CAREFUL)]
@@ -309,7 +309,7 @@ async def _soak(soak: Soak, messages: int, piece: int) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Soak, print and write what it came to; fails where memory grows by 5 % after the first million."""
+    """Run the soak, print and write the result; fail if memory grows by 5 % after the first million messages."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--messages", type=int, default=10_000_000)
     parser.add_argument("--out", type=Path, default=Path("var/soak.json"))

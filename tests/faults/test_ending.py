@@ -38,7 +38,7 @@ def while_it_takes_up(staged: Scene) -> None:
 
 def without_a_broker(staged: Scene) -> None:
     staged.broker.kill()
-    told(staged.monitor, "lost mqtt")
+    told(staged.monitor, "lost the connection to mqtt")
 
 
 def broker_back(staged: Scene) -> None:

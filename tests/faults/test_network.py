@@ -51,7 +51,7 @@ def test_steps_out_of_order_are_put_in_order(tmp_path: Path, *, long: bool, repo
     seconds = 30.0 if long else 3.0
     broker = Broker(tmp_path / "broker")
     with (
-        delaying(broker.port, mean=0.2, spread=0.1, seed=3) as (port, overtook),
+        delaying(broker.port, mean=0.2, width=0.1, seed=3) as (port, overtook),
         scene(tmp_path, broker=broker, through=port) as staged,
     ):
         time.sleep(seconds)  # likewise

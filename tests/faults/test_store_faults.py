@@ -115,7 +115,7 @@ def test_a_disk_that_becomes_read_only_stops_nothing(tmp_path: Path, report: Cal
         outcome = staged.outcome()
         code, took = staged.monitor.stop()
         assert (code, took < AT_MOST) == (0, True), (took, staged.monitor.logs)
-        assert staged.monitor.logs.count("nothing is kept from here on") == 1
+        assert staged.monitor.logs.count("a restart would lose state") == 1
     report(seconds_to_end=round(took, 2), **outcome.figures())
 
 

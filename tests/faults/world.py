@@ -1,8 +1,8 @@
-"""What the fault suite runs: ten agents on the benchmark's grid in short episodes, and a configuration to watch them.
+"""Model of the fault suite: ten agents on the benchmark's grid in short episodes, and a configuration to monitor them.
 
-Formulas are such that state matters over a restart (`every`, `for`, `keep` above 1) and that every step leaves a trace:
-`tally` fires in every episode and looks back further than most are long, so after one lost step it is blind to the
-episode's end, and its closing alert tells another step than it should.
+The formulas have state that must survive a restart (`every`, `for`, `keep` above 1), and every lost step is visible:
+`tally` fires in every episode and looks back further than most episodes are long, so after one lost step it is blind
+until the episode's end, and its last alert has a wrong step.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ AGENTS = 10
 CLIENT_ID = "monitor"
 SLIP = 0.1
 SHORTEST, LONGEST = 20, 60
-"""Steps of an episode; seven agents of ten say how it ended, the others just begin the next."""
+"""Number of steps of an episode; seven of ten agents send its end, the others just begin the next."""
 
 FORMULAS: list[dict[str, Any]] = [
     {
@@ -47,14 +47,14 @@ FORMULAS: list[dict[str, Any]] = [
 
 
 def write_world(folder: Path, url: str, **sections: object) -> Path:
-    """Model, policies and configuration below `folder`; returns the configuration. `sections` replace its own."""
+    """Write model, policies and configuration to `folder`; return the configuration. `sections` replace its own."""
     config: dict[str, Any] = {
         "mqtt": {"url": url, "client_id": CLIENT_ID},
         "model": "model.npz",
         "policies": {"nominal": "rash.yaml", "fallback": "careful.yaml"},
         "path": {"window": 64},
         "formulas": FORMULAS,
-        # Longer than any fault here, so that nothing is late, passed over or hidden for being old.
+        # Longer than any fault here, so that nothing is late, skipped or stale.
         "stream": {"max_lag": "30m", "stale_after": "30m"},
         "heartbeat": "1s",
         "http": {"listen": "127.0.0.1:0"},
@@ -68,22 +68,22 @@ def write_world(folder: Path, url: str, **sections: object) -> Path:
 
 
 def agent_steps(seed: int) -> Iterator[tuple[str, dict[str, Any]]]:
-    """(agent, step) without end, the agents in turn; the same for the same seed."""
+    """Yield (agent, step) endlessly, the agents in turn; a function of the seed."""
     draw = random.Random(seed)
-    walks = [_walk(random.Random(draw.random()), said=n % 10 < 7) for n in range(AGENTS)]
+    agents = [_agent(random.Random(draw.random()), sends_end=n % 10 < 7) for n in range(AGENTS)]
     while True:
-        for n, walk in enumerate(walks):
-            yield f"a{n}", next(walk)
+        for n, steps in enumerate(agents):
+            yield f"a{n}", next(steps)
 
 
-def _walk(draw: random.Random, *, said: bool) -> Iterator[dict[str, Any]]:
-    """One agent, episode after episode."""
+def _agent(draw: random.Random, *, sends_end: bool) -> Iterator[dict[str, Any]]:
+    """Yield the steps of one agent, episode after episode."""
     episode = 0
     while True:
         cell, length = draw.choice((0, 1, 2, 4, 8)), draw.randint(SHORTEST, LONGEST)
         for seq in range(length):
             step = {"v": 1, "episode": episode, "seq": seq, "state": cell, "action": NOMINAL[cell]}
-            yield {**step, "terminated": True} if said and seq == length - 1 else step
+            yield {**step, "terminated": True} if sends_end and seq == length - 1 else step
             targets, weights = zip(*outcomes(cell, NOMINAL[cell], SLIP), strict=True)
             [cell] = draw.choices(targets, weights)
         episode += 1

@@ -16,7 +16,7 @@ from monitor.sidecar.web import server as server_module
 from monitor.sidecar.web.guard import Guard
 from monitor.sidecar.web.http import Sources, make_app
 from monitor.sidecar.web.pictures import Pictures
-from monitor.sidecar.web.server import MAX_HEADER_BYTES, _Impatient
+from monitor.sidecar.web.server import MAX_HEADER_BYTES, _BoundedHttp
 from tests.fuzz.world import loaded
 
 __all__ = ["answer"]
@@ -88,7 +88,7 @@ class _Server:
         )
         self.config = uvicorn.Config(
             Guard(make_app(sources), loopback=True, hosts=["monitor.example"]),
-            http=_Impatient,
+            http=_BoundedHttp,
             h11_max_incomplete_event_size=MAX_HEADER_BYTES - 1,
             log_config=None,
             access_log=False,
@@ -104,7 +104,7 @@ class _Server:
 
     async def talk(self, pieces: list[bytes]) -> bytes:
         transport = _Transport()
-        protocol = _Impatient(config=self.config, server_state=ServerState(), app_state={}, _loop=self.loop)
+        protocol = _BoundedHttp(config=self.config, server_state=ServerState(), app_state={}, _loop=self.loop)
         protocol.connection_made(transport)
         for piece in pieces:
             if transport.closed:

@@ -15,7 +15,7 @@ from monitor.sidecar.config.load import assemble
 from monitor.sidecar.config.settings import HttpConfig
 from monitor.sidecar.events import Evaluate, Event, Message
 from monitor.sidecar.sinks.status_view import StatusView
-from monitor.sidecar.store.alarm_history import Filter
+from monitor.sidecar.store.alarm_history import AlarmFilter
 from monitor.sidecar.web.http import Sources, make_app
 from monitor.sidecar.web.pictures import Pictures
 from monitor.sidecar.web.server import HttpServer
@@ -63,9 +63,9 @@ class Scene:
         self.feed(Message(now, f"agents/{agent}/steps", json.dumps(step).encode()))
         self.feed(Evaluate(now))
 
-    def asked(self, **named: str) -> Filter:
+    def asked(self, **named: str) -> AlarmFilter:
         """What is asked of the list of alarms."""
-        return Filter(**named)  # type: ignore[arg-type] # all of them are names
+        return AlarmFilter(**named)  # type: ignore[arg-type] # all of them are names
 
     def sources(self) -> Sources:
         return Sources(

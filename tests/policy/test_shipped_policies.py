@@ -62,9 +62,9 @@ def test_the_sepsis_model_is_what_its_provenance_says(sepsis: MDP) -> None:
     [("deployed", 0.6864, 13.12), ("clinicians", 0.7820, 9.22), ("optimal", 0.8751, 10.99)],
 )
 def test_survival_is_what_the_provenance_says(sepsis: MDP, name: str, survival: float, decisions: float) -> None:
-    worth = script(SEPSIS / "make_policies.py").worth(sepsis, load_policy(SEPSIS / f"{name}.yaml", sepsis).table)
-    assert worth == pytest.approx((survival, decisions), abs=5e-3)
-    assert worth[0] == pytest.approx(survival, abs=5e-5)
+    found = script(SEPSIS / "make_policies.py").evaluated(sepsis, load_policy(SEPSIS / f"{name}.yaml", sepsis).table)
+    assert found == pytest.approx((survival, decisions), abs=5e-3)
+    assert found[0] == pytest.approx(survival, abs=5e-5)
     stated = (SEPSIS / "PROVENANCE.md").read_text()
     assert re.search(rf"`{name}` \|.*\| {survival:.4f} \| {decisions:.2f} \|", stated)
 
@@ -80,7 +80,7 @@ def test_the_clinicians_are_stochastic_and_the_others_are_not(sepsis: MDP) -> No
 @pytest.mark.parametrize(("name", "goal", "hole"), [("good", 0.8857, 0.0), ("rash", 0.0030, 0.9970)])
 def test_the_lake_is_what_its_provenance_says(lake: MDP, name: str, goal: float, hole: float) -> None:
     table = load_policy(LAKE / f"{name}.yaml", lake).table
-    assert script(LAKE / "make.py").worth(lake, table, 200) == pytest.approx((goal, hole), abs=5e-5)
+    assert script(LAKE / "make.py").outcomes(lake, table, 200) == pytest.approx((goal, hole), abs=5e-5)
     assert re.search(rf"`{name}` \|.*\| {goal:.4f} \| {hole:.4f} \|", (LAKE / "PROVENANCE.md").read_text())
 
 

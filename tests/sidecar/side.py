@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 
 from monitor.sidecar.mqtt.broker import Broker, parse_broker
-from monitor.sidecar.mqtt.connection import Session
+from monitor.sidecar.mqtt.connection import SessionConfig
 from monitor.sidecar.mqtt.inbox import Arrived, Inbox
 from monitor.sidecar.mqtt.link import Link
 from monitor.sidecar.mqtt.outbox import Outbox
@@ -25,7 +25,7 @@ class Side:
         self.outbox = Outbox()
         self.changes: list[bool] = []
         broker = parse_broker(broker) if isinstance(broker, str) else broker
-        session = Session(broker, "test", "agents/+/steps", STATUS, keepalive)
+        session = SessionConfig(broker, "test", "agents/+/steps", STATUS, keepalive)
         self.link = Link(session, self.door, self.outbox, self.changes.append)
         self.stopping = asyncio.Event()
         self.task = asyncio.create_task(self.link.run(self.stopping))

@@ -87,10 +87,10 @@ def test_old_evidence_goes_and_the_oldest_where_it_is_too_much(archive: Archive)
         path = archive.evidence / (letter * 32)
         now = path.stat().st_mtime
         os.utime(path, (now - age, now - age))
-    assert archive.clear_out(keep=1000.0, size=4000) == 0
-    assert archive.clear_out(keep=350.0, size=4000) == 1
+    assert archive.prune(keep=1000.0, size=4000) == 0
+    assert archive.prune(keep=350.0, size=4000) == 1
     assert kept(archive) == ["b", "c", "d"]
-    assert archive.clear_out(keep=350.0, size=1999) == 2
+    assert archive.prune(keep=350.0, size=1999) == 2
     assert kept(archive) == ["d"]
     assert (archive.objects / ("f" * 64)).exists()
 
@@ -105,7 +105,7 @@ def aged(archive: Archive, days: int) -> None:
         archive.keep_evidence(EvidenceFile(name, b"proof"))
         written = time.time() - age * 86400.0
         os.utime(archive.evidence / name, (written, written))
-    archive.clear_out(keep=MONTH, size=1000)
+    archive.prune(keep=MONTH, size=1000)
 
 
 class Clocks:
@@ -131,11 +131,11 @@ def test_a_clock_that_jumps_ahead_removes_nothing(
     clocks = Clocks(monkeypatch)
     clocks.wall += 400 * 86400.0
     started = Archive(archive.evidence.parent)
-    assert started.clear_out(keep=MONTH, size=1000) == 0
+    assert started.prune(keep=MONTH, size=1000) == 0
     clocks.wall += 400 * 86400.0
-    assert started.clear_out(keep=MONTH, size=1000) == 0
+    assert started.prune(keep=MONTH, size=1000) == 0
     assert len(kept(started)) == 27
-    assert started.clear_out(keep=MONTH, size=100) == 7, "the bound on size holds, whatever the clock says"
+    assert started.prune(keep=MONTH, size=100) == 7, "the bound on size holds, whatever the clock says"
 
 
 def test_time_that_is_seen_to_pass_removes_what_is_old(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -143,21 +143,21 @@ def test_time_that_is_seen_to_pass_removes_what_is_old(archive: Archive, monkeyp
     clocks = Clocks(monkeypatch)
     clocks.passes(1.0)
     started = Archive(archive.evidence.parent)
-    assert started.clear_out(keep=MONTH, size=1000) == 0
+    assert started.prune(keep=MONTH, size=1000) == 0
     clocks.passes(9.5)
-    assert started.clear_out(keep=MONTH, size=1000) == 7
+    assert started.prune(keep=MONTH, size=1000) == 7
     clocks.wall -= 300 * 86400.0
-    assert started.clear_out(keep=MONTH, size=1000) == 0, "nor does a clock that goes back make anything older"
+    assert started.prune(keep=MONTH, size=1000) == 0, "nor does a clock that goes back make anything older"
     again = Archive(archive.evidence.parent)
     clocks.wall += 301 * 86400.0
-    assert again.clear_out(keep=MONTH, size=1000) == 1, "a day at most for the time before a start"
+    assert again.prune(keep=MONTH, size=1000) == 1, "a day at most for the time before a start"
 
 
 def test_what_lies_there_and_is_not_ours_keeps_nothing_from_being_removed(archive: Archive) -> None:
     (archive.evidence / "lost+found").mkdir()
     os.utime(archive.evidence / "lost+found", (1, 1))
     archive.keep_evidence(EvidenceFile("a" * 32, b"proof"))
-    assert archive.clear_out(keep=1000.0, size=0) == 1
+    assert archive.prune(keep=1000.0, size=0) == 1
     assert kept(archive) == ["l"]
 
 
@@ -177,7 +177,7 @@ def test_a_file_that_gets_its_name_meanwhile_keeps_nothing_from_being_removed(
 
     with monkeypatch.context() as patched:
         patched.setattr(os, "scandir", scanned)
-        assert archive.clear_out(keep=1000.0, size=0) == 1
+        assert archive.prune(keep=1000.0, size=0) == 1
     assert kept(archive) == ["b"]
 
 
@@ -185,7 +185,7 @@ def test_the_evidence_of_what_fires_stays_however_old_and_much(archive: Archive)
     for letter in "abc":
         archive.keep_evidence(EvidenceFile(letter * 32, bytes(1000)))
         os.utime(archive.evidence / (letter * 32), (ord(letter), ord(letter)))
-    assert archive.clear_out(keep=1.0, size=0, needed={"b" * 32}) == 2
+    assert archive.prune(keep=1.0, size=0, needed={"b" * 32}) == 2
     assert kept(archive) == ["b"]
 
 
@@ -241,10 +241,10 @@ def test_a_signature_goes_with_its_evidence(tmp_path: Path, signer: Signer) -> N
             now = path.stat().st_mtime
             os.utime(path, (now - age, now - age))
     assert kept(signing) == ["a", "a", "b", "b", "c", "c"]
-    assert signing.clear_out(keep=250.0, size=10_000) == 1
+    assert signing.prune(keep=250.0, size=10_000) == 1
     assert kept(signing) == ["b", "b", "c", "c"]
-    assert signing.clear_out(keep=250.0, size=2 * 1064) == 0
-    assert signing.clear_out(keep=250.0, size=2 * 1064 - 1, needed={"b" * 32}) == 1
+    assert signing.prune(keep=250.0, size=2 * 1064) == 0
+    assert signing.prune(keep=250.0, size=2 * 1064 - 1, needed={"b" * 32}) == 1
     assert kept(signing) == ["b", "b"]
 
 
@@ -253,7 +253,7 @@ def test_a_signature_without_evidence_goes_when_it_is_old(tmp_path: Path, signer
     signing.keep_evidence(EvidenceFile("a" * 32, b"proof"))
     (signing.evidence / ("a" * 32)).unlink()
     os.utime(signing.evidence / f"{'a' * 32}.sig", (1, 1))
-    assert signing.clear_out(keep=1000.0, size=10_000) == 1
+    assert signing.prune(keep=1000.0, size=10_000) == 1
     assert kept(signing) == []
 
 

@@ -188,9 +188,9 @@ def test_pressure_needs_both_a_wait_and_more_coming_than_going() -> None:
     pressure = OverloadDetector(1.0)
     assert not pressure.overloaded(100.0)  # nothing is known yet
     for n in range(100):
-        pressure.turned(n / 10, live=20, answered=10, left=True)
+        pressure.record_batch(n / 10, live=20, answered=10, left=True)
     assert pressure.overloaded(1.5)
     assert not pressure.overloaded(0.9)
     for n in range(100, 500):
-        pressure.turned(n / 10, live=9, answered=10, left=True)
+        pressure.record_batch(n / 10, live=9, answered=10, left=True)
     assert not pressure.overloaded(1e9)

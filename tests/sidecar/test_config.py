@@ -97,7 +97,7 @@ def test_every_as_a_duration_is_seconds(tmp_path: Path) -> None:
         (PLAIN + "mqtt: {ulr: x}\n", "config.yaml, line 6, mqtt.ulr: unknown key; did you mean 'url'?"),
         (PLAIN.replace("model: model.npz\n", ""), "config.yaml, model: missing; it has no default"),
         (PLAIN + "heartbeat: 10\n", "config.yaml, line 6, heartbeat: must be a duration with its unit"),
-        (PLAIN + "heartbeat: 0s\n", "config.yaml, line 6, heartbeat: must be longer than nothing"),
+        (PLAIN + "heartbeat: 0s\n", "config.yaml, line 6, heartbeat: must be more than 0"),
         (PLAIN + "    every: 0\n", "line 6, formulas[0].every: must be at least 1 step"),
         (PLAIN + "    every: soon\n", "line 6, formulas[0].every: must be a duration"),
         (PLAIN + "    every: true\n", "line 6, formulas[0].every: must be a number of steps"),
@@ -112,12 +112,12 @@ def test_every_as_a_duration_is_seconds(tmp_path: Path) -> None:
         (PLAIN.replace("nominal:", "deployed:"), "line 2, policies: `nominal`, the policy the agents run, is missing"),
         (
             PLAIN + "  - {name: regret_fallback, formula: x}\n",
-            "line 6, formulas[1].name: 'regret_fallback' is there twice",
+            "line 6, formulas[1].name: the name 'regret_fallback' is used twice",
         ),
         (PLAIN.partition("formulas")[0] + "formulas: []\n", "line 3, formulas: tuple should have at least 1 item"),
-        (PLAIN + "mqtt: {steps: agents/steps}\n", "line 6, mqtt.steps: must hold exactly one +"),
-        (PLAIN + 'mqtt: {steps: "+/+/steps"}\n', "line 6, mqtt.steps: must hold exactly one +"),
-        (PLAIN + 'mqtt: {steps: "agents/+/#"}\n', "line 6, mqtt.steps: must hold exactly one +"),
+        (PLAIN + "mqtt: {steps: agents/steps}\n", "line 6, mqtt.steps: must contain exactly one +"),
+        (PLAIN + 'mqtt: {steps: "+/+/steps"}\n', "line 6, mqtt.steps: must contain exactly one +"),
+        (PLAIN + 'mqtt: {steps: "agents/+/#"}\n', "line 6, mqtt.steps: must contain exactly one +"),
         (PLAIN + 'mqtt: {steps: "$share/a/agents/+/steps"}\n', "line 6, mqtt.steps: must not start with $"),
         (PLAIN + 'mqtt: {alerts: "a/#"}\n', "line 6, mqtt.alerts: must be a topic without wildcards"),
         (PLAIN + 'mqtt: {url: "wss://u:s3cret@h"}\n', "line 6, mqtt.url: is for MQTT over websockets"),
@@ -204,8 +204,8 @@ def test_the_environment_overrides_the_file(tmp_path: Path) -> None:
     [
         ({"CFMON_HEARTBEAT": "10"}, "environment, CFMON_HEARTBEAT: must be a duration"),
         ({"CFMON_MQTT__ULR": "x"}, "environment, CFMON_MQTT__ULR: unknown key; did you mean 'url'?"),
-        ({"CFMON_MQT__URL": "x"}, "environment, CFMON_MQT__URL: there is no 'mqt' to override; did you mean 'mqtt'?"),
-        ({"CFMON_FORMULAS": "[nonsense"}, "lists and maps are written as JSON"),
+        ({"CFMON_MQT__URL": "x"}, "environment, CFMON_MQT__URL: there is no setting 'mqt'; did you mean 'mqtt'?"),
+        ({"CFMON_FORMULAS": "[nonsense"}, "write lists and maps as JSON"),
     ],
 )
 def test_a_mistake_in_the_environment_is_named_as_such(

@@ -137,7 +137,7 @@ def test_an_object_altered_before_or_while_it_runs_is_written_anew_and_told(
     altered.write_bytes(b"not a model")
     with inside(config) as running:
         assert altered.read_bytes() == written[altered]
-        assert f"objects/{altered.name} was removed or altered, and is written anew" in caplog.text
+        assert f"objects/{altered.name} was removed or altered, and is rewritten" in caplog.text
         gone.unlink()
         wait_until(gone.exists, "what was removed is there again")
         assert gone.read_bytes() == written[gone]

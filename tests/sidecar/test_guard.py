@@ -108,7 +108,7 @@ def test_a_token_that_is_exchanged_counts_at_once_and_one_that_is_gone_lets_nobo
         token_file.unlink()
         assert client.get("/metrics", headers=bearer(TOKEN[::-1])).status_code == 401
         assert client.get("/healthz").status_code == 200
-    assert "nobody is let in: http.token_file" in caplog.text
+    assert "every request is refused: http.token_file" in caplog.text
     assert TOKEN not in caplog.text
 
 

@@ -19,7 +19,7 @@ from monitor.sidecar.events import Evaluate
 from monitor.sidecar.pipeline import Effects
 from monitor.sidecar.sinks.curve import Curve
 from monitor.sidecar.sinks.status_view import StatusView
-from monitor.sidecar.store.alarm_history import Alarm, Filter, History
+from monitor.sidecar.store.alarm_history import Alarm, AlarmFilter, AlarmHistory
 from monitor.sidecar.web.http import Sources, make_app
 from monitor.sidecar.web.pictures import Pictures
 from monitor.sidecar.web.server import HttpServer
@@ -41,26 +41,26 @@ def alert(name: str, state: str = "firing", revision: int = 1, sent: float | Non
     return Publication(f"cfmon/alerts/{who['agent']}/{formula['name']}", json.dumps(document).encode())
 
 
-def names(history: History, **asked: Any) -> list[tuple[str, str]]:  # noqa: ANN401 - passed on
-    return [(alarm.id, alarm.state) for alarm in history.find(Filter(**asked))]
+def names(history: AlarmHistory, **asked: Any) -> list[tuple[str, str]]:  # noqa: ANN401 - passed on
+    return [(alarm.id, alarm.state) for alarm in history.find(AlarmFilter(**asked))]
 
 
 # ---- the list ----
 
 
 def test_an_alarm_that_fires_again_leaves_the_one_before() -> None:
-    history = History("cfmon/alerts")
+    history = AlarmHistory("cfmon/alerts")
     first = [alert("a"), alert("a", "resolved", 2, 110.0)]
     changes = history.note([*first, alert("b", sent=120.0)])
     assert names(history) == [("b", "firing"), ("a", "resolved")]
     assert sorted(changes.rows) == [1, 2]
-    [found] = history.find(Filter(state="over"))
+    [found] = history.find(AlarmFilter(state="over"))
     shown = found.shown()
     assert (shown["began_unix"], shown["over_unix"], shown["began"]) == (100.0, 110.0, "1970-01-01T00:01:40.000Z")
 
 
 def test_what_is_known_changes_nothing() -> None:
-    history = History("cfmon/alerts")
+    history = AlarmHistory("cfmon/alerts")
     assert history.note([alert("a"), alert("a", "resolved", 2)]).rows
     for again in (alert("a"), alert("a", "resolved", 2), Publication("cfmon/status/me", b"{}"), Publication("x", b"")):
         assert not history.note([again]).rows
@@ -70,7 +70,7 @@ def test_what_is_known_changes_nothing() -> None:
 
 
 def test_revisions_of_a_firing_alarm_are_not_written_and_its_end_is() -> None:
-    history = History("cfmon/alerts")
+    history = AlarmHistory("cfmon/alerts")
     history.note([alert("a")])
     assert not history.note([alert("a", revision=2), alert("a", revision=3)]).rows
     assert not history.note([alert("a", "resolved", 2)]).rows  # older than what was heard
@@ -78,7 +78,7 @@ def test_revisions_of_a_firing_alarm_are_not_written_and_its_end_is() -> None:
 
 
 def test_it_is_bounded_and_keeps_what_fires() -> None:
-    history = History("cfmon/alerts", most=3)
+    history = AlarmHistory("cfmon/alerts", limit=3)
     history.note([alert("fires")])
     gone: list[int] = []
     for n in range(5):
@@ -89,25 +89,25 @@ def test_it_is_bounded_and_keeps_what_fires() -> None:
 
 
 def test_what_was_kept_is_taken_up_and_goes_on() -> None:
-    before, after = History("cfmon/alerts"), History("cfmon/alerts")
+    before, after = AlarmHistory("cfmon/alerts"), AlarmHistory("cfmon/alerts")
     before.note([alert("a"), alert("a", "resolved", 2), alert("b")])
     kept = {number: Alarm(**{name: getattr(alarm, name) for name in Alarm.__struct_fields__}) for number, alarm in
-            zip((1, 2), reversed(before.find(Filter())), strict=True)}  # fmt: skip
+            zip((1, 2), reversed(before.find(AlarmFilter())), strict=True)}  # fmt: skip
     after.load(kept.items())
     assert after.rows() == before.rows()
     assert sorted(after.note([alert("b", "resolved", 2), alert("c")]).rows) == [2, 3]
 
 
 def test_what_does_not_fire_any_more_after_a_restart_is_not_said_to() -> None:
-    history = History("cfmon/alerts")
+    history = AlarmHistory("cfmon/alerts")
     history.note([alert("lost"), alert("stands")])
-    history.settle({"stands"})
+    history.mark_unknown({"stands"})
     assert names(history) == [("stands", "firing"), ("lost", "unknown")]
     assert names(history, state="over") == [("lost", "unknown")]
 
 
 def test_filters() -> None:
-    history = History("cfmon/alerts")
+    history = AlarmHistory("cfmon/alerts")
     history.note([alert("a", sent=100.0), alert("a", "resolved", 2, 200.0)])
     history.note([alert("b", sent=150.0, agent="bob", severity="warning", formula="chance")])
     for asked, found in (
@@ -116,7 +116,7 @@ def test_filters() -> None:
         ({"until": 149.0}, ["a"]), ({"until": 99.0}, []), ({"agent": "bob", "formula": "watch"}, []),
     ):  # fmt: skip
         assert [name for name, _ in names(history, **asked)] == found, asked
-    assert [alarm.id for alarm in history.find(Filter(), 1)] == ["b"]
+    assert [alarm.id for alarm in history.find(AlarmFilter(), 1)] == ["b"]
 
 
 # ---- over HTTP ----
@@ -168,7 +168,7 @@ def test_the_list_over_http_with_filters(client: httpx.Client, board: StatusView
 @pytest.mark.parametrize(
     ("query", "words"),
     [
-        ("agents=ada", "'agents' is no filter"),
+        ("agents=ada", "unknown filter 'agents'"),
         ("since=yesterday", "since must be a time such as"),
         ("until=nan", "until must be a time"),
         ("limit=0", "limit must be a number from 1 to 1000"),

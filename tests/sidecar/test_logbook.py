@@ -14,7 +14,7 @@ from monitor.model import MDP
 from monitor.sidecar.config.load import assemble
 from monitor.sidecar.config.settings import LoggingConfig
 from monitor.sidecar.effects import Effects
-from monitor.sidecar.log import MOST_KINDS, Seldom, set_up_logging
+from monitor.sidecar.log import MAX_KINDS, RateLimitedLog, set_up_logging
 from monitor.sidecar.mqtt.inbox import Arrived
 from monitor.sidecar.service import Service
 from monitor.sidecar.sinks.logbook import Logbook
@@ -188,7 +188,7 @@ def test_an_agent_that_departs_from_its_policy_is_logged_once_until_it_follows_i
 
 
 def test_what_is_said_seldom_is_not_remembered_for_ever() -> None:
-    seldom = Seldom(logging.getLogger("monitor.test"))
-    for n in range(2 * MOST_KINDS):
-        seldom.warn(n, Instant(0.0, float(n)), "kind %d", n)
-    assert len(seldom._next) <= MOST_KINDS + 60
+    limited = RateLimitedLog(logging.getLogger("monitor.test"))
+    for n in range(2 * MAX_KINDS):
+        limited.warn(n, Instant(0.0, float(n)), "kind %d", n)
+    assert len(limited._next) <= MAX_KINDS + 60

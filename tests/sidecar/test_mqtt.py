@@ -381,7 +381,7 @@ def test_room_at_the_door_opens_no_connection_that_is_over() -> None:
     async def scenario() -> None:
         async with await asyncio.start_server(end_at_once, "127.0.0.1", 0) as server:
             broker = parse_broker(f"mqtt://127.0.0.1:{server.sockets[0].getsockname()[1]}")
-            session = connection.Session(broker, "test", "agents/+/steps", STATUS, 5.0)
+            session = connection.SessionConfig(broker, "test", "agents/+/steps", STATUS, 5.0)
             over = connection.Connection(session, 1, lambda _: None, lambda _: None)
             await over.open()
             await asyncio.wait_for(asyncio.shield(over.lost), PATIENCE)
@@ -415,7 +415,7 @@ def test_between_two_messages_it_can_be_stopped_however_many_came_at_once() -> N
         gone = asyncio.Event()
         async with await asyncio.start_server(partial(flood, gone), "127.0.0.1", 0) as server:
             broker = parse_broker(f"mqtt://127.0.0.1:{server.sockets[0].getsockname()[1]}")
-            session = connection.Session(broker, "test", "agents/+/steps", STATUS, 5.0)
+            session = connection.SessionConfig(broker, "test", "agents/+/steps", STATUS, 5.0)
             heard: list[bytes] = []
             full, all_heard = asyncio.Event(), asyncio.Event()
 

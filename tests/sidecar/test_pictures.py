@@ -22,10 +22,10 @@ def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def drawn(of: Pictures, name: str) -> tuple[bytes, str]:
-    found = of.look(name)
+    found = of.get(name)
     if found is None:
         await asyncio.wait([of._drawing[name]])
-        found = of.look(name)
+        found = of.get(name)
     assert found is not None
     return found
 
@@ -57,7 +57,7 @@ def test_no_other_alarm_is_drawn_than_was_asked_for(tmp_path: Path) -> None:
         of = Pictures({asked.id: exchanged.content, exchanged.id: exchanged.content}.get, tmp_path / "objects")
         picture, problem = await drawn(of, asked.id)
         assert picture == b""
-        assert f"--id says {asked.id}, the document inside is {exchanged.id}" in problem
+        assert f"--id says {asked.id}, the document has {exchanged.id}" in problem
         assert (await drawn(of, exchanged.id))[0].startswith(b"<svg")
 
     asyncio.run(scene())
@@ -96,11 +96,11 @@ def test_no_more_wait_than_can_be_drawn_and_at_the_end_none_is_left(
 
     async def scene() -> None:
         of = Pictures(lambda _name: b"", tmp_path, FOR_EVER)
-        assert of.look("a") is None
-        assert of.look("b") is None
-        found = of.look("c")
+        assert of.get("a") is None
+        assert of.get("b") is None
+        found = of.get("c")
         assert found is not None
-        assert "ask again later" in found[1]
+        assert "try again later" in found[1]
         await of.close()
 
     asyncio.run(scene())
@@ -113,10 +113,10 @@ def test_those_that_nobody_fetches_do_not_keep_others_from_being_drawn(
 
     async def scene() -> None:
         of = Pictures({name: name.encode() for name in "abc"}.get, tmp_path, instead("print('drawn')"))
-        assert (of.look("a"), of.look("b")) == (None, None)
+        assert (of.get("a"), of.get("b")) == (None, None)
         await asyncio.wait(list(of._drawing.values()))
         assert await drawn(of, "c") == (b"drawn\n", "")
-        assert of.look("a") == (b"drawn\n", "")  # kept for whoever comes back
+        assert of.get("a") == (b"drawn\n", "")  # kept for whoever comes back
 
     asyncio.run(scene())
 
@@ -189,7 +189,7 @@ print("alone", end="")
 
     async def scene() -> None:
         of = Pictures(dict.fromkeys("abcdef", b"").get, tmp_path, instead(script))
-        assert [of.look(name) for name in "abcdef"] == [None] * 6
+        assert [of.get(name) for name in "abcdef"] == [None] * 6
         assert [await drawn(of, name) for name in "abcdef"] == [(b"alone", "")] * 6
 
     asyncio.run(scene())
@@ -257,7 +257,7 @@ def test_one_that_is_given_up_at_the_end_is_gone(tmp_path: Path) -> None:
 
     async def scene() -> None:
         of = Pictures({"a": b""}.get, tmp_path, FOR_EVER)
-        assert of.look("a") is None
+        assert of.get("a") is None
         async with asyncio.timeout(60):
             while children() <= before:  # noqa: ASYNC110 - what is waited for comes from outside this loop
                 await asyncio.sleep(0.01)

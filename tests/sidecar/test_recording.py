@@ -158,7 +158,7 @@ def test_an_event_that_never_ends_does_not_fill_the_memory(tmp_path: Path) -> No
 
 def test_files_that_cannot_be_opened(tmp_path: Path) -> None:
     write(tmp_path / "there", [])
-    with pytest.raises(RecordingError, match="is there already"):
+    with pytest.raises(RecordingError, match="already exists"):
         Recorder(tmp_path / "there", HEADER)
     with pytest.raises(RecordingError, match="cannot be written"):
         Recorder(tmp_path / "no" / "folder", HEADER)

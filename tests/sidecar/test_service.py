@@ -188,7 +188,7 @@ def test_a_step_that_waits_at_our_own_door_is_no_gap(config: Path, monkeypatch: 
 def test_what_cannot_be_opened_at_start_leaves_nothing_open(config: Path, tmp_path: Path) -> None:
     (tmp_path / "there").write_text("")
     service = Service(assemble(config), record=tmp_path / "there")
-    with pytest.raises(RecordingError, match="is there already"):
+    with pytest.raises(RecordingError, match="already exists"):
         service.start()
     config.write_text(config.read_text().replace("127.0.0.1:0", "203.0.113.1:9108"))
     with pytest.raises(ConfigError, match=r"http\.listen: cannot listen on 203\.0\.113\.1:9108"):

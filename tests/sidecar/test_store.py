@@ -79,17 +79,17 @@ def test_a_snapshot_takes_the_place_of_the_events_and_leaves_other_agents_alone(
 
 
 def test_it_says_when_it_is_time_for_a_snapshot(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rooms, "LONG", 2)
+    monkeypatch.setattr(rooms, "SNAPSHOT_EVENTS", 2)
     for n, long in ((1, False), (2, True)):
         store.note(step(n))
         store.commit()
-        assert store.long == long
+        assert store.snapshot_due == long
     store.checkpoint(SETTING, Snapshot(b"", {}))
-    assert not store.long
-    monkeypatch.setattr(rooms, "LARGE", 10)
+    assert not store.snapshot_due
+    monkeypatch.setattr(rooms, "SNAPSHOT_BYTES", 10)
     store.note(step(3))
     store.commit()
-    assert store.long
+    assert store.snapshot_due
 
 
 def test_evidence_is_served_from_the_first_moment_and_ends_as_a_file(store: Store, path: Path) -> None:
@@ -123,7 +123,7 @@ def test_a_place_that_takes_no_file_is_told_once_and_the_evidence_stays(
     for _ in range(3):
         asyncio.run(store.file_evidence())
     assert (store.failures, store.ok, store.problem) == (1, False, "")
-    assert caplog.text.count("could not be kept") == 1
+    assert caplog.text.count("could not be saved") == 1
     assert store.read_evidence(PROOF.id) == b"proof"
     folder.unlink()
     folder.mkdir()
@@ -135,12 +135,12 @@ def test_a_place_that_takes_no_file_is_told_once_and_the_evidence_stays(
 def test_evidence_no_disk_takes_does_not_fill_the_memory(
     store: Store, path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(rooms, "PENDING", 9)
+    monkeypatch.setattr(rooms, "MAX_PENDING_BYTES", 9)
     store.commit(evidence=[PROOF])
     store.commit(evidence=[EvidenceFile("b" * 32, b"other")])
     assert store.read_evidence(PROOF.id) is None
     assert store.read_evidence("b" * 32) == b"other"
-    assert f"evidence {PROOF.id} is given up" in caplog.text
+    assert f"evidence {PROOF.id} is discarded" in caplog.text
     assert [file.id for file in reopened(store, path).kept.evidence] == ["b" * 32]  # nor the database
 
 
@@ -170,7 +170,7 @@ def test_a_disk_that_fails_is_told_once_and_made_good_by_everything_anew(
         store.note(step(n))
         store.commit([(10 + n, ALERT)], [PROOF])
     assert store.problem == str(error)
-    assert caplog.text.count("nothing is kept from here on") == 1
+    assert caplog.text.count("a restart would lose state") == 1
     assert store.read_evidence(PROOF.id) == b"proof"
     disk.full = False
     store.checkpoint(SETTING, Snapshot(b"too little", {}))  # changes alone would not do
@@ -265,7 +265,7 @@ def test_on_a_full_disk_a_start_with_another_model_watches_and_keeps_it_later(
         told = [store.ok]
         asyncio.run(store.file_evidence())
         told.append(store.ok)
-    assert "models and policies that evidence refers to could not be kept" in caplog.text
+    assert "models and policies that evidence refers to could not be saved" in caplog.text
     assert "No space left on device" in caplog.text
     asyncio.run(store.file_evidence())
     assert [*told, store.ok] == [False, False, True]
@@ -287,7 +287,7 @@ def test_on_a_full_disk_a_new_store_is_begun_when_there_is_room(
         filler = fill(place)
         store = Store(path)
         assert "full" in store.problem
-        assert "nothing is kept from here on" in caplog.text
+        assert "a restart would lose state" in caplog.text
         assert store.kept.setting is None
         store.replace(SETTING, Snapshot(b"", {}), [])
         assert "full" in store.problem
@@ -371,7 +371,7 @@ def test_a_store_that_cannot_be_taken_up_is_set_aside_with_its_evidence_still_ou
     store.commit(evidence=[PROOF])
     again = reopened(store, path)
     again = Store(path)
-    again.begin_anew("of no use")
+    again.start_over("of no use")
     assert again.kept.setting is None
     again.replace(SETTING, Snapshot(b"new", {}), [])
     assert again.read_evidence(PROOF.id) == b"proof"

@@ -19,7 +19,7 @@ from monitor.sidecar.events import Message
 from monitor.sidecar.pipeline import Snapshot
 from monitor.sidecar.recording import pack_event
 from monitor.sidecar.store.alarm_history import Alarm, Changes
-from monitor.sidecar.store.high_water import Mark
+from monitor.sidecar.store.high_water import HighWaterMark
 from monitor.sidecar.store.journal import (
     APPLICATION,
     TABLES,
@@ -315,7 +315,7 @@ def test_a_mark_that_a_power_failure_left_too_low_is_no_damage(
 
 
 def mark_of(path: Path, number: int) -> bytes:
-    mark = Mark(path.with_name("other-mark"))
+    mark = HighWaterMark(path.with_name("other-mark"))
     mark.write(number)
     mark.close()
     content = mark.path.read_bytes()
@@ -481,16 +481,16 @@ def test_files_that_are_harmed_while_in_use_are_noticed_and_made_good(
     store.replace(Setting("me"), SNAPSHOT, [])
     store.note(step(2))
     store.commit()
-    store.look()
+    store.check_files()
     assert store.failures == 0
     harm(path.with_name(path.name + suffix))
-    store.look()
+    store.check_files()
     assert (store.ok, store.failures, store.damages) == (False, 1, 1)
     assert "while it was in use" in caplog.text
     store.replace(Setting("me"), Snapshot(b"all", {"eve": b"state"}), [])
     store.note(step(3))
     store.commit()
-    store.look()
+    store.check_files()
     assert (store.ok, store.failures) == (True, 1)
     store.close()
     again = Store(path)
@@ -538,7 +538,7 @@ while True:
     store.note(Message(Instant(float(n), float(n)), "agents/ada/steps", b"%d" % n + bytes(n % 5000)))
     store.commit(evidence=[EvidenceFile(f"{n:032x}", bytes(100))])
     if n % 50 == 0:
-        store.look()
+        store.check_files()
         store.checkpoint(Setting("me"), Snapshot(b"later", {"ada": b"%d" % n}))
     assert store.ok, store.problem
     print(n, flush=True)

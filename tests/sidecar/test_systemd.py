@@ -56,7 +56,7 @@ def test_every_word_of_the_protocol(manager: Manager) -> None:
     assert manager.hear() == ["READY=1"]
     told.alive("watching\nREADY=1")
     assert manager.hear() == ["WATCHDOG=1", "STATUS=watching READY=1"]
-    told.unwell("no evaluation for 31.0 s")
+    told.unhealthy("no evaluation for 31.0 s")
     assert manager.hear() == ["STATUS=no evaluation for 31.0 s"]
     before = time.monotonic_ns() // 1000
     told.reloading()

@@ -11,7 +11,7 @@ import pytest
 
 from monitor.sidecar.effects import EvidenceFile
 from monitor.sidecar.mqtt.broker import parse_broker
-from monitor.sidecar.mqtt.connection import Session
+from monitor.sidecar.mqtt.connection import SessionConfig
 from monitor.sidecar.mqtt.inbox import Inbox
 from monitor.sidecar.mqtt.link import Link
 from monitor.sidecar.mqtt.outbox import Outbox
@@ -52,7 +52,7 @@ def test_the_link_tries_again_until_there_is_one(
             start(thread)
 
         monkeypatch.setattr(threading.Thread, "start", scarce)
-        session = Session(parse_broker("mqtt://127.0.0.1:1"), "me", "agents/+/steps", "status/me", 5.0)
+        session = SessionConfig(parse_broker("mqtt://127.0.0.1:1"), "me", "agents/+/steps", "status/me", 5.0)
         link = Link(session, Inbox(10), Outbox(), lambda _up: None)
         await asyncio.wait_for(link.run(stop), PATIENCE)
 

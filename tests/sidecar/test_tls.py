@@ -22,7 +22,7 @@ from tests.servers import Mosquitto, free_port, mosquitto, need
 from tests.sidecar.side import Side
 
 PASSWORD = "s3cret: on/the@wire"
-HUNG_UP = r"(reset by peer|closed the connection|EOF) before it greeted us; .* must we show a certificate"
+HUNG_UP = r"(reset by peer|closed the connection|EOF) before CONNACK; .* requires a client certificate"
 """Depending on who is faster, the alert that says why is overtaken by the reset of the connection."""
 
 LONG_AGO = dt.datetime(2001, 1, 1, tzinfo=dt.UTC)
@@ -165,15 +165,15 @@ CASES: dict[str, tuple[Callable[[Papers], Change], str]] = {
     ),
     "no certificate": (
         lambda papers: lambda b: replace(b, tls=Tls(papers.file("ca.crt"))),
-        HUNG_UP + "|it asks for a client certificate: set mqtt.certificate and mqtt.key",
+        HUNG_UP + "|it requires a client certificate: set mqtt.certificate and mqtt.key",
     ),
     "our certificate expired": (
         lambda papers: shows(papers, "expired-cfmon"),
-        HUNG_UP + "|it says that our certificate has expired",
+        HUNG_UP + "|it reports that our certificate has expired",
     ),
     "our certificate from elsewhere": (
         lambda papers: shows(papers, "stranger"),
-        HUNG_UP + "|it does not know who signed our certificate",
+        HUNG_UP + "|it does not trust the CA of our certificate",
     ),
     "wrong password": (
         lambda papers: lambda b: replace(b, password_file=papers.file("wrong-password")),
@@ -255,11 +255,14 @@ def test_what_is_exchanged_on_disk_is_used_at_the_next_try(
     ("tls", "expected"),
     [
         (lambda p: Tls(p.file("none.crt")), r"^mqtt\.ca: .*none\.crt cannot be read: No such file"),
-        (lambda p: Tls(p.file("password")), r"^mqtt\.ca: .*password holds no certificates in PEM"),
+        (lambda p: Tls(p.file("password")), r"^mqtt\.ca: .*password contains no PEM certificates"),
         (lambda p: Tls(None, p.file("none")), r"^mqtt\.certificate: .*none cannot be read"),
         (lambda p: Tls(None, p.file("cfmon.crt"), p.file("none")), r"^mqtt\.key: .*none cannot be read"),
-        (lambda p: Tls(None, p.file("cfmon.crt")), r"^mqtt\.certificate: .*the key in it are no certificate and key"),
-        (lambda p: Tls(None, p.file("cfmon.crt"), p.file("broker.key")), "do not belong together"),
+        (
+            lambda p: Tls(None, p.file("cfmon.crt")),
+            r"^mqtt\.certificate: .*the key in it are not a certificate and key",
+        ),
+        (lambda p: Tls(None, p.file("cfmon.crt"), p.file("broker.key")), "do not match"),
         (lambda p: Tls(None, p.file("cfmon.crt"), p.file("locked.key")), "or the key is encrypted"),
     ],
 )

@@ -1,4 +1,4 @@
-"""How single settings are written: durations, sizes, counts, names, topics; and what a wrong one is told."""
+"""Syntax of single settings (durations, sizes, counts, names, topics), with error messages."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ HOST = r"^[A-Za-z0-9._-]{1,253}$|^\[[0-9A-Fa-f:.]{2,64}\]$"
 
 
 def parse_duration(value: object) -> float:
-    """Seconds of a duration such as `500ms`, `5s`, `1h`; a number without a unit is refused.
+    """Return the seconds of a duration such as `500ms`, `5s`, `1h`; the unit is required.
 
     >>> parse_duration("500ms")
     0.5
@@ -50,12 +50,12 @@ def parse_duration(value: object) -> float:
     number, unit = re.fullmatch(r"([0-9.]+)(ms|s|m|h|d)", value).groups()  # type: ignore[union-attr]  # matched above
     seconds = float(number) * _UNITS[unit]
     if not 0 < seconds <= 366 * 86400:
-        raise ValueError("must be longer than nothing and at most 366 days")
+        raise ValueError("must be more than 0 and at most 366 days")
     return seconds
 
 
 def parse_size(value: object) -> int:
-    """Bytes of a size such as `500MB` or `1GB`; a number without a unit is refused.
+    """Return the bytes of a size such as `500MB` or `1GB`; the unit is required.
 
     >>> parse_size("1.5GB")
     1500000000
@@ -80,7 +80,7 @@ def _parse_every(value: object) -> int | float:
 
 
 def _parse_count(value: object) -> int:
-    """A whole number; text is taken too, for the environment has nothing else. True is not 1, 2.0 is not 2."""
+    """Parse a whole number, also from text, as in the environment. True is not 1, 2.0 is not 2."""
     if isinstance(value, str) and re.fullmatch(r"[0-9]{1,9}", value):
         return int(value)
     if isinstance(value, bool) or not isinstance(value, int):
@@ -89,14 +89,7 @@ def _parse_count(value: object) -> int:
 
 
 def check_topic(topic: str) -> str:
-    if (
-        not topic
-        or "+" in topic
-        or "#" in topic
-        or "\0" in topic
-        or topic.startswith(("/", "$"))
-        or topic.endswith("/")
-    ):
+    if not topic or set("+#\0") & set(topic) or topic.startswith(("/", "$")) or topic.endswith("/"):
         raise ValueError("must be a topic without wildcards, not starting or ending with a slash")
     return topic
 
@@ -104,9 +97,9 @@ def check_topic(topic: str) -> str:
 def check_pattern(pattern: str) -> str:
     levels = pattern.split("/")
     if levels.count("+") != 1 or any("+" in level for level in levels if level != "+") or "#" in pattern:
-        raise ValueError("must hold exactly one + (the agent's name) and no #, such as agents/+/steps")
+        raise ValueError("must contain exactly one + (the agent's name) and no #, such as agents/+/steps")
     if pattern.startswith("$") or "\0" in pattern:
-        raise ValueError("must not start with $: steps of one agent must all come here, in order")
+        raise ValueError("must not start with $: a shared subscription would split an agent's steps")
     return pattern
 
 
@@ -150,7 +143,7 @@ Listen = Annotated[str, AfterValidator(check_listen)]
 
 
 def as_text(value: object, pattern: object) -> object:
-    """A default as a person would write it where `pattern` is that of a duration or a size: `50ms`, `1h`, `1GB`.
+    """Format a default with its unit if `pattern` is that of a duration or a size: `50ms`, `1h`, `1GB`.
 
     >>> as_text(3600.0, DURATION), as_text(0.05, DURATION), as_text(1_000_000_000, SIZE), as_text(0.05, None)
     ('1h', '50ms', '1GB', 0.05)

@@ -1,4 +1,4 @@
-"""From a configuration to a monitor: reads the model and the policies, and checks every formula against them."""
+"""Build a monitor from a configuration: read the model and the policies, and check every formula against them."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ from monitor.types import AlarmSpec, Alert, FormulaSpec, Sampling, StreamSetting
 __all__ = ["BATCH", "Loaded", "assemble", "load"]
 
 BATCH: Final = 256
-"""Messages taken over before formulas are answered: enough to make a write to the disk worth it, and still prompt."""
+"""Maximum number of messages per evaluation: amortizes the write to disk, and keeps verdicts prompt."""
 
 
 @dataclass(frozen=True)
 class Loaded:
-    """All that a configuration names, read and checked; `monitor` is new and has seen nothing."""
+    """Everything a configuration names, read and checked, and a new `monitor`."""
 
     config: Config
     model: MDP
@@ -52,52 +52,42 @@ class Loaded:
 
     @property
     def formulas(self) -> tuple[FormulaSpec, ...]:
-        """What is watched."""
+        """Specifications of the formulas."""
         return tuple(query.spec for query in self.monitor.queries)
 
     @property
     def tables(self) -> dict[str, PolicyTable]:
-        """What each policy does in every state."""
+        """Action tables of the policies, by name."""
         return {name: policy.table for name, policy in self.policies.items()}
 
     @property
     def watched(self) -> Watched:
-        """What sinks must know beforehand."""
+        """Information for sinks."""
         limits, mqtt = self.config.limits, self.config.mqtt
         return Watched(self.monitor.queries, self.identity, agents=limits.agents, alerts=mqtt.alerts)
 
     def with_formulas(self, formulas: Sequence[FormulaSpec]) -> Loaded:
-        """Return the same with a new monitor for these formulas; raise as `Monitor` does if they do not fit."""
+        """Return a copy with a new monitor for these formulas; errors as for `Monitor`."""
         monitor = _monitor(
-            self.config,
-            formulas,
-            model=self.model,
-            policies=self.policies,
-            models=self.models,
-            identity=self.identity,
+            self.config, formulas, model=self.model, policies=self.policies, models=self.models, identity=self.identity
         )
         return replace(self, monitor=monitor)
 
     @property
     def world(self) -> str:
-        """Digest of what every formula is answered by: model, policies, and how samples are drawn."""
-        identity = self.identity
-        told = [
-            identity.model_sha256,
-            dict(identity.policies),
-            dict(identity.models),
-            self.config.sampling.model_dump(),
-        ]
-        return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
+        """Digest of what all verdicts depend on: models, policies, and the sampling settings."""
+        identity, sampling = self.identity, self.config.sampling.model_dump()
+        parts = [identity.model_sha256, dict(identity.policies), dict(identity.models), sampling]
+        return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
     def objects(self) -> dict[str, bytes]:
-        """What evidence refers to by sha256: the model and the policies, each in the one form that is hashed."""
+        """Return models and policies by sha256, which evidence refers to, each in its canonical form."""
         files = {policy.sha256: policy.content for policy in self.policies.values()}
         models = {self.identity.models[name]: canonical_bytes(other) for name, other in self.models.items()}
         return {self.identity.model_sha256: canonical_bytes(self.model), **models, **files}
 
     def evidence_of(self, alert: Alert) -> EvidenceFile:
-        """The proof of an alarm; EvidenceError where there is no place to keep it."""
+        """Return the evidence of an alarm; EvidenceError if there is no store."""
         if self.config.store.path is None:
             raise EvidenceError("store.path is null: nothing is kept")
         manifests = {name: policy.manifest.model_dump(mode="json") for name, policy in self.policies.items()}
@@ -106,12 +96,12 @@ class Loaded:
 
     @property
     def topics(self) -> Topics:
-        """Where steps come from, and where alerts and the status go."""
+        """MQTT topics of steps, alerts and status."""
         mqtt = self.config.mqtt
         return Topics(mqtt.steps, mqtt.alerts, mqtt.status)
 
     def pipeline(self, client_id: str, topics: Topics | None = None) -> Pipeline:
-        """The way in and out around the monitor; `topics`: others than those of the configuration."""
+        """Return a pipeline around the monitor; `topics`: instead of those of the configuration."""
         return Pipeline(
             self.monitor,
             self.identity,
@@ -123,25 +113,24 @@ class Loaded:
 
 
 def load(source: str | Path) -> Monitor:
-    """The monitor a configuration file describes, for use as a library; errors are those of `assemble`."""
+    """Return the monitor a configuration file describes, for use as a library; errors as for `assemble`."""
     return assemble(source).monitor
 
 
 def assemble(source: Config | str | Path, environment: Mapping[str, str] | None = None) -> Loaded:
     """Read everything a configuration names and build the monitor.
 
-    `environment` overrides what stands in the file; by default that of the process.
+    `environment` overrides settings of the file; by default that of the process.
 
     Raises:
         ConfigError: a key, a name, a formula or its alarm is wrong; names file, line and key.
-        ModelError, PolicyError: what the configuration names is missing or malformed; names the key that led there.
-        Where there are several mistakes, one ConfigError has a line for each.
+        ModelError, PolicyError: a model or policy is missing or malformed; names its key.
+        For several mistakes, one ConfigError has a line for each.
     """
-    config = (
-        source
-        if isinstance(source, Config)
-        else load_config(source, os.environ if environment is None else environment)
-    )
+    if isinstance(source, Config):
+        config = source
+    else:
+        config = load_config(source, os.environ if environment is None else environment)
     model, models, policies, queries = _parts(config)
     identity = _identity(config, model, policies, models)
     monitor = _monitor(config, queries, model=model, policies=policies, models=models, identity=identity)
@@ -170,7 +159,7 @@ def _monitor(
 
 
 def _parts(config: Config) -> tuple[MDP, dict[str, MDP], dict[str, Policy], list[Query]]:
-    """Read what a configuration names; report every mistake in it, not the first alone."""
+    """Read what a configuration names; report all mistakes, not only the first."""
     mistakes = Mistakes()
     models: dict[str | None, MDP] = {}
     policies: dict[str, Policy] = {}
@@ -185,7 +174,7 @@ def _parts(config: Config) -> tuple[MDP, dict[str, MDP], dict[str, Policy], list
         with mistakes.collect():
             _check_labels(config, model)
     others = {name: other for name, other in models.items() if name is not None}
-    # A formula that asks for what could not be read is no mistake of its own: then only its text is looked at.
+    # If a model or policy could not be read, only the syntax of formulas is checked.
     world = None if model is None or mistakes else (model, policies, others)
     queries = []
     for index in range(len(config.formulas)):
@@ -213,7 +202,7 @@ def _read_policy(config: Config, name: str, model: MDP) -> Policy:
 
 
 def _check_policy_name(config: Config, name: str) -> None:
-    """A name that formulas cannot say (a word of the language, such as `do`) is found by saying it in one."""
+    """Raise ConfigError for a word of the formula language, such as `do`, found by parsing a formula with it."""
     if name == "nominal":
         return
     try:
@@ -225,7 +214,7 @@ def _check_policy_name(config: Config, name: str) -> None:
 
 
 def _query(config: Config, index: int, world: World | None) -> Query:
-    """`world`: what the formula may name; None where that could not be read."""
+    """Read a formula. `world`: models and policies it may name; None if they could not be read."""
     entry = config.formulas[index]
     try:
         query = read_query(_spec(entry, config), world, window=config.path.window)
@@ -235,14 +224,14 @@ def _query(config: Config, index: int, world: World | None) -> Query:
         raise ConfigError(f"{config.where('formulas', index, *error.key)}: {error.problem}") from error
     if isinstance(query.formula, Goal) and query.formula.test is None and "alarm" in entry.model_fields_set:
         raise ConfigError(
-            f"{config.where('formulas', index, 'alarm')}: a formula with =? gives a number and can raise no alarm; "
-            f"compare with a bound, or leave the alarm out"
+            f"{config.where('formulas', index, 'alarm')}: a formula with =? gives a number and cannot raise an alarm; "
+            f"compare with a bound, or remove the alarm"
         )
     return query
 
 
 def _check_labels(config: Config, model: MDP) -> None:
-    """Words for a label that does not exist would never be said, and nobody would know why."""
+    """Raise ConfigError for a description of a label that the model does not have."""
     for name in config.labels:
         if name not in model.labels:
             known = ", ".join(model.labels) or "none"

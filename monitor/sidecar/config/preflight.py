@@ -1,4 +1,4 @@
-"""What `cfmon config check` tries beyond reading: that the port is free, and that the store can be written."""
+"""Checks of `cfmon config check` beyond reading: the port is free, and the store can be written."""
 
 from __future__ import annotations
 
@@ -15,15 +15,12 @@ from monitor.sidecar.web.server import open_socket
 __all__ = ["check_places"]
 
 PATIENCE: Final = 2.0
-"""Seconds in which whoever has the port may say who it is."""
-NAMED: Final = "Content-Security-Policy"
+"""Seconds for the server on the port to respond."""
+SIGNATURE_HEADER: Final = "Content-Security-Policy"
 
 
 def check_places(config: Config) -> list[str]:
-    """Try what is opened at start, and leave no trace; returns what a person should know, and is no mistake.
-
-    Raises ConfigError: a line for each place that cannot be used.
-    """
+    """Try port and store, without side effects; return notes. Raises ConfigError: a line for each that is unusable."""
     notes: list[str] = []
     mistakes = Mistakes()
     with mistakes.collect():
@@ -41,28 +38,28 @@ def _check_port(config: Config) -> list[str]:
     except ConfigError as error:
         if _is_a_monitor(listen):
             where = config.where("http", "listen")
-            return [f"{where}: a monitor answers at {listen} already: this one, or another that would be in the way"]
+            return [f"{where}: a monitor already listens on {listen}; if it is another one, change the port"]
         reason = str(error).removeprefix("http.listen: ")
         raise ConfigError(f"{config.where('http', 'listen')}: {reason}") from error
     return []
 
 
 def _is_a_monitor(listen: str) -> bool:
-    """Whether what answers there is one of us."""
+    """Return whether the server there is a monitor."""
     parts = urlsplit(f"//{listen}")
     host = parts.hostname or "127.0.0.1"
-    there = HTTPConnection("127.0.0.1" if host == "0.0.0.0" else host, parts.port, timeout=PATIENCE)  # noqa: S104 - asked, not bound
+    server = HTTPConnection("127.0.0.1" if host == "0.0.0.0" else host, parts.port, timeout=PATIENCE)  # noqa: S104 - compared, not bound
     try:
-        there.request("GET", "/healthz")
-        return there.getresponse().getheader(NAMED) == HEADERS[NAMED]
+        server.request("GET", "/healthz")
+        return server.getresponse().getheader(SIGNATURE_HEADER) == HEADERS[SIGNATURE_HEADER]
     except (OSError, HTTPException):
         return False
     finally:
-        there.close()
+        server.close()
 
 
 def _check_store(config: Config) -> None:
-    """The folder of the store, or the nearest one above it that there is, takes a file."""
+    """Raise ConfigError unless the store's folder, or its nearest existing parent, is writable."""
     path = config.store.path
     if path is None:
         return

@@ -1,4 +1,4 @@
-"""Reading a configuration file: what the environment overrides, where paths lead, and errors that name the line."""
+"""Read a configuration file: overrides by the environment, paths relative to the file, errors that name the line."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ __all__ = ["Config", "check_secrets", "config_schema", "load_config"]
 def load_config(path: str | Path, environment: Mapping[str, str] | None = None) -> Config:
     """Read and check a configuration file; `CFMON_MQTT__URL=...` in `environment` overrides `mqtt.url`, lists as JSON.
 
-    Raises ConfigError: one line for each mistake, with file, line, key, reason and, where one is near, the right name.
+    Raises ConfigError: one line per mistake, with file, line, key, reason and, for a misspelled key, a suggestion.
     """
     path = Path(path).absolute()
     file = read_yaml(path)
@@ -51,13 +51,13 @@ def _from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
     for name in ours:
         key = name.removeprefix(ENVIRONMENT_PREFIX.lower()).split("__")[0]
         if key not in Config.model_fields:
-            raise ConfigError(f"environment, {name.upper()}: there is no {key!r} to override{_suggest(key, Config)}")
+            raise ConfigError(f"environment, {name.upper()}: there is no setting {key!r}{_suggest(key, Config)}")
     source = EnvSettingsSource(Config, env_nested_delimiter="__", env_prefix=ENVIRONMENT_PREFIX)
     source.env_vars = ours
     try:
         return source()
     except SettingsError as error:
-        raise ConfigError(f"environment: {error}; lists and maps are written as JSON") from None
+        raise ConfigError(f"environment: {error}; write lists and maps as JSON") from None
 
 
 def _merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
@@ -69,7 +69,7 @@ def _merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _resolve(config: Config, directory: Path) -> Config:
-    """Paths in the file are relative to the file, not to where the process happens to run."""
+    """Resolve the file's paths relative to its own directory."""
     model = _source(directory, config.model)
     models = {name: _source(directory, other) for name, other in config.models.items()}
     policies = {name: _absolute(directory, manifest) for name, manifest in config.policies.items()}
@@ -83,9 +83,9 @@ def _resolve(config: Config, directory: Path) -> Config:
 
 
 def _with_absolute(directory: Path, section: _SectionT, *names: str) -> _SectionT:
-    """The section with these paths made absolute, where they are given."""
+    """Return the section with these paths made absolute, if set."""
     given = {name: path for name in names if (path := getattr(section, name)) is not None}
-    # Not resolved: what a link leads to may change, as it does where secrets are mounted.
+    # Symbolic links are not resolved: their targets may change, as with mounted secrets.
     return section.model_copy(update={name: Path(directory, path) for name, path in given.items()})
 
 
@@ -111,7 +111,7 @@ def _problems(config: Config) -> Iterator[str]:
     seen: set[str] = set()
     for index, formula in enumerate(config.formulas):
         if formula.name in seen:
-            yield f"{config.where('formulas', index, 'name')}: {formula.name!r} is there twice"
+            yield f"{config.where('formulas', index, 'name')}: the name {formula.name!r} is used twice; rename one"
         seen.add(formula.name)
     for index, formula in enumerate(config.formulas):
         if formula.engine == "sampled" and formula.causal_model != "gumbel":
@@ -124,9 +124,9 @@ def _problems(config: Config) -> Iterator[str]:
 
 
 def check_secrets(config: Config) -> None:
-    """That files of secrets, keys and certificates are there and usable; ConfigError if not. They are read again later.
+    """Raise ConfigError unless the files of secrets, keys and certificates are usable.
 
-    Apart from `load_config`, because a replay, on another machine, needs none.
+    Not part of `load_config`: a replay, perhaps on another machine, needs none.
     """
     broker = config.mqtt.broker
     try:
@@ -142,26 +142,19 @@ def check_secrets(config: Config) -> None:
         raise ConfigError(f"{config.where(*key.split('.'))}: {str(error).removeprefix(f'{key}: ')}") from None
 
 
-# ---- saying what is wrong, and where ----
+# ---- error messages ----
 
-MOST_TOLD = 50
-"""Mistakes told at once: nobody reads more, and a file may hold thousands."""
+MAX_REPORTED = 50
+"""Maximum number of reported mistakes; a file may have thousands."""
 
 
 def _explain_all(file: YamlFile, overrides: Mapping[str, Any], error: ValidationError) -> list[str]:
-    """A line for each mistake; a list that is "too short" only because an item is wrong is no mistake of its own."""
+    """Return a line per mistake, except for a list that is "too short" only because an item is wrong."""
     mistakes = error.errors()
-    more = [f"{file.name}: and {len(mistakes) - MOST_TOLD} more"] if len(mistakes) > MOST_TOLD else []
-    mistakes = mistakes[:MOST_TOLD]
-    places = [mistake["loc"] for mistake in mistakes]
-    told = [
-        _explain(file, overrides, mistake)
-        for mistake in mistakes
-        if not any(
-            len(place) > len(mistake["loc"]) and place[: len(mistake["loc"])] == mistake["loc"] for place in places
-        )
-    ]
-    return [*told, *more]
+    more = [f"{file.name}: and {len(mistakes) - MAX_REPORTED} more"] if len(mistakes) > MAX_REPORTED else []
+    mistakes = mistakes[:MAX_REPORTED]
+    parents = {mistake["loc"][:depth] for mistake in mistakes for depth in range(len(mistake["loc"]))}
+    return [_explain(file, overrides, mistake) for mistake in mistakes if mistake["loc"] not in parents] + more
 
 
 def _explain(file: YamlFile, overrides: Mapping[str, Any], details: Any) -> str:  # noqa: ANN401 - pydantic's ErrorDetails
@@ -194,7 +187,7 @@ def _holds(overrides: Mapping[str, Any], location: Location) -> bool:
 
 
 def _section_at(location: Location) -> type[BaseModel]:
-    """The model whose keys are allowed at `location`: found by walking the annotations of the fields."""
+    """Return the model whose keys are allowed at `location`, by the fields' annotations."""
     section: type[BaseModel] = Config
     for part in location:
         if isinstance(part, int):
@@ -210,4 +203,4 @@ def _fields(section: type[BaseModel]) -> dict[str, Any]:
 
 def _suggest(key: str, section: type[BaseModel]) -> str:
     near = difflib.get_close_matches(key, _fields(section), n=1, cutoff=0.5)
-    return f"; did you mean {near[0]!r}?" if near else f"; known are {', '.join(sorted(_fields(section)))}"
+    return f"; did you mean {near[0]!r}?" if near else f"; known keys: {', '.join(sorted(_fields(section)))}"

@@ -1,4 +1,4 @@
-"""The one door by which a configuration file comes in; what may stand in it is told in `monitor.yamltext`."""
+"""Read a YAML file from disk; `monitor.yamltext` defines the permitted subset."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["Location", "YamlFile", "dotted", "read_yaml"]
 
 
 def read_yaml(path: Path) -> YamlFile:
-    """Read `path`; every failure is a ConfigError that names the file and, where it can, the line."""
+    """Read `path`; every failure is a ConfigError that names the file and, if known, the line."""
     try:
         with path.open("rb") as file:
             content = file.read(MAX_BYTES + 1)

@@ -1,1 +1,1 @@
-"""Evidence that travels: packed, signed, opened and verified."""
+"""Evidence: packing, signing, opening and verification."""

@@ -1,7 +1,7 @@
-"""One alarm's evidence with all that it follows from, in a zip file that can be taken anywhere.
+"""Portable zip file of one alarm's evidence with the models and policies it refers to.
 
-Unpacked it is a folder as the monitor keeps it, `evidence/<id>`, `evidence/<id>.sig` where it is signed, and
-`objects/<sha256>` for the model and every policy; `cfmon verify` and `cfmon explain` read it packed as well.
+Unpacked it has the layout of the store: `evidence/<id>`, `evidence/<id>.sig` if signed, and `objects/<sha256>` for each
+model and policy. `cfmon verify` and `cfmon explain` read it packed or unpacked.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ from monitor.errors import EvidenceError, LimitError
 from monitor.model.npz import MAX_UNPACKED_BYTES
 from monitor.sidecar.evidence.signing import SIGNATURE_BYTES
 
-__all__ = ["Bundle", "named_by", "pack_bundle", "read_bundle"]
+__all__ = ["Bundle", "pack_bundle", "read_bundle", "referenced_objects"]
 
 EVIDENCE: Final = re.compile(r"evidence/([0-9a-f]{32})")
 DATE: Final = (1980, 1, 1, 0, 0, 0)
-"""The oldest a zip file can say: the same evidence gives the same bytes."""
+"""The earliest date of the zip format, so that equal evidence gives equal bytes."""
 
-MOST_MEMBERS: Final = 1100
-"""Evidence, signature, and a thousand models and policies."""
+MAX_MEMBERS: Final = 1100
+"""Evidence, signature, and about a thousand models and policies."""
 
 DAMAGE: Final = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, ValueError, KeyError)
-"""What `zipfile` raises on bytes that are no zip file, are cut off, encrypted, or packed in a way of their own."""
+"""Exceptions of `zipfile` for files that are malformed, truncated, encrypted, or compressed in an unknown way."""
 
 
 class Bundle(NamedTuple):
-    """What lies in a zip file. `signature`: None if it holds none. `objects`: sha256 -> content, not compared yet."""
+    """Content of a zip file. `signature`: None if missing. `objects`: sha256 -> content, whose digest is unchecked."""
 
     id: str
     content: bytes
@@ -42,8 +42,8 @@ class Bundle(NamedTuple):
     objects: Callable[[str], bytes]
 
 
-def named_by(evidence: Evidence) -> Iterator[str]:
-    """The sha256 of everything that the evidence follows from, each once: the model, other models, the policies."""
+def referenced_objects(evidence: Evidence) -> Iterator[str]:
+    """Yield the sha256 of each object the evidence refers to, once: the model, other models, the policies."""
     every = [evidence.model_sha256, *evidence.models.values(), *(p.sha256 for p in evidence.policies.values())]
     yield from dict.fromkeys(every)
 
@@ -51,11 +51,11 @@ def named_by(evidence: Evidence) -> Iterator[str]:
 def pack_bundle(
     content: bytes, read: Callable[[str], bytes], signature: bytes | None = None, *, most: int = MAX_UNPACKED_BYTES
 ) -> bytes:
-    """The zip file for the evidence in `content`; `read` gives the model or policy kept under a sha256.
+    """Return a zip file with the evidence in `content`; `read` returns a model or policy by its sha256.
 
     Raises:
-        EvidenceError: it is no evidence, or something it names is not what is kept under that name.
-        LimitError: all together it is more than `most` bytes.
+        EvidenceError: `content` is not evidence, or an object has another digest than its name says.
+        LimitError: together they have more than `most` bytes.
         Whatever `read` raises.
     """
     evidence = read_evidence(content)
@@ -63,10 +63,10 @@ def pack_bundle(
     if signature is not None:
         members[f"evidence/{evidence.id}.sig"] = signature
     size = len(content)
-    for sha256 in named_by(evidence):
+    for sha256 in referenced_objects(evidence):
         found = read(sha256)
         if hashlib.sha256(found).hexdigest() != sha256:
-            raise EvidenceError(f"objects/{sha256}: what is kept under this name is something else: altered")
+            raise EvidenceError(f"objects/{sha256}: altered: its content has another digest")
         members[f"objects/{sha256}"] = found
         size += len(found)
         if size > most:
@@ -74,27 +74,27 @@ def pack_bundle(
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, member in members.items():
-            told = zipfile.ZipInfo(name, DATE)
-            told.external_attr = 0o644 << 16
-            told.compress_type = zipfile.ZIP_DEFLATED
-            archive.writestr(told, member)
+            info = zipfile.ZipInfo(name, DATE)
+            info.external_attr = 0o644 << 16
+            info.compress_type = zipfile.ZIP_DEFLATED
+            archive.writestr(info, member)
     return packed.getvalue()
 
 
 def read_bundle(file: Path) -> Bundle:
-    """What lies in a zip file; nothing is unpacked to disk, and nothing larger than such a thing may be.
+    """Read a zip file, in memory and with limits on sizes.
 
-    Raises EvidenceError if it is no zip file with the evidence of one alarm. `Bundle.objects` raises it too.
+    Raises EvidenceError, also from `Bundle.objects`, if it is not a zip file with the evidence of one alarm.
     """
     try:
         with zipfile.ZipFile(file) as archive:
-            found = [match[1] for name in archive.namelist()[:MOST_MEMBERS] if (match := EVIDENCE.fullmatch(name))]
+            found = [match[1] for name in archive.namelist()[:MAX_MEMBERS] if (match := EVIDENCE.fullmatch(name))]
             if len(found) != 1:
-                raise EvidenceError(f"{file}: holds the evidence of {len(found)} alarms; of one alarm is wanted")
-            there = f"evidence/{found[0]}"
-            content = _member(archive, there, MAX_EVIDENCE_BYTES)
-            signed = f"{there}.sig" in archive.namelist()
-            signature = _member(archive, f"{there}.sig", SIGNATURE_BYTES + 1) if signed else None
+                raise EvidenceError(f"{file}: contains the evidence of {len(found)} alarms; give one with one alarm")
+            name = f"evidence/{found[0]}"
+            content = _member(archive, name, MAX_EVIDENCE_BYTES)
+            signed = f"{name}.sig" in archive.namelist()
+            signature = _member(archive, f"{name}.sig", SIGNATURE_BYTES + 1) if signed else None
     except DAMAGE as error:
         raise EvidenceError(f"{file}: not a readable zip file ({error})") from error
     except OSError as error:
@@ -111,8 +111,8 @@ def read_bundle(file: Path) -> Bundle:
 
 
 def _member(archive: zipfile.ZipFile, name: str, most: int) -> bytes:
-    """One member; zipfile gives out no more bytes of it than it says that it has."""
-    told = archive.getinfo(name)
-    if told.file_size > most:
-        raise EvidenceError(f"{archive.filename}: {name} says that it has {told.file_size:,} bytes; {most:,} at most")
-    return archive.read(told)
+    """Return a member of at most `most` bytes; zipfile reads no more than its declared size."""
+    info = archive.getinfo(name)
+    if info.file_size > most:
+        raise EvidenceError(f"{archive.filename}: {name} has {info.file_size:,} bytes; at most {most:,} are allowed")
+    return archive.read(info)

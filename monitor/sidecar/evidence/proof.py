@@ -1,4 +1,4 @@
-"""An alarm's evidence with the model and the policies it names, opened from wherever they are kept."""
+"""An alarm's evidence together with the models and policies it refers to."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["Proof", "open_proof"]
 
 @dataclass(frozen=True)
 class Proof:
-    """All that an alarm follows from; each object has the sha256 that the evidence gives."""
+    """Everything needed to recompute an alarm; the digests of all objects were checked."""
 
     evidence: Evidence
     model: MDP
@@ -28,16 +28,16 @@ class Proof:
 
 
 def open_proof(evidence: Evidence, read: Callable[[str], bytes]) -> Proof:
-    """Open what the evidence names; `read` gives the content kept under a sha256, and raises where there is none.
+    """Open the objects that the evidence refers to; `read` returns content by sha256, and raises if there is none.
 
-    Raises EvidenceError if an object is not the one that is named, or is no model or policy.
+    Raises EvidenceError if an object has another digest, or is not a model or policy.
     """
 
     def fetch(sha256: str, what: str) -> bytes:
         content = read(sha256)
         found = hashlib.sha256(content).hexdigest()
         if found != sha256:
-            raise EvidenceError(f"{what}: {sha256} is recorded, what is kept under it has {found}: altered")
+            raise EvidenceError(f"{what}: altered: {sha256} is recorded, its content has {found}")
         return content
 
     try:
@@ -48,20 +48,20 @@ def open_proof(evidence: Evidence, read: Callable[[str], bytes]) -> Proof:
             manifest = _manifest(name, policy)
             content = fetch(policy.sha256, f"policy {name}")
             tables[name] = table_from_onnx(content, manifest, model, f"policy {name}")
-    except (ModelError, PolicyError) as error:  # it has the right digest and still is none
-        raise EvidenceError(f"what the evidence names does not load: {error}") from error
+    except (ModelError, PolicyError) as error:  # the digest is right, the content is not
+        raise EvidenceError(f"a model or policy of the evidence cannot be loaded: {error}") from error
     return Proof(evidence, model, tables, models)
 
 
 def _manifest(name: str, policy: PolicyEvidence) -> Manifest:
-    """The manifest, of the very file that the policy is, and written as the monitor writes it: every key, and no other.
+    """Return the policy's manifest; EvidenceError unless it names the policy's file and is in canonical form.
 
-    Else a text such as "yes" could stand for a truth, and one manifest could be written in several ways.
+    Otherwise a text such as "yes" could be read as a Boolean, and one manifest could have several forms.
     """
     where = f"policies.{name}.manifest"
     manifest = manifest_of(plain(policy.manifest), where)
     if manifest.sha256 != policy.sha256:
         raise EvidenceError(f"{where}.sha256: {manifest.sha256} is recorded, the policy is {policy.sha256}")
     if manifest.model_dump(mode="json") != plain(policy.manifest):
-        raise EvidenceError(f"{where}: not in canonical form: altered")
+        raise EvidenceError(f"{where}: altered: not in canonical form")
     return manifest

@@ -1,4 +1,4 @@
-"""Ed25519 signatures (RFC 8032) of evidence: made with a private key in a file, checked with the public one.
+"""Ed25519 signatures (RFC 8032) of evidence, made with a private key in a file and checked with the public key.
 
 A signature is 64 bytes over the evidence file as it is, so other programs can check it too:
 `openssl pkeyutl -verify -pubin -inkey PUBLIC -rawin -in FILE -sigfile FILE.sig`. Equal files have equal signatures.
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["KEY", "SIGNATURE_BYTES", "Signer", "Verifier", "read_signer", "read_verifier"]
 
 KEY: Final = "store.signing_key"
-"""The setting that names the private key."""
+"""Setting with the path of the private key."""
 SIGNATURE_BYTES: Final = 64
 
 _MAKE: Final = "make one with `openssl genpkey -algorithm ed25519 -out FILE`"
@@ -28,9 +28,9 @@ _PUBLISH: Final = "`openssl pkey -in PRIVATE -pubout -out PUBLIC` writes it"
 
 
 class Signer:
-    """The private key of a monitor. Safe to use from several threads; its repr does not contain the key.
+    """Private key of a monitor; thread-safe. Its repr does not contain the key.
 
-    `fingerprint`: of the public key, see `Verifier`. `exposed`: everyone on this machine can read the file.
+    `fingerprint`: of the public key, see `Verifier`. `exposed`: the file is world-readable.
     """
 
     def __init__(self, key: Ed25519PrivateKey, *, exposed: bool = False) -> None:
@@ -44,11 +44,7 @@ class Signer:
 
 
 class Verifier:
-    """A public key.
-
-    `fingerprint`: SHA-256, in hexadecimal, of the key in DER, as in
-    `openssl pkey -pubin -in PUBLIC -outform DER | sha256sum`.
-    """
+    """Public key. `fingerprint`: `openssl pkey -pubin -in PUBLIC -outform DER | sha256sum`, in hexadecimal."""
 
     def __init__(self, key: Ed25519PublicKey) -> None:
         self._key = key
@@ -79,7 +75,7 @@ def read_signer(path: Path) -> Signer:
         raise ConfigError(f"{KEY}: {path} is a public key; the monitor signs with the private one")
     key = _load(lambda: load_pem_private_key(content, None), f"{KEY}: {path}", f"a private key; {_MAKE}")
     if not isinstance(key, Ed25519PrivateKey):
-        raise ConfigError(f"{KEY}: {path} is no Ed25519 key; {_MAKE}")
+        raise ConfigError(f"{KEY}: {path} is not an Ed25519 key; {_MAKE}")
     return Signer(key, exposed=bool(path.stat().st_mode & 0o004))
 
 
@@ -94,7 +90,7 @@ def read_verifier(path: Path) -> Verifier:
         raise ConfigError(f"--key: {path} is a private key; give the public one, {_PUBLISH}")
     key = _load(lambda: load_pem_public_key(content), f"--key: {path}", f"a public key; {_PUBLISH}")
     if not isinstance(key, Ed25519PublicKey):
-        raise ConfigError(f"--key: {path} is no Ed25519 key; {_MAKE}, and {_PUBLISH}")
+        raise ConfigError(f"--key: {path} is not an Ed25519 key; {_MAKE}, and {_PUBLISH}")
     return Verifier(key)
 
 
@@ -104,11 +100,9 @@ def _load(read: Callable[[], object], where: str, what: str) -> object:
     try:
         return read()
     except TypeError:
-        raise ConfigError(
-            f"{where} is encrypted, and nobody is there to type its password; write it in plain"
-        ) from None
+        raise ConfigError(f"{where} is encrypted, which is not supported; store it unencrypted") from None
     except (ValueError, UnsupportedAlgorithm):
-        raise ConfigError(f"{where} holds no key in PEM that can be read as {what}") from None
+        raise ConfigError(f"{where} is not a PEM file with {what}") from None
 
 
 def _fingerprint(key: Ed25519PublicKey) -> str:
@@ -124,7 +118,7 @@ def _read(path: Path, where: str) -> bytes:
     except OSError as error:
         raise ConfigError(f"{where}: {path} cannot be read: {error.strerror or error}") from error
     if len(content) > MAX_SECRET_BYTES:
-        raise ConfigError(f"{where}: {path} is larger than {MAX_SECRET_BYTES} bytes, so it is no key")
+        raise ConfigError(f"{where}: {path} is larger than {MAX_SECRET_BYTES} bytes, so it is not a key")
     return content
 
 

@@ -1,4 +1,4 @@
-"""One evidence file held against everything there is to hold it against: id, signature, model, policies, numbers."""
+"""Verification of an evidence file: id, signature, models, policies, numbers."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from monitor.sidecar.evidence.signing import SIGNATURE_BYTES, Verifier
 __all__ = ["Expected", "Report", "Signed", "check_id", "examine", "id_in_name"]
 
 Signed = Literal["valid", "invalid", "missing", "unchecked"]
-"""What became of the signature; `unchecked`: no key was given."""
+"""Result of checking the signature; `unchecked`: no key was given."""
 
 _NAMED: Final = re.compile(r"([0-9a-f]{32})(?![0-9a-z])", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
 class Expected:
-    """What is known of the evidence from elsewhere.
+    """Independent knowledge about the evidence.
 
-    `id`: the id it must have, None if nobody says; `says`: who says so, for the message. `key`: who must have signed
-    it. `signature`: the bytes of the detached signature, None if there is none; `place`: where it was looked for.
+    `id`: the id it must have, None if unknown; `says`: its source, for messages. `key`: the signer's. `signature`:
+    bytes of the detached signature, None if there is none; `place`: the path where it was expected.
     """
 
     id: str | None = None
@@ -39,11 +39,11 @@ class Expected:
 
 @dataclass(frozen=True)
 class Report:
-    """What was found. `problems`: one sentence each, none if the evidence is verified.
+    """Result of a verification. `problems`: one sentence each, none if the evidence is verified.
 
-    `document`: None if the file is no evidence. `id_compared`: with the id in `Expected`. `derived_by`: the program
-    that derived the verdict again; None if none was derived, and then no number was compared. `passed`: why the
-    programs before it did not, one sentence each. `proof`: the evidence with what it names, where that could be opened.
+    `document`: None if the file is not evidence. `id_compared`: with the id in `Expected`. `derived_by`: the program
+    that recomputed the verdict; None if no number was compared. `passed`: why the programs before it could not, one
+    sentence each. `proof`: the evidence with its models and policies, if they could be opened.
     """
 
     document: Evidence | None
@@ -56,10 +56,9 @@ class Report:
 
 
 def id_in_name(name: str) -> str | None:
-    """Return the id that a file's name claims: its first 32 hexadecimal digits, if it begins with exactly so many.
+    """Return the id at the start of a file's name: exactly 32 hexadecimal digits; None if there is none.
 
-    That covers what the monitor writes (`<id>`), what a browser saves (`<id>.evidence`, `<id> (1).evidence`) and copies
-    such as `<id>.msgpack`. Any other name claims nothing: None.
+    Covers files of the monitor (`<id>`), of a browser (`<id>.evidence`, `<id> (1).evidence`), and copies.
 
     >>> id_in_name("db615469a8447408ddc518929796c612.evidence")
     'db615469a8447408ddc518929796c612'
@@ -78,14 +77,12 @@ def examine(
     *,
     most: float = MAX_WORK,
 ) -> Report:
-    """Verify the evidence in `content`; `read` gives the model or policy kept under a sha256.
+    """Verify the evidence in `content`; `read` returns a model or policy by its sha256. Report all problems.
 
-    The numbers are derived by the first of `derivers` that answers such a question, if that is at most `most` work.
+    The first of `derivers` that supports the query recomputes the numbers, if that is at most `most` work.
 
-    Everything that can be said is said: a wrong id or signature does not keep the numbers from being derived.
-
-    Raises ConfigError if a model or policy cannot be read, LimitError if it is more work; both only where nothing else
-    is wrong with the evidence.
+    Raises ConfigError if a model or policy cannot be read, LimitError if it is more work; both only if there is no
+    other problem.
     """
     signed = _signed(content, expected)
     problems = _of_signature(signed, expected)
@@ -95,7 +92,7 @@ def examine(
         return Report(None, (*problems, str(error)), signed)
     problems += check_id(document, expected)
     problems += contradictions(document) or _of_text(document)
-    if problems:  # wrong already, so nothing in it is worth much work
+    if problems:  # it is wrong already: do not spend much work on it
         most = min(most, MAX_WORK)
     derived_by: str | None = None
     passed: tuple[str, ...] = ()
@@ -116,27 +113,27 @@ def examine(
 
 
 def _of_text(document: Evidence) -> list[str]:
-    """Whether the formula's text is one, before anything is opened for it."""
+    """Return a problem if the formula's text is malformed, before any object is opened."""
     try:
         work(document)
     except FormulaError as error:
-        return [f"text: no formula: {str(error).splitlines()[0]}"]
+        return [f"text: not a formula: {str(error).splitlines()[0]}"]
     return []
 
 
 def _check_work(document: Evidence, most: float) -> None:
     if (parts := work(document)) > most:
         raise LimitError(
-            f"to derive this alarm again may take minutes: its formula, path and samples have some {parts:,} parts "
-            f"(limit {MAX_WORK:,}); if you know where the evidence comes from, say --large"
+            f"recomputing this alarm may take minutes: its formula, path and samples have about {parts:,} parts "
+            f"(limit {MAX_WORK:,}); if you trust its source, add --large"
         )
 
 
 def check_id(document: Evidence, expected: Expected) -> list[str]:
-    """Return the sentence that says so if the document is not the one that is expected."""
+    """Return a problem if the document has another id than expected."""
     if expected.id is None or expected.id == document.id:
         return []
-    return [f"id: {expected.says} {expected.id}, the document inside is {document.id}: renamed or exchanged"]
+    return [f"id: {expected.says} {expected.id}, the document has {document.id}: renamed or replaced"]
 
 
 def _signed(content: bytes, expected: Expected) -> Signed:
@@ -150,11 +147,9 @@ def _signed(content: bytes, expected: Expected) -> Signed:
 def _of_signature(signed: Signed, expected: Expected) -> list[str]:
     match signed:
         case "missing":
-            return [
-                f"signature: there is none at {expected.place}; without one nothing says that the monitor wrote this"
-            ]
+            return [f"signature: none at {expected.place}; nothing else shows that the monitor wrote this"]
         case "invalid" if expected.signature is not None and len(expected.signature) != SIGNATURE_BYTES:
-            return [f"signature: {expected.place} is no Ed25519 signature, which has {SIGNATURE_BYTES} bytes"]
+            return [f"signature: {expected.place} is not an Ed25519 signature, which has {SIGNATURE_BYTES} bytes"]
         case "invalid":
             key = "" if expected.key is None else f" {expected.key.fingerprint}"
             return [f"signature: not made over this file by the key{key}: altered, or signed with another key"]

@@ -1,8 +1,8 @@
-"""A connection, plain or encrypted, that reads and writes in batches.
+"""Socket, plain or TLS, that reads and writes in batches.
 
-paho asks the kernel three times for each packet it reads, and once for each it writes: an acknowledgement of four bytes
-costs as much as a verdict, wakes the broker, and lets another thread take the interpreter. Here one read brings what
-has come, and one write carries every acknowledgement of a turn; over TLS they are one record, encrypted at once.
+paho makes three system calls for each packet it reads and one for each it writes: an acknowledgement of four bytes
+costs as much as a verdict, wakes the broker, and releases the GIL. Here one read takes all that has arrived, and one
+write sends all acknowledgements of a loop iteration; over TLS they are one record.
 """
 
 from __future__ import annotations
@@ -14,21 +14,20 @@ from typing import Final
 
 from monitor.sidecar.clock import read_clock
 
-__all__ = ["TlsWire", "Wire"]
+__all__ = ["BatchedSocket", "TlsBatchedSocket"]
 
 READ: Final = 1 << 13
-"""Bytes asked for at once: some hundred steps, few enough that a backlog stays where it is counted, in the door."""
+"""Bytes per read: about a hundred steps, few enough that a backlog is counted in the inbox."""
 
 HANDSHAKE: Final = 8.0
-"""Seconds for all of a TLS handshake: whoever sends a byte now and then could draw it out for ever."""
+"""Seconds for a whole TLS handshake: a peer that sends a byte now and then could delay it indefinitely."""
 
 
-class Wire(socket.socket):
-    """A connected socket; `recv` gives from what was read, `send` takes until `flush`. For one thread at a time.
+class BatchedSocket(socket.socket):
+    """Connected socket; `recv` returns buffered data, `send` buffers until `flush`. For one thread at a time.
 
-    `failure`: what ended the connection, which paho does not tell; none for an end in good order. `held`: `recv` gives
-    nothing, although something may be there, so that paho, too, stops between two packets and not after the next
-    hundred.
+    `failure`: the error that ended the connection, which paho hides; None for an orderly end. `held`: `recv` returns
+    nothing although data may be buffered, so that paho stops before the next packet, not a hundred later.
     """
 
     failure: OSError | None = None
@@ -44,16 +43,16 @@ class Wire(socket.socket):
 
     @property
     def readable(self) -> bool:
-        """Whether something was read and not yet given out: the kernel will not tell of it again."""
+        """True if data is buffered, which the kernel does not report again."""
         return self._at < len(self._read)
 
     @property
     def unsent(self) -> bool:
-        """Whether something waits for `flush`."""
+        """True if data waits for `flush`."""
         return bool(self._unsent)
 
     def recv(self, size: int, flags: int = 0, /) -> bytes:
-        """At most `size` bytes, as a socket gives them; empty at the end of the connection."""
+        """Return at most `size` bytes; empty at the end of the connection."""
         del flags
         if self.held:
             raise BlockingIOError
@@ -69,81 +68,78 @@ class Wire(socket.socket):
         return self._read[begin : self._at]
 
     def send(self, content: bytes, flags: int = 0, /) -> int:  # type: ignore[override] # paho gives bytes
-        """Keep it for `flush`."""
+        """Buffer `content` until `flush`."""
         del flags
         self._unsent += content
         return len(content)
 
     def flush(self) -> None:
-        """Write what the kernel takes now; what it does not take stays `unsent`. OSError if the connection is gone."""
+        """Write what the kernel accepts now; the rest stays `unsent`. OSError if the connection is lost."""
         with contextlib.suppress(BlockingIOError):
             while self._unsent:
                 del self._unsent[: super().send(self._unsent)]
 
     def close(self) -> None:
-        """The last words of a goodbye go out first, if they can."""
+        """Flush if possible, then close."""
         with contextlib.suppress(OSError):
             self.flush()
         super().close()
 
     def _fetch(self) -> bytes:
-        """What the kernel has; BlockingIOError if that is nothing."""
+        """Return what the kernel has; BlockingIOError if nothing."""
         return super().recv(READ)
 
 
-class TlsWire(Wire):
-    """The same over TLS; `context` says whom to trust, `host` whose name the certificate must bear.
+class TlsBatchedSocket(BatchedSocket):
+    """The same over TLS; the certificate must be for `host`. Raises OSError if the handshake fails or takes too long.
 
-    The cryptography is done between two buffers and not in `ssl.SSLSocket`, which would ask the kernel twice for each
-    record, and mosquitto makes a record of each packet.
-
-    Raises:
-        OSError: the handshake fails (`ssl.SSLError`), or takes too long.
+    Encrypts between two buffers instead of `ssl.SSLSocket`, which makes two system calls for each record: mosquitto
+    sends each packet as a record.
     """
 
     def __init__(self, connected: socket.socket, context: ssl.SSLContext, host: str) -> None:
         super().__init__(connected)
-        self._said = bytearray()
-        self._sealed, self._to_send = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self._plain = bytearray()
+        self._received, self._to_send = ssl.MemoryBIO(), ssl.MemoryBIO()
         try:
-            self._tls = context.wrap_bio(self._sealed, self._to_send, server_hostname=host)
-            self._shake_hands()
+            self._tls = context.wrap_bio(self._received, self._to_send, server_hostname=host)
+            self._handshake()
         except BaseException:
             socket.socket.close(self)
             raise
 
     @property
     def unsent(self) -> bool:
-        """Whether something waits for `flush`."""
-        return bool(self._said) or super().unsent
+        """True if data waits for `flush`."""
+        return bool(self._plain) or super().unsent
 
     def send(self, content: bytes, flags: int = 0, /) -> int:  # type: ignore[override] # paho gives bytes
-        """Keep it for `flush`."""
+        """Buffer `content` until `flush`."""
         del flags
-        self._said += content
+        self._plain += content
         return len(content)
 
     def flush(self) -> None:
-        """Encrypt what was said, and write what the kernel takes now."""
-        while self._said:
-            del self._said[: self._tls.write(self._said)]
-        self._unsent += self._to_send.read()  # what TLS itself has to say is in it as well
+        """Encrypt buffered data, and write what the kernel accepts now."""
+        while self._plain:
+            del self._plain[: self._tls.write(self._plain)]
+        self._unsent += self._to_send.read()  # includes TLS's own messages
         try:
             super().flush()
         except ConnectionError:
             with contextlib.suppress(ConnectionError, BlockingIOError):
-                self._fetch()  # if the broker said why, this raises it
+                self._fetch()  # raises the broker's TLS alert, if it sent one
             raise
 
     def close(self) -> None:
-        """Say that nothing follows, so that the other side does not take it for an attack."""
+        """Send close_notify, without which the peer would assume a truncation attack, and close."""
         with contextlib.suppress(OSError, ValueError):
             self.flush()
-            self._tls.unwrap()  # says so, and then wants an answer that nobody waits for
+            self._tls.unwrap()  # sends it, then raises for want of a reply
         super().close()
 
-    def _shake_hands(self) -> None:
-        """On a blocking socket, as it comes from `connect`."""
+    def _handshake(self) -> None:
+        """Perform the handshake on a blocking socket, as `connect` returns it."""
         deadline = read_clock().ticks + HANDSHAKE
         while True:
             try:
@@ -152,31 +148,31 @@ class TlsWire(Wire):
                 if read_clock().ticks > deadline:
                     raise TimeoutError("the TLS handshake takes too long") from None
                 self.sendall(self._to_send.read())
-                self._take_sealed()
+                self._receive()
             except ssl.SSLError:
                 with contextlib.suppress(OSError):
-                    self.sendall(self._to_send.read())  # tell the other side why
+                    self.sendall(self._to_send.read())  # the TLS alert
                 raise
             else:
                 self.sendall(self._to_send.read())
                 return
 
-    def _take_sealed(self) -> bool:
-        """Whether anything came; BlockingIOError if nothing has yet."""
-        if sealed := socket.socket.recv(self, READ):
-            self._sealed.write(sealed)
+    def _receive(self) -> bool:
+        """Read encrypted data; return False at the end of the connection. BlockingIOError if there is none yet."""
+        if received := socket.socket.recv(self, READ):
+            self._received.write(received)
             return True
-        self._sealed.write_eof()
+        self._received.write_eof()
         return False
 
     def _fetch(self) -> bytes:
-        """What has come and can be read: whole records only. Empty at the end, whether it was announced or not."""
-        while not (content := self._unseal()):
-            if not self._take_sealed():
-                return self._unseal()
+        """Return the content of complete records; empty at the end, with or without close_notify."""
+        while not (content := self._decrypt()):
+            if not self._receive():
+                return self._decrypt()
         return content
 
-    def _unseal(self) -> bytes:
+    def _decrypt(self) -> bytes:
         pieces: list[bytes] = []
         with contextlib.suppress(ssl.SSLWantReadError, ssl.SSLZeroReturnError, ssl.SSLEOFError):
             while piece := self._tls.read(READ):

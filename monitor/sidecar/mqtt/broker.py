@@ -1,6 +1,6 @@
-"""Where the broker is and who we are to it, kept apart so that nothing prints a secret.
+"""Address of the broker and our credentials, in a value that does not print secrets.
 
-Secrets in files are read at each connection, so that they can be exchanged without a restart.
+Secrets in files are read at each connection, so they can be rotated without a restart.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from monitor.errors import ConfigError
 __all__ = ["MAX_SECRET_BYTES", "Broker", "Tls", "parse_broker", "read_secret"]
 
 MAX_SECRET_BYTES = 4096
-"""A password or token longer than this is another file, named by mistake."""
+"""Maximum size of a secret: a larger file is not a password or token."""
 
 _DEFAULT_PORTS = {"mqtt": 1883, "mqtts": 8883}
 
 
 @dataclass(frozen=True)
 class Tls:
-    """Files in PEM: `ca` that signed the broker's certificate (none: the system's), our own `certificate` and `key`."""
+    """PEM files: `ca` of the broker's certificate (None: the system's CAs), our own `certificate` and `key`."""
 
     ca: Path | None = None
     certificate: Path | None = None
@@ -30,7 +30,7 @@ class Tls:
 
 @dataclass(frozen=True)
 class Broker:
-    """A broker's address and our credentials, in words or in files; its repr holds none of them. `tls`: or not."""
+    """Address of a broker and our credentials, as text or as files; its repr hides them. `tls`: None for plain TCP."""
 
     host: str
     port: int
@@ -42,23 +42,22 @@ class Broker:
 
     @property
     def address(self) -> str:
-        """The URL without credentials, for logs and pages."""
+        """URL without credentials, for logs and pages."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{'mqtt' if self.tls is None else 'mqtts'}://{host}:{self.port}"
 
     def credentials(self) -> tuple[str, str | None] | None:
-        """User and password as they are now; ConfigError if a file of them cannot be read."""
-        username = (
-            self.username if self.username_file is None else read_secret(self.username_file, "mqtt.username_file")
-        )
-        password = (
-            self.password if self.password_file is None else read_secret(self.password_file, "mqtt.password_file")
-        )
+        """Return the current user and password; None without a user. ConfigError if a file cannot be read."""
+        username, password = self.username, self.password
+        if self.username_file is not None:
+            username = read_secret(self.username_file, "mqtt.username_file")
+        if self.password_file is not None:
+            password = read_secret(self.password_file, "mqtt.password_file")
         return None if username is None else (username, password)
 
 
 def parse_broker(url: str) -> Broker:
-    """Take an MQTT URL apart; a ValueError says what is wrong without repeating the URL, which may hold a password.
+    """Parse an MQTT URL. The message of a ValueError does not repeat the URL, which may contain a password.
 
     >>> parse_broker("mqtt://localhost").address
     'mqtt://localhost:1883'
@@ -68,7 +67,7 @@ def parse_broker(url: str) -> Broker:
     try:
         parts = urlsplit(url)
         host, port = parts.hostname, parts.port
-        (host or "").encode("idna")  # as it will be looked up
+        (host or "").encode("idna")  # as the resolver will
     except ValueError:
         raise ValueError("is not a URL; write mqtt://host:port") from None
     if parts.scheme in {"ws", "wss"}:
@@ -89,10 +88,9 @@ def parse_broker(url: str) -> Broker:
 
 
 def read_secret(path: Path, key: str) -> str:
-    """The text of a file that holds one secret and perhaps the line break an editor left; `key`: what names the file.
+    """Return the secret in a file, without a final line break; `key`: the setting that names the file.
 
-    Raises:
-        ConfigError: it cannot be read, is empty, too long or more than one line. What it holds is not repeated.
+    Raises ConfigError if it cannot be read, is empty, too long or more than one line. The content is not repeated.
     """
     try:
         with path.open("rb") as file:
@@ -104,5 +102,5 @@ def read_secret(path: Path, key: str) -> str:
     except UnicodeDecodeError:
         secret = ""
     if not secret or len(content) > MAX_SECRET_BYTES or not secret.isprintable():
-        raise ConfigError(f"{key}: {path} must hold one line of text, of at most {MAX_SECRET_BYTES} bytes")
+        raise ConfigError(f"{key}: {path} must contain one line of text, of at most {MAX_SECRET_BYTES} bytes")
     return secret

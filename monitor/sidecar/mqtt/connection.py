@@ -1,9 +1,8 @@
 """One connection to an MQTT broker: paho-mqtt on an asyncio loop, over a socket that reads and writes in batches.
 
-Why not aiomqtt: it acknowledges a message before the application has seen it, reads one packet each turn of the loop
-(under load the backlog then hides in the sockets, where neither the queue's length nor the load shedding sees it), and
-gives up a connection when an acknowledgement of ours waits behind such a backlog. paho with `manual_ack` leaves all
-three to us.
+Not aiomqtt, which acknowledges a message before the application has seen it, reads one packet per loop iteration (so
+under load the backlog is in the sockets, invisible to the queue length and load shedding), and drops the connection
+when an acknowledgement waits behind such a backlog. paho with `manual_ack` leaves all three to us.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from paho.mqtt.reasoncodes import ReasonCode
 
 from monitor.errors import ConfigError
 from monitor.sidecar.clock import Clock, read_clock
-from monitor.sidecar.mqtt.batched_socket import TlsWire, Wire
+from monitor.sidecar.mqtt.batched_socket import BatchedSocket, TlsBatchedSocket
 from monitor.sidecar.mqtt.broker import Broker
 from monitor.sidecar.mqtt.inbox import Arrived, Receipt
 from monitor.sidecar.mqtt.tls import explain, make_context
@@ -34,39 +33,39 @@ from monitor.sidecar.tasks import in_thread
 if TYPE_CHECKING:
     from paho.mqtt.client import SocketLike  # paho defines it for type checkers only
 
-__all__ = ["WINDOW", "BrokerError", "Connection", "Session"]
+__all__ = ["WINDOW", "BrokerError", "Connection", "SessionConfig"]
 
 BURST: Final = 64
 MOST: Final = 512
-"""Reads, and messages, in one turn of the loop: enough to see a backlog, few enough to let everyone else have their
-turn. paho takes at most as many packets in one read as messages of ours are under way, or one."""
+"""Maximum number of reads, and of messages, per loop iteration: enough to see a backlog, without starving other tasks.
+paho takes at most as many packets per read as messages of ours are in flight, or one."""
 
 WINDOW: Final = 5_000
-"""Messages of ours that may wait for the broker's acknowledgement at once. Acknowledgements come behind the steps that
-the broker sends, which are not read while as many wait here as may: with 500, no alert left for as long as that lasted.
+"""Maximum number of our messages in flight. Acknowledgements arrive behind the broker's steps, which are not read while
+the inbox is full: with 500, no alert was sent for that long.
 """
 
 CONNECT_PATIENCE: Final = 4.0
-"""Seconds for TCP to connect to one address, and for each answer of the broker after that."""
+"""Seconds for TCP to connect to one address, and for each response of the broker after that."""
 
 DIAL_PATIENCE: Final = 15.0
-"""Seconds to find the address, connect and encrypt. A resolver can hang for longer; then it is tried anew."""
+"""Seconds to resolve the address, connect and encrypt. A resolver can hang for longer; then we retry."""
 
 UNEXPLAINED: Final = (
-    " before it greeted us; is this the port for mqtt:// or for mqtts://, and must we show a certificate?"
+    " before CONNACK; check whether the port is for mqtt:// or mqtts://, and whether it requires a client certificate"
 )
-"""Added to the loss of a connection on which the broker has not said a word."""
+"""Appended to the reason if a connection is lost before the broker has sent anything."""
 
 
 class BrokerError(Exception):
-    """The broker cannot be reached, refuses us, or is gone. Never leaves the link, which tries again."""
+    """The broker cannot be reached, refuses us, or is gone. `Link` catches it and retries."""
 
 
 @dataclass(frozen=True, slots=True)
-class Session:
-    """Who we are to the broker, and what we want from it. `keepalive`: seconds.
+class SessionConfig:
+    """Parameters of the MQTT session. `keepalive`: seconds.
 
-    `left`: where steps came from under an earlier configuration; in a kept session that subscription goes on.
+    `left`: topic of an earlier configuration's steps, to unsubscribe from: a persistent session keeps subscriptions.
     """
 
     broker: Broker
@@ -78,28 +77,29 @@ class Session:
 
 
 class _Client(Client):
-    """paho over our socket. Its own way of making one is the one private thing of it that is relied on."""
+    """paho client over our socket; overrides the one private method that we depend on."""
 
-    wire: Wire | None = None
+    batched_socket: BatchedSocket | None = None
     tls: ssl.SSLContext | None = None
 
     def _create_socket_connection(self) -> socket.socket:
         connected = super()._create_socket_connection()
-        self.wire = Wire(connected) if self.tls is None else TlsWire(connected, self.tls, self.host)
-        self.wire.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # acknowledgements are small and must not wait
-        return self.wire
+        sock = BatchedSocket(connected) if self.tls is None else TlsBatchedSocket(connected, self.tls, self.host)
+        self.batched_socket = sock
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # acknowledgements are small and must not wait
+        return sock
 
 
 class Connection:
-    """One connection, from greeting to goodbye; a new one is made for each attempt.
+    """One connection attempt, from CONNECT to DISCONNECT.
 
-    `number` goes into receipts. `arrived` gets each message, `published` the id of each message of ours that the broker
-    has taken over. `lost` is done, with the reason, when the connection is over.
+    `number` goes into receipts. `arrived` is called with each message, `published` with the id of each message of ours
+    that the broker acknowledged. `lost` is done, with the reason, when the connection is over.
     """
 
     def __init__(
         self,
-        session: Session,
+        session: SessionConfig,
         number: int,
         arrived: Callable[[Arrived], None],
         published: Callable[[int], None],
@@ -110,7 +110,7 @@ class Connection:
         self._arrived = arrived
         self._published = published
         self._loop = asyncio.get_running_loop()
-        self._greeted: asyncio.Future[bool] = self._loop.create_future()  # whether the broker kept our session
+        self._greeted: asyncio.Future[bool] = self._loop.create_future()  # True if the broker kept our session
         self._subscribed: asyncio.Future[None] = self._loop.create_future()
         self.lost: asyncio.Future[str] = self._loop.create_future()
         self._reading = False
@@ -118,32 +118,32 @@ class Connection:
         self._alive: asyncio.Task[None] | None = None
         self._clock = clock
         self._now = clock()
-        self._wire: Wire | None = None
+        self._socket: BatchedSocket | None = None
         self._unexplained = UNEXPLAINED
         self._client = self._make_client()
 
     async def open(self) -> None:
-        """Connect and subscribe; BrokerError if either fails. What was not acknowledged before comes right behind.
+        """Connect and subscribe; BrokerError if either fails. Unacknowledged messages follow.
 
-        A broker that kept our session has our subscription, and may have thousands of messages to send before it
-        answers to this one: it is not waited for. If it refuses, the connection is `lost`.
+        If the broker kept our session, it has our subscription and may send thousands of messages before SUBACK, so we
+        do not wait for it. If it refuses later, the connection is `lost`.
         """
         broker, keepalive = self._session.broker, max(1, round(self._session.keepalive))
         try:
-            # Not the loop's own threads: the end of the process would wait for them, and so for a resolver that hangs.
+            # Not in the loop's own threads: the process waits for them at its end, and so for a hanging resolver.
             await asyncio.wait_for(in_thread(partial(self._dial, broker, keepalive)), DIAL_PATIENCE)
             self._attach()
-            await self._answer(self._greeted, "no greeting")
+            await self._response(self._greeted, "no response to CONNECT")
             self._unexplained = ""
             self._client.subscribe(self._session.steps, qos=1)
             if self._session.left is not None:
                 self._client.unsubscribe(self._session.left)
             if not self._greeted.result():
-                await self._answer(self._subscribed, "no answer to the subscription")
+                await self._response(self._subscribed, "no response to the subscription")
         except OSError as error:
             self.abort()
             raise BrokerError(self._explain(error) or f"no connection within {DIAL_PATIENCE:.0f} s") from error
-        except ConfigError as error:  # a file was exchanged for a bad one: perhaps the next try finds a good one
+        except ConfigError as error:  # a file was replaced by a bad one; the next attempt may find a good one
             self.abort()
             raise BrokerError(str(error)) from error
         except BaseException:
@@ -151,46 +151,46 @@ class Connection:
             raise
 
     def publish(self, publication: Publication) -> int:
-        """Send a message; returns the id under which it will be `published`."""
+        """Send a message; return the id with which `published` will be called."""
         return self._client.publish(
             publication.topic, publication.payload, qos=publication.qos, retain=publication.retain
         ).mid
 
     def acknowledge(self, receipt: Receipt) -> None:
-        """Tell the broker that a message was taken over."""
+        """Acknowledge a message to the broker."""
         self._client.ack(receipt.message_id, receipt.qos)
 
     def pause(self) -> None:
-        """Read nothing more for now, not even what was read with the last message; the broker has to wait."""
-        if self._reading and self._wire is not None:
-            self._loop.remove_reader(self._wire)
-            self._wire.held = True
+        """Stop reading, including data already read with the last message; the broker has to wait."""
+        if self._reading and self._socket is not None:
+            self._loop.remove_reader(self._socket)
+            self._socket.held = True
         self._reading = False
 
     def resume(self) -> None:
-        """Read again, unless it is over: whoever takes from the door may know of that later than we do."""
-        if not self._reading and self._wire is not None and not self.lost.done():
-            self._loop.add_reader(self._wire, self._read)
-            self._wire.held = False
+        """Read again, unless the connection is over, which the caller may not know yet."""
+        if not self._reading and self._socket is not None and not self.lost.done():
+            self._loop.add_reader(self._socket, self._read)
+            self._socket.held = False
             self._reading = True
             self._read_on()
 
     async def close(self, patience: float) -> None:
-        """Say goodbye, so that the last will is not sent, and end."""
+        """Disconnect in order, so that the last will is not sent; abort after `patience` seconds."""
         self._client.disconnect()
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(asyncio.shield(self.lost), patience)
         self.abort()
 
     def abort(self) -> None:
-        """End at once; harmless if it is over already."""
+        """Close at once; no effect if it is closed already."""
         if self._alive is not None:
             self._alive.cancel()
-        if self._wire is not None:
-            self._let_go(self._wire)
-            self._wire.close()
+        if self._socket is not None:
+            self._detach(self._socket)
+            self._socket.close()
         self._end("ended here")
-        self._drop_late()
+        self._close_late_socket()
 
     # ---- paho on the loop ----
 
@@ -205,7 +205,7 @@ class Connection:
             manual_ack=True,
         )
         client.connect_timeout = CONNECT_PATIENCE
-        client.max_inflight_messages_set(0)  # `Link` counts them, and paho looks through all of them to do so
+        client.max_inflight_messages_set(0)  # `Link` counts them; paho would iterate over all of them
         client.will_set(session.status_topic, OFFLINE, qos=1, retain=True)
         client.on_connect = self._on_connect
         client.on_subscribe = self._on_subscribe
@@ -215,26 +215,26 @@ class Connection:
         return client
 
     def _dial(self, broker: Broker, keepalive: int) -> None:
-        """In another thread: connect, with credentials and certificates as they are now. OSError or ConfigError."""
+        """Connect, with the current credentials and certificates; runs in another thread. OSError or ConfigError."""
         credentials = broker.credentials()
         if credentials is not None:
             self._client.username_pw_set(*credentials)
         if broker.tls is not None:
             self._client.tls = make_context(broker.tls)
         self._client.connect(broker.host, broker.port, keepalive)
-        self._drop_late()
+        self._close_late_socket()
 
-    def _drop_late(self) -> None:
-        """Of a connection that was given up before it stood, no word goes out: our greeting would end the next one."""
-        if self.lost.done() and self._wire is None and self._client.wire is not None:
-            socket.socket.close(self._client.wire)
+    def _close_late_socket(self) -> None:
+        """Close a socket that connected after we gave up, unsent: its CONNECT would end the next connection."""
+        if self.lost.done() and self._socket is None and self._client.batched_socket is not None:
+            socket.socket.close(self._client.batched_socket)
 
     def _attach(self) -> None:
-        """Hand the socket to the loop. Only now, since `connect` runs in another thread."""
-        client, sock = self._client, self._client.wire
+        """Register the socket with the loop; not in `_dial`, which runs in another thread."""
+        client, sock = self._client, self._client.batched_socket
         if sock is None or sock.fileno() < 0:
             raise BrokerError("the connection was closed at once")
-        self._wire = sock
+        self._socket = sock
         client.on_socket_register_write = self._on_something_to_write
         client.on_socket_close = self._on_socket_close
         self._loop.call_soon(self._write)
@@ -242,59 +242,59 @@ class Connection:
         self._alive = self._loop.create_task(self._keep_alive())
 
     def _read(self) -> None:
-        """Take what has come, as long as messages come and nobody says `pause`."""
+        """Read as long as messages arrive, until `pause`."""
         self._now = self._clock()
         first = self._messages
         for _ in range(BURST):
             before = self._messages
             if not self._reading or self._client.loop_read() != MQTTErrorCode.MQTT_ERR_SUCCESS:
-                return  # if it is lost, `_on_disconnect` has been told
+                return  # if it is lost, `_on_disconnect` was called
             if self._messages == before or self._messages - first >= MOST:
                 break
         self._read_on()
 
     def _read_on(self) -> None:
-        """What the wire holds already, no selector will tell of."""
-        if self._reading and self._wire is not None and self._wire.readable:
+        """Schedule a read of data already buffered, which no selector reports."""
+        if self._reading and self._socket is not None and self._socket.readable:
             self._loop.call_soon(self._read)
 
     def _write(self) -> None:
-        """All that paho has to say, in one go."""
-        wire = self._wire
-        if wire is None or self._client.loop_write() != MQTTErrorCode.MQTT_ERR_SUCCESS or wire.fileno() < 0:
-            return  # `_on_disconnect` has been told
+        """Write all of paho's output at once."""
+        sock = self._socket
+        if sock is None or self._client.loop_write() != MQTTErrorCode.MQTT_ERR_SUCCESS or sock.fileno() < 0:
+            return  # `_on_disconnect` was called
         try:
-            wire.flush()
+            sock.flush()
         except OSError as error:
             self._end(self._explain(error))
-            self._let_go(wire)
+            self._detach(sock)
             return
-        if wire.unsent:
-            self._loop.add_writer(wire, self._write)
+        if sock.unsent:
+            self._loop.add_writer(sock, self._write)
         else:
-            self._loop.remove_writer(wire)
+            self._loop.remove_writer(sock)
 
-    def _let_go(self, wire: Wire) -> None:
-        """The loop looks at this socket no more."""
-        if wire.fileno() >= 0:
-            self._loop.remove_reader(wire)
-            self._loop.remove_writer(wire)
+    def _detach(self, sock: BatchedSocket) -> None:
+        """Remove the socket from the loop."""
+        if sock.fileno() >= 0:
+            self._loop.remove_reader(sock)
+            self._loop.remove_writer(sock)
         self._reading = False
 
     async def _keep_alive(self) -> None:
-        while self._client.loop_misc() == MQTTErrorCode.MQTT_ERR_SUCCESS:  # noqa: ASYNC110 - paho wants to be asked
+        while self._client.loop_misc() == MQTTErrorCode.MQTT_ERR_SUCCESS:  # noqa: ASYNC110 - paho must be polled
             await asyncio.sleep(1.0)
 
-    async def _answer(self, answer: asyncio.Future[Any], otherwise: str) -> None:
-        either: set[asyncio.Future[Any]] = {answer, self.lost}
+    async def _response(self, response: asyncio.Future[Any], missing: str) -> None:
+        either: set[asyncio.Future[Any]] = {response, self.lost}
         await asyncio.wait(either, timeout=CONNECT_PATIENCE, return_when=asyncio.FIRST_COMPLETED)
-        if answer.done():
-            answer.result()
+        if response.done():
+            response.result()
         else:
-            raise BrokerError(self.lost.result() if self.lost.done() else otherwise)
+            raise BrokerError(self.lost.result() if self.lost.done() else missing)
 
     def _explain(self, error: OSError) -> str:
-        """A broker that does not like our certificate, or who speaks first, often just hangs up."""
+        """Return the reason for the log: a broker that rejects our certificate or protocol often just hangs up."""
         hung_up = isinstance(error, ConnectionError) and not isinstance(error, ConnectionRefusedError)
         return explain(error) + (self._unexplained if hung_up else "")
 
@@ -302,7 +302,7 @@ class Connection:
         if not self.lost.done():
             self.lost.set_result(reason)
 
-    # ---- what paho tells ----
+    # ---- paho's callbacks ----
 
     def _on_connect(
         self, _client: Client, _data: object, flags: ConnectFlags, code: ReasonCode, _more: Properties | None
@@ -326,7 +326,7 @@ class Connection:
         self, _client: Client, _data: object, _flags: DisconnectFlags, _code: ReasonCode, _more: Properties | None
     ) -> None:
         self._reading = False
-        failure = self._wire.failure if self._wire is not None else None
+        failure = self._socket.failure if self._socket is not None else None
         self._end(self._explain(failure or ConnectionAbortedError("the broker closed the connection")))
 
     def _on_publish(
@@ -335,16 +335,16 @@ class Connection:
         self._published(message_id)
 
     def _on_something_to_write(self, _client: Client, _data: object, _sock: SocketLike) -> None:
-        self._loop.call_soon(self._write)  # once for all that is said in this turn
+        self._loop.call_soon(self._write)  # once for all output of this loop iteration
 
     def _on_socket_close(self, _client: Client, _data: object, _sock: SocketLike) -> None:
-        if self._wire is not None:
-            self._let_go(self._wire)
+        if self._socket is not None:
+            self._detach(self._socket)
 
     def _on_message(self, _client: Client, _data: object, message: MQTTMessage) -> None:
         try:
             topic = message.topic
-        except UnicodeDecodeError:  # no broker should let it through; the pipeline rejects it as `bad_topic`
+        except UnicodeDecodeError:  # brokers should not forward it; the pipeline rejects it as `bad_topic`
             topic = ""
         receipt = Receipt(self._number, message.mid, message.qos) if message.qos else None
         self._messages += 1

@@ -1,7 +1,6 @@
-"""The one bounded queue between the broker and the pipeline.
+"""Bounded queue between the broker and the pipeline.
 
-When it is full, a new message is dropped, and a `Dropped` entry takes its place in the order, so that the pipeline
-learns of the loss exactly where it happened.
+When it is full, new messages are dropped and a `Dropped` entry takes their place in the order.
 """
 
 from __future__ import annotations
@@ -19,14 +18,14 @@ from monitor.types import Instant
 __all__ = ["Arrived", "Dropped", "Inbox", "Receipt"]
 
 MAX_TOPICS: Final = 1000
-"""Topics counted apart while the inbox is full; lost steps of other agents still show by their sequence numbers."""
+"""Topics counted separately while the inbox is full; other agents' lost steps still show by their sequence numbers."""
 
 LARGE: Final = 64 << 20
 """Bytes that make the inbox full, however few messages they are."""
 
 
 class Receipt(msgspec.Struct, frozen=True, gc=False):
-    """What acknowledges a message on the connection it came by; on a later connection its number means another one."""
+    """Acknowledges a message on its own connection; on a later one its number may belong to another message."""
 
     connection: int
     message_id: int
@@ -44,7 +43,7 @@ class Arrived(msgspec.Struct, frozen=True):
 
 @dataclass(slots=True)
 class Dropped:
-    """Messages of one topic that were dropped because the inbox was full; they are acknowledged too."""
+    """Messages of one topic that were dropped because the inbox was full; also acknowledged."""
 
     now: Instant
     topic: str
@@ -53,10 +52,10 @@ class Dropped:
 
 
 class Inbox:
-    """Bounded queue, first in, first out, used from one thread (the loop's).
+    """Bounded FIFO queue, used from one thread (the loop's).
 
     With `limit` messages or `LARGE` bytes it is `full`. Once a message was dropped, all are until it is half empty: one
-    long gap is better than a gap after each message. `on_half_empty` is called when a full inbox has become half empty.
+    long gap is better than many short ones. `on_half_empty` is called when a full inbox has become half empty.
     """
 
     def __init__(self, limit: int) -> None:
@@ -110,7 +109,7 @@ class Inbox:
         return entry
 
     def _drop(self, message: Arrived) -> None:
-        """Count all that is dropped between two accepted messages in one entry for each topic, up to MAX_TOPICS."""
+        """Count the messages dropped between two accepted ones in one entry per topic, up to MAX_TOPICS."""
         self._dropping = True
         topic = message.topic if message.topic in self._dropped or len(self._dropped) < MAX_TOPICS else ""
         entry = self._dropped.get(topic)
@@ -127,7 +126,7 @@ class Inbox:
             self.on_half_empty()
 
     def wake(self) -> None:
-        """Wake whoever waits, although nothing arrived."""
+        """Wake the waiting task although nothing arrived."""
         self._something.set()
 
     async def wait(self) -> None:

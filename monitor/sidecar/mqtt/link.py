@@ -1,12 +1,10 @@
-"""The broker's side of the sidecar: one persistent session, over as many connections as it takes.
+"""One persistent MQTT session, over as many connections as it takes.
 
-A message is acknowledged when it has been taken over and noted on disk, not before: the broker sends it again after a
-crash.
+A message is acknowledged once it is processed and on disk, so the broker resends it after a crash (at-least-once).
 
-The broker's own limit on unacknowledged messages does not slow it down when we are slow (mosquitto 2.0.11 has 20 by
-default, and lets them grow to thousands as soon as acknowledgements flow). So when the door is full we stop reading,
-and the broker has to keep what we cannot take: better than dropping it here. Only when that lasts so long that the
-connection itself would be given up do we read on; then steps are dropped, and the pipeline is told of which agents.
+Back-pressure: a broker's limit on unacknowledged messages does not slow it down (mosquitto 2.0.11 has 20 by default,
+and exceeds it by thousands once acknowledgements flow). So when the inbox is full we stop reading, and the broker
+queues. Before that would cost the connection we read on and drop steps, and notify the pipeline, by agent.
 """
 
 from __future__ import annotations
@@ -20,12 +18,7 @@ from typing import Any, Final
 
 from monitor.sidecar.clock import Clock, read_clock
 from monitor.sidecar.effects import Publication
-from monitor.sidecar.mqtt.connection import (
-    WINDOW,
-    BrokerError,
-    Connection,
-    Session,
-)
+from monitor.sidecar.mqtt.connection import WINDOW, BrokerError, Connection, SessionConfig
 from monitor.sidecar.mqtt.inbox import Arrived, Inbox, Receipt
 from monitor.sidecar.mqtt.outbox import Outbox
 from monitor.sidecar.pipeline import OFFLINE
@@ -37,23 +30,23 @@ LOG: Final = logging.getLogger("monitor.mqtt")
 
 FIRST_PAUSE: Final = 0.2
 LONGEST_PAUSE: Final = 10.0
-"""Seconds before trying to connect again; doubled from the first to the longest, each shortened by up to a half."""
+"""Seconds before reconnecting: exponential backoff, each shortened at random by up to a half."""
 
 STEADY: Final = 1.0
-"""Seconds after which a connection has succeeded. One lost before is tried again ever later: two sidecars under one
-name would otherwise throw each other out many times a second.
+"""Seconds after which a connection counts as a success. One lost earlier increases the backoff: otherwise two sidecars
+with one client id would disconnect each other many times a second.
 """
 
 GOODBYE: Final = 1.5
-"""Seconds for the last messages at the end, and for the goodbye. What is not sent by then is sent after the restart."""
+"""Seconds for the last messages, and for DISCONNECT. Messages not sent by then are sent after the restart."""
 
 
 class Link:
-    """`changed(up)` is called on the loop when the broker is reached and when it is lost."""
+    """Connection to the broker, kept up. `changed(up)` is called on the loop when it is made and when it is lost."""
 
     def __init__(
         self,
-        session: Session,
+        session: SessionConfig,
         inbox: Inbox,
         outbox: Outbox,
         changed: Callable[[bool], None],
@@ -72,20 +65,20 @@ class Link:
         self._window = asyncio.Event()
         self._patience: asyncio.TimerHandle | None = None
         self._holding = False
-        inbox.on_half_empty = self._let_in
+        inbox.on_half_empty = self._resume
 
     @property
     def up(self) -> bool:
-        """Whether the broker is reached now."""
+        """True while connected to the broker."""
         return self._up
 
     def acknowledge(self, receipt: Receipt) -> None:
-        """Tell the broker that a message was taken over. Of an older connection: nothing, it will come again."""
+        """Acknowledge a message to the broker; ignored for an older connection, whose messages are resent."""
         if self._connection is not None and receipt.connection == self._connections:
             self._connection.acknowledge(receipt)
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Keep connected until `stop`; then say goodbye, if there is anyone to say it to."""
+        """Stay connected until `stop`, then disconnect in order."""
         failures = 0
         while not stop.is_set():
             try:
@@ -93,14 +86,14 @@ class Link:
             except BrokerError as error:
                 steady = self._up and read_clock().ticks - self._since > STEADY
                 failures = 0 if steady else failures + 1
-                self._tell_lost(error)
+                self._report_lost(error)
             finally:
                 self._connection = None
-                self._let_in()
+                self._resume()
             await _pause(stop, failures)
 
     async def _connect(self, stop: asyncio.Event) -> None:
-        """One connection, from the first byte to `stop`; BrokerError if it fails or ends before."""
+        """Run one connection until `stop`; BrokerError if it fails or ends before."""
         self._connections += 1
         self._connection = connection = Connection(
             self._session, self._connections, self._arrived, self._published, self._clock
@@ -120,7 +113,7 @@ class Link:
         self._up = False
 
     async def _serve(self, connection: Connection, stop: asyncio.Event) -> None:
-        """Send and receive until `stop`, then empty the outbox and say goodbye; BrokerError if the broker goes."""
+        """Send and receive until `stop`, then empty the outbox and disconnect; BrokerError if the broker is lost."""
         sending = asyncio.create_task(self._send(connection))
         stopping = asyncio.create_task(stop.wait())
         tasks: set[asyncio.Task[Any]] = {sending, stopping}
@@ -154,15 +147,15 @@ class Link:
         if number is not None:
             self._outbox.done(number)
             if self._outbox.unsettled:
-                self._inbox.wake()  # to have it noted
+                self._inbox.wake()  # so that it is stored
         self._window.set()
 
-    def _tell_lost(self, error: Exception) -> None:
+    def _report_lost(self, error: Exception) -> None:
         if not self._up:
             LOG.warning("cannot connect to %s: %s", self._session.broker.address, error)
             return
         self._up = False
-        LOG.warning("lost %s: %s", self._session.broker.address, error)
+        LOG.warning("lost the connection to %s: %s", self._session.broker.address, error)
         self._changed(False)  # noqa: FBT003 - likewise
 
     # ---- backpressure ----
@@ -176,16 +169,15 @@ class Link:
             self._patience = loop.call_later(self._session.keepalive / 2, self._give_up_holding)
 
     def _give_up_holding(self) -> None:
-        """Unread, the broker's answers to our pings would be missed: read on, and drop what finds no room."""
-        if not self._inbox.full:  # steps are taken over, if slowly
-            self._let_in()
+        """Read on although the inbox is full, and drop messages: the broker's ping responses would be missed."""
+        if not self._inbox.full:  # steps are processed, if slowly
+            self._resume()
             return
-        LOG.warning("%d messages wait and no more can be held back: steps are dropped", len(self._inbox))
+        LOG.warning("%d messages wait and the broker can be held back no longer: steps are dropped", len(self._inbox))
         if self._connection is not None:
             self._connection.resume()
 
-    def _let_in(self) -> None:
-        """There is room again."""
+    def _resume(self) -> None:
         self._holding = False
         if self._patience is not None:
             self._patience.cancel()
@@ -194,8 +186,8 @@ class Link:
 
 
 async def _pause(stop: asyncio.Event, failures: int) -> None:
-    """Wait before the next try, longer each time, and not in step with every other sidecar of the broker."""
+    """Wait before the next attempt: exponential backoff with jitter."""
     longest = min(LONGEST_PAUSE, FIRST_PAUSE * 2 ** min(failures, 10))
-    seconds = longest * random.uniform(0.5, 1.0)  # noqa: S311 - it spreads load, it guards no secret
+    seconds = longest * random.uniform(0.5, 1.0)  # noqa: S311 - jitter, not a secret
     with contextlib.suppress(TimeoutError):
         await asyncio.wait_for(stop.wait(), timeout=seconds)

@@ -1,4 +1,4 @@
-"""Values over time, in bounded room: the newest as they came, older ones merged, each time to the worst of them."""
+"""Time series of bounded size: the newest points unchanged, older ones merged, each pair to its worse value."""
 
 from __future__ import annotations
 
@@ -9,18 +9,17 @@ from collections.abc import Iterator
 __all__ = ["MOST", "Curve"]
 
 MOST = 512
-"""Points kept: 12 KB for each agent and formula."""
+"""Maximum number of points: 12 KB for each agent and formula."""
 
 Point = tuple[float, float, float]
 """Seconds since the epoch, the agent's own value, the alternative's; NaN: none."""
 
 
 class Curve:
-    """Points in the order in which they came. `low`: whether the lower of two values is the worse one.
+    """Points in order of arrival. `low`: the lower of two values is the worse one.
 
-    Where there is no room left, neighbours in the older half become one, at the time of the worse: what was breached
-    stays breached, and the curve reaches back further the longer it goes on. A hole stays a hole; where that leaves no
-    room either, the oldest points go.
+    When it is full, neighbours in the older half are merged into the worse one, at its time, so a violation stays
+    visible. A missing value (hole) is kept; if merging frees too little, the oldest points are removed.
     """
 
     def __init__(self, *, low: bool = True, most: int = MOST) -> None:
@@ -29,7 +28,7 @@ class Curve:
         self._columns = (array("d"), array("d"), array("d"))
 
     def add(self, when: float, own: float | None, alternative: float | None) -> None:
-        """Add a point; None: no value, a hole. Holes that follow one another are one."""
+        """Add a point; None: no value (hole). Consecutive holes are one."""
         times, values, others = self._columns
         if own is None and alternative is None and times and math.isnan(values[-1]) and math.isnan(others[-1]):
             return

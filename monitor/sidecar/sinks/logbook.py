@@ -15,7 +15,7 @@ from monitor._version import __version__
 from monitor.alarm.summary import BLIND_WORDS, departing_text
 from monitor.sidecar.config.load import Loaded
 from monitor.sidecar.effects import Effects
-from monitor.sidecar.log import Seldom
+from monitor.sidecar.log import RateLimitedLog
 from monitor.sidecar.sinks.sink import Watched
 from monitor.statistics.deviation import NOTABLE
 from monitor.types import (
@@ -97,8 +97,8 @@ class Logbook:
 
     def __init__(self, watched: Watched) -> None:
         self._alerts = watched.alerts
-        self._seldom = Seldom(LOG)
-        self._seldom_about = Seldom(ABOUT)
+        self._log = RateLimitedLog(LOG)
+        self._about_log = RateLimitedLog(ABOUT)
         self._firing: set[str] = set()
         self._deviating: set[str] = set()
         self._undecided: set[str] = set()
@@ -124,10 +124,10 @@ class Logbook:
             case Received() if notice.result in LOST:
                 what = (notice.result, notice.reason)
                 said = (notice.agent or "an unknown agent", *what, notice.detail)
-                self._seldom_about.warn(what, now, "message of %s %s: %s %s", *said)
+                self._about_log.warn(what, now, "message of %s %s: %s %s", *said)
             case RewardMismatch():
                 words = "%s reports a reward that contradicts the model: %s"
-                self._seldom_about.warn("reward", now, words, notice.agent, notice.detail)
+                self._about_log.warn("reward", now, words, notice.agent, notice.detail)
             case Judged() if notice.verdict.reason and notice.formula not in self._undecided:
                 self._undecided.add(notice.formula)
                 ABOUT.warning("formula %s is undecided: %s", notice.formula, notice.verdict.reason)
@@ -144,7 +144,7 @@ class Logbook:
             case Skipped():
                 topic = f"{self._alerts}/{notice.agent}/{notice.formula}"
                 words = "overload: answers of %s for %s are skipped; alarms on %s may be missing"
-                self._seldom_about.warn(("skipped", topic), now, words, notice.formula, notice.agent, topic)
+                self._about_log.warn(("skipped", topic), now, words, notice.formula, notice.agent, topic)
             case Forgotten():
                 where = "in the middle of an episode" if notice.open else "between episodes"
                 ABOUT.warning("%s is forgotten: silent for %.0f s, %s", notice.agent, notice.silent, where)
@@ -172,11 +172,11 @@ class Logbook:
                 "%s deviates from its nominal policy, which would have acted otherwise on %.0f %% of its last %d steps"
             )
             said = agent, 100 * share, notice.steps
-            self._seldom.say(logging.WARNING, ("deviates", agent), now, words, *said, fields=fields)
+            self._log.write(logging.WARNING, ("deviates", agent), now, words, *said, fields=fields)
         elif share == 0.0 and agent in self._deviating:
             self._deviating.discard(agent)
             words = "%s follows its nominal policy again"
-            self._seldom.say(logging.INFO, ("follows", agent), now, words, agent, fields=fields)
+            self._log.write(logging.INFO, ("follows", agent), now, words, agent, fields=fields)
 
     def _blindness(self, notices: list[Blind], now: Instant) -> None:
         """Log one entry for each reason, with its agents; at most one a minute for the same agent and reason."""
@@ -195,17 +195,17 @@ class Logbook:
         fields: dict[str, object] = {"agent": agent, "formulas": names, "blind": reason}
         listed, kind = ", ".join(names), (reason, agent)
         if reason is None:
-            self._seldom.say(logging.INFO, kind, now, "%s: answered again: %s", agent, listed, fields=fields)
+            self._log.write(logging.INFO, kind, now, "%s: answered again: %s", agent, listed, fields=fields)
             return
         why = notices[0].detail or BLIND_WORDS[reason]
         words = "%s: blind (%s: %s): %s" if reason != "model_doubt" else "%s: in doubt (%s: %s): %s"
         fields["detail"] = why
-        self._seldom.say(logging.WARNING, kind, now, words, agent, reason, why, listed, fields=fields)
+        self._log.write(logging.WARNING, kind, now, words, agent, reason, why, listed, fields=fields)
 
     def _many(self, reason: BlindReason | None, agents: dict[str, list[Blind]], now: Instant) -> None:
         fields: dict[str, object] = {"agents": len(agents), "blind": reason}
         if reason is None:
-            self._seldom.say(logging.INFO, reason, now, "%d agents are answered again", len(agents), fields=fields)
+            self._log.write(logging.INFO, reason, now, "%d agents are answered again", len(agents), fields=fields)
             return
         words = "%d agents are blind (%s: %s)" if reason != "model_doubt" else "%d agents are in doubt (%s: %s)"
-        self._seldom.say(logging.WARNING, reason, now, words, len(agents), reason, BLIND_WORDS[reason], fields=fields)
+        self._log.write(logging.WARNING, reason, now, words, len(agents), reason, BLIND_WORDS[reason], fields=fields)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Final
 
 from monitor.sidecar.effects import Effects
-from monitor.sidecar.log import Seldom
+from monitor.sidecar.log import RateLimitedLog
 from monitor.sidecar.sinks.logbook import Logbook
 from monitor.sidecar.sinks.metrics import Metrics
 from monitor.sidecar.sinks.sink import Sink, Watched
@@ -29,7 +29,7 @@ class Sinks:
         self.metrics = Metrics(watched, queue_length)
         self.view = StatusView(watched)
         self._all: list[Sink] = []
-        self._seldom = Seldom(LOG)
+        self._log = RateLimitedLog(LOG)
         for sink in (self.metrics, self.view, Logbook(watched)):
             self.add(sink)
 
@@ -60,4 +60,4 @@ class Sinks:
             name = type(sink).__name__
             self.metrics.sink_failed(name)
             words = "the sink %s failed; what it shows or sends is incomplete. This is a bug, please report it"
-            self._seldom.say(logging.ERROR, name, now, words, name, traceback=True)
+            self._log.write(logging.ERROR, name, now, words, name, traceback=True)

@@ -24,7 +24,7 @@ from monitor.sidecar.sinks.status_document import (
     shown,
     status_of,
 )
-from monitor.sidecar.store.alarm_history import Alarm, Filter, History
+from monitor.sidecar.store.alarm_history import Alarm, AlarmFilter, AlarmHistory
 from monitor.types import (
     AlarmMoved,
     Alert,
@@ -65,7 +65,7 @@ class StatusView:
         self._alerts = watched.alerts
         self._agents: dict[str, AgentStatus] = {}
         self._trust: Trust | None = None
-        self.history = History(watched.alerts)
+        self.history = AlarmHistory(watched.alerts)
 
     def take(self, effects: Effects, now: Instant) -> None:
         """Show what happened."""
@@ -125,7 +125,7 @@ class StatusView:
                 if (alert := row.newest_alert()) is not None
             ]
 
-    def found(self, wanted: Filter, most: int | None = None) -> list[dict[str, Any]]:
+    def found(self, wanted: AlarmFilter, most: int | None = None) -> list[dict[str, Any]]:
         """Return the newest `most` alarms that match, newest first, firing ones with their newest verdict.
 
         Alarms of forgotten agents are among them.
@@ -140,8 +140,8 @@ class StatusView:
         Agents with a firing alarm come first, then blind ones, then the others by name; alarms by severity, then the
         newest first.
         """
-        over = Filter(state="over")
-        alarms, recent = self.history.find(Filter(state="firing")), self.found(over, MOST_RECENT)
+        over = AlarmFilter(state="over")
+        alarms, recent = self.history.find(AlarmFilter(state="firing")), self.found(over, MOST_RECENT)
         alarms.sort(key=lambda alarm: RANKS.get(alarm.severity, 1))
         with self._lock:
             found = sorted((rank(agent), name) for name, agent in self._agents.items() if search in name)
@@ -167,7 +167,7 @@ class StatusView:
 
         None if it is not known and never had an alarm.
         """
-        alarms = self.found(Filter(agent=name), most)
+        alarms = self.found(AlarmFilter(agent=name), most)
         with self._lock:
             agent = self._agents.get(name)
             if agent is None:

@@ -1,1 +1,1 @@
-"""What outlives the process: the journal in SQLite, files of evidence, the list of alarms."""
+"""Durable state: the journal in SQLite, evidence files, the alarm history."""

@@ -1,8 +1,8 @@
-"""The list of alarms: every alarm that fired, what it said, when it began and when it was over; bounded.
+"""Bounded history of the alarms that fired, each with its alert, its start and its end.
 
-The store keeps it (`Journal`, table `alarms`), in the transaction in which the alarm is published. Times are those at
-which this monitor spoke, so that the list is in order whatever an agent's clock says. While an alarm fires, the list
-has what was said when it began to; what it says by now, the board knows.
+`Journal` stores it (table `alarms`) in the transaction that publishes the alarm. Times are those at which the monitor
+published, so the list is ordered whatever an agent's clock says. A firing alarm has the alert with which it began; the
+status view has its newest one.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ import json
 import math
 import threading
 import zlib
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from itertools import islice
 from typing import Any, Final
 
 import msgspec
@@ -19,19 +20,19 @@ import msgspec
 from monitor.alarm.message import rfc3339
 from monitor.sidecar.effects import Publication
 
-__all__ = ["MOST", "Alarm", "Changes", "Filter", "History"]
+__all__ = ["MAX_ALARMS", "Alarm", "AlarmFilter", "AlarmHistory", "Changes"]
 
-MOST: Final = 5000
-"""Alarms kept, of about 1 KB each; beyond them the oldest that does not fire goes first."""
+MAX_ALARMS: Final = 5000
+"""Maximum number of alarms, about 1 KB each; beyond it, the oldest that is not firing is removed."""
 
 UNKNOWN: Final = "unknown"
-"""The state of an alarm that fired when it was last heard of, and does not any more: its end was not kept."""
+"""State of an alarm that is over, but whose end was not stored."""
 
 
 class Alarm(msgspec.Struct, array_like=True):
-    """One alarm. `began`, `over`: when it was first and last told, seconds since the epoch; None: no date, or not yet.
+    """One alarm. `began`, `over`: times of publication in seconds since the epoch; None: unknown, or not over.
 
-    `packed`: the alert as last kept, as compressed JSON.
+    `packed`: the alert as last stored, compressed JSON.
     """
 
     id: str
@@ -45,7 +46,7 @@ class Alarm(msgspec.Struct, array_like=True):
     packed: bytes
 
     def shown(self, live: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """Return the alert with the times of the alarm; `live`: the alert by its newest verdict, if it fires."""
+        """Return the alert with the alarm's times; `live`: the alert of its newest verdict, if it is firing."""
         alert: dict[str, Any] = dict(live) if live is not None else json.loads(zlib.decompress(self.packed))
         times = {"began": self.began, "over": self.over}
         both = {name: None if seconds is None else rfc3339(seconds) for name, seconds in times.items()}
@@ -53,14 +54,14 @@ class Alarm(msgspec.Struct, array_like=True):
 
 
 class Changes(msgspec.Struct, frozen=True):
-    """What the store has to write: `rows` by number, and the numbers that are `gone`."""
+    """Changes for the store to write: `rows` by number, and the numbers that are `gone`."""
 
     rows: Mapping[int, bytes] = {}
     gone: Collection[int] = ()
 
 
-class Filter(msgspec.Struct, frozen=True):
-    """Which alarms are asked for; None: any. An alarm is in `since` to `until` if it fired at any time in between.
+class AlarmFilter(msgspec.Struct, frozen=True):
+    """Query for alarms; None matches any. An alarm matches `since` to `until` if it fired at any time in between.
 
     The `state` `over` is any but `firing`.
     """
@@ -72,10 +73,10 @@ class Filter(msgspec.Struct, frozen=True):
     since: float = -math.inf
     until: float = math.inf
 
-    def takes(self, alarm: Alarm) -> bool:
-        """Return whether it is asked for."""
+    def matches(self, alarm: Alarm) -> bool:
+        """Return whether `alarm` satisfies the query."""
         named = ((self.agent, alarm.agent), (self.formula, alarm.formula), (self.severity, alarm.severity))
-        if any(wanted not in (None, there) for wanted, there in named):
+        if any(wanted not in (None, actual) for wanted, actual in named):
             return False
         if self.state not in (None, alarm.state) and (self.state != "over" or alarm.state == "firing"):
             return False
@@ -84,29 +85,29 @@ class Filter(msgspec.Struct, frozen=True):
         return began <= self.until and over >= self.since
 
 
-class History:
-    """Written on the loop's thread, read on the server's; a lock stands between.
+class AlarmHistory:
+    """Alarm history, written on the loop's thread and read on the server's, under a lock.
 
-    `alerts`: the topic under which alerts are published. `most`: how many alarms are kept.
+    `alerts`: the topic under which alerts are published. `limit`: maximum number of alarms.
     """
 
-    def __init__(self, alerts: str, most: int = MOST) -> None:
+    def __init__(self, alerts: str, limit: int = MAX_ALARMS) -> None:
         self._lock = threading.Lock()
         self._alerts = f"{alerts}/"
-        self._most = most
+        self._limit = limit
         self._alarms: dict[int, Alarm] = {}
         self._numbers: dict[str, int] = {}
         self._next = 1
 
     def load(self, alarms: Iterable[tuple[int, Alarm]]) -> None:
-        """Take up what was kept."""
+        """Restore stored alarms, each with its number."""
         with self._lock:
             for number, alarm in alarms:
                 self._alarms[number], self._numbers[alarm.id] = alarm, number
                 self._next = max(self._next, number + 1)
 
     def note(self, publications: Iterable[Publication]) -> Changes:
-        """Note the alerts among these messages; one that is known already changes nothing."""
+        """Record the alerts among these messages, and return what changed; a known alert changes nothing."""
         rows: dict[int, bytes] = {}
         gone: list[int] = []
         for publication in publications:
@@ -115,26 +116,22 @@ class History:
                     self._note(json.loads(publication.payload), rows, gone)
         return Changes({number: row for number, row in rows.items() if number not in gone}, gone)
 
-    def settle(self, firing: Collection[str]) -> None:
-        """Mark as unknown how those ended that fired when they were last heard of, and are not among these ids."""
+    def mark_unknown(self, firing: Collection[str]) -> None:
+        """Set the state of recorded firing alarms that are not among the ids in `firing` to `UNKNOWN`."""
         with self._lock:
             for alarm in self._alarms.values():
                 if alarm.state == "firing" and alarm.id not in firing:
                     alarm.state = UNKNOWN
 
     def rows(self) -> dict[int, bytes]:
-        """All of it, for a store that begins anew."""
+        """Return all rows, for a store that is written from scratch."""
         with self._lock:
             return {number: msgspec.msgpack.encode(alarm) for number, alarm in self._alarms.items()}
 
-    def find(self, asked: Filter, most: int | None = None) -> list[Alarm]:
-        """Return the alarms asked for, the newest first, at most so many."""
+    def find(self, query: AlarmFilter, limit: int | None = None) -> list[Alarm]:
+        """Return at most `limit` alarms that match `query`, newest first."""
         with self._lock:
-            found = self._find(asked)
-            return list(found) if most is None else [alarm for alarm, _ in zip(found, range(most), strict=False)]
-
-    def _find(self, asked: Filter) -> Iterator[Alarm]:
-        return (alarm for alarm in reversed(self._alarms.values()) if asked.takes(alarm))
+            return list(islice(filter(query.matches, reversed(self._alarms.values())), limit))
 
     def _note(self, alert: dict[str, Any], rows: dict[int, bytes], gone: list[int]) -> None:
         number = self._numbers.get(alert["id"])
@@ -143,7 +140,7 @@ class History:
             return
         firing, sent = alert["state"] == "firing", alert["sent_unix"]
         if known is not None and firing and known.state == "firing":
-            known.revision = alert["revision"]  # what it says by now is on the board
+            known.revision = alert["revision"]  # the status view has the newest alert
             return
         if number is None:
             number, self._next = self._next, self._next + 1
@@ -160,12 +157,12 @@ class History:
         )
         self._alarms[number], self._numbers[alarm.id] = alarm, number
         rows[number] = msgspec.msgpack.encode(alarm)
-        if len(self._alarms) > self._most:
-            gone += self._make_room()
+        if len(self._alarms) > self._limit:
+            gone += self._drop_oldest()
 
-    def _make_room(self) -> list[int]:
+    def _drop_oldest(self) -> list[int]:
         oldest = next((n for n, alarm in self._alarms.items() if alarm.state != "firing"), None)
-        if oldest is None:  # all of them fire: that is bounded by the agents and formulas there are
+        if oldest is None:  # all are firing, which the number of agents and formulas bounds
             return []
         del self._numbers[self._alarms.pop(oldest).id]
         return [oldest]

@@ -1,7 +1,7 @@
-"""Files that people look into: the evidence of alarms, and the models and policies it refers to.
+"""Files for people: the evidence of alarms, and the models and policies it refers to.
 
-`evidence/<id>` and `objects/<sha256>` lie beside the store. Both kinds are named after their content and never changed,
-so that writing one twice is harmless. Where evidence is signed, `evidence/<id>.sig` is its signature.
+`evidence/<id>` and `objects/<sha256>` are beside the store. Both are named after their content and never change, so
+writing one twice is harmless. `evidence/<id>.sig` is the signature of signed evidence.
 """
 
 from __future__ import annotations
@@ -28,11 +28,9 @@ _SIGNATURE: Final = ".sig"
 
 
 class Archive:
-    """The folders below `folder`, made if need be. Raises ConfigError if they cannot be written to.
+    """The folders `evidence` and `objects` in `folder`, created if missing. `signer` signs new evidence, if given.
 
-    `signer`: signs all evidence that is kept from now on; None: none is signed.
-
-    A full disk is no such error: it may have room again by the time there is something to write.
+    Raises ConfigError if they cannot be written to; not for a full disk, which may have space again when it is needed.
     """
 
     def __init__(self, folder: Path, signer: Signer | None = None) -> None:
@@ -40,7 +38,7 @@ class Archive:
         self.evidence = folder / "evidence"
         self.objects = folder / "objects"
         self._time = SeenTime(folder / "evidence.time")
-        self._left: dict[str, tuple[int, ...] | None] = {}
+        self._states: dict[str, tuple[int, ...] | None] = {}
         for place in (self.evidence, self.objects):
             try:
                 place.mkdir(parents=True, exist_ok=True)
@@ -51,82 +49,76 @@ class Archive:
                     raise ConfigError(f"store.path: {folder} cannot be written to: {error.strerror}") from error
 
     def keep_objects(self, objects: Mapping[str, bytes]) -> list[str]:
-        """Keep the models and policies that evidence will refer to, by their sha256.
+        """Write the models and policies that evidence refers to, by sha256; return the names of damaged ones.
 
-        Returns the names of those that had been altered, or removed since they were kept, and are written anew. Raises
-        ConfigError where one cannot be read or written.
+        Damaged: altered, or removed since they were written. Raises ConfigError if one cannot be read or written.
         """
-        wrong = []
+        damaged = []
         for name, content in objects.items():
             path = self.objects / name
             try:
-                there = _digest(path)
-                if there != hashlib.sha256(content).hexdigest():
-                    if there is not None or name in self._left:
-                        wrong.append(name)
+                found = _digest(path)
+                if found != hashlib.sha256(content).hexdigest():
+                    if found is not None or name in self._states:
+                        damaged.append(name)
                     _write(path, content)
-                self._left[name] = _state(path)
+                self._states[name] = _state(path)
             except OSError as error:
                 raise ConfigError(f"store.path: {self.objects} cannot be written to: {error.strerror}") from error
-        return wrong
+        return damaged
 
-    def touched(self) -> bool:
-        """Whether something happened to an object since `keep_objects` wrote it or read it; looks at no content."""
-        return any(_state(self.objects / name) != left for name, left in self._left.items())
+    def changed(self) -> bool:
+        """Return whether the file of an object changed since `keep_objects`; contents are not read."""
+        return any(_state(self.objects / name) != state for name, state in self._states.items())
 
     def keep_evidence(self, file: EvidenceFile) -> None:
-        """Keep one alarm's evidence; an OSError says that it was not kept.
-
-        The signature is written first: whoever finds the evidence finds it signed, also after a crash in between.
-        """
+        """Write one alarm's evidence, its signature first, so that after a crash none is unsigned. Raises OSError."""
         if self._signer is not None:
             _write(self.evidence / f"{file.id}{_SIGNATURE}", self._signer.sign(file.content))
         _write(self.evidence / file.id, file.content)
 
     def read_evidence(self, name: str) -> bytes | None:
-        """The content of `evidence/<name>`; None if there is none, or if the name could lead anywhere else."""
+        """Return the content of `evidence/<name>`; None if there is none, or `name` is not an id."""
         return self._read(name)
 
     def read_object(self, sha256: str) -> bytes:
-        """The content of `objects/<sha256>`, not compared with it; ConfigError if it cannot be read."""
+        """Return the content of `objects/<sha256>`, without checking its digest; ConfigError if it cannot be read."""
         try:
             return (self.objects / Path(sha256).name).read_bytes()
         except OSError as error:
             raise ConfigError(f"objects/{sha256} cannot be read: {error.strerror}") from error
 
     def read_signature(self, name: str) -> bytes | None:
-        """The content of `evidence/<name>.sig`; None as for `read_evidence`."""
+        """Return the content of `evidence/<name>.sig`; None as for `read_evidence`."""
         return self._read(name, _SIGNATURE)
 
-    def clear_out(self, *, keep: float, size: int, needed: Collection[str] = ()) -> int:
-        """Remove evidence older than `keep` seconds, then the oldest until `size` bytes are left; how many went.
+    def prune(self, *, keep: float, size: int, needed: Collection[str] = ()) -> int:
+        """Remove evidence older than `keep` seconds, then the oldest until `size` bytes are left; return the count.
 
-        Age is time that was seen to pass (`SeenTime`), not what the clock makes of it after a jump.
-
-        A signature goes with its evidence, and counts as part of it. What a crash left unfinished goes with them; of
-        `needed`, which alarms that fire refer to, nothing goes. Objects stay: any evidence, also a copy that lies
-        elsewhere, may refer to them. OSError if a file cannot go.
+        Ages are in time that the monitor has seen pass (`SeenTime`), so a jump of the clock removes nothing. Signatures
+        and unfinished files of a crash are included. Not removed: evidence in `needed`, which firing alarms refer to,
+        and objects, which any evidence, even a copy elsewhere, may refer to. Raises OSError if removing a file fails.
         """
-        kept = sorted(self._kept())
-        now = self._time.now(kept[-1][0] if kept else None)
-        oldest, left, removed = now - keep, sum(length for _, length, _ in kept), 0
-        for written, length, name in kept:
-            if written >= oldest and left <= size:
+        stored = sorted(self._stored())
+        now = self._time.now(stored[-1][0] if stored else None)
+        oldest, remaining, removed = now - keep, sum(length for _, length, _ in stored), 0
+        for written, length, name in stored:
+            if written >= oldest and remaining <= size:
                 break
             if name in needed:
                 continue
             for part in (name, f"{name}{_SIGNATURE}"):
                 (self.evidence / part).unlink(missing_ok=True)
-            left -= length
+            remaining -= length
             removed += 1
         return removed
 
-    def _kept(self) -> Iterator[tuple[float, int, str]]:
-        """When each piece of evidence was written, its bytes, and its name, the signature taken together with it."""
-        together: dict[str, list[tuple[float, int]]] = {}
+    def _stored(self) -> Iterator[tuple[float, int, str]]:
+        """Yield the time, bytes and name of each piece of evidence, its signature included."""
+        parts_of: dict[str, list[tuple[float, int]]] = {}
         for written, length, path in self._files():
-            together.setdefault(path.name.removesuffix(_SIGNATURE), []).append((written, length))
-        for name, parts in together.items():
+            parts_of.setdefault(path.name.removesuffix(_SIGNATURE), []).append((written, length))
+        for name, parts in parts_of.items():
             yield max(written for written, _ in parts), sum(length for _, length in parts), name
 
     def _read(self, name: str, suffix: str = "") -> bytes | None:
@@ -138,22 +130,22 @@ class Archive:
             return None
 
     def _files(self) -> Iterator[tuple[float, int, Path]]:
-        """When each was written, its bytes, and where. Folders are none of ours: a disk's `lost+found`, say."""
+        """Yield the time, bytes and path of each file. Folders are not ours: a disk's `lost+found`, for example."""
         with os.scandir(self.evidence) as entries:
             for entry in entries:
-                with contextlib.suppress(FileNotFoundError):  # just finished, under its own name now
+                with contextlib.suppress(FileNotFoundError):  # it was just renamed to its final name
                     if entry.is_file(follow_symlinks=False):
                         found = entry.stat(follow_symlinks=False)
                         yield found.st_mtime, found.st_size, Path(entry.path)
 
 
 def is_full(error: OSError) -> bool:
-    """Whether there is no room, on the disk or for us."""
+    """Return whether the disk or our quota is full."""
     return error.errno in (errno.ENOSPC, errno.EDQUOT)
 
 
 def _digest(path: Path) -> str | None:
-    """The sha256 of a file, None if there is none; of anything but a file an empty text."""
+    """Return a file's sha256; None if there is no file, empty if it is a folder."""
     try:
         with path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
@@ -164,7 +156,7 @@ def _digest(path: Path) -> str | None:
 
 
 def _state(path: Path) -> tuple[int, ...] | None:
-    """What changes whenever the content does, as nobody but root can hide; None if it is gone."""
+    """Return what changes with the content, and only root can forge; None if the file is gone."""
     try:
         found = path.lstat()
     except OSError:
@@ -173,8 +165,8 @@ def _state(path: Path) -> tuple[int, ...] | None:
 
 
 def _write(path: Path, content: bytes) -> None:
-    """All or nothing, and on the disk before it returns: neither a reader nor a crash ever meets half a file."""
-    path.parent.mkdir(parents=True, exist_ok=True)  # somebody may have removed the whole folder
+    """Write a file atomically and durably."""
+    path.parent.mkdir(parents=True, exist_ok=True)  # someone may have removed the folder
     descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=".new-")
     try:
         with os.fdopen(descriptor, "wb") as file:

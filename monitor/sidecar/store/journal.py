@@ -1,9 +1,8 @@
-"""What must outlive the process, in one SQLite database: a snapshot, what happened since, and what is still to be sent.
+"""SQLite database of the durable state: a snapshot, the events since, and the messages still to be sent.
 
-One transaction a batch, on the disk before `commit` returns (WAL, synchronous=FULL). SQLite's pages carry no checksum,
-so each value carries its own: a flipped byte is found, not believed. Transactions are numbered, and the newest has a
-checksum over all there is (`ledger`): rows of different moments are found too. What is missing at the end cannot be
-seen from here; for that there is the `mark`.
+One transaction a batch, on the disk before `commit` returns (WAL, synchronous=FULL). SQLite's pages have no checksum,
+so each value has its own. Transactions are numbered, and the newest has a checksum over everything (`ledger`), which
+finds rows of different transactions. Transactions missing at the end are found by the mark (`high_water`).
 """
 
 from __future__ import annotations
@@ -22,12 +21,7 @@ from monitor.errors import ConfigError
 from monitor.sidecar.effects import EvidenceFile, Publication
 from monitor.sidecar.pipeline import Snapshot
 from monitor.sidecar.store.alarm_history import Alarm, Changes
-from monitor.sidecar.store.ledger import (
-    BEGINNING,
-    SIZE,
-    Ledger,
-    link,
-)
+from monitor.sidecar.store.ledger import BEGINNING, SIZE, Ledger, link
 from monitor.types import FormulaSpec
 
 __all__ = ["STORE_ERRORS", "Batch", "DamagedError", "Journal", "Kept", "Setting"]
@@ -35,19 +29,19 @@ __all__ = ["STORE_ERRORS", "Batch", "DamagedError", "Journal", "Kept", "Setting"
 _T = TypeVar("_T")
 _K = TypeVar("_K", str, int)
 HEAD: Final = 2 * SIZE
-"""Bytes of checksums in front of a setting (number, all rows) and of events (all rows, the chain)."""
+"""Bytes of checksums before a setting (number, all rows) and before events (all rows, chain)."""
 
 APPLICATION: Final = 0x63666D6E
-"""`cfmn`: whose database it is, at the place SQLite has for that."""
+"""SQLite's `application_id`: `cfmn`."""
 
 FORMAT: Final = 3
-"""Format 2 had no list of alarms. It is read, and becomes the newer one when everything is written."""
+"""Format 2 had no alarm history. It is read, and converted when everything is written."""
 
 UNNUMBERED: Final = 1
-"""The format in which transactions had no numbers either."""
+"""The format in which transactions had no numbers."""
 
 PATIENCE: Final = 1.0
-"""Seconds to wait for a sidecar that is just ending."""
+"""Seconds to wait for a sidecar that is shutting down."""
 
 TABLES: Final = (
     "CREATE TABLE setting (n INTEGER PRIMARY KEY, content BLOB NOT NULL)",
@@ -71,23 +65,19 @@ DISK: Final = frozenset(
         sqlite3.SQLITE_PROTOCOL,
     }
 )
-"""What SQLite says of the disk, or of others at it. Whatever else it says is of the content: our statements fit our
-tables."""
+"""SQLite's error codes for the disk, or for other processes. Any other is damage: our statements fit our tables."""
 
 
 class DamagedError(Exception):
-    """The database does not hold what was written to it."""
+    """The database does not contain what was written to it."""
 
 
 STORE_ERRORS: Final = (OSError, sqlite3.Error, DamagedError)
-"""All that a disk and what lies on it can do to us."""
+"""Errors of the disk, or of its content."""
 
 
 class Setting(msgspec.Struct, frozen=True, array_like=True):
-    """Under which circumstances the snapshot was taken.
-
-    `world`: digest of model and policies. `formulas`: what was watched. `ticks`: the latest.
-    """
+    """Circumstances of the snapshot. `world`: digest of model and policies. `ticks`: the latest."""
 
     client_id: str
     world: str = ""
@@ -97,10 +87,10 @@ class Setting(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Batch(msgspec.Struct, frozen=True):
-    """What one transaction adds and takes away.
+    """Changes of one transaction.
 
-    `events`: packed, one after the other. `sent`: numbers of publications that need not be sent any more. `filed`: ids
-    of evidence that lies in files by now. `alarms`: what becomes of the list of alarms.
+    `events`: packed, concatenated. `sent`: numbers of publications that were sent. `filed`: ids of evidence that is in
+    files now. `alarms`: changes of the alarm history.
     """
 
     events: bytes = b""
@@ -112,7 +102,7 @@ class Batch(msgspec.Struct, frozen=True):
 
 
 class Kept(msgspec.Struct, frozen=True):
-    """All that the database holds. `agents`, `pages`: of `Snapshot`. `events`: packed, of one transaction each."""
+    """Content of the database. `agents`, `pages`: as in `Snapshot`. `events`: packed, one element a transaction."""
 
     setting: Setting | None
     agents: Mapping[str, bytes]
@@ -124,16 +114,14 @@ class Kept(msgspec.Struct, frozen=True):
 
 
 class Journal:
-    """The database at `path`, made if there is none. Nobody else can have it open at the same time.
+    """The database at `path`, created if missing, and locked against other processes.
 
-    Attributes:
-        number: of the last transaction, once they were read; the next has the number that follows.
-        numbered: whether the database has numbers, which one of an earlier version has not.
-        current: whether it is of our own format.
+    `number`: of the last transaction, once read. `numbered`: the format has transaction numbers. `current`: it is the
+    newest format.
 
     Raises:
         ConfigError: in use, of a later version, or not ours.
-        STORE_ERRORS: it cannot be read or written; DamagedError where its content is why, here as in all that follows.
+        STORE_ERRORS: it cannot be read or written; DamagedError if its content is damaged. So do all methods.
     """
 
     def __init__(self, path: Path) -> None:
@@ -141,14 +129,14 @@ class Journal:
         self.numbered = self.current = True
         self._ledger: Ledger | None = None
         self._chain = BEGINNING
-        self._left: dict[str, os.stat_result] = {}
+        self._file_stats: dict[str, os.stat_result] = {}
         self._files = (str(path), f"{path}-wal")
         self._path = path
         path.parent.mkdir(parents=True, exist_ok=True)
-        # Made in one thread, used in another, never in two at once: HTTP looks at `Store` only.
+        # Created in one thread and used in another, never in two at once: HTTP uses `Store` only.
         self._database = sqlite3.connect(path, isolation_level=None, timeout=PATIENCE, check_same_thread=False)
         try:
-            with self._damage_told():
+            with self._as_damage():
                 self._prepare()
         except BaseException as error:
             self.close()
@@ -158,13 +146,13 @@ class Journal:
             raise
 
     def read(self) -> Kept:
-        """All of it; DamagedError if a value is not what was written."""
-        with self._damage_told():
+        """Return everything; DamagedError if a value is not what was written."""
+        with self._as_damage():
             return self._read()
 
     def commit(self, batch: Batch) -> None:
-        """Note a batch; STORE_ERRORS if that fails: then nothing of it was noted."""
-        assert self.current, "the first that is written to a database of an earlier version is everything"
+        """Write a batch. On STORE_ERRORS nothing of it was written."""
+        assert self.current, "a database of an earlier version is first written by `checkpoint(everything=True)`"
         with self._transaction() as ledger:
             self._add(batch, ledger)
             chain = link(self._chain, self.number + 1, batch.events)
@@ -173,11 +161,11 @@ class Journal:
         self._chain = chain
 
     def checkpoint(self, setting: Setting, snapshot: Snapshot, batch: Batch, *, everything: bool) -> None:
-        """Note a batch and then a snapshot in place of the events up to here; errors as for `commit`.
+        """Write a batch, and a snapshot that replaces the events so far; errors as for `commit`.
 
-        `everything`: snapshot and batch are all there is, so forget whatever was noted before.
+        `everything`: snapshot and batch also replace everything else.
         """
-        assert not batch.events, "they would be noted and taken away again"
+        assert not batch.events, "they would be written and removed again"
         with self._transaction(everything=everything) as ledger:
             if everything:
                 if not self.current:
@@ -190,47 +178,47 @@ class Journal:
             chain = self._put(setting, snapshot, ledger)
         self._chain, self.numbered, self.current = chain, True, True
 
-    def look(self) -> None:
-        """DamagedError if our files are not the ones that we wrote: removed, exchanged, or shorter than we left them.
+    def check_files(self) -> None:
+        """Raise DamagedError if our files were removed, replaced or truncated.
 
-        SQLite would not notice: it goes on with the files that it has open, and they are gone when it closes them.
+        SQLite would not notice: it continues with the files it has open, which are gone when it closes them.
         """
-        for file, left in self._left.items():
+        for file, known in self._file_stats.items():
             try:
-                there = os.stat(file)  # noqa: PTH116 - twice for each transaction: a Path takes as long again
+                found = os.stat(file)  # noqa: PTH116 - twice a transaction: a Path would double its time
             except FileNotFoundError:
                 raise DamagedError(f"{Path(file).name} was removed while it was in use") from None
-            if not os.path.samestat(there, left):
-                raise DamagedError(f"{Path(file).name} was exchanged while it was in use")
-            if there.st_size < left.st_size:
-                raise DamagedError(f"{Path(file).name} was cut off while it was in use")
+            if not os.path.samestat(found, known):
+                raise DamagedError(f"{Path(file).name} was replaced while it was in use")
+            if found.st_size < known.st_size:
+                raise DamagedError(f"{Path(file).name} was truncated while it was in use")
 
     def close(self) -> None:
-        """Let go of the database; what was committed stays."""
+        """Close the database; committed transactions are durable."""
         with suppress(sqlite3.Error):
             self._database.close()
 
     @contextmanager
-    def _damage_told(self) -> Iterator[None]:
-        """Whatever sqlite3 raises because of what the file holds becomes DamagedError; what the disk does, stays."""
+    def _as_damage(self) -> Iterator[None]:
+        """Turn errors of sqlite3 that the file's content causes into DamagedError; the disk's pass."""
         try:
             yield
         except (sqlite3.Error, UnicodeDecodeError) as error:
-            code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF  # none: a text that is no UTF-8
-            # A write version in the file's head that SQLite does not know looks like a file that cannot be written to.
-            pretended = code == sqlite3.SQLITE_READONLY and os.access(self._path, os.W_OK)
-            if code in DISK and not pretended:
+            code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF  # missing: a text is not UTF-8
+            # An unknown write version in the file's header makes SQLite report a read-only file.
+            writable = code == sqlite3.SQLITE_READONLY and os.access(self._path, os.W_OK)
+            if code in DISK and not writable:
                 raise
             raise DamagedError(str(error)) from error
 
     @contextmanager
     def _transaction(self, *, everything: bool = False) -> Iterator[Ledger]:
-        """All of it or nothing, on the disk at the end; the ledger is for its rows. `everything`: there are no others.
+        """Open a transaction, durable at its end, with the ledger for its rows; an empty one for `everything`.
 
-        In a ledger there is no going back: after a failure it is made anew.
+        A ledger has no rollback: after a failure it is rebuilt.
         """
-        with self._damage_told():
-            self.look()
+        with self._as_damage():
+            self.check_files()
             if self._ledger is None and not everything:
                 self._read()
             ledger, self._ledger = Ledger() if everything or self._ledger is None else self._ledger, None
@@ -239,33 +227,33 @@ class Journal:
                 yield ledger
                 self._database.execute("COMMIT")
             except BaseException:
-                with suppress(sqlite3.Error):  # SQLite may have rolled back by itself
+                with suppress(sqlite3.Error):  # SQLite may have rolled back already
                     self._database.execute("ROLLBACK")
                 raise
         self._ledger = ledger
         self.number += 1
-        self._leave()
+        self._remember_files()
 
-    def _leave(self) -> None:
-        """Remember our files as they are now, for `look`."""
+    def _remember_files(self) -> None:
+        """Record the state of our files, for `check_files`."""
         for file in self._files:
             with suppress(FileNotFoundError):
-                self._left[file] = os.stat(file)  # noqa: PTH116 - as in `look`
+                self._file_stats[file] = os.stat(file)  # noqa: PTH116 - as in `check_files`
 
     def _read(self) -> Kept:
         rows = self._database.execute
         settings = dict(rows("SELECT n, content FROM setting"))
         if settings.keys() - {1}:
-            raise DamagedError("a setting is not where it was written")
+            raise DamagedError("a setting is in the wrong row")
         states = {_name(name): state for name, state in rows("SELECT agent, state FROM snapshot")}
         outbox = dict(rows("SELECT n, message FROM outbox ORDER BY n"))
         evidence = {_name(name): content for name, content in rows("SELECT id, content FROM evidence")}
         alarms = dict(rows("SELECT n, alarm FROM alarms ORDER BY n")) if self.current else {}
         kept = Kept(
-            setting=_decoded(self._headless(settings[1]), Setting) if settings else None,
+            setting=_decoded(self._without_head(settings[1]), Setting) if settings else None,
             agents={name: _opened(state) for name, state in states.items() if "/" not in name},
             pages={name: _opened(state) for name, state in states.items() if "/" in name},
-            events=[self._headless(events) for (events,) in rows("SELECT events FROM journal ORDER BY n")],
+            events=[self._without_head(events) for (events,) in rows("SELECT events FROM journal ORDER BY n")],
             publications=[(n, _decoded(_opened(message), Publication)) for n, message in outbox.items()],
             evidence=[EvidenceFile(name, _opened(content)) for name, content in evidence.items()],
             alarms=[(n, _decoded(_opened(alarm), Alarm)) for n, alarm in alarms.items()],
@@ -273,19 +261,19 @@ class Journal:
         if self.numbered:
             ledger = Ledger()
             tables = {"snapshot": states, "outbox": outbox, "evidence": evidence, "alarms": alarms}
-            for table, held in tables.items():
-                for key, content in held.items():
+            for table, stored in tables.items():
+                for key, content in stored.items():
                     ledger.put(table, key, content)
-            self._check_moment(settings.get(1), ledger)
+            self._check_consistent(settings.get(1), ledger)
             self._ledger = ledger
         return kept
 
-    def _headless(self, sealed: object) -> bytes:
-        """A setting or events without the checksums in front."""
+    def _without_head(self, sealed: object) -> bytes:
+        """Return a setting or events without the checksums before them."""
         return _opened(sealed)[HEAD if self.numbered else 0 :]
 
-    def _check_moment(self, setting: bytes | None, ledger: Ledger) -> None:
-        """DamagedError unless setting, events and all other rows are those of one moment; notes its number."""
+    def _check_consistent(self, setting: bytes | None, ledger: Ledger) -> None:
+        """Raise DamagedError unless all rows are of the same transaction; record its number."""
         number, total, chain = None, Ledger().total, BEGINNING
         if setting is not None:
             head = _opened(setting)[:HEAD]
@@ -296,7 +284,7 @@ class Journal:
                 raise DamagedError(f"transaction {n} does not follow the one before it")
             number, total, chain = n, head[:SIZE], head[SIZE:]
         if total != ledger.total:
-            raise DamagedError("it holds parts of different moments")
+            raise DamagedError("it has rows of different transactions")
         self.number, self._chain = number or 0, chain
 
     def _prepare(self) -> None:
@@ -307,32 +295,29 @@ class Journal:
         [(tables,)] = execute("SELECT count(*) FROM sqlite_master")
         new = (application, version, tables) == (0, 0, 0)
         if not new:
-            self._check(application, version)
+            self._check_version(application, version)
             self.numbered, self.current = version != UNNUMBERED, version == FORMAT
         execute("PRAGMA journal_mode=WAL")
         execute("PRAGMA synchronous=FULL")
         execute(f"PRAGMA journal_size_limit={64 << 20}")
-        execute("BEGIN EXCLUSIVE")  # also shows that the file is not read-only
-        if new:  # else nothing is written: what was kept can be taken up from a full disk
-            self._make()
+        execute("BEGIN EXCLUSIVE")  # fails if the file is read-only
+        if new:  # otherwise nothing is written, so a store on a full disk can be read
+            for statement in (*TABLES, f"PRAGMA application_id={APPLICATION}", f"PRAGMA user_version={FORMAT}"):
+                execute(statement)
         execute("COMMIT")
-        self._examine()
-        self._leave()
+        self._check_tables()
+        self._remember_files()
 
-    def _make(self) -> None:
-        for statement in (*TABLES, f"PRAGMA application_id={APPLICATION}", f"PRAGMA user_version={FORMAT}"):
-            self._database.execute(statement)
-
-    def _examine(self) -> None:
-        """Tables and pages; values are looked at when they are read."""
-        made = self._database.execute("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL ORDER BY rowid").fetchall()
+    def _check_tables(self) -> None:
+        """Check tables and pages; values are checked when they are read."""
+        found = self._database.execute("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL ORDER BY rowid").fetchall()
         known = [(statement,) for statement in TABLES]
-        if made != known and (self.current or made != known[:-1]):
+        if found != known and (self.current or found != known[:-1]):
             raise DamagedError("its tables are not those of a store")
         if (problems := self._database.execute("PRAGMA quick_check(1)").fetchall()) != [("ok",)]:
             raise DamagedError(str(problems[0][0]))
 
-    def _check(self, application: int, version: int) -> None:
+    def _check_version(self, application: int, version: int) -> None:
         if application != APPLICATION:
             raise ConfigError(f"store.path: {self._path} is a database of another program; give another path")
         if version > FORMAT:
@@ -349,11 +334,10 @@ class Journal:
         self._remove("alarms", "n", tuple(batch.alarms.gone), ledger)
 
     def _put(self, setting: Setting, snapshot: Snapshot, ledger: Ledger) -> bytes:
-        """Write a setting and what changed of the agents; returns the beginning of the chain that follows."""
+        """Write a setting and the changed agents; return the start of the chain that follows."""
         states = {**snapshot.agents, **snapshot.pages}  # an agent is one level of a topic: no `/` in its name
         self._remove("snapshot", "agent", [name for name, state in states.items() if state is None], ledger)
-        held = {name: _sealed(state) for name, state in states.items() if state is not None}
-        self._write("snapshot", held, ledger)
+        self._write("snapshot", {name: _sealed(state) for name, state in states.items() if state is not None}, ledger)
         setting = msgspec.structs.replace(setting, common=snapshot.common)
         head = (self.number + 1).to_bytes(SIZE, "big") + ledger.total
         content = _sealed(head + msgspec.msgpack.encode(setting))
@@ -378,16 +362,16 @@ def _sealed(content: bytes) -> bytes:
 
 def _name(key: object) -> str:
     if not isinstance(key, str):
-        raise DamagedError("a name is not of the kind that was written")
+        raise DamagedError("a name has the wrong type")
     return key
 
 
 def _opened(sealed: object) -> bytes:
     if not isinstance(sealed, bytes):
-        raise DamagedError("a value is not of the kind that was written")
+        raise DamagedError("a value has the wrong type")
     content = sealed[4:]
     if zlib.crc32(content).to_bytes(4, "big") != sealed[:4]:
-        raise DamagedError("a value is not what was written")
+        raise DamagedError("a value has a wrong checksum")
     return content
 
 

@@ -1,7 +1,7 @@
-"""Checksums over what a database holds, kept up with each transaction, so that what is read is what was written last.
+"""Checksums over the whole database, updated with each transaction.
 
-A row's own checksum finds a row that is damaged, not one that is missing or of another moment. A sum over the digests
-of all rows finds those; and events, which only ever follow one another, are chained.
+A row's own checksum finds a damaged row, not a missing or outdated one. A sum over the digests of all rows does;
+events, which are only appended, are chained.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ SIZE: Final = 8
 """Bytes of a checksum."""
 
 BEGINNING: Final = bytes(SIZE)
-"""What a chain begins with where there is nothing else."""
+"""Start of an empty chain."""
 
 _ALL: Final = 1 << 8 * SIZE
 
 
 class Ledger:
-    """The sum over rows that come and go, each known by its table and key; in whatever order they came."""
+    """Order-independent sum over the digests of all rows, each identified by its table and key."""
 
     def __init__(self) -> None:
         self._rows: dict[tuple[str, str | int], int] = {}
@@ -30,11 +30,11 @@ class Ledger:
 
     @property
     def total(self) -> bytes:
-        """The checksum over all rows there are."""
+        """Checksum over all rows."""
         return self._total.to_bytes(SIZE, "big")
 
     def put(self, table: str, key: str | int, content: bytes) -> None:
-        """A row is there, in place of the one with this key."""
+        """Add a row, or replace the one with this key."""
         self.drop(table, [key])
         name = str(key)
         digest = int.from_bytes(_digest(f"{table} {len(name)} {name}".encode(), content), "big")
@@ -42,16 +42,16 @@ class Ledger:
         self._total = (self._total + digest) % _ALL
 
     def drop(self, table: str, keys: Iterable[str | int]) -> None:
-        """These rows are gone, if they were there."""
+        """Remove rows, where they exist."""
         for key in keys:
             self._total = (self._total - self._rows.pop((table, key), 0)) % _ALL
 
 
 def link(before: bytes, number: int, content: bytes) -> bytes:
-    """The checksum over a chain that this is the newest member of; `before`: that over the members before it."""
+    """Return the checksum of the chain `before` extended by a member with this number and content."""
     return _digest(before + number.to_bytes(SIZE, "big"), content)
 
 
 def _digest(head: bytes, content: bytes) -> bytes:
-    """`head` says of what the content is; none is the beginning of another, so no two things look the same."""
+    """Return the digest of `content` and of `head`, which identifies it; no head is a prefix of another."""
     return hashlib.blake2b(head + content, digest_size=SIZE).digest()

@@ -1,7 +1,7 @@
-"""How old a file is, in time that the monitor has seen pass: a clock that jumps ahead makes nothing old.
+"""Time for the age of files, as far as the monitor has seen it pass: a wall clock that jumps ahead ages nothing.
 
-The time kept moves on as this process runs, and by a day at most for the time before its start, however far the wall
-clock is ahead by then. It is the time stamp of a file, so that the next process goes on from there.
+It advances while this process runs, and by at most a day for the time before its start, whatever the wall clock says.
+It is stored as the time stamp of a file, from which the next process continues.
 """
 
 from __future__ import annotations
@@ -15,36 +15,33 @@ from typing import Final
 __all__ = ["SeenTime"]
 
 DAY: Final = 86400.0
-"""Seconds that may have passed unseen before a start."""
+"""Maximum number of seconds counted for the time before a start."""
 
 
 class SeenTime:
-    """Wall-clock time as far as it was seen to pass, kept in `file`."""
+    """Wall-clock time as far as it was seen to pass, stored in `file`."""
 
     def __init__(self, file: Path) -> None:
         self._file = file
         self._last: tuple[float, float] | None = None
 
     def now(self, newest: float | None) -> float:
-        """The time, by which files may be old. `newest`: time stamp of the newest, for a folder without such a file."""
+        """Return the time, in seconds since the epoch. `newest`: time of the newest file, used if none is stored."""
         wall, ticks = time.time(), time.monotonic()
         if self._last is not None:
             before, latest = self._last[0], self._last[0] + ticks - self._last[1]
         else:
-            before = self._kept(wall if newest is None else newest)
+            before = self._stored(wall if newest is None else newest)
             latest = before + DAY
         seen = max(before, min(wall, latest))
         self._last = seen, ticks
-        self._keep(seen)
+        with contextlib.suppress(OSError):  # on a full disk the next process continues from an earlier time
+            self._file.touch()
+            os.utime(self._file, (seen, seen))
         return seen
 
-    def _kept(self, otherwise: float) -> float:
+    def _stored(self, otherwise: float) -> float:
         try:
             return self._file.stat().st_mtime
         except OSError:
             return otherwise
-
-    def _keep(self, seen: float) -> None:
-        with contextlib.suppress(OSError):  # a full disk: then the next process goes on from before
-            self._file.touch()
-            os.utime(self._file, (seen, seen))

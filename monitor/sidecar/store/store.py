@@ -1,7 +1,7 @@
-"""What outlives the process, and what to do when the disk does not want to: watching goes on, and it is told.
+"""Durable state of the sidecar. When the disk fails, monitoring continues and the failure is reported.
 
-`journal` is the database, `mark` how far it was written, `archive` the files beside it. Evidence is noted in the
-transaction of its alarm and becomes a file afterwards, so that no alert waits for the file.
+`journal` is the database, `high_water` how far it was written, `archive` the files beside it. Evidence is first written
+to the database, in the transaction of its alarm, and then to a file, so no alert waits for the file.
 """
 
 from __future__ import annotations
@@ -23,48 +23,38 @@ from monitor.sidecar.pipeline import Snapshot
 from monitor.sidecar.recording import pack_event
 from monitor.sidecar.store.alarm_history import Changes
 from monitor.sidecar.store.archive import Archive, is_full
-from monitor.sidecar.store.high_water import Mark
-from monitor.sidecar.store.journal import (
-    STORE_ERRORS,
-    Batch,
-    DamagedError,
-    Journal,
-    Kept,
-    Setting,
-)
+from monitor.sidecar.store.high_water import HighWaterMark
+from monitor.sidecar.store.journal import STORE_ERRORS, Batch, DamagedError, Journal, Kept, Setting
 from monitor.sidecar.tasks import in_thread
 
 __all__ = ["Store"]
 
 LOG: Final = logging.getLogger("monitor.store")
-LONG: Final = 20_000
-"""Events from which on a snapshot takes their place: few enough to be gone through again in seconds."""
+SNAPSHOT_EVENTS: Final = 20_000
+"""Events after which a snapshot replaces them: few enough to be replayed in seconds."""
 
-LARGE: Final = 32 << 20
-"""Bytes of events, likewise."""
+SNAPSHOT_BYTES: Final = 32 << 20
+"""Bytes of events after which a snapshot replaces them."""
 
-PENDING: Final = 64 << 20
-"""Bytes of evidence that may wait for a disk that does not take it."""
+MAX_PENDING_BYTES: Final = 64 << 20
+"""Maximum number of bytes of evidence waiting for a failing disk."""
 
 NOTHING: Final = Kept(None, {}, {}, (), (), ())
 UNCHANGED: Final = Changes()
 
 
 class Store:
-    """The database at `path`, and `evidence/` and `objects/` beside it; `signer` signs the evidence, if there is one.
+    """The database at `path`, with `evidence/` and `objects/` beside it; `signer` signs the evidence, if given.
 
-    Used from one thread, `read_evidence` and `read_signature` from any.
+    Used from one thread; `read_evidence` and `read_signature` from any. Once it is open, no method raises if the disk
+    fails: `problem` describes the failure until `replace` writes the whole state.
 
-    Once it is open, nothing raises: what fails stands in `problem` until it has been made good, and what is not noted
-    meanwhile is in the whole snapshot that `mend` writes. `grown`: bytes of evidence filed since the last `clear_out`.
-
-    What was written and is not there any more, or is not what was written, is damage: `damage` says what was found
-    last, `damages` how often something was. `incomplete`: why what was `kept` is older than what was written, so that
-    steps and alerts since then are not known; empty if it is not.
+    `filed_bytes`: of evidence filed since the last `prune`. `damage`, `damages`: description of the last damage found,
+    and their number. `incomplete`: why `kept` is older than what was written; empty if it is not.
 
     Raises:
         ConfigError: it cannot be written to, is in use, not ours, or of a later version. A damaged database is set
-            aside, which is told, and a new one begun; a full disk is no reason not to watch, and stands in `problem`.
+            aside and a new one created; a full disk is reported in `problem`.
     """
 
     def __init__(self, path: Path, signer: Signer | None = None) -> None:
@@ -74,9 +64,9 @@ class Store:
         self.damages = 0
         self.incomplete = ""
         self._path = path
-        self._mark = Mark(path.with_name(f"{path.name}-mark"))
+        self._mark = HighWaterMark(path.with_name(f"{path.name}-mark"))
         self._number = 0
-        self._owing = False
+        self._unsaved = False
         self._signer = signer
         self._archive = Archive(path.parent, signer)
         self._journal: Journal | None = None
@@ -86,7 +76,7 @@ class Store:
         self._filed: list[str] = []
         self._unfiled = self._unwritten = ""
         self._objects: Callable[[], Mapping[str, bytes]] | None = None
-        self.grown = 0
+        self.filed_bytes = 0
         self.kept = self._open()
         self._pending = {file.id: file.content for file in self.kept.evidence}
 
@@ -94,16 +84,16 @@ class Store:
 
     @property
     def ok(self) -> bool:
-        """Whether all there is to keep is kept."""
+        """True if everything that must be stored is stored."""
         return not (self.problem or self._unfiled or self._unwritten)
 
     @property
-    def long(self) -> bool:
-        """Whether so much has happened since the last snapshot that it is time for one."""
-        return self._count >= LONG or self._size >= LARGE
+    def snapshot_due(self) -> bool:
+        """True if enough has happened since the last snapshot for a new one."""
+        return self._count >= SNAPSHOT_EVENTS or self._size >= SNAPSHOT_BYTES
 
     def note(self, event: Event) -> None:
-        """Let the next `commit` note this event; if there is none, it never happened."""
+        """Add an event to the next `commit`."""
         if not self.problem:
             self._events.append(pack_event(event))
 
@@ -114,21 +104,18 @@ class Store:
         sent: Sequence[int] = (),
         alarms: Changes = UNCHANGED,
     ) -> None:
-        """Note in one transaction all events since the last, what is to be sent for them, and what has been sent.
-
-        `alarms`: what becomes of the list of alarms.
-        """
-        self._expect(evidence)
+        """Write all events since the last commit, their publications, evidence and alarms, and the numbers `sent`."""
+        self._add_pending(evidence)
         if self.problem or self._journal is None:
-            self._owe()
+            self._mark_unsaved()
             return
         batch = Batch(b"".join(self._events), publications, evidence, sent, tuple(self._filed), alarms)
         try:
             self._journal.commit(batch)
-            self._count_up(self._journal.number)
+            self._write_mark(self._journal.number)
         except STORE_ERRORS as error:
             self._fail(error)
-            self._owe()
+            self._mark_unsaved()
             return
         self._count += len(self._events)
         self._size += len(batch.events)
@@ -136,25 +123,25 @@ class Store:
         self._filed.clear()
 
     def checkpoint(self, setting: Setting, snapshot: Snapshot, sent: Sequence[int] = ()) -> None:
-        """Put a snapshot of what changed in the place of the events since the last one."""
+        """Replace the events since the last snapshot by a snapshot of what changed."""
         if self.problem or self._journal is None:
             return
         try:
             self._journal.checkpoint(setting, snapshot, Batch(sent=sent, filed=tuple(self._filed)), everything=False)
-            self._count_up(self._journal.number)
+            self._write_mark(self._journal.number)
         except STORE_ERRORS as error:
             self._fail(error)
             return
-        self._forget()
+        self._clear_batch()
 
-    def look(self) -> None:
-        """Notice files that were taken away, exchanged or cut off, and have the mark on the disk; now and then."""
+    def check_files(self) -> None:
+        """Detect files that were removed, replaced or truncated, and flush the mark; to be called periodically."""
         if self.problem or self._journal is None:
             return
         try:
-            self._journal.look()
-            if not self._mark.in_place():
-                raise DamagedError(f"{self._mark.path.name} was removed or exchanged while it was in use")
+            self._journal.check_files()
+            if not self._mark.intact():
+                raise DamagedError(f"{self._mark.path.name} was removed or replaced while it was in use")
             self._mark.sync()
         except STORE_ERRORS as error:
             self._fail(error)
@@ -166,38 +153,38 @@ class Store:
         waiting: Sequence[tuple[int, Publication]],
         alarms: Mapping[int, bytes] = MappingProxyType({}),
     ) -> None:
-        """Write everything anew: the whole state, what is still to be sent, evidence in no file yet, all `alarms`."""
+        """Write everything: state, messages `waiting` to be sent, evidence in no file yet, all `alarms`."""
         evidence = [EvidenceFile(name, content) for name, content in self._pending.items()]
         try:
             if self._journal is None:
-                self._journal = self._open_or_begin()
+                self._journal = self._open_journal()
             self._journal.number = self._number
-            self._count_up(self._number)  # there is a mark before there is anything that it could be missing for
+            self._write_mark(self._number)  # first, so that a database with content always has a mark
             batch = Batch(publications=waiting, evidence=evidence, alarms=Changes(alarms))
             self._journal.checkpoint(setting, snapshot, batch, everything=True)
-            self._count_up(self._journal.number)
+            self._write_mark(self._journal.number)
         except (*STORE_ERRORS, ConfigError) as error:
             self._fail(error)
             return
-        self._forget()
-        self._owing = False
+        self._clear_batch()
+        self._unsaved = False
         if self.problem:
-            LOG.warning("the store works again; nothing is missing in it")
+            LOG.warning("the store works again and is complete")
         self.problem = ""
 
-    def begin_anew(self, reason: str) -> None:
-        """Set the database aside: it can be read, but not taken up. Evidence in it stays ours. ConfigError if not."""
+    def start_over(self, reason: str) -> None:
+        """Set aside a database whose content cannot be restored, and create a new one; pending evidence is kept."""
         if self._journal is not None:
             self._journal.close()
         try:
             self._set_aside(reason)
-            self._journal = self._open_or_begin()
+            self._journal = self._open_journal()
         except STORE_ERRORS as error:
-            self._begin_without(error)
+            self._continue_without(error)
         self.kept, self.incomplete = NOTHING, ""
 
     def close(self) -> None:
-        """Let go; what was committed stays."""
+        """Close the database; committed transactions are durable."""
         if self._journal is not None:
             self._journal.close()
             self._journal = None
@@ -205,20 +192,20 @@ class Store:
 
     def _open(self) -> Kept:
         try:
-            self._journal = self._open_or_begin()
+            self._journal = self._open_journal()
             self._mark.read()
             self._number = self._mark.number or 0
             kept = self._journal.read()
         except DamagedError as error:
-            self.begin_anew(str(error))
+            self.start_over(str(error))
         except STORE_ERRORS as error:
-            self._begin_without(error)
+            self._continue_without(error)
         else:
             self._compare(self._journal)
             return kept
         return NOTHING
 
-    def _open_or_begin(self) -> Journal:
+    def _open_journal(self) -> Journal:
         try:
             return Journal(self._path)
         except DamagedError as error:
@@ -226,7 +213,7 @@ class Store:
             return Journal(self._path)
 
     def _compare(self, journal: Journal) -> None:
-        """Hold what is there against how much was written: what SQLite leaves out at the end it does not tell."""
+        """Compare the number of transactions with the mark: SQLite does not report a missing end."""
         marked, found = self._mark.number, journal.number
         self._number = max(self._number, found)
         if marked is None and journal.numbered and found:
@@ -235,27 +222,27 @@ class Store:
             missing = f"{marked - found} of {marked}" if found else f"all {marked}"
             self.incomplete = f"{missing} transactions that were written are missing"
         if self.damages:
-            self.incomplete = ""  # all of it was set aside, and that was told
+            self.incomplete = ""  # the database was set aside, which was reported
         elif self.incomplete:
-            self._tell_damage(self.incomplete)
+            self._report_damage(self.incomplete)
 
-    def _count_up(self, number: int) -> None:
-        """This transaction is on the disk."""
+    def _write_mark(self, number: int) -> None:
+        """Record that this transaction is on the disk."""
         self._mark.write(number)
         self._number = number
 
-    def _owe(self) -> None:
-        """What happens now is acknowledged and not kept: should we end before that is made good, it is to be seen."""
-        if not self._owing:
-            self._owing = True
+    def _mark_unsaved(self) -> None:
+        """Advance the mark: messages are acknowledged but not stored, and the next process must detect that."""
+        if not self._unsaved:
+            self._unsaved = True
             with suppress(OSError):
-                self._count_up(self._number + 1)
+                self._write_mark(self._number + 1)
                 self._mark.sync()
 
-    def _tell_damage(self, what: str) -> None:
+    def _report_damage(self, what: str) -> None:
         self.damage = what
         self.damages += 1
-        LOG.error("the store is not what was written: %s: %s", self._path, what)
+        LOG.error("the store is damaged: %s: %s", self._path, what)
 
     def _set_aside(self, reason: str) -> None:
         n = 1
@@ -265,124 +252,120 @@ class Store:
             part = self._path.with_name(self._path.name + suffix)
             if part.exists():
                 part.rename(f"{aside}{suffix}")
-        LOG.error("%s cannot be used (%s): set aside as %s, and begun anew", self._path, reason, aside.name)
-        self.damage = f"{reason}: set aside as {aside.name}, and begun anew"
-        self.damages += 1
+        self._report_damage(f"{reason}: set aside as {aside.name}; a new one is created")
 
-    def _begin_without(self, error: Exception) -> None:
-        """A disk that is full will have room again, and `mend` tries; what else is wrong is refused: ConfigError."""
+    def _continue_without(self, error: Exception) -> None:
+        """Continue if the disk is full, which may pass; ConfigError for any other error."""
         code = getattr(error, "sqlite_errorcode", None)
         if code != sqlite3.SQLITE_FULL and not (isinstance(error, OSError) and is_full(error)):
             raise ConfigError(f"store.path: {self._path} cannot be written to: {error}") from error
         self._fail(error)
 
-    def _forget(self) -> None:
+    def _clear_batch(self) -> None:
         self._events.clear()
         self._filed.clear()
         self._count = self._size = 0
 
     def _fail(self, error: Exception) -> None:
-        """Go on without; the connection to the database is made anew, for it may know wrong things of the file."""
+        """Continue without the database, whose connection may be in an inconsistent state; `replace` reopens it."""
         self.failures += 1
-        if not self.problem:  # else it was said; what fails first, of two files on one disk, may change with each try
-            LOG.error("nothing is kept from here on, a restart would begin anew: %s: %s", self._path, error)
+        if not self.problem:  # once: of two files on one disk, the first to fail may differ with each try
+            LOG.error("the store fails, until it works again a restart would lose state: %s: %s", self._path, error)
         if isinstance(error, DamagedError):
-            self._tell_damage(str(error))
+            self._report_damage(str(error))
         self.problem = str(error) or type(error).__name__
-        self._forget()
+        self._clear_batch()
         self.close()
 
     # ---- the files ----
 
     def keep_objects(self, objects: Callable[[], Mapping[str, bytes]]) -> None:
-        """Keep the models and policies that evidence will refer to; on a full disk once there is room, see `ok`.
+        """Write the models and policies that evidence refers to; on a full disk, once there is space (see `ok`).
 
-        One that is there and not what its name says is written anew, now and in `file_evidence`, and that is told.
-        Raises ConfigError where they cannot be kept for another reason.
+        Altered or removed files are rewritten and reported, now and in `file_evidence`. Raises ConfigError for errors
+        other than a full disk.
         """
         self._objects = objects
         try:
-            self._tell_altered(self._archive.keep_objects(objects()))
+            self._report_altered(self._archive.keep_objects(objects()))
         except ConfigError as error:
             if not (isinstance(error.__cause__, OSError) and is_full(error.__cause__)):
                 raise
-            self._cannot_write(error)
+            self._objects_failed(error)
 
     def read_evidence(self, name: str) -> bytes | None:
-        """The content of `/evidence/<name>`, wherever it is by now; None if there is none."""
-        waiting = self._pending.get(name)
-        return waiting if waiting is not None else self._archive.read_evidence(name)
+        """Return the content of `/evidence/<name>`, filed or pending; None if there is none."""
+        pending = self._pending.get(name)
+        return pending if pending is not None else self._archive.read_evidence(name)
 
     def read_object(self, sha256: str) -> bytes:
-        """A model or policy that evidence names; ConfigError if it is not there."""
+        """Return a model or policy that evidence refers to; ConfigError if it is missing."""
         return self._archive.read_object(sha256)
 
     def read_signature(self, name: str) -> bytes | None:
-        """The content of `/evidence/<name>.sig`; None if there is no such evidence, or it was never signed."""
-        waiting = self._pending.get(name)
-        if waiting is None:
+        """Return the content of `/evidence/<name>.sig`; None if there is no such evidence, or it is not signed."""
+        pending = self._pending.get(name)
+        if pending is None:
             return self._archive.read_signature(name)
-        return None if self._signer is None else self._signer.sign(waiting)
+        return None if self._signer is None else self._signer.sign(pending)
 
     async def file_evidence(self) -> None:
-        """Make files of the evidence that is noted, one after the other, in a thread; and see to what it refers to."""
-        await self._keep_objects_again()
+        """Write pending evidence to files, one after the other, in a thread; first restore the objects it refers to."""
+        await self._restore_objects()
         for name, content in list(self._pending.items()):
             try:
                 await in_thread(partial(self._archive.keep_evidence, EvidenceFile(name, content)))
-            except OSError as error:  # it stays in the database, and in memory
-                self._cannot_file(f"evidence {name}", error.strerror or str(error))
+            except OSError as error:  # it stays in the database and in memory
+                self._filing_failed(f"evidence {name}", error.strerror or str(error))
                 return
             self._pending.pop(name, None)
             self._filed.append(name)
-            self.grown += len(content)
+            self.filed_bytes += len(content)
         self._unfiled = ""
 
-    def _cannot_file(self, what: str, reason: str) -> None:
+    def _filing_failed(self, what: str, reason: str) -> None:
         if self._unfiled != reason:
             self.failures += 1
-            LOG.error("%s could not be kept: %s", what, reason)
+            LOG.error("%s could not be saved: %s", what, reason)
         self._unfiled = reason
 
-    async def _keep_objects_again(self) -> None:
-        """Write models and policies that found no room, or that were removed or altered since we last looked."""
-        if self._objects is None or not (self._unwritten or self._archive.touched()):
+    async def _restore_objects(self) -> None:
+        """Write models and policies that could not be written before, or were removed or altered since."""
+        if self._objects is None or not (self._unwritten or self._archive.changed()):
             return
         try:
-            self._tell_altered(await in_thread(partial(self._archive.keep_objects, self._objects())))
+            self._report_altered(await in_thread(partial(self._archive.keep_objects, self._objects())))
         except (ConfigError, OSError) as error:
-            self._cannot_write(error)
+            self._objects_failed(error)
         else:
             self._unwritten = ""
 
-    def _cannot_write(self, error: Exception) -> None:
+    def _objects_failed(self, error: Exception) -> None:
         if self._unwritten != str(error):
             self.failures += 1
-            LOG.error("models and policies that evidence refers to could not be kept: %s", error)
+            LOG.error("models and policies that evidence refers to could not be saved: %s", error)
         self._unwritten = str(error)
 
-    def _tell_altered(self, names: Sequence[str]) -> None:
+    def _report_altered(self, names: Sequence[str]) -> None:
         for name in names:
-            self._tell_damage(f"objects/{name} was removed or altered, and is written anew")
+            self._report_damage(f"objects/{name} was removed or altered, and is rewritten")
 
-    async def clear_out(self, *, keep: float, size: int, needed: Collection[str] = ()) -> None:
-        """Remove evidence that is too old (seconds) or too much (bytes), but not what is `needed`."""
-        self.grown = 0
+    async def prune(self, *, keep: float, size: int, needed: Collection[str] = ()) -> None:
+        """Remove evidence older than `keep` seconds or beyond `size` bytes, except `needed`; see `Archive.prune`."""
+        self.filed_bytes = 0
         try:
-            removed = await in_thread(partial(self._archive.clear_out, keep=keep, size=size, needed=needed))
+            removed = await in_thread(partial(self._archive.prune, keep=keep, size=size, needed=needed))
         except OSError as error:
             LOG.warning("old evidence could not be removed: %s", error)
             return
         if removed:
-            LOG.info("the evidence of %d alarms was removed: older than store.keep, or beyond store.size", removed)
+            LOG.info("removed the evidence of %d alarms: older than store.keep, or beyond store.size", removed)
 
-    def _expect(self, evidence: Sequence[EvidenceFile]) -> None:
+    def _add_pending(self, evidence: Sequence[EvidenceFile]) -> None:
         self._pending.update((file.id, file.content) for file in evidence)
-        if not evidence or sum(map(len, self._pending.values())) <= PENDING:
-            return
-        while sum(map(len, self._pending.values())) > PENDING:
+        while evidence and sum(map(len, self._pending.values())) > MAX_PENDING_BYTES:
             lost = next(iter(self._pending))
             del self._pending[lost]
-            self._filed.append(lost)  # nor shall it fill the database
+            self._filed.append(lost)  # so that the database drops it too
             self.failures += 1
-            LOG.error("evidence %s is given up: the disk takes none", lost)
+            LOG.error("evidence %s is discarded: too much waits for a failing disk", lost)

@@ -1,9 +1,8 @@
-"""Who may ask: the token, the name under which we are asked, and nothing that writes. Before any page sees a request.
+"""Access control in front of all pages: methods, host names, bearer token.
 
-On loopback without a token, only requests for a loopback name are answered. Else a web page that a person on this
-machine has open could have its own name resolved to 127.0.0.1 and read everything through the person's browser. A
-token makes that harmless: a page does not know it. Beyond loopback the probes of an orchestrator ask by address, so
-there names are checked only where they are configured.
+On loopback without a token, only requests for a loopback name are answered. Otherwise a web page open on this machine
+could have its own name resolved to 127.0.0.1 and read everything through the browser (DNS rebinding), unless a token
+is required. Beyond loopback, orchestrators probe by address, so names are checked only if `http.hosts` is set.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from monitor.errors import ConfigError
 from monitor.sidecar.clock import read_clock
-from monitor.sidecar.log import Seldom
+from monitor.sidecar.log import RateLimitedLog
 from monitor.sidecar.mqtt.broker import read_secret
 from monitor.sidecar.web.page import SHELL
 from monitor.sidecar.web.runbooks import PREFIX
@@ -31,28 +30,28 @@ __all__ = ["Guard", "is_loopback", "read_token"]
 
 LOG: Final = logging.getLogger("monitor.http")
 PROBES: Final = frozenset({"/healthz", "/readyz", "/startupz"})
-"""What orchestrators ask, which have no token and tell no one: one word of health."""
+"""Answered without a token, which orchestrators do not have: they reveal only health."""
 
 HOST: Final = re.compile(r"([a-z0-9._-]+|\[[0-9a-f:.]+\])(?::[0-9]{1,5})?", re.ASCII)
-"""A name or an address, and perhaps a port; never whom to be there (`localhost:80@elsewhere`)."""
+"""Name or address, optional port; no user information (`localhost:80@elsewhere`)."""
 
-SHORTEST_TOKEN: Final = 16
-"""Characters; shorter ones can be guessed."""
+MIN_TOKEN: Final = 16
+"""Minimum length in characters; shorter tokens can be guessed."""
 
 
 def read_token(path: Path) -> bytes:
-    """The bearer token in a file; ConfigError if there is none or it is too short."""
+    """Return the bearer token in a file; ConfigError if there is none or it is too short."""
     token = read_secret(path, "http.token_file")
-    if len(token) < SHORTEST_TOKEN or not token.isascii() or " " in token:
+    if len(token) < MIN_TOKEN or not token.isascii() or " " in token:
         raise ConfigError(
-            f"http.token_file: {path} must hold at least {SHORTEST_TOKEN} ASCII characters without spaces, such as "
-            "`openssl rand -hex 32` gives"
+            f"http.token_file: {path} must contain at least {MIN_TOKEN} ASCII characters without spaces, such as "
+            "`openssl rand -hex 32` prints"
         )
     return token.encode()
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a host, as it stands in a URL, is this machine and nothing else."""
+    """Return whether a host, as in a URL, is a loopback address or `localhost`."""
     try:
         return ipaddress.ip_address(host.strip("[]")).is_loopback
     except ValueError:
@@ -60,7 +59,7 @@ def is_loopback(host: str) -> bool:
 
 
 class Guard:
-    """An application in front of `app`. `loopback`: it listens there; `hosts`: further names it may be asked under."""
+    """ASGI application in front of `app`. `loopback`: it listens there; `hosts`: further host names to accept."""
 
     def __init__(
         self, app: ASGIApp, *, loopback: bool, token_file: Path | None = None, hosts: Collection[str] = ()
@@ -69,41 +68,41 @@ class Guard:
         self._token_file = token_file
         self._hosts = frozenset(host.lower() for host in hosts)
         self._by_name = bool(hosts) or (loopback and token_file is None)
-        self._seldom = Seldom(LOG)
+        self._log = RateLimitedLog(LOG)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass the request on, or answer why not."""
+        """Pass the request on, or refuse it with a reason."""
         refusal = self._refusal(scope) if scope["type"] == "http" else None
         await (self._app if refusal is None else refusal)(scope, receive, send)
 
     def _refusal(self, scope: Scope) -> Response | None:
         if scope["method"] not in {"GET", "HEAD"}:
-            return _refuse(405, "there is nothing to write here", Allow="GET, HEAD")
+            return _refuse(405, "read-only: use GET or HEAD", Allow="GET, HEAD")
         if scope["path"] in PROBES:
             return None
         headers = Headers(scope=scope)
         if self._by_name and not self._is_known(headers.getlist("host")):
-            return _refuse(421, "not under this name; list it in http.hosts if a proxy passes it on")
+            return _refuse(421, "unknown host name; if a proxy forwards it, add it to http.hosts")
         if scope["path"] in SHELL or scope["path"].startswith(PREFIX):
-            return None  # the page as it is shipped, whose script asks for the token and then for the data; runbooks
+            return None  # static files, whose script prompts for the token and requests the data; runbooks
         if self._token_file is not None and not self._is_authorized(headers.getlist("authorization"), self._token_file):
-            return _refuse(401, "a bearer token is needed", **{"WWW-Authenticate": 'Bearer realm="cfmon"'})
+            return _refuse(401, "a bearer token is required", **{"WWW-Authenticate": 'Bearer realm="cfmon"'})
         return None
 
-    def _is_known(self, asked: list[str]) -> bool:
-        if len(asked) != 1:
+    def _is_known(self, hosts: list[str]) -> bool:
+        if len(hosts) != 1:
             return False
-        host = HOST.fullmatch(asked[0].lower())
+        host = HOST.fullmatch(hosts[0].lower())
         return host is not None and (host[1] in self._hosts or is_loopback(host[1]))
 
-    def _is_authorized(self, shown: list[str], file: Path) -> bool:
-        """In constant time: how long it takes tells nothing of the token."""
+    def _is_authorized(self, values: list[str], file: Path) -> bool:
+        """Compare the token in constant time, which reveals nothing about it."""
         try:
             token = read_token(file)
         except ConfigError as error:
-            self._seldom.warn("token", read_clock(), "nobody is let in: %s", error)
+            self._log.warn("token", read_clock(), "every request is refused: %s", error)
             return False
-        scheme, _, credentials = shown[0].partition(" ") if len(shown) == 1 else ("", "", "")
+        scheme, _, credentials = values[0].partition(" ") if len(values) == 1 else ("", "", "")
         right = hmac.compare_digest(credentials.strip().encode("latin-1", "replace"), token)
         return right and scheme.lower() == "bearer"
 

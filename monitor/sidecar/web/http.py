@@ -1,7 +1,7 @@
-"""Metrics, health and state over HTTP, read-only. `server` runs it in a thread with a loop of its own.
+"""Metrics, health and state over HTTP, read-only.
 
-A slow scrape therefore never delays a verdict, and a stuck evaluation never silences `/healthz`, which is there to tell
-of it.
+`server` runs it in a thread with its own event loop, so a slow scrape does not delay verdicts, and `/healthz` answers
+when evaluation is stuck.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from monitor.sidecar.config.settings import HttpConfig
 from monitor.sidecar.evidence.bundle import pack_bundle
 from monitor.sidecar.sinks.metrics import CONTENT_TYPE
 from monitor.sidecar.sinks.status_view import StatusView
-from monitor.sidecar.store.alarm_history import Filter
+from monitor.sidecar.store.alarm_history import AlarmFilter
 from monitor.sidecar.web.page import page_routes
 from monitor.sidecar.web.pictures import Pictures
 from monitor.sidecar.web.runbooks import runbook_route
@@ -43,30 +43,30 @@ PICTURE_HEADERS: Final = {
     **HEADERS,
     "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'; sandbox",
 }
-"""A picture brings its own style, and nothing else."""
+"""A picture may use its own style, and nothing else."""
 
-MOST_PACKED: Final = 64 << 20
-"""Bytes of evidence, model and policies that are packed in this process, which has a stream to watch."""
+MAX_PACKED_BYTES: Final = 64 << 20
+"""Maximum size of evidence, model and policies packed in this process."""
 
-MOST_AGENTS: Final = 100
-"""Agents on one page; others are found by their name."""
-MOST_ALARMS: Final = 1000
-"""Alarms in one answer; without a limit there are as many as there are agents on a page."""
-LONGEST_NAME: Final = 64
+MAX_AGENTS: Final = 100
+"""Maximum number of agents on a page; others are found by name. Default limit for alarms."""
+MAX_ALARMS: Final = 1000
+"""Maximum number of alarms in a response."""
+MAX_NAME: Final = 64
 
 
 def nothing_kept(sha256: str) -> bytes:
-    """What is read of models and policies where there is no store."""
+    """Raise ConfigError: without a store there are no models and policies to read."""
     raise ConfigError(f"objects/{sha256}: nothing is kept (store.path is null)")
 
 
 @dataclass(frozen=True)
 class Sources:
-    """Where the answers come from; every one is called on the server's thread.
+    """Sources of the pages' data; all are called on the server's thread.
 
-    `evidence` and `signature` are asked by the evidence's id, `objects` by the sha256 of a model or policy; it raises
-    ConfigError where there is none. `health` and `readiness` return what is wrong, `starting` what has still to be
-    done, or an empty text; `status` plain data about this process.
+    `evidence` and `signature` take the evidence's id, `objects` the sha256 of a model or policy, and raises ConfigError
+    if there is none. `health` and `readiness` return the problem, `starting` what remains to be done, or an empty text;
+    `status` plain data about this process.
     """
 
     view: StatusView
@@ -81,22 +81,22 @@ class Sources:
     objects: Callable[[str], bytes] = nothing_kept
 
     def overview(self, search: str, most: int) -> dict[str, Any]:
-        """All that a person looks at, in one document; `search` and `most` as in `StatusView.overview`."""
-        told = self.view.overview(search, most)
-        return {**told, "status": self.status(), "problem": self.problem(), "now": time.time()}
+        """Return the data of the status page; `search` and `most` as in `StatusView.overview`."""
+        overview = self.view.overview(search, most)
+        return {**overview, "status": self.status(), "problem": self.problem(), "now": time.time()}
 
     def life(self, name: str, most: int) -> dict[str, Any] | None:
-        """All about one agent; as `StatusView.life`."""
-        told = self.view.life(name, most)
-        return None if told is None else {**told, "problem": self.problem(), "now": time.time()}
+        """Return the data of an agent's page; as `StatusView.life`."""
+        life = self.view.life(name, most)
+        return None if life is None else {**life, "problem": self.problem(), "now": time.time()}
 
     def problem(self) -> str:
-        """Why what is shown cannot be relied on; empty if it can."""
+        """Return why the data may be wrong or old; empty if it is not."""
         return self.health() or self.readiness()
 
 
 def make_app(sources: Sources) -> Starlette:
-    """The application: routes for GET and HEAD only, for there is nothing to write."""
+    """Return the application, whose routes are read-only."""
     pages = _Pages(sources)
 
     @contextlib.asynccontextmanager
@@ -129,20 +129,19 @@ def make_app(sources: Sources) -> Starlette:
 
 
 class _Pages:
-    """One method a route; they are short enough to run on the loop itself."""
+    """Handlers of the routes, short enough to run on the event loop."""
 
     def __init__(self, sources: Sources) -> None:
         self._sources = sources
 
     async def overview(self, request: Request) -> Response:
-        """All that the status page shows, in one document."""
-        search = request.query_params.get("search", "")[:LONGEST_NAME]
-        return JSONResponse(self._sources.overview(search, MOST_AGENTS), headers=HEADERS)
+        search = request.query_params.get("search", "")[:MAX_NAME]
+        return JSONResponse(self._sources.overview(search, MAX_AGENTS), headers=HEADERS)
 
     async def picture(self, request: Request) -> Response:
-        found = self._sources.pictures.look(request.path_params["name"])
+        found = self._sources.pictures.get(request.path_params["name"])
         if found is None:
-            return PlainTextResponse("it is being drawn: ask again", status_code=202, headers=HEADERS)
+            return PlainTextResponse("the picture is being drawn; try again", status_code=202, headers=HEADERS)
         drawn, problem = found
         return _missing(problem) if problem else Response(drawn, media_type="image/svg+xml", headers=PICTURE_HEADERS)
 
@@ -177,7 +176,7 @@ class _Pages:
         content = sources.evidence(name)
         if content is None:
             return _missing("there is no such evidence")
-        packing = partial(pack_bundle, content, sources.objects, sources.signature(name), most=MOST_PACKED)
+        packing = partial(pack_bundle, content, sources.objects, sources.signature(name), most=MAX_PACKED_BYTES)
         try:
             packed = await asyncio.to_thread(packing)
         except LimitError as error:
@@ -201,34 +200,33 @@ class _Pages:
         return _missing("there is no such agent") if agent is None else JSONResponse(agent, headers=HEADERS)
 
     async def life(self, request: Request) -> Response:
-        """One agent over time, with its alarms: all that its page shows, in one document."""
-        told = self._sources.life(request.path_params["name"], MOST_ALARMS)
-        return _missing("there is no such agent") if told is None else JSONResponse(told, headers=HEADERS)
+        life = self._sources.life(request.path_params["name"], MAX_ALARMS)
+        return _missing("there is no such agent") if life is None else JSONResponse(life, headers=HEADERS)
 
     async def alarms(self, request: Request) -> Response:
-        """The list of alarms, the newest first, as asked for by the query."""
+        """Return the alarms that match the query, newest first."""
         try:
-            asked, most = _asked(request.query_params)
+            wanted, limit = _parse_query(request.query_params)
         except ValueError as error:
             return PlainTextResponse(str(error), status_code=400, headers=HEADERS)
-        return JSONResponse(self._sources.view.found(asked, most), headers=HEADERS)
+        return JSONResponse(self._sources.view.found(wanted, limit), headers=HEADERS)
 
 
-def _asked(query: Mapping[str, str]) -> tuple[Filter, int]:
-    """The filter that a query describes, and how many alarms it wants; ValueError says what is wrong with it."""
+def _parse_query(query: Mapping[str, str]) -> tuple[AlarmFilter, int]:
+    """Return the filter and the limit of a query; ValueError if it is malformed."""
     wrong = query.keys() - {"agent", "formula", "severity", "state", "since", "until", "limit"}
     if wrong:
-        raise ValueError(f"{min(wrong)!r} is no filter: there are agent, formula, severity, state, since, until, limit")
+        raise ValueError(f"unknown filter {min(wrong)!r}: use agent, formula, severity, state, since, until or limit")
     words = {name: query[name] for name in ("agent", "formula", "severity", "state") if query.get(name)}
     times = {name: _seconds(name, query[name]) for name in ("since", "until") if query.get(name)}
-    limit = query.get("limit") or str(MOST_AGENTS)
-    if not (limit.isascii() and limit.isdigit() and 0 < int(limit[:9]) <= MOST_ALARMS):
-        raise ValueError(f"limit must be a number from 1 to {MOST_ALARMS}")
-    return Filter(**words, **times), int(limit)  # type: ignore[arg-type] # words are names, times are numbers
+    limit = query.get("limit") or str(MAX_AGENTS)
+    if not (limit.isascii() and limit.isdigit() and 0 < int(limit[:9]) <= MAX_ALARMS):
+        raise ValueError(f"limit must be a number from 1 to {MAX_ALARMS}")
+    return AlarmFilter(**words, **times), int(limit)  # type: ignore[arg-type] # words are names, times are numbers
 
 
 def _seconds(name: str, text: str) -> float:
-    """Seconds since the epoch, given as such or as RFC 3339; a date without a zone is UTC."""
+    """Parse a time, in seconds since the epoch or RFC 3339; without a zone it is UTC."""
     with contextlib.suppress(ValueError):
         seconds = float(text)
         if math.isfinite(seconds):
@@ -254,7 +252,7 @@ def _missing(what: str) -> Response:
 
 @contextlib.contextmanager
 def answering_probes(config: HttpConfig, doing: str) -> Iterator[HttpServer]:
-    """Answer that this process lives and is not ready while it is still `doing` something, such as compiling."""
+    """Answer probes, as alive and not ready because of `doing`, until the block ends."""
 
     async def alive(_request: Request) -> Response:
         return _verdict("")

@@ -1,4 +1,4 @@
-"""The status page's files: documents, style, scripts and the library of the charts, all from this package."""
+"""Static files of the status page: documents, style, scripts and the chart library, all from this package."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ FILES: Final = {
     "/uplot.css": ("uplot/uPlot.min.css", STYLE),
 }
 SHELL: Final = frozenset(FILES)
-"""Paths that hold no data, so that they can be given to anyone; what they show, the script must ask for."""
+"""Paths without data, served without a token; the scripts request the data."""
 
 HEADERS: Final = {
     "Cache-Control": "no-cache",
@@ -42,7 +42,7 @@ HEADERS: Final = {
 
 
 def page_routes() -> list[Route]:
-    """One route a file; they are read once, at start."""
+    """Return a route for each file; the files are read now."""
     return [_route(path, name, kind) for path, (name, kind) in FILES.items()]
 
 

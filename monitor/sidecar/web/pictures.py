@@ -1,7 +1,6 @@
-"""Pictures of alarms for the status page, each drawn by a process of its own.
+"""Pictures of alarms for the status page, each drawn by its own process.
 
-Drawing takes a second of computing and more; in a thread of ours verdicts would wait for it. A process can also be
-given up when it takes too long, and takes nothing with it.
+Drawing takes a second of CPU or more, for which verdicts would wait if a thread did it; a process can also be killed.
 """
 
 from __future__ import annotations
@@ -26,35 +25,32 @@ __all__ = ["Pictures"]
 
 LOG: Final = logging.getLogger("monitor.http")
 COMMAND: Final = (sys.executable, "-P", "-m", "monitor", "explain", "-", "--large", "-o", "-")
-"""`-P`: modules are not looked for in the working directory, which may be the folder of the store: what lies there is
-data, and never run.
-"""
-OURS: Final = "CFMON_"
-"""What the environment tells a sidecar alone, its password perhaps: who draws needs none of it."""
+"""`-P`: modules are not imported from the working directory, which may be the folder of the store."""
+PREFIX: Final = "CFMON_"
+"""Environment variables of the sidecar, such as its password, which the process does not get."""
 KEPT: Final = 64
-"""Pictures kept, of some 50 KB each."""
+"""Maximum number of cached pictures, about 50 KB each."""
 WAITING: Final = 16
-"""Pictures waited for at once."""
+"""Maximum number of pending pictures."""
 PATIENCE: Final = 60.0
 """Seconds for one picture."""
-POLITE: Final = 10
-"""How far behind us its process stands for the processor."""
-LEAST: Final = 19
-"""Further behind nobody can stand."""
+NICE: Final = 10
+"""Increment of the niceness, relative to ours."""
+MAX_NICENESS: Final = 19
 MEMORY: Final = 1 << 30
-"""Bytes that the process may use: it shares the memory of a service or container with the monitor."""
+"""Maximum number of bytes of the process: it shares the memory of a service or container with the monitor."""
 ONE_THREAD: Final = {"OPENBLAS_NUM_THREADS": "1"}
-"""Else numpy and scipy start one for each core, each with buffers of its own, and use none of them."""
-SACRIFICED: Final = b"1000"
-"""Where memory runs out, the process that draws is ended before any other: the monitor must not be."""
+"""Otherwise numpy and scipy start an unused thread with its own buffers for each core."""
+OOM_SCORE: Final = b"1000"
+"""The kernel kills this process first when memory runs out, not the monitor."""
 
 
 class Pictures:
-    """Draws what is asked for, one after the other, and remembers it. Used from the server's loop.
+    """Cache of pictures, drawn on request one after the other. Used from the server's loop.
 
-    `evidence` gives a document by its id, None if there is none; `objects` is the folder of models and policies.
-    `command` reads a document and writes its picture; it is given `--id`, the id that the document must have. `failed`
-    is called for each that could not be drawn.
+    `evidence` returns a document by its id, None if there is none; `objects` is the folder of models and policies.
+    `command` reads a document and writes its picture; `--id` gives it the id that the document must have. `failed` is
+    called for each that could not be drawn.
     """
 
     def __init__(
@@ -72,8 +68,8 @@ class Pictures:
         self._drawing: dict[str, asyncio.Task[tuple[bytes, str]]] = {}
         self._turn = asyncio.Lock()
 
-    def look(self, name: str) -> tuple[bytes, str] | None:
-        """The picture as SVG, or an empty one and why; None while it is drawn: ask again."""
+    def get(self, name: str) -> tuple[bytes, str] | None:
+        """Return the picture as SVG, or empty bytes and the reason; None while it is being drawn."""
         if name in self._drawn:
             self._drawn.move_to_end(name)
             return self._drawn[name], ""
@@ -84,14 +80,14 @@ class Pictures:
         if content is None:
             return b"", "there is no such evidence"
         if len(self._drawing) >= WAITING:
-            self._make_room()
+            self._collect_finished()
         if len(self._drawing) >= WAITING:
-            return b"", f"{WAITING} pictures are waited for already; ask again later"
+            return b"", f"{WAITING} pictures are waiting already; try again later"
         self._drawing[name] = asyncio.get_running_loop().create_task(self._draw(name, content))
         return None
 
     async def close(self) -> None:
-        """Give up what is being drawn."""
+        """Cancel pending pictures."""
         tasks = list(self._drawing.values())
         self._drawing.clear()
         await end_tasks(tasks)
@@ -105,8 +101,8 @@ class Pictures:
                 self._drawn.popitem(last=False)
         return drawn, problem
 
-    def _make_room(self) -> None:
-        """Whoever asked may have gone away, and nobody fetches what was drawn."""
+    def _collect_finished(self) -> None:
+        """Collect finished pictures, whose clients may be gone."""
         for name, task in list(self._drawing.items()):
             if task.done():
                 self._take(name, task)
@@ -119,7 +115,7 @@ class Pictures:
             except OSError as error:  # no memory for a process or a thread, or too many of them
                 drawn, problem = b"", f"it cannot be drawn now: {error.strerror or error}"
             finally:
-                child.give_up()
+                child.kill()
         if problem:
             self._failed()
             LOG.warning("no picture of evidence %s: %s", name, problem)
@@ -127,34 +123,33 @@ class Pictures:
 
 
 class _Child:
-    """One process that draws. Whatever happens, it has ended and was waited for when `draw` returns or raises.
+    """Process that draws a picture. It has ended and was reaped when `draw` returns or raises.
 
-    Not by asyncio, which starts a thread to wait for a process after it has made it: where there is no thread, nobody
-    would wait.
+    Not asyncio's, which starts a thread to reap a process after creating it: if that fails, nothing reaps it.
     """
 
     def __init__(self, command: Sequence[str]) -> None:
         self._command = command
-        self._given_up = threading.Event()
+        self._killed = threading.Event()
         self._process: subprocess.Popen[bytes] | None = None
 
     def draw(self, content: bytes) -> tuple[bytes, str]:
-        """The picture of a document, or an empty one and why. OSError: no process can be made."""
+        """Return the picture of a document, or empty bytes and the reason. OSError: no process can be created."""
         pipe = subprocess.PIPE
-        told = {key: value for key, value in os.environ.items() if not key.startswith(OURS)}
+        inherited = {key: value for key, value in os.environ.items() if not key.startswith(PREFIX)}
         with subprocess.Popen(  # noqa: S603 - the command is ours
-            self._command, stdin=pipe, stdout=pipe, stderr=pipe, env={**told, **ONE_THREAD}
+            self._command, stdin=pipe, stdout=pipe, stderr=pipe, env={**inherited, **ONE_THREAD}
         ) as process:
             self._process = process
-            if self._given_up.is_set():
+            if self._killed.is_set():
                 process.kill()
             try:
-                _stand_back(process.pid)
+                _restrict(process.pid)
                 out, err = process.communicate(content, PATIENCE)
             except subprocess.TimeoutExpired:
                 return b"", f"drawing it took longer than {PATIENCE:.0f} s"
             finally:
-                process.kill()  # nothing, if it has ended
+                process.kill()  # no effect if it has ended
         if process.returncode < 0:
             return b"", f"drawing it was ended by signal {-process.returncode}"
         if process.returncode != 0 and b"MemoryError" in err:
@@ -162,23 +157,21 @@ class _Child:
         lines = err.decode(errors="replace").strip().splitlines()
         return (out, "") if process.returncode == 0 else (b"", lines[-1] if lines else "drawing failed")
 
-    def give_up(self) -> None:
-        """End the process if it still runs; called from any thread, before, during or after `draw`."""
-        self._given_up.set()
+    def kill(self) -> None:
+        """Kill the process if it still runs; may be called from any thread, before, during or after `draw`."""
+        self._killed.set()
         if self._process is not None:
             self._process.kill()
 
 
-def _stand_back(pid: int) -> None:
-    """Let a process wait for us, bound its memory, and let it die before us.
+def _restrict(pid: int) -> None:
+    """Lower a process's priority, bound its memory, and raise its OOM score, as far as the system permits.
 
-    What of that is refused, as in a sandbox, is left: it draws all the same.
-
-    From here and not by `preexec_fn`, which runs Python between fork and exec: with other threads that can hang.
+    Not by `preexec_fn`, which runs Python between fork and exec and can deadlock with threads.
     """
     with suppress(OSError):
-        os.setpriority(os.PRIO_PROCESS, pid, min(os.getpriority(os.PRIO_PROCESS, 0) + POLITE, LEAST))
+        os.setpriority(os.PRIO_PROCESS, pid, min(os.getpriority(os.PRIO_PROCESS, 0) + NICE, MAX_NICENESS))
     with suppress(OSError, ValueError):  # a lower limit may be in force already
         resource.prlimit(pid, resource.RLIMIT_DATA, (MEMORY, MEMORY))
     with suppress(OSError):
-        Path(f"/proc/{pid}/oom_score_adj").write_bytes(SACRIFICED)
+        Path(f"/proc/{pid}/oom_score_adj").write_bytes(OOM_SCORE)

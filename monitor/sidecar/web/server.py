@@ -1,7 +1,4 @@
-"""The HTTP server: uvicorn in a thread with a loop of its own, patient with the slow and never blocked by them.
-
-What it serves is `monitor.sidecar.web.http`.
-"""
+"""HTTP server for `monitor.sidecar.web.http`: uvicorn in a thread with its own event loop, safe from slow clients."""
 
 from __future__ import annotations
 
@@ -20,33 +17,29 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from monitor.errors import ConfigError
 from monitor.sidecar.config.settings import HttpConfig
-from monitor.sidecar.log import Sparing
+from monitor.sidecar.log import RateLimit
 from monitor.sidecar.web.guard import Guard, is_loopback
 
 __all__ = ["HttpServer", "open_socket"]
 
 MAX_HEADER_BYTES: Final = 1 << 14
-"""Of a request line and its headers together."""
+"""Maximum size of a request line and its headers together."""
 
 PATIENCE: Final = 10.0
-"""Seconds in which a request must be there, and its answer taken."""
+"""Seconds for a request to arrive, and for its response to be read."""
 
-MOST_CONNECTIONS: Final = 256
-"""At once; the oldest makes room for a newer one, so that a probe is heard however many others are held open."""
+MAX_CONNECTIONS: Final = 256
+"""Maximum number of connections; a new one closes the oldest, so that probes are answered."""
 
 START_DEADLINE: Final = 10.0
-"""Seconds for the server to come up: it has nothing to do but to accept on a socket that is already open."""
+"""Seconds for the server to start."""
 
 
-class _Impatient(H11Protocol):
-    """HTTP/1.1 that closes a connection on which nothing was finished for `PATIENCE`: no headers, no answer read.
+class _BoundedHttp(H11Protocol):
+    """HTTP/1.1 that closes connections on which no request or response was completed for `PATIENCE` seconds.
 
-    Else a few hundred slow clients would hold every connection there is, and a probe would find us dead. For the same
-    reason the newest is never turned away: where there are too many, the oldest is closed.
-
-    Time in which this process itself stood still is nobody's fault, and closes nothing.
-
-    Headers have `MAX_HEADER_BYTES` and no byte more, and what is no HTTP raises nothing.
+    Otherwise a few hundred slow clients could take all connections, and probes would fail. Time in which this process
+    was suspended does not count. Headers are limited to `MAX_HEADER_BYTES`, and malformed HTTP does not raise.
     """
 
     begun = 0.0
@@ -54,25 +47,25 @@ class _Impatient(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # as in uvicorn's own
         super().connection_made(transport)
         self.begun = self.loop.time()
-        others = [other for other in self.connections if isinstance(other, _Impatient) and other.open]
-        if len(others) > MOST_CONNECTIONS:
+        others = [other for other in self.connections if isinstance(other, _BoundedHttp) and other.open]
+        if len(others) > MAX_CONNECTIONS:
             min(others, key=lambda other: other.begun).transport.abort()
-        self._look_again(self.cycle)
+        self._schedule_check(self.cycle)
 
     def data_received(self, data: bytes) -> None:
-        """Pass on no more at once than headers may have: h11 measures only headers that are not complete yet."""
+        """Pass data on in pieces of at most the headers' limit: h11 measures only incomplete headers."""
         while data and self.open:
-            room = MAX_HEADER_BYTES - len(self.conn.trailing_data[0])
-            if room <= 0:  # further requests, sent before the first is answered
+            size = MAX_HEADER_BYTES - len(self.conn.trailing_data[0])
+            if size <= 0:  # pipelined requests
                 self.transport.abort()
                 return
-            super().data_received(data[:room])
-            data = data[room:]
+            super().data_received(data[:size])
+            data = data[size:]
 
     def send_400_response(self, msg: str) -> None:
-        """Refuse what is no HTTP; where an answer has begun, such as before a bad body, only close the connection."""
+        """Refuse malformed HTTP; if a response has begun, such as before a bad body, only close the connection."""
         if self.cycle is not None and not self.cycle.response_complete:
-            self.cycle.disconnected = True  # or its answer would come after this one
+            self.cycle.disconnected = True  # otherwise its response would follow this one
         if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
             super().send_400_response(msg)
         else:
@@ -80,40 +73,40 @@ class _Impatient(H11Protocol):
 
     @property
     def open(self) -> bool:
-        """Whether it is not being closed already."""
+        """True unless the connection is closing."""
         return not self.transport.is_closing()
 
-    def _look_again(self, before: object) -> None:
-        """`before`: the request that was under way at the last look, or the last one that was."""
-        if not self.transport.is_closing():
-            self.loop.call_later(PATIENCE, self._look, before, self.loop.time() + PATIENCE)
+    def _schedule_check(self, before: object) -> None:
+        """Check again in `PATIENCE` seconds; `before`: the current or last request."""
+        if self.open:
+            self.loop.call_later(PATIENCE, self._check, before, self.loop.time() + PATIENCE)
 
-    def _look(self, before: object, due: float) -> None:
-        late = self.loop.time() - due > PATIENCE / 10  # we were suspended: what came meanwhile is read after this
+    def _check(self, before: object, due: float) -> None:
+        late = self.loop.time() - due > PATIENCE / 10  # we were suspended, and data may wait unread
         if self.cycle is before and not late:
             self.transport.abort()
         else:
-            self._look_again(self.cycle)
+            self._schedule_check(self.cycle)
 
 
 class HttpServer:
-    """Serves an application from a thread. The socket is opened here, so a port in use is an error at start.
+    """Server of an application, in a thread. The constructor opens the socket; ConfigError if the port is in use.
 
-    `config.listen`: host:port; port 0 takes a free one, see `url`. `before`: a server on the same address, which this
-    one takes over from. `open`: beyond loopback it answers everyone who gets there, under any name.
+    `config.listen`: host:port; port 0 takes a free one, see `url`. `before`: a server on the same address that this one
+    replaces. `open`: beyond loopback it answers everyone, under any name.
     """
 
     def __init__(self, app: Starlette, config: HttpConfig, before: HttpServer | None = None) -> None:
         self._socket: socket.socket = open_socket(config.listen) if before is None else before.shared()
         loopback = is_loopback(self._socket.getsockname()[0])
-        self._sparing = Sparing()
-        logging.getLogger("uvicorn.error").addFilter(self._sparing)
+        self._rate_limit = RateLimit()
+        logging.getLogger("uvicorn.error").addFilter(self._rate_limit)
         self.open = not (loopback or config.token_file or config.hosts)
         guarded = Guard(app, loopback=loopback, token_file=config.token_file, hosts=config.hosts)
         self._server = uvicorn.Server(
             uvicorn.Config(
                 guarded,
-                http=_Impatient,
+                http=_BoundedHttp,
                 h11_max_incomplete_event_size=MAX_HEADER_BYTES - 1,
                 log_config=None,
                 access_log=False,
@@ -129,18 +122,18 @@ class HttpServer:
 
     @property
     def url(self) -> str:
-        """Where it is served, with the real port."""
+        """Base URL, with the actual port."""
         host, port = self._socket.getsockname()[:2]
         return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
     def shared(self) -> socket.socket:
-        """The socket once more, for a server that takes over; connections come to either."""
+        """Return a duplicate of the socket, for a server that replaces this one; either accepts connections."""
         shared = self._socket.dup()
         shared.setblocking(False)  # noqa: FBT003 - the signature is the socket's
         return shared
 
     def start(self) -> None:
-        """Serve; returns once requests are answered."""
+        """Start serving; return once requests are answered. ConfigError if the server does not start."""
         self._thread.start()
         deadline = time.monotonic() + START_DEADLINE
         while not self._server.started:
@@ -149,16 +142,16 @@ class HttpServer:
             time.sleep(0.005)
 
     def stop(self) -> None:
-        """Finish the requests that run, then end the thread."""
+        """Finish running requests, then end the thread."""
         self._server.should_exit = True
         if self._thread.is_alive():
             self._thread.join(timeout=5.0)
         self._socket.close()
-        logging.getLogger("uvicorn.error").removeFilter(self._sparing)
+        logging.getLogger("uvicorn.error").removeFilter(self._rate_limit)
 
 
 def open_socket(listen: str) -> socket.socket:
-    """A socket that listens on host:port; ConfigError if there can be none."""
+    """Return a socket that listens on host:port; ConfigError if it cannot be opened."""
     parts = urlsplit(f"//{listen}")
     host, port = parts.hostname or "", parts.port or 0
     try:

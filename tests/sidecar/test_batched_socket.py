@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from monitor.sidecar.mqtt import batched_socket
-from monitor.sidecar.mqtt.batched_socket import TlsWire, Wire
+from monitor.sidecar.mqtt.batched_socket import BatchedSocket, TlsBatchedSocket
 from tests.servers import PATIENCE
 
 NOTHING_YET = (BlockingIOError, ssl.SSLWantReadError)
@@ -30,30 +30,30 @@ def contexts() -> tuple[ssl.SSLContext, ssl.SSLContext]:
     return ours, theirs
 
 
-def encrypted(left: socket.socket, right: socket.socket) -> tuple[Wire, socket.socket]:
+def encrypted(left: socket.socket, right: socket.socket) -> tuple[BatchedSocket, socket.socket]:
     ours, theirs = contexts()
     far: list[socket.socket] = []
     greeting = threading.Thread(target=lambda: far.append(theirs.wrap_socket(right, server_side=True)))
     greeting.start()
-    near = TlsWire(left, ours, "there")
+    near = TlsBatchedSocket(left, ours, "there")
     greeting.join()
     return near, far[0]
 
 
 @pytest.fixture(params=["plain", "TLS"])
-def ends(request: pytest.FixtureRequest) -> Iterator[tuple[Wire, socket.socket]]:
-    near: Wire
+def ends(request: pytest.FixtureRequest) -> Iterator[tuple[BatchedSocket, socket.socket]]:
+    near: BatchedSocket
     with socket.create_server(("127.0.0.1", 0)) as listener:
         left = socket.create_connection(listener.getsockname())
         far, _ = listener.accept()
-    near, far = (Wire(left), far) if request.param == "plain" else encrypted(left, far)
+    near, far = (BatchedSocket(left), far) if request.param == "plain" else encrypted(left, far)
     near.settimeout(0.0)
     yield near, far
     near.close()
     far.close()
 
 
-def until_something(wire: Wire) -> bytes:
+def until_something(wire: BatchedSocket) -> bytes:
     """What a first `recv` gives once the kernel has something."""
     wire.settimeout(None)
     content = wire.recv(1)
@@ -61,7 +61,7 @@ def until_something(wire: Wire) -> bytes:
     return content
 
 
-def test_one_read_brings_all_that_has_come(ends: tuple[Wire, socket.socket]) -> None:
+def test_one_read_brings_all_that_has_come(ends: tuple[BatchedSocket, socket.socket]) -> None:
     near, far = ends
     far.sendall(b"abcdef")
     assert until_something(near) == b"a"
@@ -72,7 +72,7 @@ def test_one_read_brings_all_that_has_come(ends: tuple[Wire, socket.socket]) -> 
     assert not near.readable
 
 
-def test_nothing_there_and_the_end_read_as_on_any_socket(ends: tuple[Wire, socket.socket]) -> None:
+def test_nothing_there_and_the_end_read_as_on_any_socket(ends: tuple[BatchedSocket, socket.socket]) -> None:
     near, far = ends
     with pytest.raises(NOTHING_YET):
         near.recv(1)
@@ -80,7 +80,7 @@ def test_nothing_there_and_the_end_read_as_on_any_socket(ends: tuple[Wire, socke
     assert until_something(near) == b""
 
 
-def test_nothing_leaves_before_flush(ends: tuple[Wire, socket.socket]) -> None:
+def test_nothing_leaves_before_flush(ends: tuple[BatchedSocket, socket.socket]) -> None:
     near, far = ends
     far.settimeout(0.0)
     assert near.send(b"one ") == 4
@@ -93,7 +93,7 @@ def test_nothing_leaves_before_flush(ends: tuple[Wire, socket.socket]) -> None:
     assert not near.unsent
 
 
-def test_what_the_kernel_does_not_take_stays_and_goes_out_later(ends: tuple[Wire, socket.socket]) -> None:
+def test_what_the_kernel_does_not_take_stays_and_goes_out_later(ends: tuple[BatchedSocket, socket.socket]) -> None:
     near, far = ends
     content = bytes(range(256)) * (1 << 16)
     near.send(content)
@@ -106,7 +106,7 @@ def test_what_the_kernel_does_not_take_stays_and_goes_out_later(ends: tuple[Wire
     assert got == content
 
 
-def test_a_goodbye_goes_out_before_the_end(ends: tuple[Wire, socket.socket]) -> None:
+def test_a_goodbye_goes_out_before_the_end(ends: tuple[BatchedSocket, socket.socket]) -> None:
     near, far = ends
     near.send(b"goodbye")
     near.close()
@@ -115,7 +115,7 @@ def test_a_goodbye_goes_out_before_the_end(ends: tuple[Wire, socket.socket]) -> 
 
 
 def test_a_lost_connection_shows_when_it_is_flushed_and_not_when_it_is_closed(
-    ends: tuple[Wire, socket.socket],
+    ends: tuple[BatchedSocket, socket.socket],
 ) -> None:
     near, far = ends
     far.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\x01\0\0\0\0\0\0\0")
@@ -129,7 +129,7 @@ def test_a_lost_connection_shows_when_it_is_flushed_and_not_when_it_is_closed(
 @pytest.mark.parametrize("kind", ["plain", "TLS"])
 def test_the_bytes_are_those_sent_however_they_are_cut(kind: str) -> None:
     left, right = socket.socketpair()
-    near, far = (Wire(left), right) if kind == "plain" else encrypted(left, right)
+    near, far = (BatchedSocket(left), right) if kind == "plain" else encrypted(left, right)
 
     @given(st.lists(st.binary(min_size=1, max_size=40), min_size=1, max_size=20), st.integers(1, 50))
     def exchange(parts: list[bytes], size: int) -> None:
@@ -184,7 +184,7 @@ def test_a_failed_handshake_is_an_error_and_leaves_no_socket_open(greeting: byte
     right.shutdown(socket.SHUT_WR)
     with right:
         with pytest.raises(ssl.SSLError):
-            TlsWire(left, contexts()[0], "there")
+            TlsBatchedSocket(left, contexts()[0], "there")
         with contextlib.suppress(ConnectionResetError):
             while right.recv(1000):
                 pass
@@ -195,7 +195,7 @@ def test_a_server_that_says_nothing_is_given_up() -> None:
     left, right = socket.socketpair()
     left.settimeout(0.05)
     with right, pytest.raises(TimeoutError):
-        TlsWire(left, contexts()[0], "there")
+        TlsBatchedSocket(left, contexts()[0], "there")
 
 
 def test_a_handshake_drawn_out_byte_by_byte_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -216,7 +216,7 @@ def test_a_handshake_drawn_out_byte_by_byte_is_given_up(monkeypatch: pytest.Monk
     too_long = threading.Timer(PATIENCE, enough.set)
     too_long.start()
     with pytest.raises(TimeoutError, match="the TLS handshake takes too long"):
-        TlsWire(left, contexts()[0], "there")
+        TlsBatchedSocket(left, contexts()[0], "there")
     too_long.cancel()
     enough.set()
     dripping.join()
