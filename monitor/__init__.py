@@ -1,6 +1,6 @@
-"""A runtime counterfactual safety monitor: would the fallback policy have kept us safe?
+"""Runtime counterfactual safety monitor: would the fallback policy have kept the agent safe?
 
-The names below are the public surface. They are loaded on first use, so that `import monitor` stays cheap.
+The names below are the public API. They are loaded on first use, so that `import monitor` stays fast.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from importlib import import_module
 
 from monitor._version import __version__
 
-TYPE_CHECKING = False  # `typing` itself is dear: a command hears no Ctrl-C before this module is imported
+TYPE_CHECKING = False  # importing `typing` is slow, and Ctrl-C is not handled before this module is imported
 if TYPE_CHECKING:
     from typing import Any
 
@@ -78,10 +78,10 @@ _HOMES = {
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
-__all__ = ["__version__", *sorted(_HOME_OF)]  # noqa: PLE0604 - the names stand once, in the table above
+__all__ = ["__version__", *sorted(_HOME_OF)]  # noqa: PLE0604 - the names are listed once, in the table above
 
 
-def __getattr__(name: str) -> Any:  # noqa: ANN401 - whatever the name stands for
+def __getattr__(name: str) -> Any:  # noqa: ANN401 - any public object
     if name not in _HOME_OF:
         raise AttributeError(f"module 'monitor' has no attribute {name!r}")
     value = getattr(import_module(_HOME_OF[name]), name)

@@ -1,9 +1,9 @@
-"""Compilation of the inner loops by numba, and how they are handed arrays.
+"""Compilation of the inner loops by numba, and boxes to pass arrays to them.
 
 - Machine code is cached on disk, beside the source or in the user's cache folder, and is stale as soon as any source of
   a package with compiled code changes.
 - `compiled` functions are called from Python; `inlined` ones only from compiled functions, and become part of them.
-- Arrays are handed over in a `Lent` box, without reference counts: the caller keeps them alive while the box is in use.
+- Arrays are passed in a `Lent` box, without reference counts: the caller keeps them alive while the box is in use.
 - With `NUMBA_DISABLE_JIT=1` nothing is compiled: the same loops run in the interpreter, some hundred times slower, for
   debuggers and for mutation tests.
 """
@@ -39,7 +39,7 @@ def compiled(function: F) -> F:
         return np.errstate(all="ignore")(function)  # division by zero as above, and hashes that overflow
     made = njit(error_model="numpy", nogil=True)(function)
     for kind in (_SourceCache, _ReadOnlyCache):  # a folder to write machine code to, or one that was filled before
-        with suppress(RuntimeError):  # numba found none
+        with suppress(RuntimeError):  # there is none
             cast("Any", made)._cache = cast("Any", kind)(function)  # noqa: SLF001 - as numba's `enable_caching` does
             break
     return cast("F", made)
@@ -122,7 +122,7 @@ def inlined(function: F) -> F:
 
 
 @intrinsic
-def _borrowed(_context: Any, value: Any) -> Any:  # noqa: ANN401 - LLVM's own words
+def _borrowed(_context: Any, value: Any) -> Any:  # noqa: ANN401 - objects of LLVM
     """Return a (nested) tuple of arrays without their owners: references are not counted, nothing is kept alive."""
 
     def borrow(context: Any, builder: Any, kind: Any, one: Any) -> Any:  # noqa: ANN401 - likewise

@@ -1,4 +1,4 @@
-"""YAML that a person wrote, as plain values: safely, within limits, and remembering the line of every key.
+"""Safe parsing of YAML written by a person to plain values, within limits, with the line of every key.
 
 Anchors, aliases, tags and repeated keys are refused: the first two make small files huge, the last two hide mistakes.
 """
@@ -16,7 +16,7 @@ from monitor.errors import ConfigError
 __all__ = ["MAX_BYTES", "Location", "YamlFile", "dotted", "parse_yaml"]
 
 Location = tuple[str | int, ...]
-"""Where in the document: keys and list positions from the top."""
+"""Location in the document: keys and list positions from the top."""
 
 MAX_BYTES = 1 << 20
 """A configuration of more than a mebibyte is a mistake or an attack."""
@@ -25,45 +25,43 @@ MAX_DEPTH = 20
 """Far deeper than the configuration's own nesting, far shallower than the parser's recursion."""
 
 LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-"""The parser in C where PyYAML was built with it, as its wheels are: it takes a tenth of the time."""
+"""The parser in C if PyYAML has it, as its wheels do: ten times as fast."""
 
 MAX_EVENTS = 30_000
-"""Values, keys and brackets: a thousand formulas have some twenty each."""
+"""Most values, keys and brackets: a thousand formulas have some twenty each."""
 
 MAX_NUMBER = 64
-"""Characters of a number; a long one takes minutes to read."""
+"""Longest number, in characters; a long one takes minutes to parse."""
 
 _PLAIN_TAGS = frozenset(f"tag:yaml.org,2002:{kind}" for kind in ("str", "int", "float", "bool", "null"))
-
-
 _NUMBERS = frozenset(f"tag:yaml.org,2002:{kind}" for kind in ("int", "float"))
 _SURPRISING: Final = re.compile(r"[-+]?[0-9_]+:.*|[-+]?0[0-9_]+")
-"""Numbers in base 60 (`1:1` is 61) and in base 8 (`010` is 8), as YAML 1.1 has them and nobody means them: text."""
+"""Numbers in base 60 (`1:1` is 61) and in base 8 (`010` is 8), as in YAML 1.1, which nobody intends: kept as text."""
 
 
 @dataclass(frozen=True)
 class YamlFile:
-    """A document as plain Python values, and the line (from 1) on which each key or list item stands."""
+    """A document as plain Python values, and the line (from 1) of each key or list item."""
 
     name: str
     content: dict[str, Any]
     lines: dict[Location, int]
 
     def line_of(self, location: Location) -> int | None:
-        """The line of `location`, or of the nearest enclosing thing that is written in the file."""
+        """Return the line of `location`, or of the nearest enclosing one in the file."""
         for size in range(len(location), 0, -1):
             if (line := self.lines.get(location[:size])) is not None:
                 return line
         return None
 
     def where(self, location: Location) -> str:
-        """`config.yaml, line 12, formulas[0].alarm.for`."""
+        """Return a place for messages, such as `config.yaml, line 12, formulas[0].alarm.for`."""
         line = self.line_of(location)
         return ", ".join([self.name, *([f"line {line}"] if line else []), *([dotted(location)] if location else [])])
 
 
 def dotted(location: Location) -> str:
-    """The usual notation of a place.
+    """Return the usual notation of a location.
 
     >>> dotted(("formulas", 0, "alarm", "for"))
     'formulas[0].alarm.for'
@@ -75,9 +73,9 @@ def dotted(location: Location) -> str:
 
 
 def parse_yaml(content: bytes, name: str, *, limit: int = MAX_BYTES) -> YamlFile:
-    """The document in the bytes of a file called `name`; ConfigError names it and, where it can, the line."""
+    """Return the document in the bytes of a file called `name`; ConfigError names it and, if known, the line."""
     if len(content) > limit:
-        raise ConfigError(f"{name}: larger than {limit} bytes; what belongs in it is far smaller")
+        raise ConfigError(f"{name}: larger than the limit of {limit} bytes; write a smaller file")
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -86,7 +84,7 @@ def parse_yaml(content: bytes, name: str, *, limit: int = MAX_BYTES) -> YamlFile
 
 
 class _Reader:
-    """Turns one document into values and lines."""
+    """Conversion of one document to values and lines."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -110,14 +108,12 @@ class _Reader:
         return YamlFile(self.name, content, self.lines)
 
     def _check_events(self, text: str) -> None:
-        """Refuse what could grow or recurse before anything is built from it."""
+        """Refuse documents that could grow or recurse, before anything is built from them."""
         depth = 0
         for count, event in enumerate(yaml.parse(text, Loader=LOADER)):
             line = event.start_mark.line + 1 if event.start_mark else 1
             if count > MAX_EVENTS:
-                raise ConfigError(
-                    f"{self.name}, line {line}: more than {MAX_EVENTS:,} values; a configuration has fewer"
-                )
+                raise ConfigError(f"{self.name}, line {line}: more than {MAX_EVENTS:,} values; write fewer")
             if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None):
                 raise ConfigError(
                     f"{self.name}, line {line}: anchors and aliases (& and *) are not allowed; write it out"
@@ -153,7 +149,7 @@ class _Reader:
 
     def _scalar(self, node: yaml.Node) -> Any:  # noqa: ANN401 - a scalar may be text, a number, a truth or nothing
         line = node.start_mark.line + 1
-        if node.tag == "tag:yaml.org,2002:timestamp":  # dates mean nothing here: leave them the text they were
+        if node.tag == "tag:yaml.org,2002:timestamp":  # dates are kept as text
             return node.value
         if node.tag not in _PLAIN_TAGS:  # `=` alone has a tag of its own
             raise ConfigError(f"{self.name}, line {line}: the tag (!) here is not allowed; write a plain value")
@@ -169,5 +165,5 @@ class _Reader:
 
 
 def _without_content(problem: str | None) -> str:
-    """What the parser complains of, without the name it could not resolve: `!word` may be a password."""
+    """Return the parser's message without the name it could not resolve: `!word` may be a password."""
     return re.sub(r"(tag handle|alias|anchor) .*", r"\1", problem or "", flags=re.DOTALL)

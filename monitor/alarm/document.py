@@ -1,7 +1,7 @@
-"""The form of an evidence document: msgpack, written in one way only, with a digest over it.
+"""Format of an evidence document: canonical msgpack with a digest over it.
 
-There is one way to write a given document (keys sorted, shortest form of every length), and only that is read: equal
-alarms give equal bytes, and one flipped bit anywhere is found.
+A document has one encoding (keys sorted, shortest form of every length), and only that is accepted: equal alarms give
+equal bytes, and any flipped bit is found.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ __all__ = [
 
 EVIDENCE_VERSION: Literal[2] = 2
 MAX_EVIDENCE_BYTES = 16 << 20
-"""A larger document is not read. One of 64 steps, three policies and 25 actions has about 60 KB."""
+"""Largest document accepted. One of 64 steps, three policies and 25 actions has about 60 KB."""
 MAX_ITEMS = 65_536
 """Most entries of a list or map: the longest path a configuration allows. msgpack allocates before it reads."""
 MAX_DEPTH = 12
-"""Nesting a document may have; its deepest part of its own is a policy's choice, at 6."""
+"""Deepest nesting accepted; the deepest part of our own documents, a policy's choice, is at 6."""
 
 ONLY_SAMPLED = frozenset({"samples", "confidence", "drawn"})
-"""What an exact answer has none of; there it is left out."""
+"""Fields of sampled answers; left out of exact ones."""
 
 
 class PolicyEvidence(msgspec.Struct, frozen=True):
@@ -53,7 +53,7 @@ class PolicyEvidence(msgspec.Struct, frozen=True):
 
 
 class Evidence(msgspec.Struct, frozen=True):
-    """The document; the names are those of `Alert` and `Verdict`."""
+    """An evidence document; the names are those of `Alert` and `Verdict`."""
 
     v: Literal[2]
     """Version of this format."""
@@ -105,7 +105,7 @@ class Evidence(msgspec.Struct, frozen=True):
 
 
 def pack_evidence(evidence: Evidence) -> bytes:
-    """The document's bytes, with its digest put in; raises EvidenceError if a number in it is not finite."""
+    """Return the document's bytes, digest included. Raises EvidenceError if a number in it is not finite."""
     document = plain(evidence)
     assert isinstance(document, dict)
     _check(document)
@@ -113,16 +113,16 @@ def pack_evidence(evidence: Evidence) -> bytes:
 
 
 def read_evidence(content: bytes) -> Evidence:
-    """The document in these bytes.
+    """Return the document in these bytes.
 
-    Raises EvidenceError, and nothing else, if they are not what `pack_evidence` writes, or have been altered.
+    Raises EvidenceError, and nothing else, if `pack_evidence` does not write such bytes, or they were altered.
     """
     if len(content) > MAX_EVIDENCE_BYTES:
-        raise EvidenceError(f"evidence: larger than {MAX_EVIDENCE_BYTES:,} bytes, so it is none")
+        raise EvidenceError(f"evidence: larger than {MAX_EVIDENCE_BYTES:,} bytes, the most it may have")
     document = _unpack(content)
     _check(document)
     if document.get("digest") != _digest(document):
-        raise EvidenceError("evidence: its digest does not match its content: altered or damaged; use a true copy")
+        raise EvidenceError("evidence: its digest does not match its content: altered or damaged; use an intact copy")
     _check_version(document.get("v"))
     try:
         verdict = dict(document["verdict"])
@@ -134,19 +134,19 @@ def read_evidence(content: bytes) -> Evidence:
     except (ValueError, TypeError, OverflowError) as error:
         raise EvidenceError(f"evidence: not an evidence document of version {EVIDENCE_VERSION} ({error})") from error
     if written != content:
-        raise EvidenceError("evidence: not in the one form that is written: altered; use a true copy")
+        raise EvidenceError("evidence: not in canonical form: altered; use an intact copy")
     return evidence
 
 
 def evidence_id(content: bytes) -> str:
-    """The id of a document just written here; for one from elsewhere take `read_evidence(content).id`."""
+    """Return the id of a document just packed; for bytes from elsewhere use `read_evidence(content).id`."""
     return str(_unpack(content)["digest"])[:32]
 
 
 def plain(value: object) -> Any:  # noqa: ANN401 - whatever shape the value has, as plain data
-    """The one form: maps with ascending keys, lists, and Python's own numbers.
+    """Return a value in canonical form: maps with ascending keys, lists, and Python's own numbers.
 
-    A profile, whose keys are numbers, becomes a list of [offset, nominal, alternative]: msgpack keys here are texts.
+    A profile, whose keys are numbers, becomes a list of [offset, nominal, alternative]: keys here are text.
     """
     match value:
         case Mapping():
@@ -179,7 +179,7 @@ def _digest(document: Mapping[str, object]) -> str:
 
 
 def _pack(document: object) -> bytes:
-    """Texts may hold lone surrogates, which JSON lets an agent send in the name of an episode."""
+    """Pack as msgpack. Text may hold lone surrogates, which JSON lets an agent send in an episode's name."""
     packed = msgpack.packb(plain(document), unicode_errors="surrogatepass")
     assert isinstance(packed, bytes)
     return packed
@@ -198,7 +198,7 @@ def _unpack(content: bytes) -> dict[str, Any]:
 
 
 def _check(value: object, where: str = "evidence", depth: int = 0) -> None:
-    """Nothing but plain data, not too deep, no number that is not finite; EvidenceError names the place."""
+    """Raise EvidenceError, naming the place, for anything but plain data, deep nesting, or a number not finite."""
     if depth > MAX_DEPTH:
         raise EvidenceError(f"{where}: nested deeper than {MAX_DEPTH}")
     match value:
@@ -215,4 +215,4 @@ def _check(value: object, where: str = "evidence", depth: int = 0) -> None:
         case bool() | int() | float() | str() | None:
             pass
         case _:
-            raise EvidenceError(f"{where}: {type(value).__name__} has no place here")
+            raise EvidenceError(f"{where}: {type(value).__name__} is not allowed")

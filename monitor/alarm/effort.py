@@ -1,7 +1,7 @@
-"""How much work it is to derive an alarm again, told from its evidence alone.
+"""Estimate of the work to derive an alarm again, from its evidence alone.
 
-Anyone can write an evidence file, and a formula of thirty characters can ask for minutes of work. So whoever is handed
-one is told first, and answers for it. It is an estimate: what a formula may unfold to, not what it does.
+Anyone can write an evidence file, and a formula of thirty characters can take minutes. So the recipient sees the
+estimate first, and decides. It is the size that a formula may unfold to, not the size that it does.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from monitor.logic.traversal import children, regret_goals, subformulas
 __all__ = ["MAX_WORK", "work"]
 
 MAX_WORK: Final = 100_000
-"""Parts of a formula, each at an offset, that are derived again for evidence from anywhere: seconds."""
+"""Parts of a formula, each at an offset, that are derived again for evidence of any origin: seconds of work."""
 
 PAIRS: Final = 100
-"""Pairs of the path, each with the offsets looked back to, that cost as much as one part."""
+"""Pairs of the path, for each offset, that cost as much as one part."""
 
 DRAWS: Final = 1_000
 """Steps of samples, likewise."""
 
 
 def work(evidence: Evidence) -> int:
-    """Return the parts to be derived. Raises FormulaError if the evidence's text is no formula."""
+    """Return the number of parts to derive. Raises FormulaError if the evidence's text is not a formula."""
     last = max(len(evidence.path) - 1, 0)
     total = farthest = unfolded = 0
     for goal, changes in _goals(parse(evidence.text)):
@@ -42,7 +42,7 @@ def work(evidence: Evidence) -> int:
 
 
 def _goals(formula: Formula) -> Iterator[tuple[Goal, int]]:
-    """Each goal, and how many worlds it is asked of."""
+    """Yield each goal and the number of worlds it is evaluated in."""
     for node in subformulas(formula, nested=False):
         if isinstance(node, Regret):
             yield regret_goals(node)[1], 2
@@ -51,7 +51,7 @@ def _goals(formula: Formula) -> Iterator[tuple[Goal, int]]:
 
 
 def _parts(goal: Goal) -> int:
-    """What may be owed of a goal's measure in all, once for each step of a takeover that ends."""
+    """Return the obligations of a goal's measure, once for each step of a takeover that ends."""
     measure = goal.measure
     parts = measure.high + 1 if isinstance(measure, Reward) else _unfolded(measure.path)
     changes = goal.world.change, goal.world.baseline or NOMINAL
@@ -60,7 +60,7 @@ def _parts(goal: Goal) -> int:
 
 
 def _unfolded(path: Formula) -> int:
-    """Return the largest number of obligations of a path formula: each combination of the rests of its intervals."""
+    """Return the largest number of obligations of a path formula: one per combination of remaining intervals."""
     if isinstance(path, Goal):
         return _parts(path)
     length = path.high + 1 if isinstance(path, Temporal) else 1

@@ -1,14 +1,14 @@
-"""The evidence of an alarm: made from the alert, read back, and derived again from the model and the policies.
+"""Evidence of an alarm: made from the alert, read back, and derived again from the model and the policies.
 
 Three things protect a document, each against a stronger forger:
 
-- the digest inside it finds every alteration by someone who does not recompute the digest;
-- its id, which is the beginning of that digest, is the file's name and stands in the alert: it finds every alteration
-  by someone who cannot also rename the file and change the alert;
-- a signature (`monitor.sidecar.evidence.signing`) finds every alteration by someone who does not have the private key.
+- its digest detects alterations by someone who does not recompute the digest;
+- its id, the beginning of that digest, is the file's name and part of the alert: it detects alterations by someone who
+  cannot also rename the file and change the alert;
+- a signature (`monitor.sidecar.evidence.signing`) detects alterations by someone without the private key.
 
 Without a key, `rederive` finds what does not follow from the rest. docs/security.md lists the fields that follow from
-nothing, which an unsigned document therefore cannot prove.
+nothing else, which an unsigned document therefore cannot prove.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ __all__ = [
 ]
 
 TOLERANCE = 1e-9
-"""How far a derived number may be from the recorded one, relative to the larger of it and 1."""
+"""Largest accepted difference of a derived number from the recorded one, relative to the larger of it and 1."""
 
 
 def make_evidence(
@@ -62,9 +62,9 @@ def make_evidence(
     tables: Mapping[str, PolicyTable],
     manifests: Mapping[str, Mapping[str, object]],
 ) -> bytes:
-    """The evidence for `alert`, whose verdict was given with these policies; the same alert gives the same bytes.
+    """Return the evidence for `alert`, whose verdict used these policies; the same alert gives the same bytes.
 
-    `manifests`: name -> the policy's manifest as plain data (texts, numbers, truths, lists, maps).
+    `manifests`: name -> the policy's manifest as plain data (text, numbers, Booleans, lists, maps).
 
     Raises EvidenceError if a number is not finite.
     """
@@ -96,11 +96,11 @@ def make_evidence(
 
 
 class Deriver(NamedTuple):
-    """A program that answers the question of an alarm anew.
+    """A program that derives the verdict of an alarm again.
 
-    `name`: what `cfmon verify` calls it. `verdict`: gives the verdict that follows from the evidence's path and text,
-    the model, the policies and the other models; raises MonitorError where none follows, a LimitError where the
-    question is not one for this program.
+    `name`: its name in the output of `cfmon verify`. `verdict`: returns the verdict that follows from the evidence's
+    path and text, the model, the policies and the other models; raises MonitorError if none follows, LimitError if this
+    program does not support the formula.
     """
 
     name: str
@@ -108,10 +108,10 @@ class Deriver(NamedTuple):
 
 
 class Rederivation(NamedTuple):
-    """What was found.
+    """Result of deriving an alarm again.
 
-    `by`: the program that derived a verdict, so that numbers without a problem agree with it; None: none was derived.
-    `passed`: why the programs before it did not answer, one sentence each.
+    `problems`: one sentence each. `by`: the program that derived a verdict, None if none did. `passed`: why the
+    programs before it did not answer, one sentence each.
     """
 
     problems: list[str]
@@ -127,8 +127,8 @@ def rederive(
 ) -> list[str]:
     """Return everything in the evidence that does not follow from its path, this model and these policies.
 
-    Numbers may differ by `TOLERANCE`; everything else must be equal. Each entry is a sentence: what is recorded, and
-    what follows instead. Empty if all of it follows.
+    Numbers may differ by `TOLERANCE`; everything else must be equal. Each entry is a sentence: the recorded value and
+    the derived one. Empty if all of it follows.
     """
     return derive_again(evidence, model, tables, models).problems
 
@@ -140,7 +140,7 @@ def derive_again(
     models: Mapping[str, MDP] | None = None,
     derivers: Sequence[Deriver] | None = None,
 ) -> Rederivation:
-    """Do what `rederive` does, by the first of `derivers` (default: `ENGINE`) that answers such a question."""
+    """Derive the verdict as `rederive` does, by the first of `derivers` (default: `ENGINE`) that supports it."""
     problems = contradictions(evidence) or list(_of_models(evidence, model, models or {}))
     if problems:
         return Rederivation(problems, None)  # another alarm or another model: what follows says nothing about this one
@@ -162,14 +162,14 @@ def derive_again(
 def contradictions(evidence: Evidence) -> list[str]:
     """Return everything in the evidence that contradicts the rest of it, one sentence each.
 
-    It takes neither the model nor the policies, so it can be asked before they are opened.
+    It needs neither the model nor the policies, so it can be called before they are opened.
     """
     problems = [*_of_identity(evidence), *_of_place(evidence), *_of_manifests(evidence)]
     return problems or list(_of_noise(evidence))
 
 
 def _verdict(evidence: Evidence, model: MDP, tables: Mapping[str, PolicyTable], models: Mapping[str, MDP]) -> Verdict:
-    """The verdict by the engine that gave it: a sampled one is drawn again, with the same noise."""
+    """Return the verdict of the engine that gave it: a sampled one is drawn again, with the same noise."""
     drawn = evidence.verdict.drawn
     verdict = check(
         evidence.text,
@@ -187,13 +187,13 @@ def _verdict(evidence: Evidence, model: MDP, tables: Mapping[str, PolicyTable], 
 
 
 ENGINE: Final = Deriver("engine", _verdict)
-"""The engine that judges on the stream: exact, or drawn again where the verdict was sampled."""
+"""The engine of the stream: exact, or drawn again if the verdict was sampled."""
 
 
 def _by_referee(
     evidence: Evidence, model: MDP, tables: Mapping[str, PolicyTable], models: Mapping[str, MDP]
 ) -> Verdict:
-    """The verdict by the second program; it draws no samples."""
+    """Return the verdict of the second program, which draws no samples."""
     if evidence.verdict.drawn is not None:
         raise LimitError("a sampled verdict has to be drawn again, with the noise it was drawn with")
     return judge(
@@ -213,12 +213,12 @@ REFEREE: Final = Deriver("referee", _by_referee)
 
 
 def _first_line(error: Exception) -> str:
-    """What is wrong, without the excerpt and the caret that may follow."""
+    """Return the message without the excerpt and the caret that may follow."""
     return (str(error) or type(error).__name__).splitlines()[0]
 
 
 def _of_noise(evidence: Evidence) -> Iterator[str]:
-    """Whether the noise and the strength of a sampled verdict are those of its place on its stream."""
+    """Check that noise and strength of a sampled verdict are those of its position in its stream."""
     drawn = evidence.verdict.drawn
     if drawn is None:
         return
@@ -254,7 +254,7 @@ def _policy(
 
 
 def _of_identity(evidence: Evidence) -> Iterator[str]:
-    """Whether the alarm's id is the hash of what it identifies."""
+    """Check that the alarm's id is the hash of what it identifies."""
     formula = FormulaSpec(evidence.formula, evidence.text, causal_model=evidence.causal_model)
     policies = {name: policy.sha256 for name, policy in evidence.policies.items()}
     identity = Identity(evidence.model, evidence.model_sha256, policies, evidence.versions, evidence.models)
@@ -266,11 +266,11 @@ def _of_identity(evidence: Evidence) -> Iterator[str]:
 
 
 def _of_place(evidence: Evidence) -> Iterator[str]:
-    """Where the path and the breach lie in the episode.
+    """Check the positions of path and breach in the episode.
 
-    On a path whose start was observed nothing was seen before it, so the breach cannot be later than its last step, and
-    an alarm raised at the first breach has one time. Elsewhere the agent may have started over under the same episode:
-    its steps are then numbered anew while the alarm goes on.
+    If the start was observed, the breach is not later than the path's last step, and an alarm raised at the first
+    breach has one time. Otherwise the agent may have started over under the same episode: its steps are then numbered
+    from 0 again while the alarm goes on.
     """
     oldest = evidence.seq - (len(evidence.path) - 1)
     if not evidence.path or oldest < 0 or (evidence.start_observed and oldest > 0):
@@ -283,7 +283,7 @@ def _of_place(evidence: Evidence) -> Iterator[str]:
 
 
 def _of_manifests(evidence: Evidence) -> Iterator[str]:
-    """Whether each manifest names the file that the policy is."""
+    """Check that each manifest names the policy's file."""
     for name, policy in evidence.policies.items():
         named = policy.manifest.get("sha256", policy.sha256)
         if named != policy.sha256:
@@ -299,7 +299,7 @@ def _of_models(evidence: Evidence, model: MDP, models: Mapping[str, MDP]) -> Ite
 
 
 def _of_policies(evidence: Evidence, model: MDP, tables: Mapping[str, PolicyTable]) -> Iterator[str]:
-    """What each policy does in the states of the path."""
+    """Compare each policy's choices in the states of the path."""
     if tables.keys() != evidence.policies.keys():
         yield f"policies: {', '.join(evidence.policies)} are recorded, {', '.join(sorted(tables))} are given"
     states = sorted({state for state, _ in evidence.path if 0 <= state < model.states})
@@ -309,7 +309,7 @@ def _of_policies(evidence: Evidence, model: MDP, tables: Mapping[str, PolicyTabl
 
 
 def _differences(where: str, recorded: object, derived: object) -> Iterator[str]:
-    """Compare two pieces of plain data leaf by leaf."""
+    """Compare plain data, one leaf after the other."""
     match recorded, derived:
         case dict(), dict():
             for key in sorted(recorded.keys() | derived.keys()):

@@ -1,18 +1,18 @@
-"""Alarm state machine: one transition table, from which the documentation is generated.
+"""Alarm state machine, as one transition table.
 
 An alarm is `clear`, `pending` (a breach, not yet `for` verdicts in a row) or `firing`. A verdict reaches it as a
 judgement:
 
 - `bad`: the trigger (`fails` or `holds` as `alarm.when` says; regret; with `when: unavoidable` that too);
-- `breach`: unavoidable, where that is not the trigger. Something is wrong, so a firing alarm stays and its run of good
+- `breach`: unavoidable, if that is not the trigger. The goal is not met, so a firing alarm stays and its run of good
   verdicts starts again; but it does not start an alarm, and in a pending one it neither advances nor resets the count;
 - `good`: the only one that counts towards `keep`;
-- `neutral`: undecided, or no truth at all (`=?`). It counts for nothing and interrupts no run.
+- `neutral`: undecided, or without a truth value (`=?`). It counts for nothing and interrupts no run.
 
-Definitions: docs/semantics.md, section 10.1, and docs/semantics.md, section 10.2.
+Definitions: docs/semantics.md, sections 10.1 and 10.2.
 
-Two more events close it: `ended` (the episode is over) and `removed` (the formula is gone). Blindness is not a state: a
-blind formula has no verdicts, so its alarm keeps its state and carries the reason (`set_blind`).
+Two more events close it: `ended` (the episode is over) and `removed` (the formula was removed). Blindness is not a
+state: a blind formula has no verdicts, so its alarm keeps its state and carries the reason (`set_blind`).
 """
 
 from __future__ import annotations
@@ -33,7 +33,6 @@ __all__ = [
     "Judgement",
     "Transition",
     "advance",
-    "as_markdown",
     "close",
     "judge",
     "renew",
@@ -46,7 +45,7 @@ Event = Literal["good", "bad", "breach", "neutral", "ended", "removed"]
 
 
 class Alarm(msgspec.Struct, frozen=True):
-    """One formula's alarm for one agent. Plain data: it is part of a session's snapshot.
+    """Alarm of one formula for one agent. Plain data: it is part of a session's snapshot.
 
     `run`: bad verdicts so far while pending, good ones in a row while firing, else 0. `first_seq`, `since`: step and
     time (seconds since the epoch) of the first bad verdict of the run that led here; None while clear. `revision`:
@@ -103,7 +102,7 @@ TABLE: Final[Mapping[tuple[Place, Event, bool], Transition]] = MappingProxyType(
         ("clear", "removed", False): NOTHING,
         ("pending", "bad", False): Transition("pending", "grow", None, "still short of `for`"),
         ("pending", "bad", True): Transition("firing", "reset", "firing", "`for` bad verdicts, no good one between"),
-        ("pending", "breach", False): Transition("pending", "keep", None, "no trigger, yet nothing is well: no reset"),
+        ("pending", "breach", False): Transition("pending", "keep", None, "neither trigger nor good verdict: no reset"),
         ("pending", "good", False): Transition("clear", "reset", "clear", "the run of bad verdicts is broken"),
         ("pending", "neutral", False): Transition("pending", "keep", None, "counts for nothing"),
         ("pending", "ended", False): QUIET,
@@ -113,8 +112,8 @@ TABLE: Final[Mapping[tuple[Place, Event, bool], Transition]] = MappingProxyType(
         ("firing", "good", False): Transition("firing", "grow", None, "still short of `keep`"),
         ("firing", "good", True): Transition("clear", "reset", "resolved", "`keep` good verdicts, no breach between"),
         ("firing", "neutral", False): Transition("firing", "keep", None, "counts for nothing"),
-        ("firing", "ended", False): Transition("clear", "reset", "ended", "over, but nothing got well: never resolved"),
-        ("firing", "removed", False): Transition("clear", "reset", "removed", "no longer asked, so no longer answered"),
+        ("firing", "ended", False): Transition("clear", "reset", "ended", "over without good verdicts: never resolved"),
+        ("firing", "removed", False): Transition("clear", "reset", "removed", "the formula is gone"),
     }
 )
 """(state, event, this verdict completes the run) -> transition. The flag is True only where it matters."""
@@ -175,10 +174,10 @@ def close(alarm: Alarm, how: Literal["ended", "removed"]) -> tuple[Alarm, Change
 
 
 def set_blind(alarm: Alarm, blind: BlindReason | None) -> tuple[Alarm, Change | None]:
-    """Set the reason why the formula is blind (None: it sees). The state does not change.
+    """Set the reason why the formula is blind; None: it is not. The state does not change.
 
-    A firing alarm reports the change as a new revision: whoever was woken must know that it can no longer be judged,
-    and why.
+    A firing alarm reports the change as a new revision: the operator must know that it can no longer be evaluated, and
+    why.
     """
     if blind == alarm.blind:
         return alarm, None
@@ -187,17 +186,8 @@ def set_blind(alarm: Alarm, blind: BlindReason | None) -> tuple[Alarm, Change | 
 
 
 def renew(alarm: Alarm) -> tuple[Alarm, Change]:
-    """Make a new revision of a firing alarm because its newest verdict is news; the state stays."""
+    """Make a new revision of a firing alarm, for a verdict that differs enough; the state stays."""
     return _report(alarm, "firing")
-
-
-def as_markdown() -> str:
-    """Return the table as the documentation shows it."""
-    lines = ["| state | verdict or event | then | reported | why |", "|---|---|---|---|---|"]
-    for (state, event, enough), row in TABLE.items():
-        shown = f"{event}, enough of them" if enough else event
-        lines.append(f"| {state} | {shown} | {row.to} | {row.reports or '-'} | {row.why} |")
-    return "\n".join(lines) + "\n"
 
 
 def _enough(alarm: Alarm, judgement: Judgement, spec: AlarmSpec) -> bool:

@@ -1,4 +1,4 @@
-"""What is published about an alarm: its id and the JSON document on `cfmon/alerts/<agent>/<formula>`."""
+"""Alert as published: its id and the JSON document on `cfmon/alerts/<agent>/<formula>`."""
 
 from __future__ import annotations
 
@@ -42,16 +42,16 @@ __all__ = [
 ALERT_VERSION = 1
 EARLIEST: Final = -62_135_596_800.0
 LATEST: Final = 253_402_300_799.9995
-"""Seconds since the epoch at which the year 0001 begins, and from which on a time rounds to the year 10000."""
+"""Seconds since the epoch: start of the year 0001, and the first time that rounds to the year 10000."""
 
 _compact = json.JSONEncoder(separators=(",", ":")).encode
 
 
 class Identity(msgspec.Struct, frozen=True):
-    """Who judges: which model, which policies, which software.
+    """Model, policies and software behind a verdict.
 
-    `policies`: name -> sha256 of its file, hexadecimal. `versions`: of the software, name -> version; they go into the
-    evidence, but neither into an alert nor into its id. `models`: name -> sha256 of the other dynamics formulas ask of.
+    `policies`: name -> sha256 of its file, hexadecimal. `versions`: of the software, name -> version; they are part of
+    the evidence, but neither of an alert nor of its id. `models`: name -> sha256 of the other models in formulas.
     """
 
     model_name: str
@@ -61,12 +61,12 @@ class Identity(msgspec.Struct, frozen=True):
     models: Mapping[str, str] = msgspec.field(default_factory=dict)
 
     def is_world_of(self, other: Identity) -> bool:
-        """The same models and policies, whatever they are called and whichever software reads them."""
+        """Return whether models and policies are the same, ignoring the model's name and the software."""
         return (self.model_sha256, self.policies, self.models) == (other.model_sha256, other.policies, other.models)
 
 
 def identity_of(model: MDP, policies: Mapping[str, PolicyTable], models: Mapping[str, MDP]) -> Identity:
-    """The identity of what was handed over as values and not as files: digests of the contents."""
+    """Return the identity of models and policies given as values, not as files: digests of their contents."""
     digests = {name: hashlib.sha256(_content(table)).hexdigest() for name, table in policies.items()}
     others = {name: model_sha256(other) for name, other in models.items()}
     return Identity(
@@ -85,10 +85,10 @@ def _content(table: PolicyTable) -> bytes:
 
 
 def alert_id(agent: str, episode: Episode, formula: FormulaSpec, identity: Identity, first_seq: int) -> str:
-    """The name of one alarm, 32 hexadecimal digits: the same wherever and whenever the same alarm is raised.
+    """Return the id of an alarm, 32 hexadecimal digits; the same alarm has the same id in every process.
 
-    A hash of agent, episode, formula (name, text, causal model), models, policies and the step at which the breach
-    began. An episode `1` is not an episode `"1"`.
+    It is a hash of agent, episode, formula (name, text, causal model), models, policies and the step at which the
+    breach began. Episode `1` is not episode `"1"`.
     """
     parts = [
         [agent, episode, first_seq],
@@ -241,8 +241,8 @@ FOLLOWING: Final = (
 def alert_payload(alert: Alert, identity: Identity, *, sent: float, evidence: str | None) -> dict[str, object]:
     """Return the alert as published; `json.dumps` takes it as it is, also with `allow_nan=False`.
 
-    `sent`: seconds since the epoch. `evidence`: id of the evidence, or None if none could be kept. A number that does
-    not exist is null. `profile` is a list, nearest offset first, because JSON has no whole numbers as keys.
+    `sent`: seconds since the epoch. `evidence`: id of the evidence, or None if none could be stored. Infinity and NaN
+    become null. `profile` is a list, nearest offset first, because JSON keys are text.
     """
     link = None if evidence is None else EvidenceLink(evidence, f"/evidence/{evidence}")
     model = Named(identity.model_name, identity.model_sha256)
@@ -255,13 +255,13 @@ def named_policies(identity: Identity) -> tuple[Named, ...]:
 
 
 def refreshed_payload(published: Mapping[str, object], alert: Alert) -> dict[str, object]:
-    """Return a published alert with what the newest verdict says in it, under its revision."""
+    """Return a published alert with the fields of the newest verdict; the revision stays."""
     newest = plain_message(_message(alert, Named("", ""), (), sent=0.0, evidence=None))
     return {**published, **{name: newest[name] for name in FOLLOWING}}
 
 
 def rfc3339(seconds: float) -> str | None:
-    """Return a time as a date, in UTC to the millisecond; None if it is none of the years 0001 to 9999.
+    """Return a time as a date, in UTC to the millisecond; None outside the years 0001 to 9999.
 
     >>> rfc3339(1795259763.7)
     '2026-11-21T11:16:03.700Z'
@@ -315,7 +315,7 @@ def _message(
 
 
 def plain_message(message: msgspec.Struct) -> dict[str, object]:
-    """Return a message as JSON has it: its fields in order; a number that does not exist is None."""
+    """Return a message as JSON data: its fields in order; infinity and NaN become None."""
     return {name: _plain(getattr(message, name)) for name in message.__struct_fields__}
 
 

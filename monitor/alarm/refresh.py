@@ -1,4 +1,4 @@
-"""What a published alert says by a newer verdict: worked out when it is to be shown, not at each verdict."""
+"""A published alert brought up to date with a newer verdict: computed when it is shown, not at each verdict."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from monitor.types import Alert, Refreshed
 __all__ = ["refreshed"]
 
 _read: Final = lru_cache(maxsize=4096)(parse)
-"""A formula's text, read once."""
+"""Parser that keeps its results."""
 
 
 def refreshed(alert: Alert, news: Refreshed) -> Alert:
-    """Return `alert`, of an alarm that fires, with the verdict of `news` in place of its own; the revision stays.
+    """Return the `alert` of a firing alarm with the verdict of `news` in place of its own; the revision stays.
 
-    Its path stays too: that is for the evidence, which proves the verdict on which the alarm fired.
+    Its path stays too: it belongs to the evidence, which proves the verdict on which the alarm fired.
     """
     judged, spec = news.judged, news.spec
     formula = _read(spec.text)

@@ -1,9 +1,8 @@
 """Sentences of an alert: what happened and how bad, then what to do, then the counterfactual and how it was obtained.
 
-A person woken at night must be able to act on the first line and to read it aloud on the telephone, so the part before
+A person woken at night must be able to act on the first line and to read it out on the telephone, so the part before
 the detail has fewer than 200 characters (with names of usual length). The numbers are those of the verdict, rounded to
-two decimals, or to as many as distinguish a value from the threshold it misses. Quotes of the formula are the user's
-text.
+two decimals, or to as many as distinguish a value from the threshold it misses. Quotes are from the user's formula.
 """
 
 from __future__ import annotations
@@ -34,11 +33,11 @@ from monitor.types import AlarmState, BlindReason, Departing, FormulaSpec, Hando
 __all__ = ["BLIND_WORDS", "departing_text", "summary"]
 
 LONGEST_QUOTE = 60
-"""Characters of a formula that is quoted; a longer one is named instead."""
+"""Longest formula that is quoted, in characters; a longer one is named instead."""
 MOST_QUANTITIES = 3
 """Quantities listed of a formula with several."""
 MOST_DECIMALS = 12
-"""Decimals at most: numbers closer than this are equal for a verdict too."""
+"""Most decimals shown: closer numbers are equal for a verdict too."""
 
 BLIND_WORDS: Final[Mapping[BlindReason, str]] = {
     "gap": "steps are missing",
@@ -82,10 +81,10 @@ def summary(
     verdict: Verdict,
     path_length: int,
 ) -> str:
-    """Return the sentences for an alert in `state`, after `verdict`. `parsed`: the formula's text, read.
+    """Return the sentences for an alert in `state`, after `verdict`. `parsed`: the formula's text, parsed.
 
     `fired` describes the step at which the alarm fired, as its picture does, and gives no advice. `path_length`: pairs
-    of the path the verdict was given on; 0: not known, so the sentences do not say how many steps ago an `@-k` was.
+    of the verdict's path; 0: unknown, so the sentences do not say how many steps ago an `@-k` was.
     """
     say = _Sentences(formula, parsed, verdict, path_length, "before" if state == "fired" else "ago")
     found, sure = say.finding(), [*say.disagreement(), *say.obtained(), *_why(blind)]
@@ -114,7 +113,7 @@ def _caution(blind: BlindReason | None) -> str:
         case None:
             return ""
         case "model_doubt":
-            return "MODEL IN DOUBT: "
+            return "MODEL CONTRADICTED: "
         case _:
             return f"BLIND ({blind}), last known: "
 
@@ -177,7 +176,7 @@ class _Sentences:
         return f"{_capital(doing)} {suffices} ({given}): stop the agent safely"
 
     def too_late(self, blind: BlindReason | None) -> str:
-        """Return, if handing over does not suffice, what it changes now and when it would last have sufficed."""
+        """Return, if handing over does not suffice, its effect now and when it last sufficed."""
         match self._parsed, handover_of(self._parsed, self._verdict), self._verdict.profile.get(0):
             case Regret(WorldRef(change), Goal(_, _, Test() as test)), Handover(helps_now=False) as handover, (
                 own,
@@ -196,22 +195,19 @@ class _Sentences:
                 return ""
 
     def counterfactual(self) -> str:
-        """Return the value under the intervention from where it sets in."""
+        """Return the value under the intervention."""
         match self._parsed:
             case Regret(WorldRef(change), Goal(_, _, Test() as test)) if len(self._verdict.quantities) == 2:
                 pass
             case _:
                 return ""
-        when, (_, alternative, _) = self._when(), self._compared(test)
-        if when == NOW and change.kind != "model":
+        start, (_, alternative, _) = self._start(), self._compared(test)
+        if change.kind == "model":
+            start = self._starting()
+        elif start == NOW:
             return ""
-        since = (
-            NOW if when == NOW else when.removeprefix("from ").replace("the ", "at the ", when.startswith("from the "))
-        )
-        if change.kind == "model" and when != NOW:
-            since = f"{when} on"
-        comma = "," if change.steps is not None and since[0].isdigit() else ""
-        return f"Had {_been(change)}{comma} {since}: {alternative}"
+        comma = "," if change.steps is not None and start[0].isdigit() else ""
+        return f"Had {_been(change)}{comma} {start}: {alternative}"
 
     def handover_then(self) -> str:
         """Return the value of handing over at the step at which the alarm fired."""
@@ -263,14 +259,12 @@ class _Sentences:
 
     def _quantity(self, world: WorldRef, measure: Probability | Reward) -> str:
         """Return the quantity of a plain goal, with its intervention."""
-        when = self._when()
-        since = when if when == NOW else f"{when} on"
         if world.baseline is not None:
             pair = f"{_noun(world.change)} rather than {_noun(world.baseline)}"
-            return f"effect on {self._subject(measure)} of {pair} {since}"
+            return f"effect on {self._subject(measure)} of {pair} {self._starting()}"
         if world.change.kind != "nominal":
-            return f"{self._subject(measure)} with {_noun(world.change)} {since}"
-        return self._subject(measure, when)
+            return f"{self._subject(measure)} with {_noun(world.change)} {self._starting()}"
+        return self._subject(measure, self._when())
 
     def _figure(self, test: Test | None) -> str:
         """Return the value and the requirement."""
@@ -293,7 +287,7 @@ class _Sentences:
         return f"formula '{formula.name}' {truth}: {', '.join(listed)}".removesuffix(": ")
 
     def _subject(self, measure: Probability | Reward, when: str = NOW) -> str:
-        """Return the measure, and from when it is counted."""
+        """Return the measure and from when it is counted."""
         words = self._in_words(measure.path) if isinstance(measure, Probability) else None
         if words is None:
             words = _quote(_inside(self._formula.text), f"the goal of '{self._formula.name}'")
@@ -321,16 +315,26 @@ class _Sentences:
         return f"{'not' if label in self._labels else 'no'} {self._words(label)} {when}"
 
     def _when(self) -> str:
-        """Return where the intervention sets in; `NOW` only for offset 0."""
+        """Return from when a quantity is counted; `NOW` only for offset 0."""
+        start = self._start()
+        return start if start == NOW else f"from {start.removeprefix('at ')}"
+
+    def _starting(self) -> str:
+        """Return from when an intervention is in force, as a participle."""
+        start = self._start()
+        return start if start == NOW else f"starting {start}"
+
+    def _start(self) -> str:
+        """Return when the intervention begins; `NOW` only for offset 0."""
         verdict = self._verdict
         offset, clipped = verdict.offset, verdict.clipped
-        start = "the oldest step still held" if verdict.start_dropped else "the episode's start"
+        first = "the oldest step still held" if verdict.start_dropped else "the episode's start"
         if offset < 0:
             ago = f", {self._ago(self._pairs + offset)}" if self._pairs else ""
-            return f"from {start}{ago}" if offset == -1 else f"from {_steps(-offset - 1)} after {start}{ago}"
+            return f"at {first}{ago}" if offset == -1 else f"{_steps(-offset - 1)} after {first}{ago}"
         if offset == 0:
             return NOW
-        return f"from {start}, {self._ago(offset)}" if clipped else f"from {self._ago(offset)}"
+        return f"at {first}, {self._ago(offset)}" if clipped else self._ago(offset)
 
     def _ago(self, steps: int) -> str:
         return f"{_steps(steps)} {self._past}" if steps else "just now"

@@ -1,4 +1,4 @@
-"""The model: a Markov decision process, its files, and the encoding of an agent's words as its indices.
+"""The model: a Markov decision process, its files, and the encoding of an agent's states and actions as its indices.
 
 Names are imported when first used, so that `monitor.model.formats` is light enough for `cfmon --help`.
 """
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _HOMES = {"encode_action": "encode", "encode_state": "encode", "MDP": "mdp"}
 _HOMES |= dict.fromkeys(("canonical_bytes", "load_model", "model_sha256", "read_model", "save_model"), "io")
 
-__all__ = [*sorted(_HOMES)]  # noqa: PLE0604 - the names stand once, in the table above
+__all__ = [*sorted(_HOMES)]  # noqa: PLE0604 - the names are listed once, in the table above
 
 
 def __getattr__(name: str) -> object:

@@ -1,4 +1,4 @@
-"""Checking what a model carries beside its rows: labels, observations, names, bins, valuations, copies."""
+"""Checks of a model's data beside its rows: labels, observations, names, bins, valuations, copies."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _NAME_LENGTH = 256
 
 
 def checked_labels(labels: Mapping[str, Any] | None, states: int) -> Mapping[str, Bools]:
-    """Label name -> [S] bool, read-only, sorted by name. A value may be a [S] bool array or a list of states."""
+    """Return label name -> [S] bool, read-only, sorted by name. A value is a [S] bool array or a list of states."""
     checked: dict[str, Bools] = {}
     for name in sorted(labels or {}, key=str):
         if not isinstance(name, str) or not _LABEL.match(name):
@@ -63,7 +63,7 @@ def checked_observations(observations: object, states: int) -> npt.NDArray[np.fl
 
 
 def checked_names(names: Iterable[str], count: int, what: str) -> tuple[str, ...]:
-    """Either no names or `count` different printable ones of 1 to 256 characters."""
+    """Return the names: none, or `count` different printable ones of 1 to 256 characters."""
     given = tuple(names)
     if given and len(given) != count:
         raise ModelError(f"{len(given)} {what} names for {count} {what}s: name all or none")
@@ -77,9 +77,9 @@ def checked_names(names: Iterable[str], count: int, what: str) -> tuple[str, ...
 
 
 def checked_bins(edges: Iterable[object], states: int) -> tuple[Floats, ...]:
-    """One strictly ascending array of at least two edges per dimension; together they make at most S bins.
+    """Return one strictly ascending array of at least two edges per dimension; together at most S bins.
 
-    The outermost edges may be infinite. States beyond the last bin (a sink, say) are never reached by binning.
+    The outermost edges may be infinite. States beyond the last bin (a sink, say) are never the result of binning.
     """
     checked = tuple(_edges(array, f"bin edges of dimension {i}") for i, array in enumerate(edges))
     if checked and math.prod(len(array) - 1 for array in checked) > states:
@@ -89,7 +89,7 @@ def checked_bins(edges: Iterable[object], states: int) -> tuple[Floats, ...]:
 
 
 def checked_valuations(valuations: Iterable[Sequence[object]], states: int) -> tuple[Valuation, ...]:
-    """Either none or S different tuples of equal length, of numbers, texts and truths."""
+    """Return the valuations: none, or S different tuples of equal length, of numbers, text and Booleans."""
     given = tuple(tuple(_variable(x) for x in valuation) for valuation in valuations)
     if given and len(given) != states:
         raise ModelError(f"{len(given)} valuations for {states} states: give all or none")
@@ -102,9 +102,9 @@ def checked_valuations(valuations: Iterable[Sequence[object]], states: int) -> t
 
 
 def checked_ended_as(copies: object, states: int) -> Ints | None:
-    """For each state the state in which an episode is once it has terminated there, [S] int64, read-only.
+    """Return, for each state, the state of an episode that has terminated there, [S] int64, read-only.
 
-    None if every state is its own: such a model is equal to one that does not say it. A copy is its own copy.
+    None if every state is its own copy, as in a model without copies. A copy is its own copy.
     """
     if copies is None:
         return None
@@ -136,4 +136,4 @@ def _variable(value: object) -> float | str | bool:
         case int() | float() if math.isfinite(value) and abs(value) <= 2**53:
             return float(value)
         case _:
-            raise ModelError(f"valuation entry {value!r}: a finite number up to 2^53, a text or a truth is needed")
+            raise ModelError(f"valuation entry {value!r}: give a finite number up to 2^53, text or a Boolean")

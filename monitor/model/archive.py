@@ -1,4 +1,4 @@
-"""Arrays as a `.npz` archive: the same bytes for the same arrays on every machine, and no large array copied for it."""
+"""Writing of arrays as a `.npz` archive: equal arrays give equal bytes everywhere, and large arrays are not copied."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from monitor.arrays import AnyArray
 __all__ = ["Piece", "packed"]
 
 Piece = bytes | memoryview
-"""A piece of the archive, written without a copy: bytes, or an array."""
+"""A piece of the archive, not copied: bytes, or an array."""
 
 _FIXED_DATE = (1980, 1, 1, 0, 0, 0)
 
@@ -26,7 +26,7 @@ def packed(arrays: Mapping[str, AnyArray], compression: int) -> Iterable[Piece]:
         for key in sorted(arrays):
             info = zipfile.ZipInfo(f"{key}.npy", _FIXED_DATE)
             info.compress_type = compression
-            info.create_system = 3  # else it would name the machine's operating system
+            info.create_system = 3  # otherwise the operating system
             info.external_attr = 0o644 << 16
             array = np.ascontiguousarray(arrays[key]).reshape(arrays[key].shape)
             header = io.BytesIO()
@@ -39,9 +39,9 @@ def packed(arrays: Mapping[str, AnyArray], compression: int) -> Iterable[Piece]:
 
 
 class _Pieces(io.RawIOBase):
-    """A file in memory that keeps what is written as it is; only a member's header is written a second time, in place.
+    """File in memory that keeps the objects written to it; only the header of a member is overwritten, in place.
 
-    `at`: position -> what was written there, in order.
+    `at`: position -> object written there, in order.
     """
 
     def __init__(self) -> None:
@@ -59,7 +59,7 @@ class _Pieces(io.RawIOBase):
         return self._position
 
     def seek(self, offset: int, whence: int = 0, /) -> int:
-        assert whence == 0, "zipfile goes to positions alone"
+        assert whence == 0, "zipfile seeks absolute positions only"
         self._position = offset
         return offset
 

@@ -1,11 +1,11 @@
 """Test of a Gymnasium environment against the table `P[s][a]` that it publishes.
 
-The table is what a model is made of. An option such as Taxi's `fickle_passenger` changes the environment and not its
+The model is built from the table. An option such as Taxi's `fickle_passenger` changes the environment and not its
 table, so that values computed on the model are those of another environment. Therefore the environment is run for some
-thousand steps, beside the table. Each step must be an entry of it: successor, `terminated` and reward. How often each
-entry comes is tested at level `ALPHA` (`monitor.statistics.model_test`).
+thousand steps and compared with the table: each step must be an entry of it (successor, `terminated` and reward), and
+the frequencies of the entries are tested at level `ALPHA` (`monitor.statistics.model_test`).
 
-What is not found: a departure that these steps do not meet.
+Departures that do not occur in these steps are not found.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ STEPS: Final = 10_000
 """Steps run: a third of a second for the environments that come with Gymnasium."""
 
 ALPHA: Final = 1e-6
-"""Probability that the frequencies of an environment that follows its table are reported."""
+"""Probability of reporting the frequencies of an environment that follows its table."""
 
 Entry = tuple[int, bool, float]
 """Successor, terminated, reward."""
@@ -33,15 +33,15 @@ Entry = tuple[int, bool, float]
 
 @dataclass(frozen=True)
 class Conformance:
-    """Result of running an environment beside its table.
+    """Result of comparing an environment with its table.
 
     Attributes:
-        steps: how many were run.
-        departures: what was wrong -> in how many steps.
+        steps: number of steps run.
+        departures: kind of departure -> number of steps.
         example: the first such step, as a sentence; empty if there was none.
-        log10_e: evidence against the frequencies, log10 of an e-value. Of use only where nothing departs: what does is
-            not counted, and missing among the others.
-        doubted: the e-value reached 1 / `ALPHA`.
+        log10_e: evidence against the frequencies, log10 of an e-value. Meaningful only without departures, which are
+            not counted.
+        doubted: True if the frequencies are rejected: the e-value reached 1 / `ALPHA`.
         failure: why the environment could not be run to the end; empty if it could.
     """
 
@@ -81,9 +81,9 @@ def conformance(environment: Any, *, steps: int = STEPS, seed: int = 0) -> Confo
 
     Args:
         environment: with discrete spaces and a table `P[s][a] = [(probability, successor, reward, terminated), ...]`,
-            of which only pairs with entries are taken.
-        steps: how many; episodes follow one another.
-        seed: of the environment's own chance, and of the actions.
+            of which only actions with entries are taken.
+        steps: number of steps, over as many episodes as needed.
+        seed: of the environment and of the actions.
     """
     table = _Table(environment)
     departures: dict[str, int] = {}
@@ -91,10 +91,10 @@ def conformance(environment: Any, *, steps: int = STEPS, seed: int = 0) -> Confo
     count = 0
     try:
         for count, step in enumerate(_steps(environment, table, steps, seed), start=1):
-            if what := table.take(step):
+            if what := table.compare(step):
                 departures[what] = departures.get(what, 0) + 1
                 example = example or f"step {count}: {_words(step)}"
-    except Exception as error:  # noqa: BLE001 - environments raise what they like
+    except Exception as error:  # noqa: BLE001 - environments raise any exception
         failure = f"it stopped after {count:,} steps ({type(error).__name__}: {error})"
     return Conformance(count, departures, example, table.test.log10_e, table.test.doubted, failure)
 
@@ -121,8 +121,8 @@ class _Table:
         first = state * self.actions
         return [action for action in range(self.actions) if self._entries[first + action]]
 
-    def take(self, step: _Step) -> str:
-        """Return what is wrong with a step, empty if nothing is; what is possible is counted."""
+    def compare(self, step: _Step) -> str:
+        """Return how a step departs from the table, empty if it does not; a possible step is counted."""
         row = step.state * self.actions + step.action
         successor, terminated, reward = step.entry
         there = [(place, entry) for place, entry in enumerate(self._entries[row]) if entry[0] == successor]

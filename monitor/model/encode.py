@@ -1,4 +1,4 @@
-"""From the words of an agent to the indices of the model. Raises InputError or returns an index, nothing else."""
+"""Encoding of an agent's states and actions as indices of the model. Raises InputError or returns an index."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ _LONGEST_SHOWN = 80  # a message may be long, a log line must not
 def encode_state(model: MDP, encoder: StateEncoder, raw: RawState) -> int:
     """Return the state that `raw` names.
 
-    `index`: the state's number. `name`: one of `model.state_names`. `valuation`: a list equal to one of
-    `model.valuations` (as Python compares: 1, 1.0 and true are equal). `bins`: a list of numbers, one per dimension;
+    `index`: the state's number. `name`: one of `model.state_names`. `valuation`: a tuple equal to one of
+    `model.valuations` (as Python compares: 1, 1.0 and true are equal). `bins`: a tuple of numbers, one per dimension;
     bin i of a dimension holds edges[i] <= x < edges[i + 1], the last one its upper edge too, and the state is the
     row-major index of the bins.
 
     Raises:
-        InputError: `unknown_state`, when `raw` names no state of the model or is of another kind.
+        InputError: `unknown_state`, if `raw` names no state of the model or is of another kind.
 
     >>> model = MDP.from_transitions(states=2, actions=1, transitions=[(0, 0, 1, 1.0), (1, 0, 1, 1.0)],
     ...                              state_names=["start", "end"], bin_edges=[[0.0, 0.5, 1.0]])
@@ -44,12 +44,12 @@ def encode_state(model: MDP, encoder: StateEncoder, raw: RawState) -> int:
         case _:
             assert_never(encoder)
     if state is None:
-        raise InputError("unknown_state", f"{_shown(raw)} is no state of the model ({_expected(model, encoder)})")
+        raise InputError("unknown_state", f"{_shown(raw)} is not a state of the model ({_expected(model, encoder)})")
     return state
 
 
 def encode_action(model: MDP, raw: int | str) -> int:
-    """Return the action that `raw` names: its number, or its name where the model names its actions.
+    """Return the action that `raw` names: its number, or its name if the model names its actions.
 
     Raises:
         InputError: `unknown_action`.
@@ -57,7 +57,9 @@ def encode_action(model: MDP, raw: int | str) -> int:
     action = model.action_index.get(raw) if isinstance(raw, str) else _index(raw, model.actions)
     if action is None:
         named = f", or one of {_shown(model.action_names)}" if model.action_names else ""
-        raise InputError("unknown_action", f"{_shown(raw)} is no action of the model (0..{model.actions - 1}{named})")
+        raise InputError(
+            "unknown_action", f"{_shown(raw)} is not an action of the model (0..{model.actions - 1}{named})"
+        )
     return action
 
 
@@ -68,7 +70,7 @@ def _index(raw: object, limit: int) -> int | None:
 def _valuation(model: MDP, raw: object) -> int | None:
     try:
         return model.valuation_index.get(raw) if isinstance(raw, tuple) else None
-    except TypeError:  # a list inside the list, which nothing is looked up by
+    except TypeError:  # a list inside: not hashable
         return None
 
 
@@ -102,6 +104,6 @@ def _expected(model: MDP, encoder: StateEncoder) -> str:
 def _shown(raw: object) -> str:
     try:
         text = repr(raw)
-    except ValueError:  # a whole number of more digits than Python writes out
+    except ValueError:  # an integer of more digits than Python prints
         return "a huge number"
     return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}..."

@@ -1,4 +1,4 @@
-"""The forms of models that `load_model` reads.
+"""Formats of models that `load_model` reads.
 
 To add one, write its reader in a module of this package and add its line to `FORMATS`. Readers are pure:
 
@@ -24,10 +24,10 @@ __all__ = ["FORMATS", "Format", "file_name", "format_of", "has_scheme", "support
 
 @dataclass(frozen=True)
 class Format:
-    """One form of model.
+    """One format of model.
 
     Attributes:
-        shown: the form as help and messages show it.
+        shown: the format in help and messages.
         reader: `module:function`, imported when first used.
         suffix: of the file's name; "" for a scheme.
         scheme: the beginning of the source, with its colon; "" for a file.
@@ -51,28 +51,28 @@ FORMATS: tuple[Format, ...] = (
     Format("a .npz file", "monitor.model.npz:read_files", suffix=".npz"),
     Format("gymnasium:ID?argument=value", "monitor.model.gymnasium_env:load_gymnasium", scheme="gymnasium:"),
 )
-"""A file whose suffix is not here is read as the first form."""
+"""A file with another suffix is read as the first format."""
 
 
 def format_of(source: str | PurePath) -> Format:
-    """Return the form of a source: text by its scheme, else a file by its suffix."""
+    """Return the format of a source: text by its scheme, else a file by its suffix."""
     text = str(source)
     schemes = (each for each in FORMATS if each.scheme and isinstance(source, str) and text.startswith(each.scheme))
     return next(schemes, None) or next((each for each in FORMATS if _is_file(text, each)), FORMATS[0])
 
 
 def has_scheme(source: str) -> bool:
-    """Return whether the source is no file but begins with a known scheme."""
+    """Return whether the source begins with a known scheme."""
     return bool(format_of(source).scheme)
 
 
 def file_name(source: str) -> str:
-    """Return the last part of the path if the source is a file of a known form, else the source as it is."""
+    """Return the last part of the path if the source is a file of a known format, else the source."""
     return PurePath(source).name if any(_is_file(source, each) for each in FORMATS) else source
 
 
 def supported_forms() -> str:
-    """Return the list of all forms, for people.
+    """Return the list of all formats as text.
 
     >>> supported_forms()
     'a .npz file or gymnasium:ID?argument=value'

@@ -1,6 +1,6 @@
-"""A model from a Gymnasium environment that publishes its dynamics as `env.unwrapped.P[s][a]`.
+"""Models from Gymnasium environments that publish their dynamics as `env.unwrapped.P[s][a]`.
 
-Whether the environment itself follows that table is another question: `monitor.model.conformance` tests it.
+`monitor.model.conformance` tests whether the environment follows that table.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _ONE_HOT_LIMIT = 1 << 26
 
 
 @dataclass(frozen=True, slots=True)
-class _Move:
+class _Entry:
     """One entry of P[s][a]."""
 
     state: int
@@ -40,15 +40,15 @@ class _Move:
 def load_gymnasium(source: str) -> MDP:
     """Return the model of `gymnasium:ID?arg=value&...`; values are numbers, true, false, or text.
 
-    The environment is run beside its table, always with the same seed. Where it does not follow the table, values
-    computed on the model are not those of the environment, and a `ModelWarning` says so.
+    The environment is run and compared with its table, always with the same seed. If it departs from the table, values
+    computed on the model are not those of the environment, and a `ModelWarning` reports it.
 
     Raises:
         ModelError: Gymnasium is not installed, does not know the environment, or the environment has no table P.
     """
     identifier, _, query = source.removeprefix("gymnasium:").partition("?")
     if not _ID.match(identifier):
-        raise ModelError(f"model {source}: {identifier!r} is no environment id; write gymnasium:ID?arg=value&...")
+        raise ModelError(f"model {source}: {identifier!r} is not an environment id; write gymnasium:ID?arg=value&...")
     try:
         import gymnasium  # noqa: PLC0415 - an optional extra, and slow to import
     except ImportError as error:
@@ -58,7 +58,7 @@ def load_gymnasium(source: str) -> MDP:
     try:
         arguments: dict[str, Any] = {key: _value(text) for key, text in parse_qsl(query, strict_parsing=bool(query))}
         environment = gymnasium.make(identifier, **arguments)
-    except Exception as error:  # environments raise what they like, and all of it is about this source
+    except Exception as error:  # environments raise any exception, all about this source
         raise ModelError(f"model {source}: Gymnasium cannot make it ({type(error).__name__}: {error})") from error
     try:
         model = from_environment(environment, source)
@@ -73,31 +73,29 @@ def load_gymnasium(source: str) -> MDP:
 def from_environment(environment: Any, source: str) -> MDP:  # noqa: ANN401 - Gymnasium is optional, so is its type
     """Return the model of an environment with a table `P[s][a] = [(probability, successor, reward, terminated), ...]`.
 
-    State and action numbers stay those of the environment. A state entered with `terminated` ends the episode: where
-    its own rows do not already stay there with reward 0, an absorbing copy with its labels is appended after the last
-    state, and such transitions go to the copy. The environment itself has one number for both: `ended_as` says which
-    copy it means by a state at the end of an episode. Duplicates are summed. Rewards are of transitions, R(s, a, s');
-    where one transition is listed with several rewards, R is their mean, and `reward_spread` holds how far they lie
-    from it.
+    State and action numbers stay those of the environment. A state entered with `terminated` ends the episode: unless
+    its own rows already stay there with reward 0, an absorbing copy with its labels is appended after the last state,
+    and such transitions go to the copy. The environment has one number for both: `ended_as` maps a state at the end of
+    an episode to its copy. Duplicates are summed. Rewards are of transitions, R(s, a, s'); if one transition has
+    several rewards, R is their mean, and `reward_spread` their largest distance from it.
 
-    Every state an episode ends in is labelled `terminal`; FrozenLake's are also `hole` or `goal`, its first one
-    `start`, and all are called `row 2 column 3`. If there are copies, `observations` is the one-hot encoding of the
-    environment's state (where that is not too large); without any, one-hot is what a policy gets from a model without
-    observations.
+    States in which an episode ends are labelled `terminal`; FrozenLake's are also labelled `hole`, `goal` or `start`,
+    and named `row 2 column 3`. With copies, `observations` is the one-hot encoding of the environment's state (unless
+    too large); without, a policy gets the one-hot encoding of the state anyway.
     """
     inner = environment.unwrapped
     try:
         count, actions = int(environment.observation_space.n), int(environment.action_space.n)
-        moves = [
-            _Move(s, a, int(t), float(p), float(r), bool(end))
+        entries = [
+            _Entry(s, a, int(t), float(p), float(r), bool(end))
             for s in range(count)
             for a in range(actions)
             for p, t, r, end in inner.P[s][a]
         ]
     except (AttributeError, LookupError, TypeError, ValueError) as error:
         raise ModelError(f"model {source}: the environment has no table P[s][a] of discrete dynamics") from error
-    ends = sorted({m.successor for m in moves if m.terminated and m.probability > 0})
-    copies = {s: count + i for i, s in enumerate(s for s in ends if not _stays(s, actions, moves))}
+    ends = sorted({e.successor for e in entries if e.terminated and e.probability > 0})
+    copies = {s: count + i for i, s in enumerate(s for s in ends if not _stays(s, actions, entries))}
     initial = getattr(inner, "initial_state_distrib", None)
     initial = None if initial is None else np.append(initial, np.zeros(len(copies)))
     lake = type(inner).__name__ == "FrozenLakeEnv"
@@ -106,7 +104,7 @@ def from_environment(environment: Any, source: str) -> MDP:  # noqa: ANN401 - Gy
         return MDP.from_rows(
             states=count + len(copies),
             actions=actions,
-            **_rows(moves, copies, (count, actions)),
+            **_rows(entries, copies, (count, actions)),
             labels=_labels(tiles, ends, copies),
             initial=initial,
             observations=_one_hot(count, copies),
@@ -119,19 +117,19 @@ def from_environment(environment: Any, source: str) -> MDP:  # noqa: ANN401 - Gy
         raise ModelError(f"model {source}: {error}") from error
 
 
-def _rows(moves: list[_Move], copies: dict[int, int], size: tuple[int, int]) -> dict[str, AnyArray]:
-    """Return the table as arrays of `MDP.from_rows`; `moves` in order of state and action, `size` without the copies.
+def _rows(entries: list[_Entry], copies: dict[int, int], size: tuple[int, int]) -> dict[str, AnyArray]:
+    """Return the arrays of `MDP.from_rows`; `entries` in order of state and action, `size` [S, A] without the copies.
 
-    The reward is one of the pair where all moves of the row earn the same, else one of each transition.
+    If all entries of a row have one reward it is r(s, a), else each transition has its own.
     """
     count, actions = size
     states = count + len(copies)
     starts = np.arange(count, states).repeat(actions) * actions + np.tile(np.arange(actions), len(copies))
-    rows = np.concatenate([np.array([m.state * actions + m.action for m in moves], dtype=np.int64), starts])
-    targets = [copies.get(m.successor, m.successor) if m.terminated else m.successor for m in moves]
+    rows = np.concatenate([np.array([e.state * actions + e.action for e in entries], dtype=np.int64), starts])
+    targets = [copies.get(e.successor, e.successor) if e.terminated else e.successor for e in entries]
     loops = np.arange(count, states).repeat(actions)
-    paid = np.concatenate([np.array([m.reward for m in moves], dtype=np.float64), np.zeros(len(loops))])
-    chances = np.concatenate([np.array([m.probability for m in moves], dtype=np.float64), np.ones(len(loops))])
+    paid = np.concatenate([np.array([e.reward for e in entries], dtype=np.float64), np.zeros(len(loops))])
+    chances = np.concatenate([np.array([e.probability for e in entries], dtype=np.float64), np.ones(len(loops))])
     table = _common(rows, paid, chances > 0, states * actions)
     return {
         "indptr": np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=states * actions))]),
@@ -143,21 +141,21 @@ def _rows(moves: list[_Move], copies: dict[int, int], size: tuple[int, int]) -> 
 
 
 def _common(rows: Ints, paid: Floats, possible: Bools, count: int) -> Floats:
-    """Return the reward [count] that all entries of a row share; 0 where they differ, or where there are none."""
+    """Return the reward [count] common to all entries of a row; 0 if they differ, or if there are none."""
     least, most = np.full(count, np.inf), np.full(count, -np.inf)
     np.minimum.at(least, rows[possible], paid[possible])
     np.maximum.at(most, rows[possible], paid[possible])
     return np.where(least == most, most, 0.0)
 
 
-def _stays(state: int, actions: int, moves: list[_Move]) -> bool:
-    """Return whether every action in `state` leads to itself with reward 0."""
-    own = [m for m in moves if m.state == state and m.probability > 0]
-    return {m.action for m in own} == set(range(actions)) and all(m.successor == state and m.reward == 0 for m in own)
+def _stays(state: int, actions: int, entries: list[_Entry]) -> bool:
+    """Return whether every action in `state` stays there with reward 0."""
+    own = [e for e in entries if e.state == state and e.probability > 0]
+    return {e.action for e in own} == set(range(actions)) and all(e.successor == state and e.reward == 0 for e in own)
 
 
 def _labels(desc: npt.NDArray[np.bytes_] | None, ends: list[int], copies: dict[int, int]) -> dict[str, list[int]]:
-    """Both a state and its copy carry the tile's label; `terminal` is where the episode has ended: the copy alone."""
+    """Return the labels: a state and its copy have the tile's label; `terminal` has the copy only."""
     labels = {"terminal": [copies.get(s, s) for s in ends]} if ends else {}
     if desc is not None:
         tiles = np.asarray(desc).reshape(-1)
@@ -168,7 +166,7 @@ def _labels(desc: npt.NDArray[np.bytes_] | None, ends: list[int], copies: dict[i
 
 
 def _names(tiles: npt.NDArray[np.bytes_], copies: dict[int, int]) -> list[str]:
-    """`row 2 column 3`, by which a picture knows where the state lies; a copy is there too, when all is over."""
+    """Return names such as `row 2 column 3`, which place states in pictures; a copy has `, ended` appended."""
     names = [f"row {row} column {column}" for row, column in np.ndindex(*np.shape(tiles))]
     return [*names, *(f"{names[state]}, ended" for state in copies)]
 

@@ -1,4 +1,4 @@
-"""Reads and writes model files: the impure module of this package. `monitor.model.formats` lists the forms."""
+"""Reading and writing of model files: the impure module of this package. `monitor.model.formats` lists the formats."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def load_model(source: str | Path) -> MDP:
     A `Path` is always a file. A file whose suffix is unknown is read as `.npz`.
 
     Raises:
-        ModelError: there is no such file or environment, or what is there is malformed; says what and where.
+        ModelError: the file or environment does not exist or is malformed; says what and where.
     """
     form = format_of(source)
     if form.scheme:
@@ -36,14 +36,14 @@ def _content(source: str | Path) -> bytes:
         if path.stat().st_size > MAX_UNPACKED_BYTES:
             raise ModelError(f"model {source}: the file is larger than the limit of {MAX_UNPACKED_BYTES:,} bytes")
         if not path.is_file():
-            raise ModelError(f"model {source}: cannot be read (it is no file); give {supported_forms()}")
+            raise ModelError(f"model {source}: cannot be read (it is not a file); give {supported_forms()}")
         return path.read_bytes()
     except (OSError, ValueError) as error:  # ValueError: a NUL in the name
         raise ModelError(f"model {source}: cannot be read ({error}); give {supported_forms()}") from error
 
 
 def save_model(model: MDP, path: str | Path) -> None:
-    """Write the model as a compressed `.npz`; `load_model` gives the same model back, to the bit.
+    """Write the model as a compressed `.npz`; `load_model` returns the same model, bit by bit.
 
     Raises:
         ModelError: the file cannot be written.

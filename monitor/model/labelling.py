@@ -1,7 +1,7 @@
-"""Labels from conditions that a person writes, such as `fell: state == 36`. No code is run: the condition is only read.
+"""Labels from conditions such as `fell: state == 36`, which are parsed, never executed as code.
 
 A condition compares `state` (its index), `name`, `value[n]` (the n-th variable of its valuation) and `feature[n]` (of
-its observation) with numbers, texts and lists, and joins comparisons with `and`, `or`, `not`.
+its observation) with numbers, text and lists, and joins comparisons with `and`, `or`, `not`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = ["labelled"]
 
 
 LONGEST: Final = 4096
-"""Characters of a condition."""
+"""Longest condition, in characters."""
 
 COMPARISONS: Final[Mapping[type[ast.cmpop], Callable[[Any, Any], bool]]] = {
     ast.Eq: operator.eq,
@@ -38,10 +38,10 @@ COMPARISONS: Final[Mapping[type[ast.cmpop], Callable[[Any, Any], bool]]] = {
 
 
 def labelled(model: MDP, conditions: Sequence[str]) -> MDP:
-    """Return the model with one more label for each `NAME: CONDITION`, on the states for which it holds.
+    """Return the model with one more label for each `NAME: CONDITION`, on the states where it holds.
 
-    Raises ModelError: not of that form; the model lacks what the condition refers to; a label holds nowhere, or is
-    there already.
+    Raises ModelError: not of that form; the model lacks what the condition refers to; a label holds nowhere, or exists
+    already.
 
     >>> coin = MDP.from_transitions(states=3, actions=1, transitions=[(s, 0, s, 1.0) for s in range(3)])
     >>> labelled(coin, ["late: state >= 1 and not state == 1"]).labels["late"]
@@ -68,7 +68,7 @@ def _holds(model: MDP, condition: str, where: str) -> Bools:
         tree = ast.parse(condition.strip(), mode="eval").body
         return _mask(model, tree, where)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        raise ModelError(f"{where}: {condition.strip()[:80]!r} is no condition ({_brief(error)})") from error
+        raise ModelError(f"{where}: {condition.strip()[:80]!r} is not a condition ({_brief(error)})") from error
     except TypeError as error:
         raise ModelError(f"{where}: {condition.strip()[:80]!r} compares what cannot be compared ({error})") from error
 
@@ -90,7 +90,7 @@ def _mask(model: MDP, tree: ast.expr, where: str) -> Bools:
             ]
             if len(every) == len(ops):
                 return _joined(np.logical_and, every)
-    raise ModelError(f"{where}: {ast.unparse(tree)[:80]!r} is no comparison; write such as state == 36")
+    raise ModelError(f"{where}: {ast.unparse(tree)[:80]!r} is not a comparison; write one such as state == 36")
 
 
 def _joined(how: np.ufunc, masks: list[Bools]) -> Bools:
@@ -99,7 +99,7 @@ def _joined(how: np.ufunc, masks: list[Bools]) -> Bools:
 
 
 def _values(model: MDP, tree: ast.expr, where: str) -> Sequence[Any]:
-    """One value for each state."""
+    """Return a value for each state."""
     match tree:
         case ast.Name("state"):
             return range(model.states)

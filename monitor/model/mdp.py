@@ -1,7 +1,7 @@
-"""A Markov decision process as sparse rows, validated once.
+"""Markov decision process as sparse rows, validated once.
 
 Source: Kazemi & Paoletti, Definition 1 (MDP). Beyond it: an action may be unavailable in a state (its row is empty),
-and a model may carry names, observations and an initial distribution for those who act in it.
+and a model may have names, observations and an initial distribution.
 """
 
 from __future__ import annotations
@@ -40,16 +40,16 @@ from monitor.model.rows import (
     checked_size,
     frozen,
 )
-from monitor.model.tuples import columns, rows_from_triples, spread_out
+from monitor.model.tuples import columns, distribution_array, rows_from_triples
 
 __all__ = ["MDP", "ROW_SUM_TOLERANCE"]
 
 
 @dataclass(frozen=True, eq=False)
 class MDP:
-    """States `0..S-1`, actions `0..A-1`; the row of (s, a) is row `s * A + a` of a CSR matrix.
+    """Markov decision process: states `0..S-1`, actions `0..A-1`; the row of (s, a) is row `s * A + a` of a CSR matrix.
 
-    Build one with `from_transitions` or `from_rows`, which check everything; the plain constructor checks nothing.
+    Build one with `from_transitions` or `from_rows`, which check everything; the constructor itself checks nothing.
 
     Attributes (arrays are read-only):
         states, actions: S and A.
@@ -57,21 +57,19 @@ class MDP:
         successors: [N] int64, ascending within a row.
         probabilities: [N] float64, positive; each non-empty row sums to 1.
         rewards: [S, A] float64, the part of the reward that does not depend on the successor.
-        transition_rewards: [N] float64 aligned with `successors`, the part that does, or None where there is none:
+        transition_rewards: [N] float64 aligned with `successors`, the part that does, or None if there is none:
             R(s, a, s') = rewards[s, a] + transition_rewards[n].
-        reward_spread: [N] float64, by how much the reward seen at a transition may differ from R (an environment may
-            pay differently for the same transition; R is then the mean), or None where it never does. No value of a
-            formula depends on it.
+        reward_spread: [N] float64, by how much an observed reward may differ from R (an environment may have several
+            rewards for one transition; R is then the mean), or None if it never does. No formula depends on it.
         labels: name -> [S] bool, sorted by name.
         initial: [S] float64 distribution of the first state, or None.
-        observations: [S, D] float32, what a policy sees of a state, or None.
+        observations: [S, D] float32, input of a policy in each state, or None.
         state_names, action_names: S and A names, or empty.
         bin_edges: for the `bins` state encoder, one ascending array per dimension, or empty; state = row-major index of
             the bins. valuations: for the `valuation` encoder, S tuples, or empty.
-        ended_as: [S] int64, for each state the state in which an episode is once it has terminated there: its absorbing
-            copy where the environment gives both the same number (as Gymnasium does), else the state itself. None where
-            no state has a copy.
-        source: where the model came from, for messages.
+        ended_as: [S] int64, for each state the state of an episode that has terminated there: its absorbing copy if the
+            environment gives both the same number (as Gymnasium does), else the state itself. None without copies.
+        source: origin of the model, for messages.
     """
 
     states: int
@@ -104,15 +102,15 @@ class MDP:
         initial: Mapping[int, float] | None = None,
         **carried: Any,  # noqa: ANN401 - the annotations of from_rows, checked there
     ) -> MDP:
-        """A model from (state, action, successor, probability) tuples, in any order; duplicates are summed.
+        """Return a model from (state, action, successor, probability) tuples, in any order; duplicates are summed.
 
         Args:
             states: number of states.
             actions: number of actions.
-            transitions: an action without any transition in a state is unavailable there.
+            transitions: an action without a transition in a state is unavailable there.
             rewards: (state, action, reward) and (state, action, successor, reward), which add up; each pair and each
-                transition at most once; 0 where not given.
-            labels: name -> the states that carry it.
+                transition at most once; default 0.
+            labels: name -> the states that have it.
             initial: state -> probability that an episode starts there.
             **carried: `observations`, `state_names`, `action_names`, `bin_edges`, `valuations`, `ended_as`, `source`,
                 as in `from_rows`.
@@ -143,7 +141,7 @@ class MDP:
             rewards=table,
             transition_rewards=extra,
             labels=labels,
-            initial=None if initial is None else spread_out(initial, states),
+            initial=None if initial is None else distribution_array(initial, states),
             **carried,
         )
 
@@ -169,20 +167,20 @@ class MDP:
         ended_as: AnyArray | Sequence[int] | None = None,
         source: str = "memory",
     ) -> MDP:
-        """A model from CSR arrays laid out as the attributes; `labels` maps to [S] bool arrays or lists of states.
+        """Return a model from CSR arrays laid out as the attributes; values of `labels`: [S] bool, or lists of states.
 
-        Zeros are dropped, duplicates summed (their rewards averaged, and the spread kept), successors sorted, rows
-        renormalised. Arrays that are writeable are copied, so that a model never changes.
+        Zeros are dropped, duplicates summed (their rewards averaged, `reward_spread` widened), successors sorted, rows
+        renormalised. Writeable arrays are copied, so that a model never changes.
 
         Raises:
             ModelError: an index out of bounds, a number that is negative or not finite where it must not be, a row
-                that does not sum to 1 within `ROW_SUM_TOLERANCE`, a state without any available action, a bad name, or
-                an array of the wrong shape. Names the row.
+                that does not sum to 1 within `ROW_SUM_TOLERANCE`, a state without available actions, a bad name, or an
+                array of the wrong shape. Names the row.
         """
         checked_size(states, actions)
         rows = checked_rows(states, actions, (indptr, successors, probabilities))
         given = indptr, successors, probabilities
-        extra, spread = checked_transition_rewards(given, transition_rewards, reward_spread, rows)
+        extra, width = checked_transition_rewards(given, transition_rewards, reward_spread, rows)
         table = checked_rewards(states, actions, rewards)
         checked_magnitude(table, extra, actions, rows)
         indptr, successors, probabilities = rows
@@ -194,7 +192,7 @@ class MDP:
             probabilities=probabilities,
             rewards=table,
             transition_rewards=extra,
-            reward_spread=spread,
+            reward_spread=width,
             labels=checked_labels(labels, states),
             initial=None if initial is None else checked_distribution(initial, states),
             observations=checked_observations(observations, states),
@@ -207,20 +205,20 @@ class MDP:
         )
 
     def row(self, state: int, action: int) -> tuple[Ints, Floats]:
-        """Successors and probabilities of (state, action); both empty if the action is unavailable."""
+        """Return successors and probabilities of (state, action); both empty if the action is unavailable."""
         r = state * self.actions + action
         lo, hi = self.indptr[r], self.indptr[r + 1]
         return self.successors[lo:hi], self.probabilities[lo:hi]
 
     @cached_property
     def expected_rewards(self) -> Floats:
-        """[S, A] float64, read-only: the mean of R(s, a, s') over each row."""
+        """Mean of R(s, a, s') over each row, [S, A] float64, read-only."""
         return expected_rewards(
             self.rewards, self.transition_rewards, (self.indptr, self.successors, self.probabilities)
         )
 
     def reward(self, state: int, action: int, successor: int) -> float:
-        """R(s, a, s'); for a transition the model does not have, the part that does not depend on the successor."""
+        """Return R(s, a, s'); for a transition that the model lacks, the part that does not depend on the successor."""
         extra = self.extra_rewards(state, action, np.array([successor]))
         return float(self.rewards[state, action] + extra[0])
 
@@ -237,7 +235,7 @@ class MDP:
 
     @cached_property
     def reward_range(self) -> tuple[float, float]:
-        """The smallest and the largest R(s, a, s') of the model's transitions."""
+        """Smallest and largest R(s, a, s') of the model's transitions."""
         if self.transition_rewards is None:
             return float(self.rewards.min()), float(self.rewards.max())
         totals = np.repeat(self.rewards.reshape(-1), np.diff(self.indptr)) + self.transition_rewards
@@ -245,12 +243,12 @@ class MDP:
 
     @cached_property
     def availability(self) -> Bools:
-        """[S, A] bool, read-only: whether the action is available in the state (its row is not empty)."""
+        """Available actions of each state (their rows are not empty), [S, A] bool, read-only."""
         table: Bools = frozen((np.diff(self.indptr) > 0).reshape(self.states, self.actions))
         return table
 
     def available(self, state: int) -> Bools:
-        """[A] bool: the actions available in `state`; at least one is. Local: makes no table of all states."""
+        """Return the actions available in `state`, [A] bool; at least one is. Computes no table of all states."""
         first = state * self.actions
         begins = self.indptr[first : first + self.actions + 1]
         mask: Bools = begins[1:] > begins[:-1]
@@ -268,16 +266,16 @@ class MDP:
 
     @cached_property
     def valuation_index(self) -> Mapping[Valuation, int]:
-        """Valuation -> state. As Python compares: 1, 1.0 and True are the same."""
+        """Valuation -> state; as in Python, 1, 1.0 and True are equal."""
         return {valuation: i for i, valuation in enumerate(self.valuations)}
 
     @cached_property
     def bin_cuts(self) -> tuple[tuple[float, ...], ...]:
-        """`bin_edges` as plain numbers, for the search at every message."""
+        """`bin_edges` as Python numbers, for the search at every message."""
         return tuple(tuple(edges.tolist()) for edges in self.bin_edges)
 
     def ended(self, state: int) -> int:
-        """Return the state in which an episode is once it has terminated in `state`; see `ended_as`."""
+        """Return the state of an episode that has terminated in `state`; see `ended_as`."""
         return state if self.ended_as is None else int(self.ended_as[state])
 
     def is_absorbing(self, state: int) -> bool:
@@ -294,7 +292,7 @@ class MDP:
     def with_absorbing(self, state: int) -> MDP:
         """Return the model of an episode that ended in `state`: every action stays there with probability 1, reward 0.
 
-        Labels, names and observations stay; the model itself is returned if it is so already. Costs O(N): keep it.
+        Labels, names and observations stay; returns the model itself if `state` is absorbing. Costs O(N): keep it.
         """
         if self.is_absorbing(state):
             return self

@@ -1,6 +1,6 @@
-"""The model file: a NumPy `.npz` archive of plain arrays, and the one form of it that is hashed.
+"""The model file: a NumPy `.npz` archive of plain arrays, and its canonical form, which is hashed.
 
-Keys (S states, A actions, N entries; any integer or float width is read; those marked * must be there):
+Keys (S states, A actions, N entries; any integer or float width is read; those marked * are required):
     format*         scalar, 1
     states*, actions*   scalars
     indptr*         [S*A + 1] integers: the row of (s, a) is entries `indptr[s*A + a]` up to `indptr[s*A + a + 1]`
@@ -8,15 +8,15 @@ Keys (S states, A actions, N entries; any integer or float width is read; those 
     probabilities*  [N] floats; an empty row is an unavailable action, every other one sums to 1 within 1e-9
     rewards         [S, A] floats, the part of R(s, a, s') that does not depend on s'; zeros if absent
     transition_rewards  [N] floats, the part that does; zeros if absent
-    reward_spread   [N] floats, by how much the reward seen at a transition may differ from R; zeros if absent
-    label_names     [L] text, and labels [L, S] truths: which states carry each label
+    reward_spread   [N] floats, by how much an observed reward may differ from R; zeros if absent
+    label_names     [L] text, and labels [L, S] Booleans: the states that have each label
     initial         [S] floats, the distribution of the first state
-    observations    [S, D] floats, what a policy sees of a state
+    observations    [S, D] floats, input of a policy in each state
     state_names     [S] text
     action_names    [A] text
     bin_edges_0 ..  [K] floats each, one per dimension, for the `bins` encoder
-    valuations      [S] text: a JSON list of numbers, texts and truths each, for the `valuation` encoder
-    ended_as        [S] integers: the state in which an episode is once it has terminated in s; s itself if absent
+    valuations      [S] text: a JSON list of numbers, text and Booleans each, for the `valuation` encoder
+    ended_as        [S] integers: the state of an episode that has terminated in s; s itself if absent
 
 Such a file is written with nothing but `numpy.savez_compressed(path, format=1, states=3, ...)`. Python objects are
 never read, and sizes are checked before memory is taken (`monitor.model.unpack`).
@@ -44,7 +44,7 @@ __all__ = ["MAX_UNPACKED_BYTES", "canonical_bytes", "model_sha256", "pack", "rea
 
 FORMAT = 1
 MAX_UNPACKED_BYTES = 4 << 30
-"""A model that would take more memory than this while it is read is refused before it is unpacked."""
+"""Largest memory to read a model; larger ones are refused before they are unpacked."""
 
 _UNREADABLE = (
     zipfile.BadZipFile,
@@ -65,7 +65,7 @@ def read_model(content: bytes, source: str, *, limit: int = MAX_UNPACKED_BYTES) 
     """Read the model in the bytes of a `.npz` file; `source` names it in messages; `limit`: bytes of memory for it.
 
     Raises:
-        ModelError: the bytes are no such file, or the model in it is malformed. Nothing else, whatever the bytes.
+        ModelError: the bytes are not such a file, or its model is malformed. Nothing else, whatever the bytes.
     """
     try:
         return _model(unpacked(content, limit), source)
@@ -76,7 +76,7 @@ def read_model(content: bytes, source: str, *, limit: int = MAX_UNPACKED_BYTES) 
 
 
 def read_files(files: Mapping[str, bytes], source: str) -> MDP:
-    """Read a model as `monitor.model.formats` has it."""
+    """Read a model: the reader of `monitor.model.formats`."""
     return read_model(files[".npz"], source)
 
 
@@ -109,7 +109,7 @@ def _members(model: MDP) -> dict[str, AnyArray]:
         "probabilities": model.probabilities.astype("<f8", copy=False),
         "rewards": model.rewards.astype("<f8", copy=False),
     }
-    for name in ("transition_rewards", "reward_spread"):  # left out where there are none, as before there were any
+    for name in ("transition_rewards", "reward_spread"):  # left out if None, so that such models keep their digest
         if (values := getattr(model, name)) is not None:
             members[name] = values.astype("<f8", copy=False)
     if model.labels:
@@ -178,14 +178,14 @@ def _labels(arrays: dict[str, AnyArray], states: int) -> dict[str, AnyArray]:
     if table.shape != (len(names), states):
         raise ModelError(f"labels have shape {table.shape}, not [{len(names)}, {states}]: one row for each label name")
     if len(set(names)) != len(names):
-        raise ModelError("a label name is there twice")
+        raise ModelError("a label name occurs twice")
     return dict(zip(names, table, strict=True))
 
 
 def _bin_edges(arrays: dict[str, AnyArray]) -> list[AnyArray]:
     found = sorted(int(m[1]) for m in map(BIN_EDGES.match, arrays) if m)
     if found != list(range(len(found))):
-        raise ModelError(f"bin edges of dimensions {found} are there; they must count from 0 without a hole")
+        raise ModelError(f"there are bin edges of dimensions {found}; number them from 0 without gaps")
     return [arrays[f"bin_edges_{i}"] for i in found]
 
 

@@ -1,7 +1,7 @@
 """Rewards of transitions: R(s, a, s') = r(s, a) + r'(s, a, s'), with r' kept beside the entries of the rows.
 
-Kazemi & Paoletti define R(s, a); environments pay for where a step leads. r' is aligned with `MDP.successors`; a
-transition that a model does not have earns r(s, a) alone.
+Kazemi & Paoletti define R(s, a); in environments the reward often depends on the successor. r' is aligned with
+`MDP.successors`; a transition that the model lacks has r(s, a) alone.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ MAX_REWARD = 1e140
 
 
 def checked_rewards(states: int, actions: int, rewards: object) -> Floats:
-    """r(s, a) as [S, A] float64, read-only; zeros if None."""
+    """Return r(s, a) as [S, A] float64, read-only; zeros if None."""
     if rewards is None:
         return frozen(np.zeros((states, actions)))
     table = as_floats(rewards, "rewards")
@@ -44,15 +44,15 @@ def checked_rewards(states: int, actions: int, rewards: object) -> Floats:
 def checked_transition_rewards(
     given: tuple[Any, Any, Any], rewards: object, spread: object, rows: Rows
 ) -> tuple[Floats | None, Floats | None]:
-    """Return r' and its spread for the entries of checked rows, read-only; None where all are 0.
+    """Return r' and `reward_spread` for the entries of checked rows, read-only; None if all are 0.
 
     Args:
-        given: indptr, successors and probabilities as they came in, [N'] entries.
+        given: indptr, successors and probabilities before `checked_rows`, [N'] entries.
         rewards: [N'] r' of those entries, or None.
         spread: [N'] by how much the reward of an entry may differ from that, or None.
-        rows: what `checked_rows` made of them, [N] entries.
+        rows: the result of `checked_rows`, [N] entries.
 
-    Entries of one transition are one: its r' is their mean, weighted by probability, and the spread holds all of them.
+    Entries of one transition are merged: r' is their mean, weighted by probability, and the spread covers all of them.
 
     Raises ModelError for a wrong shape, a number that is not finite, or a negative spread.
     """
@@ -75,12 +75,12 @@ def _entries(values: object, what: str, shape: tuple[int, ...]) -> Floats:
         return np.zeros(shape)
     numbers = as_floats(values, what)
     if numbers.shape != shape:
-        raise ModelError(f"{what} have shape {numbers.shape}; one for each of the {shape[0]} successors is needed")
+        raise ModelError(f"{what} have shape {numbers.shape}; give one for each of the {shape[0]} successors")
     return numbers
 
 
 def _means(places: Ints, weights: Floats, extra: Floats, around: Floats, count: int) -> tuple[Floats, Floats]:
-    """Return mean and spread [count] of entries [n] that fall on the same place."""
+    """Return weighted mean and largest distance from it [count] of the entries [n] of each place."""
     low, high = np.full(count, np.inf), np.full(count, -np.inf)
     np.minimum.at(low, places, extra - around)
     np.maximum.at(high, places, extra + around)
@@ -89,7 +89,7 @@ def _means(places: Ints, weights: Floats, extra: Floats, around: Floats, count: 
     np.maximum.at(most, places, extra)
     mass = np.bincount(places, weights, count)
     mean = np.bincount(places, weights / mass[places] * extra, count)
-    mean = np.where(least == most, least, np.clip(mean, least, most))  # one reward stays that very number
+    mean = np.where(least == most, least, np.clip(mean, least, most))  # a single reward stays exact
     width: Floats = np.maximum(high - mean, mean - low) + 0.0
     return np.asarray(mean + 0.0, dtype=np.float64), width
 
@@ -99,7 +99,7 @@ def _none_if_zero(values: Floats) -> Floats | None:
 
 
 def transition_keys(rows: tuple[Any, Any, Any], kept: Bools | None = None) -> Ints:
-    """A number for each entry's transition, row and successor in one; ascending for checked rows.
+    """Return a number for each entry's transition, row and successor combined; ascending for checked rows.
 
     A model of 2^31 rows takes more memory than its index alone, 16 GB, so 32 bits hold either part.
     """
@@ -110,7 +110,7 @@ def transition_keys(rows: tuple[Any, Any, Any], kept: Bools | None = None) -> In
 
 
 def aligned_rewards(rows: Rows, extra: Floats | None, others: Rows) -> Floats | None:
-    """Return r' for the entries of other rows over the same pairs; 0 where the first rows lack the transition."""
+    """Return r' for the entries of other rows over the same pairs; 0 if the first rows lack the transition."""
     if extra is None:
         return None
     keys, wanted = transition_keys(rows), transition_keys(others)
@@ -119,7 +119,7 @@ def aligned_rewards(rows: Rows, extra: Floats | None, others: Rows) -> Floats | 
 
 
 def expected_rewards(rewards: Floats, extra: Floats | None, rows: Rows) -> Floats:
-    """[S, A], read-only: the mean of R over each row; r(s, a) where the row is empty."""
+    """Return the mean of R over each row, [S, A], read-only; r(s, a) if the row is empty."""
     if extra is None:
         return rewards
     indptr, _, probabilities = rows
@@ -133,7 +133,7 @@ def checked_magnitude(rewards: Floats, extra: Floats | None, actions: int, rows:
     totals = np.abs(rewards).reshape(-1)
     if extra is not None:
         of = np.repeat(np.arange(len(rows[0]) - 1), np.diff(rows[0]))
-        with np.errstate(over="ignore"):  # what overflows is too large
+        with np.errstate(over="ignore"):  # infinity is too large
             np.maximum.at(totals, of, totals[of] + np.abs(extra))
     bad = np.flatnonzero(totals > MAX_REWARD)
     if bad.size:
@@ -146,15 +146,15 @@ def checked_magnitude(rewards: Floats, extra: Floats | None, actions: int, rows:
 def reward_tables(
     states: int, actions: int, rewards: Iterable[Sequence[Any]], transitions: tuple[Ints, Ints]
 ) -> tuple[Floats, Floats | None]:
-    """(s, a, r) and (s, a, s', r) tuples as r [S, A] and r' of each transition [N], which add up.
+    """Return (s, a, r) and (s, a, s', r) tuples as r [S, A] and r' of each transition [N], which add up.
 
     Args:
         states: S.
         actions: A.
-        rewards: each pair and each transition at most once; 0 where none is given.
+        rewards: each pair and each transition at most once; default 0.
         transitions: rows s * A + a, and successors, [N] each.
 
-    Raises ModelError for a reward given twice, or one of a transition that is not there.
+    Raises ModelError for a reward given twice, or one of a transition that the model lacks.
     """
     given = list(rewards)
     try:
@@ -192,7 +192,7 @@ def _of_transitions(
     if lost.size:
         where = _transition(int(lost[0]), states, actions)
         raise ModelError(
-            f"a reward is given for {where}, which is no transition of the model: correct it or leave it out"
+            f"a reward is given for {where}, which is not a transition of the model: correct it or leave it out"
         )
     places = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
     found: Floats = np.where(keys[places] == wanted, numbers[places], 0.0)

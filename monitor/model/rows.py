@@ -1,7 +1,7 @@
-"""Checking and putting in order the sparse rows of a model, without a Python loop over states.
+"""Checks and normal form of the sparse rows of a model, without a Python loop over states.
 
 A model of S states and A actions is a CSR matrix of S * A rows; the row of (s, a) is row `s * A + a`.
-Every function here either returns arrays of its own, read-only, or raises `ModelError` naming the first bad row.
+Every function either returns read-only arrays of its own, or raises `ModelError` naming the first bad row.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ ROW_SUM_TOLERANCE = 1e-9
 
 
 def frozen(array: AnyArray) -> AnyArray:
-    """Return the same numbers, contiguous and read-only; copied unless they are so already: no caller can change them.
+    """Return the array contiguous and read-only; copied unless it is so already, so that no caller can change it.
 
-    A read-only view of somebody's writeable array is copied as well.
+    A read-only view of a writeable array is copied as well.
     """
     owner = array if array.base is None else array.base
     owned = not array.flags.writeable and not (isinstance(owner, np.ndarray) and owner.flags.writeable)
@@ -42,7 +42,7 @@ def frozen(array: AnyArray) -> AnyArray:
 
 
 def as_array(values: object, what: str) -> AnyArray:
-    """Whatever NumPy makes of it, or ModelError."""
+    """Return the values as an array; ModelError if NumPy cannot convert them."""
     try:
         return np.asarray(values)
     except (ValueError, TypeError, OverflowError) as error:
@@ -50,16 +50,16 @@ def as_array(values: object, what: str) -> AnyArray:
 
 
 def as_indices(values: object, limit: int, what: str) -> Ints:
-    """Whole numbers in `0..limit-1` as int64 [N], or ModelError naming the first one that is not."""
+    """Return integers in `0..limit-1` as int64 [N]; ModelError names the first value that is not."""
     array = as_array(values, what)
     if array.size == 0:
         return np.zeros(0, dtype=np.int64)
     if array.ndim != 1:
-        raise ModelError(f"{what}: a flat list is needed, not shape {array.shape}")
+        raise ModelError(f"{what}: give a flat list, not shape {array.shape}")
     if array.dtype.kind == "f" and bool(np.all(np.isfinite(array) & (array == np.floor(array)))):
         array = array.astype(np.int64) if bool(np.all(np.abs(array) < 2.0**53)) else array
     if array.dtype.kind not in "iu":
-        raise ModelError(f"{what}: whole numbers are needed, got {array.dtype}")
+        raise ModelError(f"{what}: give whole numbers, not {array.dtype}")
     bad = np.flatnonzero((array < 0) | (array >= limit))
     if bad.size:
         raise ModelError(f"{what} {array[bad[0]]} (entry {bad[0]}) is outside 0..{limit - 1}")
@@ -67,12 +67,12 @@ def as_indices(values: object, limit: int, what: str) -> Ints:
 
 
 def as_floats(values: object, what: str) -> Floats:
-    """Finite numbers as float64, or ModelError naming the first one that is not."""
+    """Return finite numbers as float64; ModelError names the first value that is not."""
     array = as_array(values, what)
     if array.size == 0:
         return np.zeros(array.shape, dtype=np.float64)
     if array.dtype.kind not in "fiu":
-        raise ModelError(f"{what}: numbers are needed, got {array.dtype}")
+        raise ModelError(f"{what}: give numbers, not {array.dtype}")
     numbers = array.astype(np.float64, copy=False)
     bad = np.flatnonzero(~np.isfinite(numbers))
     if bad.size:
@@ -82,12 +82,12 @@ def as_floats(values: object, what: str) -> Floats:
 
 
 def checked_size(states: int, actions: int) -> None:
-    """Refuse a model without states or actions, or one whose S * A rows cannot be counted."""
+    """Raise ModelError for a model without states or actions, or with too many rows S * A."""
     for name, count in (("states", states), ("actions", actions)):
         if isinstance(count, bool) or not isinstance(count, int) or count < 1:
             raise ModelError(f"{name} must be a whole number of at least 1, got {count!r}")
     if states * actions >= 2**40:
-        raise ModelError(f"{states} states x {actions} actions are more rows than can be held")
+        raise ModelError(f"{states} states x {actions} actions are too many rows")
 
 
 def checked_rows(states: int, actions: int, rows: Rows) -> Rows:
@@ -111,8 +111,8 @@ def checked_rows(states: int, actions: int, rows: Rows) -> Rows:
     empty = np.flatnonzero((np.diff(indptr) == 0).reshape(states, actions).all(axis=1))
     if empty.size:
         raise ModelError(
-            f"state {empty[0]} has no available action: give it one row at least (to itself with probability 1 if "
-            "nothing happens after it)"
+            f"state {empty[0]} has no available action: give it at least one row (to itself with probability 1 if "
+            "it is absorbing)"
         )
     probabilities = _renormalised(indptr, probabilities, actions)
     return frozen(indptr), frozen(successors), frozen(probabilities)
@@ -143,7 +143,7 @@ def _checked_indptr(indptr: object, rows: int, entries: int) -> Ints:
 
 
 def _merged(indptr: Ints, successors: Ints, probabilities: Floats) -> Rows:
-    """Zeros dropped, successors ascending, duplicates summed in the order given; untouched where nothing is to do."""
+    """Drop zeros, sort successors and sum duplicates in the order given; return rows in normal form as they are."""
     first = np.zeros(successors.size + 1, dtype=np.bool_)
     first[indptr] = True
     ordered = bool(np.all(first[1:-1] | (np.diff(successors) > 0)))
@@ -161,7 +161,7 @@ def _merged(indptr: Ints, successors: Ints, probabilities: Floats) -> Rows:
 
 
 def _renormalised(indptr: Ints, probabilities: Floats, actions: int) -> Floats:
-    """Rows divided by their sums, where these are further from 1 than rounding explains.
+    """Divide rows by their sums if these are further from 1 than rounding explains.
 
     A row of K entries whose sum is within K * 2^-52 of 1 stays as it is. Dividing leaves every row within that bound,
     so doing it twice changes nothing: a model saved and loaded keeps its bytes.

@@ -1,4 +1,4 @@
-"""From the tuples a person writes to the arrays a model holds."""
+"""Conversion of tuples to the arrays of a model."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from monitor.arrays import Floats, Ints
 from monitor.errors import ModelError
 from monitor.model.rows import Rows, as_floats, as_indices
 
-__all__ = ["columns", "rows_from_triples", "spread_out"]
+__all__ = ["columns", "distribution_array", "rows_from_triples"]
 
 
 def rows_from_triples(states: int, actions: int, rows: Ints, successors: Ints, probabilities: Floats) -> Rows:
-    """CSR rows of entries in any order: `rows` [N] holds s * A + a. Duplicates stay; `checked_rows` sums them."""
+    """Return CSR rows of entries in any order; `rows` [N] holds s * A + a. Duplicates stay: see `checked_rows`."""
     order = np.argsort(rows, kind="stable")
     counts = np.bincount(rows, minlength=states * actions)
     indptr = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(counts, dtype=np.int64)])
@@ -28,14 +28,14 @@ def columns(tuples: Iterable[Sequence[Any]], width: int, what: str) -> list[Sequ
     try:
         widths = {len(row) for row in rows}
     except TypeError as error:
-        raise ModelError(f"{what}: a list of {width}-tuples is needed ({error})") from error
+        raise ModelError(f"{what}: give a list of {width}-tuples ({error})") from error
     if widths - {width}:
         raise ModelError(f"{what}: every entry needs {width} fields, one has {min(widths - {width})}")
     return list(zip(*rows, strict=True)) if rows else [()] * width
 
 
-def spread_out(initial: Mapping[int, float], states: int) -> Floats:
-    """State -> weight as [S]; 0 where none is given."""
+def distribution_array(initial: Mapping[int, float], states: int) -> Floats:
+    """Return weights by state as an array [S]; 0 for the others."""
     weights = np.zeros(states)
     weights[as_indices(list(initial), states, "initial: state")] = as_floats(list(initial.values()), "initial")
     return weights

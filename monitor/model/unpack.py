@@ -1,8 +1,7 @@
-"""The arrays of a `.npz` archive: what their headers say first, then memory for them.
+"""Safe reading of the arrays of a `.npz` archive: headers first, then memory for them.
 
-A few megabytes can say that they hold gigabytes, and NumPy's own reader evaluates headers as Python text. So every
-header is read before any array is: kinds, shapes that fit each other, and how much memory a model of these shapes takes
-at its worst, with all that is made of the arrays on the way.
+A few megabytes can unpack to gigabytes, and NumPy's own reader evaluates headers as Python text. So all headers are
+read before any array: kinds, matching shapes, and the most memory that a model of these shapes takes while it is built.
 """
 
 from __future__ import annotations
@@ -25,10 +24,10 @@ __all__ = ["BIN_EDGES", "AnyArray", "unpacked"]
 
 
 MAX_DIRECTORY_BYTES: Final = 1 << 18
-"""The archive's own list of members; a thousand bin edges need a third of this."""
+"""Largest directory of an archive; a thousand bin edges need a third of this."""
 
 LONGEST_HEADER: Final = 1000
-"""Bytes of a member in which its header must end; NumPy's own have 128."""
+"""Longest header of a member, in bytes; NumPy's own have 128."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +35,7 @@ class _Key:
     """Accepted contents of an array, and the memory to read it.
 
     `kinds`: codes of NumPy's types. `shape`: symbols for states S, actions A, entries N, labels L; `*` for any.
-    `each`, `character`: bytes taken for each element, for each character of a text, beside the array as it is stored.
+    `each`, `character`: bytes for each element, for each character of text, beside the array as stored.
     """
 
     kinds: str
@@ -47,7 +46,7 @@ class _Key:
 
 _SCALAR: Final = _Key("iu", "")
 _NAMES: Final = 200
-"""Bytes of a text as Python's object, and of its place in tables of names."""
+"""Bytes of a text as a Python object, and of its entry in tables of names."""
 
 # Measured at their worst, on entries in no order and given twice, and rounded up: `tests/model/test_archive_bombs.py`.
 _KEYS: Final[Mapping[str, _Key]] = {
@@ -94,17 +93,17 @@ class _Header:
 
     @property
     def memory(self) -> int:
-        """Bytes that reading it takes at its worst."""
+        """Most bytes that reading it takes."""
         key = _KEYS.get(self.key, _EDGES)
         characters = self.dtype.itemsize // 4 if self.dtype.kind == "U" else 0
         return self.size * (self.dtype.itemsize + key.each + key.character * characters)
 
 
 def unpacked(content: bytes, limit: int) -> dict[str, AnyArray]:
-    """Return the arrays by key, of a kind and a size that fit their keys; reading them takes at most `limit` bytes.
+    """Return the arrays by key, of the kind and size of their keys; reading them takes at most `limit` bytes.
 
     Raises:
-        ModelError: something else is in there, or more. Also what `zipfile` raises, for bytes that are no archive.
+        ModelError: the archive holds anything else, or more. For other bytes also the exceptions of `zipfile`.
     """
     _check_directory(content)
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
@@ -123,7 +122,7 @@ def unpacked(content: bytes, limit: int) -> dict[str, AnyArray]:
 
 
 def _check_directory(content: bytes) -> None:
-    """Refuse a list of members that is itself large, before zipfile makes an object of each."""
+    """Refuse a large list of members before zipfile makes an object of each."""
     end = content.rfind(b"PK\x05\x06", max(0, len(content) - MAX_DIRECTORY_BYTES))
     beyond = content.rfind(b"PK\x06\x07", max(0, end - 20), max(0, end)) >= 0  # sizes of 64 bits are elsewhere
     size = int.from_bytes(content[end + 12 : end + 16], "little")
@@ -136,9 +135,9 @@ def _members(archive: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]:
     for member in archive.infolist():
         key = member.filename.removesuffix(".npy")
         if key not in _KEYS and not BIN_EDGES.match(key):
-            raise ModelError(f"unknown key {key[:80]!r}; known are {', '.join(_KEYS)}, bin_edges_0 ..")
+            raise ModelError(f"unknown key {key[:80]!r}; the keys are {', '.join(_KEYS)}, bin_edges_0 ..")
         if key in members:
-            raise ModelError(f"key {key!r} is there twice")
+            raise ModelError(f"key {key!r} occurs twice")
         if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
             raise ModelError(f"key {key!r}: only stored or deflated members are read")
         members[key] = member
@@ -169,7 +168,7 @@ def _header(archive: zipfile.ZipFile, member: zipfile.ZipInfo, key: str) -> _Hea
 
 
 def _check_sizes(headers: Mapping[str, _Header], states: int, actions: int) -> None:
-    """Refuse an array that is larger than the others allow; one that is too small costs nothing, and is found later."""
+    """Refuse an array larger than the others allow; one that is too small is cheap, and found later."""
     checked_size(states, actions)
     names, labels = headers.get("label_names"), headers.get("labels")
     most = {
@@ -189,7 +188,7 @@ def _check_sizes(headers: Mapping[str, _Header], states: int, actions: int) -> N
 
 def _array(archive: zipfile.ZipFile, member: zipfile.ZipInfo, header: _Header) -> AnyArray:
     with archive.open(member) as file:
-        # The size is given again: without it zipfile unpacks first and cuts off what is too much afterwards.
+        # With the size: without it zipfile unpacks everything first and truncates afterwards.
         content = file.read(member.file_size)
     if len(content) != member.file_size:
         raise ModelError(f"key {header.key!r} ends too soon")
@@ -197,5 +196,5 @@ def _array(archive: zipfile.ZipFile, member: zipfile.ZipInfo, header: _Header) -
     if header.dtype.kind == "U":
         points = np.frombuffer(content, header.dtype.byteorder + "u4", offset=header.start)
         if bool(((points > 0x10FFFF) | ((points >= 0xD800) & (points <= 0xDFFF))).any()):
-            raise ModelError(f"key {header.key!r} holds what is no Unicode text")
+            raise ModelError(f"key {header.key!r} holds text that is not Unicode")
     return flat.reshape(header.shape[::-1]).T if header.fortran else flat.reshape(header.shape)

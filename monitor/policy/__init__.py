@@ -1,4 +1,4 @@
-"""Policies: tables of what is done in every state, read from ONNX files by way of a manifest."""
+"""Policies: action tables over all states, read from ONNX files with a manifest."""
 
 from monitor.policy.table import PolicyTable, as_table
 

@@ -1,4 +1,4 @@
-"""From a policy's raw output to what it does: masks, ties, softmax. Pure; the same for the table and for the agent."""
+"""From a policy's raw output to its actions: masks, ties, softmax. Pure; shared by the table and the agent."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ _SUM_TOLERANCE = 1e-5
 
 
 def chosen_actions(raw: AnyArray, manifest: Manifest, available: Bools, states: Ints) -> Ints:
-    """Return the greedy action of each state, [n]: highest score, on ties lowest number; masked if the manifest says.
+    """Return the greedy action of each state, [n]: the highest score, on ties the lowest number.
 
-    `raw`: [n, A] scores or [n] actions; `available`: [n, A]; `states`: [n], for messages. Raises PolicyError.
+    `raw`: [n, A] scores or [n] actions; `available`: [n, A], used with a mask; `states`: [n], for messages.
+    Raises PolicyError.
     """
     if manifest.output.kind == "action":
         return raw.astype(np.int64)
@@ -41,7 +42,7 @@ def chosen_probabilities(raw: AnyArray, manifest: Manifest, available: Bools, st
     empty = np.flatnonzero(sums == 0)
     if empty.size:
         raise PolicyError(
-            f"state {states[empty[0]]}: every available action has probability 0, the mask leaves nothing"
+            f"state {states[empty[0]]}: every available action has probability 0, so nothing is left after the mask"
         )
     chances: Floats = weights / sums
     return chances

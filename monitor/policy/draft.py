@@ -1,4 +1,4 @@
-"""A first manifest for an ONNX file: what the file itself says, and what it leaves open by the usual names."""
+"""Draft of a manifest for an ONNX file: from its metadata, and from naming conventions where that is not enough."""
 
 from __future__ import annotations
 
@@ -22,22 +22,21 @@ def draft_manifest(
 ) -> tuple[Manifest, list[str]]:
     """Return the manifest of the network in `content`, checked against `model`, and each assumption as a sentence.
 
-    `kind`: of the output, where its name does not say. `stochastic`: the agent draws its actions.
+    `kind`: of the output, if its name does not imply it. `stochastic`: the agent draws its actions.
 
-    Raises PolicyError: it has several inputs or outputs, or none that fits the model; or it is refused as
-    `load_policy` refuses it.
+    Raises PolicyError: it has several inputs or outputs, or none that fits the model; or as `load_policy` does.
     """
     where = str(file)
     inputs, outputs = open_network(content, where)
     if len(inputs) != 1 or len(outputs) != 1:
         names = [name for name, _, _ in inputs], [name for name, _, _ in outputs]
-        raise PolicyError(f"policy {where}: one input and one output are wanted, it has {names[0]} and {names[1]}")
+        raise PolicyError(f"policy {where}: one input and one output are needed, it has {names[0]} and {names[1]}")
     (given,), (result,) = inputs, outputs
     assumed = []
     if kind is None:
         kind = _kind(result)
         if kind != "action":
-            assumed.append(f"output {result[0]!r} holds {kind}, by its name; if not, say --output")
+            assumed.append(f"output {result[0]!r} holds {kind}, by its name; if not, give --output")
     manifest = Manifest(
         file=file.name,
         sha256=hashlib.sha256(content).hexdigest(),

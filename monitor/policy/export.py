@@ -1,6 +1,6 @@
-"""Writing small policies as ONNX bytes: a table of scores, or a perceptron with one hidden layer; and their manifests.
+"""Writing of small policies as ONNX bytes (a table of scores, or a perceptron with one hidden layer) and manifests.
 
-The same numbers always give the same bytes. Needs the `onnx` package (the extra `train`); running a policy does not.
+Equal numbers give equal bytes. Needs the `onnx` package (the extra `train`); running a policy does not.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from monitor.policy.manifest import Manifest
 
 __all__ = ["manifest_yaml", "perceptron_onnx", "table_onnx"]
 
-_OPSET, _IR_VERSION = 17, 8  # of 2022: every onnxruntime this project admits reads them
+_OPSET, _IR_VERSION = 17, 8  # of 2022: read by every onnxruntime allowed here
 
 Scores = npt.NDArray[np.floating[Any]]
 
 
 def table_onnx(scores: Scores, kind: Literal["index", "one_hot"], output: str = "scores") -> bytes:
-    """A network that looks up row s of `scores` [S, A] (stored as 32-bit floats): ONNX bytes.
+    """Return the ONNX bytes of a network that looks up row s of `scores` [S, A] (stored as 32-bit floats).
 
     Input `state`: [batch] int64 for `index`, [batch, S] float32 for `one_hot`. Output `output`: [batch, A] float32.
 
@@ -37,7 +37,7 @@ def table_onnx(scores: Scores, kind: Literal["index", "one_hot"], output: str = 
 
 
 def perceptron_onnx(layers: tuple[tuple[Scores, Scores], tuple[Scores, Scores]], output: str = "scores") -> bytes:
-    """tanh(x W1 + b1) W2 + b2 as ONNX bytes; `layers` = ((W1 [D, H], b1 [H]), (W2 [H, A], b2 [A])).
+    """Return tanh(x W1 + b1) W2 + b2 as ONNX bytes; `layers` = ((W1 [D, H], b1 [H]), (W2 [H, A], b2 [A])).
 
     Input `observation`: [batch, D] float32. Output `output`: [batch, A] float32.
 
@@ -62,7 +62,7 @@ def _model(
     result: tuple[str, int],
     weights: dict[str, Scores],
 ) -> bytes:
-    """A chain of operators; the k-th writes the tensor `y<k>`, the last one the output."""
+    """Return a chain of operators; the k-th writes the tensor `y<k>`, the last one the output."""
     try:
         from onnx import TensorProto, checker, helper, numpy_helper  # noqa: PLC0415 - an optional extra
     except ImportError as error:

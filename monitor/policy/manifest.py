@@ -1,6 +1,6 @@
 """The manifest of a policy: its ONNX file, the input, the output, and how an action is chosen from that.
 
-There is no common standard for such metadata inside an ONNX file, hence a small YAML file beside it.
+No common standard puts such metadata inside an ONNX file, hence a small YAML file beside it.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def read_manifest(content: bytes, where: str) -> Manifest:
     """Read the manifest in the bytes of a YAML file; `where` names it in messages.
 
     Raises:
-        PolicyError: not YAML, or not a manifest; says where in the file and why.
+        PolicyError: not YAML, or not a manifest; says where and why.
     """
     try:
         given = parse_yaml(content, where, limit=MAX_MANIFEST_BYTES).content

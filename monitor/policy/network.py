@@ -20,22 +20,22 @@ __all__ = ["MAX_ONNX_BYTES", "Network", "Sight", "open_network"]
 
 MAX_ONNX_BYTES = 256 << 20
 MAX_MEMORY = 1 << 30
-"""Bytes onnxruntime may take in this process for all networks: 132 bytes of ONNX can request any amount."""
+"""Most bytes for all networks of this process: 132 bytes of ONNX can request any amount."""
 
 _BATCH = 1024
 _BATCH_NUMBERS = 1 << 22
-"""At most this many input numbers at once: a one-hot batch over a million states must not fill the memory."""
+"""Most input numbers in a batch: a one-hot batch over a million states must not fill the memory."""
 
 _FLOATS = {"tensor(float)": np.float32, "tensor(double)": np.float64}
 _INTS = {"tensor(int64)": np.int64, "tensor(int32)": np.int32}
 
 
 Tensor = tuple[str, str, list[object]]
-"""Name, type of the elements, and shape, in which a text or None stands for any size."""
+"""Name, type of the elements, and shape, in which text or None means any size."""
 
 
 def open_network(content: bytes, where: str) -> tuple[list[Tensor], list[Tensor]]:
-    """Return inputs and outputs of a network. Raises PolicyError as `Network` does for content that is refused."""
+    """Return inputs and outputs of a network. Raises PolicyError for refused content, as `Network` does."""
     if len(content) > MAX_ONNX_BYTES:
         raise PolicyError(f"policy {where}: the ONNX file is larger than the limit of {MAX_ONNX_BYTES:,} bytes")
     refuse_unsafe(content, where)
@@ -46,12 +46,12 @@ def open_network(content: bytes, where: str) -> tuple[list[Tensor], list[Tensor]
             for tensors in (session.get_inputs(), session.get_outputs())
         )
     except UnicodeDecodeError as error:
-        raise PolicyError(f"policy {where}: a name of its inputs, outputs or dimensions is no UTF-8 text") from error
+        raise PolicyError(f"policy {where}: a name of its inputs, outputs or dimensions is not UTF-8 text") from error
     return inputs, outputs
 
 
 class Sight(Protocol):
-    """Observations of a network and the actions available to it, for a model that is not enumerated."""
+    """Observations and available actions of a model that is not enumerated."""
 
     @property
     def actions(self) -> int:
@@ -60,20 +60,20 @@ class Sight(Protocol):
 
     @property
     def width(self) -> int:
-        """Numbers in an observation."""
+        """Length of an observation."""
         ...
 
     def observations(self, states: Ints) -> npt.NDArray[np.float32]:
-        """[n, width]."""
+        """Return the observations of states [n]: [n, width]."""
         ...
 
     def available(self, states: Ints) -> Bools:
-        """[n, A]."""
+        """Return the actions available in states [n]: [n, A]."""
         ...
 
 
 class _ModelSight:
-    """Of an enumerated model; its states one-hot where it has no observations."""
+    """`Sight` of an enumerated model; its states are one-hot encoded if it has no observations."""
 
     def __init__(self, model: MDP, *, one_hot: bool) -> None:
         self.actions = model.actions
@@ -95,7 +95,7 @@ class _ModelSight:
 
 
 class Network:
-    """An ONNX network that fits a manifest and a model. `batch`: how many states it takes at once."""
+    """ONNX network checked against a manifest and a model. `batch`: most states evaluated at once."""
 
     def __init__(self, content: bytes, manifest: Manifest, model: MDP | Sight, where: str) -> None:
         if len(content) > MAX_ONNX_BYTES:
@@ -110,12 +110,12 @@ class Network:
             _check_output(self._session, manifest, self._sight.actions, where)
         except UnicodeDecodeError as error:  # onnxruntime returns names and dimensions as they are in the file
             raise PolicyError(
-                f"policy {where}: a name of its inputs, outputs or dimensions is no UTF-8 text"
+                f"policy {where}: a name of its inputs, outputs or dimensions is not UTF-8 text"
             ) from error
         self.batch = 1 if fixed else max(1, min(_BATCH, _BATCH_NUMBERS // (self._width or 1)))
 
     def choose(self, states: Ints) -> Ints | Floats:
-        """Actions [n] of a greedy policy, probabilities [n, A] of a stochastic one. Raises PolicyError."""
+        """Return actions [n] of a greedy policy, probabilities [n, A] of a stochastic one. Raises PolicyError."""
         available = self._sight.available(states)
         try:
             raw = self._raw(states)
@@ -144,8 +144,8 @@ class Network:
 
 
 def _open(content: bytes, where: str) -> Any:  # noqa: ANN401 - onnxruntime ships no types
-    # Recent releases report model names and hashes to their maker unless disabled before they are loaded; what an
-    # agent runs is nobody else's business.
+    # Recent releases send model names and hashes to their vendor unless disabled before import: the policies of
+    # an agent are confidential.
     os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
     import onnxruntime  # noqa: PLC0415 - slow to import; tables given as arrays do without
 
@@ -154,7 +154,7 @@ def _open(content: bytes, where: str) -> Any:  # noqa: ANN401 - onnxruntime ship
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     options.execution_mode = onnxruntime.ExecutionMode.ORT_SEQUENTIAL
     options.use_deterministic_compute = True
-    options.log_severity_level = 4  # our error reports failures, not stderr as well
+    options.log_severity_level = 4  # failures are reported by our exceptions
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     options.add_session_config_entry("session.use_env_allocators", "1")  # the bounded one
     try:
@@ -168,12 +168,12 @@ def _open(content: bytes, where: str) -> Any:  # noqa: ANN401 - onnxruntime ship
 
 @cache
 def _bound_memory() -> None:
-    """Once in a process: all sessions take memory from one place, one network after the other."""
+    """Register one bounded allocator for all sessions of the process."""
     import onnxruntime  # noqa: PLC0415 - likewise
 
     kind, memory = onnxruntime.OrtAllocatorType.ORT_ARENA_ALLOCATOR, onnxruntime.OrtMemType.DEFAULT
     where = onnxruntime.OrtMemoryInfo("Cpu", kind, 0, memory)
-    # By need and not by doubling, which would take more than is used from what all use together.
+    # Grow by need: doubling would reserve more of the common memory than is used.
     settings = {"max_mem": MAX_MEMORY, "arena_extend_strategy": 1}
     onnxruntime.create_and_register_allocator(where, onnxruntime.OrtArenaCfg(settings))
 
@@ -219,7 +219,7 @@ def _sight(manifest: Manifest, model: MDP | Sight, where: str) -> Sight:
     if isinstance(model, MDP):
         return _ModelSight(model, one_hot=manifest.input.kind == "one_hot")
     if manifest.input.kind == "one_hot":
-        problem = f"policy {where}: input kind one_hot has a number for each state, and these are not enumerated"
+        problem = f"policy {where}: input kind one_hot needs enumerated states"
         raise PolicyError(f"{problem}; use a policy of kind observation or index")
     return model
 

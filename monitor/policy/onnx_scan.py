@@ -1,16 +1,16 @@
-"""Search of an ONNX file for what it must not hold: its protobuf bytes are scanned before anything executes them.
+"""Safety scan of an ONNX file: its protobuf bytes are checked before anything executes them.
 
-A policy is pinned by the SHA-256 of one file, so nothing may come from another one: onnxruntime reads external tensor
-data from beside the file, or from the working directory when it is given bytes, and does not say that it did. Nor may
-it need code that is not here (operators outside the standard), or roll its own dice (a table could not describe it).
+A policy is identified by the SHA-256 of one file, so all data must be in it: onnxruntime silently reads external tensor
+data from beside the file, or from the working directory when it is given bytes. Operators outside the standard would
+need other code, and operators that draw random numbers cannot be described by a table.
 
-Nor may a small file be made to run without end or to fill the memory. In ONNX whatever repeats or branches is a graph
-inside a node (Loop, Scan, If, SequenceMap, and what later versions may add), and whatever multiplies is a function that
-is called by functions; so both are refused by what they are, not by name. What is left runs each node once, and there
-may be only so many; how much memory a node may take is bounded where it runs (`network`).
+A small file must not run without end or fill the memory either. In ONNX, repetition and branching are graphs inside a
+node (Loop, Scan, If, SequenceMap, and whatever later versions add), and multiplication of work is functions that call
+functions; both are refused by structure, not by name. The rest runs each node once, with a limited number of nodes;
+`network` limits the memory.
 
-The scan knows from onnx.proto only where messages nest and the few fields it needs; everything else is skipped by
-its length. It visits a superset of what a protobuf parser keeps: repeated occurrences of a single field as well.
+The scan knows of onnx.proto only the nesting of messages and the few fields it needs; everything else is skipped by its
+length. It visits a superset of what a protobuf parser keeps, including repeated occurrences of a single field.
 """
 
 from __future__ import annotations
@@ -43,25 +43,25 @@ _RANDOM = frozenset(
     {"RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Multinomial", "Bernoulli"}
 )
 _DEEPEST = 64
-"""Nesting beyond this is no policy; it also keeps the scan's own recursion bounded. Protobuf itself stops at 100."""
+"""Deepest nesting accepted, which bounds the scan's own recursion. Protobuf itself stops at 100."""
 
 MAX_NODES = 10_000
-"""Operators of one network; large ones have some hundred."""
+"""Most operators of a network; large ones have some hundred."""
 
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 
 
 def refuse_unsafe(content: bytes, where: str) -> None:
-    """Return if the ONNX bytes are whole in themselves; `where` names them in messages.
+    """Refuse ONNX bytes that are unsafe or not self-contained; `where` names them in messages.
 
     Raises:
         PolicyError: a tensor with external data, an operator outside the standard domains, an operator that draws
-            random numbers, a graph inside a node, a function, a sparse tensor, too many operators, or bytes that are no
-            protobuf message.
+            random numbers, a graph inside a node, a function, a sparse tensor, too many operators, or bytes that are
+            not a protobuf message.
     """
     try:
         found = _Found()
-        _walk(memoryview(content), "Model", 0, found)
+        _scan(memoryview(content), "Model", 0, found)
     except PolicyError as error:
         raise PolicyError(f"policy {where}: {error}") from error
     except (ValueError, IndexError) as error:
@@ -72,13 +72,13 @@ def refuse_unsafe(content: bytes, where: str) -> None:
 
 @dataclass
 class _Found:
-    """Findings of the scan. The gravest is reported, so `problem` waits until all has been seen."""
+    """Findings of the scan. `problem` is the mildest kind, reported only if nothing worse is raised."""
 
     nodes: int = 0
     problem: str = ""
 
 
-def _walk(message: memoryview, kind: str, depth: int, found: _Found) -> None:
+def _scan(message: memoryview, kind: str, depth: int, found: _Found) -> None:
     if depth > _DEEPEST:
         raise PolicyError(f"its graphs nest deeper than {_DEEPEST} messages")
     if kind == "Node":
@@ -92,7 +92,7 @@ def _walk(message: memoryview, kind: str, depth: int, found: _Found) -> None:
         elif field in _NESTED[kind]:
             nested = _NESTED[kind][field]
             found.problem = found.problem or _WITHOUT.get((kind, nested), "")
-            _walk(value, nested, depth + 1, found)
+            _scan(value, nested, depth + 1, found)
         elif kind == "Tensor" and field == _EXTERNAL_DATA:
             raise PolicyError(_EXTERNAL)
         elif field == _DOMAIN_FIELD.get(kind):
@@ -112,13 +112,13 @@ _WITHOUT = {
     ("Graph", "SparseTensor"): "it holds sparse tensors, which may unpack to any size; save them as dense ones",
     ("Attribute", "SparseTensor"): "it holds sparse tensors, which may unpack to any size; save them as dense ones",
 }
-"""Refused for what it could do: (message, message in it) -> why."""
+"""Refused by structure: (message, message in it) -> why."""
 
 _EXTERNAL = "it keeps tensors in another file; save it again with all data inside (external data is never read)"
 
 
 def _fields(message: memoryview) -> Iterator[tuple[int, int | memoryview]]:
-    """Yield the fields of one message: number, and the integer or the bytes in it; fixed-width ones are passed over."""
+    """Yield the fields of one message: number, and the integer or the bytes in it; fixed-width ones are skipped."""
     at = 0
     while at < len(message):
         tag, at = _varint(message, at)

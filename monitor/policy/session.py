@@ -1,6 +1,6 @@
-"""Policies in ONNX files: the impure module of this package. Opens manifests and files, evaluates them by onnxruntime.
+"""Policies in ONNX files: the impure module of this package. It opens manifests and files and runs onnxruntime.
 
-A policy becomes one table over all states at start; whatever is wrong with it is a `PolicyError` then, not later.
+A policy becomes one table over all states at start, so that all its faults raise `PolicyError` then, not later.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = ["Actor", "Manifest", "Policy", "load_network", "load_policy", "read_o
 
 @dataclass(frozen=True, eq=False)
 class Policy:
-    """A policy, checked against a model. `sha256`: of the ONNX file, whose bytes are `content`."""
+    """Policy checked against a model. `sha256`: of the ONNX file, whose bytes are `content`."""
 
     name: str
     table: PolicyTable
@@ -51,9 +51,9 @@ def load_policy(manifest_path: str | Path, model: MDP) -> Policy:
 
 
 def load_network(manifest_path: str | Path, model: MDP | Sight) -> Network:
-    """Return the network a manifest describes, for decisions in batches where the states are not enumerated.
+    """Return the network a manifest describes, for decisions in batches if the states are not enumerated.
 
-    Raises PolicyError as `load_policy`, what it does in a state only when it is evaluated there.
+    Raises PolicyError as `load_policy`, but errors of its output only when it is evaluated.
     """
     manifest, content = _read(Path(manifest_path))
     return Network(content, manifest, model, str(manifest_path))
@@ -71,7 +71,7 @@ def table_from_onnx(content: bytes, manifest: Manifest, model: MDP, where: str) 
 
 
 class Actor:
-    """A policy in an agent's own process: it evaluates the network for the state at hand and picks an action."""
+    """Policy in an agent's own process: evaluates the network in the current state and chooses an action."""
 
     def __init__(self, content: bytes, manifest: Manifest, model: MDP, where: str) -> None:
         self.manifest = manifest
@@ -85,7 +85,7 @@ class Actor:
         return cls(content, manifest, model, str(manifest_path))
 
     def decide(self, state: int, rng: np.random.Generator) -> int:
-        """Return the action taken in `state`; `rng` draws it if the policy is stochastic, and is left alone if not."""
+        """Return the action taken in `state`; `rng` draws it if the policy is stochastic, and is not used if not."""
         return int(self.decide_all(np.array([state]), rng)[0])
 
     def decide_all(self, states: Ints, rng: np.random.Generator) -> Ints:
@@ -94,8 +94,8 @@ class Actor:
         chosen = np.concatenate([self._network.choose(states[i : i + step]) for i in range(0, len(states), step)])
         if chosen.ndim == 1:
             return chosen.astype(np.int64)
-        # Inverse transform: the first action whose cumulated probability exceeds the draw. The last one that has any is
-        # raised to 1, so that rounding cannot leave a draw without an action.
+        # Inverse transform: the first action whose cumulated probability exceeds the draw. The last positive
+        # one is raised to 1, so that rounding cannot leave a draw without an action.
         cumulated = chosen.cumsum(axis=1)
         last = chosen.shape[1] - 1 - np.argmax(chosen[:, ::-1] > 0, axis=1)
         cumulated[np.arange(len(chosen)), last] = 1.0
@@ -135,7 +135,7 @@ def read_onnx(path: Path) -> bytes:
 def _bytes(path: Path, what: str, limit: int) -> bytes:
     try:
         with path.open("rb") as file:
-            content = file.read(limit + 1)  # a size stated beforehand says nothing of a device or a growing file
+            content = file.read(limit + 1)  # the size of a device or a growing file is not known beforehand
     except FileNotFoundError as error:
         raise PolicyError(f"{what} is missing: there is no {path}") from error
     except (OSError, ValueError) as error:

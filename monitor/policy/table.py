@@ -1,4 +1,4 @@
-"""A policy over a finite model, as a table: one action per state, or one distribution per state."""
+"""Policies over a finite model as tables: one action per state, or one distribution per state."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from monitor.model.mdp import MDP
 __all__ = ["PolicyTable", "as_table"]
 
 ROW_SUM_TOLERANCE = 1e-9
-"""Largest accepted difference of a state's action probabilities from sum 1; within it, they are renormalised."""
+"""Largest accepted difference of a state's sum of probabilities from 1; within it, they are renormalised."""
 
 
 @dataclass(frozen=True, eq=False)
 class PolicyTable:
-    """A policy as a table: its actions in every state of a model.
+    """Policy as a table: its actions in every state of a model.
 
     Exactly one of the two arrays is set (read-only): `actions` [S] int64 for a deterministic policy, `probabilities`
     [S, A] float64, rows summing to 1, for a stochastic one.
@@ -31,7 +31,7 @@ class PolicyTable:
     @cached_property
     def repeats(self) -> Floats:
         """Probability that two draws in a state agree, and the variance of an action's probability; [S, 2] float64."""
-        assert self.probabilities is not None, "a deterministic policy leaves nothing to chance"
+        assert self.probabilities is not None, "the policy is stochastic"
         squares = np.einsum("sa,sa->s", self.probabilities, self.probabilities)
         cubes = np.einsum("sa,sa,sa->s", self.probabilities, self.probabilities, self.probabilities)
         return np.stack([squares, np.maximum(cubes - squares**2, 0.0)], axis=1)
@@ -56,10 +56,10 @@ class PolicyTable:
 
 
 def as_table(value: object, model: MDP) -> PolicyTable:
-    """A policy given as a table, a list of S actions, or an S x A matrix of action probabilities, checked.
+    """Return a policy given as a table, a list of S actions, or an S x A matrix of action probabilities, checked.
 
     Raises:
-        PolicyError: the wrong shape, an action that does not exist or is unavailable in its state (names both), a
+        PolicyError: a wrong shape, an action that does not exist or is unavailable in its state (names both), a
             probability that is negative or not finite, or a row that does not sum to 1 within `ROW_SUM_TOLERANCE`.
 
     >>> model = MDP.from_transitions(states=1, actions=2, transitions=[(0, 0, 0, 1.0), (0, 1, 0, 1.0)])

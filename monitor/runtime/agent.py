@@ -150,7 +150,7 @@ class AgentMonitor:
         for formula in self._formulas:
             yield from formula.current_state(self._detail(formula.alarm.blind))
         deviation = self.session.deviation
-        yield Deviates(self.session.agent, round(deviation.share, 2), deviation.steps)
+        yield Deviates(self.session.agent, round(deviation.fraction, 2), deviation.steps)
         yield self._trust_notice()
 
     def dump(self) -> AgentMonitorState:

@@ -1,10 +1,10 @@
-"""Decisions from samples: sequential tests, sizes, intervals, and what keeps them true on a stream.
+"""Decisions from samples: sequential tests, sample sizes, intervals, and error rates over a stream.
 
-The samples are arguments and so is everything else; nothing here draws a number, reads a clock or knows a formula. A
-decision is True, False or None: undecided within the samples there were is an answer.
+Samples are arguments; nothing here draws a number, reads a clock or knows a formula. A decision is True, False or None,
+undecided within the given samples.
 
 A sequential test has a `start()`, an `update(state, samples)` that stops at the very sample that decides, however
-the samples are cut into batches, and `decide(runs)` for many tests at once. A state has `samples` and `holds`.
+the samples are divided into batches, and `decide(runs)` for many tests at once. A state has `samples` and `holds`.
 
 Which one: `Sprt` for a probability against a threshold, `RegionBets` for a reward or an effect, `combine` for Boolean
 combinations, `sample_size` and the intervals for `=?`; on a stream `ConfidenceSequence` or `ThresholdBets` within a
@@ -12,8 +12,8 @@ verdict and `StreamRule` across verdicts. `TSprt` with `EqualOutcome` is the pap
 strength holds for normal samples only.
 """
 
-from monitor.statistics.alpha_spending import StreamRule, share
-from monitor.statistics.anytime import ConfidenceSequence, Pot
+from monitor.statistics.alpha_spending import StreamRule, fraction
+from monitor.statistics.anytime import ConfidenceSequence, ConfidenceState
 from monitor.statistics.combine import And, Leaf, Not, Or, Tree, evaluate, iff, implies, strengths
 from monitor.statistics.equal import EqualOutcome
 from monitor.statistics.intervals import clopper_pearson, normal, normal_applies, student
@@ -28,11 +28,11 @@ from monitor.statistics.wald import acceptance, expected_samples
 __all__ = [
     "And",
     "ConfidenceSequence",
+    "ConfidenceState",
     "EqualOutcome",
     "Leaf",
     "Not",
     "Or",
-    "Pot",
     "RegionBets",
     "RegionBetsState",
     "Sprt",
@@ -49,13 +49,13 @@ __all__ = [
     "error_bound",
     "evaluate",
     "expected_samples",
+    "fraction",
     "iff",
     "implies",
     "normal",
     "normal_applies",
     "reward_width",
     "sample_size",
-    "share",
     "strengths",
     "student",
 ]

@@ -1,26 +1,25 @@
-"""Verdicts at every message, for as long as a stream lasts, with one false-alarm rate for the whole of it.
+"""Alpha spending: tests at every message of an endless stream, with one false-alarm rate for the whole stream.
 
 A test repeated at every message raises false alarms without limit: at alpha = .05, some 500 in 10,000 messages. Here
-test n of a stream gets alpha_n = alpha (1/log2(n+1) - 1/log2(n+2)) as its probability to say false of what is true.
+test n of a stream gets alpha_n = alpha (1/log2(n+1) - 1/log2(n+2)) as its probability to reject a true formula.
 
-Proof. The shares telescope: those of the first N tests sum to 1 - 1/log2(N+2) < 1. So P(some test ever says false of a
-formula that is true) <= sum of alpha_n < alpha, whatever the number of messages and however the tests depend on each
-other (paths overlap, noise is kept): the union bound asks nothing. Test n is made at alpha_n (1 - beta), which pays for
-the factor by which Wald's lines may fail (see `Strength`). QED
+Proof. The fractions telescope: those of the first N tests sum to 1 - 1/log2(N+2) < 1. So P(any test rejects a true
+formula) <= sum of alpha_n < alpha, whatever the number of messages and however the tests depend on each other (paths
+overlap, noise is kept): the union bound needs no independence. Test n is made at alpha_n (1 - beta), which compensates
+the factor by which Wald's thresholds may fail (see `Strength`). QED
 
-Each test requires that its samples follow the world its query is about, given that query. An agent that
-acts on our alarms makes later questions depend on earlier samples; then only fresh noise for each message keeps this.
-For an `Sprt` "true" means beyond its indifference region; `ThresholdBets` has none.
+Each test requires that its samples follow the world of its query, given that query. An agent that reacts to our alarms
+makes later queries depend on earlier samples; then this needs fresh noise for each message. For an `Sprt` "true" means
+beyond its indifference region; `ThresholdBets` has none.
 
-What is not promised: beta, the probability to say true of what is false, is that of one test; a breach that lasts is
-tested again at the next message. With k formulas on one stream alpha is per formula; give each alpha/k for all.
+Not promised: beta, the probability to accept a false formula, is that of one test; a breach that lasts is tested again
+at the next message. With k formulas on one stream alpha is per formula; give each alpha/k for all.
 
-The price. To say false, test n must reach A ~ 1/alpha_n, which takes log(alpha/alpha_n) nats more: 14.0 at the 10,000th
-and 19.4 at the millionth, where alpha = .05 alone takes 3.0. The usual weights 6/(pi n)^2 take 18.9 and 28.1. Where the
-formula is true the test ends at B ~ beta, which hardly moves, so the common verdict costs the same.
+The price. To reject, test n must reach A ~ 1/alpha_n, which takes log(alpha/alpha_n) nats more: 14.0 at the 10,000th
+and 19.4 at the millionth, where alpha = .05 alone takes 3.0. The usual weights 6/(pi n)^2 take 18.9 and 28.1. If the
+formula is true the test ends at B ~ beta, which hardly changes, so the common verdict costs the same.
 
-A test that is still undecided when its samples run out is undecided, which is a verdict; its share is spent all the
-same.
+A test that is undecided when its samples run out is a verdict too; its fraction of alpha is spent all the same.
 """
 
 from __future__ import annotations
@@ -31,13 +30,13 @@ from dataclasses import dataclass, replace
 from monitor.errors import ConfigError
 from monitor.statistics.strength import Strength
 
-__all__ = ["StreamRule", "share"]
+__all__ = ["StreamRule", "fraction"]
 
 
-def share(n: int) -> float:
-    """The part of a stream's alpha that its n-th test may spend, n >= 1 (else ConfigError). All parts sum to 1.
+def fraction(n: int) -> float:
+    """Return the fraction of a stream's alpha for its n-th test, n >= 1 (else ConfigError). All fractions sum to 1.
 
-    >>> [round(share(n), 4) for n in (1, 2, 3)]
+    >>> [round(fraction(n), 4) for n in (1, 2, 3)]
     [0.3691, 0.1309, 0.0693]
     """
     if n < 1:
@@ -48,9 +47,9 @@ def share(n: int) -> float:
 
 @dataclass(frozen=True)
 class StreamRule:
-    """The strengths of the tests of one formula on one stream. `alpha`: false-alarm rate of the whole stream.
+    """Strengths of the tests of one formula on one stream; `strength.alpha` is the false-alarm rate of the stream.
 
-    `tests`: how many were made; it belongs to the stream's state: a rule that starts anew promises anew.
+    `tests`: number made so far. It is part of the stream's state: a new rule spends alpha again.
 
     >>> rule, first = StreamRule(Strength(0.05, 0.01)).next()
     >>> rule.tests, round(first.alpha, 4), first.beta
@@ -65,13 +64,13 @@ class StreamRule:
             raise ConfigError(f"the number of tests made must not be negative, not {self.tests}")
 
     def next(self) -> tuple[StreamRule, Strength]:
-        """The rule after the next test, and the strength of that test."""
+        """Return the rule after the next test, and the strength of that test."""
         n = self.tests + 1
         return replace(self, tests=n), Strength(
-            self.strength.alpha * share(n) * (1.0 - self.strength.beta), self.strength.beta
+            self.strength.alpha * fraction(n) * (1.0 - self.strength.beta), self.strength.beta
         )
 
     @property
     def spent(self) -> float:
-        """How much of alpha the tests made so far have used."""
+        """Part of alpha that the tests so far have spent."""
         return self.strength.alpha * (1.0 - 1.0 / math.log2(self.tests + 2))

@@ -1,15 +1,16 @@
-"""Betting: confidence that holds at every number of samples at once, so one may look after each and stop at will.
+"""Confidence sequences by betting: valid at every number of samples at once, so one may look at any time and stop.
 
 Source: I. Waudby-Smith and A. Ramdas, *Estimating means of bounded random variables by betting* (JRSS B 2024), hedged
 capital, Theorem 3, with the predictable plug-in bets of their Section 4.2.
 
-To doubt that the mean of samples x in [0, 1] is m (or less), bet on it: capital 1, and at each sample it is multiplied
-by 1 + bet (x - m), the bet chosen before the sample is seen. If the mean is at most m the capital is a nonnegative
-supermartingale, so (Ville) it ever reaches 1/alpha with probability at most alpha. `up` bets that the mean is larger
-than m, `down` that it is smaller. Every bet is cut to c/m (or c/(1 - m)), c = 1/2, so no capital is ever lost for good.
+To test that the mean of samples x in [0, 1] is m (or less), bet against it: wealth 1, multiplied at each sample by
+1 + bet (x - m), the bet chosen before the sample is seen. If the mean is at most m the wealth is a nonnegative
+supermartingale, so by Ville's inequality it reaches 1/alpha at any time with probability at most alpha. `up` bets that
+the mean is larger than m, `down` that it is smaller. Bets are truncated to c/m (or c/(1 - m)), c = 1/2, so wealth stays
+positive.
 
-With these bets `up` falls in m and `down` rises in m. So the means not doubted by either form an interval, whose ends
-are found by bisection over any set of points; between two points the outer one is the honest end.
+With these bets `up` falls in m and `down` rises in m. So the means that neither rejects form an interval, whose ends
+are found by bisection over any set of points; between two points the outer one is the valid end.
 """
 
 from __future__ import annotations
@@ -29,37 +30,37 @@ from monitor.statistics.strength import in_open_unit
 __all__ = [
     "Bets",
     "ConfidenceSequence",
-    "Pot",
+    "ConfidenceState",
     "bet_sizes",
     "check_range",
-    "gain_down",
-    "gain_up",
-    "log_capital",
+    "log_wealth",
+    "log_wealth_down",
+    "log_wealth_up",
     "predicted",
 ]
 
-CUT = 0.5
-"""No bet stakes more than this part of the capital: the paper's c, of which it recommends 1/2 or 3/4."""
+TRUNCATION = 0.5
+"""Largest fraction of the wealth that a bet stakes: the paper's c, for which it recommends 1/2 or 3/4."""
 CHUNK = 1 << 18
-"""Samples times points worked on at once: a few MB."""
+"""Samples times points processed at once: a few MB."""
 
 
 @dataclass(frozen=True)
 class Bets:
-    """What the size of the next bet depends on: the samples before it, in [0, 1]. `level`: the alpha it aims at.
+    """Statistics of the samples so far, in [0, 1], from which the next bet is sized. `level`: the alpha it aims at.
 
-    `total`: their sum; `spread`: the sum of (x_i - mean of the first i)^2. The first bets think of one more sample 1/2
-    and one more square 1/4. The size is valid whatever it is; this one makes the interval about as narrow as can be.
+    `total`: their sum; `squares`: the sum of (x_i - mean of the first i)^2. Estimates include one more sample 1/2 and
+    one more square 1/4. Bets of any size are valid; these make the interval nearly as narrow as possible.
     """
 
     level: float
     samples: int = 0
     total: float = 0.0
-    spread: float = 0.0
+    squares: float = 0.0
 
 
 def predicted(bets: Bets, values: Floats) -> tuple[Floats, Floats, Bets]:
-    """Return mean and variance [..., N] as guessed before each of values [..., N], and `bets` after the last.
+    """Return mean and variance [..., N] as estimated before each of values [..., N], and `bets` after the last.
 
     With leading axes, `bets` after is that of the first row.
     """
@@ -67,16 +68,16 @@ def predicted(bets: Bets, values: Floats) -> tuple[Floats, Floats, Bets]:
     start = np.zeros((*values.shape[:-1], 1))
     total = np.add.accumulate(np.concatenate([start + bets.total, values], axis=-1), axis=-1)
     mean = (0.5 + total) / (1.0 + count)
-    squares = (values - mean[..., 1:]) ** 2
-    spread = np.add.accumulate(np.concatenate([start + bets.spread, squares], axis=-1), axis=-1)
-    variance = (0.25 + spread) / (1.0 + count)
+    added = (values - mean[..., 1:]) ** 2
+    squares = np.add.accumulate(np.concatenate([start + bets.squares, added], axis=-1), axis=-1)
+    variance = (0.25 + squares) / (1.0 + count)
     last = (0,) * (values.ndim - 1) + (-1,)
-    after = replace(bets, samples=int(count[-1]), total=float(total[last]), spread=float(spread[last]))
+    after = replace(bets, samples=int(count[-1]), total=float(total[last]), squares=float(squares[last]))
     return mean[..., :-1], variance[..., :-1], after
 
 
 def bet_sizes(bets: Bets, values: Floats) -> tuple[Floats, Bets]:
-    """The size [..., N] of the bet on each of values [..., N], from those before it alone, and `bets` after the last.
+    """Return the size [..., N] of the bet on each of values [..., N], from those before it, and `bets` after the last.
 
     sqrt(2 log(1/level) / (variance t log(1 + t))) for sample t. With leading axes, `bets` after is that of the first.
     """
@@ -85,33 +86,30 @@ def bet_sizes(bets: Bets, values: Floats) -> tuple[Floats, Bets]:
     return np.sqrt(2.0 * math.log(1.0 / bets.level) / (variance * t * np.log1p(t))), after
 
 
-def gain_up(values: Floats, sizes: Floats, points: ArrayLike) -> Floats:
-    """Return what each sample adds to the log capital of `up`, the bet that the mean is above `points`."""
+def log_wealth_up(values: Floats, sizes: Floats, points: ArrayLike) -> Floats:
+    """Return the increments of the log wealth of `up`, the bet that the mean is above `points`."""
     m = np.asarray(points, dtype=np.float64)
-    with np.errstate(divide="ignore"):  # at the border nothing can be lost, and the bet is not cut
-        return np.asarray(np.log1p(np.minimum(sizes, CUT / m) * (values - m)))
+    with np.errstate(divide="ignore"):  # at the boundary nothing can be lost, and the bet is not truncated
+        return np.asarray(np.log1p(np.minimum(sizes, TRUNCATION / m) * (values - m)))
 
 
-def gain_down(values: Floats, sizes: Floats, points: ArrayLike) -> Floats:
-    """Return what each sample adds to the log capital of `down`, the bet that the mean is below `points`."""
+def log_wealth_down(values: Floats, sizes: Floats, points: ArrayLike) -> Floats:
+    """Return the increments of the log wealth of `down`, the bet that the mean is below `points`."""
     m = np.asarray(points, dtype=np.float64)
     with np.errstate(divide="ignore"):  # likewise
-        return np.asarray(np.log1p(np.minimum(sizes, CUT / (1.0 - m)) * (m - values)))
+        return np.asarray(np.log1p(np.minimum(sizes, TRUNCATION / (1.0 - m)) * (m - values)))
 
 
-def log_capital(values: Floats, sizes: Floats, points: ArrayLike) -> tuple[Floats, Floats]:
-    """What each sample adds to the log capital of `up` and of `down`. Values, sizes and points in [0, 1] broadcast.
-
-    Summed over the samples: the log capital against the mean `points` at each time.
-    """
-    return gain_up(values, sizes, points), gain_down(values, sizes, points)
+def log_wealth(values: Floats, sizes: Floats, points: ArrayLike) -> tuple[Floats, Floats]:
+    """Return the increments of the log wealth of `up` and of `down`; values, sizes and points in [0, 1] broadcast."""
+    return log_wealth_up(values, sizes, points), log_wealth_down(values, sizes, points)
 
 
 @dataclass(frozen=True)
-class Pot:
-    """A confidence sequence so far: `low`, `high` hold the mean, at all times at once. `up`, `down`: log capital [M].
+class ConfidenceState:
+    """A confidence sequence so far: the interval from `low` to `high`, and the log wealth `up`, `down` [M].
 
-    Ends only ever come nearer. In the error's case (probability alpha at most) they may pass each other.
+    The interval only shrinks. With probability alpha at most it does not hold the mean, and may be empty.
     """
 
     bets: Bets
@@ -122,21 +120,20 @@ class Pot:
 
     @property
     def samples(self) -> int:
-        """How many were seen."""
+        """Number of samples."""
         return self.bets.samples
 
 
 @dataclass(frozen=True)
 class ConfidenceSequence:
-    """P(at some time the mean of samples in [lo, hi] lies outside the interval) <= alpha.
+    """Confidence sequence: P(at some time the mean of samples in [lo, hi] lies outside the interval) <= alpha.
 
-    `points`: the interval's ends lie on a grid of so many, and no further out than one step of it from the exact ends.
-    One step of memory each, and nothing of the samples is kept. `alpha` in (0, 1), lo < hi, two points or more, else
-    ConfigError.
+    `points`: the interval's ends lie on a grid of so many, at most one step of it beyond the exact ends; memory is
+    proportional to it, and samples are not kept. `alpha` in (0, 1), lo < hi, two points or more, else ConfigError.
 
     >>> sequence = ConfidenceSequence(0.05)
-    >>> pot = sequence.update(sequence.start(), [1.0, 0.0, 1.0, 1.0] * 250)
-    >>> round(pot.low, 3), round(pot.high, 3)
+    >>> state = sequence.update(sequence.start(), [1.0, 0.0, 1.0, 1.0] * 250)
+    >>> round(state.low, 3), round(state.high, 3)
     (0.695, 0.803)
     """
 
@@ -151,59 +148,59 @@ class ConfidenceSequence:
         if self.points < 2:
             raise ConfigError(f"points must be 2 or more, not {self.points}")
 
-    def start(self) -> Pot:
-        """No sample yet: anything from lo to hi."""
+    def start(self) -> ConfidenceState:
+        """Return the state before the first sample: the interval from lo to hi."""
         none = np.zeros(self.points)
-        return Pot(Bets(self.alpha / 2.0), none, none, self.lo, self.hi)
+        return ConfidenceState(Bets(self.alpha / 2.0), none, none, self.lo, self.hi)
 
-    def update(self, pot: Pot, values: ArrayLike) -> Pot:
-        """The sequence after values [N] in [lo, hi] (else InputError), having looked after each of them."""
+    def update(self, state: ConfidenceState, values: ArrayLike) -> ConfidenceState:
+        """Return the state after values [N] in [lo, hi] (else InputError), with a look after each of them."""
         seen = unit_array(values, self.lo, self.hi)
-        sizes, bets = bet_sizes(pot.bets, seen)
+        sizes, bets = bet_sizes(state.bets, seen)
         grid = np.linspace(0.0, 1.0, self.points)
-        up, down, most_up, most_down = pot.up, pot.down, pot.up, pot.down
+        up, down, most_up, most_down = state.up, state.down, state.up, state.down
         rows = max(1, CHUNK // self.points)
         for i in range(0, seen.size, rows):
-            gains = log_capital(seen[i : i + rows, None], sizes[i : i + rows, None], grid)
-            ups, downs = (np.add.accumulate(gain, axis=0) for gain in gains)
+            added = log_wealth(seen[i : i + rows, None], sizes[i : i + rows, None], grid)
+            ups, downs = (np.add.accumulate(each, axis=0) for each in added)
             most_up, most_down = (
                 np.maximum(most_up, up + ups.max(axis=0)),
                 np.maximum(most_down, down + downs.max(axis=0)),
             )
             up, down = up + ups[-1], down + downs[-1]
-        line = math.log(2.0 / self.alpha)  # half the alpha for each side
-        refuted_low, refuted_high = np.flatnonzero(most_up >= line), np.flatnonzero(most_down >= line)
-        low = self._scaled(grid[refuted_low[-1]]) if refuted_low.size else self.lo
-        high = self._scaled(grid[refuted_high[0]]) if refuted_high.size else self.hi
-        return Pot(bets, up, down, max(pot.low, low), min(pot.high, high))
+        limit = math.log(2.0 / self.alpha)  # half the alpha for each side
+        below, above = np.flatnonzero(most_up >= limit), np.flatnonzero(most_down >= limit)  # rejected
+        low = self._scaled(grid[below[-1]]) if below.size else self.lo
+        high = self._scaled(grid[above[0]]) if above.size else self.hi
+        return ConfidenceState(bets, up, down, max(state.low, low), min(state.high, high))
 
     def interval(self, values: ArrayLike) -> tuple[float, float]:
-        """The ends that `update` comes to from the start, where all values [N] are at hand.
+        """Return the interval that `update` gives from the start, if all values [N] are at hand.
 
-        By bisection, since `up` falls in the point and `down` rises: log2(points) passes and not as many as points.
+        By bisection, since `up` falls in the point and `down` rises: log2(points) passes instead of one per point.
         """
         seen = unit_array(values, self.lo, self.hi)
         if not seen.size:
             return self.lo, self.hi
         sizes, _ = bet_sizes(Bets(self.alpha / 2.0), seen)
         grid = np.linspace(0.0, 1.0, self.points)
-        line = math.log(2.0 / self.alpha)
+        limit = math.log(2.0 / self.alpha)
 
-        def refuted(n: int, side: int) -> bool:
-            return bool(np.add.accumulate(log_capital(seen, sizes, grid[n])[side]).max() >= line)
+        def rejected(n: int, side: int) -> bool:
+            return bool(np.add.accumulate(log_wealth(seen, sizes, grid[n])[side]).max() >= limit)
 
-        low = bisect_left(range(self.points), True, key=lambda n: not refuted(n, 0))  # noqa: FBT003 - what is sought
-        high = bisect_left(range(self.points), True, key=lambda n: refuted(n, 1))  # noqa: FBT003 - likewise
+        low = bisect_left(range(self.points), True, key=lambda n: not rejected(n, 0))  # noqa: FBT003 - what is sought
+        high = bisect_left(range(self.points), True, key=lambda n: rejected(n, 1))  # noqa: FBT003 - likewise
         return (
             self._scaled(grid[low - 1]) if low else self.lo,
             self._scaled(grid[high]) if high < self.points else self.hi,
         )
 
     def _scaled(self, point: float) -> float:
-        return min(self.lo + float(point) * (self.hi - self.lo), self.hi)  # rounding may lead beyond
+        return min(self.lo + float(point) * (self.hi - self.lo), self.hi)  # rounding may exceed hi
 
 
 def check_range(lo: float, hi: float) -> None:
-    """Refuse an interval that is none: ConfigError."""
+    """Raise ConfigError unless lo < hi, both finite."""
     if not -math.inf < lo < hi < math.inf:
         raise ConfigError(f"lo must be below hi, both finite, not {lo} and {hi}")

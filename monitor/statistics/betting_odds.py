@@ -1,6 +1,6 @@
-"""What a model says of each transition, and what was counted of it: the two sides of a bet.
+"""The two sides of a bet on a transition: the model's probability, and the counts of what was observed.
 
-`monitor.statistics.model_test` says what the bets are.
+`monitor.statistics.model_test` defines the bets.
 """
 
 from __future__ import annotations
@@ -12,20 +12,20 @@ from typing import Final
 
 import msgspec
 
-__all__ = ["MEMORY", "PLACES", "PRIOR", "Departure", "Learner", "Odds", "Place", "Shared"]
+__all__ = ["MAX_TRANSITIONS", "MEMORY", "PRIOR", "Departure", "Learner", "Odds", "Shared", "Transition"]
 
 PRIOR: Final = 32.0
-"""c: how many steps the model's own word weighs against what was counted in a row."""
+"""c: weight of the model's probabilities against the counts of a row, in steps."""
 MEMORY: Final = 256
 """Steps of a row after which its counts are halved."""
-PLACES: Final = 16_384
-"""Different transitions counted at most, since all are written with a snapshot; with one more, all are forgotten."""
+MAX_TRANSITIONS: Final = 16_384
+"""Most transitions counted, since a snapshot holds all of them; one more clears all counts."""
 
 
 class Departure(msgspec.Struct, frozen=True):
-    """A transition that was seen more often than the model lets expect.
+    """A transition observed more often than the model predicts.
 
-    `row`, `successor`: in the model. `seen`: how often lately, of `of` steps from that row. `expected`: of as many.
+    `row`, `successor`: in the model. `seen`: how often lately, in `of` steps from that row. `expected`: by the model.
     """
 
     row: int
@@ -35,8 +35,8 @@ class Departure(msgspec.Struct, frozen=True):
     expected: float
 
 
-class Place:
-    """A transition of the model: its row and place there, 1/p, and q/p of the bets that learn nothing."""
+class Transition:
+    """A transition of the model: its row and index there, 1/p, and q/p of the two bets without counts."""
 
     __slots__ = ("flatter", "index", "odds", "row", "sharper")
 
@@ -49,52 +49,44 @@ class Place:
 
 
 class Odds:
-    """The model's odds, worked out once for each transition that happens.
+    """The model's odds, computed once for each transition that occurs.
 
     `starts`, `successors`, `probabilities`: as for `ModelTest`.
     """
 
     def __init__(self, starts: Sequence[int], successors: Sequence[int], probabilities: Sequence[float]) -> None:
-        self.starts, self._successors, self._probabilities = starts, successors, probabilities
+        self.starts, self.successors, self.probabilities = starts, successors, probabilities
         self._sums: dict[int, tuple[float, float]] = {}
-        self._places: dict[int, Place] = {}
+        self._found: dict[int, Transition] = {}
 
-    def place(self, row: int, successor: int) -> Place | None:
-        """The transition, None if the model has none such."""
-        found = self._places.get(row << 32 | successor)
+    def find(self, row: int, successor: int) -> Transition | None:
+        """Return the transition, None if the model lacks it."""
+        found = self._found.get(row << 32 | successor)
         return found if found is not None else self._look_up(row, successor)
 
     def row_of(self, index: int) -> int:
-        """The row in which a transition lies."""
+        """Return the row of a transition."""
         return bisect_right(self.starts, index) - 1
 
-    def successor(self, index: int) -> int:
-        """Where a transition leads."""
-        return self._successors[index]
-
-    def probability(self, index: int) -> float:
-        """How likely the model says it is."""
-        return self._probabilities[index]
-
-    def _look_up(self, row: int, successor: int) -> Place | None:
+    def _look_up(self, row: int, successor: int) -> Transition | None:
         start, end = self.starts[row], self.starts[row + 1]
-        index = bisect_left(self._successors, successor, start, end)
-        if index == end or self._successors[index] != successor:
+        index = bisect_left(self.successors, successor, start, end)
+        if index == end or self.successors[index] != successor:
             return None
-        if len(self._places) >= PLACES:
-            self._places.clear()
+        if len(self._found) >= MAX_TRANSITIONS:
+            self._found.clear()
             self._sums.clear()
         if row not in self._sums:
-            chances = self._probabilities[start:end]
+            chances = self.probabilities[start:end]
             self._sums[row] = sum(map(math.sqrt, chances)), sum(p * p for p in chances)
-        place = self._places[row << 32 | successor] = Place(row, index, self._probabilities[index], *self._sums[row])
-        return place
+        found = self._found[row << 32 | successor] = Transition(row, index, self.probabilities[index], *self._sums[row])
+        return found
 
 
 class Learner:
-    """What was counted lately: q(s') / p(s') = (c + n(s, a, s') / p(s')) / (c + n(s, a)).
+    """Recent counts and the bet on them: q(s') / p(s') = (c + n(s, a, s') / p(s')) / (c + n(s, a)).
 
-    `counts`: place of a transition -> n(s, a, s'), at most `most` of them.
+    `counts`: index of a transition -> n(s, a, s'), at most `most` of them.
     """
 
     def __init__(self, odds: Odds, most: int) -> None:
@@ -103,40 +95,40 @@ class Learner:
         self.counts: dict[int, int] = {}
         self._rows: dict[int, int] = {}
 
-    def ratio(self, place: Place) -> float:
-        """Q / p of a transition."""
-        return (PRIOR + self.counts.get(place.index, 0) * place.odds) / (PRIOR + self._rows.get(place.row, 0))
+    def ratio(self, found: Transition) -> float:
+        """Return q / p of a transition."""
+        return (PRIOR + self.counts.get(found.index, 0) * found.odds) / (PRIOR + self._rows.get(found.row, 0))
 
-    def see(self, place: Place) -> None:
-        """Count one; after the bet on it, for q knows nothing of where it leads."""
-        self.counts[place.index] = self.counts.get(place.index, 0) + 1
-        seen = self._rows[place.row] = self._rows.get(place.row, 0) + 1
+    def count(self, found: Transition) -> None:
+        """Count a transition, after the bet on it: q must not depend on the outcome."""
+        self.counts[found.index] = self.counts.get(found.index, 0) + 1
+        seen = self._rows[found.row] = self._rows.get(found.row, 0) + 1
         if seen > MEMORY:
-            self._halve(place.row)
+            self._halve(found.row)
         if len(self.counts) > self._most:
             self.load({})
 
     def departures(self, most: int) -> list[Departure]:
-        """The transitions that speak loudest against the model: n log(n / (N p)), in rows with N steps."""
+        """Return the transitions with most evidence against the model: n log(n / (N p)), in rows with N steps."""
         found: list[tuple[float, Departure]] = []
         for index, seen in self.counts.items():
             row = self._odds.row_of(index)
-            steps, p = self._rows[row], self._odds.probability(index)
+            steps, p = self._rows[row], self._odds.probabilities[index]
             if seen > steps * p:
                 evidence = seen * math.log(seen / (steps * p))
-                found.append((evidence, Departure(row, self._odds.successor(index), seen, steps, steps * p)))
+                found.append((evidence, Departure(row, self._odds.successors[index], seen, steps, steps * p)))
         found.sort(key=lambda each: -each[0])
         return [departure for _, departure in found[:most]]
 
     def load(self, counts: Mapping[int, int]) -> None:
-        """Have counted this, and nothing else."""
+        """Replace the counts."""
         self.counts, self._rows = dict(counts), {}
         for index, seen in counts.items():
             row = self._odds.row_of(index)
             self._rows[row] = self._rows.get(row, 0) + seen
 
     def _halve(self, row: int) -> None:
-        """Forget half of what was counted in a row."""
+        """Halve the counts of a row."""
         self._rows[row] = 0
         for index in range(self._odds.starts[row], self._odds.starts[row + 1]):
             if index in self.counts:
@@ -145,17 +137,17 @@ class Learner:
 
 
 class Shared:
-    """What the tests of several agents have in common: the model's odds, and what all of them counted.
+    """State that the tests of several agents share: the model's odds and the counts of all agents.
 
-    `transitions`: tested in all, impossible ones included.
+    `transitions`: number tested in all, impossible ones included.
     """
 
     def __init__(self, odds: Odds) -> None:
         self.odds = odds
-        self.learner = Learner(odds, PLACES)
+        self.learner = Learner(odds, MAX_TRANSITIONS)
         self.transitions = 0
 
-    def see(self, place: Place) -> None:
-        """One of the agents made this transition."""
+    def count(self, found: Transition) -> None:
+        """Count a transition of one of the agents."""
         self.transitions += 1
-        self.learner.see(place)
+        self.learner.count(found)

@@ -25,14 +25,14 @@ BINS: Final = 10
 class Point(msgspec.Struct, frozen=True):
     """One bin of a reliability diagram that holds forecasts.
 
-    `low`, `high`: its ends. `forecast`: mean of the forecasts in it. `share`: fraction of them that came true, with its
-    Clopper-Pearson `interval`. `count`: number of forecasts.
+    `low`, `high`: its ends. `forecast`: mean of the forecasts in it. `frequency`: fraction of them that came true, with
+    its Clopper-Pearson `interval`. `count`: number of forecasts.
     """
 
     low: float
     high: float
     forecast: float
-    share: float
+    frequency: float
     interval: tuple[float, float]
     count: int
 
@@ -108,7 +108,7 @@ class CalibrationCounts:
         """Return the points of the reliability diagram, lowest forecasts first; empty bins are left out.
 
         Each interval has level 1 - `alpha` on its own, for one look. Forecasts of a bin differ a little, so the number
-        that come true is a sum of unequal chances; it varies less than the binomial that the interval assumes.
+        that come true is a sum of unequal probabilities; it varies less than the binomial that the interval assumes.
         """
         return [
             Point(n / BINS, (n + 1) / BINS, total / count, hits / count, clopper_pearson(hits, count, alpha), count)

@@ -1,8 +1,8 @@
-"""Boolean combinations of tested formulas: how strong each test must be, and what their answers come to.
+"""Boolean combinations of tested formulas: the strength that each test needs, and the truth of the combination.
 
 Source: Kazemi & Paoletti (arXiv 2212.08712), Appendix "Decision procedures", "Boolean combinations", after H. Younes
 and R. Simmons (2006). Not Phi at <alpha, beta>: Phi at <beta, alpha>. A conjunction of N at <alpha, beta>: each of them
-at <alpha/N, beta>, for it is wrongly false if any of N is, and wrongly true only if a false one is taken for true. A
+at <alpha/N, beta>, for it is wrongly false if any of N is, and wrongly true only if a false one is accepted. A
 disjunction by De Morgan: each at <alpha, beta/N>.
 """
 
@@ -20,28 +20,28 @@ __all__ = ["And", "Leaf", "Not", "Or", "Tree", "evaluate", "iff", "implies", "st
 
 @dataclass(frozen=True)
 class Leaf:
-    """A formula that is tested; `key` names it. Leaves of one key are one test."""
+    """A tested formula, named by `key`. Leaves of one key are one test."""
 
     key: Hashable
 
 
 @dataclass(frozen=True)
 class Not:
-    """True where `part` is false."""
+    """Negation."""
 
     part: Tree
 
 
 @dataclass(frozen=True)
 class And:
-    """True where all parts are. A conjunction among the parts counts with its own parts. None at all: true."""
+    """Conjunction; one among the parts counts as its own parts. Without parts: true."""
 
     parts: tuple[Tree, ...]
 
 
 @dataclass(frozen=True)
 class Or:
-    """True where some part is. A disjunction among the parts counts with its own parts. None at all: false."""
+    """Disjunction; one among the parts counts as its own parts. Without parts: false."""
 
     parts: tuple[Tree, ...]
 
@@ -50,36 +50,36 @@ Tree = Leaf | Not | And | Or
 
 
 def implies(first: Tree, second: Tree) -> Tree:
-    """`first => second`, as a disjunction of two."""
+    """Return `first => second`, as a disjunction."""
     return Or((Not(first), second))
 
 
 def iff(first: Tree, second: Tree) -> Tree:
-    """`first <=> second`, as two implications: each side is there twice, with both its rates divided."""
+    """Return `first <=> second`, as two implications: each side occurs twice, with both its rates divided."""
     return And((implies(first, second), implies(second, first)))
 
 
 def strengths(tree: Tree, strength: Strength) -> dict[Hashable, Strength]:
-    """Key -> the strength its test needs so that the combination has `strength`.
+    """Return, by key, the strength that each test needs so that the combination has `strength`.
 
-    A key that is there more than once is tested once, at the smallest alpha and the smallest beta of its places.
+    A key that occurs more than once is tested once, at the smallest alpha and the smallest beta of its occurrences.
 
     >>> a, b, c = Leaf("a"), Leaf("b"), Leaf("c")
     >>> strengths(And((a, Or((b, Not(c))))), Strength(0.04, 0.02))["c"]
     Strength(alpha=0.01, beta=0.02)
     """
     needed: dict[Hashable, Strength] = {}
-    _spread(tree, strength, needed)
+    _distribute(tree, strength, needed)
     return needed
 
 
-def _spread(tree: Tree, strength: Strength, needed: dict[Hashable, Strength]) -> None:
+def _distribute(tree: Tree, strength: Strength, needed: dict[Hashable, Strength]) -> None:
     match tree:
         case Leaf(key):
             old = needed.get(key, strength)
             needed[key] = Strength(min(old.alpha, strength.alpha), min(old.beta, strength.beta))
         case Not(part):
-            _spread(part, strength.negated, needed)
+            _distribute(part, strength.negated, needed)
         case And() | Or():
             parts = _flat(tree)
             count = max(len(parts), 1)
@@ -89,20 +89,20 @@ def _spread(tree: Tree, strength: Strength, needed: dict[Hashable, Strength]) ->
                 else Strength(strength.alpha, strength.beta / count)
             )
             for part in parts:
-                _spread(part, each, needed)
+                _distribute(part, each, needed)
         case _:
             assert_never(tree)
 
 
 def _flat(tree: And | Or) -> list[Tree]:
-    """The parts, with those of a part of the same kind in its place: N counts what is really combined."""
+    """Return the parts, with parts of the same kind replaced by their own: N counts what is really combined."""
     return [inner for part in tree.parts for inner in (_flat(part) if isinstance(part, type(tree)) else [part])]
 
 
 def evaluate(tree: Tree, answers: Mapping[Hashable, bool | None]) -> bool | None:
-    """The truth of the combination; None (undecided) where the decided answers leave it open.
+    """Return the truth of the combination; None (undecided) if the decided answers leave it open.
 
-    A key without an answer is a ConfigError.
+    Raises ConfigError for a key without an answer.
 
     >>> evaluate(Or((Leaf("a"), Leaf("b"))), {"a": None, "b": True})
     True
@@ -110,7 +110,7 @@ def evaluate(tree: Tree, answers: Mapping[Hashable, bool | None]) -> bool | None
     match tree:
         case Leaf(key):
             if key not in answers:
-                raise ConfigError(f"no answer for {key!r}; answered are {sorted(map(repr, answers))}")
+                raise ConfigError(f"no answer for {key!r}; there are answers for {sorted(map(repr, answers))}")
             return answers[key]
         case Not(part):
             inner = evaluate(part, answers)
@@ -124,7 +124,7 @@ def evaluate(tree: Tree, answers: Mapping[Hashable, bool | None]) -> bool | None
 
 
 def _decisive(values: list[bool | None], *, decisive: bool) -> bool | None:
-    """One decisive value settles it; else an undecided one leaves it open; else it is the other value."""
+    """Return `decisive` if it is among the values, else None if an undecided one is, else the other value."""
     if decisive in values:
         return decisive
     return None if None in values else not decisive

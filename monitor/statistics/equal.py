@@ -1,8 +1,8 @@
-"""Are all samples equal? The test that a t statistic cannot make, for it has no standard error to divide by.
+"""Test that all samples are equal, which a t statistic cannot make: it has no standard error to divide by.
 
-Two interventions that agree on every path met give differences that are all 0; others may give differences that are
-all c. Source: Kazemi & Paoletti (arXiv 2212.08712), Appendix "Decision procedures", who run "a dedicated SPRT to test
-that the probability of obtaining equal outcomes is equal to 1", for c = 0; here it is any c.
+Two interventions that agree on every sampled path give differences that are all 0; others may give differences that
+are all c. Source: Kazemi & Paoletti (arXiv 2212.08712), Appendix "Decision procedures", who run "a dedicated SPRT to
+test that the probability of obtaining equal outcomes is equal to 1", for c = 0; here it is any c.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from monitor.statistics.strength import Strength, in_open_unit
 __all__ = ["EqualOutcome", "meets", "same"]
 
 TIE = 1e-12
-"""Numbers this close, relative to the larger of 1 and the bound, are equal: the rule of every comparison."""
+"""Numbers this close, relative to the larger of 1 and the bound, are equal in every comparison."""
 
 
 def same(a: float, b: float) -> bool:
-    """Whether a equals the bound b, but for rounding."""
+    """Return whether a equals the bound b, up to rounding."""
     return abs(a - b) <= TIE * max(1.0, abs(b))
 
 
 def meets(value: float, theta: float, *, strict: bool) -> bool:
-    """Whether value >= theta, or > theta if strict; a tie is equality."""
+    """Return whether value >= theta, or > theta if strict; a tie is equality."""
     return not strict if same(value, theta) else value > theta
 
 
@@ -49,5 +49,5 @@ class EqualOutcome:
 
     @property
     def needed(self) -> int:
-        """How many equal samples, the first included, say that all are."""
+        """Number of equal samples, the first included, that decide that all are."""
         return 1 + math.ceil(self.strength.lower / math.log1p(-self.delta))

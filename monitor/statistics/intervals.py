@@ -1,7 +1,7 @@
 """Confidence intervals for a number of samples fixed in advance: level 1 - alpha for that one look, not for many.
 
 Source: Kazemi & Paoletti (arXiv 2212.08712), Appendix "Decision procedures", "Quantitative Properties"; C. Clopper and
-E. Pearson (1934). Where one looks again and again, see `monitor.statistics.anytime`.
+E. Pearson (1934). For repeated looks, see `monitor.statistics.anytime`.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ __all__ = ["clopper_pearson", "normal", "normal_applies", "student"]
 
 
 def normal_applies(successes: int, samples: int) -> bool:
-    """Whether the normal approximation may be used: 10 successes and 10 failures (in the paper expected ones)."""
+    """Return whether the normal approximation applies: 10 successes and 10 failures (in the paper expected ones)."""
     _counts(successes, samples)
     return successes >= 10 and samples - successes >= 10
 
 
 def normal(successes: int, samples: int, alpha: float) -> tuple[float, float]:
-    """The normal-approximation (Wald) interval of a probability, cut to [0, 1]. Says nothing at 0 or all successes.
+    """Return the normal-approximation (Wald) interval of a probability, within [0, 1]; void at 0 or all successes.
 
     >>> tuple(round(end, 4) for end in normal(90, 100, 0.05))
     (0.8412, 0.9588)
@@ -40,7 +40,7 @@ def normal(successes: int, samples: int, alpha: float) -> tuple[float, float]:
 
 
 def clopper_pearson(successes: int, samples: int, alpha: float) -> tuple[float, float]:
-    """The interval of a probability that inverts the binomial test: never covers less than it says, often more.
+    """Return the interval of a probability that inverts the binomial test: coverage at least 1 - alpha, often more.
 
     >>> tuple(round(end, 4) for end in clopper_pearson(0, 10, 0.05))
     (0.0, 0.3085)
@@ -56,9 +56,9 @@ def clopper_pearson(successes: int, samples: int, alpha: float) -> tuple[float, 
 
 
 def student(values: ArrayLike, alpha: float) -> tuple[float, float]:
-    """The t interval of a mean, from values [N], N >= 2: exact for normal ones, in the limit for others.
+    """Return the t interval of a mean, from values [N], N >= 2: exact for normal ones, asymptotic for others.
 
-    Values that are all equal give an interval of no width, which is no evidence of anything: see `EqualOutcome`.
+    Values that are all equal give an interval of width 0, which proves nothing: see `EqualOutcome`.
     """
     in_open_unit(alpha, "alpha")
     seen = sample_array(values)

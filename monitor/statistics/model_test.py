@@ -1,36 +1,36 @@
-"""Whether the transitions that happen still follow the model: a test that never ends and may be looked at always.
+"""Test of the model against the observed transitions: an e-process, valid at every step of an endless stream.
 
-Against the model money is bet at every transition, at the model's own odds. From (s, a) it says p; a bet says q, a
-distribution over the same successors; after s' the stake is multiplied by q(s') / p(s'). If the model is true, that is
-1 on average whatever q is, so what a player owns is a nonnegative martingale: nobody gets rich against a true model.
-By Ville's inequality P(the wealth ever reaches 1/alpha) <= alpha. So the model is doubted when it does, and alpha is
-the probability that this ever happens to a true model, in a stream without end. The wealth is called an e-value.
+At every transition the test bets against the model, at the model's own odds. From (s, a) the model predicts p; a bet is
+a distribution q over the same successors; the observed s' multiplies its wealth by q(s') / p(s'). If the model is
+correct, that factor is 1 on average whatever q is, so the wealth is a nonnegative martingale, and by Ville's inequality
+P(the wealth reaches 1/alpha at any time) <= alpha. The model is rejected when it does: alpha bounds the probability
+that a correct model is rejected at any step of the stream. The wealth is an e-value.
 
 Bets, each with an equal part of the wealth, since the mean of martingales is one:
 
-- `learned` says q(s') = (c p(s') + n(s, a, s')) / (c + n(s, a)), n counted before the step. It learns any deviation,
-  but in each row for itself. Counts of a row are halved when they sum to `MEMORY`, so that it can learn anew.
-- `flatter` says q ~ p^1/2: unlikely successors are likelier than the model says, in all rows alike; it needs to learn
-  nothing. `sharper` says q ~ p^2: they are rarer.
-- `glitches`, twice: a step that the model calls impossible would end every game at once, and a sensor's one wrong
-  reading is no proof. So these two bet against "at most a part `impossible` of the steps is impossible", on 10 and on
-  100 times that part (r): times r / impossible if it is, else times (1 - r) / (1 - impossible). That is a martingale
-  at the rate `impossible` and falls below it. To the other bets such a step is no game: times 1. One wrong reading
-  makes two such steps, there and back, and 100 times 100 is proof enough at the start of a stream: who hands the steps
-  in passes over the one after an impossible one, wherever it leads (`monitor.runtime.agent`).
+- `learned`: q(s') = (c p(s') + n(s, a, s')) / (c + n(s, a)), n counted before the step. It learns any deviation, but in
+  each row separately. The counts of a row are halved when they sum to `MEMORY`, to follow changes.
+- `flatter`: q ~ p^1/2: unlikely successors are likelier than predicted, in all rows alike; it needs no counts.
+  `sharper`: q ~ p^2: they are rarer.
+- `glitches`, two bets: an impossible step would multiply any wealth by infinity, and one wrong reading of a sensor is
+  no proof. So these bet against "at most a fraction `impossible` of the steps is impossible", on 10 and on 100 times
+  that fraction (r): times r / impossible if the step is, else times (1 - r) / (1 - impossible), a martingale at the
+  rate `impossible` and a supermartingale below it. The other bets skip such a step (times 1). One wrong reading makes
+  two such steps, there and back, and 100 times 100 would be proof enough at the start of a stream: the caller skips the
+  step after an impossible one, wherever it leads (`monitor.runtime.agent`).
 
-A bet may begin at any step: that of step t, 2^k <= t < 2^(k+1), gets the part `1 / (2^k (k+1) (k+2))` of the wealth,
-which lies idle until then; all parts sum to 1. So what was lost while the model was true does not count when the world
-changes at step t; what it takes to win is more by log(1/part) at worst: .7 nats at the first step, 19 at the millionth.
+A bet may begin at any step: the one that begins at step t, 2^k <= t < 2^(k+1), gets the part
+`1 / (2^k (k+1) (k+2))` of the wealth, idle until then; all parts sum to 1. So losses while the model was correct do not
+count when the environment changes at step t; the price is log(1/part): .7 nats at the first step, 19 at the millionth.
 
-What is asked, and what is not. The proof looks at one step, given all that was seen before. So the policy may be
-anything, may change and may follow our own alarms; agents share counts and may take turns; q may depend on all the
-past, so counts may be forgotten at will; and one may stop, or look, at any time. Asked is, given what was seen before:
+Assumptions. The proof looks at one step, given everything observed before. So the policy is arbitrary, may change and
+may react to our alarms; agents share counts and may take turns; q may depend on the whole past, so counts may be
+dropped at will; and one may stop, or look, at any time. Required is, given everything observed before:
 
-- Neither whether a transition is seen nor when depends on where it led. If just the bad outcomes are lost on the way,
-  the transitions seen do not follow the model, and that is doubted rightly.
-- Agents have chance of their own. Of two simulations with one seed the second only repeats the first, which no bet at
-  the model's odds forgives: they are doubted, in a true model too.
+- Whether and when a transition is observed does not depend on its successor. If just the bad outcomes are lost on the
+  way, the observed transitions do not follow the model, and it is rejected rightly.
+- Agents are random independently. Of two simulations with one seed the second repeats the first, so even a correct
+  model is rejected.
 
 Several agents: `monitor.statistics.fleet`.
 
@@ -48,26 +48,21 @@ import msgspec
 
 from monitor.errors import ConfigError
 from monitor.statistics import betting_odds
-from monitor.statistics.betting_odds import (
-    Departure,
-    Learner,
-    Odds,
-    Shared,
-)
+from monitor.statistics.betting_odds import Departure, Learner, Odds, Shared
 
 __all__ = ["ModelTest", "ModelTestState", "check_levels"]
 
-OWN_PLACES: Final = 512
-"""The same for the counts of one agent of several."""
+OWN_TRANSITIONS: Final = 512
+"""Most transitions counted for one agent of several."""
 GLITCHES: Final = (10.0, 100.0)
-"""How many times as many impossible steps as allowed are bet on."""
+"""Rates of impossible steps bet on, as multiples of `impossible`."""
 
 
 class ModelTestState(msgspec.Struct, frozen=True, array_like=True):
-    """All that a test has come to, as plain data.
+    """State of a test as plain data.
 
-    `stakes`: what each bet owns of what has begun. `counts`: place of a transition in the model -> how often it was
-    seen lately. `capped`: its wealth has once reached the fleet's cap.
+    `stakes`: wealth of each bet that has begun. `counts`: index of a transition in the model -> recent count. `capped`:
+    True once the wealth has reached the fleet's cap.
     """
 
     transitions: int
@@ -77,19 +72,19 @@ class ModelTestState(msgspec.Struct, frozen=True, array_like=True):
 
 
 class ModelTest:
-    """The test of one model, for all that happens in it, or for one of several agents.
+    """Test of a model, on all transitions or on those of one of several agents.
 
     Args:
         starts, successors, probabilities: the model's rows; row r occupies `starts[r]:starts[r+1]`, successors
-            ascending. Read one by one at each step: a memory view gives them ten times as fast as an array.
-        alpha: the probability that a true model is ever doubted.
-        impossible: which part of the steps may contradict the model without its being wrong.
-        shared: what the tests of other agents have in common with this one, which learns from their counts too.
-        cap: the wealth at which `share` stops.
+            ascending. Single entries are read at each step: a memory view is ten times as fast as an array.
+        alpha: the probability that a correct model is rejected at any time.
+        impossible: fraction of the steps that may be impossible in a correct model.
+        shared: state shared with the tests of other agents, whose counts this one uses too.
+        cap: the wealth at which `capped_wealth` stops.
 
     Attributes:
-        doubted: the wealth has reached 1/alpha. For good: the test has ended, and further steps change nothing.
-        transitions: how many were tested, impossible ones included.
+        doubted: True once the model is rejected: the wealth has reached 1/alpha. Further steps change nothing.
+        transitions: number tested, impossible ones included.
 
     Raises:
         ConfigError: alpha outside (0, 1), or impossible outside (0, 0.005].
@@ -117,7 +112,7 @@ class ModelTest:
         self.transitions = 0
         self._shared = shared
         self._odds = Odds(starts, successors, probabilities) if shared is None else shared.odds
-        self._own = Learner(self._odds, betting_odds.PLACES if shared is None else OWN_PLACES)
+        self._own = Learner(self._odds, betting_odds.MAX_TRANSITIONS if shared is None else OWN_TRANSITIONS)
         self._bets = 5 if shared is None else 6
         self._enough = 1.0 / alpha
         self._cap = cap
@@ -134,42 +129,42 @@ class ModelTest:
 
     @property
     def log10_e(self) -> float:
-        """The same as log10: 0 is none, 3 a thousand to one."""
+        """Log10 of the wealth: 0 is no evidence, 3 a thousand to one."""
         return math.log10(self.wealth)
 
     @property
-    def share(self) -> float:
-        """The wealth stopped where it reached the cap, and no more than that."""
+    def capped_wealth(self) -> float:
+        """The wealth, stopped at the cap."""
         return self._cap if self._capped else self.wealth
 
     def departures(self, most: int = 3) -> list[Departure]:
-        """What speaks loudest against the model, beside impossible steps: those are no transitions of it."""
+        """Return the transitions with most evidence against the model; impossible ones are not among them."""
         return self._own.departures(most)
 
     def step(self, row: int, successor: int) -> None:
-        """Bet on one transition from the row, and see where it led."""
+        """Bet on a transition from the row, and settle the bet by its successor."""
         if self.doubted:
             return
-        place = self._odds.place(row, successor)
-        if place is None:
+        found = self._odds.find(row, successor)
+        if found is None:
             self.contradict()
             return
         part = self._begin()
         own, shared = self._own, self._shared
-        self._learned = learned = (self._learned + part) * own.ratio(place)
-        own.see(place)
+        self._learned = learned = (self._learned + part) * own.ratio(found)
+        own.count(found)
         if shared is not None:
-            self._together = (self._together + part) * shared.learner.ratio(place)
-            shared.see(place)
-        self._flatter = flatter = (self._flatter + part) * place.flatter
-        self._sharper = sharper = (self._sharper + part) * place.sharper
+            self._together = (self._together + part) * shared.learner.ratio(found)
+            shared.count(found)
+        self._flatter = flatter = (self._flatter + part) * found.flatter
+        self._sharper = sharper = (self._sharper + part) * found.sharper
         self._rare = rare = (self._rare + part) * self._losses[0]
         self._often = often = (self._often + part) * self._losses[1]
         if learned + self._together + flatter + sharper + rare + often >= self._near:
             self._look()
 
     def contradict(self) -> None:
-        """Take a step that the model calls impossible."""
+        """Settle the bets by an impossible step."""
         if self.doubted:
             return
         part = self._begin()
@@ -184,12 +179,12 @@ class ModelTest:
         self._look()
 
     def dump(self) -> ModelTestState:
-        """Plain data, and its own."""
+        """Return the state as plain data."""
         stakes = [self._learned, self._together, self._flatter, self._sharper, self._rare, self._often]
         return ModelTestState(self.transitions, stakes, dict(self._own.counts), self._capped)
 
     def load(self, state: ModelTestState) -> None:
-        """Go on where a test of the same model, with the same settings, stood."""
+        """Restore the state of a test of the same model with the same settings."""
         self.transitions = state.transitions
         self._part = _part(max(state.transitions, 1))
         self._learned, self._together, self._flatter, self._sharper, self._rare, self._often = state.stakes
@@ -198,7 +193,7 @@ class ModelTest:
         self._look()
 
     def _begin(self) -> float:
-        """What each bet gets to begin with at the next step."""
+        """Return the wealth that each bet begins with at the next step."""
         self.transitions += 1
         if self.transitions & (self.transitions - 1) == 0:
             self._part = _part(self.transitions)
@@ -217,7 +212,7 @@ class ModelTest:
 
 
 def check_levels(alpha: float, impossible: float) -> None:
-    """Raise ConfigError if the level of a test, or the part that may be impossible, makes no sense."""
+    """Raise ConfigError if the level of a test or the fraction of impossible steps is out of range."""
     if not 0.0 < alpha < 1.0:
         raise ConfigError(f"trust.alpha is {alpha}; it must be a probability above 0 and below 1")
     if not 0.0 < impossible <= 0.005:
@@ -225,13 +220,13 @@ def check_levels(alpha: float, impossible: float) -> None:
 
 
 def _part(step: int) -> float:
-    """What the bet of this step (>= 1) begins with: those of the k-th doubling sum to 1 / ((k + 1)(k + 2))."""
+    """Return the wealth the bet of this step (>= 1) begins with; the k-th doubling sums to 1 / ((k + 1)(k + 2))."""
     k = step.bit_length() - 1
     return 1.0 / ((k + 1) * (k + 2) << k)
 
 
 def _idle(steps: int) -> float:
-    """What has not begun after so many steps: 1 less their parts.
+    """Return the wealth that is idle after so many steps: 1 minus their parts.
 
     >>> math.isclose(_idle(1000), 1.0 - sum(map(_part, range(1, 1001))))
     True

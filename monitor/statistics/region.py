@@ -1,21 +1,21 @@
-"""The betting test of `mean >= theta` with an indifference region: its strength holds for every law on [lo, hi].
+"""Betting test of `mean >= theta` with an indifference region: its strength holds for any distribution on [lo, hi].
 
 Source: I. Waudby-Smith and A. Ramdas, *Estimating means of bounded random variables by betting* (JRSS B 2024), with
-their bets aGRAPA (section B.3): nearly those that let the capital grow fastest. See `monitor.statistics.anytime`.
+their aGRAPA bets (section B.3), under which wealth grows nearly fastest. See `monitor.statistics.anytime`.
 
-The region goes from `below` to `above`, with theta inside. Two capitals are played at once: `up` against a mean of
-`below` or less, `down` against a mean of `above` or more. The first that reaches its line decides.
+The region goes from `below` to `above`, with theta inside. Two bets run at once: `up` against a mean of `below` or
+less, `down` against a mean of `above` or more. The first whose wealth reaches its threshold decides.
 
-Strength. To say true, `up` must reach 1/beta; if the mean is `below` or less, `up` is a nonnegative supermartingale
-that starts at 1, so by Ville's inequality it ever does with probability at most beta. Likewise for alpha and `down`.
-The only assumptions: each sample has that mean given those before it, and lies in [lo, hi].
+Strength. To accept, `up` must reach 1/beta; if the mean is `below` or less, its wealth is a nonnegative supermartingale
+that starts at 1, so by Ville's inequality it does so with probability at most beta. Likewise for alpha and `down`. The
+only assumptions: each sample has that mean given those before it, and lies in [lo, hi].
 
-A decision. Every mean lies above `below` or under `above`, so at least one of the capitals grows, and the test ends
-with probability 1: also where the mean is theta itself.
+Termination. Every mean lies above `below` or under `above`, so at least one wealth grows, and the test ends with
+probability 1, also if the mean is theta.
 
-Samples that are all one and the same c near theta (two interventions that never differ: c = 0) refute both sides sooner
-or later. There the test waits until both are refuted, and then compares c with theta. Each answer still needs its own
-line to be reached, so the strength is the same.
+Samples that all equal one c near theta (two interventions that never differ: c = 0) eventually reject both sides. Then
+the test waits until both are rejected, and compares c with theta. Each answer still needs its own threshold, so the
+strength is the same.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from monitor.arrays import Bools, Floats, Ints, Signs
 from monitor.errors import ConfigError
-from monitor.statistics.anytime import Bets, check_range, gain_down, gain_up, predicted
+from monitor.statistics.anytime import Bets, check_range, log_wealth_down, log_wealth_up, predicted
 from monitor.statistics.equal import TIE
 from monitor.statistics.samples import unit_array
 from monitor.statistics.strength import Strength, truth
@@ -41,10 +41,10 @@ Flags = Bools
 
 @dataclass(frozen=True)
 class RegionBetsState:
-    """State of a test. `up`, `down`: log capitals; `above`, `below`: whether they have reached their lines.
+    """State of a test. `up`, `down`: log wealths; `above`, `below`: True once they have reached their thresholds.
 
-    `low`, `high`: extremes of the samples, moved to [0, 1]. `holds`: the decision, None while there is none; after it
-    no more samples are taken.
+    `low`, `high`: extremes of the samples, rescaled to [0, 1]. `holds`: the decision, None while there is none; after
+    it no more samples are taken.
     """
 
     bets: Bets
@@ -58,7 +58,7 @@ class RegionBetsState:
 
     @property
     def samples(self) -> int:
-        """Return how many were seen."""
+        """Number of samples."""
         return self.bets.samples
 
 
@@ -76,12 +76,11 @@ class _Course:
 
 @dataclass(frozen=True)
 class RegionBets:
-    """Decide mean >= theta for samples in [lo, hi]: either answer will do within `delta` of theta.
+    """Decide mean >= theta for samples in [lo, hi]: within `delta` of theta either answer is right.
 
-    P(says false | mean >= theta + delta) <= alpha and P(says true | mean <= theta - delta) <= beta, whatever the law.
-    A side of the region that would leave (lo, hi) goes half the way from theta to the border instead, as in `Sprt`.
-    `strict` (mean > theta) matters only where all samples are theta. `theta` in [lo, hi], `delta` > 0, else
-    ConfigError.
+    P(reject | mean >= theta + delta) <= alpha and P(accept | mean <= theta - delta) <= beta, for any distribution. An
+    end of the region outside (lo, hi) is moved to halfway between theta and the boundary, as in `Sprt`. `strict`
+    (mean > theta) matters only if all samples are theta. `theta` in [lo, hi], `delta` > 0, else ConfigError.
 
     >>> test = RegionBets(0.0, 0.02, Strength(0.05, 0.05), -1.0, 1.0)
     >>> test.update(test.start(), [0.0] * 1000).holds, test.update(test.start(), [0.0, 1.0] * 50).samples
@@ -104,7 +103,7 @@ class RegionBets:
 
     @property
     def sides(self) -> tuple[float, float]:
-        """Return the ends (below, above) of the indifference region, as they are used."""
+        """Ends (below, above) of the indifference region in use."""
         below, above = self.theta - self.delta, self.theta + self.delta
         return (
             below if below > self.lo else (self.theta + self.lo) / 2.0,
@@ -137,9 +136,9 @@ class RegionBets:
         )
 
     def decide(self, values: ArrayLike) -> tuple[Ints, Signs]:
-        """Many tests at once, each from its start: values [..., N] in [lo, hi], else InputError.
+        """Run many tests at once, each from its start: values [..., N] in [lo, hi], else InputError.
 
-        Returns the samples each took [...] (N if undecided) and its side [...]: 1 holds, -1 does not, 0 undecided.
+        Return the samples each took [...] (N if undecided) and its side [...]: 1 holds, -1 does not, 0 undecided.
         """
         seen = unit_array(values, self.lo, self.hi)
         if not seen.shape[-1]:
@@ -148,12 +147,12 @@ class RegionBets:
         return np.minimum(index + 1, seen.shape[-1]), side
 
     def _follow(self, state: RegionBetsState, seen: Floats) -> _Course:
-        """Play both bets on samples [..., N] in [0, 1]."""
+        """Run both bets on samples [..., N] in [0, 1]."""
         below, above = (self._unit(side) for side in self.sides)
         least = self.delta / (self.hi - self.lo)
         mean, variance, _ = predicted(state.bets, seen)
-        up = gain_up(seen, _size(np.maximum(mean - below, least), variance), below)
-        down = gain_down(seen, _size(np.maximum(above - mean, least), variance), above)
+        up = log_wealth_up(seen, _size(np.maximum(mean - below, least), variance), below)
+        down = log_wealth_down(seen, _size(np.maximum(above - mean, least), variance), above)
         up, down = _running(np.add, state.up, up), _running(np.add, state.down, down)
         return _Course(
             up,
@@ -178,7 +177,7 @@ class RegionBets:
         return index, np.where(found, np.where(holds, 1, -1), 0).astype(np.int8)
 
     def _near(self, course: _Course) -> Flags:
-        """Return where all samples so far are one c, at most half the way from theta to a side of the region."""
+        """Return where all samples so far are one c, at most halfway from theta to an end of the region."""
         theta = self._unit(self.theta)
         below, above = (self._unit(side) for side in self.sides)
         if not below < theta < above:
@@ -195,12 +194,12 @@ T = TypeVar("T", bound=np.generic)
 
 
 def _at(values: NDArray[T], index: Ints) -> NDArray[T]:
-    """Return of each row of values [..., N] the one at its index [...]."""
+    """Return, for each row of values [..., N], the one at its index [...]."""
     return np.asarray(np.take_along_axis(values, index[..., None], axis=-1)[..., 0])
 
 
 def _size(gap: Floats, variance: Floats) -> Floats:
-    """Return the bets that make the capital grow fastest, nearly, if the mean is `gap` away."""
+    """Return the bets under which wealth grows nearly fastest if the mean is `gap` away."""
     return np.asarray(gap / (variance + gap * gap))
 
 

@@ -1,4 +1,4 @@
-"""What a caller may hand in as samples. Anything else is an InputError: a number that is none must not decide."""
+"""Checks of samples. Raise InputError for anything but valid numbers: NaN must not decide."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from monitor.errors import InputError
 __all__ = ["outcome_array", "sample_array", "unit_array"]
 
 SLACK = 1e-9
-"""By how much of the range a sample may leave it: the rounding of a long sum of rewards."""
+"""Fraction of the range by which a sample may leave it: the rounding of a long sum of rewards."""
 
 
 def outcome_array(outcomes: ArrayLike) -> Ints:
-    """Outcomes as integers, each 0 or 1."""
+    """Return outcomes as integers, each 0 or 1."""
     values = np.asarray(outcomes)
     if not (values.dtype == np.bool_ or bool(np.isin(values, (0, 1)).all())):
         raise InputError("bad_sample", "outcomes must be 0 or 1 (false or true)")
@@ -23,7 +23,7 @@ def outcome_array(outcomes: ArrayLike) -> Ints:
 
 
 def sample_array(values: ArrayLike) -> Floats:
-    """Samples as numbers, all finite."""
+    """Return samples as floats, all finite."""
     seen = np.asarray(values, dtype=np.float64)
     if not np.isfinite(seen).all():
         raise InputError("bad_sample", "samples must be finite numbers")
@@ -31,7 +31,7 @@ def sample_array(values: ArrayLike) -> Floats:
 
 
 def unit_array(values: ArrayLike, lo: float, hi: float) -> Floats:
-    """Samples moved from [lo, hi] to [0, 1]."""
+    """Return samples rescaled from [lo, hi] to [0, 1]."""
     scaled = (sample_array(values) - lo) / (hi - lo)
     if scaled.size and not (scaled.min() >= -SLACK and scaled.max() <= 1.0 + SLACK):
         raise InputError("bad_sample", f"samples must lie in [{lo}, {hi}]")

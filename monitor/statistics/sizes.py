@@ -1,4 +1,4 @@
-"""How many samples an estimate needs, said in advance (Hoeffding), for the questions `=?`.
+"""Sample sizes of estimates, fixed in advance (Hoeffding), for `=?` formulas.
 
 Source: Kazemi & Paoletti (arXiv 2212.08712), Appendix "Decision procedures", "Quantitative Properties"; W. Hoeffding,
 *Probability inequalities for sums of bounded random variables* (1963). The paper's range of a reward is one term short:
@@ -16,10 +16,10 @@ __all__ = ["error_bound", "reward_width", "sample_size"]
 
 
 def sample_size(delta: float, alpha: float, width: float = 1.0, *, effect: bool = False) -> int:
-    """The number of samples n with P(|mean of n - expectation| >= delta) <= alpha.
+    """Return the number of samples n with P(|mean of n - expectation| >= delta) <= alpha.
 
     `width`: of the interval the samples lie in; `effect`: they are differences of two such, so it doubles. `delta` > 0,
-    `width` > 0, `alpha` in (0, 1), and n a number that a float holds, else ConfigError.
+    `width` > 0, `alpha` in (0, 1), and n finite as a float, else ConfigError.
 
     >>> sample_size(0.02, 0.05), sample_size(0.02, 0.05, effect=True)
     (4612, 18445)
@@ -27,15 +27,15 @@ def sample_size(delta: float, alpha: float, width: float = 1.0, *, effect: bool 
     in_open_unit(alpha, "alpha")
     _positive(delta, "delta")
     _positive(width, "width")
-    spread = 2.0 * width if effect else width
-    needed = (spread / delta) * (spread / delta) * math.log(2.0 / alpha) / 2.0
+    width = 2.0 * width if effect else width
+    needed = (width / delta) * (width / delta) * math.log(2.0 / alpha) / 2.0
     if needed == math.inf:
-        raise ConfigError(f"delta {delta} of a width of {spread} takes more samples than there are numbers")
+        raise ConfigError(f"delta {delta} with a width of {width} needs too many samples; choose a larger delta")
     return max(1, math.ceil(needed))
 
 
 def error_bound(samples: int, alpha: float, width: float = 1.0, *, effect: bool = False) -> float:
-    """The delta that `samples` (1 or more) reach: the inverse of `sample_size`."""
+    """Return the delta that `samples` (1 or more) achieve: the inverse of `sample_size`."""
     in_open_unit(alpha, "alpha")
     _positive(samples, "samples")
     _positive(width, "width")
@@ -43,7 +43,7 @@ def error_bound(samples: int, alpha: float, width: float = 1.0, *, effect: bool 
 
 
 def reward_width(first: int, last: int, smallest: float, largest: float) -> float:
-    """The width of the interval of a reward `C[first,last]`: its number of terms times the range of one.
+    """Return the width of the interval of a reward `C[first,last]`: its number of terms times the range of one.
 
     >>> reward_width(0, 9, -1.0, 1.0)
     20.0

@@ -1,4 +1,4 @@
-"""How often a test may err, and the two lines at which a sequential test stops.
+"""Error rates of a test, and the two thresholds at which a sequential test stops.
 
 Source: Kazemi & Paoletti (arXiv 2212.08712), Appendix "Decision procedures"; A. Wald, *Sequential Analysis* (1947).
 """
@@ -18,20 +18,20 @@ __all__ = ["Floats", "Strength", "first_crossing", "in_open_unit", "truth"]
 
 
 def in_open_unit(value: float, name: str) -> None:
-    """Refuse a number outside (0, 1), NaN included: ConfigError, naming it."""
+    """Raise ConfigError, naming the number, unless it lies in (0, 1)."""
     if not 0.0 < value < 1.0:
         raise ConfigError(f"{name} must lie strictly between 0 and 1, not {value}")
 
 
 @dataclass(frozen=True)
 class Strength:
-    """The strength <alpha, beta> of a test. alpha: P(say false | true); beta: P(say true | false).
+    """Strength <alpha, beta> of a test. alpha: P(reject | true); beta: P(accept | false).
 
     Both in (0, 1) with a sum below 1, else ConfigError: beyond it a coin would do.
 
-    Wald's lines A = (1 - beta)/alpha and B = beta/(1 - alpha) promise less than their names. The rates alpha', beta'
-    that result obey alpha' <= alpha/(1 - beta), beta' <= beta/(1 - alpha) and alpha' + beta' <= alpha + beta: at most
-    one of them exceeds what was asked for, by at most that factor. Usually the ratio oversteps a line: both are less.
+    Wald's thresholds A = (1 - beta)/alpha and B = beta/(1 - alpha) are approximate. The rates alpha', beta' that result
+    obey alpha' <= alpha/(1 - beta), beta' <= beta/(1 - alpha) and alpha' + beta' <= alpha + beta: at most one of them
+    exceeds its nominal rate, by at most that factor. Usually the ratio oversteps a threshold, and both are less.
     """
 
     alpha: float
@@ -45,12 +45,12 @@ class Strength:
 
     @property
     def negated(self) -> Strength:
-        """What a formula needs so that its negation has this strength."""
+        """Strength that a formula needs so that its negation has this one."""
         return Strength(self.beta, self.alpha)
 
     @property
     def guarded(self) -> Strength:
-        """Return <alpha (1 - beta), beta (1 - alpha)>: with lines for it, Wald's test exceeds neither alpha nor beta.
+        """<alpha (1 - beta), beta (1 - alpha)>: with its thresholds, Wald's test exceeds neither alpha nor beta.
 
         By the factors above: alpha (1 - beta) / (1 - beta (1 - alpha)) <= alpha, and likewise for beta.
         """
@@ -68,9 +68,9 @@ class Strength:
 
 
 def first_crossing(log_ratio: Floats, strength: Strength) -> tuple[Ints, Signs]:
-    """Return where log f(x|H1)/f(x|H0), shape [..., N], first touches a line; NaN where there is no ratio yet.
+    """Return where log f(x|H1)/f(x|H0), shape [..., N], first reaches a threshold; NaN: no ratio yet.
 
-    Returns the index of that sample [...] (N where there is none) and the side [...]: 1 H0, -1 H1, 0 undecided.
+    Return the index of that sample [...] (N if there is none) and the side [...]: 1 H0, -1 H1, 0 undecided.
     """
     if not log_ratio.shape[-1]:
         return np.zeros(log_ratio.shape[:-1], dtype=np.int64), np.zeros(log_ratio.shape[:-1], dtype=np.int8)
@@ -83,5 +83,5 @@ def first_crossing(log_ratio: Floats, strength: Strength) -> tuple[Ints, Signs]:
 
 
 def truth(side: Any) -> bool | None:  # noqa: ANN401  (one number of an array, whatever NumPy calls it)
-    """A side as the truth of the formula; None: undecided."""
+    """Return a side as the truth of the formula; None: undecided."""
     return None if side == 0 else bool(side > 0)

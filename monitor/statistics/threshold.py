@@ -1,7 +1,7 @@
-"""The betting test of `mean >= theta`: right at its strength whatever the samples' law, however often one looks.
+"""Betting test of `mean >= theta`: its strength holds for any distribution of the samples, at any number of looks.
 
-Source: I. Waudby-Smith and A. Ramdas, *Estimating means of bounded random variables by betting* (JRSS B 2024); see
-`monitor.statistics.anytime`, of whose grid this is one point.
+Source: I. Waudby-Smith and A. Ramdas, *Estimating means of bounded random variables by betting* (JRSS B 2024); it is
+one grid point of `monitor.statistics.anytime`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 
 from monitor.arrays import Floats, Ints, Signs
 from monitor.errors import ConfigError
-from monitor.statistics.anytime import Bets, bet_sizes, check_range, log_capital
+from monitor.statistics.anytime import Bets, bet_sizes, check_range, log_wealth
 from monitor.statistics.samples import unit_array
 from monitor.statistics.strength import Strength, truth
 
@@ -23,9 +23,9 @@ __all__ = ["ThresholdBets", "ThresholdBetsState"]
 
 @dataclass(frozen=True)
 class ThresholdBetsState:
-    """What a test has seen. `up`, `down`: log capital of the bets that the mean is above theta, and below it.
+    """State of a test. `up`, `down`: log wealth of the bets that the mean is above theta, and below it.
 
-    `holds`: its decision, None while there is none; after it no more samples are taken.
+    `holds`: the decision, None while there is none; after it no more samples are taken.
     """
 
     bets: Bets
@@ -35,17 +35,17 @@ class ThresholdBetsState:
 
     @property
     def samples(self) -> int:
-        """How many were seen."""
+        """Number of samples."""
         return self.bets.samples
 
 
 @dataclass(frozen=True)
 class ThresholdBets:
-    """Decides mean >= theta for samples in [lo, hi] with neither an indifference region nor a law of the samples.
+    """Decide mean >= theta for samples in [lo, hi], of any distribution and without an indifference region.
 
-    P(ever says false | mean >= theta) <= alpha and P(ever says true | mean <= theta) <= beta, whenever one stops. The
-    nearer the mean to theta the longer it takes; at theta it stays undecided with probability 1 - alpha - beta or more.
-    theta in [lo, hi], else ConfigError.
+    P(reject | mean >= theta) <= alpha and P(accept | mean <= theta) <= beta, whenever one stops. The nearer the mean to
+    theta the longer it takes; at theta it stays undecided with probability 1 - alpha - beta or more. theta in [lo, hi],
+    else ConfigError.
 
     >>> test = ThresholdBets(0.8, Strength(0.05, 0.05))
     >>> test.update(test.start(), [1] * 100).samples
@@ -63,7 +63,7 @@ class ThresholdBets:
             raise ConfigError(f"theta must lie in [{self.lo}, {self.hi}], not {self.theta}")
 
     def start(self) -> ThresholdBetsState:
-        """No sample yet."""
+        """Return the state before the first sample."""
         return ThresholdBetsState(Bets(min(self.strength.alpha, self.strength.beta)))
 
     def update(self, state: ThresholdBetsState, values: ArrayLike) -> ThresholdBetsState:
@@ -77,9 +77,9 @@ class ThresholdBets:
         return ThresholdBetsState(bets, float(up[at]), float(down[at]), truth(side))
 
     def decide(self, values: ArrayLike) -> tuple[Ints, Signs]:
-        """Many tests at once, each from its start: values [..., N] in [lo, hi], else InputError.
+        """Run many tests at once, each from its start: values [..., N] in [lo, hi], else InputError.
 
-        Returns the samples each took [...] (N if undecided) and its side [...]: 1 holds, -1 does not, 0 undecided.
+        Return the samples each took [...] (N if undecided) and its side [...]: 1 holds, -1 does not, 0 undecided.
         """
         seen = unit_array(values, self.lo, self.hi)
         if not seen.shape[-1]:
@@ -88,12 +88,12 @@ class ThresholdBets:
         return np.minimum(index + 1, seen.shape[-1]), side
 
     def _follow(self, state: ThresholdBetsState, seen: Floats) -> tuple[Floats, Floats, Ints, Signs]:
-        """The log capitals after each sample, the index of the first that decides (N: none does), and the side."""
+        """Return the log wealths after each sample, the index of the first that decides (N: none), and the side."""
         sizes, _ = bet_sizes(state.bets, seen)
-        gains = log_capital(seen, sizes, (self.theta - self.lo) / (self.hi - self.lo))
-        gains[0][..., 0] += state.up
-        gains[1][..., 0] += state.down
-        up, down = (np.add.accumulate(gain, axis=-1) for gain in gains)
+        added = log_wealth(seen, sizes, (self.theta - self.lo) / (self.hi - self.lo))
+        added[0][..., 0] += state.up
+        added[1][..., 0] += state.down
+        up, down = (np.add.accumulate(each, axis=-1) for each in added)
         true, false = up >= -math.log(self.strength.beta), down >= -math.log(self.strength.alpha)
         decided = true | false
         found = decided.any(axis=-1)

@@ -1,8 +1,8 @@
-"""What a sequential test will do, before any sample is drawn: how likely it says true, how many samples it takes.
+"""Operating characteristics of a sequential test: acceptance probability and expected number of samples.
 
-Source: A. Wald, *Sequential Analysis* (1947), Sections 3.4 and 3.5. Wald neglects by how far the last step oversteps a
-line, so a test takes a little longer than this and errs a little less. Where one outcome decides (theta 0 or 1) the
-numbers are exact.
+Source: A. Wald, *Sequential Analysis* (1947), Sections 3.4 and 3.5. Wald neglects the overshoot of the last step, so a
+test takes a little longer than this and errs a little less. If one outcome decides (theta 0 or 1) the numbers are
+exact.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from monitor.statistics.sprt import Sprt
 __all__ = ["acceptance", "expected_samples"]
 
 LEVEL = 1e-9
-"""A mean step smaller than this, measured in steps, is none: the general formula is 0/0 there."""
+"""A smaller mean step, measured in steps, counts as 0: the general formula is 0/0 there."""
 LARGE = 700.0
-"""Beyond it exp overflows. An h that needs more is beyond the one that is sought."""
+"""Largest exponent: beyond it exp overflows. An h that needs more exceeds the root."""
 RARE = 1e-290
-"""A p below it is 0: so rare a success decides no test, and the h of its formula would need more than `LARGE`."""
+"""A smaller p counts as 0: successes so rare decide no test, and h would need exponents beyond `LARGE`."""
 
 
 def acceptance(test: Sprt, p: float) -> float:
-    """The probability that the test says true where a sample succeeds with probability p (Wald: L(p)).
+    """Return the probability that the test accepts if samples succeed with probability p (Wald: L(p)).
 
     >>> from monitor.statistics.strength import Strength
     >>> test = Sprt(0.5, 0.1, Strength(0.05, 0.01))
@@ -41,13 +41,13 @@ def acceptance(test: Sprt, p: float) -> float:
     if abs(drift) <= LEVEL * (failure - success):
         return high / (high - low)
     h = _exponent(success, failure, p)
-    if h * (high - low) > 0.0:  # P(upper) = (1 - B^h) / (A^h - B^h); both forms keep clear of overflow
+    if h * (high - low) > 0.0:  # P(upper) = (1 - B^h) / (A^h - B^h); neither form overflows
         return 1.0 - math.exp(-h * high) * math.expm1(h * low) / math.expm1(h * (low - high))
     return math.exp(h * -low) * math.expm1(h * high) / math.expm1(h * (high - low))
 
 
 def expected_samples(test: Sprt, p: float) -> float:
-    """The mean number of samples to a decision where a sample succeeds with probability p.
+    """Return the mean number of samples to a decision if samples succeed with probability p.
 
     >>> from monitor.statistics.strength import Strength
     >>> round(expected_samples(Sprt(0.9, 0.05, Strength(0.05, 0.05)), 0.95), 1)
@@ -66,7 +66,7 @@ def expected_samples(test: Sprt, p: float) -> float:
 
 
 def _exponent(success: float, failure: float, p: float) -> float:
-    """The h != 0 at which the mean of exp(h * step) is 1. That mean is convex in h, and 1 at 0."""
+    """Return the h != 0 at which the mean of exp(h * step) is 1. That mean is convex in h, and 1 at 0."""
     from scipy.optimize import brentq  # noqa: PLC0415  (a heavy import, needed for planning only)
 
     def excess(h: float) -> float:
@@ -81,7 +81,7 @@ def _exponent(success: float, failure: float, p: float) -> float:
 
 
 def _decided_by_one(test: Sprt, p: float) -> tuple[float, float]:
-    """Acceptance and expected samples where one outcome decides at once and only a run of others decides otherwise."""
+    """Return acceptance and expected samples if one outcome rejects or accepts at once, and a run of others decides."""
     success, failure = test.steps
     needed = math.ceil(test.strength.upper / failure if math.isinf(success) else test.strength.lower / success)
     run = 1.0 - p if math.isinf(success) else p

@@ -1,6 +1,6 @@
-"""One message to one `Observation`. The rule to keep true: *decode raises InputError or returns an Observation*.
+"""Decoding of one message. Invariant: *decode raises InputError or returns an Observation*.
 
-The agent's name comes from the topic, never from the payload, so that a broker's access rules bind it.
+The agent's name comes from the topic, never from the payload, so that a broker's access rules apply to it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ MAX_TEXT = 256
 """Longest episode, state or action name, in characters."""
 
 MAX_DIMENSIONS = 1024
-"""Most entries of a state sent as a list."""
+"""Most entries of a state that is a list."""
 
 _MAX_INT = 2**63 - 1
 _MAX_TIME = 253402300800.0
@@ -47,7 +47,7 @@ REASONS = frozenset(
         "wrong_type",
     }
 )
-"""Every word a message of this room's route is rejected under; labels of `cfmon_rejected_total`."""
+"""All reasons to reject a message; labels of `cfmon_rejected_total`."""
 
 _REQUIRED = frozenset({"v", "episode", "seq", "state"})
 _KEYS = _REQUIRED | {"action", "time", "reward", "terminated", "truncated", "policy", "extra"}
@@ -56,32 +56,32 @@ _SHA256 = re.compile(r"[0-9a-fA-F]{64}")
 
 
 def agent_of(topic: str, pattern: str) -> str:
-    """The agent a topic names, where `pattern` has a `+`.
+    """Return the agent that a topic names, at the `+` of `pattern`.
 
     Raises:
-        InputError: `bad_topic` if the topic does not fit the pattern, `bad_agent` if the name has other characters
+        InputError: `bad_topic` if the topic does not match the pattern, `bad_agent` if the name has other characters
             than `[A-Za-z0-9_.-]` or more than 64 of them.
-        ConfigError: the pattern has not exactly one `+`.
+        ConfigError: the pattern does not have exactly one `+`.
 
     >>> agent_of("agents/ward-3/steps", "agents/+/steps")
     'ward-3'
     """
     if pattern.count("+") != 1:
-        raise ConfigError(f'the topic pattern "{pattern}" needs exactly one "+", where the agent\'s name stands')
+        raise ConfigError(f'the topic pattern "{pattern}" needs exactly one "+", in place of the agent\'s name')
     before, after = pattern.split("+")
-    fits = topic.startswith(before) and topic.endswith(after) and len(topic) >= len(before) + len(after)
-    if not fits:
-        raise InputError("bad_topic", f"the topic {_show(topic)} does not fit {pattern}; publish under that pattern")
+    matches = topic.startswith(before) and topic.endswith(after) and len(topic) >= len(before) + len(after)
+    if not matches:
+        raise InputError("bad_topic", f"the topic {_show(topic)} does not match {pattern}; publish under that pattern")
     name = topic[len(before) : len(topic) - len(after)]
     _check_agent(name)
     return name
 
 
 def decode(agent: str, payload: bytes, *, max_bytes: int = MAX_BYTES) -> Observation:
-    """The message of `agent` in `payload`. A nil (null) value of an optional key is the same as leaving it out.
+    """Return the message of `agent` in `payload`. A nil (null) value of an optional key equals leaving it out.
 
     Raises:
-        InputError: with one of `REASONS`; nothing else is raised, whatever the bytes.
+        InputError: with one of `REASONS`; nothing else, whatever the bytes.
 
     >>> decode("ward-3", b'{"v": 1, "episode": "e", "seq": 0, "state": 7, "action": 2}').state
     7
@@ -111,7 +111,7 @@ def decode(agent: str, payload: bytes, *, max_bytes: int = MAX_BYTES) -> Observa
 
 
 def validate(observation: Observation) -> None:
-    """The same rules for an observation that was not decoded here but built by a caller of the library.
+    """Check an observation that was not decoded but built by a caller of the library, by the same rules.
 
     Raises:
         InputError: with one of `REASONS`.
@@ -121,9 +121,9 @@ def validate(observation: Observation) -> None:
 
 
 def is_plain(observation: Observation) -> bool:
-    """Whether `validate` is sure to pass it, its agent and episode aside: seen at a glance for the commonest kind.
+    """Return whether `validate` accepts it, agent and episode aside: a fast test of the most common kind.
 
-    That is one in the midst of an episode whose state and action are numbers and which names no policy.
+    That is one within an episode whose state and action are numbers and which names no policy.
     """
     o = observation
     return (
@@ -142,7 +142,7 @@ def is_plain(observation: Observation) -> bool:
 
 
 def _checked(observation: Observation) -> Observation:
-    """The observation with every value as this monitor writes it. InputError for the first that breaks a rule."""
+    """Return the observation with normalized values. Raises InputError for the first value that breaks a rule."""
     o = observation
     return Observation(
         agent=o.agent,
@@ -186,7 +186,7 @@ def _state(value: object) -> RawState:
     if type(value) is str:
         return _text("state", value)
     if not isinstance(value, list | tuple):
-        raise _wrong("state", value, "an integer, a name or a list, as the configured state encoder wants it")
+        raise _wrong("state", value, "an integer, a name or a list, as the configured state encoder requires")
     if len(value) > MAX_DIMENSIONS:
         raise InputError("out_of_range", f'"state" has {len(value)} entries; send at most {MAX_DIMENSIONS}')
     return tuple(_entry(entry) for entry in value)
@@ -241,7 +241,7 @@ def _policy(value: object) -> str | None:
     raise InputError("bad_policy", f'"policy" is {_show(value)}; send the sha256 of the policy file, 64 hex digits')
 
 
-# ---- what several keys share ----
+# ---- shared by several keys ----
 
 
 def _number(key: str, value: object) -> float | None:
@@ -271,7 +271,7 @@ def _text(key: str, value: str) -> str:
         raise InputError("out_of_range", f'"{key}" has {len(value)} characters; send 1 to {MAX_TEXT}')
     try:
         value.encode()
-    except UnicodeEncodeError as error:  # JSON can spell half of a surrogate pair; nothing could be written from it
+    except UnicodeEncodeError as error:  # JSON can hold half of a surrogate pair, which cannot be encoded
         raise InputError("bad_text", f'"{key}" is not valid Unicode; send UTF-8 text') from error
     return value
 
@@ -279,8 +279,8 @@ def _text(key: str, value: str) -> str:
 def _unknown(keys: AbstractSet[object]) -> InputError:
     only = f"send only {', '.join(sorted(_KEYS))}"
     if not all(isinstance(key, str | bytes) for key in keys):
-        return InputError("malformed", f"a key of the map is no text; {only}")
-    more = "what else there is to say goes into the map `extra`"
+        return InputError("malformed", f"a key of the map is not text; {only}")
+    more = "put other data into the map `extra`"
     return InputError("unknown_key", f"unknown keys {', '.join(sorted(map(_show, keys)))[:120]} ({more}); {only}")
 
 
@@ -289,7 +289,7 @@ def _wrong(key: str, value: object, wanted: str) -> InputError:
 
 
 def _show(value: object) -> str:
-    """A short form of a value for a sentence; never the inside of a container, which may be deep or long."""
+    """Return a short form of a value; never the content of a container, which may be deep or long."""
     if isinstance(value, str | bytes):
         return repr(value[:60])
     if isinstance(value, bool | float | None):

@@ -1,6 +1,6 @@
-"""What was already taken of an episode: eight bytes for each of the last steps, in a ring.
+"""Digests of the accepted steps of an episode: eight bytes for each of the last steps, in a ring.
 
-Needed to tell a message that came twice (equal content) from one that contradicts what was taken (other content).
+They distinguish a duplicate (equal content) from a conflict (other content).
 """
 
 from __future__ import annotations
@@ -17,25 +17,25 @@ DigestsState = tuple[bytes, int, bytes, int]
 """`Deduplicator` as plain data."""
 
 REMEMBERED = 512
-"""Steps remembered per agent: 4 KiB. What comes of older ones is taken for a duplicate."""
+"""Steps remembered per agent: 4 KiB. Messages of older steps count as duplicates."""
 
 _SIZE = 8
 _NOTHING = bytes(_SIZE)
 CONFLICTED = b"\xff" * _SIZE
-"""In place of a digest: the seq came with more than one content, so no content is right, nor new."""
+"""In place of a digest: the seq arrived with more than one content, so no content is right, or new."""
 _written = msgspec.msgpack.Encoder().encode
 _HASH = hashlib.blake2b(digest_size=_SIZE, usedforsecurity=False)
 
 
 def digest(observation: Observation) -> bytes:
-    """Eight bytes of the content that must not change when a message comes twice; never all zero, nor `CONFLICTED`.
+    """Return eight bytes of the content that must not differ between duplicates; never all zero, nor `CONFLICTED`.
 
-    Two different contents collide with probability 2**-64; a collision would be taken for a duplicate.
+    Two different contents collide with probability 2**-64; a collision would count as a duplicate.
     """
     o = observation
     content = (o.state, o.action, o.time, o.reward, o.terminated, o.truncated, o.policy)
     hashed = _HASH.copy()
-    hashed.update(_written(content))  # msgpack tells 1, 1.0, true and "1" apart
+    hashed.update(_written(content))  # msgpack distinguishes 1, 1.0, true and "1"
     found = hashed.digest()
     return found if found not in (_NOTHING, CONFLICTED) else b"\x01" * _SIZE
 
@@ -53,10 +53,10 @@ class Deduplicator:
         self._begin = 0
 
     def put(self, seq: int, found: bytes) -> None:
-        """Remember `seq`, which is beyond all remembered ones; those passed over are remembered as never taken."""
+        """Remember `seq`, which is beyond all remembered ones; seqs between are remembered as never accepted."""
         if seq != self._end:
-            passed = min(seq - self._end, REMEMBERED)
-            for missing in range(seq - passed, seq):
+            skipped = min(seq - self._end, REMEMBERED)
+            for missing in range(seq - skipped, seq):
                 self._write(missing, _NOTHING)
         self._write(seq, found)
         self._end = seq + 1
@@ -64,7 +64,7 @@ class Deduplicator:
             self._first = found
 
     def get(self, seq: int) -> bytes | None:
-        """The digest of `seq`, None if it was never taken or is forgotten."""
+        """Return the digest of `seq`, None if it was never accepted or is forgotten."""
         if seq == 0:
             found = self._first
         elif max(0, self._end - REMEMBERED) <= seq < self._end:
@@ -75,7 +75,7 @@ class Deduplicator:
         return found if found.strip(b"\0") else None
 
     def forgot(self, seq: int) -> bool:
-        """Whether `seq` was passed so long ago that nobody knows whether it was taken."""
+        """Return whether `seq` is so old that it is unknown whether it was accepted."""
         return seq != 0 and self._begin <= seq < self._end - REMEMBERED
 
     def clear(self, end: int = 0) -> None:
@@ -86,16 +86,16 @@ class Deduplicator:
 
     @property
     def size(self) -> int:
-        """Bytes it takes."""
+        """Size in bytes."""
         return len(self._ring)
 
     def dump(self) -> DigestsState:
-        """Plain data for a snapshot."""
+        """Return the state as plain data, for a snapshot."""
         return bytes(self._ring), self._end, self._first, self._begin
 
     @classmethod
     def load(cls, ring: bytes, end: int, first: bytes, begin: int) -> Deduplicator:
-        """The inverse of `dump`."""
+        """Return the deduplicator that was dumped."""
         digests = cls()
         digests._ring, digests._end, digests._first, digests._begin = bytearray(ring), end, first, begin
         return digests

@@ -1,6 +1,6 @@
-"""Bytes to a flat map: msgpack, or the same as JSON, within limits.
+"""Parsing of bytes to a flat map: msgpack, or the same as JSON, within limits.
 
-Which of the two it is shows in the first byte: a msgpack map starts at 0x80 or above, JSON text below it.
+The first byte decides which: a msgpack map starts at 0x80 or above, JSON text below it.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from monitor.errors import InputError
 __all__ = ["MAX_BYTES", "unpack"]
 
 MAX_BYTES = 65536
-"""Largest payload taken, in bytes."""
+"""Largest payload accepted, in bytes."""
 
 _read = msgspec.msgpack.Decoder().decode
 
 _MALFORMED = (ValueError, TypeError, OverflowError, RecursionError)
-"""What the two parsers raise on bad bytes; the fuzz tests would show any other."""
+"""Exceptions of the two parsers for bad bytes; the fuzz tests would find any other."""
 
 
 def unpack(payload: bytes, max_bytes: int = MAX_BYTES) -> dict[Any, Any]:
-    """The one map a payload holds, neither its keys nor its values checked.
+    """Return the map in a payload; neither its keys nor its values are checked.
 
     Raises:
         InputError: `too_large`, `malformed`, `not_a_map`, `duplicate_key`, or `not_finite` for JSON's NaN.
@@ -53,7 +53,7 @@ def _read_msgpack(payload: bytes) -> object:
 
 
 def _keys_sent(payload: bytes) -> int:
-    """How many keys a msgpack map says it has: in its first byte, or in the two or four bytes after it."""
+    """Return the number of keys declared by a msgpack map: in its first byte, or in the two or four bytes after."""
     match payload[0]:
         case 0xDE:
             return int.from_bytes(payload[1:3])
@@ -79,7 +79,7 @@ def _without_duplicates(pairs: list[tuple[str, object]]) -> dict[str, object]:
 
 
 def _duplicate() -> InputError:
-    return InputError("duplicate_key", "a key stands twice in the payload; send each key once")
+    return InputError("duplicate_key", "a key occurs twice in the payload; send each key once")
 
 
 def _refuse_constant(word: str) -> NoReturn:
@@ -87,5 +87,5 @@ def _refuse_constant(word: str) -> NoReturn:
 
 
 def _brief(error: BaseException) -> str:
-    """The parser's own words, cut short: a parser may quote the payload."""
+    """Return the parser's message, truncated: it may quote the payload."""
     return (str(error) or type(error).__name__)[:120]

@@ -1,4 +1,4 @@
-"""An observation matched with the model: its indices, and what keeps it from being a step."""
+"""Mapping of an observation to the model: its indices, and the reason why it is not a step."""
 
 from __future__ import annotations
 
@@ -16,33 +16,33 @@ from monitor.types import Break, Instant, Observation, StreamSettings
 __all__ = ["ModelAdapter"]
 
 RELATIVE: Final = 1e-6
-"""Part of a reward by which an agent's may differ from the model's: single precision and sums do."""
+"""Fraction of a reward by which an agent's may differ from the model's, by single precision and sums."""
 
 ROUNDING: Final = 1e-9
-"""The same as a part of the model's largest reward, for rewards that cancel to almost nothing."""
+"""The same as a fraction of the model's largest reward, for rewards that cancel to almost 0."""
 
 
 class ModelAdapter:
-    """Matches one agent's observations with the model.
+    """Mapping of one agent's observations to the model.
 
     Args:
-        model: what states, actions and transitions are matched with.
-        settings: how a state is encoded, how late is late, and the digest of the nominal policy's file.
-        nominal: the agent's own policy, as configured; steps are held against it.
+        model: the model of states, actions and transitions.
+        settings: state encoder, largest lag, and the digest of the nominal policy's file.
+        nominal: the agent's own policy, as configured; steps are compared with it.
     """
 
     def __init__(self, model: MDP, settings: StreamSettings, nominal: PolicyTable | None) -> None:
         self._model = model
         self._settings = settings
         self._sha256 = None if settings.nominal_sha256 is None else settings.nominal_sha256.lower()
-        # Single entries are read at each message: from a view they come as Python's numbers, ten times as fast.
+        # Single entries are read at each message: a memory view returns Python numbers, ten times as fast.
         self._starts = model.indptr.data
         self._successors = model.successors.data
         least, most = model.reward_range
         self._largest = max(-least, most)
         self._rewards = model.rewards.reshape(-1).data
         self._extra = None if model.transition_rewards is None else model.transition_rewards.data
-        self._spread = None if model.reward_spread is None else model.reward_spread.data
+        self._tolerance = None if model.reward_spread is None else model.reward_spread.data
         actions = None if nominal is None else nominal.actions
         self._nominal = None if actions is None else actions.data
         self._likely = self._repeats = None
@@ -52,9 +52,9 @@ class ModelAdapter:
         self._ended = None if model.ended_as is None else model.ended_as.data
 
     def entry(self, observation: Observation, now: Instant) -> tuple[Entry, InputError | None]:
-        """The entry of a valid observation, and why its content is refused if it is.
+        """Return the entry of a valid observation, and the error if its content is rejected.
 
-        A refused message is still an entry: its seq is taken and its place on the path is a break, not a wait.
+        A rejected message is still an entry: its seq has arrived, and it breaks the path instead of being awaited.
         """
         problem: Break | None = None
         refused: InputError | None = None
@@ -67,32 +67,32 @@ class ModelAdapter:
             problem = Break("gap" if error.reason == "missing_action" else "unknown_state", error.detail)
         if state is not None and action is not None and not self._available(state, action):
             problem = Break("impossible_step", f"action {action} is not available in state {state}")
-            state = action = None  # without a row it has no future that could be asked about
+            state = action = None  # without a row it has no future
         return self._entry(observation, now, (state, action), problem), refused
 
     def possible(self, pair: tuple[int, int], successor: int) -> bool:
-        """The model gives the transition from the pair a positive probability."""
+        """Return whether the model gives the transition from the pair a positive probability."""
         return self._place(pair, successor) is not None
 
     def contradicts(self, pair: tuple[int, int], successor: int, reward: float) -> str:
         """Return how a reward contradicts that of the model's transition, as a sentence; empty if it does not.
 
-        A model whose rewards are all 0 says nothing of rewards, and one that lacks the transition nothing of this one.
+        Nothing contradicts a model whose rewards are all 0, or that lacks the transition.
         """
         place = self._place(pair, successor)
         if place is None or not self._largest:
             return ""
         extra = 0.0 if self._extra is None else self._extra[place]
-        spread = 0.0 if self._spread is None else self._spread[place]
-        said = self._rewards[pair[0] * self._model.actions + pair[1]] + extra
-        tolerance = spread + RELATIVE * max(abs(said), abs(reward)) + ROUNDING * self._largest
-        if abs(reward - said) <= tolerance:
+        width = 0.0 if self._tolerance is None else self._tolerance[place]
+        expected = self._rewards[pair[0] * self._model.actions + pair[1]] + extra
+        tolerance = width + RELATIVE * max(abs(expected), abs(reward)) + ROUNDING * self._largest
+        if abs(reward - expected) <= tolerance:
             return ""
-        around = f" +- {spread:g}" if spread else ""
-        return f"({pair[0]}, {pair[1]}) -> {successor} earned {reward:g}, the model says {said:g}{around}"
+        around = f" +- {width:g}" if width else ""
+        return f"({pair[0]}, {pair[1]}) -> {successor} earned {reward:g}, the model says {expected:g}{around}"
 
     def fits(self, before: tuple[int, int | None] | None, pair: tuple[int, int | None]) -> bool:
-        """The model has the pair, and can get to it from the one before it on the same path, if there is one."""
+        """Return whether the model has the pair, and its transition from the pair before it, if there is one."""
         state, action = pair
         if state >= self._model.states or (action is not None and action >= self._model.actions):
             return False
@@ -101,7 +101,7 @@ class ModelAdapter:
         return before is None or before[1] is None or self.possible((before[0], before[1]), state)
 
     def off_policy(self, state: int, action: int) -> bool:
-        """Whether nominal never takes this action in this state."""
+        """Return whether nominal never takes this action in this state."""
         if self._nominal is not None:
             return bool(self._nominal[state] != action)
         return self._likely is not None and self._likely[state * self._model.actions + action] == 0.0
@@ -114,11 +114,11 @@ class ModelAdapter:
         return self._repeats[2 * state] - likely, self._repeats[2 * state + 1]
 
     def foreign(self, policy: str | None) -> bool:
-        """Whether a policy that an agent named (sha256) is another than the nominal one."""
+        """Return whether a policy that an agent named (sha256) is not the nominal one."""
         return policy is not None and self._sha256 is not None and policy != self._sha256
 
     def _place(self, pair: tuple[int, int], successor: int) -> int | None:
-        """Where the transition is among the model's, None if it has none such."""
+        """Return the index of the transition in the model, None if the model lacks it."""
         row = pair[0] * self._model.actions + pair[1]
         start, end = self._starts[row], self._starts[row + 1]
         place = bisect_left(self._successors, successor, start, end)

@@ -1,9 +1,10 @@
-"""Which episodes of an agent are over: eight bytes for each of the last thousands, so that none is taken twice.
+"""Ended episodes of an agent: eight bytes for each of the last thousands, so that none is accepted twice.
 
-A broker that was killed may deliver again all that waited in it, and that may be hours old. Of the newest episodes
-`ReorderBuffer` still has what was taken, step by step; of the older ones it is enough to know them again.
+A broker that was killed may redeliver its whole queue, which may be hours old. For the newest episodes `ReorderBuffer`
+still has a digest of each step; for older ones it is enough to recognize the episode.
 
-They lie in pages. A full page never changes, so a snapshot holds the last page only and the others are kept once.
+They are stored in pages. A full page never changes, so a snapshot holds the last page only and the others are stored
+once.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ PAGE: Final = 512
 """Episodes on a page: 4 KiB."""
 
 PAGES: Final = 16
-"""Pages kept for an agent, the one that is being filled included: 7,680 to 8,191 episodes, in 64 KiB at most."""
+"""Pages kept for an agent, including the one being filled: 7,680 to 8,191 episodes, in 64 KiB at most."""
 
 _SIZE: Final = 8
 _written = msgspec.msgpack.Encoder().encode
@@ -33,9 +34,9 @@ _HASH: Final = hashlib.blake2b(digest_size=_SIZE, usedforsecurity=False)
 
 
 class PastState(msgspec.Struct, frozen=True, array_like=True):
-    """A `PastEpisodes` as plain data, without the pages that are full; their contents are given by `pages`.
+    """A `PastEpisodes` as plain data, without the full pages, whose contents `pages` returns.
 
-    `first`: number of the oldest page that is kept. `until`: of each full page kept, the latest time on it.
+    `first`: number of the oldest page kept. `until`: latest time on each full page kept.
     """
 
     first: int = 0
@@ -45,12 +46,12 @@ class PastState(msgspec.Struct, frozen=True, array_like=True):
 
 
 class PastEpisodes:
-    """The episodes of one agent that are over.
+    """Ended episodes of one agent.
 
-    Two names share their eight bytes with probability 2**-64; the later one would be taken for over.
+    Two names have the same eight bytes with probability 2**-64; the later one would count as ended.
 
     Attributes:
-        horizon: seconds since the epoch, the latest time of those forgotten; -inf while none is. A step of an unknown
+        horizon: latest time of a forgotten episode, seconds since the epoch; -inf while none is. A step of an unknown
             episode that is not later than this may belong to one of them.
     """
 
@@ -63,7 +64,7 @@ class PastEpisodes:
         self._unkept: set[int] = set()
 
     def __len__(self) -> int:
-        """Episodes remembered."""
+        """Return the number of episodes remembered."""
         return len(self._full) * PAGE + len(self._last) // _SIZE
 
     def __contains__(self, episode: Episode) -> bool:
@@ -74,7 +75,7 @@ class PastEpisodes:
         return any(bool((np.frombuffer(page, np.uint64) == name).any()) for page in pages)
 
     def add(self, episode: Episode, time: float) -> None:
-        """Remember an episode; `time`: the latest of the agent's steps until now, seconds since the epoch."""
+        """Remember an episode; `time`: latest time of the agent's steps so far, seconds since the epoch."""
         self._last += _name(episode)
         if len(self._last) < PAGE * _SIZE:
             return
@@ -89,7 +90,7 @@ class PastEpisodes:
             self.horizon = max(self.horizon, self._until.pop(0))
 
     def pages(self, *, everything: bool = False) -> dict[int, bytes | None]:
-        """Number -> content of the full pages that were not given before, or of all; None: a page that went."""
+        """Return number -> content of the full pages new since the last call, or of all; None: a dropped page."""
         kept = {self._first + n: page for n, page in enumerate(self._full)}
         numbers = kept.keys() if everything else self._unkept
         found = {number: kept.get(number) for number in sorted(numbers)}
@@ -97,28 +98,26 @@ class PastEpisodes:
         return found
 
     def dump(self) -> PastState:
-        """Plain data; `pages` gives the rest."""
+        """Return the state as plain data; `pages` returns the rest."""
         return PastState(self._first, tuple(self._until), bytes(self._last), self.horizon)
 
     @classmethod
     def load(cls, state: PastState, pages: Mapping[int, bytes]) -> PastEpisodes:
-        """The inverse of `dump`.
-
-        Raises:
-            InputError: `bad_snapshot`, if a page is missing.
-        """
+        """Return the episodes that were dumped. Raises InputError (`bad_snapshot`) if a page is missing."""
         past = cls()
         past._first, past._until, past._last = state.first, list(state.until), bytearray(state.last)
         past.horizon = state.horizon
         for number in range(state.first, state.first + len(state.until)):
             page = pages.get(number)
             if page is None or len(page) != PAGE * _SIZE:
-                raise InputError("bad_snapshot", f"page {number} of an agent's past episodes is not there")
+                raise InputError(
+                    "bad_snapshot", f"page {number} of an agent's past episodes is missing; start anew without it"
+                )
             past._full.append(page)
         return past
 
 
 def _name(episode: Episode) -> bytes:
     hashed = _HASH.copy()
-    hashed.update(_written(episode))  # msgpack tells 1 and "1" apart
+    hashed.update(_written(episode))  # msgpack distinguishes 1 and "1"
     return hashed.digest()

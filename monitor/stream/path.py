@@ -1,4 +1,4 @@
-"""The sliding path of one agent: the last pairs in order, and why it is too short when it is.
+"""The sliding path of one agent: the last pairs in order, and the reason if it is too short.
 
 A path of n pairs has n - 1 observed transitions (docs/semantics.md, section 1.3).
 """
@@ -31,16 +31,16 @@ class SlidingPath:
 
     Attributes:
         held: (state, action) pairs, oldest first; the newest action is None if the episode's last message had none. The
-            list is the path's own and slides with it: read it now, or keep `pairs`.
+            list changes with the path: read it now, or keep `pairs`.
         last: the newest step held, None if none.
         start_dropped: pairs older than the oldest held one fell out of the window.
         ended: the episode is over; the pairs stay for the last answers, until the next step or break.
         terminated: it ended by termination: the last state is absorbing for the rest of every horizon.
-        broken: what the path began after, None if it began with the observed start of the episode.
+        broken: reason why the path did not begin with the observed start of the episode, None if it did.
         detail: a sentence about `broken`.
-        begun: grows by one whenever the held pairs are let go, and the path begins anew.
-        pushed: pairs pushed since then, those included that fell out of the window. Who has seen the path at the same
-            `begun` has missed only the newest pairs, and `pushed` tells how many.
+        begun: number of restarts of the path, each of which drops the held pairs.
+        pushed: pairs pushed since then, including those that fell out of the window. A caller that read the path at the
+            same `begun` lacks only the newest pairs, as many as `pushed` has grown by.
 
     >>> path = SlidingPath(2)
     >>> for seq, state in enumerate([4, 5, 6]):
@@ -66,35 +66,35 @@ class SlidingPath:
 
     @property
     def pairs(self) -> tuple[tuple[int, int | None], ...]:
-        """What is held now, to keep."""
+        """Copy of the held pairs."""
         return tuple(self.held)
 
     @property
     def episode(self) -> Episode | None:
-        """The episode of the held pairs, None if there are none."""
+        """Episode of the held pairs, None if there are none."""
         return self.last.episode if self.last else None
 
     @property
     def first_seq(self) -> int | None:
-        """The seq of the oldest pair held, None if there is none."""
+        """Seq of the oldest pair held, None if there is none."""
         return self.last.seq - len(self.held) + 1 if self.last else None
 
     @property
     def start_observed(self) -> bool:
-        """The oldest pair held is seq 0 of its episode (and nothing contradicts it)."""
+        """True if the oldest pair held is seq 0 of its episode (and nothing contradicts it)."""
         return self.last is not None and self.broken is None and not self.start_dropped
 
-    def blind(self, reach: int) -> BlindReason | None:
-        """Why a formula whose largest |offset| is `reach` cannot be answered now; None if it can.
+    def blind(self, offset: int) -> BlindReason | None:
+        """Return why a formula with largest |offset| `offset` cannot be evaluated now; None if it can.
 
         From an observed start offsets are clipped, not blind.
         """
-        if len(self.held) > reach or self.start_observed:
+        if len(self.held) > offset or self.start_observed:
             return None
         return self.broken or "warming_up"
 
     def apply(self, event: Step | Break | End) -> None:
-        """Take one event of a session, in order."""
+        """Apply one event of a session, in order."""
         match event:
             case Step():
                 self.push(event)
@@ -106,7 +106,7 @@ class SlidingPath:
                 assert_never(event)
 
     def push(self, step: Step) -> None:
-        """Append a step. One that does not continue the held pairs starts the path anew; it is never glued on."""
+        """Append a step. One that does not continue the held pairs restarts the path; a path never joins over a gap."""
         if self.ended or (self.last is not None and step.episode != self.last.episode):
             self._clear(None, "")
         elif self.last is not None and step.seq != self.last.seq + 1:
@@ -121,23 +121,23 @@ class SlidingPath:
         self.last = step
 
     def restart(self, reason: BlindReason, detail: str = "") -> None:
-        """Drop what is held: what lies between it and the next step is unknown, for this reason."""
+        """Drop the held pairs: the steps between them and the next one are unknown, for this reason."""
         self._clear(reason, detail)
 
     def end(self, *, terminated: bool) -> None:
-        """The episode is over; the pairs stay for the last answers."""
+        """End the episode; the pairs stay for the last answers."""
         self.ended = True
         self.terminated = terminated
 
     def dump(self) -> PathState:
-        """Plain data; what it holds is the path's own, so write it before the path moves on."""
+        """Return the state as plain data, which the path still changes: serialize it before the next event."""
         return PathState(
             self.held, self.last, self.start_dropped, self.ended, self.terminated, self.broken, self.detail
         )
 
     @classmethod
     def load(cls, window: int, state: PathState) -> SlidingPath:
-        """The inverse of `dump`, a path nobody has seen; a window smaller than before keeps the newest pairs."""
+        """Return the path that was dumped; a smaller window keeps the newest pairs."""
         path = cls(window)
         path.held = state.held[-window:]
         path.last = state.last
@@ -147,7 +147,7 @@ class SlidingPath:
         return path
 
     def _begin(self, step: Step) -> None:
-        # after a conflict two messages claim to be seq 0, so it is no observed start
+        # after a conflict two messages claim to be seq 0, so it is not an observed start
         if step.seq == 0 and self.broken != "conflict":
             self.broken, self.detail = None, ""
         elif self.broken is None:

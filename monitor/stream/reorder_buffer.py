@@ -1,16 +1,16 @@
-"""Messages back into the order they were sent in: duplicates, reordering, gaps, one episode after the other.
+"""Reorder buffer: restores the order of messages, with duplicates, gaps and one episode after the other.
 
-One rule: whatever is not the next step of the open episode is held. A step that opens or continues an episode is
-released at once; for the others the missing ones are awaited until `wait` seconds have passed or more than `steps`
-are held, and then given up. Steps of a later episode wait likewise for the open one to end, so a step that a broker
-delivers far too early neither cuts off the running episode nor loses its own.
+One rule: every step but the next one of the open episode is held. A step that opens or continues an episode is released
+at once; for others the missing steps are awaited until `wait` seconds have passed or more than `steps` are held, and
+then given up. Steps of a later episode likewise wait for the open one to end, so a step that a broker delivers far too
+early neither cuts off the running episode nor loses its own.
 
-A seq that comes with two contents is unknown: nobody can say which of them happened. Its place is a break, and the
-path goes on with the step after it. Where its first content was taken already, the agent may have started over: the
-episode begins again at that seq, after what was held until then.
+A seq that arrives with two contents is unknown: either may be right. It breaks the path, which continues with the step
+after it. If its first content was accepted already, the agent may have started over: the episode restarts at that seq,
+after the entries held until then.
 
-An episode is taken once. Of the newest that are over it is known what was taken, step by step; of some thousands
-before them, that they are over. A step that may be older still was possibly seen: it is not taken.
+An episode is accepted once. For the newest ended episodes there is a digest of each accepted step; of some thousands
+before them it is known that they ended. A step that may be older was possibly accepted: it is rejected.
 """
 
 from __future__ import annotations
@@ -38,17 +38,17 @@ __all__ = [
 ]
 
 ENDED_REMEMBERED = 64
-"""Ended episodes of which a step that comes again is told from one that never came; of older ones see `past`."""
+"""Ended episodes with a digest of each step, so that duplicates are recognized; for older ones see `past`."""
 ENDED_BYTES = 4096
-"""Deduplicator kept of them: 512 steps in all."""
+"""Bytes of their digests: 512 steps in all."""
 
 
 class Entry(msgspec.Struct, frozen=True):
-    """A message on its way through the ordering, already in the model's indices.
+    """A message in the reorder buffer, in the model's indices.
 
-    `arrived`: ticks. `problem`: the break to put before it; with `state` None it is no step at all. `ends`: it is the
-    last of its episode. `policy`: sha256 of the one it names, in lower case; None if it names none. `reward`: of the
-    transition into `state`; None if it says none.
+    `arrived`: ticks. `problem`: the break before it; with `state` None it is not a step. `ends`: True for the last of
+    its episode. `policy`: sha256 that it names, in lower case, or None. `reward`: of the transition into `state`, or
+    None.
     """
 
     episode: Episode
@@ -67,10 +67,10 @@ class Entry(msgspec.Struct, frozen=True):
 
 
 class Missing(msgspec.Struct, frozen=True):
-    """Seqs `first` up to `last` of the episode are not on the path.
+    """Seqs `first` to `last` of the episode, which are not on the path.
 
-    `why`: `gap`, they did not come; `joined`, the agent was never heard before them; `conflict`, they are on the other
-    side of one: not awaited any longer before it, or come before it and not again after it.
+    `why`: `gap`, they did not arrive; `joined`, they are the agent's first; `conflict`, they are on the other side of a
+    conflict: no longer awaited before it, or arrived before it and not again after it.
     """
 
     episode: Episode
@@ -80,14 +80,14 @@ class Missing(msgspec.Struct, frozen=True):
 
 
 class Closed(msgspec.Struct, frozen=True):
-    """The episode is over: by its last message, or without one (`terminated` False) because another began."""
+    """End of an episode: by its last message, or without one (`terminated` False) because another began."""
 
     episode: Episode
     terminated: bool
 
 
 class Discarded(msgspec.Struct, frozen=True):
-    """A held message whose seq lies after the end of its episode."""
+    """A held message with a seq after the end of its episode."""
 
     entry: Entry
 
@@ -96,7 +96,7 @@ Released = Entry | Missing | Closed | Discarded
 
 
 class ReorderBufferState(msgspec.Struct, frozen=True, array_like=True):
-    """An `ReorderBuffer` as plain data, but for the full pages of `past`; the fields are its attributes."""
+    """A `ReorderBuffer` as plain data, without the full pages of `past`; the fields are its attributes."""
 
     episode: Episode | None
     next_seq: int
@@ -111,20 +111,20 @@ class ReorderBufferState(msgspec.Struct, frozen=True, array_like=True):
 
 
 class ReorderBuffer:
-    """The order of one agent's messages. Holds at most `steps` + 1 of them.
+    """Reorder buffer of one agent's messages. Holds at most `steps` + 1 of them.
 
     Attributes:
         episode: the open episode, None between episodes.
-        next_seq: the seq it continues with.
+        next_seq: the next seq of it.
         held: (episode, seq) -> entry, in order of arrival.
-        ended: the last `ENDED_REMEMBERED` ended episodes, oldest first, with what was taken of the newest of them:
-            what a broker delivers again after a restart is a duplicate, also when its episode is over.
+        ended: the last `ENDED_REMEMBERED` ended episodes, oldest first, with digests of the newest of them: messages
+            that a broker redelivers after a restart are duplicates even if their episode has ended.
         past: the episodes that ended before those.
-        newest: the latest time of a step, seconds since the epoch, as far as it was not in our future; set by others.
-        heard: an episode was opened before (so a missing start is a gap and not the monitor joining late).
+        newest: latest time of a step, seconds since the epoch, unless in our future; set by the caller.
+        heard: True once an episode was opened (so a missing start is a gap, not the monitor joining late).
         progress: ticks at which the newest of the released entries arrived.
-        again: seqs of the open episode below it may have come before it began again; 0 if it never did.
-        restart: the message at which the open episode begins again, between `sort` and `release`.
+        again: seqs of the open episode below this may have arrived before it restarted; 0 if it never did.
+        restart: the message at which the open episode restarts, between `sort` and `release`.
     """
 
     def __init__(self, steps: int, wait: float) -> None:
@@ -143,9 +143,9 @@ class ReorderBuffer:
         self.restart: Entry | None = None
 
     def follow(self, entry: Entry) -> bool:
-        """Take the entry if it is the very next step of the open episode and nothing is held: most are.
+        """Accept the entry if it is the next step of the open episode and nothing is held, as for most messages.
 
-        The same as `sort` and `release`, which then would find it new and give it back alone.
+        A fast path: `sort` and `release` would accept it and release it alone.
         """
         if self.held or entry.seq != self.next_seq or entry.ends or entry.episode != self.episode:
             return False
@@ -155,15 +155,15 @@ class ReorderBuffer:
         return True
 
     def sort(self, entry: Entry) -> Literal["accepted", "duplicate", "stale", "conflict"]:
-        """Say what a message is, and hold it unless it is old. Call `release` afterwards."""
+        """Classify a message and hold it unless it is old. Call `release` afterwards."""
         if entry.episode in self.ended:
             taken = self.ended[entry.episode]
-            return "duplicate" if taken is None else _of_taken(taken, entry)
+            return "duplicate" if taken is None else _old(taken, entry)
         key = (entry.episode, entry.seq)
         is_open = self.episode is not None and entry.episode == self.episode
         known = self.held[key].digest if key in self.held else self.digests.get(entry.seq) if is_open else None
         if known is None and is_open and entry.seq < self.next_seq:
-            return _of_taken(self.digests, entry)
+            return _old(self.digests, entry)
         if known is None and not is_open and entry.episode in self.past:
             return "duplicate"
         if known is None and not is_open and self.possibly_seen(entry):
@@ -173,7 +173,7 @@ class ReorderBuffer:
             return "accepted"
         if known == entry.digest:
             return "duplicate"
-        if known == CONFLICTED:  # one of its contents again, as a broker sends it after a crash: nothing begins anew
+        if known == CONFLICTED:  # redelivered by a broker after a crash: no restart
             return "conflict"
         if key in self.held:
             self.held[key] = _either(self.held[key], entry)
@@ -182,11 +182,11 @@ class ReorderBuffer:
         return "conflict"
 
     def possibly_seen(self, entry: Entry) -> bool:
-        """Whether the step is as old as episodes that are forgotten: it may be one of theirs, delivered again."""
+        """Return whether the step is as old as forgotten episodes, so that it may be a redelivered one of theirs."""
         return entry.time <= self.past.horizon
 
     def release(self, ticks: float) -> Iterator[Released]:
-        """What is in order now, and what is given up. Exhaust it: the state advances with it."""
+        """Yield what is in order now, and what is given up. Exhaust the iterator: it advances the state."""
         if self.restart is not None:
             yield from self._begin_again(self.restart)
         while self.held:
@@ -200,24 +200,24 @@ class ReorderBuffer:
 
     @property
     def deadline(self) -> float | None:
-        """Ticks at which waiting will be over, None if nothing is held."""
+        """Ticks at which waiting ends, None if nothing is held."""
         if not self.held:
             return None
         own, other = self._oldest()
         ends = [own.arrived + self.wait] if own else []
-        if other:  # as long as the open episode goes on, it is not the other one's turn
+        if other:  # the other one waits while the open episode goes on
             ends.append(max(other.arrived, self.progress) + self.wait)
         return min(ends, default=None)
 
     @property
     def waiting(self) -> Wait | None:
-        """The step that is missed and how many wait for it; None if nothing is held."""
+        """The awaited step and the number of entries held; None if nothing is held."""
         return (
             Wait(missing=self.next_seq if self.episode is not None else 0, held=len(self.held)) if self.held else None
         )
 
     def dump(self) -> ReorderBufferState:
-        """Plain data."""
+        """Return the state as plain data."""
         ended = [(episode, None if taken is None else taken.dump()) for episode, taken in self.ended.items()]
         held, digests = list(self.held.values()), self.digests.dump()
         return ReorderBufferState(
@@ -235,7 +235,7 @@ class ReorderBuffer:
 
     @classmethod
     def load(cls, steps: int, wait: float, state: ReorderBufferState, pages: Mapping[int, bytes]) -> ReorderBuffer:
-        """The inverse of `dump`; `pages`: those of `past`. InputError (`bad_snapshot`) if one of them is missing."""
+        """Return the buffer that was dumped; `pages`: those of `past`. Raises InputError if one is missing."""
         ordering = cls(steps, wait)
         ordering.episode, ordering.next_seq, ordering.heard = state.episode, state.next_seq, state.heard
         ordering.held = {(entry.episode, entry.seq): entry for entry in state.held}
@@ -252,7 +252,7 @@ class ReorderBuffer:
         return deadline is not None and ticks >= deadline
 
     def _oldest(self) -> tuple[Entry | None, Entry | None]:
-        """The longest held entry of the open episode, and of any other."""
+        """Return the longest held entry of the open episode, and of any other."""
         entries = self.held.values()
         if self.episode is None:
             return None, next(iter(entries), None)
@@ -260,7 +260,7 @@ class ReorderBuffer:
         return own, next((entry for entry in entries if entry.episode != self.episode), None)
 
     def _next(self) -> Entry | None:
-        """The held entry that is in order now; between episodes the first to arrive of those with seq 0."""
+        """Return the held entry that is in order now; between episodes the first to arrive with seq 0."""
         if self.episode is not None:
             return self.held.get((self.episode, self.next_seq))
         return next((entry for entry in self.held.values() if entry.seq == 0), None)
@@ -284,13 +284,13 @@ class ReorderBuffer:
         elif self.episode is not None:
             yield from self._close(terminated=False)
         else:
-            assert other is not None, "there is nothing to give up where nothing is held"
+            assert other is not None, "an entry is held"
             why: Literal["gap", "joined"] = "gap" if self.heard else "joined"
             self._open(other.episode, self._lowest(other.episode))
             yield Missing(other.episode, 0, self.next_seq - 1, why)
 
     def _pass_over(self, episode: Episode) -> Iterator[Missing]:
-        """Go on with the lowest held seq of the open episode. What came before a conflict is no gap after it."""
+        """Continue with the lowest held seq of the open episode. Seqs from before a conflict are no gap after it."""
         first, self.next_seq = self.next_seq, self._lowest(episode)
         known = min(max(first, self.again), self.next_seq)
         if first < known:
@@ -299,10 +299,10 @@ class ReorderBuffer:
             yield Missing(episode, known, self.next_seq - 1, "gap")
 
     def _begin_again(self, entry: Entry) -> Iterator[Released]:
-        """Begin the open episode again at a seq that was taken with other content.
+        """Restart the open episode at a seq that was accepted with other content.
 
-        What was held until then came before: it is released first, or it would be taken for steps of the new run. If
-        that ends the episode, the message is one of an ended episode, and nothing begins.
+        Held entries arrived before: they are released first, or they would count as steps of the new run. If that ends
+        the episode, the message belongs to an ended episode, and nothing restarts.
         """
         self.restart = None
         while any(episode == self.episode for episode, _ in self.held):
@@ -338,30 +338,30 @@ class ReorderBuffer:
         yield Closed(episode, terminated)
 
     def _remember(self, episode: Episode) -> None:
-        """Keep what was taken of the episode that ends, as far as there is room; of the oldest only that it is over."""
+        """Keep the digests of the ended episode, within `ENDED_BYTES`; of older episodes only that they ended."""
         self.ended[episode], self.digests = self.digests, Deduplicator()
         if len(self.ended) > ENDED_REMEMBERED:
             oldest = next(iter(self.ended))
             del self.ended[oldest]
             self.past.add(oldest, self.newest)
-        room = ENDED_BYTES
+        left = ENDED_BYTES
         for past, taken in reversed(self.ended.items()):
-            room -= 0 if taken is None else taken.size
-            if room < 0:
+            left -= 0 if taken is None else taken.size
+            if left < 0:
                 self.ended[past] = None
 
     def _lowest(self, episode: Episode) -> int:
         return min(seq for held, seq in self.held if held == episode)
 
 
-def _of_taken(taken: Deduplicator, entry: Entry) -> Literal["duplicate", "stale"]:
-    """What a step is whose seq was passed: taken with this content, or so long ago that nobody knows; else too late."""
+def _old(taken: Deduplicator, entry: Entry) -> Literal["duplicate", "stale"]:
+    """Classify an old step: `duplicate` if accepted with this content, or too old to know; else `stale`."""
     known = taken.get(entry.seq)
     return "duplicate" if known == entry.digest or (known is None and taken.forgot(entry.seq)) else "stale"
 
 
 def _either(held: Entry, other: Entry) -> Entry:
-    """Return the entry of a seq that is held and came with other content: a break, and only what both say."""
+    """Return the entry of a held seq that arrived with other content: a break, with what both agree on."""
     return replace(
         held,
         digest=CONFLICTED,
@@ -375,4 +375,4 @@ def _either(held: Entry, other: Entry) -> Entry:
 
 
 def _conflict(entry: Entry) -> Break:
-    return Break("conflict", f"seq {entry.seq} of episode {entry.episode!r} came twice with different content")
+    return Break("conflict", f"seq {entry.seq} of episode {entry.episode!r} arrived twice with different content")

@@ -1,7 +1,7 @@
 """One agent's session: observations in, ordered events out (`Step`, `Break`, `End`).
 
-Pure: time is an argument, nothing here waits. The order of events is that of the episode, whatever order the messages
-came in; each event is final.
+Pure: time is an argument, nothing here waits. Events are in the order of the episode, whatever the order of the
+messages; each event is final.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ NEW_NAMES: Final = "; give each run a new episode value"
 
 
 class SessionState(msgspec.Struct, frozen=True, array_like=True):
-    """A `Session` as plain data, all that its future depends on; the fields are its attributes."""
+    """State of a `Session` as plain data; the fields are its attributes."""
 
     agent: str
     pending: list[Step | Break | End]
@@ -68,31 +68,31 @@ class SessionState(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Session:
-    """One agent's messages, ordered and matched with the model.
+    """Messages of one agent, ordered and mapped to the model.
 
-    `arrive`, `tick` and `lost` put events on `pending` and return notices; whoever answers formulas calls `advance`,
-    which moves one event from `pending` to `path`. Nothing here raises on any observation.
+    `arrive`, `tick` and `lost` put events on `pending` and return notices; `advance` moves one event from `pending` to
+    `path`, before formulas are evaluated. No observation makes it raise.
 
     Args:
         agent: its name.
-        model: what states, actions and transitions are matched with.
+        model: the model of states, actions and transitions.
         settings: limits and waits.
-        nominal: steps that it never takes are told as `OffPolicy`, how far they depart from it as `Deviates`.
+        nominal: actions that it never takes are reported as `OffPolicy`, the fraction that deviates as `Deviates`.
 
     Attributes:
-        pending: events not yet on the path, oldest first. Bounded (`settings.pending`): if nobody takes them, they are
-            dropped together, and a `Break("dropped")` says so.
-        since: ticks at which what is pending was put there, one for each.
-        path: the path up to the last event taken by `advance`.
-        mismatch: at the newest step of the path, the last one to name a policy named another than the nominal. The path
-            is true all the same (the world does not depend on it), nominal's future is not.
-        last_heard: ticks of the last message that was new, None before the first.
-        last_message: the same of the last that could be read, new or not.
-        old: ticks of the first and of the last of the messages since then that belong to other episodes than the open
-            one and were not taken, since those are over; None if there are none.
-        deviation: how far the last actions depart from nominal.
-        order, previous, policy, dropped: the ordering; the newest pair, None after a break; the policy last named, by
-            what is pending too; `lost` was told and no gap yet explained by it.
+        pending: events not yet on the path, oldest first. Bounded (`settings.pending`): if it is full, they are dropped
+            together, and a `Break("dropped")` reports it.
+        since: ticks at which each pending event was added.
+        path: the path up to the last event moved by `advance`.
+        mismatch: True if the last policy named up to the newest step of the path is not the nominal one. The path is
+            still right (the environment does not depend on it), but nominal's future is not the agent's.
+        last_heard: ticks of the last new message, None before the first.
+        last_message: ticks of the last message that could be read, new or not.
+        old: ticks of the first and of the last message since then that were rejected because they belong to other
+            episodes than the open one, which have ended; None if there are none.
+        deviation: deviation of the last actions from nominal.
+        order, previous, policy, dropped: the reorder buffer; the newest pair, None after a break; the policy last
+            named, including pending events; True from `lost` until a gap is explained by it.
     """
 
     def __init__(self, agent: str, model: MDP, settings: StreamSettings, *, nominal: PolicyTable | None = None) -> None:
@@ -112,21 +112,21 @@ class Session:
         self.policy: str | None = None
         self.deviation = Deviation()
         self.dropped = False
-        self._matching = ModelAdapter(model, settings, nominal)
+        self._adapter = ModelAdapter(model, settings, nominal)
         self._ticks = 0.0
 
     @property
     def waiting(self) -> Wait | None:
-        """The step that is awaited, None if nothing is held back."""
+        """The awaited step, None if nothing is held."""
         return self.order.waiting
 
     @property
     def deadline(self) -> float | None:
-        """Ticks at which `tick` will have something to do, None if nothing is held back."""
+        """Ticks at which `tick` is due, None if nothing is held."""
         return self.order.deadline
 
     def arrive(self, observation: Observation, now: Instant) -> list[Notice]:
-        """Take one message. Returns what became of it first, then what it set free."""
+        """Accept or reject one message. Return first its result, then the notices of what it released."""
         self._ticks = now.ticks
         if not (self._is_known(observation) and is_plain(observation)):
             try:
@@ -134,7 +134,7 @@ class Session:
             except InputError as error:
                 return [Received(self.agent, "rejected", error.reason, error.detail)]
         lag = None if observation.time is None else now.wall - observation.time
-        entry, refused = self._matching.entry(observation, now)
+        entry, refused = self._adapter.entry(observation, now)
         if refused is None and self.order.follow(entry):
             self._hear(entry, now)
             return [Received(self.agent, "accepted", "", "", lag), *self._step(entry)]
@@ -149,14 +149,14 @@ class Session:
         return [received, *self._settle(now.ticks)]
 
     def tick(self, now: Instant) -> list[Notice]:
-        """Give up what has been awaited too long. Call it at `deadline`, or every now and then."""
+        """Give up what has been awaited too long. Call it at `deadline` or regularly."""
         self._ticks = now.ticks
         return self._settle(now.ticks)
 
     def lost(self, now: Instant, why: str = "") -> list[Notice]:
-        """The transport dropped messages of this agent, nobody knows which: the path ends here.
+        """Break the path because the transport dropped messages of this agent, unknown which.
 
-        If their seqs turn out to be missing, that gap is told as `dropped` too. `why`: if it was not the transport.
+        If their seqs turn out to be missing, that gap is reported as `dropped` too. `why`: another cause, if any.
         """
         self._ticks = now.ticks
         self._break(Break("dropped", why or "messages of this agent were dropped before they were read"))
@@ -177,12 +177,12 @@ class Session:
         return event
 
     def drain(self) -> Iterator[Step | Break | End]:
-        """`advance` until nothing is pending; the path is that after the event just given."""
+        """Yield the events of `advance` until nothing is pending."""
         while (event := self.advance()) is not None:
             yield event
 
     def dump(self) -> SessionState:
-        """All that the future depends on, the waiting events included; write it before the session goes on."""
+        """Return the state, pending events included; serialize it before the session goes on."""
         return SessionState(
             self.agent,
             list(self.pending),
@@ -209,9 +209,9 @@ class Session:
         pages: Mapping[int, bytes],
         nominal: PolicyTable | None = None,
     ) -> Session:
-        """The inverse of `dump`; settings may have changed since. If model or policies have, `revise` comes next.
+        """Return the session that was dumped; settings may have changed. If model or policies have, call `revise` next.
 
-        `pages`: all that `order.past` gave. InputError (`bad_snapshot`) if one is missing.
+        `pages`: all pages of `order.past`. Raises InputError (`bad_snapshot`) if one is missing.
         """
         session = cls(state.agent, model, settings, nominal=nominal)
         session.pending.extend(state.pending)
@@ -225,25 +225,25 @@ class Session:
         return session
 
     def revise(self) -> None:
-        """Another model or nominal policy than that of the steps taken so far: what does not fit it is let go."""
+        """Adapt to a changed model or nominal policy: drop the steps that do not fit it."""
         self.deviation = Deviation()
-        self.mismatch = foreign = self._matching.foreign(self.policy)
+        self.mismatch = foreign = self._adapter.foreign(self.policy)
         pending = [replace(event, foreign=foreign) if isinstance(event, Step) else event for event in self.pending]
         self.pending = deque(pending)
         if self._fits():
             return
-        anew = Break("warming_up", "the steps before do not fit the model, which was changed")
-        self.path.restart(anew.reason, anew.detail)
+        changed = Break("warming_up", "the steps before do not fit the model, which was changed")
+        self.path.restart(changed.reason, changed.detail)
         self.previous = None
         if self.pending:
-            self._let_go(anew)
+            self._drop(changed)
         for key, entry in self.order.held.items():
-            self.order.held[key] = replace(entry, state=None, action=None, problem=entry.problem or anew)
+            self.order.held[key] = replace(entry, state=None, action=None, problem=entry.problem or changed)
 
-    # ---- what became of a message ----
+    # ---- results of messages ----
 
     def _is_known(self, observation: Observation) -> bool:
-        """Its agent and episode are those of the open episode, whose messages were valid."""
+        """Return whether its agent and episode are those of the open episode, whose messages were valid."""
         episode = self.order.episode
         return (
             observation.agent == self.agent
@@ -252,7 +252,7 @@ class Session:
         )
 
     def _hear(self, entry: Entry, now: Instant) -> None:
-        """Something new has come."""
+        """Note the arrival of a new message."""
         self.last_heard = self.last_message = now.ticks
         self.old = None
         self.order.newest = max(self.order.newest, min(entry.time, now.wall))
@@ -269,25 +269,25 @@ class Session:
             return Received(self.agent, shown, refused.reason, refused.detail, lag)
         detail = ""
         if result in ("stale", "conflict"):
-            problem = self._too_late(entry) if result == "stale" else "came twice with different content" + NEW_NAMES
+            problem = self._too_late(entry) if result == "stale" else "arrived twice with different content" + NEW_NAMES
             detail = f"seq {entry.seq} of episode {entry.episode!r} {problem}"
         return Received(self.agent, result, "", detail, lag)
 
     def _too_late(self, entry: Entry) -> str:
         if entry.episode in self.order.ended:
-            return "came after its end" + NEW_NAMES
+            return "arrived after its end" + NEW_NAMES
         if entry.episode == self.order.episode:
-            return "is long past"
-        return "is as old as episodes that are forgotten, so it may have been taken before" + NEW_NAMES
+            return "arrived too late"
+        return "is as old as forgotten episodes, so it may be a duplicate" + NEW_NAMES
 
     # ---- entries to events ----
 
     def _settle(self, ticks: float) -> list[Notice]:
         if not self.order.held and self.order.restart is None:
             return []
-        return [notice for released in self.order.release(ticks) for notice in self._tell(released)]
+        return [notice for released in self.order.release(ticks) for notice in self._emit_released(released)]
 
-    def _tell(self, released: Entry | Missing | Closed | Discarded) -> Iterable[Notice]:
+    def _emit_released(self, released: Entry | Missing | Closed | Discarded) -> Iterable[Notice]:
         match released:
             case Entry():
                 return self._step(released)
@@ -298,7 +298,7 @@ class Session:
                 self.previous = None
                 return ()
             case Discarded(entry=entry):
-                detail = f"seq {entry.seq} of episode {entry.episode!r} lies after the end of the episode"
+                detail = f"seq {entry.seq} of episode {entry.episode!r} is after the end of the episode"
                 return (Received(self.agent, "stale", "", detail),)
             case _:
                 assert_never(released)
@@ -313,12 +313,12 @@ class Session:
         if entry.state is None:
             return ()
         notices: list[Notice] = []
-        if self.previous is not None and not self._matching.possible(self.previous, entry.state):
+        if self.previous is not None and not self._adapter.possible(self.previous, entry.state):
             s, a = self.previous
             self._break(Break("impossible_step", f"the model has no transition ({s}, {a}) -> {entry.state}"))
         if self.previous is not None and entry.reward is not None:
             notices += self._rewarded(self.previous, entry.state, entry)
-        foreign = self._matching.foreign(self.policy)
+        foreign = self._adapter.foreign(self.policy)
         self._emit(Step(entry.episode, entry.seq, entry.state, entry.action, entry.time, entry.late, foreign))
         self.previous = None if entry.action is None else (entry.state, entry.action)
         if entry.action is not None:
@@ -326,20 +326,20 @@ class Session:
         return notices
 
     def _acted(self, state: int, action: int) -> Iterator[Notice]:
-        """Hold an action against the nominal policy."""
-        matching, deviation = self._matching, self.deviation
-        if matching.off_policy(state, action):
+        """Compare an action with the nominal policy."""
+        adapter, deviation = self._adapter, self.deviation
+        if adapter.off_policy(state, action):
             yield OffPolicy(self.agent)
-        before = deviation.share
-        deviation.push(*matching.excess(state, action))
-        after = deviation.share
+        before = deviation.fraction
+        deviation.push(*adapter.excess(state, action))
+        after = deviation.fraction
         if (before or after) and round(after, 2) != round(before, 2):
             yield Deviates(self.agent, round(after, 2), deviation.steps)
 
     def _rewarded(self, pair: tuple[int, int], state: int, entry: Entry) -> Iterator[Notice]:
-        """Hold the reward that the step into `state` says it earned against the model's."""
-        assert entry.reward is not None, "there is one to compare"
-        if wrong := self._matching.contradicts(pair, state, entry.reward):
+        """Compare the reward of the step into `state` with the model's."""
+        assert entry.reward is not None, "the message has a reward"
+        if wrong := self._adapter.contradicts(pair, state, entry.reward):
             yield RewardMismatch(self.agent, f"seq {entry.seq} of episode {entry.episode!r}: {wrong}")
 
     def _missing(self, missing: Missing) -> Iterable[Notice]:
@@ -350,9 +350,9 @@ class Session:
         if missing.why == "conflict":
             self._break(Break("conflict", f"a conflict leaves {where} unknown"))
             return ()
-        self._break(Break("dropped" if self.dropped else "gap", f"{where} did not come"))
+        self._break(Break("dropped" if self.dropped else "gap", f"{where} did not arrive"))
         self.dropped = False
-        return (Received(self.agent, "gap", "", f"{where} did not come"),)
+        return (Received(self.agent, "gap", "", f"{where} did not arrive"),)
 
     def _break(self, event: Break) -> None:
         self._emit(event)
@@ -365,11 +365,11 @@ class Session:
         self.since.append(self._ticks)
 
     def _overflow(self) -> None:
-        """Nobody took the events: memory stays bounded, and the path says what it lost."""
-        self._let_go(Break("dropped", f"{len(self.pending)} events waited too long to be evaluated"))
+        """Drop the pending events, so that memory stays bounded; the path is broken there."""
+        self._drop(Break("dropped", f"{len(self.pending)} events waited too long to be evaluated"))
 
-    def _let_go(self, lost: Break) -> None:
-        """Pending events go; but that an episode ended is told."""
+    def _drop(self, lost: Break) -> None:
+        """Replace the pending events by a break; the end of an episode is kept."""
         last_end = next((event for event in reversed(self.pending) if isinstance(event, End)), None)
         since = self.since[0]
         self.pending.clear()
@@ -378,12 +378,12 @@ class Session:
         self.since.extend([since] * len(self.pending))
 
     def _fits(self) -> bool:
-        """Whether the model holds all that was taken so far to be possible."""
+        """Return whether all accepted steps are possible in the model."""
         taken = ((event.state, event.action) if isinstance(event, Step) else None for event in self.pending)
         before: tuple[int, int | None] | None = None
         for pair in chain(self.path.held, [None] if self.path.ended else [], taken):
-            if pair is not None and not self._matching.fits(before, pair):
+            if pair is not None and not self._adapter.fits(before, pair):
                 return False
             before = pair
         held = ((entry.state, entry.action) for entry in self.order.held.values() if entry.state is not None)
-        return all(self._matching.fits(None, (state, action)) for state, action in held)
+        return all(self._adapter.fits(None, (state, action)) for state, action in held)

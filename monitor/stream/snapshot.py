@@ -1,7 +1,7 @@
-"""State as bytes: msgpack behind a version and a checksum.
+"""Snapshots: state as msgpack bytes with a version and a checksum.
 
-Layout: `cfms`, one byte version, 16 bytes BLAKE2b of the body, body. What passes the checksum was written here, so it
-is held to its types and to nothing else.
+Layout: `cfms`, one byte version, 16 bytes BLAKE2b of the body, body. Bytes that pass the checksum were written by this
+program, so only their types are checked.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ _written = msgspec.msgpack.Encoder().encode
 
 
 def seal(state: msgspec.Struct) -> bytes:
-    """The bytes of a state."""
+    """Return the bytes of a state."""
     body = _written(state)
     return b"%b%c%b%b" % (_MAGIC, VERSION, _checksum(body), body)
 
 
 def unseal(data: bytes, kind: type[S]) -> S:
-    """The state of such a kind that was sealed.
+    """Return the state of class `kind` in sealed bytes.
 
     Raises:
-        InputError: `bad_snapshot`, for other bytes, another version or another kind.
+        InputError: `bad_snapshot`, for other bytes, another version or another class.
     """
     if data[: len(_MAGIC)] != _MAGIC:
         raise InputError("bad_snapshot", "these bytes are no snapshot; start anew without it")
@@ -47,7 +47,9 @@ def unseal(data: bytes, kind: type[S]) -> S:
     try:
         state: S = _reader(kind).decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise InputError("bad_snapshot", f"the snapshot holds something else than expected: {error}") from error
+        raise InputError(
+            "bad_snapshot", f"the snapshot has another content than expected ({error}); start anew without it"
+        ) from error
     return state
 
 

@@ -1,4 +1,4 @@
-"""When each agent is to be looked at again although nothing comes from it."""
+"""Queue of times at which agents are due although no message arrives from them."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from typing import Final
 __all__ = ["TimerQueue"]
 
 SLACK: Final = 64
-"""Entries that may have become void, beside one for each that has not, before the heap is made anew."""
+"""Void entries allowed, beside one for each valid one, before the heap is rebuilt."""
 
 
 class TimerQueue:
-    """One time (ticks) for each name, the earliest first; equal times in the order of the names.
+    """Queue of one time (ticks) for each name, the earliest first; equal times in the order of the names.
 
-    >>> agenda = TimerQueue()
-    >>> agenda.put("ada", 2.0), agenda.put("bob", 1.0), agenda.put("ada", 3.0)
+    >>> timers = TimerQueue()
+    >>> timers.put("ada", 2.0), timers.put("bob", 1.0), timers.put("ada", 3.0)
     (None, None, None)
-    >>> list(agenda.due(2.5)), list(agenda.due(3.0))
+    >>> list(timers.due(2.5)), list(timers.due(3.0))
     (['bob'], ['ada'])
     """
 
@@ -27,22 +27,22 @@ class TimerQueue:
         self._heap: list[tuple[float, str]] = []
 
     def __len__(self) -> int:
-        """Entries held, void ones included."""
+        """Return the number of entries, void ones included."""
         return len(self._heap)
 
     def put(self, name: str, ticks: float | None) -> None:
-        """The only time for that name from now on; None: no time at all."""
+        """Set the only time of a name; None removes it."""
         if ticks is None:
             self._times.pop(name, None)
         elif self._times.get(name) != ticks:
             self._times[name] = ticks
             heappush(self._heap, (ticks, name))
             if len(self._heap) > 2 * len(self._times) + SLACK:
-                self._heap = [(at, who) for who, at in self._times.items()]
+                self._heap = [(at, each) for each, at in self._times.items()]
                 heapify(self._heap)
 
     def due(self, ticks: float) -> Iterator[str]:
-        """The names whose time has come; each is taken off."""
+        """Yield and remove the names that are due."""
         while self._heap and self._heap[0][0] <= ticks:
             at, name = heappop(self._heap)
             if self._times.get(name) == at:

@@ -129,7 +129,7 @@ def test_an_action_is_taken_and_no_one_hands_over_to_it() -> None:
 
 def test_nobody_hands_over_to_a_model() -> None:
     told = say(f"regret(model:dry@5, {GOAL})", regretted("regret", profile={0: (0.6, 0.9)}, latest_useful=0))
-    assert told == f"{FOUND}. Had model 'dry' been in force from 5 steps ago on: 0.93"
+    assert told == f"{FOUND}. Had model 'dry' been in force starting 5 steps ago: 0.93"
 
 
 @pytest.mark.parametrize(
@@ -139,7 +139,7 @@ def test_nobody_hands_over_to_a_model() -> None:
         ("c[1]@5", {}, 9, "Had 'c' taken over for 1 step, 5 steps ago: 0.93"),
         ("do(up)@5", {}, 9, "Had action up been taken 5 steps ago: 0.93"),
         ("do(1)[2]@5", {}, 9, "Had action 1 been taken for 2 steps, 5 steps ago: 0.93"),
-        ("model:dry@5", {}, 9, "Had model 'dry' been in force from 5 steps ago on: 0.93"),
+        ("model:dry@5", {}, 9, "Had model 'dry' been in force starting 5 steps ago: 0.93"),
         ("model:dry", {"offset": 0}, 9, "Had model 'dry' been in force from now on: 0.93"),
         ("c@5", {"offset": 3, "clipped": True}, 4, "Had 'c' taken over at the episode's start, 3 steps ago: 0.93"),
         ("c@5", {"offset": 1, "clipped": True}, 2, "Had 'c' taken over at the episode's start, 1 step ago: 0.93"),
@@ -172,11 +172,11 @@ def test_now_is_said_once(clipped: bool) -> None:  # noqa: FBT001 - a parameter 
         (GOAL, 0, f"{CHANCE} = 0.70; {NEED}"),
         (f"@5.{GOAL}", 5, f"{COUNTED} = 0.70; {NEED}"),
         (f"c.{GOAL}", 0, f"{CHANCE} with 'c' from now on = 0.70; {NEED}"),
-        (f"c@1.{GOAL}", 1, f"{CHANCE} with 'c' from 1 step ago on = 0.70; {NEED}"),
+        (f"c@1.{GOAL}", 1, f"{CHANCE} with 'c' starting 1 step ago = 0.70; {NEED}"),
         (
             f"delta(c,nominal)@5.{GOAL}",
             5,
-            f"effect on {CHANCE} of 'c' rather than 'nominal' from 5 steps ago on = 0.70; {NEED}",
+            f"effect on {CHANCE} of 'c' rather than 'nominal' starting 5 steps ago = 0.70; {NEED}",
         ),
         ("R<=0.5 [ C<=10 ]", 0, "expected reward(C<=10) = 0.70; at most 0.50 required"),
         ('P<0.5 [\n X "death" // soon [\n]', 0, 'P(X "death") = 0.70; less than 0.50 required'),
@@ -231,10 +231,10 @@ def test_only_a_firing_alarm_advises(state: AlarmState | Literal["fired"], told:
 def test_a_doubted_model_still_answers_but_not_for_sure() -> None:
     doubted = "Do not rely on this: observed transitions contradict the model"
     told = say(f"regret(c@5, {GOAL})", ADVISED, blind="model_doubt")
-    assert told == f"MODEL IN DOUBT: {FOUND}. Hand over to 'c' now: 0.90 instead of 0.60. {HAD}. {doubted}"
+    assert told == f"MODEL CONTRADICTED: {FOUND}. Hand over to 'c' now: 0.90 instead of 0.60. {HAD}. {doubted}"
     late = regretted("regret", 0.61, 0.93, profile={0: (0.6, 0.7)}, latest_useful=None)
     assert say(f"regret(c@5, {GOAL})", late, blind="model_doubt") == (
-        f"MODEL IN DOUBT: {FOUND}. Handing over to 'c' does not suffice (0.70): stop the agent safely. {HAD}. "
+        f"MODEL CONTRADICTED: {FOUND}. Handing over to 'c' does not suffice (0.70): stop the agent safely. {HAD}. "
         f"Handing over now: 0.70 instead of 0.60. {doubted}"
     )
 
@@ -261,7 +261,7 @@ def test_who_is_blind_does_not_know_what_helps_now(reason: BlindReason) -> None:
 
 
 def test_nobody_handed_over_to_a_model_when_it_fired() -> None:
-    then = f"when it fired, {FOUND}. Had model 'dry' been in force from 5 steps ago on: 0.93".replace("ago", "before")
+    then = f"when it fired, {FOUND}. Had model 'dry' been in force starting 5 steps ago: 0.93".replace("ago", "before")
     assert say(f"regret(model:dry@5, {GOAL})", ADVISED, state="fired") == then
 
 

@@ -17,7 +17,7 @@ from monitor.exact import lazy_values, tables, value_table
 from monitor.model import MDP
 from monitor.runtime import query
 from monitor.runtime.monitor import Monitor
-from monitor.statistics import share
+from monitor.statistics import fraction
 from monitor.types import (
     AlarmMoved,
     AlarmSpec,
@@ -92,7 +92,7 @@ def test_each_verdict_spends_its_fraction_of_the_streams_alpha_over_all_episodes
         assert verdict.method == "sampled"
         assert verdict.drawn is not None
         assert verdict.drawn.test == n
-        assert verdict.drawn.alpha == pytest.approx(0.05 * share(n) * 0.98, rel=1e-12)
+        assert verdict.drawn.alpha == pytest.approx(0.05 * fraction(n) * 0.98, rel=1e-12)
         assert verdict.drawn.beta == 0.02
         assert verdict.drawn.sampling == SAMPLING
 
@@ -110,7 +110,7 @@ def test_an_alarm_on_holds_has_the_rate_on_holds(corridor: MDP) -> None:
     (told, *_) = verdicts(watch(corridor, spec(PLAIN, alarm=AlarmSpec(when="holds"))))
     assert told.drawn is not None
     assert told.drawn.alpha == 0.02
-    assert told.drawn.beta == pytest.approx(0.05 * share(1) * 0.98)
+    assert told.drawn.beta == pytest.approx(0.05 * fraction(1) * 0.98)
 
 
 @pytest.mark.parametrize(

@@ -137,8 +137,8 @@ def test_a_tile_labels_the_copy_as_well() -> None:
 @pytest.mark.parametrize(
     ("source", "message"),
     [
-        ("gymnasium:", "no environment id"),
-        ("gymnasium:os:Env-v0", "no environment id"),
+        ("gymnasium:", "not an environment id"),
+        ("gymnasium:os:Env-v0", "not an environment id"),
         ("gymnasium:CartPole-v1", "no table P"),
         ("gymnasium:NoSuchThing-v1", "cannot make it"),
         ("gymnasium:FrozenLake-v1?colour=red", "cannot make it"),
@@ -159,7 +159,7 @@ def test_an_id_that_names_a_module_is_refused_before_anything_is_imported(
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(SystemExit, match="imported"):
         gymnasium.make("planted:FrozenLake-v1")  # what Gymnasium itself does with such an id
-    with pytest.raises(ModelError, match="no environment id"):
+    with pytest.raises(ModelError, match="not an environment id"):
         load_model("gymnasium:planted:FrozenLake-v1")
 
 

@@ -127,17 +127,17 @@ def test_fortran_order_and_big_endian_are_read() -> None:
         ({"states": -1}, "states must be"),
         ({"labels": [[True, False]]}, r"labels have shape"),
         ({"label_names": ["a"]}, r"labels have shape"),
-        ({"label_names": ["a", "a"], "labels": [[True, False]] * 2}, "a label name is there twice"),
+        ({"label_names": ["a", "a"], "labels": [[True, False]] * 2}, "a label name occurs twice"),
         ({"label_names": [["a"]], "labels": [[True, False]]}, "flat list of text"),
-        ({"bin_edges_1": [0.0, 1.0]}, "without a hole"),
+        ({"bin_edges_1": [0.0, 1.0]}, "without gaps"),
         ({"bin_edges_00": [0.0, 1.0]}, "unknown key"),
         ({"valuations": ["{}", "[]"]}, "not a JSON list"),
         ({"valuations": ["[1", "[]"]}, "not a readable"),
         ({"valuations": ["[" * 100_000, "[]"]}, "not a readable"),
-        ({"state_names": np.array(["a\ud800", "b"])}, "no Unicode text"),
+        ({"state_names": np.array(["a\ud800", "b"])}, "text that is not Unicode"),
         ({"state_names": ["a\n", "b"]}, "printable"),
         ({"ended_as": [0]}, "names 1 states, not one for each of the 2"),
-        ({"ended_as": [[0, 1]]}, "a flat list is needed"),
+        ({"ended_as": [[0, 1]]}, "give a flat list"),
         ({"ended_as": [0, 2]}, "ended_as: state 2 .* is outside"),
         ({"ended_as": [1, 0]}, "state 0 ends as 1, which itself ends as 0"),
         ({"ended_as": [0.0, 1.0]}, "not one of the kinds i, u"),
@@ -165,7 +165,7 @@ def test_only_plain_compressions_and_one_member_a_key() -> None:
         states = archive.read("states.npy")
     with zipfile.ZipFile(file, "a") as archive:
         archive.writestr("states", states)
-    with pytest.raises(ModelError, match="there twice"):
+    with pytest.raises(ModelError, match="occurs twice"):
         read_model(file.getvalue(), "x")
 
 

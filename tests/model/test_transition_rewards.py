@@ -111,7 +111,7 @@ def test_the_copy_of_a_model_whose_episode_has_ended_pays_nothing_there() -> Non
 @pytest.mark.parametrize(
     ("rewards", "message"),
     [
-        ([(0, 0, 0, 1.0)], r"\(state 0, action 0\) -> 0, which is no transition of the model"),
+        ([(0, 0, 0, 1.0)], r"\(state 0, action 0\) -> 0, which is not a transition of the model"),
         ([(0, 0, 1, 1.0), (0, 0, 1, 2.0)], r"\(state 0, action 0\) -> 1 is given twice"),
         ([(0, 0, 1.0), (0, 0, 2.0)], r"the reward of \(state 0, action 0\) is given twice"),
         ([(0, 0, 6e139), (0, 0, 1, 6e139)], r"the reward of \(state 0, action 0\) exceeds 1e\+140"),

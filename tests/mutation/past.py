@@ -122,8 +122,8 @@ FAULTS: Final = (
         (
             (
                 "monitor/model/conformance.py",
-                "if what := table.take(step):",
-                "if (what := table.take(step)) and not what:",
+                "if what := table.compare(step):",
+                "if (what := table.compare(step)) and not what:",
             ),
         ),
         ("tests/model/test_conformance.py",),

@@ -52,7 +52,7 @@ def test_a_manifest_is_read_and_written_back() -> None:
         ("mode: greedy", "mode: &a greedy", "anchors and aliases"),
         ("mode: greedy", 'mode: !!int ""', "the tag .* not allowed"),
         ("mode: greedy", "mode: greedy\nmode: greedy", "is there twice"),
-        (GOOD, "x" * 70_000, "larger than 65536 bytes"),
+        (GOOD, "x" * 70_000, "larger than the limit of 65536 bytes"),
     ],
 )
 def test_a_wrong_manifest_says_where_and_why(old: str, new: str, message: str) -> None:

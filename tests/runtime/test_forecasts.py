@@ -249,7 +249,7 @@ def test_a_true_model_is_calibrated_and_a_wrong_one_is_not() -> None:
     safe = told["wrong"][0]
     off = [point for point in safe.reliability(alpha) if not point.agrees]
     assert off, "the world is worse than the model says"
-    assert all(point.share < point.forecast for point in off)
+    assert all(point.frequency < point.forecast for point in off)
     assert safe.brier > told["true"][0].brier + 0.03
 
 

@@ -250,7 +250,7 @@ def test_an_alarm_of_a_doubted_model_fires_and_says_so(road: MDP) -> None:
     assert of(Alert, quiet) == []
     fired = of(Alert, stream.round([0]))
     assert [(alert.state, alert.blind) for alert in fired] == [("firing", "model_doubt")]
-    assert fired[0].summary.startswith("ada: MODEL IN DOUBT: ")
+    assert fired[0].summary.startswith("ada: MODEL CONTRADICTED: ")
 
 
 def test_impossible_steps_count_too(road: MDP) -> None:

@@ -128,7 +128,7 @@ def test_a_network_with_a_number_for_each_state_does_not_fit_a_simulator() -> No
     model = load_model(POLICIES / "frozen-lake" / "model.npz")
     policy = load_policy(POLICIES / "frozen-lake" / "good.yaml", model)
     one_hot = policy.manifest.model_copy(update={"input": policy.manifest.input.model_copy(update={"kind": "one_hot"})})
-    with pytest.raises(PolicyError, match="input kind one_hot has a number for each state"):
+    with pytest.raises(PolicyError, match="input kind one_hot needs enumerated states"):
         Network(policy.content, one_hot, Room(load_model(POLICIES / "minigrid" / "empty.npz")), "test")
 
 

@@ -60,7 +60,7 @@ def test_the_document_of_an_agent_tells_how_forecasts_turned_out(formulas: list[
                 "from": point.low,
                 "to": point.high,
                 "forecast": point.forecast,
-                "came_true": point.share,
+                "came_true": point.frequency,
                 "interval": list(point.interval),
                 "count": point.count,
                 "agrees": point.agrees,
@@ -68,7 +68,7 @@ def test_the_document_of_an_agent_tells_how_forecasts_turned_out(formulas: list[
         ],
     }
     assert point.count == 6
-    assert point.share == 0.5
+    assert point.frequency == 0.5
 
 
 def test_a_restart_neither_forgets_nor_counts_twice(

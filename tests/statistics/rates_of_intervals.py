@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from monitor.statistics import clopper_pearson, normal, sample_size, student
-from monitor.statistics.anytime import Bets, bet_sizes, log_capital
+from monitor.statistics.anytime import Bets, bet_sizes, log_wealth
 from tests.statistics.measured import Draw, Row, coin
 
 ALPHA = 0.05
@@ -29,7 +29,7 @@ def sequence_rows(runs: int, length: int, rng: np.random.Generator) -> Iterator[
         for start in range(0, runs, 500):
             values = draw(min(500, runs - start), length).astype(np.float64)
             sizes, _ = bet_sizes(Bets(ALPHA / 2), values)
-            most = (np.cumsum(gain, axis=-1).max(axis=-1) for gain in log_capital(values, sizes, mean))
+            most = (np.cumsum(each, axis=-1).max(axis=-1) for each in log_wealth(values, sizes, mean))
             left += int(np.any([m >= math.log(2 / ALPHA) for m in most], axis=0).sum())
         yield Row("confidence sequence alpha=0.05", name, runs, left, left / runs, ALPHA, 0, float(length))
 

@@ -15,7 +15,7 @@ from monitor.statistics import (
     ThresholdBets,
     TSprt,
     expected_samples,
-    share,
+    fraction,
 )
 from tests.statistics.random_walk import fate
 
@@ -25,10 +25,10 @@ EVEN = Strength(0.05, 0.05)
 def test_the_shares_telescope() -> None:
     total = 0.0
     for n in range(1, 3001):
-        assert share(n) == pytest.approx(1 / math.log2(n + 1) - 1 / math.log2(n + 2), rel=1e-9)
-        total += share(n)
+        assert fraction(n) == pytest.approx(1 / math.log2(n + 1) - 1 / math.log2(n + 2), rel=1e-9)
+        total += fraction(n)
         assert total == pytest.approx(1 - 1 / math.log2(n + 2), rel=1e-12)
-    assert 0 < share(10**15) < share(10**15 - 10**9)
+    assert 0 < fraction(10**15) < fraction(10**15 - 10**9)
 
 
 def test_a_rule_spends_what_it_says_and_never_more_than_its_alpha() -> None:
@@ -51,9 +51,9 @@ def test_the_exact_false_alarm_rate_of_a_stream_of_ten_thousand_messages_is_with
         _, each = StreamRule(Strength(0.05, 0.05), tests=n - 1).next()
         test = Sprt(0.9, 0.05, each)
         alarm = fate(test, test.sides[1])
-        assert alarm.false + alarm.left <= 0.05 * share(n)
+        assert alarm.false + alarm.left <= 0.05 * fraction(n)
         # of an SPRT at alpha_n: at most alpha_n, so the rest of the stretch is bounded by its shares
-        silence += alarm.false + 0.05 * sum(share(k) for k in range(n + 1, following))
+        silence += alarm.false + 0.05 * sum(fraction(k) for k in range(n + 1, following))
     assert silence < 0.05
 
 
@@ -97,6 +97,6 @@ def test_samples_that_run_out_leave_it_undecided_and_a_decision_stays(test: Sprt
 
 def test_what_makes_no_sense_is_refused() -> None:
     with pytest.raises(ConfigError, match="from 1"):
-        share(0)
+        fraction(0)
     with pytest.raises(ConfigError, match="negative"):
         StreamRule(Strength(0.05, 0.05), tests=-1)

@@ -12,7 +12,7 @@ from scipy.optimize import brentq
 
 from monitor.errors import ConfigError, InputError
 from monitor.statistics import ConfidenceSequence, Strength, ThresholdBets
-from monitor.statistics.anytime import Bets, bet_sizes, log_capital
+from monitor.statistics.anytime import Bets, bet_sizes, log_wealth
 
 
 def capital(values: list[float], mean: float, level: float) -> tuple[list[float], list[float]]:
@@ -37,7 +37,7 @@ VALUES = st.lists(st.sampled_from([0.0, 0.2, 0.5, 1.0]), min_size=1, max_size=50
 @given(values=VALUES, mean=st.sampled_from([0.0, 0.1, 0.5, 0.93, 1.0]))
 def test_the_capital_is_the_papers(values: list[float], mean: float) -> None:
     sizes, bets = bet_sizes(Bets(0.025), np.array(values))
-    up, down = (np.exp(np.cumsum(gain)) for gain in log_capital(np.array(values), sizes, mean))
+    up, down = (np.exp(np.cumsum(each)) for each in log_wealth(np.array(values), sizes, mean))
     ups, downs = capital(values, mean, 0.025)
     assert up == pytest.approx(ups, rel=1e-9)
     assert down == pytest.approx(downs, rel=1e-9)
@@ -64,28 +64,28 @@ def test_the_ends_are_those_of_the_exact_interval_one_grid_step_outward() -> Non
     rng = np.random.default_rng(7)
     values = rng.beta(4, 2, 400)
     sequence = ConfidenceSequence(0.05, points=101)
-    pot = sequence.update(sequence.start(), values)
+    state = sequence.update(sequence.start(), values)
     line = 2 / 0.05
 
     def lead(mean: float, side: int) -> float:
         return math.log(max(capital(values.tolist(), mean, 0.025)[side])) - math.log(line)
 
     low, high = brentq(lambda m: lead(m, 0), 1e-6, 0.66), brentq(lambda m: lead(m, 1), 0.67, 1 - 1e-6)
-    assert pot.low <= low <= pot.low + 0.01 + 1e-9
-    assert pot.high - 0.01 - 1e-9 <= high <= pot.high
+    assert state.low <= low <= state.low + 0.01 + 1e-9
+    assert state.high - 0.01 - 1e-9 <= high <= state.high
 
 
 def test_ends_only_come_nearer_and_chunks_do_not_show() -> None:
     values = np.random.default_rng(8).random(3000) < 0.3  # more than one chunk of the grid
     sequence = ConfidenceSequence(0.05)
-    pot, widths = sequence.start(), []
+    state, widths = sequence.start(), []
     for i in range(0, 3000, 100):
-        pot = sequence.update(pot, values[i : i + 100])
-        widths.append(pot.high - pot.low)
+        state = sequence.update(state, values[i : i + 100])
+        widths.append(state.high - state.low)
     at_once = sequence.update(sequence.start(), values)
-    assert (pot.low, pot.high) == (at_once.low, at_once.high)
+    assert (state.low, state.high) == (at_once.low, at_once.high)
     assert all(a >= b for a, b in pairwise(widths))
-    assert pot.low < 0.3 < pot.high
+    assert state.low < 0.3 < state.high
     assert widths[-1] < 0.1
 
 
@@ -119,7 +119,7 @@ def test_whole_trajectories_are_covered(kind: str) -> None:
 
     values, mean = paths(kind, np.random.default_rng(11), 2000, 1000)
     sizes, _ = bet_sizes(Bets(0.05), values)
-    up, down = (np.cumsum(gain, axis=-1).max(axis=-1) for gain in log_capital(values, sizes, mean))
+    up, down = (np.cumsum(each, axis=-1).max(axis=-1) for each in log_wealth(values, sizes, mean))
     left = int(((up >= math.log(20)) | (down >= math.log(20))).sum())
     # Level .1 over both sides. This fails of itself with probability 1e-6 at most (family-wise over three laws).
     assert binom.sf(left - 1, 2000, 0.1) > 1e-6 / 3

@@ -48,7 +48,7 @@ def test_scores_and_points_are_those_of_the_list(pairs: Pairs) -> None:
         assert len(found) == bool(within)
         for point in found:
             hits = sum(came_true for _, came_true in within)
-            assert (point.high, point.count, point.share) == (high, len(within), hits / len(within))
+            assert (point.high, point.count, point.frequency) == (high, len(within), hits / len(within))
             assert point.forecast == pytest.approx(np.mean([forecast for forecast, _ in within]), abs=1e-12)
             assert low - 1e-9 <= point.forecast <= high + 1e-9
             exact = binomtest(hits, len(within)).proportion_ci(0.95, "exact")

@@ -45,29 +45,29 @@ def test_the_share_is_that_of_the_last_steps_less_what_chance_explains() -> None
         agent.push(*pushed[-1])
         last = pushed[-WINDOW:]
         beyond = sum(x for x, _ in last) - CHANCE * math.sqrt(sum(v for _, v in last))
-        share = max(0.0, beyond) / len(last) if len(last) >= LEAST else 0.0
-        assert agent.share == pytest.approx(share, abs=1e-12)
+        fraction = max(0.0, beyond) / len(last) if len(last) >= LEAST else 0.0
+        assert agent.fraction == pytest.approx(fraction, abs=1e-12)
         assert agent.steps == len(last)
-        seen.add(agent.share > 0.0)
+        seen.add(agent.fraction > 0.0)
     assert seen == {True, False}
 
 
 def test_of_a_deterministic_policy_it_is_the_share_of_other_actions() -> None:
     agent = Deviation()
     agent.push(1, 0.0)
-    assert agent.share == 0.0, "one step is not taken for all"
+    assert agent.fraction == 0.0, "one step is not taken for all"
     for _ in range(LEAST - 1):
-        assert agent.share == 0.0
+        assert agent.fraction == 0.0
         agent.push(0, 0.0)
-    assert agent.share == 1 / LEAST
+    assert agent.fraction == 1 / LEAST
     for _ in range(WINDOW - LEAST):
         agent.push(0, 0.0)
-    assert agent.share == 1 / WINDOW
+    assert agent.fraction == 1 / WINDOW
     agent.push(0, 0.0)
-    assert agent.share == 0.0
+    assert agent.fraction == 0.0
     for _ in range(WINDOW):
         agent.push(1, 0.0)
-    assert agent.share == 1.0
+    assert agent.fraction == 1.0
 
 
 def test_an_agent_that_follows_its_policy_is_not_notable() -> None:
@@ -80,8 +80,8 @@ def test_an_agent_that_follows_its_policy_is_not_notable() -> None:
         state = chance.randrange(4)
         action = chance.choices(range(3), ROWS[state])[0]
         agent.push(repeats[state][0] - ROWS[state][action], repeats[state][1])
-        assert agent.share < NOTABLE
-        above += agent.share > 0.0
+        assert agent.fraction < NOTABLE
+        above += agent.fraction > 0.0
     assert above < 100
 
 
@@ -90,7 +90,7 @@ def test_an_agent_that_does_not_is_notable_soon() -> None:
     row = [0.9, 0.1]
     square, cube = sum(p * p for p in row), sum(p**3 for p in row)
     for number in range(WINDOW):
-        if agent.share >= NOTABLE:
+        if agent.fraction >= NOTABLE:
             break
         agent.push(square - row[number % 2], cube - square**2)  # as often the one as the other
     assert number < 40
@@ -106,8 +106,8 @@ def test_it_goes_on_where_it_was() -> None:
         again.push(*step)
         if number % 7 == 0:
             again = Deviation.load(again.dump())
-        assert again.share == pytest.approx(agent.share, abs=1e-12)
+        assert again.fraction == pytest.approx(agent.fraction, abs=1e-12)
     sure = Deviation()
     sure.push(1, 0.0)
     assert sure.dump() == DeviationState([1], [])
-    assert Deviation.load(sure.dump()).share == sure.share
+    assert Deviation.load(sure.dump()).fraction == sure.fraction

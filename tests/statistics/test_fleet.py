@@ -62,8 +62,8 @@ def test_it_is_the_mean_of_products_as_written() -> None:
     for test in tests:
         for row, successor in walk(grid(0.4), rng, 30):
             test.step(row, successor)
-    shares = [min(10.0**test.log10_e, fleet.cap) for test in tests]
-    expected = np.mean([math.prod(1 - f + f * share for share in shares) for f in FRACTIONS])
+    wealths = [min(10.0**test.log10_e, fleet.cap) for test in tests]
+    expected = np.mean([math.prod(1 - f + f * own for own in wealths) for f in FRACTIONS])
     assert wealth(fleet, tests) == pytest.approx(expected, rel=1e-12)
 
 
@@ -138,7 +138,7 @@ def test_a_forgotten_agent_leaves_what_it_lost_and_takes_what_it_won() -> None:
         loser.step(row, successor)
     for _ in range(3):
         winner.contradict()
-    assert loser.share < 1.0 < winner.share
+    assert loser.capped_wealth < 1.0 < winner.capped_wealth
     both, alone = wealth(fleet, [loser, winner]), wealth(fleet, [loser])
     fleet.forget(winner)
     assert wealth(fleet, [loser]) == pytest.approx(alone, rel=1e-12)
@@ -174,7 +174,7 @@ def test_doubt_is_for_good_and_a_capped_agent_stays_capped() -> None:
     for test in tests:
         for _ in range(3):
             test.contradict()
-        assert test.share == fleet.cap
+        assert test.capped_wealth == fleet.cap
     fleet.combine(tests)
     assert fleet.doubted
     told = fleet.log10_e

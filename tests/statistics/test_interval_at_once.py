@@ -16,5 +16,5 @@ def test_bisection_finds_the_ends_of_the_grid(mean: float, count: int, lo: float
     for values in ((drawn.random(count) < mean).astype(float), drawn.beta(2.0 * mean + 0.1, 2.1 - 2.0 * mean, count)):
         sequence = ConfidenceSequence(0.05, lo, hi, points)
         samples = lo + (hi - lo) * values
-        pot = sequence.update(sequence.start(), samples)
-        assert sequence.interval(samples) == (pot.low, pot.high)
+        state = sequence.update(sequence.start(), samples)
+        assert sequence.interval(samples) == (state.low, state.high)

@@ -88,7 +88,7 @@ def test_nobody_gets_rich_against_a_true_model(
     row_of: Callable[[ModelTest, int], int], memory: int, places: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(betting_odds, "MEMORY", memory)
-    monkeypatch.setattr(betting_odds, "PLACES", places)
+    monkeypatch.setattr(betting_odds, "MAX_TRANSITIONS", places)
     # alpha is never reached, so that no path ends early; next to nothing is lost by betting on glitches
     start = the_test(SMALL, alpha=1e-30, impossible=1e-15)
     for depth in (1, 2, 6):
@@ -182,7 +182,7 @@ def test_doubt_stays_and_the_test_has_ended() -> None:
 
 @pytest.mark.parametrize("places", [16_384, 40])
 def test_a_test_goes_on_from_its_plain_data(places: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(betting_odds, "PLACES", places)
+    monkeypatch.setattr(betting_odds, "MAX_TRANSITIONS", places)
     rows = grid(0.1)
     transitions = list(walk(rows, np.random.default_rng(4), 20_000))
     test, restored = the_test(rows), the_test(rows)
@@ -197,7 +197,7 @@ def test_a_test_goes_on_from_its_plain_data(places: int, monkeypatch: pytest.Mon
 
 
 def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(betting_odds, "PLACES", 50)
+    monkeypatch.setattr(betting_odds, "MAX_TRANSITIONS", 50)
     rows = grid(0.1)
     test = the_test(rows)
     for row, successor in walk(rows, np.random.default_rng(5), 5_000):

@@ -83,7 +83,7 @@ def test_what_makes_no_sense_is_refused() -> None:
         sample_size(0.1, 0.0)
     with pytest.raises(ConfigError, match="delta"):
         sample_size(-0.1, 0.05)
-    with pytest.raises(ConfigError, match="more samples than there are numbers"):
+    with pytest.raises(ConfigError, match="needs too many samples"):
         sample_size(1e-200, 0.05)
     with pytest.raises(ConfigError, match="width"):
         error_bound(10, 0.05, 0.0)

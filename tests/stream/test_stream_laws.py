@@ -274,7 +274,7 @@ def test_other_bytes_are_no_snapshot(past: list[Deed], data: st.DataObject) -> N
 
 
 def test_a_snapshot_of_something_else_is_told_from_one() -> None:
-    with pytest.raises(InputError, match="bad_snapshot: the snapshot holds something else"):
+    with pytest.raises(InputError, match="bad_snapshot: the snapshot has another content"):
         unseal(seal(Step(episode="e", seq=0, state=0, action=0, time=0.0)), SessionState)
 
 

@@ -217,7 +217,7 @@ def test_what_came_before_a_conflict_and_not_after_it_is_no_gap() -> None:
     told.send(message(7)).tick(0.5)
     assert told.events == [0, 1, 2, 3, "conflict", "conflict", 2, "conflict", "gap", 7]
     gap = next(notice for notice in told.notices if isinstance(notice, Received) and notice.result == "gap")
-    assert gap.detail == "seq 4 to 6 of episode 'e' did not come"
+    assert gap.detail == "seq 4 to 6 of episode 'e' did not arrive"
     assert isinstance(lost := told.session.pending[7], Break)
     assert lost.detail == "a conflict leaves seq 3 to 3 of episode 'e' unknown"
     told.send(message(8, terminated=True), message(1, "f"), ticks=1.0).tick(1.5)
@@ -306,7 +306,7 @@ def test_a_step_as_old_as_what_is_forgotten_is_not_taken(monkeypatch: pytest.Mon
     assert told.events[-1] == 0  # and nothing of them is on the path
     told.send(message(0, 4, terminated=True, time=4.0), message(1, 76, time=0.0))
     assert told.results[-2:] == ["duplicate", "accepted"]  # one that is remembered, and the open one
-    assert "may have been taken before" in next(n.detail for n in told.notices if isinstance(n, Received) and n.detail)
+    assert "may be a duplicate" in next(n.detail for n in told.notices if isinstance(n, Received) and n.detail)
 
 
 def test_an_unfinished_episode_is_over_when_another_has_begun_and_the_wait_is_over() -> None:
@@ -428,9 +428,9 @@ def test_how_far_the_actions_depart_from_nominal_is_told_where_it_changes() -> N
     told.send(message(40, action=1), message(41, state=0, action=1))
     assert deviations(told) == [Deviates("a", round(1 / 41, 2), 41), Deviates("a", round(2 / 42, 2), 42)]
     again = Session.load(told.session.dump(), RING, SETTINGS, pages={}, nominal=nominal)
-    assert again.deviation.share == told.session.deviation.share == 2 / 42
+    assert again.deviation.fraction == told.session.deviation.fraction == 2 / 42
     again.revise()
-    assert again.deviation.share == 0.0, "it was the deviation from another policy"
+    assert again.deviation.fraction == 0.0, "it was the deviation from another policy"
 
 
 def test_what_a_stochastic_nominal_leaves_to_chance_is_no_deviation() -> None:

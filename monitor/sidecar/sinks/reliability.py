@@ -68,7 +68,7 @@ def _columns(counts: CalibrationCounts) -> dict[str, Any]:
             "from": point.low,
             "to": point.high,
             "forecast": point.forecast,
-            "came_true": point.share,
+            "came_true": point.frequency,
             "interval": list(point.interval),
             "count": point.count,
             "agrees": point.agrees,
