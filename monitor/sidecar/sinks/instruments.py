@@ -60,16 +60,10 @@ class Instruments:
         self._families: list[SeriesFamily] = []
         self.figures = self._many(FIGURES, *PAIR)
         self.threshold = self._gauge("formula_threshold", "Bound that the formula's value is compared with.", "formula")
-        self.alarm_state = self._shown(
-            "alarm_state", "1 for the state of the alarm, else 0.", *PAIR, "severity", "state"
-        )
+        self.alarm_state = self._shown("alarm_state", "1 for the alarm's state, else 0.", *PAIR, "severity", "state")
         self.blind = self._shown("blind", "1 while the formula is blind for this reason.", *PAIR, "reason")
-        self.last_alarm = self._shown(
-            "last_alarm_timestamp_seconds", "Time at which the alarm last started to fire.", *PAIR
-        )
-        self.last_message = self._shown(
-            "last_message_timestamp_seconds", "Time of the agent's last readable message.", "agent"
-        )
+        self.last_alarm = self._shown("last_alarm_timestamp_seconds", "When the alarm last started to fire.", *PAIR)
+        self.last_message = self._shown("last_message_timestamp_seconds", "Time of its last readable message.", "agent")
         self.last_evaluation = self._gauge("last_evaluation_timestamp_seconds", "Time of the last evaluation.")
         self.connected = self._gauge("mqtt_connected", "1 while the broker is connected.")
         self.queue_length = self._gauge("queue_length", "Messages received and not yet processed.")
@@ -87,9 +81,7 @@ class Instruments:
         self.model_info = self._gauge("model_info", "The model in use.", "name", "sha256")
         self.policy_info = self._gauge("policy_info", "A policy in use.", "name", "sha256")
         self.build_info = self._gauge("build_info", "Version of the monitor.", "version")
-        self.alarms = self._counted(
-            "alarms", "Changes of an alarm's state, by the new state.", "formula", "severity", "state"
-        )
+        self.alarms = self._counted("alarms", "Alarm changes, by the new state.", "formula", "severity", "state")
         self.verdicts = self._counted("verdicts", "Verdicts, by outcome and method.", "formula", "outcome", "method")
         self.messages = self._counted("messages", "Messages, by result.", "result")
         self.rejected = self._counted("rejected", "Messages rejected, by reason.", "reason")
@@ -106,16 +98,14 @@ class Instruments:
         self.forgotten = Counter("cfmon_agents_forgotten", "Agents forgotten after silence.", registry=registry)
         self.negative_lags = Counter("cfmon_negative_lags", "Messages with a time in the future.", registry=registry)
         self.store_errors = Counter("cfmon_store_errors", "Failed writes to the store.", registry=registry)
-        self.store_damage = Counter(
-            "cfmon_store_damage", "Times that damage was found in the store.", registry=registry
-        )
+        self.store_damage = Counter("cfmon_store_damage", "Number of damages found in the store.", registry=registry)
         self.last_store_damage = self._gauge(
-            "last_store_damage_timestamp_seconds", "Time of the last damage found; 0: none."
+            "last_store_damage_timestamp_seconds", "When damage was last found; 0: never."
         )
         self.sink_errors = self._counted("sink_errors", "Exceptions raised by a sink.", "sink")
         self.picture_errors = Counter("cfmon_picture_errors", "Pictures that could not be drawn.", registry=registry)
         self.verdict_seconds = self._histogram(
-            "verdict_seconds", "Time to evaluate a formula once.", _VERDICT_BUCKETS, "formula"
+            "verdict_seconds", "Time of one evaluation.", _VERDICT_BUCKETS, "formula"
         )
         self.lag = self._histogram("message_lag_seconds", "Time from the agent's clock to arrival.", _LAG_BUCKETS)
 
