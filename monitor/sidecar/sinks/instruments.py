@@ -63,7 +63,7 @@ class Instruments:
         self.alarm_state = self._shown("alarm_state", "1 for the alarm's state, else 0.", *PAIR, "severity", "state")
         self.blind = self._shown("blind", "1 while the formula is blind for this reason.", *PAIR, "reason")
         self.last_alarm = self._shown("last_alarm_timestamp_seconds", "When the alarm last started to fire.", *PAIR)
-        self.last_message = self._shown("last_message_timestamp_seconds", "Time of its last readable message.", "agent")
+        self.last_message = self._shown("last_message_timestamp_seconds", "Time of its last valid message.", "agent")
         self.last_evaluation = self._gauge("last_evaluation_timestamp_seconds", "Time of the last evaluation.")
         self.connected = self._gauge("mqtt_connected", "1 while the broker is connected.")
         self.queue_length = self._gauge("queue_length", "Messages received and not yet processed.")
