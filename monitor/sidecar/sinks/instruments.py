@@ -66,7 +66,7 @@ class Instruments:
         self.last_message = self._shown("last_message_timestamp_seconds", "When the agent was last heard.", "agent")
         self.last_evaluation = self._gauge("last_evaluation_timestamp_seconds", "When formulas were last answered.")
         self.connected = self._gauge("mqtt_connected", "1 while the broker is reached.")
-        self.queue_length = self._gauge("queue_length", "Messages received and not yet taken over.")
+        self.queue_length = self._gauge("queue_length", "Messages received and not yet processed.")
         self.model_doubt = self._gauge(
             "model_doubt", "1 if the transitions of several agents contradict the model; NaN: untested."
         )
