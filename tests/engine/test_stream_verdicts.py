@@ -237,15 +237,17 @@ def test_exact_evidence_contains_no_samples(corridor: MDP) -> None:
 
 
 def test_auto_samples_where_the_exact_engine_refuses_at_start(corridor: MDP, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(value_table, "MAX_CELLS", 0)
+    monkeypatch.setattr(value_table, "MAX_TABLE_NUMBERS", 0)
     monkeypatch.setattr(value_table, "numbers", lambda _: 0)
     told = verdicts(watch(corridor, spec(PLAIN, "auto")))
     assert {v.method for v in told} == {"sampled"}
     assert [v.holds for v in told] == [True] * 4
-    assert all(v.reason.startswith("sampled, for the exact engine says: ") and "MAX_CELLS" in v.reason for v in told)
-    with pytest.raises(LimitError, match="MAX_CELLS"):
+    assert all(
+        v.reason.startswith("sampled, for the exact engine says: ") and "MAX_TABLE_NUMBERS" in v.reason for v in told
+    )
+    with pytest.raises(LimitError, match="MAX_TABLE_NUMBERS"):
         watch(corridor, spec(PLAIN, "exact"))
-    with pytest.raises(LimitError, match="MAX_CELLS"):
+    with pytest.raises(LimitError, match="MAX_TABLE_NUMBERS"):
         watch(corridor, spec(PLAIN, "auto", causal_model="any"))
 
 
@@ -258,7 +260,7 @@ def test_auto_samples_the_steps_with_too_many_states_on_the_stream(monkeypatch: 
         transitions=moves + [(s, a, s, 0.2) for s in range(size) for a in (0, 1)],
         labels={"far": range(10, size)},
     )
-    monkeypatch.setattr(value_table, "MAX_CELLS", 0)
+    monkeypatch.setattr(value_table, "MAX_TABLE_NUMBERS", 0)
     monkeypatch.setattr(value_table, "numbers", lambda _: 0)
     formula = FormulaSpec("watch", 'P>=0.5 [ G<=4 !"far" ]')
     monitor = Monitor(model, {"nominal": [0] * size}, [formula], sampling=SAMPLING)
