@@ -40,3 +40,21 @@ def test_the_trace_is_read_whole() -> None:
 @pytest.mark.parametrize(("name", "file"), sorted(set(NAMED)))
 def test_every_name_of_the_trace_exists(name: str, file: str) -> None:
     assert name in defined(ROOT / "monitor" / file)
+
+
+TABLE: Final = PAGE.split("\n## Codemap\n")[1].split("\n\n")[0]
+CODEMAP: Final = re.findall(r"^\| (.+?) \| (.*?) \| .*?\|$", TABLE, re.MULTILINE)[1:]
+
+
+@pytest.mark.parametrize(("where", "holds"), CODEMAP, ids=[where for where, _ in CODEMAP])
+def test_every_file_of_the_codemap_exists(where: str, holds: str) -> None:
+    first, *others = [ROOT / place for place in re.findall(r"`([\w/.]+)`", where)]
+    folders = [first if first.is_dir() else first.parent, *(other for other in others if other.is_dir())]
+    folders += [folder / inner for folder in folders for inner in re.findall(r"`(\w+/)`", holds)]
+    missing = [
+        name
+        for name in [*re.findall(r"`([\w/]+\.py|[\w/]+/)`", holds), *(file.name for file in others)]
+        if not any((folder / name).exists() for folder in [*folders, ROOT])
+    ]
+    assert first.exists()
+    assert not missing

@@ -284,7 +284,7 @@ def test_auto_samples_the_steps_with_too_many_states_on_the_stream(monkeypatch: 
     ("formula", "says"),
     [
         (spec(PLAIN, causal_model="any"), "sampling draws from the Gumbel-Max causal model alone"),
-        (spec(PLAIN, "fast"), "engine 'fast' does not exist; use auto, exact, sampled"),  # type: ignore[arg-type]
+        (spec(PLAIN, "fast"), "engine: 'fast' does not exist; use auto, exact, sampled"),  # type: ignore[arg-type]
     ],
 )
 def test_an_engine_that_does_not_fit_is_refused_at_start(corridor: MDP, formula: FormulaSpec, says: str) -> None:

@@ -112,7 +112,7 @@ def test_a_watched_formula_has_a_table_where_it_fits_and_an_answer_where_not(mon
         ('nominal@-1.P=? [ X "end" ]', "@-1 has no past; use @0"),
         ('P>=0.5 [ X "end" ]', "=?"),
         ('"end"', "=?"),
-        ('regret(other@0, P>=0.5 [ X "end" ])', "regret is judged along a path"),
+        ('regret(other@0, P>=0.5 [ X "end" ])', "regret is evaluated along a path"),
         ('P=? [ F<=2 (nominal@1.P>0.5 [ X "end" ]) ]', "looks back"),
         ('P=? [ X "ends" ]', "did you mean 'end'"),
     ],
