@@ -140,8 +140,7 @@ def test_a_node_keeps_the_older_starts_when_a_later_edge_brings_newer_ones() -> 
     model = MDP.from_transitions(
         states=4,
         actions=2,
-        transitions=[(0, 0, 0, 1), (1, 0, 1, 1), (2, 0, 3, 1), (3, 0, 2, 1)]
-        + [(0, 1, 1, 1), (1, 1, 1, 1), (2, 1, 1, 1), (3, 1, 0, 1)],
+        transitions=[(s, a, t, 1) for a, row in enumerate(([0, 1, 3, 2], [1, 1, 1, 0])) for s, t in enumerate(row)],
         labels={"one": [1]},
     )
     goal = parse('alt@2.P=? [ F<=4 "one" ]')
