@@ -42,7 +42,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("scenario", help="a configuration in this folder, without .yaml")
     parser.add_argument("--seeds", type=int, default=20)
-    parser.add_argument("--steps", type=int, default=300, help="number of steps for each seed")
+    parser.add_argument("--steps", type=int, default=300, help="steps for each seed, rounded up to whole episodes")
     parser.add_argument("--formula", help="formula to use instead of the first one of the configuration")
     parser.add_argument("--for", type=int, dest="for_")
     parser.add_argument("--keep", type=int)

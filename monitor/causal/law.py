@@ -38,7 +38,7 @@ class Law:
     `dynamics`: the rows before offset `until`, `future`: those from it on. They differ only where an episode has
     terminated in the state `end`, which is absorbing from then on. The rows of `future` may lack this (a large model is
     not copied): read them through `row` and `expected_rewards`.
-    `default_from`: the offset from which the original law is back in force (0: never left, None: never back).
+    `nominal_from`: the offset from which the nominal law is in force again (0: never left, None: never back).
     """
 
     phases: tuple[tuple[int | None, PolicyTable], ...]
@@ -46,7 +46,7 @@ class Law:
     future: MDP
     until: int = 0
     end: int | None = None
-    default_from: int | None = 0
+    nominal_from: int | None = 0
 
     @classmethod
     def stationary(cls, table: PolicyTable, dynamics: MDP) -> Law:
@@ -99,11 +99,11 @@ class Law:
         return max([self.until, *(end for end, _ in self.phases if end is not None)])
 
     def after(self, offset: int) -> Law:
-        """Return the law from a later offset on, which becomes offset 0 and the new default."""
+        """Return the law from a later offset on, which becomes offset 0, as the nominal law of what is nested there."""
         phases = tuple(
             (None if end is None else end - offset, t) for end, t in self.phases if end is None or end > offset
         )
-        return replace(self, phases=phases, until=max(self.until - offset, 0), default_from=0)
+        return replace(self, phases=phases, until=max(self.until - offset, 0), nominal_from=0)
 
     def under(self, change: Intervention) -> Law:
         """Return this law with an intervention at offset 0."""
@@ -112,8 +112,8 @@ class Law:
         if change.table is None:
             return self
         if change.steps is None:
-            return replace(self, phases=((None, change.table),), default_from=None)
+            return replace(self, phases=((None, change.table),), nominal_from=None)
         if change.steps == 0:
             return self
         rest = tuple((end, t) for end, t in self.phases if end is None or end > change.steps)
-        return replace(self, phases=((change.steps, change.table), *rest), default_from=change.steps)
+        return replace(self, phases=((change.steps, change.table), *rest), nominal_from=change.steps)

@@ -1,9 +1,14 @@
 """The counterfactual row: the distribution of the successor under another row, given an observed transition's noise.
 
+This is abduction and prediction of one step in closed form: the noise is integrated out, never represented. Where row p
+led to i, and with D(u) = sum_j max(p_j, u q_j), row q leads to i and to k with (docs/semantics.md, section 3.1)
+
+    P(i) = 1 / D(p_i/q_i),    P(k) = q_k * integral of du / D(u)^2 from p_k/q_k to p_i/q_i.
+
 In the Gumbel-Max causal model (Kazemi & Paoletti, Section 2.3) the next state is `argmax_j (log P(j) + G_j)`. With
 `E_j = exp(-(G_j + log p_j))` that is a race of exponential clocks: the winner's time is Exp(1), every other clock with
 `p_j > 0` is the winner's time plus a fresh Exp(p_j), and a clock with `p_j = 0` keeps its prior. The paper samples this
-posterior; here its image under another row is written down in closed form (docs/semantics.md, section 3.1).
+posterior (abduction) and takes the winner under q (prediction); both together give the formula.
 
 The formulas are compiled (`reweigh`, `bound`, `greedy`); the other functions are their interface to plain arrays.
 """
@@ -50,8 +55,7 @@ def counterfactual_row(observed: Row, outcome: int, target: Row) -> Floats:
     Returns:
         [K] float64 aligned with `target`'s successors; states outside them have probability 0.
 
-    With D(u) = sum_j max(p_j, u q_j):  P(i) = 1 / D(p_i/q_i)  and  P(k) = q_k * integral of du / D(u)^2 from p_k/q_k to
-    p_i/q_i. D is piecewise linear, so the integral over a piece [a, b] is (b - a) / (D(a) D(b)). O(K log K).
+    D is piecewise linear, so the integral over a piece [a, b] is (b - a) / (D(a) D(b)). O(K log K).
     """
     states, q = target
     p, result = np.empty(len(q)), np.empty(len(q))

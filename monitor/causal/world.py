@@ -60,11 +60,11 @@ class World:
         if offset > self.observed:
             return table.choices(state)
         s, a = self.path[offset]
-        default = self.law.default_from is not None and offset >= self.law.default_from
+        unchanged = self.law.nominal_from is not None and offset >= self.law.nominal_from
         if a is None:
             return table.choices(state)
-        if default and state == s:
-            return [(a, 1.0)]  # nothing was changed here: the observed action, whatever the policy says
+        if unchanged and state == s:
+            return [(a, 1.0)]  # nominal is in force here: the observed action, whatever the policy says
         if table.actions is not None:
             return table.choices(state)
         before = self.nominal.table(offset).distribution(s, self.nominal.dynamics.actions)

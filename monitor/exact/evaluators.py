@@ -151,13 +151,14 @@ class Evaluators:
             value_table = self.value_table(law, measure)
             # First: nested goals need evaluators too, and may evict others.
             automaton = self._labelled_automaton(value_table, measure)
-            world = *before, not value_table.labelling.by_action
-            if world not in self._dynamics:
-                made = dynamics(before[0], before[1], merge_actions=world[2])
-                self._dynamics[world] = made, RowTables(self._budget)
+            chain_key = *before, not value_table.labelling.by_action
+            if chain_key not in self._dynamics:
+                made = dynamics(before[0], before[1], merge_actions=chain_key[2])
+                self._dynamics[chain_key] = made, RowTables(self._budget)
                 if len(self._dynamics) > MAX_VALUE_TABLES:
                     self._dynamics.popitem(last=False)[1][1].close()
-            self._evaluators[key] = Evaluator(nominal, value_table, automaton, self._dynamics[world], self._workspace())
+            chain = self._dynamics[chain_key]
+            self._evaluators[key] = Evaluator(nominal, value_table, automaton, chain, self._workspace())
             if len(self._evaluators) > MAX_VALUE_TABLES:
                 self._evaluators.popitem(last=False)
         self._evaluators.move_to_end(key)
@@ -284,8 +285,8 @@ class Evaluators:
             del self._value_tables[key]
         for pair in [key for key in self._evaluators if end in (key[0].end, key[1].end)]:
             del self._evaluators[pair]
-        for world in [key for key in self._dynamics if end in (key[0].end, key[1].end)]:
-            self._dynamics.pop(world)[1].close()
+        for chain_key in [key for key in self._dynamics if end in (key[0].end, key[1].end)]:
+            self._dynamics.pop(chain_key)[1].close()
 
     def _automaton(self, measure: Probability | Reward) -> Automaton:
         if measure not in self._automata:

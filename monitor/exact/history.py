@@ -21,7 +21,7 @@ from monitor.logic import FALSE, TRUE, Automaton
 
 __all__ = ["History", "HistoryChain", "PastAtom"]
 
-MAX_CELLS = 50_000
+MAX_HISTORIES = 50_000
 """States of the chain one query may have; each may cost a counterfactual query of its own."""
 
 History = tuple[tuple[int, int], ...]
@@ -101,7 +101,7 @@ class HistoryChain:
             ahead: set[_Cell] = set()
             for cell in levels[-1]:
                 ahead |= self._successors(cell, len(levels) - 1)
-                if count + len(ahead) > MAX_CELLS:  # at once: the whole level may be many times as large
+                if count + len(ahead) > MAX_HISTORIES:  # at once: the whole level may be many times as large
                     raise LimitError(self._refusal())
             count += len(ahead)
             levels.append(ahead)
@@ -110,8 +110,8 @@ class HistoryChain:
     def _refusal(self) -> str:
         most = max(abs(atom.offset) for atom in self._past.values())
         return (
-            f"a nested quantity looks back {most} steps, and more than {MAX_CELLS} counterfactual paths would have to "
-            "be distinguished (limit MAX_CELLS); look back fewer steps, or shorten the intervals"
+            f"a nested quantity looks back {most} steps, and more than {MAX_HISTORIES} counterfactual paths would have "
+            "to be distinguished (limit MAX_HISTORIES); look back fewer steps, or shorten the intervals"
         )
 
     def _successors(self, cell: _Cell, offset: int) -> set[_Cell]:

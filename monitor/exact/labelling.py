@@ -141,7 +141,7 @@ class NestedGoal:
     def _values(self, offset: int, change: Change, states: Ints, actions: Ints) -> Floats:
         before, law, function = self._world_at(offset, change)
         start, table = function.automaton.start, law.table(0)
-        if law.default_from == 0:
+        if law.nominal_from == 0:
             return function.action_values(0, start, states, actions)
         if table.actions is not None:
             return function.action_values(0, start, states, table.actions[states])

@@ -33,7 +33,7 @@ from monitor.model import MDP
 __all__ = ["Labelling", "NestedGoal", "StateLabels", "ValueTable", "is_large", "numbers"]
 
 
-MAX_CELLS = 20_000_000
+MAX_TABLE_NUMBERS = 20_000_000
 """Numbers (obligations x states) a table may hold: 160 MB; or twice the numbers of the model, if that is more."""
 SMALL = 4_096
 """States up to which a table costs less than finding the part of it that is needed."""
@@ -76,7 +76,7 @@ class ValueTable:
         self.law, self.automaton, self.labelling = law, automaton, labelling
         self._stationary_from = law.stationary_from()
         self._states = law.future.states
-        self._limit = max(MAX_CELLS, 2 * numbers(law.future))
+        self._limit = max(MAX_TABLE_NUMBERS, 2 * numbers(law.future))
         self.table: Floats = np.zeros((0, self._states))
         self.rows: dict[Cell, int] = {}
         self._lazy = LazyValues(law, automaton, labelling)
@@ -193,7 +193,7 @@ class ValueTable:
 
     def _refusal(self, cells: int) -> str:
         return (
-            f"a table of values would need more than {self._limit} numbers (limit MAX_CELLS): at least {cells} "
+            f"a table of values would need more than {self._limit} numbers (limit MAX_TABLE_NUMBERS): at least {cells} "
             f"obligations for {self._states} states; shorten the formula's intervals"
         )
 

@@ -37,7 +37,7 @@ class SampledWorld:
 
     Attributes:
         phases: (first offset after the phase, policy), ascending; the last has no end (None).
-        default_from: the offset from which nothing is changed any more; None: never.
+        nominal_from: the offset from which nothing is changed any more; None: never.
         nominal: the deployed policy.
         observed: the rows of the observed world.
         rows: the rows of this world.
@@ -45,7 +45,7 @@ class SampledWorld:
     """
 
     phases: tuple[tuple[int | None, Decisions], ...]
-    default_from: int | None
+    nominal_from: int | None
     nominal: Decisions
     observed: Rows
     rows: Rows
@@ -57,7 +57,7 @@ class SampledWorld:
 
     def unchanged(self, offset: int) -> bool:
         """Return whether the observed action is taken in the observed state of an offset."""
-        return self.default_from is not None and offset >= self.default_from
+        return self.nominal_from is not None and offset >= self.nominal_from
 
 
 class StepTable:

@@ -200,9 +200,9 @@ class _Worlds:
         return self._make(((steps, policy), (None, nominal)), steps, self.main)
 
     def _make(
-        self, phases: tuple[tuple[int | None, Decisions], ...], default_from: int | None, rows: Rows
+        self, phases: tuple[tuple[int | None, Decisions], ...], nominal_from: int | None, rows: Rows
     ) -> SampledWorld:
-        return SampledWorld(phases, default_from, self.policies["nominal"], self.main, rows, self.main.rewards)
+        return SampledWorld(phases, nominal_from, self.policies["nominal"], self.main, rows, self.main.rewards)
 
 
 class _Labels:

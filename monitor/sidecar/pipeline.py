@@ -179,7 +179,7 @@ class Pipeline:
             case _:
                 assert_never(event)
 
-    # ---- kept and taken up again ----
+    # ---- save and restore ----
 
     def snapshot(self, *, everything: bool = False) -> Snapshot:
         """Return the state after the last event: of the agents changed since the last call, or of all."""

@@ -1,4 +1,4 @@
-"""One batch at a time: take steps over, answer formulas, write to the store; then acknowledge, publish and show.
+"""One batch at a time: accept steps, answer formulas, write to the store; then acknowledge, publish and show.
 
 Nothing leaves the process, and no step is acknowledged, before it is in the store: a restart loses nothing of it.
 """
@@ -30,37 +30,37 @@ from monitor.types import Alert, Instant, Received
 __all__ = ["Worker"]
 
 LOG: Final = logging.getLogger("monitor.service")
-FLOOD: Final = 32
+BACKLOG_MESSAGES: Final = 32
 """Old messages in one batch from which on more are expected to follow."""
 
-FETCHING: Final = 60.0
+BACKLOG_SECONDS: Final = 60.0
 """Seconds after connecting in which steps without a time may have waited at the broker."""
 
-BRIEF: Final = 0.005
-"""Seconds an evaluation may take then. What waits at the broker is fetched first: there a live agent's steps come after
-another's backlog, here agents take turns.
+BACKLOG_BUDGET: Final = 0.005
+"""Seconds an evaluation may take during a backlog. What waits at the broker is fetched first: there a live agent's
+steps come after another's backlog, here agents take turns.
 """
 
-GRACE: Final = 3.0
+RECONNECT_GRACE: Final = 3.0
 """Seconds after connecting in which no time passes for missing steps: agents that lost the broker too are reconnecting,
 and what they could not deliver comes after what the broker had."""
 
-MERCY: Final = 30.0
+MAX_TOTAL_GRACE: Final = 30.0
 """Total seconds of grace for connections that are lost before it ends. After that, time passes whenever the broker is
 reached; else an unstable broker would keep silence from being noticed.
 """
 
-FILING: Final = 0.5
+FINAL_WRITE_SECONDS: Final = 0.5
 """Seconds at the end for writing evidence files; the rest stays in the database."""
 
-MEMORY: Final = 0.1
+PACE_WEIGHT: Final = 0.1
 """Weight of the newest evaluation in the running estimate of the seconds that one step takes."""
 
 
 class Worker:
     """Passes one batch after the other through the pipeline, on the loop's thread, each without a pause.
 
-    `acknowledge` tells the broker that a message is taken over; the link sets it. `setting` returns what a snapshot
+    `acknowledge` tells the broker not to send a message again; the link sets it. `setting` returns what a snapshot
     depends on, at given ticks. Without a store nothing is kept.
     """
 
@@ -93,14 +93,14 @@ class Worker:
         self._outcomes: list[tuple[Event, Effects]] = []
         self._pace = 0.0
         self._left = 0  # steps without an answer after the last evaluation
-        self._caught_up = False  # what waited at the broker has been taken over, as far as can be seen
+        self._caught_up = False  # what waited at the broker has been accepted, as far as can be seen
         self._reached = 0.0
         self._live = 0  # steps of this batch that arrived when they happened
         self._pressure = OverloadDetector(config.stream.max_lag / 2)
         self._failures = self._damages = 0
 
     async def run(self) -> None:
-        """Take over what arrives; answer formulas after each batch, and whenever the inbox wakes us."""
+        """Accept what arrives; answer formulas after each batch, and whenever the inbox wakes us."""
         while True:
             # `sleep(0)` lets the network run. `wait` has no timeout: that would cost a task for each single message.
             await (asyncio.sleep(0) if len(self._inbox) or self._left else self._inbox.wait())
@@ -115,10 +115,10 @@ class Worker:
             if (entry := self._inbox.take()) is None:
                 break
             taken += 1
-            receipts += self._take_over(entry)
-        fetched = taken < FLOOD or read_clock().ticks - self._reached > FETCHING
+            receipts += self._accept(entry)
+        fetched = taken < BACKLOG_MESSAGES or read_clock().ticks - self._reached > BACKLOG_SECONDS
         self._caught_up = self._caught_up or (self._up and fetched)
-        self._evaluate(flood=taken - self._live >= FLOOD)
+        self._evaluate(backlog=taken - self._live >= BACKLOG_MESSAGES)
         self._settle(receipts)
 
     def beat(self) -> None:
@@ -144,10 +144,10 @@ class Worker:
         loop = asyncio.get_running_loop()
         if self._going is not None:  # the connection before did not last
             self._going.cancel()
-            self._spared += GRACE - max(self._going.when() - loop.time(), 0.0)
-        self._going = loop.call_later(GRACE, self._lasts) if up else None
+            self._spared += RECONNECT_GRACE - max(self._going.when() - loop.time(), 0.0)
+        self._going = loop.call_later(RECONNECT_GRACE, self._lasts) if up else None
         self._clock.stop()
-        if up and self._spared >= MERCY:
+        if up and self._spared >= MAX_TOTAL_GRACE:
             self._clock.go()
         self._sinks.metrics.connected(up=up)
         self._step(Connected(self._clock(), up))
@@ -207,7 +207,7 @@ class Worker:
     async def end(self) -> None:
         """Write the state, so that the next process need not replay events; files only if the disk is quick enough."""
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self.tidy(), FILING)
+            await asyncio.wait_for(self.tidy(), FINAL_WRITE_SECONDS)
         if self._store is not None and self._store.problem:
             self.keep_everything()
         else:
@@ -215,7 +215,7 @@ class Worker:
 
     # ---- one batch ----
 
-    def _take_over(self, entry: Arrived | Dropped) -> Sequence[Receipt]:
+    def _accept(self, entry: Arrived | Dropped) -> Sequence[Receipt]:
         match entry:
             case Arrived():
                 # A longer payload is rejected; one byte more than the limit is enough to see that.
@@ -236,7 +236,7 @@ class Worker:
             lag = received.lag
             self._live += self._caught_up if lag is None else lag <= self._config.stream.max_lag
 
-    def _evaluate(self, *, flood: bool) -> None:
+    def _evaluate(self, *, backlog: bool) -> None:
         """Answer what is due, as far as the deadline allows; in overload only the newest steps."""
         before, began, since = read_clock(), self._clock(), self._inbox.waiting_since
         waiting = self.pipeline.waiting
@@ -244,8 +244,8 @@ class Worker:
         late = self._pressure.overloaded(waited)
         # A missing step may be in our own inbox: no more time has passed for it than until it arrived.
         now = began if since is None else Instant(began.wall, min(began.ticks, since))
-        deadline = min(self._config.limits.deadline, BRIEF) if flood else self._config.limits.deadline
-        steps = max(1, int(deadline / self._pace)) if self._pace else FLOOD
+        deadline = min(self._config.limits.deadline, BACKLOG_BUDGET) if backlog else self._config.limits.deadline
+        steps = max(1, int(deadline / self._pace)) if self._pace else BACKLOG_MESSAGES
         effects = self._step(Evaluate(now, latest_only=late, steps=steps))
         self.evaluated = read_clock()
         seconds = self.evaluated.ticks - before.ticks
@@ -253,8 +253,8 @@ class Worker:
         # More may wait than before: once a missing step is given up, those behind it are released.
         answered = max(0, waiting.steps - self._left)
         if answered and not late:
-            self._pace += (1.0 if not self._pace else MEMORY) * (seconds / answered - self._pace)
-        fully = not (late or flood)  # else the number answered says nothing about capacity
+            self._pace += (1.0 if not self._pace else PACE_WEIGHT) * (seconds / answered - self._pace)
+        fully = not (late or backlog)  # else the number answered says nothing about capacity
         self._pressure.record_batch(
             self.evaluated.ticks, live=self._live, answered=answered if fully else None, left=self._left > 0
         )

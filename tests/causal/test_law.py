@@ -66,7 +66,7 @@ def test_a_takeover_hides_what_would_have_ended_with_it_or_before() -> None:
     assert [twice.table(offset) is THIRD for offset in range(4)] == [True, True, True, False]
     longer = PLAIN.under(Intervention(SECOND, 3)).under(Intervention(THIRD, 2))
     assert longer.phases == ((2, THIRD), (3, SECOND), (None, FIRST))
-    assert longer.default_from == 2
+    assert longer.nominal_from == 2
 
 
 def test_a_takeover_of_no_steps_is_no_change() -> None:
@@ -83,6 +83,6 @@ def test_another_dynamics_also_holds_beyond_the_path_by_default() -> None:
 def test_a_later_offset_becomes_the_first() -> None:
     law = ENDING.under(Intervention(SECOND, 3))
     later = law.after(1)
-    assert (later.phases, later.until, later.default_from) == (((2, SECOND), (None, FIRST)), 1, 0)
+    assert (later.phases, later.until, later.nominal_from) == (((2, SECOND), (None, FIRST)), 1, 0)
     assert law.after(3).phases == ((None, FIRST),)
     assert law.after(4).until == 0

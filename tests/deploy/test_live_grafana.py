@@ -30,7 +30,7 @@ TROUBLED = ALERTS - WHILE_ALL_IS_WELL
 ABOUT_TROUBLE = {
     *(f"rule {alert}" for alert in TROUBLED),
     *(f"runbooks/{alert}, panel 2 When the alert was active, A" for alert in TROUBLED),
-    "agent, annotation alarm fires",
+    "agent, annotation alarm firing",
     "agent, annotation blind",
     "agent, panel 4 Last alarm, A",
     "agent, panel 7 Why it was blind, A",

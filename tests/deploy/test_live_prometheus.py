@@ -209,7 +209,7 @@ def test_every_rule_is_seen_silent_firing_and_silent(scene: tuple[Scene, Path]) 
 def check_what_was_said(watch: Watcher) -> None:
     number = r"-?[\d.]+(e-\d+)?"
     told = (
-        rf"w1: the critical alarm careful_would_have fires. Value: {number}, threshold: {number}, alternative: {number}"
+        rf"w1: critical alarm careful_would_have is firing. Value: {number}, threshold: {number}, alternative: {number}"
     )
     assert any(re.fullmatch(told, text) for text in watch.texts("CfmonAlarmCritical"))
     told = rf"w1: alarm likely_safe is firing. Value: {number}, threshold: {number}, alternative: none or unknown"

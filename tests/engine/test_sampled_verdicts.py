@@ -206,7 +206,7 @@ def test_the_same_seed_gives_the_same_verdict_and_another_one_another_sample() -
 
 def test_auto_is_exact_where_that_fits_and_says_why_where_it_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
     assert ask(HOME, "auto") == ask(HOME, "exact")
-    monkeypatch.setattr(value_table, "MAX_CELLS", 0)
+    monkeypatch.setattr(value_table, "MAX_TABLE_NUMBERS", 0)
     monkeypatch.setattr(value_table, "numbers", lambda _: 0)
     with pytest.raises(LimitError) as refusal:
         ask(HOME, "exact")
@@ -252,10 +252,10 @@ def test_settings_that_cannot_be_are_refused(change: dict[str, Any], says: str) 
 def test_a_query_refused_by_both_engines_has_the_exact_engines_reason_first(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(history, "MAX_CELLS", 0)
+    monkeypatch.setattr(history, "MAX_HISTORIES", 0)
     model = MDP.from_transitions(
         states=2, actions=1, transitions=[(0, 0, 0, 0.5), (0, 0, 1, 0.5), (1, 0, 1, 1.0)], labels={"end": [1]}
     )
     text = 'P=? [ F<=3 (nominal@1.P>0.5 [ F<=2 "end" ]) ]'
-    with pytest.raises(LimitError, match=r"MAX_CELLS.*; nor by sampling: .*looks back"):
+    with pytest.raises(LimitError, match=r"MAX_HISTORIES.*; nor by sampling: .*looks back"):
         check(text, model=model, path=[(0, 0), (0, 0)], policies={"nominal": [0, 0]})

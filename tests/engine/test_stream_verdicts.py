@@ -237,17 +237,16 @@ def test_exact_evidence_contains_no_samples(corridor: MDP) -> None:
 
 
 def test_auto_samples_where_the_exact_engine_refuses_at_start(corridor: MDP, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(value_table, "MAX_CELLS", 0)
+    monkeypatch.setattr(value_table, "MAX_TABLE_NUMBERS", 0)
     monkeypatch.setattr(value_table, "numbers", lambda _: 0)
     told = verdicts(watch(corridor, spec(PLAIN, "auto")))
     assert {v.method for v in told} == {"sampled"}
     assert [v.holds for v in told] == [True] * 4
-    assert all(
-        v.reason.startswith("sampled, because the exact engine refused: ") and "MAX_CELLS" in v.reason for v in told
-    )
-    with pytest.raises(LimitError, match="MAX_CELLS"):
+    begins = "sampled, because the exact engine refused: "
+    assert all(v.reason.startswith(begins) and "MAX_TABLE_NUMBERS" in v.reason for v in told)
+    with pytest.raises(LimitError, match="MAX_TABLE_NUMBERS"):
         watch(corridor, spec(PLAIN, "exact"))
-    with pytest.raises(LimitError, match="MAX_CELLS"):
+    with pytest.raises(LimitError, match="MAX_TABLE_NUMBERS"):
         watch(corridor, spec(PLAIN, "auto", causal_model="any"))
 
 
@@ -260,7 +259,7 @@ def test_auto_samples_the_steps_with_too_many_states_on_the_stream(monkeypatch: 
         transitions=moves + [(s, a, s, 0.2) for s in range(size) for a in (0, 1)],
         labels={"far": range(10, size)},
     )
-    monkeypatch.setattr(value_table, "MAX_CELLS", 0)
+    monkeypatch.setattr(value_table, "MAX_TABLE_NUMBERS", 0)
     monkeypatch.setattr(value_table, "numbers", lambda _: 0)
     formula = FormulaSpec("watch", 'P>=0.5 [ G<=4 !"far" ]')
     monitor = Monitor(model, {"nominal": [0] * size}, [formula], sampling=SAMPLING)
@@ -284,7 +283,7 @@ def test_auto_samples_the_steps_with_too_many_states_on_the_stream(monkeypatch: 
     ("formula", "says"),
     [
         (spec(PLAIN, causal_model="any"), "sampling draws from the Gumbel-Max causal model alone"),
-        (spec(PLAIN, "fast"), "engine 'fast' does not exist; use auto, exact, sampled"),  # type: ignore[arg-type]
+        (spec(PLAIN, "fast"), "engine: 'fast' does not exist; use auto, exact, sampled"),  # type: ignore[arg-type]
     ],
 )
 def test_an_engine_that_does_not_fit_is_refused_at_start(corridor: MDP, formula: FormulaSpec, says: str) -> None:

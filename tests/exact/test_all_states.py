@@ -93,7 +93,7 @@ def test_a_watched_formula_has_a_table_where_it_fits_and_an_answer_where_not(mon
     text, path = 'P=? [ F<=20 "end" ]', [(4_990, 0)]
     policies = tables({"nominal": np.zeros(5_000, dtype=int)}, model)
     expected = check(text, model=model, path=path, policies=policies).value
-    monkeypatch.setattr(table_module, "MAX_CELLS", 60_000)  # room for 12; twice the model's numbers: for 8
+    monkeypatch.setattr(table_module, "MAX_TABLE_NUMBERS", 60_000)  # room for 12; twice the model's numbers: for 8
     checker = Checker(model, policies)
     checker.prepare(parse(text))
     (value_table,) = checker._evaluators._value_tables.values()
@@ -112,7 +112,7 @@ def test_a_watched_formula_has_a_table_where_it_fits_and_an_answer_where_not(mon
         ('nominal@-1.P=? [ X "end" ]', "@-1 has no past; use @0"),
         ('P>=0.5 [ X "end" ]', "=?"),
         ('"end"', "=?"),
-        ('regret(other@0, P>=0.5 [ X "end" ])', "regret is judged along a path"),
+        ('regret(other@0, P>=0.5 [ X "end" ])', "regret is evaluated along a path"),
         ('P=? [ F<=2 (nominal@1.P>0.5 [ X "end" ]) ]', "looks back"),
         ('P=? [ X "ends" ]', "did you mean 'end'"),
     ],
@@ -176,7 +176,7 @@ def test_a_long_horizon_needs_no_more_memory_than_a_short_one() -> None:
     assert peak(60) < peak(6) + 8 * model.states
 
 
-@pytest.mark.parametrize("limit", ["MAX_PLANNED", "MAX_CELLS"])
+@pytest.mark.parametrize("limit", ["MAX_PLANNED", "MAX_TABLE_NUMBERS"])
 def test_values_that_would_take_too_much_are_refused(limit: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(table_module, limit, 5)
     monkeypatch.setattr(table_module, "numbers", lambda _: 0)

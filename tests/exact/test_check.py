@@ -125,9 +125,10 @@ def test_paths_and_policies_may_come_as_arrays() -> None:
 
 
 def test_tables_too_large_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(table_module, "MAX_CELLS", 60)  # more than twice the numbers of the model
+    monkeypatch.setattr(table_module, "MAX_TABLE_NUMBERS", 60)  # more than twice the numbers of the model
     with pytest.raises(
-        LimitError, match=r"more than 60 numbers \(limit MAX_CELLS\): at least 21 obligations for 3 states; shorten"
+        LimitError,
+        match=r"more than 60 numbers \(limit MAX_TABLE_NUMBERS\): at least 21 obligations for 3 states; shorten",
     ):
         ask('P=? [ F<=40 "a" ]', path=[(0, 0)])
     checker = Checker(MODEL, tables(POLICIES, MODEL))

@@ -171,7 +171,7 @@ def test_constants_and_short_formulas_are_never_too_large(monkeypatch: pytest.Mo
 def test_a_table_over_the_limit_is_refused_at_start_unless_the_model_is_large(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(table_module, "MAX_CELLS", 0)
+    monkeypatch.setattr(table_module, "MAX_TABLE_NUMBERS", 0)
     monkeypatch.setattr(table_module, "numbers", lambda _: 6)
     text = 'alt@3.P>0.5 [ F<=30 "bad" ]'
     assert refused(text, "gumbel", 9)

@@ -73,7 +73,7 @@ def counted(model: MDP, text: str, path: list[tuple[int, int]], kind: CausalMode
     checker = Checker(model, tables({"nominal": [0] * states, "alt": [model.actions - 1] * states}, model))
     for most in range(100):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(history_module, "MAX_CELLS", most)
+            patch.setattr(history_module, "MAX_HISTORIES", most)
             try:
                 checker.check(parse(text), path, causal_model=kind)
             except LimitError:
@@ -117,7 +117,7 @@ def test_a_chain_without_look_back_has_no_history(monkeypatch: pytest.MonkeyPatc
     world = World.at([(0, 0)], 0, worlds.nominal(None, 0), Intervention())
     value_table = worlds.value_table(world.law, measure)
     chain = HistoryChain(world, value_table.automaton, value_table.labelling, {})
-    monkeypatch.setattr(history_module, "MAX_CELLS", 1 + 2 + 2 + 2)
+    monkeypatch.setattr(history_module, "MAX_HISTORIES", 1 + 2 + 2 + 2)
     assert chain.value() == 0.5
 
 
@@ -144,15 +144,15 @@ def test_what_may_hold_or_not_is_followed_either_way() -> None:
 
 
 def test_a_refusal_names_the_farthest_look_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(history_module, "MAX_CELLS", 1)
+    monkeypatch.setattr(history_module, "MAX_HISTORIES", 1)
     with pytest.raises(LimitError, match="looks back 3 steps"):
         ask("@0.P=? [ F<=4 (nominal@1.R>=9 [ C<=1 ] | nominal@-3.R>=9 [ C<=1 ] | nominal@2.R>=9 [ C<=1 ]) ]", [(0, 0)])
 
 
 def test_the_whole_history_counts_towards_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     text = "@0.P=? [ F<=4 nominal@1.R>=9 [ C<=1 ] ]"  # never so: one history at each of five offsets
-    monkeypatch.setattr(history_module, "MAX_CELLS", 5)
+    monkeypatch.setattr(history_module, "MAX_HISTORIES", 5)
     assert ask(text, [(0, 0)]) == 0.0
-    monkeypatch.setattr(history_module, "MAX_CELLS", 4)
-    with pytest.raises(LimitError, match="MAX_CELLS"):
+    monkeypatch.setattr(history_module, "MAX_HISTORIES", 4)
+    with pytest.raises(LimitError, match="MAX_HISTORIES"):
         ask(text, [(0, 0)])

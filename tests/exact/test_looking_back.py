@@ -111,17 +111,17 @@ def test_bounds_of_a_query_that_looks_back_contain_its_value(t: int, causal_mode
 
 
 def test_too_many_histories_are_refused_with_what_how_large_and_which_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(history_module, "MAX_CELLS", 50)
+    monkeypatch.setattr(history_module, "MAX_HISTORIES", 50)
     model = random_model(0)
     policies = {"nominal": [0, 0, 0], "alt": [1, 1, 1]}
     text = 'alt@0.P=? [ F<=9 nominal@-1.P>0.999 [ G<=4 "a" ] ]'
-    with pytest.raises(LimitError, match=r"looks back 1 steps.*more than 50.*MAX_CELLS.*shorten"):
+    with pytest.raises(LimitError, match=r"looks back 1 steps.*more than 50.*MAX_HISTORIES.*shorten"):
         check(text, model=model, path=[(0, 0)], policies=policies)
 
 
 def test_a_refusal_does_not_first_build_what_it_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
     """Four histories, then 4 x 64: the second of them is too much already."""
-    monkeypatch.setattr(history_module, "MAX_CELLS", 50)
+    monkeypatch.setattr(history_module, "MAX_HISTORIES", 50)
     fan = [(0, 0, s, 0.25) for s in range(1, 5)] + [(s, 0, t, 1 / 64) for s in range(1, 65) for t in range(1, 65)]
     model = MDP.from_transitions(states=65, actions=1, transitions=fan, labels={"a": [1]})
     looked_from: list[int] = []
@@ -132,6 +132,6 @@ def test_a_refusal_does_not_first_build_what_it_refuses(monkeypatch: pytest.Monk
         return set(successors(chain, cell, offset))
 
     monkeypatch.setattr(history_module.HistoryChain, "_successors", counted)
-    with pytest.raises(LimitError, match="MAX_CELLS"):
+    with pytest.raises(LimitError, match="MAX_HISTORIES"):
         check('P=? [ F<=9 @-1.P>0.999 [ G<=4 "a" ] ]', model=model, path=[(0, 0)], policies={"nominal": [0] * 65})
     assert len(looked_from) == 2

@@ -133,7 +133,7 @@ def test_few_rows_are_copied_contiguously(monkeypatch: pytest.MonkeyPatch) -> No
 def test_a_table_may_be_twice_the_size_of_the_model(monkeypatch: pytest.MonkeyPatch) -> None:
     total = MODEL.indptr.size + MODEL.successors.size + MODEL.probabilities.size + MODEL.rewards.size
     assert numbers(MODEL) == total
-    monkeypatch.setattr(table_module, "MAX_CELLS", 0)
+    monkeypatch.setattr(table_module, "MAX_TABLE_NUMBERS", 0)
     rows = 2 * total // STATES
     assert value_table_of(f'P=? [ F<={rows - 1} "b" ]').prepare()
     refused = value_table_of(f'P=? [ F<={rows} "b" ]')
@@ -145,16 +145,16 @@ def test_a_table_may_be_twice_the_size_of_the_model(monkeypatch: pytest.MonkeyPa
     large = value_table_of(f'P=? [ F<={rows} "b" ]')
     assert large.prepare() is False
     assert not large.rows
-    monkeypatch.setattr(table_module, "MAX_CELLS", (rows + 1) * STATES)
+    monkeypatch.setattr(table_module, "MAX_TABLE_NUMBERS", (rows + 1) * STATES)
     assert value_table_of(f'P=? [ F<={rows} "b" ]').prepare() is True
 
 
 def test_a_value_used_once_needs_little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(table_module, "MAX_CELLS", 2 * STATES)
+    monkeypatch.setattr(table_module, "MAX_TABLE_NUMBERS", 2 * STATES)
     monkeypatch.setattr(table_module, "numbers", lambda _: 0)
     value_table = value_table_of('P=? [ F<=50 "b" ]')
     assert value_table.compute_once(value_table.automaton.start).shape == (STATES,)  # one and the one before it
-    monkeypatch.setattr(table_module, "MAX_CELLS", 2 * STATES - 1)
+    monkeypatch.setattr(table_module, "MAX_TABLE_NUMBERS", 2 * STATES - 1)
     value_table = value_table_of('P=? [ F<=50 "b" ]')
     with pytest.raises(LimitError, match="at least 2 obligations"):
         value_table.compute_once(value_table.automaton.start)
@@ -180,10 +180,10 @@ def test_every_row_counts_towards_the_memory_limit(monkeypatch: pytest.MonkeyPat
     value_table.all_values(0, value_table.automaton.start)
     rows = len(value_table.rows)
     monkeypatch.setattr(table_module, "numbers", lambda _: 0)
-    monkeypatch.setattr(table_module, "MAX_CELLS", rows * STATES)
+    monkeypatch.setattr(table_module, "MAX_TABLE_NUMBERS", rows * STATES)
     value_table = value_table_of(text)
     assert len(value_table.all_values(0, value_table.automaton.start)) == STATES
-    monkeypatch.setattr(table_module, "MAX_CELLS", rows * STATES - 1)
+    monkeypatch.setattr(table_module, "MAX_TABLE_NUMBERS", rows * STATES - 1)
     value_table = value_table_of(text)
     with pytest.raises(LimitError, match=f"at least {rows} obligations"):
         value_table.all_values(0, value_table.automaton.start)

@@ -150,7 +150,7 @@ def test_after_an_error_all_begin_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     followed = incremental(text)
     followed.verdict(LONG[:1], 1)
     with monkeypatch.context() as patched:
-        patched.setattr(table_module, "MAX_CELLS", 0)
+        patched.setattr(table_module, "MAX_TABLE_NUMBERS", 0)
         patched.setattr(table_module, "numbers", lambda _: 0)
         second = incremental(text)
         with pytest.raises(LimitError):

@@ -92,7 +92,7 @@ def test_regret_and_its_profile() -> None:
         ({"path": [(0, None), (0, 0)]}, PathError, "only the last"),
         ({"path": [(2, 0)]}, PathError, "outside"),
         ({"path": [(0, 2)]}, PathError, "unavailable"),
-        ({"path": ["ab"]}, PathError, "no pair"),
+        ({"path": ["ab"]}, PathError, "must contain pairs"),
         ({"policies": {"bold": [1, 1]}}, ConfigError, "nominal"),
         ({"policies": {"nominal": [1]}}, PolicyError, "2 states"),
         ({"causal_model": "all"}, ConfigError, "all"),

@@ -52,7 +52,7 @@ def verdicts(notices: Iterable[Notice]) -> list[Verdict]:
 def test_what_reaches_too_far_without_a_table_is_undecided_and_the_next_step_is_answered(
     road: MDP, text: str, outcome: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(value_table, "MAX_CELLS", 0)
+    monkeypatch.setattr(value_table, "MAX_TABLE_NUMBERS", 0)
     monkeypatch.setattr(value_table, "numbers", lambda _: 0)
     spec = FormulaSpec("watched", text, alarm=AlarmSpec(for_=1, keep=1), engine="exact")
     walker = Walker(Monitor(road, POLICIES, [spec]))

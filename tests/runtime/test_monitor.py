@@ -397,12 +397,12 @@ def test_a_formula_built_in_python_is_held_to_the_rules_of_the_config(
 def test_a_question_too_large_is_undecided_with_a_reason_and_moves_no_alarm(
     corridor: MDP, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(history, "MAX_CELLS", 0)
+    monkeypatch.setattr(history, "MAX_HISTORIES", 0)
     stream = Stream(corridor, [FormulaSpec("deep", 'careful@0.P>=0.5 [ F<=3 nominal@1.P>0.5 [ X "home" ] ]')])
     notices = stream.send(step(0, 0), step(1, 1))
     verdicts = [judged.verdict for judged in of(Judged, notices)]
     assert [(v.holds, v.outcome) for v in verdicts] == [(None, None)] * 2
-    assert all("MAX_CELLS" in v.reason for v in verdicts)
+    assert all("MAX_HISTORIES" in v.reason for v in verdicts)
     assert of(AlarmMoved, notices) == []
 
 

@@ -244,7 +244,7 @@ def test_steps_that_moved_are_not_heard_any_more_where_they_were(config: Path, b
         wait_until(lambda: "Received UNSUBSCRIBE" in broker.log, "the old subscription is given up")
         publish(broker, steps([(0, RASH)]))
         publish(broker, steps([(0, RASH)]), topic="fleet/{agent}/steps")
-        wait_until(lambda: metric(there, ACCEPTED) == 1, "the step is taken over")
+        wait_until(lambda: metric(there, ACCEPTED) == 1, "the step is accepted")
         assert metric(there, 'cfmon_messages_total{result="rejected"}') == 0
 
 
@@ -380,12 +380,12 @@ def test_under_load_no_step_is_lost_and_the_alarms_are_those_of_a_run_without_it
     change(config, "heartbeat:", "stream: {max_lag: 1h, stale_after: 1h, forget_after: 2h}\nheartbeat:")
     with subscriber(broker) as listening, sidecar(config) as there:
         with load(broker) as said:
-            wait_until(lambda: there.metric(ACCEPTED), "the first steps are taken over")
+            wait_until(lambda: there.metric(ACCEPTED), "the first steps are accepted")
             for n in range(4):
                 there.process.send_signal(signal.SIGHUP)
                 wait_until(lambda n=n: there.log.count("the configuration is in force") > n, "it is reloaded")  # type: ignore[misc]
         total = sum(map(len, said.values()))
-        wait_until(lambda: there.metric(ACCEPTED) == total, "every step is taken over")
+        wait_until(lambda: there.metric(ACCEPTED) == total, "every step is accepted")
         expected = without_reload(config, said)
         for result in ("duplicate", "gap", "conflict", "dropped", "rejected"):
             assert there.metric(f'cfmon_messages_total{{result="{result}"}}') == 0

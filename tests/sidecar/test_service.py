@@ -144,7 +144,7 @@ def test_a_recording_that_cannot_go_on_does_not_stop_the_watching(config: Path, 
         wait_until(lambda: worker.recorder is None, "the recording ends")
         publish(broker, steps(RISE_AND_FALL[:1]))
         accepted = 'cfmon_messages_total{result="accepted"} 1.0'
-        wait_until(lambda: accepted in httpx.get(f"{running.url}/metrics").text, "the step is taken over")
+        wait_until(lambda: accepted in httpx.get(f"{running.url}/metrics").text, "the step is accepted")
 
 
 def test_it_ends_in_time_whatever_the_broker_does(config: Path, broker: Mosquitto) -> None:

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from monitor.model import MDP
-from monitor.sidecar import worker as rooms
+from monitor.sidecar import worker as worker_module
 from monitor.sidecar.config.load import assemble
 from monitor.sidecar.effects import Publication
 from monitor.sidecar.mqtt.inbox import Arrived
@@ -85,21 +85,21 @@ def ticks_while(service: Service, loop: Loop, *, up: bool, seconds: float) -> fl
 
 def test_time_stands_still_while_the_broker_is_away_and_a_little_longer(service: Service, loop: Loop) -> None:
     assert ticks_while(service, loop, up=False, seconds=3600.0) == 0.0
-    assert ticks_while(service, loop, up=True, seconds=rooms.GRACE + 10.0) == pytest.approx(10.0)
+    assert ticks_while(service, loop, up=True, seconds=worker_module.RECONNECT_GRACE + 10.0) == pytest.approx(10.0)
     assert ticks_while(service, loop, up=False, seconds=5.0) == 0.0
-    assert ticks_while(service, loop, up=True, seconds=rooms.GRACE / 2) == 0.0
+    assert ticks_while(service, loop, up=True, seconds=worker_module.RECONNECT_GRACE / 2) == 0.0
 
 
 def test_a_broker_that_comes_and_goes_does_not_stop_time_for_ever(service: Service, loop: Loop) -> None:
     went = 0.0
     for _ in range(40):
         assert ticks_while(service, loop, up=False, seconds=0.5) == 0.0
-        went += ticks_while(service, loop, up=True, seconds=rooms.GRACE / 2)
-    reached = 40 * rooms.GRACE / 2
-    assert went == pytest.approx(reached - rooms.MERCY)
-    loop.advance(rooms.GRACE)  # it lasts: from now on it is spared again
+        went += ticks_while(service, loop, up=True, seconds=worker_module.RECONNECT_GRACE / 2)
+    reached = 40 * worker_module.RECONNECT_GRACE / 2
+    assert went == pytest.approx(reached - worker_module.MAX_TOTAL_GRACE)
+    loop.advance(worker_module.RECONNECT_GRACE)  # it lasts: from now on it is spared again
     assert ticks_while(service, loop, up=False, seconds=0.5) == 0.0
-    assert ticks_while(service, loop, up=True, seconds=rooms.GRACE / 2) == 0.0
+    assert ticks_while(service, loop, up=True, seconds=worker_module.RECONNECT_GRACE / 2) == 0.0
 
 
 def test_a_recording_that_cannot_be_finished_stops_nothing(service: Service, caplog: pytest.LogCaptureFixture) -> None:
@@ -116,7 +116,7 @@ def test_a_recording_that_cannot_be_finished_stops_nothing(service: Service, cap
 def test_evidence_that_no_disk_takes_in_time_does_not_hold_up_the_end(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rooms, "FILING", 0.01)
+    monkeypatch.setattr(worker_module, "FINAL_WRITE_SECONDS", 0.01)
     never = asyncio.Event()
 
     async def slow() -> None:

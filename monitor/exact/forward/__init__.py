@@ -1,1 +1,1 @@
-"""Exact answers along an observed path, compiled: all loops over the forward message are in this package."""
+"""Exact answers along an observed path, compiled: all loops over the forward weights are in this package."""

@@ -20,7 +20,7 @@ from monitor.arrays import Floats, Ints, Shorts
 from monitor.causal.row import greedy
 from monitor.exact.forward.close import closing_value
 from monitor.exact.forward.row_table import find_slot
-from monitor.exact.forward.rows import FULL, find_entry, find_observed, regime_at
+from monitor.exact.forward.rows import FULL, find_entry, find_observed, phase_at
 from monitor.exact.forward.step import DONE, TABLE_FULL, TRUE, Context
 from monitor.exact.forward.unroll import FIRST_COLUMN
 from monitor.jit import compiled, inlined
@@ -120,8 +120,8 @@ def label_level(context: Context, levels: Levels, kind: int, offset: int, s: int
     size, actions = dynamics.rewards.shape
     scratch.clock[0] += 1
     count = levels.edge_count[offset]
-    regime = regime_at(dynamics, offset)
-    observed = find_observed(dynamics, table, regime, s, a, s_next)
+    phase = phase_at(dynamics, offset)
+    observed = find_observed(dynamics, table, phase, s, a, s_next)
     if observed == FULL:
         return TABLE_FULL
     for node in range(levels.first_node[offset], levels.first_node[offset + 1]):
@@ -131,7 +131,7 @@ def label_level(context: Context, levels: Levels, kind: int, offset: int, s: int
         slot = find_slot(keys, key)
         entry = entries[slot]
         if keys[slot] != key:
-            entry = find_entry(dynamics, table, kind, regime, observed, s, a, s_next, state)
+            entry = find_entry(dynamics, table, kind, phase, observed, s, a, s_next, state)
             if entry == FULL:
                 return TABLE_FULL
         for row in range(table.entry_begin[entry], table.entry_begin[entry + 1]):
@@ -160,7 +160,7 @@ def label_level(context: Context, levels: Levels, kind: int, offset: int, s: int
                 count += 1
             elif rewarded:  # no obligation remains: only the rewards of the successors depend on the row
                 begin, end = table.row_begin[row], table.row_begin[row + 1]
-                lower, upper, extra = table.low[begin:end], table.high[begin:end], table.successor_reward[begin:end]
+                lower, upper, extra = table.lower[begin:end], table.upper[begin:end], table.successor_reward[begin:end]
                 low[node] += table.weight[row] * greedy(lower, upper, extra, False)
                 high[node] += table.weight[row] * greedy(lower, upper, extra, True)
     levels.edge_count[offset + 1] = count
@@ -213,7 +213,7 @@ def induct_backward(context: Context, levels: Levels, last: int, bounds: Floats)
                     successor = state_node[table.successors[k]]
                     extra = table.successor_reward[k] if rewarded else 0.0
                     row_low[k - begin], row_high[k - begin] = low[successor] + extra, high[successor] + extra
-                lower, upper = table.low[begin:stop], table.high[begin:stop]
+                lower, upper = table.lower[begin:stop], table.upper[begin:stop]
                 low[source] += table.weight[row] * greedy(lower, upper, row_low, False)
                 high[source] += table.weight[row] * greedy(lower, upper, row_high, True)
                 edge = edges[edge, 2]

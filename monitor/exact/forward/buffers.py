@@ -1,8 +1,8 @@
 """Arrays of the compiled loops: allocated here, and replaced by larger ones when a loop reports that one is full.
 
 A `Workspace` is scratch memory, one for all queries on a model; its contents mean nothing between two calls. A
-`ForwardBuffers` is one agent's forward message; it keeps its contents when it grows. Compiled code is handed the arrays
-lent (`jit.lend`), so whoever replaces them lends them again.
+`ForwardBuffers` has one agent's forward weights; it keeps its contents when it grows. Compiled code is handed the
+arrays lent (`jit.lend`), so whoever replaces them lends them again.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ INITIAL_NODES = 64
 """Nodes and edges that fit into a workspace before it grows."""
 
 INITIAL_FORWARD = 2, 16
-"""Segments and nodes that fit into a forward message before it grows."""
+"""Segments and nodes that fit into `ForwardBuffers` before it grows."""
 
 
 def too_long(count: str) -> str:
@@ -134,7 +134,7 @@ class Workspace:
 
 
 class ForwardBuffers:
-    """A forward message (`step.Forward`) that grows: one agent's path under one evaluator.
+    """Forward weights (`step.Forward`) in arrays that grow: one agent's path under one evaluator.
 
     Args:
         max_starts: start points to hold at most; 0: the first pair alone.
@@ -145,7 +145,7 @@ class ForwardBuffers:
     def __init__(self, max_starts: int, queried_start: int, horizon: int) -> None:
         self.max_starts, self.live_starts = max_starts, max(min(max_starts, horizon), 1)
         self.fitted: step.Scratch | None = None
-        """The scratch memory that an evaluator has found large enough for this message."""
+        """The scratch memory that an evaluator has found large enough for these weights."""
         self.arrays = self._allocate(max(max_starts, 1), *INITIAL_FORWARD)
         self.scalars[step.MAX_STARTS], self.scalars[step.QUERIED_START] = max_starts, queried_start
         self.lent = lend(self.arrays)
@@ -166,7 +166,7 @@ class ForwardBuffers:
         self.scalars[step.UNANSWERED] = 0
 
     def grow(self, segments: int, nodes: int) -> None:
-        """Make space for at least so many segments and nodes, keeping the message."""
+        """Make space for at least so many segments and nodes, keeping the contents."""
         old = self.arrays
         sizes = zip((len(old.column), len(old.states)), (segments, nodes), strict=True)
         new = self._allocate(len(old.accumulated), *(2 * needed if needed > size else size for size, needed in sizes))
@@ -176,15 +176,15 @@ class ForwardBuffers:
         self.arrays, self.lent = new, lend(new)
 
     def of_start(self, start: int) -> list[tuple[int, Ints, Floats]]:
-        """Return the part of the message that belongs to one start: (column, states, weights) of each segment."""
-        message, found = self.arrays, []
-        for segment in range(message.scalars[step.SEGMENT_COUNT]):
-            nodes = np.arange(message.first_node[segment], message.first_node[segment + 1])
-            nodes = nodes[(message.start_range[nodes, 0] <= start) & (start < message.start_range[nodes, 1])]
-            nodes = nodes[message.weights[nodes, start] > 0.0] if len(nodes) else nodes
+        """Return the weights of one start: (column, states, weights) of each segment."""
+        arrays, found = self.arrays, []
+        for segment in range(arrays.scalars[step.SEGMENT_COUNT]):
+            nodes = np.arange(arrays.first_node[segment], arrays.first_node[segment + 1])
+            nodes = nodes[(arrays.start_range[nodes, 0] <= start) & (start < arrays.start_range[nodes, 1])]
+            nodes = nodes[arrays.weights[nodes, start] > 0.0] if len(nodes) else nodes
             if len(nodes):
-                states, weights = message.states[nodes].astype(np.int64), message.weights[nodes, start]
-                found.append((int(message.column[segment]), states, weights))
+                states, weights = arrays.states[nodes].astype(np.int64), arrays.weights[nodes, start]
+                found.append((int(arrays.column[segment]), states, weights))
         return found
 
     def _allocate(self, starts: int, segments: int, nodes: int) -> step.Forward:

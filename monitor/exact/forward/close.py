@@ -1,16 +1,16 @@
-"""The answer from a forward message: its weights times the value function at the last observed pair. Compiled.
+"""The answer: the forward weights times the value function at the last observed pair. Compiled.
 
-The value from a start point is what it has accumulated plus the sum, over the nodes of the message, of weight times the
-value of the node's obligation in its state (docs/semantics.md, section 6.1). Rules for that value:
+The value from a start point is what it has accumulated plus the sum, over the nodes, of weight times the value of the
+node's obligation in its state (docs/semantics.md, section 6.1). Rules for that value:
 
 - The outcome of the last action is not observed, so from the last pair on rows are those of the model.
-- Where nothing is changed, the state really visited takes the action really taken (docs/semantics.md, section 2.3).
+- Where nominal is in force, the observed action is used in the observed state (docs/semantics.md, section 2.3).
 - An action observed under a stochastic nominal policy conditions the choice of action in every state
   (docs/semantics.md, section 7).
 - Otherwise the value is read from a table, one vector over states for each obligation and offset. If the vector is not
   there the loop stops with VALUES_MISSING (offset and column in `Scratch.missing`); the caller adds it and calls again.
 
-Closing changes no message, so it may be repeated, and an unanswered pair is not observed again (UNANSWERED).
+Closing changes no weights, so it may be repeated, and an unanswered pair is not observed again (UNANSWERED).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import numpy as np
 
 from monitor.arrays import Floats, Ints
 from monitor.causal.row import choose
-from monitor.exact.forward.rows import Dynamics, regime_at, regime_end
+from monitor.exact.forward.rows import Dynamics, phase_at, phase_end
 from monitor.exact.forward.step import (
     BASE_OFFSET,
     DONE,
@@ -58,14 +58,14 @@ def closing_value(
     missing: Ints,
 ) -> tuple[float, int]:
     """Return the value of an obligation in `state` at the last observed pair s, a (a = -1: not known), and a status."""
-    regime = regime_at(dynamics, offset)
-    if a >= 0 and dynamics.is_nominal[regime] and state == s:
+    phase = phase_at(dynamics, offset)
+    if a >= 0 and dynamics.is_nominal[phase] and state == s:
         return action_value(automaton, future, offset, column, state, a, missing)
-    if a >= 0 and dynamics.stochastic[regime] and len(dynamics.nominal_probabilities):
-        observed = dynamics.nominal_probabilities[regime, s]
+    if a >= 0 and dynamics.stochastic[phase] and len(dynamics.nominal_policy_probabilities):
+        observed = dynamics.nominal_policy_probabilities[phase, s]
         if 0.0 < observed[a] < 1.0:
-            choice = dynamics.policy_probabilities[regime, state].copy()
-            choose(observed, a, dynamics.policy_probabilities[regime, state], choice)
+            choice = dynamics.policy_probabilities[phase, state].copy()
+            choose(observed, a, dynamics.policy_probabilities[phase, state], choice)
             total = 0.0
             for action in range(len(choice)):
                 if choice[action] > 0.0:
@@ -118,13 +118,13 @@ def close(context: Context, forward: Forward, answers: Floats) -> int:
         lowest = starts - 1 - min(scalars[QUERIED_START], starts - 1)
         highest = lowest + 1
     answers[: highest - lowest] = forward.accumulated[lowest:highest]
-    for regime in range(len(dynamics.regime_begin)):
-        begin = max(dynamics.regime_begin[regime] - base, lowest)
-        end = min(regime_end(dynamics, regime) - base, highest)
+    for phase in range(len(dynamics.phase_begin)):
+        begin = max(dynamics.phase_begin[phase] - base, lowest)
+        end = min(phase_end(dynamics, phase) - base, highest)
         if begin >= end:
             continue
-        unchanged = a >= 0 and dynamics.is_nominal[regime]
-        conditioned = a >= 0 and dynamics.stochastic[regime] and len(dynamics.nominal_probabilities) > 0
+        unchanged = a >= 0 and dynamics.is_nominal[phase]
+        conditioned = a >= 0 and dynamics.stochastic[phase] and len(dynamics.nominal_policy_probabilities) > 0
         for segment in range(scalars[SEGMENT_COUNT]):
             column = forward.column[segment]
             for start in range(begin, min(end, len(vectors), len(vector) - base)):
@@ -152,18 +152,18 @@ def close(context: Context, forward: Forward, answers: Floats) -> int:
 
 @compiled
 def push(context: Any, forward: Any, state: int, action: int, answered: bool) -> int:
-    """Observe one pair and, if `answered`, write the answers into `Forward.values`; return a status."""
-    inner, message = context.value, forward.value
-    if message.scalars[UNANSWERED] == 0:
-        status = observe(inner, message, state, action)
+    """Observe one pair and answer: if `answered`, write the values into `Forward.values`. Return a status."""
+    inner, arrays = context.value, forward.value
+    if arrays.scalars[UNANSWERED] == 0:
+        status = observe(inner, arrays, state, action)
         if status != DONE:
             return status
     if answered:
-        message.scalars[UNANSWERED] = 1
-        status = close(inner, message, message.values)
+        arrays.scalars[UNANSWERED] = 1
+        status = close(inner, arrays, arrays.values)
         if status != DONE:
             return status
-    message.scalars[UNANSWERED] = 0
+    arrays.scalars[UNANSWERED] = 0
     return DONE
 
 
@@ -179,16 +179,16 @@ def push_all(context: Any, forward: Any, states: Ints, actions: Ints, values: Fl
 
     If `values` is [0, starts], nothing is answered.
     """
-    inner, message = context.value, forward.value
-    scalars = message.scalars
+    inner, arrays = context.value, forward.value
+    scalars = arrays.scalars
     for n in range(done, len(states)):
         if scalars[UNANSWERED] == 0:
-            status = observe(inner, message, states[n], actions[n])
+            status = observe(inner, arrays, states[n], actions[n])
             if status != DONE:
                 return n, status
         if len(values):
             scalars[UNANSWERED] = 1
-            status = close(inner, message, values[n])
+            status = close(inner, arrays, values[n])
             if status != DONE:
                 return n, status
             scalars[UNANSWERED] = 0

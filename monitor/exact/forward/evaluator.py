@@ -6,7 +6,7 @@ An `Evaluator` calls the compiled loops and grows what they report as full or mi
   added when a loop stops for lack of them; then it is called again. Each call makes progress or raises LimitError.
 - A `Context` holds arrays by reference, so it is made anew whenever one of them was replaced (`_contexts`).
 - The row table may be cleared once in a query; a query that needs more than the limit gets more (`RowTable.grow`).
-- For a model that is too large for vectors over all states (`lazy`), the loops advance the message only, and the answer
+- For a model that is too large for vectors over all states (`lazy`), the loops only advance the weights, and the answer
   is closed in Python around the states reached, in the same order of additions.
 """
 
@@ -41,7 +41,7 @@ LabelledAutomaton = tuple[Unrolled, Shorts]
 def dynamics(nominal: Law, law: Law, *, merge_actions: bool) -> Dynamics:
     """Return the dynamics of the world of `law` up to the last observed pair, observed under `nominal`."""
     ends = {end for end, _ in (*law.phases, *nominal.phases) if end is not None}
-    begin = sorted({0, *ends} | ({law.default_from} if law.default_from else set()))
+    begin = sorted({0, *ends} | ({law.nominal_from} if law.nominal_from else set()))
     chosen = [law.table(offset) for offset in begin]
     observed = [nominal.table(offset) for offset in begin]
     model, observed_model = law.dynamics, nominal.dynamics
@@ -52,7 +52,7 @@ def dynamics(nominal: Law, law: Law, *, merge_actions: bool) -> Dynamics:
         _fixed(model.rewards),
         _fixed(np.zeros(0) if model.transition_rewards is None else model.transition_rewards),
         np.array(begin),
-        np.array([law.default_from is not None and offset >= law.default_from for offset in begin]),
+        np.array([law.nominal_from is not None and offset >= law.nominal_from for offset in begin]),
         np.array([table.actions is None for table in chosen]),
         _stack([np.zeros(model.states, dtype=np.int64) if t.actions is None else t.actions for t in chosen]),
         _choices(chosen, model) if any(t.actions is None for t in chosen) else _no_choices(model),
@@ -68,7 +68,7 @@ def _rows(model: MDP) -> tuple[Ints, Ints, Floats]:
 
 
 def _choices(tables: list[PolicyTable], model: MDP) -> Floats:
-    """Return [R, S, A]; a single table is not copied."""
+    """Return [H, S, A]; a single table is not copied."""
     one = [t.probabilities for t in tables if t.probabilities is not None]
     if len(tables) == 1:
         return _stack(one)
@@ -97,7 +97,7 @@ class Evaluator:
         nominal: the law in force without the intervention.
         value_table: the value function beyond the observed path, with the law, the automaton and its labelling.
         automaton: see `labelled_automaton`; shared between laws if nothing is nested.
-        world: the dynamics up to the last observed pair and their rows by kind; shared between measures.
+        chain: the dynamics up to the last observed pair and their rows by kind; shared between measures.
         workspace: scratch memory; shared by all evaluators of a model.
     """
 
@@ -106,12 +106,12 @@ class Evaluator:
         nominal: Law,
         value_table: ValueTable,
         automaton: LabelledAutomaton,
-        world: tuple[Dynamics, RowTables],
+        chain: tuple[Dynamics, RowTables],
         workspace: Workspace,
     ) -> None:
         self.nominal, self.value_table = nominal, value_table
         self.unrolled, self._label_of = automaton
-        self._dynamics, self._row_tables = world
+        self._dynamics, self._row_tables = chain
         self._workspace = workspace
         self._contexts: dict[int, tuple[RowTable, step.Context, Any]] = {}
         self._scratch = workspace.scratch
@@ -197,7 +197,7 @@ class Evaluator:
         return float(bounds[0]), float(bounds[1])
 
     def _fit(self, forward: ForwardBuffers, pairs: int) -> None:
-        """Make space for what a message may need after so many more pairs."""
+        """Make space for what the weights may need after so many more pairs."""
         self._cleared = False
         offsets = forward.max_starts + 1 if forward.max_starts else int(forward.scalars[step.BASE_OFFSET]) + pairs + 2
         if offsets > self.unrolled.depth or self._ranges is not self.unrolled.ranges:
@@ -323,7 +323,7 @@ def closing_values(  # noqa: PLR0917 - the six things it is a function of
     if a < 0:
         return values
     table = law.table(offset)
-    unchanged = law.default_from is not None and offset >= law.default_from
+    unchanged = law.nominal_from is not None and offset >= law.nominal_from
     here = (states == s) & unchanged
     if here.any():
         values[here] = value_table.action_values(offset, obligation, states[here], np.full(int(here.sum()), a))

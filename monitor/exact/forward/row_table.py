@@ -3,7 +3,7 @@
 A row depends on the observed transition of its step, on the state, and on what acts there (docs/semantics.md,
 section 3), so it is computed once (`rows.py`, compiled) and kept here. Rules:
 
-- A transition s, a -> s_next observed under one regime of the law has an index; (index, state) has an *entry*; an entry
+- A transition s, a -> s_next observed under one phase of the law has an index; (index, state) has an *entry*; an entry
   has one row for each action that may be taken in the state; a row has its successors, as in CSR.
 - Hash tables are open-addressed, with -1 for a free slot, and at most half full: a probe always ends.
 - Compiled code appends and never grows an array. If one is full it returns FULL and changes nothing; then `grow`
@@ -57,9 +57,9 @@ class RowArrays(NamedTuple):
 
     Entry e has the rows `entry_begin[e]:entry_begin[e + 1]`, row r the `successors` `row_begin[r]:row_begin[r + 1]`.
     Of a row: its `action`, the `weight` of that action (its probability) and the expected `reward` times the weight.
-    Of a successor: an EXACT row has its probability times the weight in `low`; bounds have a lower (`low`) and an
-    upper bound (`high`) of it without the weight, and the part of the reward that depends on it (`successor_reward`),
-    which `reward` then leaves out.
+    Of a successor: an EXACT row has in `lower` its probability itself, times the weight, and no `upper`; bounds have
+    the `lower` and `upper` bound of it without the weight, and the part of the reward that depends on it
+    (`successor_reward`), which `reward` then leaves out.
     """
 
     observed_keys: Ints
@@ -72,8 +72,8 @@ class RowArrays(NamedTuple):
     reward: Floats
     row_begin: Ints
     successors: Shorts
-    low: Floats
-    high: Floats
+    lower: Floats
+    upper: Floats
     successor_reward: Floats
     used: Ints
 
@@ -123,7 +123,7 @@ class RowTable:
         self.arrays = new
 
     def close(self) -> None:
-        """Return the allocation to the budget; who still uses the table goes on with a budget of its own."""
+        """Return the allocation to the budget; a remaining user continues with its own budget."""
         self._budget.allocated -= len(self.arrays.successors)
         self._budget = Budget()
 

@@ -1,12 +1,17 @@
 """Rows of the counterfactual chain: one for each action that may be taken in a state, given an observed transition.
 
-The transition s, a -> s_next of a step was observed under row p; the chain is in `state` and takes `action`, whose row
-is q. Rules, in this order:
+Such a row is abduction and prediction in one closed form: the noise that the observed transition leaves is integrated
+out, never represented (docs/semantics.md, sections 2.1 and 3.1). With D(u) = sum_j max(p_j, u q_j):
 
-- Where nothing was changed, the state really visited takes the action really taken (docs/semantics.md, section 2.3).
+    P(i) = 1 / D(p_i/q_i),    P(k) = q_k * integral of du / D(u)^2 from p_k/q_k to p_i/q_i.
+
+The transition s, a -> s_next of a step was observed under row p; the chain is in `state` and takes `action`, whose row
+is q; i = s_next. Rules, in this order:
+
+- Where nominal is in force, the observed action is used in the observed state (docs/semantics.md, section 2.3).
 - The same state, action and model as observed lead to the observed successor with certainty.
 - Without an observation (s_next = -1) a row is that of the model.
-- Otherwise it is the closed form of docs/semantics.md, section 3.1, or bounds of it (docs/semantics.md, section 6.3).
+- Otherwise it is the closed form, or bounds over causal models (docs/semantics.md, section 6.3).
 - An action observed under a stochastic nominal policy conditions the choice of action in every state, by the same
   closed form (docs/semantics.md, section 7).
 
@@ -35,69 +40,70 @@ from monitor.exact.forward.row_table import (
 )
 from monitor.jit import compiled, inlined
 
-__all__ = ["FULL", "Dynamics", "find_entry", "find_observed", "regime_at", "regime_end"]
+__all__ = ["FULL", "Dynamics", "find_entry", "find_observed", "phase_at", "phase_end"]
 
 FULL = -1
 """Returned in place of an index if an array of the table is full."""
 NO_END = 1 << 62
-"""End of the last regime."""
+"""End of the last phase."""
 
 
 class Dynamics(NamedTuple):
-    """What acts, and under which rows, up to the last observed pair. A *regime* is a phase of the law, by offset.
+    """What acts, and under which rows, up to the last observed pair.
 
-    Rows of the counterfactual world and of the observed one, both CSR: `counterfactual_*`, `observed_*`; `same_model`:
-    they are the same. `rewards` [S, A] and `transition_rewards` [N] (or empty): the reward of the counterfactual world
-    and the part of it that depends on the successor. Regimes: `regime_begin` [R], the first offset of each;
-    `is_nominal` [R], whether nothing is changed there; `stochastic` [R], the kind of the policy in force;
-    `policy_actions` [R, S] if deterministic, `policy_probabilities` [R, S, A] if not; `nominal_probabilities`
-    [R, S, A], the distribution of the observed action, empty if it is certain. `merge_actions`: a state's rows are
-    added up over its actions, as nothing depends on the action. `share_prior_rows`: there are so many states that rows
-    on which an observation says nothing are kept once, for all observed transitions.
+    Rows of the counterfactual world and of the observed one, both CSR: `counterfactual_row_*`, `observed_row_*`;
+    `same_model`: they are the same. `rewards` [S, A] and `transition_rewards` [N] (or empty): the reward of the
+    counterfactual world and the part of it that depends on the successor. Phases of the law, H of them: `phase_begin`
+    [H], the first offset of each; `is_nominal` [H], whether nothing is changed there; `stochastic` [H], the kind of the
+    policy in force; `policy_actions` [H, S] if deterministic, `policy_probabilities` [H, S, A] if not;
+    `nominal_policy_probabilities` [H, S, A], the distribution of the observed action, empty if it is certain.
+    `merge_actions`: a state's rows are added up over its actions, as nothing depends on the action.
+    `share_prior_rows`: there are so many states that rows on which an observation says nothing are kept once, for all
+    observed transitions.
     """
 
-    counterfactual_indptr: Ints
-    counterfactual_successors: Ints
-    counterfactual_probabilities: Floats
-    observed_indptr: Ints
-    observed_successors: Ints
-    observed_probabilities: Floats
+    counterfactual_row_indptr: Ints
+    counterfactual_row_successors: Ints
+    counterfactual_row_probabilities: Floats
+    observed_row_indptr: Ints
+    observed_row_successors: Ints
+    observed_row_probabilities: Floats
     rewards: Floats
     transition_rewards: Floats
-    regime_begin: Ints
+    phase_begin: Ints
     is_nominal: Bools
     stochastic: Bools
     policy_actions: Ints
     policy_probabilities: Floats
-    nominal_probabilities: Floats
+    nominal_policy_probabilities: Floats
     same_model: bool
     merge_actions: bool
     share_prior_rows: bool
 
 
 @inlined
-def regime_at(dynamics: Dynamics, offset: int) -> int:
-    """Return the regime in force at an offset."""
-    regime = len(dynamics.regime_begin) - 1
-    while dynamics.regime_begin[regime] > offset:
-        regime -= 1
-    return regime
+def phase_at(dynamics: Dynamics, offset: int) -> int:
+    """Return the phase in force at an offset."""
+    phase = len(dynamics.phase_begin) - 1
+    while dynamics.phase_begin[phase] > offset:
+        phase -= 1
+    return phase
 
 
 @inlined
-def regime_end(dynamics: Dynamics, regime: int) -> int:
-    """Return the first offset after a regime."""
-    return dynamics.regime_begin[regime + 1] if regime + 1 < len(dynamics.regime_begin) else NO_END
+def phase_end(dynamics: Dynamics, phase: int) -> int:
+    """Return the first offset after a phase."""
+    return dynamics.phase_begin[phase + 1] if phase + 1 < len(dynamics.phase_begin) else NO_END
 
 
 @inlined
-def find_observed(dynamics: Dynamics, table: RowArrays, regime: int, s: int, a: int, s_next: int) -> int:
-    """Return the index of an observed transition under a regime, a new one if it is new; FULL if there is no space.
+def find_observed(dynamics: Dynamics, table: RowArrays, phase: int, s: int, a: int, s_next: int) -> int:
+    """Return the index of an observed transition under a phase, a new one if it is new; FULL if there is no space.
 
-    Index r below the number of regimes stands for no observation under regime r.
+    Index r below the number of phases stands for no observation under phase r.
     """
     states, actions = dynamics.rewards.shape
-    key = ((s * actions + a) * states + s_next) * len(dynamics.regime_begin) + regime
+    key = ((s * actions + a) * states + s_next) * len(dynamics.phase_begin) + phase
     slot = find_slot(table.observed_keys, key)
     if table.observed_keys[slot] != key:
         if 2 * (table.used[OBSERVED] + 1) > len(table.observed_keys):
@@ -105,7 +111,7 @@ def find_observed(dynamics: Dynamics, table: RowArrays, regime: int, s: int, a: 
         table.observed_keys[slot] = key
         table.observed_values[slot] = table.used[OBSERVED]
         table.used[OBSERVED] += 1
-    return len(dynamics.regime_begin) + table.observed_values[slot]
+    return len(dynamics.phase_begin) + table.observed_values[slot]
 
 
 @compiled
@@ -113,14 +119,14 @@ def find_entry(
     dynamics: Dynamics,
     table: RowArrays,
     kind: int,
-    regime: int,
+    phase: int,
     observed: int,
     s: int,
     a: int,
     s_next: int,
     state: int,
 ) -> int:
-    """Return the entry with the rows of `state` given s, a -> s_next, computed if it is new; FULL if it has no space.
+    """Return the entry with the rows of `state` given s, a -> s_next (abduction), computed if new; FULL if no space.
 
     `observed`: the index from `find_observed`; s_next = -1: nothing was observed. Under `merge_actions` an EXACT entry
     has a single row, the sum over actions.
@@ -134,7 +140,7 @@ def find_entry(
     if used[ENTRIES] + 2 > len(table.entry_begin):  # the hash table has space for twice as many
         return FULL
     before = used[ROWS], used[SUCCESSORS]
-    if not append_rows(dynamics, table, kind, regime, s, a, s_next, state):
+    if not append_rows(dynamics, table, kind, phase, s, a, s_next, state):
         used[ROWS], used[SUCCESSORS] = before
         return FULL
     entry = used[ENTRIES]
@@ -146,17 +152,19 @@ def find_entry(
 
 @inlined
 def append_rows(
-    dynamics: Dynamics, table: RowArrays, kind: int, regime: int, s: int, a: int, s_next: int, state: int
+    dynamics: Dynamics, table: RowArrays, kind: int, phase: int, s: int, a: int, s_next: int, state: int
 ) -> bool:
     """Append the rows of one state; False if they have no space."""
-    if dynamics.is_nominal[regime] and state == s:
+    if dynamics.is_nominal[phase] and state == s:
         # Nothing is changed here: the action really taken, even if the nominal policy would not take it.
         return append_row(dynamics, table, kind, s, a, s_next, state, a, 1.0)
-    if not dynamics.stochastic[regime]:
-        return append_row(dynamics, table, kind, s, a, s_next, state, dynamics.policy_actions[regime, state], 1.0)
-    choice = dynamics.policy_probabilities[regime, state].copy()
-    if s_next >= 0 and len(dynamics.nominal_probabilities):  # a deterministic choice says nothing about its noise
-        choose(dynamics.nominal_probabilities[regime, s], a, dynamics.policy_probabilities[regime, state], choice)
+    if not dynamics.stochastic[phase]:
+        return append_row(dynamics, table, kind, s, a, s_next, state, dynamics.policy_actions[phase, state], 1.0)
+    choice = dynamics.policy_probabilities[phase, state].copy()
+    if s_next >= 0 and len(
+        dynamics.nominal_policy_probabilities
+    ):  # a deterministic choice says nothing about its noise
+        choose(dynamics.nominal_policy_probabilities[phase, s], a, dynamics.policy_probabilities[phase, state], choice)
     first, begin = table.used[ROWS], table.used[SUCCESSORS]
     for action in range(len(choice)):
         if choice[action] > 0.0 and not append_row(dynamics, table, kind, s, a, s_next, state, action, choice[action]):
@@ -178,12 +186,16 @@ def append_row(
     action: int,
     weight: float,
 ) -> bool:
-    """Append the row of one action, of probability `weight`; False if it has no space."""
+    """Append the row of one action, of probability `weight`; False if it has no space.
+
+    An observation (s_next >= 0) is abduced here: `reweigh` gives the posterior row, `bound` its bounds.
+    """
     used, actions = table.used, dynamics.rewards.shape[1]
     row, begin = used[ROWS], used[SUCCESSORS]
     pair = state * actions + action
-    first, end = dynamics.counterfactual_indptr[pair], dynamics.counterfactual_indptr[pair + 1]
-    q_states, q = dynamics.counterfactual_successors[first:end], dynamics.counterfactual_probabilities[first:end]
+    first, end = dynamics.counterfactual_row_indptr[pair], dynamics.counterfactual_row_indptr[pair + 1]
+    q_states = dynamics.counterfactual_row_successors[first:end]
+    q = dynamics.counterfactual_row_probabilities[first:end]
     if row + 2 > len(table.row_begin) or begin + len(q) + 1 > len(table.successors):
         return False
     table.action[row], table.weight[row] = action, weight
@@ -191,9 +203,9 @@ def append_row(
     rewarded, n = len(dynamics.transition_rewards) > 0, begin
     if dynamics.same_model and state == s and action == a:
         # The same state, action and model as observed: the same successor, under every causal model.
-        table.successors[n], table.low[n] = s_next, weight if kind == EXACT else 1.0
+        table.successors[n], table.lower[n] = s_next, weight if kind == EXACT else 1.0
         if kind != EXACT:
-            table.high[n], table.successor_reward[n] = 1.0, 0.0
+            table.upper[n], table.successor_reward[n] = 1.0, 0.0
         if rewarded:
             for k in range(len(q)):
                 if q_states[k] == s_next:
@@ -201,30 +213,35 @@ def append_row(
         n += 1
     elif s_next < 0:
         for k in range(len(q)):
-            table.successors[n], table.low[n] = q_states[k], weight * q[k]
+            table.successors[n], table.lower[n] = q_states[k], weight * q[k]
             if rewarded:
                 reward += q[k] * dynamics.transition_rewards[first + k]
             n += 1
     else:
         pair = s * actions + a
-        p_begin, p_end = dynamics.observed_indptr[pair], dynamics.observed_indptr[pair + 1]
-        p_states, p_row = dynamics.observed_successors[p_begin:p_end], dynamics.observed_probabilities[p_begin:p_end]
-        p, low, high = np.empty(len(q)), np.empty(len(q)), np.empty(len(q))
+        p_begin, p_end = dynamics.observed_row_indptr[pair], dynamics.observed_row_indptr[pair + 1]
+        p_states = dynamics.observed_row_successors[p_begin:p_end]
+        p_row = dynamics.observed_row_probabilities[p_begin:p_end]
+        p = np.empty(len(q))
         p_s_next, place = align(p_states, p_row, s_next, q_states, p)
         used[COMPUTED] += p.sum() > 0.0
         if kind == EXACT:
-            reweigh(p, q, p_s_next, place, high)
+            posterior = np.empty(len(q))
+            reweigh(p, q, p_s_next, place, posterior)
+            for k in range(len(q)):
+                if posterior[k] > 0.0:
+                    table.successors[n], table.lower[n] = q_states[k], weight * posterior[k]
+                    if rewarded:
+                        reward += posterior[k] * dynamics.transition_rewards[first + k]
+                    n += 1
         else:
-            bound(p, q, p_s_next, place, kind == STABLE, low, high)
-        for k in range(len(q)):
-            if high[k] > 0.0:
-                table.successors[n], table.low[n] = q_states[k], weight * high[k] if kind == EXACT else low[k]
-                if kind != EXACT:
-                    table.high[n] = high[k]
+            lower, upper = np.empty(len(q)), np.empty(len(q))
+            bound(p, q, p_s_next, place, kind == STABLE, lower, upper)
+            for k in range(len(q)):
+                if upper[k] > 0.0:
+                    table.successors[n], table.lower[n], table.upper[n] = q_states[k], lower[k], upper[k]
                     table.successor_reward[n] = dynamics.transition_rewards[first + k] if rewarded else 0.0
-                elif rewarded:
-                    reward += high[k] * dynamics.transition_rewards[first + k]
-                n += 1
+                    n += 1
     table.reward[row] = weight * reward
     used[SUCCESSORS] = n
     table.row_begin[row + 1] = n
@@ -239,13 +256,13 @@ def merge_rows(table: RowArrays, first: int, begin: int) -> None:
     if used[ROWS] == first + 1:
         return
     order = np.argsort(table.successors[begin : used[SUCCESSORS]], kind="mergesort")
-    successors, low = table.successors[begin : used[SUCCESSORS]][order], table.low[begin : used[SUCCESSORS]][order]
+    successors, lower = table.successors[begin : used[SUCCESSORS]][order], table.lower[begin : used[SUCCESSORS]][order]
     n = begin
     for k in range(len(successors)):
         if k and successors[k] == successors[k - 1]:
-            table.low[n - 1] += low[k]
+            table.lower[n - 1] += lower[k]
         else:
-            table.successors[n], table.low[n] = successors[k], low[k]
+            table.successors[n], table.lower[n] = successors[k], lower[k]
             n += 1
     for row in range(first + 1, used[ROWS]):
         table.weight[first] += table.weight[row]

@@ -1,19 +1,20 @@
-"""One observed pair, for all start points at once: the forward message advanced by one step. Compiled.
+"""One observed pair, for all start points at once: the forward weights advanced by one step. Compiled.
 
-See docs/semantics.md, section 6.2. A *start point* is an observed pair at which the intervention may begin;
-start 0 is the newest, start j is j pairs older and j offsets further. A *node* is a state in a column of the unrolled
-automaton (`unroll.py`); its weight for a start is the probability that the counterfactual chain begun there is now in
-that state with the column's obligation remaining. The weights of all starts lie next to each other, so that a row is
-read once for all of them. Rules:
+See docs/semantics.md, section 6.2. Abduction is in the rows: each is conditioned on the step's observed transition in
+closed form (`rows.py`; docs/semantics.md, section 3.1), and no noise is represented. A *start point* is an observed
+pair at which the intervention may begin; start 0 is the newest, start j is j pairs older and j offsets further. A
+*node* is a state in a column of the unrolled automaton (`unroll.py`); its *forward weight* for a start is the
+probability that the counterfactual chain begun there is now in that state with the column's obligation remaining. The
+weights of all starts lie next to each other, so that a row is read once for all of them. Rules:
 
 - A step has two halves. `label_step` reads each node's labels and turns the node into *edges* (node, row, range of
   starts), listed by the column they lead to. `push_rows` pushes the weights along the rows of those edges.
-- Weight that reaches TRUE, and expected reward, leaves the message and is accumulated; weight that reaches FALSE is
+- Weight that reaches TRUE, and expected reward, leaves the nodes and is accumulated; weight that reaches FALSE is
   dropped.
-- Sums run in a fixed order: by regime, column and state of the source, then action; nodes ascend by column and state.
+- Sums run in a fixed order: by phase, column and state of the source, then action; nodes ascend by column and state.
   So a start's answer has the same bits whether or not other starts are held.
-- A function that finds an array too small returns a status before it has changed the message, with what is needed in
-  `Scratch.missing`; the caller grows the array and calls again. Nothing is allocated here.
+- A function that finds an array too small returns a status before it has changed the forward weights, with what is
+  needed in `Scratch.missing`; the caller grows the array and calls again. Nothing is allocated here.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ import numpy as np
 
 from monitor.arrays import Floats, Ints, Shorts
 from monitor.exact.forward.row_table import RowArrays, find_slot
-from monitor.exact.forward.rows import FULL, Dynamics, find_entry, find_observed, regime_end
+from monitor.exact.forward.rows import FULL, Dynamics, find_entry, find_observed, phase_end
 from monitor.exact.forward.unroll import FIRST_COLUMN
 from monitor.jit import inlined
 
@@ -92,7 +93,7 @@ class Future(NamedTuple):
 
 
 class Forward(NamedTuple):
-    """Forward message: `weights` [nodes, starts] of the remaining obligations, after the newest observed pair.
+    """Forward weights: `weights` [nodes, starts] of the remaining obligations, after the newest observed pair.
 
     Segment g is of column `column[g]` and has the nodes `first_node[g]:first_node[g + 1]`, by ascending `states`. Of a
     node's weights those of `start_range` [nodes, 2] (first, last exclusive) are valid, the others undefined.
@@ -111,14 +112,14 @@ class Forward(NamedTuple):
 
 
 class Scratch(NamedTuple):
-    """Working memory of a step, shared by all forward messages of a model.
+    """Working memory of a step, shared by all forward weights of a model.
 
     `state_stamp`, `state_node` [S]: the node of a state in the column at hand, valid if the stamp is the current one;
     `observed_stamp` [S] (empty unless `share_prior_rows`): likewise, successors of the observed pair. `edge_lists`
     [columns, 3]: stamp, first and last edge into a column; `edges` [n, 5]: source node, row, first and last (exclusive)
-    start, next edge into the same column. `column` to `accumulated`: the next message, its nodes in the order in which
-    they were met, and `by_state`, their order by state. `vectors` [starts]: indices in `Future.values`, for one column.
-    `clock` [2]: the current stamps, of edge lists and of states; they only grow. `missing` [2]: see DONE.
+    start, next edge into the same column. `column` to `accumulated`: the next weights, their nodes in the order in
+    which they were met, and `by_state`, their order by state. `vectors` [starts]: indices in `Future.values`, for one
+    column. `clock` [2]: the current stamps, of edge lists and of states; they only grow. `missing` [2]: see DONE.
     """
 
     state_stamp: Ints
@@ -139,7 +140,7 @@ class Scratch(NamedTuple):
 
 
 class Context(NamedTuple):
-    """Everything an answer depends on besides the forward message."""
+    """Everything an answer depends on besides the forward weights."""
 
     dynamics: Dynamics
     table: RowArrays
@@ -218,6 +219,12 @@ def label_step(
 ) -> int:
     """Read the labels of all nodes: list edges by target column, accumulate what is decided; return a status.
 
+    With w_j(x, o) the weight of node (x, o) for start j, pi and rho the choice and the row given the observed
+    transition, and o' the obligation after o when x, a is labelled, a step computes (here and in `push_rows`)
+
+        w'_j(y, o') = sum over x, o, a of w_j(x, o) pi(a|x) rho(y|x, a).
+
+    An edge is one (x, o), a and o' for a range of j. What is decided has o' = TRUE: w_j(x, o) pi(a|x) is accumulated.
     `kept`: starts from this one on are dropped, as they are older than any that may be queried.
     """
     scalars, first_node, states = forward.scalars, forward.first_node, forward.states
@@ -232,13 +239,13 @@ def label_step(
     stamp, base, count = scratch.clock[0], scalars[BASE_OFFSET], 0
     if dynamics.share_prior_rows:
         pair = s * actions + a
-        for k in range(dynamics.observed_indptr[pair], dynamics.observed_indptr[pair + 1]):
-            observed_stamp[dynamics.observed_successors[k]] = stamp
-    for regime in range(len(dynamics.regime_begin)):
-        begin, end = max(dynamics.regime_begin[regime] - base, 0), min(regime_end(dynamics, regime) - base, kept)
+        for k in range(dynamics.observed_row_indptr[pair], dynamics.observed_row_indptr[pair + 1]):
+            observed_stamp[dynamics.observed_row_successors[k]] = stamp
+    for phase in range(len(dynamics.phase_begin)):
+        begin, end = max(dynamics.phase_begin[phase] - base, 0), min(phase_end(dynamics, phase) - base, kept)
         if begin >= end:
             continue
-        observed = find_observed(dynamics, table, regime, s, a, s_next)
+        observed = find_observed(dynamics, table, phase, s, a, s_next)
         if observed == FULL:
             return TABLE_FULL
         for segment in range(scalars[SEGMENT_COUNT]):
@@ -252,10 +259,10 @@ def label_step(
                 state = states[node]
                 key, informed = observed * size + state, True
                 if dynamics.share_prior_rows:
-                    slot = find_slot(keys, regime * size + state)
+                    slot = find_slot(keys, phase * size + state)
                     entry = entries[slot]
-                    if keys[slot] != regime * size + state:
-                        entry = find_entry(dynamics, table, 0, regime, regime, -1, -1, -1, state)
+                    if keys[slot] != phase * size + state:
+                        entry = find_entry(dynamics, table, 0, phase, phase, -1, -1, -1, state)
                         if entry == FULL:
                             return TABLE_FULL
                     informed = state == s or shares_successor(table, entry, observed_stamp, stamp)
@@ -263,7 +270,7 @@ def label_step(
                     slot = find_slot(keys, key)
                     entry = entries[slot]
                     if keys[slot] != key:
-                        entry = find_entry(dynamics, table, 0, regime, observed, s, a, s_next, state)
+                        entry = find_entry(dynamics, table, 0, phase, observed, s, a, s_next, state)
                         if entry == FULL:
                             return TABLE_FULL
                 for row in range(entry_begin[entry], entry_begin[entry + 1]):
@@ -309,12 +316,13 @@ def shares_successor(table: RowArrays, entry: int, observed_stamp: Ints, stamp: 
 def push_rows(table: RowArrays, scratch: Scratch, forward: Forward, columns: int, shift: int, s_next: int) -> int:
     """Push weights along the edges, column by column; return the number of segments, or -1 if scratch is full.
 
+    This is the sum of the formula in `label_step`; `probability`: pi(a|x) rho(y|x, a), over all a if rows are merged.
     `shift`: 1 if a start is added at `s_next`, which makes every other start one older; else 0.
     """
     state_stamp, state_node, by_state = scratch.state_stamp, scratch.state_node, scratch.by_state
     edge_lists, edges = scratch.edge_lists, scratch.edges
     states, start_range, weights, old = scratch.states, scratch.start_range, scratch.weights, forward.weights
-    row_begin, successors, probabilities = table.row_begin, table.successors, table.low
+    row_begin, successors, probabilities = table.row_begin, table.successors, table.lower
     list_stamp, capacity, width = scratch.clock[0], len(states) - 1, old.shape[1]
     segments, nodes = 0, 0
     ushift = np.uint64(shift)  # in the innermost loops a signed index would be checked for counting from the end

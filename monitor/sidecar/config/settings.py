@@ -63,15 +63,15 @@ class _Section(BaseModel):
 class MqttConfig(_Section):
     """The broker and the topics. `url` may hold a user and a password; it is never printed.
 
-    With `mqtts://` the broker must show a certificate for its name, signed by one in `ca` (default: those the system
-    trusts); `certificate` and `key` are our own, where it asks for one. All are PEM files. Files of secrets and
-    certificates are read again at each connection.
+    With `mqtts://` the broker must present a certificate for its name, signed by one in `ca` (default: those the system
+    trusts); `certificate` and `key` are the monitor's, if the broker requires one. All are PEM files. Files of secrets
+    and certificates are read again at each connection.
     """
 
     url: Annotated[Url, Field(repr=False)] = "mqtt://localhost:1883"
     """The broker: `mqtt://host:port`, or `mqtts://host:port` for TLS."""
     username: Annotated[str, Field(min_length=1, max_length=4096)] | None = Field(default=None, repr=False)
-    """Who we are to the broker, where it asks."""
+    """User name at the broker, if it requires one."""
     username_file: Path | None = None
     """A file that holds it."""
     password: SecretStr | None = None
@@ -81,7 +81,7 @@ class MqttConfig(_Section):
     ca: Path | None = None
     """PEM file of the authorities that may sign the broker's certificate; those of the system if absent."""
     certificate: Path | None = None
-    """PEM file of our own certificate, where the broker asks for one."""
+    """PEM file of the monitor's certificate, if the broker requires one."""
     key: Path | None = None
     """PEM file of its key, not encrypted; if absent, it is in the file `certificate`."""
     steps: Pattern = "agents/+/steps"
@@ -93,7 +93,7 @@ class MqttConfig(_Section):
     client_id: Name | None = None
     """Our name at the broker; if absent, host name and digest of this configuration, kept in the store."""
     keepalive: Duration = 15.0
-    """After one and a half times so much silence the broker takes us for lost."""
+    """The broker regards the monitor as lost after 1.5 times this period of silence."""
 
     @model_validator(mode="after")
     def _consistent(self) -> MqttConfig:
@@ -131,7 +131,7 @@ class MqttConfig(_Section):
 
 
 class ReorderConfig(_Section):
-    """How long later steps wait for a missing one before it counts as lost, and the formulas go blind."""
+    """How long later steps wait for a missing one before it counts as lost and the formulas become blind."""
 
     steps: Count = setting(StreamSettings, "reorder_steps", ge=1, le=65536)
     wait: Duration = setting(StreamSettings, "reorder_wait")
@@ -157,7 +157,7 @@ class AlarmConfig(_Section):
 
 
 class FormulaConfig(_Section):
-    """One formula to watch."""
+    """One formula to monitor."""
 
     name: Identifier = setting(FormulaSpec, "name")
     formula: str = setting(FormulaSpec, "text", min_length=1, max_length=65536)
@@ -201,37 +201,37 @@ class StreamConfig(_Section):
 
 
 class HttpConfig(_Section):
-    """Where metrics, health and the status page are served; loopback unless told otherwise.
+    """Address of metrics, health and the status page, and who may read them; loopback by default.
 
     With `token_file`, everything but `/healthz`, `/readyz` and `/startupz` needs the token in it (`Authorization:
-    Bearer ...`); it is read again at each request. `hosts`: names under which we may be asked, as a proxy passes them
-    on. On loopback without a token, no others but loopback's own are answered.
+    Bearer ...`); it is read again at each request. `hosts`: host names accepted in requests, as a proxy passes
+    them on. On loopback without a token, only these and loopback's own are accepted.
     """
 
     listen: Listen = "127.0.0.1:9108"
     """Address and port of the page, the metrics and the probes."""
     token_file: Path | None = None
-    """A file with the bearer token that is asked for."""
+    """A file with the required bearer token."""
     url: Link | None = None
-    """How people reach the page; links in alerts lead there. If absent, `listen`, unless that is every address."""
+    """Public address of the page, for links in alerts. If absent, `listen`, unless that is every address."""
     hosts: Annotated[tuple[Host, ...], Field(max_length=100)] = ()
-    """Names under which we may be asked, as a proxy passes them on."""
+    """Host names accepted in requests, as a proxy passes them on."""
 
 
 class StoreConfig(_Section):
     """What survives a restart, in the database `path`, with `evidence/` and `objects/` beside it.
 
-    `path: null` keeps nothing at all. Evidence older than `keep` is removed, and the oldest where it is more than
-    `size`; it ages while the monitor runs, and by a day at most between two runs. With `signing_key`, each piece of
+    `path: null` keeps nothing at all. Evidence older than `keep` is removed, and the oldest if all of it exceeds
+    `size`. It ages while the monitor runs, and by a day at most between two runs. With `signing_key`, each piece of
     evidence has an Ed25519 signature beside it, `evidence/<id>.sig`.
     """
 
     path: Path | None = Path("var/cfmon.sqlite")
     """The database; `null`: nothing is kept."""
     keep: Duration = 30 * 86400.0
-    """Evidence older than that is removed."""
+    """Evidence older than this is removed."""
     size: Size = 1_000_000_000
-    """Where evidence takes more, the oldest is removed."""
+    """If evidence exceeds this, the oldest is removed."""
     signing_key: Path | None = None
     """PEM file of an Ed25519 private key, not encrypted, read at start; evidence is signed with it."""
 
@@ -243,7 +243,7 @@ class StoreConfig(_Section):
 
 
 class LimitsConfig(_Section):
-    """Where the monitor stops growing. `deadline`: what does not fit into so long an evaluation waits for the next."""
+    """Resource limits of the monitor."""
 
     message_bytes: Annotated[Count, Field(ge=64, le=16 << 20)] = 65536
     """Longer messages are rejected."""
@@ -260,7 +260,7 @@ class LoggingConfig(_Section):
     format: Literal["text", "json"] = "text"
     """For people, or one JSON document a line."""
     level: Literal["debug", "info", "warning", "error"] = "info"
-    """What is less important is left out."""
+    """Least severe level that is logged."""
 
 
 class Config(BaseSettings):
@@ -287,7 +287,7 @@ class Config(BaseSettings):
     path: PathConfig = PathConfig()
     """How much of the past is held."""
     formulas: Annotated[tuple[FormulaConfig, ...], Field(min_length=1, max_length=1000)]
-    """What is watched."""
+    """The formulas to monitor."""
     labels: Annotated[dict[Name, Words], Field(max_length=1000)] = {}
     """Label of the model -> words for it in the sentences of alerts, such as `death: "the patient dies"`."""
     sampling: SamplingConfig = SamplingConfig()
@@ -297,13 +297,13 @@ class Config(BaseSettings):
     stream: StreamConfig = StreamConfig()
     """Silence and lateness."""
     heartbeat: Duration = 10.0
-    """How often alerts are repeated and the status is told."""
+    """Interval at which firing alerts are repeated and the status is published."""
     http: HttpConfig = HttpConfig()
     """Page, metrics, probes."""
     store: StoreConfig = StoreConfig()
     """What survives a restart."""
     limits: LimitsConfig = LimitsConfig()
-    """Where it stops growing."""
+    """Resource limits."""
     logging: LoggingConfig = LoggingConfig()
     """Format and level of the log."""
 

@@ -128,7 +128,7 @@ class AlertPublisher:
         """Return every alarm that fires now."""
         return (firing for agent in sorted(self._published) for firing in self._published[agent].firing.values())
 
-    # ---- kept and taken up again ----
+    # ---- save and restore ----
 
     def dump(self, agent: str) -> Published:
         """Return what is published about an agent; write it before the next event."""

@@ -31,20 +31,20 @@ PLACES = ("clear", "pending", "firing")
 
 FIGURES = {
     "formula_value": "The agent's own value; NaN while blind or between episodes.",
-    "formula_lower": "Lower bound of it over every causal model asked for.",
-    "formula_upper": "Upper bound of it over every causal model asked for.",
-    "alternative_value": "Value under the alternative, of a regret formula.",
-    "alternative_lower": "Lower bound of it over every causal model asked for.",
-    "alternative_upper": "Upper bound of it over every causal model asked for.",
-    "effect": "Value under the alternative minus value under nominal, of a regret formula.",
+    "formula_lower": "Lower bound of the agent's own value over the class of causal models.",
+    "formula_upper": "Upper bound of the agent's own value over the class of causal models.",
+    "alternative_value": "Value of a regret formula under the alternative.",
+    "alternative_lower": "Lower bound of the alternative's value over the class of causal models.",
+    "alternative_upper": "Upper bound of the alternative's value over the class of causal models.",
+    "effect": "Value of a regret formula under the alternative minus its value under nominal.",
 }
 """Gauges set by a verdict, in this order."""
 
 _VERDICT_BUCKETS = (1e-4, 2.5e-4, 5e-4, 1e-3, 2.5e-3, 5e-3, 1e-2, 2.5e-2, 5e-2, 0.1, 0.25, 1.0, 5.0)
 _LAG_BUCKETS = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 60.0)
 CALIBRATION = {
-    "brier_score": "Mean squared error of the followed forecasts that came due; NaN: none did.",
-    "brier_score_expected": "What that score is on average if each forecast is true; NaN: none came due.",
+    "brier_score": "Mean squared error of the forecasts whose outcome is known; NaN: none is.",
+    "brier_score_expected": "Expected Brier score if every forecast is correct; NaN: no outcome is known.",
 }
 """Gauges set by followed forecasts, in this order."""
 
@@ -59,53 +59,55 @@ class Instruments:
         self._registry = registry
         self._families: list[SeriesFamily] = []
         self.figures = self._many(FIGURES, *PAIR)
-        self.threshold = self._gauge("formula_threshold", "What the formula's value is compared with.", "formula")
-        self.alarm_state = self._shown("alarm_state", "1 for the state the alarm is in.", *PAIR, "severity", "state")
-        self.blind = self._shown("blind", "1 while the formula cannot be answered, for this reason.", *PAIR, "reason")
-        self.last_alarm = self._shown("last_alarm_timestamp_seconds", "When the alarm last began to fire.", *PAIR)
-        self.last_message = self._shown("last_message_timestamp_seconds", "When the agent was last heard.", "agent")
-        self.last_evaluation = self._gauge("last_evaluation_timestamp_seconds", "When formulas were last answered.")
-        self.connected = self._gauge("mqtt_connected", "1 while the broker is reached.")
-        self.queue_length = self._gauge("queue_length", "Messages received and not yet taken over.")
+        self.threshold = self._gauge("formula_threshold", "Bound that the formula's value is compared with.", "formula")
+        self.alarm_state = self._shown("alarm_state", "1 for the alarm's state, else 0.", *PAIR, "severity", "state")
+        self.blind = self._shown("blind", "1 while the formula is blind for this reason.", *PAIR, "reason")
+        self.last_alarm = self._shown("last_alarm_timestamp_seconds", "When the alarm last started to fire.", *PAIR)
+        self.last_message = self._shown("last_message_timestamp_seconds", "Time of its last valid message.", "agent")
+        self.last_evaluation = self._gauge("last_evaluation_timestamp_seconds", "Time of the last evaluation.")
+        self.connected = self._gauge("mqtt_connected", "1 while the broker is connected.")
+        self.queue_length = self._gauge("queue_length", "Messages received and not yet processed.")
         self.model_doubt = self._gauge(
-            "model_doubt", "1 if the transitions of several agents contradict the model; NaN: untested."
+            "model_doubt", "1 if the transitions of several agents contradict the model; NaN: not tested."
         )
         self.agent_doubt = self._shown(
-            "agent_doubt", "1 if this agent's transitions contradict the model; NaN: untested.", "agent"
+            "agent_doubt", "1 if this agent's transitions contradict the model; NaN: not tested.", "agent"
         )
         self.model_log10_e = self._gauge(
-            "model_log10_e_value", "Evidence against the model, log10 of an e-value; NaN: untested."
+            "model_log10_e_value", "Evidence against the model: log10 of an e-value; NaN: not tested."
         )
-        self.store_ok = self._gauge("store_ok", "1 while what happens can be noted, so that a restart loses nothing.")
-        self.reload_success = self._gauge(
-            "config_reload_success", "1 if the configuration was last loaded without error."
-        )
+        self.store_ok = self._gauge("store_ok", "1 while the store can be written; if 0, a restart loses state.")
+        self.reload_success = self._gauge("config_reload_success", "1 if the last load of the configuration succeeded.")
         self.model_info = self._gauge("model_info", "The model in use.", "name", "sha256")
         self.policy_info = self._gauge("policy_info", "A policy in use.", "name", "sha256")
-        self.build_info = self._gauge("build_info", "The software in use.", "version")
-        self.alarms = self._counted("alarms", "Changes of an alarm's state.", "formula", "severity", "state")
-        self.verdicts = self._counted("verdicts", "Answers given.", "formula", "outcome", "method")
-        self.messages = self._counted("messages", "What became of each message.", "result")
+        self.build_info = self._gauge("build_info", "Version of the monitor.", "version")
+        self.alarms = self._counted("alarms", "Alarm changes, by the new state.", "formula", "severity", "state")
+        self.verdicts = self._counted("verdicts", "Verdicts, by outcome and method.", "formula", "outcome", "method")
+        self.messages = self._counted("messages", "Messages, by result.", "result")
         self.rejected = self._counted("rejected", "Messages rejected, by reason.", "reason")
-        self.off_policy = self._counted("off_policy", "Steps whose action nominal never takes.", "agent")
+        self.off_policy = self._counted("off_policy", "Steps whose action the nominal policy never takes.", "agent")
         self.off_policy_ratio = self._shown(
             "off_policy_ratio",
-            "Share of the last 100 steps on which nominal would have acted otherwise, beyond what it allows.",
+            "Fraction of the last 100 steps on which the nominal policy would have acted differently, beyond chance.",
             "agent",
         )
         self.reward_mismatch = self._counted("reward_mismatch", "Steps whose reward contradicts the model.", "agent")
-        self.skipped = self._counted("evaluations_skipped", "Answers passed over under load.", "formula")
-        self.forecasts = self._counted("forecasts", "Followed forecasts, by what became of them.", "formula", "outcome")
+        self.skipped = self._counted("evaluations_skipped", "Evaluations skipped under load.", "formula")
+        self.forecasts = self._counted("forecasts", "Forecasts, by outcome.", "formula", "outcome")
         self.calibration = self._many(CALIBRATION, "formula")
-        self.forgotten = Counter("cfmon_agents_forgotten", "Agents silent for too long.", registry=registry)
-        self.negative_lags = Counter("cfmon_negative_lags", "Messages from the future.", registry=registry)
-        self.store_errors = Counter("cfmon_store_errors", "Failures to note what happened.", registry=registry)
-        self.store_damage = Counter("cfmon_store_damage", "Finds that it is not what was written.", registry=registry)
-        self.last_store_damage = self._gauge("last_store_damage_timestamp_seconds", "When damage was found; 0: never.")
-        self.sink_errors = self._counted("sink_errors", "Exceptions in a sink, by its name.", "sink")
+        self.forgotten = Counter("cfmon_agents_forgotten", "Agents forgotten after silence.", registry=registry)
+        self.negative_lags = Counter("cfmon_negative_lags", "Messages with a time in the future.", registry=registry)
+        self.store_errors = Counter("cfmon_store_errors", "Failed writes to the store.", registry=registry)
+        self.store_damage = Counter("cfmon_store_damage", "Number of damages found in the store.", registry=registry)
+        self.last_store_damage = self._gauge(
+            "last_store_damage_timestamp_seconds", "When damage was last found; 0: never."
+        )
+        self.sink_errors = self._counted("sink_errors", "Exceptions raised by a sink.", "sink")
         self.picture_errors = Counter("cfmon_picture_errors", "Pictures that could not be drawn.", registry=registry)
-        self.verdict_seconds = self._histogram("verdict_seconds", "Time for one answer.", _VERDICT_BUCKETS, "formula")
-        self.lag = self._histogram("message_lag_seconds", "Agent's clock to ours.", _LAG_BUCKETS)
+        self.verdict_seconds = self._histogram(
+            "verdict_seconds", "Time of one evaluation.", _VERDICT_BUCKETS, "formula"
+        )
+        self.lag = self._histogram("message_lag_seconds", "Time from the agent's clock to arrival.", _LAG_BUCKETS)
 
     def start(self, watched: Watched) -> None:
         """Create every series that is known beforehand, so that its first increase is one from 0."""

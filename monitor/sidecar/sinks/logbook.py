@@ -39,7 +39,7 @@ ALARMS: Final = "monitor.alarms"
 LOG: Final = logging.getLogger(ALARMS)
 ABOUT: Final = logging.getLogger("monitor.service")
 LOST: Final = frozenset({"gap", "conflict", "stale", "dropped", "rejected"})
-"""Results of a message whose step is not taken over, or before which a step is missing."""
+"""Results of a message whose step is not accepted, or before which a step is missing."""
 MOST_NAMED: Final = 3
 """Agents named in one entry on blindness; more are counted."""
 FIELDS: Final = ("agent", "state", "revision", "severity", "blind", "outcome", "value", "episode", "seq", "summary")

@@ -22,7 +22,7 @@ LOG: Final = logging.getLogger("monitor.service")
 class Sinks:
     """Passes effects on to every sink, in order. Where one raises, that is logged and counted, and the others go on.
 
-    `metrics` and `view` are what HTTP serves. `queue_length`: messages received and not yet taken over.
+    `metrics` and `view` are what HTTP serves. `queue_length`: messages received and not yet processed.
     """
 
     def __init__(self, watched: Watched, queue_length: Callable[[], float] = lambda: 0.0) -> None:

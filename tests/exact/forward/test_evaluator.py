@@ -75,7 +75,7 @@ def taken_over(name: str, by: str, steps: int | None = None) -> Law:
         ),
     ],
 )  # fmt: skip
-def test_the_acting_policy_in_each_regime_of_the_law(  # noqa: PLR0917 - columns of the table
+def test_the_acting_policy_in_each_phase_of_the_law(  # noqa: PLR0917 - columns of the table
     nominal: Law,
     law: Law,
     first: list[int],
@@ -86,14 +86,14 @@ def test_the_acting_policy_in_each_regime_of_the_law(  # noqa: PLR0917 - columns
     observed: list[list[list[float]]],
 ) -> None:
     made = dynamics(nominal, law, merge_actions=True)
-    assert made.regime_begin.tolist() == first
+    assert made.phase_begin.tolist() == first
     assert made.is_nominal.tolist() == default
     assert made.stochastic.tolist() == stochastic
     for n, row in enumerate(actions or ()):
         assert row is None or made.policy_actions[n].tolist() == row
     assert made.policy_probabilities.tolist() == chances
-    assert made.nominal_probabilities.tolist() == observed
-    assert made.policy_probabilities.shape[1:] == made.nominal_probabilities.shape[1:] == (4, 2)
+    assert made.nominal_policy_probabilities.tolist() == observed
+    assert made.policy_probabilities.shape[1:] == made.nominal_policy_probabilities.shape[1:] == (4, 2)
     assert (made.same_model, made.merge_actions, made.share_prior_rows) == (True, True, False)
 
 
@@ -101,8 +101,8 @@ def test_rows_and_rewards_are_those_of_the_queried_world() -> None:
     law = plain("nominal").under(Intervention(dynamics=OTHER))
     made = dynamics(plain("nominal"), law, merge_actions=False)
     assert (made.same_model, made.merge_actions) == (False, False)
-    assert made.counterfactual_successors.tolist() == OTHER.successors.tolist()
-    assert made.observed_successors.tolist() == MODEL.successors.tolist()
+    assert made.counterfactual_row_successors.tolist() == OTHER.successors.tolist()
+    assert made.observed_row_successors.tolist() == MODEL.successors.tolist()
     assert made.rewards.tolist() == OTHER.rewards.tolist()
     assert OTHER.transition_rewards is not None
     assert made.transition_rewards.tolist() == OTHER.transition_rewards.tolist()

@@ -59,7 +59,7 @@ def row(kept: RowTable, number: int) -> dict[int, float]:
     index = arrays.entry_begin[number]
     assert arrays.entry_begin[number + 1] == index + 1
     places = slice(arrays.row_begin[index], arrays.row_begin[index + 1])
-    return dict(zip(arrays.successors[places].tolist(), arrays.low[places].tolist(), strict=True))
+    return dict(zip(arrays.successors[places].tolist(), arrays.lower[places].tolist(), strict=True))
 
 
 def pairs() -> list[tuple[int, int, int]]:
@@ -165,7 +165,7 @@ def test_a_table_doubles_once_half_of_its_space_is_used(
     assert len(arrays.entry_begin) - 1 == 256 * longer
     assert [len(each) for each in (arrays.action, arrays.weight, arrays.reward)] == [32] * 3
     assert len(arrays.row_begin) - 1 == 32
-    assert len(arrays.successors) == len(arrays.low) == 64
+    assert len(arrays.successors) == len(arrays.lower) == 64
 
 
 @pytest.mark.parametrize(("entries", "places"), [(1, 2), (2, 4), (3, 8), (4, 8), (5, 16), (256, 512), (257, 1024)])
@@ -178,9 +178,9 @@ def test_a_table_has_a_power_of_two_places_for_twice_its_entries(
 
 @pytest.mark.parametrize("kind", [ANY, STABLE])
 def test_only_bounds_have_an_upper_end_and_a_part_for_each_successor(kind: int) -> None:
-    assert len(RowTable(EXACT).arrays.high) == len(RowTable(EXACT).arrays.successor_reward) == 0
+    assert len(RowTable(EXACT).arrays.upper) == len(RowTable(EXACT).arrays.successor_reward) == 0
     arrays = RowTable(kind).arrays
-    assert len(arrays.high) == len(arrays.successor_reward) == len(arrays.successors) == len(arrays.low)
+    assert len(arrays.upper) == len(arrays.successor_reward) == len(arrays.successors) == len(arrays.lower)
 
 
 def test_a_world_has_one_table_for_each_kind_and_gives_all_back() -> None:

@@ -1,4 +1,4 @@
-"""The rows of a state after an observed transition: which regime, which index, which actions and successors."""
+"""The rows of a state after an observed transition: which phase, which index, which actions and successors."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from monitor.exact.forward.rows import (
     Dynamics,
     find_entry,
     find_observed,
-    regime_at,
-    regime_end,
+    phase_at,
+    phase_end,
 )
 from monitor.model import MDP
 from monitor.policy import as_table
@@ -64,7 +64,7 @@ class Found(NamedTuple):
 
 
 def found(of: Dynamics, kind: int, step: tuple[int, int, int], state: int, r: int = 0) -> list[Found]:
-    """Return (action, weight, reward, {successor: (low, high, successor reward)}) of each row of a state."""
+    """Return (action, weight, reward, {successor: (lower, upper, successor reward)}) of each row of a state."""
     table = RowTable(kind)
     observed = r if step[2] < 0 else find_observed(of, table.arrays, r, *step)
     entry = find_entry(of, table.arrays, kind, r, observed, *step, state)
@@ -77,39 +77,39 @@ def read(table: RowTable, entry: int) -> list[Found]:
     some: list[Found] = []
     for n in range(a.entry_begin[entry], a.entry_begin[entry + 1]):
         row = {
-            int(a.successors[k]): a.low[k] if table.kind == EXACT else (a.low[k], a.high[k], a.successor_reward[k])
+            int(a.successors[k]): a.lower[k] if table.kind == EXACT else (a.lower[k], a.upper[k], a.successor_reward[k])
             for k in range(a.row_begin[n], a.row_begin[n + 1])
         }
         some.append(Found(int(a.action[n]), a.weight[n], a.reward[n], row))
     return some
 
 
-def test_a_regime_is_in_force_from_its_first_offset_to_that_of_the_next() -> None:
+def test_a_phase_is_in_force_from_its_first_offset_to_that_of_the_next() -> None:
     before = PLAIN.under(Intervention(OTHER, 5))
     three = dynamics(before, before.under(Intervention(MIXED, 2)), merge_actions=False)
-    assert three.regime_begin.tolist() == [0, 2, 5]
-    assert [regime_at(three, offset) for offset in range(7)] == [0, 0, 1, 1, 1, 2, 2]
-    assert [regime_end(three, r) for r in range(3)] == [2, 5, NO_END]
+    assert three.phase_begin.tolist() == [0, 2, 5]
+    assert [phase_at(three, offset) for offset in range(7)] == [0, 0, 1, 1, 1, 2, 2]
+    assert [phase_end(three, r) for r in range(3)] == [2, 5, NO_END]
     assert three.is_nominal.tolist() == [False, True, True]
     assert three.stochastic.tolist() == [True, False, False]
 
 
 def test_nominal_is_back_where_a_takeover_ends() -> None:
     back = world(change=Intervention(OTHER, 2))
-    assert (back.regime_begin.tolist(), back.is_nominal.tolist()) == ([0, 2], [False, True])
+    assert (back.phase_begin.tolist(), back.is_nominal.tolist()) == ([0, 2], [False, True])
     assert world().is_nominal.tolist() == [True]
     assert world(change=Intervention(OTHER)).is_nominal.tolist() == [False]
     assert [back.policy_actions[r].tolist() for r in range(2)] == [[1] * 4, [0] * 4]
 
 
 def test_an_observed_choice_is_evidence_only_if_it_was_uncertain() -> None:
-    assert len(world().nominal_probabilities) == 0
+    assert len(world().nominal_policy_probabilities) == 0
     uncertain = world(Law.stationary(MIXED, MODEL))
-    assert uncertain.nominal_probabilities.tolist() == [MIXED.probabilities.tolist()]  # type: ignore[union-attr]
+    assert uncertain.nominal_policy_probabilities.tolist() == [MIXED.probabilities.tolist()]  # type: ignore[union-attr]
     later = dynamics(Law.stationary(MIXED, MODEL), PLAIN.under(Intervention(OTHER, 2)), merge_actions=False)
-    assert later.nominal_probabilities.shape == (2, 4, 2)
+    assert later.nominal_policy_probabilities.shape == (2, 4, 2)
     first = Law.stationary(NOMINAL, MODEL).under(Intervention(MIXED, 2))
-    assert dynamics(first, first, merge_actions=False).nominal_probabilities.tolist() == [
+    assert dynamics(first, first, merge_actions=False).nominal_policy_probabilities.tolist() == [
         [[0.75, 0.25]] * 4,
         [[1.0, 0.0]] * 4,
     ]
@@ -121,8 +121,8 @@ def test_data_shared_between_paths_is_neither_copied_nor_written() -> None:
     assert NOMINAL.actions is not None
     assert np.shares_memory(mixed.policy_probabilities, MIXED.probabilities)
     assert np.shares_memory(world().policy_actions, NOMINAL.actions)
-    assert np.shares_memory(world().counterfactual_probabilities, MODEL.probabilities)
-    fixed = world()._replace(regime_begin=NOMINAL.actions)  # the regimes are its own
+    assert np.shares_memory(world().counterfactual_row_probabilities, MODEL.probabilities)
+    fixed = world()._replace(phase_begin=NOMINAL.actions)  # the phases are its own
     assert not any(part.flags.writeable for part in fixed if isinstance(part, np.ndarray) and part.dtype != np.bool_)
 
 
@@ -276,10 +276,10 @@ def test_actions_and_rows_are_those_of_the_twin(chance: Random) -> None:
     case = a_case(chance)
     of, twin = dynamics(case.nominal, case.law, merge_actions=False), case.twin(0)
     for k, (pair, (s_next, _)) in enumerate(pairwise(case.path)):
-        regime = regime_at(of, k)
+        phase = phase_at(of, k)
         for state in range(case.states):
             actions = twin.actions(k, state)
-            exact = found(of, EXACT, (*pair, s_next), state, regime)
+            exact = found(of, EXACT, (*pair, s_next), state, phase)
             assert_close({each.action: each.weight for each in exact}, actions)
             for action, _, reward, row in exact:
                 successors = twin.successors(k, state, action)
@@ -288,7 +288,7 @@ def test_actions_and_rows_are_those_of_the_twin(chance: Random) -> None:
                 earned = sum(weight * twin.reward(k, state, action, s) for s, weight in expected.items())
                 assert reward == pytest.approx(float(earned), abs=CLOSE)
             for kind, name in ((ANY, "any"), (STABLE, "stable")):
-                bounded = found(of, kind, (*pair, s_next), state, regime)
+                bounded = found(of, kind, (*pair, s_next), state, phase)
                 assert_close({each.action: each.weight for each in bounded}, actions)
                 for action, weight, reward, row in bounded:
                     ranges = twin.ranges(k, state, action, name)
