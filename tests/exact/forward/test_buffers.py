@@ -68,7 +68,7 @@ def test_levels_grow_to_twice_what_they_need_up_to_the_limit(monkeypatch: pytest
         workspace.grow_levels(bounds.OFFSETS, 301)
 
 
-def test_a_message_has_weights_for_each_start_with_an_obligation_left() -> None:
+def test_there_are_weights_for_each_start_with_an_obligation_left() -> None:
     assert [
         ForwardBuffers(starts, -1, horizon).live_starts for starts, horizon in ((5, 3), (3, 5), (0, 5), (4, 0))
     ] == [
@@ -93,7 +93,7 @@ def test_a_restart_keeps_the_queried_start() -> None:
     assert buffers.scalars.tolist() == [0, 0, 0, 0, 0, 5, 2, 0]
 
 
-def test_a_message_is_kept_as_it_grows() -> None:
+def test_weights_are_kept_as_they_grow() -> None:
     buffers = ForwardBuffers(2, -1, 2)
     old = buffers.arrays
     arrays: list[Any] = list(old[1:])
@@ -114,11 +114,11 @@ def test_a_message_is_kept_as_it_grows() -> None:
 
 def test_the_part_of_one_start_has_its_nodes_and_weights() -> None:
     buffers = ForwardBuffers(3, -1, 3)
-    message = buffers.arrays
-    message.scalars[step.SEGMENT_COUNT] = 2
-    message.column[:2], message.first_node[:3] = (4, 6), (0, 2, 4)
-    message.states[:4] = (10, 11, 20, 21)
-    message.start_range[:4] = [(0, 1), (0, 2), (1, 3), (2, 3)]
-    message.weights[:4] = [(0.5, 9, 9), (0.25, 0.75, 9), (9, 0.0, 1.0), (9, 9, 0.125)]
+    arrays = buffers.arrays
+    arrays.scalars[step.SEGMENT_COUNT] = 2
+    arrays.column[:2], arrays.first_node[:3] = (4, 6), (0, 2, 4)
+    arrays.states[:4] = (10, 11, 20, 21)
+    arrays.start_range[:4] = [(0, 1), (0, 2), (1, 3), (2, 3)]
+    arrays.weights[:4] = [(0.5, 9, 9), (0.25, 0.75, 9), (9, 0.0, 1.0), (9, 9, 0.125)]
     found = [[(g, s.tolist(), w.tolist()) for g, s, w in buffers.of_start(start)] for start in range(3)]
     assert found == [[(4, [10, 11], [0.5, 0.25])], [(4, [11], [0.75])], [(6, [20, 21], [1.0, 0.125])]]

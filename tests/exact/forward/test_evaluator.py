@@ -135,8 +135,8 @@ def test_rows_are_kept_for_all_transitions_where_no_choice_was_observed(
     assert dynamics(nominal, nominal, merge_actions=True).share_prior_rows is False
 
 
-def test_messages_of_different_width_take_turns() -> None:
-    """One evaluator serves many messages, and evaluators share a workspace: whichever comes next finds space."""
+def test_weights_of_different_width_take_turns() -> None:
+    """One evaluator serves many paths, and evaluators share a workspace: whichever comes next finds space."""
     one = checker()
     same, many = 'alt@{}.P=? [ F<=8 "bad" ]', 'alt@{}.P=? [ F<=5 ("mid" & G[2,3] !"bad") ]'
     texts = [text.format(t) for text, t in ((same, 1), (same, 5), (many, 2), (same, 3), (many, 5))]
@@ -149,7 +149,7 @@ def test_messages_of_different_width_take_turns() -> None:
 
 
 @pytest.mark.parametrize("before", ["nothing", "a wider one of another evaluator"])
-def test_a_wider_message_of_the_same_evaluator_finds_space(before: str) -> None:
+def test_wider_weights_of_the_same_evaluator_find_space(before: str) -> None:
     one, text = checker(), 'alt@{}.P=? [ F<=8 "bad" ]'
     if before != "nothing":
         one.stepper(goal('alt@6.P=? [ F<=7 "mid" ]')).push_all(PATH)

@@ -89,7 +89,7 @@ def test_rows_that_a_step_says_nothing_about_are_those_of_the_model(
 
 @pytest.mark.parametrize("text", ['P=? [ G<=6 !"bad" ]', "R=? [ C<=6 ]"])
 @pytest.mark.parametrize("end", range(1, len(ROUND) + 1))
-def test_a_message_restarted_holds_nothing_of_the_one_before(end: int, text: str) -> None:
+def test_weights_restarted_hold_nothing_of_those_before(end: int, text: str) -> None:
     policies = tables({"nominal": [0] * 12, "alt": [1] * 12}, WIDE)
     goal = parse(f"alt@3.{text}")
     assert isinstance(goal, Goal)
@@ -116,7 +116,7 @@ def test_any_initial_size_will_do(first: int, monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.parametrize("world", ["alt@4", "mix@4"])
-def test_nodes_of_a_message_ascend_by_column_and_state(world: str) -> None:
+def test_nodes_ascend_by_column_and_state(world: str) -> None:
     """Sums run along them: so no number depends on what else is queried, or was."""
     goal = parse(f'{world}.P=? [ F<=4 ("bad" & X X X !"bad") ]')
     assert isinstance(goal, Goal)
@@ -125,14 +125,31 @@ def test_nodes_of_a_message_ascend_by_column_and_state(world: str) -> None:
     most = 0
     for pair in ROUND:
         stepper.push(*pair)
-        message = stepper._values.buffers.arrays
-        segments = int(message.scalars[step.SEGMENT_COUNT])
-        assert (np.diff(message.column[:segments]) > 0).all()
+        held = stepper._values.buffers.arrays
+        segments = int(held.scalars[step.SEGMENT_COUNT])
+        assert (np.diff(held.column[:segments]) > 0).all()
         for g in range(segments):
-            states = message.states[message.first_node[g] : message.first_node[g + 1]]
+            states = held.states[held.first_node[g] : held.first_node[g + 1]]
             assert (np.diff(states) > 0).all()
             most = max(most, len(states))
     assert most > 3
+
+
+def test_a_node_keeps_the_older_starts_when_a_later_edge_brings_newer_ones() -> None:
+    """By action 1 the oldest start is in 0, the next in 2, and both go to 1: the edge from 0 is the first."""
+    model = MDP.from_transitions(
+        states=4,
+        actions=2,
+        transitions=[(s, a, t, 1) for a, row in enumerate(([0, 1, 3, 2], [1, 1, 1, 0])) for s, t in enumerate(row)],
+        labels={"one": [1]},
+    )
+    goal = parse('alt@2.P=? [ F<=4 "one" ]')
+    assert isinstance(goal, Goal)
+    stepper = Checker(model, tables({"nominal": [0] * 4, "alt": [1] * 4}, model)).stepper(goal)
+    assert stepper.push_all([(3, 0), (2, 0), (3, 0)])[-1].tolist() == [1.0, 1.0, 1.0]
+    of_start = stepper._values.buffers.of_start
+    held = [[(states.tolist(), weights.tolist()) for _, states, weights in of_start(start)] for start in range(3)]
+    assert held == [[([3], [1.0])], [([1], [1.0])], [([1], [1.0])]]
 
 
 @pytest.mark.parametrize("nested", [False, True])
