@@ -110,9 +110,9 @@ class AlarmSpec(msgspec.Struct, frozen=True):
     """When verdicts become an alarm, and what is published with it."""
 
     for_: Positive = 1
-    """Number of consecutive bad verdicts that fire the alarm."""
+    """Number of bad verdicts, without a good one in between, that fire the alarm."""
     keep: Positive = 1
-    """Number of consecutive good verdicts that resolve it."""
+    """Number of good verdicts, without a bad one or a breach in between, that resolve it."""
     severity: str = "warning"
     """Published with the alarm; the shipped alert rules know `warning` and `critical`."""
     runbook: str | None = None
@@ -300,7 +300,7 @@ class Quantity(msgspec.Struct, frozen=True):
     offset: int
     """The offset used, in the convention of the formula (`@5`, `@-1`)."""
     clipped: bool
-    """The path is too short for the formula's offset, so the nearest one was used."""
+    """The path of n pairs is too short for the formula's offset, which was clipped to [-(n-1), n-1]."""
     bounds: tuple[float, float] | None = None
     """Smallest and largest value over the class of causal models; if sampled, a confidence interval at the level
     `confidence`.
@@ -370,7 +370,7 @@ class Verdict(msgspec.Struct, frozen=True):
     offset: int = 0
     """Offset used, in steps."""
     clipped: bool = False
-    """The path is too short for the formula's offset, so the nearest one was used."""
+    """The path of n pairs is too short for the formula's offset, which was clipped to [-(n-1), n-1]."""
     start_dropped: bool = False
     """The episode's start is no longer held, so `@-k` counts from the oldest pair of the path."""
     reason: str = ""

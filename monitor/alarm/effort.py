@@ -1,7 +1,7 @@
-"""Estimate of the work to derive an alarm again, from its evidence alone.
+"""Work to recompute an alarm's numbers, estimated from the evidence alone.
 
-Anyone can write an evidence file, and a formula of thirty characters can take minutes. So the recipient sees the
-estimate first, and decides. It is the size that a formula may unfold to, not the size that it does.
+Anyone can write an evidence file, and a formula of thirty characters can take minutes. So the recipient is warned
+first, and decides. The estimate is the largest size that a formula can unfold to; the actual size may be smaller.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from monitor.logic.traversal import children, regret_goals, subformulas
 __all__ = ["MAX_WORK", "work"]
 
 MAX_WORK: Final = 100_000
-"""Parts of a formula, each at an offset, that are derived again for evidence of any origin: seconds of work."""
+"""Obligations of a formula, counted at each offset, that are evaluated for evidence of any origin: seconds of work."""
 
 PAIRS: Final = 100
-"""Pairs of the path, for each offset, that cost as much as one part."""
+"""Pairs of the path, counted at each offset, that cost as much as one obligation."""
 
 DRAWS: Final = 1_000
-"""Steps of samples, likewise."""
+"""Steps of samples that cost as much as one obligation."""
 
 
 def work(evidence: Evidence) -> int:
-    """Return the number of parts to derive. Raises FormulaError if the evidence's text is not a formula."""
+    """Return the work, in obligations to evaluate. Raises FormulaError if the evidence's text is not a formula."""
     last = max(len(evidence.path) - 1, 0)
     total = farthest = unfolded = 0
     for goal, changes in _goals(parse(evidence.text)):
@@ -51,7 +51,7 @@ def _goals(formula: Formula) -> Iterator[tuple[Goal, int]]:
 
 
 def _parts(goal: Goal) -> int:
-    """Return the obligations of a goal's measure, once for each step of a takeover that ends."""
+    """Return the number of obligations of a goal's measure, multiplied by the steps of a takeover that ends."""
     measure = goal.measure
     parts = measure.high + 1 if isinstance(measure, Reward) else _unfolded(measure.path)
     changes = goal.world.change, goal.world.baseline or NOMINAL

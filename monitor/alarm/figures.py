@@ -1,7 +1,7 @@
-"""What a verdict says in numbers: one meaning for alerts, metrics, the status page and the terminal.
+"""Numbers of a verdict, with the same meaning in alerts, metrics, the status page and the terminal.
 
-The value is the agent's own: what its policy gives from the step asked about on. What the other policy would have given
-stands beside it as the alternative. What of all this is worth a new revision of a firing alarm is decided here too.
+The value is the agent's own: the value of its policy from the queried step on. The value of the other policy is the
+alternative. `Stance` decides which differences between two verdicts make a new revision of a firing alarm.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ Number = tuple[float | None, tuple[float, float] | None]
 def figures_of(
     formula: Formula, verdict: Verdict, *, state: AlarmState = "firing", blind: BlindReason | None = None
 ) -> Figures:
-    """Return what `verdict`, given on `formula`, says in numbers, for an alarm in `state` that is `blind`.
+    """Return the numbers of a verdict on `formula`, for an alarm in `state` with blind reason `blind`.
 
-    Only a firing alarm advises; a doubted model still answers.
+    Only a firing alarm has advice (`handover`).
     """
     value, bounds = own(verdict)
     handover = _advice(formula, verdict, blind) if state == "firing" else None
@@ -45,9 +45,9 @@ def figures_of(
 
 
 def own(verdict: Verdict) -> Number:
-    """Return the agent's own value and its bounds: of `regret(...)` under nominal, else of the one quantity there is.
+    """Return the agent's own value and its bounds: of `regret(...)` under nominal, else of the only quantity.
 
-    Both are None where a formula has several quantities: none of them is its value.
+    Both are None if a formula has several quantities.
     """
     if verdict.value is not None:
         return verdict.value, verdict.bounds
@@ -61,14 +61,14 @@ def other(verdict: Verdict) -> Number:
 
 
 def threshold_of(formula: Formula) -> Threshold | None:
-    """Return what the value is compared with; None for `=?` and where several quantities are."""
+    """Return what the value is compared with; None for `=?`, or if the formula has several goals."""
     tests = {print_formula(goal): goal.test for goal, _, _ in goals(formula)}
     test = next(iter(tests.values())) if len(tests) == 1 else None
     return None if test is None else Threshold(test.comparison, test.bound)
 
 
 def handover_of(formula: Formula, verdict: Verdict) -> Handover | None:
-    """Return what handing over would do, seen from the newest step; None where there is nothing to hand over to."""
+    """Return whether handing over at the newest step would help; None if there is no policy to hand over to."""
     change = change_of(formula)
     if change is None or change.kind == "model":
         return None
@@ -82,12 +82,12 @@ def change_of(formula: Formula) -> Change | None:
 
 
 def fired_of(figures: Figures, judged: Judged) -> Fired:
-    """Return what is remembered of the verdict on which an alarm fires."""
+    """Return the part of a verdict to keep while the alarm that it fired lasts."""
     return Fired(judged.verdict.outcome, figures.value, figures.alternative, judged.seq, judged.time)
 
 
 class Stance(msgspec.Struct, frozen=True):
-    """What of a verdict makes a new revision of a firing alarm when it changes; `holds` stands for plain formulas."""
+    """The part of a verdict whose change makes a new revision of a firing alarm. `holds`: None for `regret`."""
 
     outcome: Outcome | None
     holds: bool | None
@@ -96,7 +96,7 @@ class Stance(msgspec.Struct, frozen=True):
     value: float | None
 
     def differs(self, before: Stance, step: float) -> bool:
-        """Return whether this is news after `before`: another answer or advice, or a value more than `step` away."""
+        """Return whether answer or advice differ from `before`, or the value by more than `step`."""
         if (self.outcome, self.holds, self.helps_now, self.robust) != (
             before.outcome,
             before.holds,
@@ -110,14 +110,14 @@ class Stance(msgspec.Struct, frozen=True):
 
 
 def stance_of(formula: Formula, verdict: Verdict, blind: BlindReason | None) -> Stance:
-    """Return the stance that the alert of a firing alarm takes on this verdict."""
+    """Return the stance of a verdict, for a firing alarm with blind reason `blind`."""
     handover = _advice(formula, verdict, blind)
     helps = None if handover is None else handover.helps_now
     return Stance(verdict.outcome, verdict.holds, helps, verdict.robust, own(verdict)[0])
 
 
 def _advice(formula: Formula, verdict: Verdict, blind: BlindReason | None) -> Handover | None:
-    """What a firing alarm advises. While it is blind nobody knows what handing over would do now."""
+    """Return the advice of a firing alarm. While blind (`model_doubt` aside), whether handing over helps is unknown."""
     handover = handover_of(formula, verdict)
     if handover is not None and blind not in (None, "model_doubt"):
         return Handover(handover.policy, None, None)

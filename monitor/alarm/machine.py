@@ -1,18 +1,18 @@
 """Alarm state machine, as one transition table.
 
-An alarm is `clear`, `pending` (a breach, not yet `for` verdicts in a row) or `firing`. A verdict reaches it as a
-judgement:
+An alarm is `clear`, `pending` (bad verdicts, fewer than `for`) or `firing`. Each verdict is judged first:
 
-- `bad`: the trigger (`fails` or `holds` as `alarm.when` says; regret; with `when: unavoidable` that too);
-- `breach`: unavoidable, if that is not the trigger. The goal is not met, so a firing alarm stays and its run of good
-  verdicts starts again; but it does not start an alarm, and in a pending one it neither advances nor resets the count;
-- `good`: the only one that counts towards `keep`;
-- `neutral`: undecided, or without a truth value (`=?`). It counts for nothing and interrupts no run.
+- `bad`: the trigger (`fails` or `holds` as `alarm.when` says; regret; with `when: unavoidable` that too). `for` of
+  them, without a good one in between, fire the alarm;
+- `breach`: unavoidable, if that is not the trigger. The goal is not met, so a firing alarm stays and its count of good
+  verdicts restarts; but it does not start an alarm, and in a pending one it neither advances nor resets the count;
+- `good`: resets a pending alarm. `keep` of them, without a bad one or a breach in between, resolve a firing one;
+- `neutral`: undecided, or without a truth value (`=?`). It neither advances nor resets a count.
 
 Definitions: docs/semantics.md, sections 10.1 and 10.2.
 
-Two more events close it: `ended` (the episode is over) and `removed` (the formula was removed). Blindness is not a
-state: a blind formula has no verdicts, so its alarm keeps its state and carries the reason (`set_blind`).
+Two more events close it: `ended` (the episode is over) and `removed` (the formula was removed). Blindness changes no
+state by itself (`set_blind`). Where it stops verdicts the alarm keeps its state; marked verdicts advance it as usual.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ Event = Literal["good", "bad", "breach", "neutral", "ended", "removed"]
 
 
 class Alarm(msgspec.Struct, frozen=True):
-    """Alarm of one formula for one agent. Plain data: it is part of a session's snapshot.
+    """Alarm of one formula for one agent. Plain data: it is part of `FormulaMonitorState`.
 
-    `run`: bad verdicts so far while pending, good ones in a row while firing, else 0. `first_seq`, `since`: step and
-    time (seconds since the epoch) of the first bad verdict of the run that led here; None while clear. `revision`:
-    alerts published so far in this episode. The next alarm of the episode does not reset it: an agent that starts over
-    under the same episode may get the same `first_seq`, hence the same id, and (id, revision) must still be new.
+    `run`: the count of bad verdicts while pending, of good ones while firing, else 0. `first_seq`, `since`: step and
+    time (seconds since the epoch) of the first bad verdict counted; None while clear. `revision`: number of alerts
+    published in this episode. The next alarm of the episode does not reset it: an agent that restarts under the same
+    episode may get the same `first_seq`, hence the same id, and (id, revision) must still be new.
     """
 
     state: Place = "clear"
@@ -62,7 +62,7 @@ class Alarm(msgspec.Struct, frozen=True):
 
 
 class Change(msgspec.Struct, frozen=True):
-    """A change of an alarm to report: its new state, and its other fields as in `Alarm`, before they were reset.
+    """A change of an alarm to report: its new state, and its other fields as in `Alarm` before their reset.
 
     `clear` and `pending` change metrics only; `firing`, `resolved`, `ended` and `removed` are alerts. After `resolved`,
     `ended` and `removed` the alarm is `clear`.
@@ -80,7 +80,7 @@ class Change(msgspec.Struct, frozen=True):
 
 
 class Transition(msgspec.Struct, frozen=True):
-    """One row of the table. `run`: what happens to the count. `reports`: the new state; None if nothing changes."""
+    """One row of the table. `run`: change of the count. `reports`: the state to report; None: no report."""
 
     to: Place
     run: Literal["keep", "grow", "reset"]
@@ -93,34 +93,34 @@ QUIET: Final = Transition("clear", "reset", "clear", "never fired, so nothing to
 
 TABLE: Final[Mapping[tuple[Place, Event, bool], Transition]] = MappingProxyType(
     {
-        ("clear", "bad", False): Transition("pending", "grow", "pending", "a breach, not yet `for` in a row"),
+        ("clear", "bad", False): Transition("pending", "grow", "pending", "bad verdicts, fewer than `for`"),
         ("clear", "bad", True): Transition("firing", "reset", "firing", "`for: 1`"),
-        ("clear", "breach", False): Transition("clear", "keep", None, "wrong, but not what this alarm is about"),
+        ("clear", "breach", False): Transition("clear", "keep", None, "the goal is missed, but not the trigger"),
         ("clear", "good", False): NOTHING,
         ("clear", "neutral", False): NOTHING,
         ("clear", "ended", False): NOTHING,
         ("clear", "removed", False): NOTHING,
-        ("pending", "bad", False): Transition("pending", "grow", None, "still short of `for`"),
-        ("pending", "bad", True): Transition("firing", "reset", "firing", "`for` bad verdicts, no good one between"),
+        ("pending", "bad", False): Transition("pending", "grow", None, "still fewer than `for`"),
+        ("pending", "bad", True): Transition("firing", "reset", "firing", "`for` bad ones, no good one in between"),
         ("pending", "breach", False): Transition("pending", "keep", None, "neither trigger nor good verdict: no reset"),
-        ("pending", "good", False): Transition("clear", "reset", "clear", "the run of bad verdicts is broken"),
-        ("pending", "neutral", False): Transition("pending", "keep", None, "counts for nothing"),
+        ("pending", "good", False): Transition("clear", "reset", "clear", "the count of bad verdicts restarts"),
+        ("pending", "neutral", False): Transition("pending", "keep", None, "no truth value"),
         ("pending", "ended", False): QUIET,
         ("pending", "removed", False): QUIET,
-        ("firing", "bad", False): Transition("firing", "reset", None, "goes on; the run of good verdicts is broken"),
-        ("firing", "breach", False): Transition("firing", "reset", None, "stays: only a good verdict resolves"),
-        ("firing", "good", False): Transition("firing", "grow", None, "still short of `keep`"),
-        ("firing", "good", True): Transition("clear", "reset", "resolved", "`keep` good verdicts, no breach between"),
-        ("firing", "neutral", False): Transition("firing", "keep", None, "counts for nothing"),
+        ("firing", "bad", False): Transition("firing", "reset", None, "the count of good verdicts restarts"),
+        ("firing", "breach", False): Transition("firing", "reset", None, "likewise: the goal is still missed"),
+        ("firing", "good", False): Transition("firing", "grow", None, "still fewer than `keep`"),
+        ("firing", "good", True): Transition("clear", "reset", "resolved", "`keep` good, no bad or breach in between"),
+        ("firing", "neutral", False): Transition("firing", "keep", None, "no truth value"),
         ("firing", "ended", False): Transition("clear", "reset", "ended", "over without good verdicts: never resolved"),
         ("firing", "removed", False): Transition("clear", "reset", "removed", "the formula is gone"),
     }
 )
-"""(state, event, this verdict completes the run) -> transition. The flag is True only where it matters."""
+"""(state, event, this verdict completes the count) -> transition. The flag is True only where it matters."""
 
 
 def judge(verdict: Verdict, spec: AlarmSpec) -> Judgement:
-    """Return the judgement an alarm derives from a verdict.
+    """Return how the alarm judges a verdict.
 
     A `=?` formula has no truth value and is always neutral; the config refuses an alarm on one.
 
@@ -186,12 +186,12 @@ def set_blind(alarm: Alarm, blind: BlindReason | None) -> tuple[Alarm, Change | 
 
 
 def renew(alarm: Alarm) -> tuple[Alarm, Change]:
-    """Make a new revision of a firing alarm, for a verdict that differs enough; the state stays."""
+    """Make a new revision of a firing alarm, because its verdict has changed enough (`Stance.differs`)."""
     return _report(alarm, "firing")
 
 
 def _enough(alarm: Alarm, judgement: Judgement, spec: AlarmSpec) -> bool:
-    """Return whether this verdict completes the run its state waits for."""
+    """Return whether this verdict completes the count to `for` or `keep`."""
     if judgement == "bad" and alarm.state != "firing":
         return alarm.run + 1 >= spec.for_
     return judgement == "good" and alarm.state == "firing" and alarm.run + 1 >= spec.keep

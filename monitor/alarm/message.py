@@ -60,7 +60,7 @@ class Identity(msgspec.Struct, frozen=True):
     versions: Mapping[str, str]
     models: Mapping[str, str] = msgspec.field(default_factory=dict)
 
-    def is_world_of(self, other: Identity) -> bool:
+    def same_inputs_as(self, other: Identity) -> bool:
         """Return whether models and policies are the same, ignoring the model's name and the software."""
         return (self.model_sha256, self.policies, self.models) == (other.model_sha256, other.policies, other.models)
 

@@ -1,4 +1,4 @@
-"""A published alert brought up to date with a newer verdict: computed when it is shown, not at each verdict."""
+"""A published alert updated with a newer verdict, computed when shown."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _read: Final = lru_cache(maxsize=4096)(parse)
 
 
 def refreshed(alert: Alert, news: Refreshed) -> Alert:
-    """Return the `alert` of a firing alarm with the verdict of `news` in place of its own; the revision stays.
+    """Return the `alert` of a firing alarm with the verdict of `news`; the revision is unchanged.
 
-    Its path stays too: it belongs to the evidence, which proves the verdict on which the alarm fired.
+    So is the path: it belongs to the evidence, which proves the verdict on which the alarm fired.
     """
     judged, spec = news.judged, news.spec
     formula = _read(spec.text)

@@ -15,7 +15,7 @@ from monitor.types import FormulaSpec, Sampling
 
 __all__ = ["NOT_EXACT", "Engines"]
 
-NOT_EXACT = "sampled, for the exact engine says: "
+NOT_EXACT = "sampled, because the exact engine refused: "
 """How a verdict's `reason` begins where `auto` could not answer exactly."""
 
 

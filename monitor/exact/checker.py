@@ -27,7 +27,7 @@ class Checker:
     """Exact answers to formulas over one model and its policies; keeps what paths and formulas share.
 
     Args:
-        model: the world.
+        model: the MDP.
         policies: name -> table; `nominal` is the deployed one.
         models: name -> other dynamics over the same states and actions, for `model:name`.
 
@@ -103,7 +103,7 @@ class Checker:
         return IncrementalCheck(self._evaluators, formula, causal_model, text or print_formula(formula), window)
 
     def stepper(self, goal: Goal) -> Stepper:
-        """Return one quantity to be evaluated pair by pair, at every offset up to its own (@t, t >= 0)."""
+        """Return one goal to be evaluated pair by pair, at every offset up to its own (@t, t >= 0)."""
         return Stepper(self._evaluators, goal)
 
     def along(self, goal: Goal, pairs: Path) -> Floats:

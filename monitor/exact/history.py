@@ -1,4 +1,4 @@
-"""Nested quantities that look back along the counterfactual path: exact, by carrying the history they need.
+"""Nested goals that look back along the counterfactual path: exact, by carrying the history they need.
 
 An inner `@t`, t != 0, depends on the path from the outer intervention state to here, which an (offset, state, action)
 does not determine (docs/semantics.md, section 5.6). So a state of the chain includes the last pairs of that path.

@@ -1,7 +1,7 @@
-"""Quantities of one formula along one growing path: each pair is processed once, for all start points.
+"""Values of the goals of one formula along one growing path: each pair is processed once, for all start points.
 
-A `WorldValues` is one measure in one world, `PathValues` all those of a formula. Forward weights are kept for each of
-the newest start points, so a new pair costs one step (docs/semantics.md, section 6.2).
+A `WorldValues` has the values of one measure in one world, a `PathValues` those of a formula. Forward weights are kept
+for each of the newest start points, so a new pair costs one step (docs/semantics.md, section 6.2).
 """
 
 from __future__ import annotations
@@ -27,12 +27,13 @@ __all__ = ["Path", "PathValues", "Stepper", "WorldValues"]
 
 Path = Sequence[tuple[int, int | None]]
 Measure = Probability | Reward
+"""What a goal asks for in a world: the probability of a path formula, or an expected sum of rewards."""
 
 
 class WorldValues:
     """Values of a measure under a change of the law, along one path.
 
-    `keep`: start points held. `only`: the one that is answered, counted from the oldest; -1: all of them.
+    `keep`: number of start points held. `only`: the one that has a value, counted from the oldest; -1: all of them.
     """
 
     def __init__(self, change: Change, measure: Measure, evaluator: Evaluator, keep: int, only: int) -> None:
@@ -41,31 +42,31 @@ class WorldValues:
 
     @property
     def values(self) -> Floats:
-        """The values, newest start point first, or that of the only one."""
+        """The values, newest start point first, or the value of the selected one."""
         return self.buffers.values
 
     def select(self, oldest: int) -> None:
-        """Answer another start point only, counted from the oldest."""
+        """Select the only start point that has a value, counted from the oldest."""
         self.buffers.scalars[step.QUERIED_START] = oldest
 
 
 class PathValues:
-    """Values of all quantities of a formula, along one path of at most `window` pairs."""
+    """Values of all goals of a formula, along one path of at most `window` pairs."""
 
     def __init__(self, evaluators: Evaluators, formula: Formula, window: int) -> None:
         self.evaluators = evaluators
         self._nominal = evaluators.nominal()
         self._by_world: dict[tuple[int, int], WorldValues] = {}
-        """By identity of the change and the measure: they are the formula's and live as long as it."""
+        """By the ids of change and measure: these belong to the formula, which is kept in `_formula`."""
         self._formula = formula
         self._end: int | None = None
         self._from_start: list[tuple[WorldValues, int]] = []
-        """Those needed at @-k alone, and k: their start point, counted from the oldest, changes as the path grows."""
+        """The values needed at @-k only, and k: the index of their start point changes as the path grows."""
         self._path: Path = ()
         self._restart = False
         for goal, changes, offset in goals(formula):
             if asks_back(goal.measure) or evaluators.constant(goal.measure) is not None:
-                continue  # computed afresh by `Evaluators`
+                continue  # computed by `Evaluators` at each call
             keep = min(offset + 1, window) if offset >= 0 else window
             only = -1 if isinstance(formula, Regret) else 0
             for change in changes:
@@ -73,17 +74,17 @@ class PathValues:
                 self._add(WorldValues(change, goal.measure, evaluator, keep, only), min(offset, 0))
 
     def advance(self, path: Path, added: int, end: int | None) -> None:
-        """Process the last `added` pairs of a path (at least its length: a new path).
+        """Process the last `added` pairs of a path. If `added` >= the path's length, the path is new.
 
-        `end`: the state the episode has terminated in. After an error some quantities have advanced and some have not,
-        so the next call starts all of them again.
+        `end`: the state in which the episode has terminated. After an error some values have advanced and some have
+        not, so the next call restarts all of them.
         """
         if self._restart:
             added = len(path)
         self._restart = True
         self._path = path
         self._end = None if end is None or self.evaluators.stays(end) else end
-        fresh = self._end is None and added > 0
+        answer_now = self._end is None and added > 0
         if added >= len(path):
             added = len(path)
             for entry in self._by_world.values():
@@ -98,13 +99,13 @@ class PathValues:
             state, action = path[-1]
             taken = -1 if action is None else action
             for entry in self._by_world.values():
-                entry.evaluator.push(entry.buffers, state, taken, answered=fresh)
-        if not fresh:
+                entry.evaluator.push(entry.buffers, state, taken, answered=answer_now)
+        if not answer_now:
             self._close()
-        self._restart = path[-1][1] is None  # what is taken there may be known the next time
+        self._restart = path[-1][1] is None  # the next call may know the last action
 
     def warm_up(self, path: Path, causal_model: CausalModel) -> None:
-        """Run once all that a stream needs, so that it is compiled; the values are discarded."""
+        """Run once all code that a stream needs, so that it is compiled; the values are discarded."""
         self.advance(path[:1], 1, None)
         self.advance(path, len(path) - 1, None)
         self.advance(path, 0, None)
@@ -154,11 +155,11 @@ class PathValues:
                 evaluator.answer(entry.buffers)
 
     def _foresees_end(self, entry: WorldValues) -> bool:
-        """Return whether the end of the episode changes values of the past: nested quantities foresee the end."""
+        """Return whether the end of the episode changes values before it: nested goals depend on how it ends."""
         return self._end is not None and entry.evaluator.value_table.labelling.by_action
 
     def _evaluator_at_end(self, entry: WorldValues, end: int) -> Evaluator:
-        """The evaluator for an episode that has ended in `end`: values beyond it are the same at every offset."""
+        """Return the evaluator for an episode that has ended in `end`: values beyond it do not depend on the offset."""
         nominal = self.evaluators.nominal(end, 0)
         past = self._nominal, self._law(self._nominal, entry.change, None)
         return self.evaluators.evaluator(nominal, self._law(nominal, entry.change, end), entry.measure, past)
@@ -174,9 +175,9 @@ class PathValues:
 
 
 class Stepper:
-    """One quantity of one world, pair by pair: the profile over its offsets.
+    """Values of one goal, pair by pair, at every offset up to its own.
 
-    Raises FormulaError for a difference, an offset `@-k`, or nested quantities that look back.
+    Raises FormulaError for a difference, an offset `@-k`, or nested goals that look back.
     """
 
     def __init__(self, evaluators: Evaluators, goal: Goal) -> None:
@@ -197,7 +198,7 @@ class Stepper:
         return self._values.evaluator.computed
 
     def push(self, state: int, action: int) -> Floats:
-        """Process a pair and return the values [t + 1], newest start point first, NaN before there is one.
+        """Process a pair and return the values [t + 1], newest start point first, NaN where the path is too short.
 
         The next call overwrites the array.
         """

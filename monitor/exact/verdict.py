@@ -31,7 +31,7 @@ __all__ = ["IncrementalCheck", "Path", "resolve"]
 
 
 class _Answer(msgspec.Struct, frozen=True):
-    """Value of a quantity, its bounds if requested, and the offset used."""
+    """Value of a goal, its bounds if requested, and the offset used."""
 
     value: float
     bounds: tuple[float, float] | None

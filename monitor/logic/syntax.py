@@ -157,7 +157,7 @@ class Test:
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """A quantity of a world, compared with a bound; `test` is None for `=?`."""
+    """A measure in a world, compared with a threshold; `test` is None for `=?`."""
 
     world: WorldRef
     measure: Probability | Reward

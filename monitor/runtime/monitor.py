@@ -1,10 +1,10 @@
-"""The whole route, from an observation to notices. The file to read first.
+"""The whole route, from an observation to notices. Read this file first.
 
-    bytes --decode--> Observation --Session--> Step | Break | End --path--> Verdict --alarm--> Notice
+    Observation --Session--> Step | Break | End --SlidingPath--> pairs --QueryEvaluator--> Verdict --Alarm--> Notice
 
-`decode` (`monitor.stream`) happens before, publishing (`monitor.sidecar`) after; here is no clock and no I/O. One
-`Session` per agent puts its steps in order and keeps the sliding path; its `AgentMonitor` checks every formula that is
-due, on the path so far, and feeds the verdicts to the alarms.
+`observe` and `evaluate` are the two entry points; then follow `AgentMonitor.evaluate`, `FormulaMonitor.answer`,
+`IncrementalCheck.regret`. `monitor.stream.decode` makes observations of bytes before, `monitor.sidecar` publishes
+notices after. No clock and no I/O: time is an argument.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class Monitor:
     Args:
         model: the MDP every agent acts in.
         policies: name -> S actions, an S x A matrix, a table, or the path of a manifest; `nominal` is the deployed one.
-        formulas: what to monitor; a bare text gets the name `formula_<n>`.
+        formulas: those to monitor; a bare text gets the name `formula_<n>`.
         settings: limits and waiting times of the stream.
         identity: names and digests for alerts; made from the contents where not given.
         models: name -> other dynamics, for formulas that intervene with `model:name`.
@@ -124,15 +124,15 @@ class Monitor:
 
     @property
     def queries(self) -> tuple[Query, ...]:
-        """The formulas watched, parsed and checked."""
+        """The monitored formulas, parsed and checked."""
         return tuple(self._queries)
 
     def agents(self) -> tuple[str, ...]:
-        """Return the names of the agents watched now."""
+        """Return the names of the agents monitored now."""
         return tuple(self._agents)
 
     def observe(self, observation: Observation, now: Instant) -> list[Notice]:
-        """Append a step. Never skipped, and never raises for what the observation holds: that becomes a notice."""
+        """Append a step; must be called for every one. Invalid content does not raise: it becomes a notice."""
         monitor = self._agents.get(observation.agent)
         notices: list[Notice] = []
         if monitor is None:
@@ -208,7 +208,10 @@ class Monitor:
         return [Received(agent, "dropped"), *monitor.session.lost(now, why)]
 
     def connected(self, up: bool, now: Instant) -> list[Notice]:  # noqa: FBT001 - the one thing there is to say
-        """Record whether the broker is connected; while it is not, every formula is blind."""
+        """Record whether the broker is connected.
+
+        While it is not, verdicts are marked `disconnected`, unless a reason holds that stops them (see `MARKS`).
+        """
         self._connected = up
         return [notice for agent in self._agents for notice in self._check_blindness(agent, now)]
 
@@ -254,7 +257,7 @@ class Monitor:
         Raises:
             InputError: `bad_snapshot`; then nothing has changed here.
         """
-        same, kept = self._identity.is_world_of(state.identity), self.kept(state)
+        same, kept = self._identity.same_inputs_as(state.identity), self.kept(state)
         removed = [spec for spec in state.formulas if spec.name not in kept]
         try:
             former = [Query(spec, parse(spec.text)) for spec in removed]
@@ -292,7 +295,7 @@ class Monitor:
 
     def kept(self, state: MonitorState) -> set[str]:
         """Return the names of the formulas that `load` keeps: unchanged, with the same model and policies."""
-        same = self._identity.is_world_of(state.identity)
+        same = self._identity.same_inputs_as(state.identity)
         return {query.spec.name for query in self._queries if same and query.spec in state.formulas}
 
     def current_state(self) -> Iterator[Notice]:

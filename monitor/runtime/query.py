@@ -1,4 +1,4 @@
-"""One formula to monitor: checked at start, then answered whenever it is due, by the engine that fits."""
+"""One formula to monitor: checked at start, then answered whenever it is due, by the appropriate engine."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from monitor.runtime.forecasts import FollowedForecast, Target, followed_forecas
 from monitor.stream import Session
 from monitor.types import CausalModel, Engine, FormulaSpec, Outcome, Step, Threshold, Verdict
 
-__all__ = ["Query", "QueryEvaluator", "SpecError", "World", "prepare", "read_query"]
+__all__ = ["Query", "QueryEvaluator", "SpecError", "Vocabulary", "prepare", "read_query"]
 
 NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
-World = tuple[MDP, Collection[str], Mapping[str, MDP]]
-"""What a formula may name: the labels of a model, policies, other models."""
+Vocabulary = tuple[MDP, Collection[str], Mapping[str, MDP]]
+"""The names a formula may use: labels of the model, policies, other models."""
 
 
 @dataclass(frozen=True)
@@ -45,33 +45,33 @@ class Query:
 
     @cached_property
     def lookback(self) -> int:
-        """How many steps it looks back: its largest |offset|."""
+        """Largest |offset| of the formula, in steps."""
         return largest_offset(self.formula)
 
     @cached_property
     def threshold(self) -> Threshold | None:
-        """What its value is compared with; None for `=?`, and where several quantities are."""
+        """The bound its value is compared with; None for `=?`, or if it has several goals."""
         return threshold_of(self.formula)
 
     @cached_property
     def alternative(self) -> str | None:
-        """What a regret formula compares with nominal, in its words; None for every other formula."""
+        """The intervention that a regret formula compares with nominal, as text; None for every other formula."""
         change = change_of(self.formula)
         return None if change is None else print_change(change)
 
     @cached_property
     def followed(self) -> FollowedForecast | str:
-        """Which of its forecasts is followed, or the reason why none is."""
+        """The forecast that is followed, or the reason why none is."""
         return followed_forecast(self.formula, self.spec.engine)
 
 
 @dataclass(slots=True)
 class QueryEvaluator:
-    """Evaluator of one query for one agent; holds what the next answer depends on beside the path.
+    """Evaluator of one query for one agent; holds what the next verdict depends on beside the path.
 
-    `check` only saves time: rebuilt from the held path it gives the same answers to the bit. `begun`, `pushed`: those
-    of the path when `check` last advanced. `tests`: sampled answers so far, over all episodes. Each spends a part of
-    the stream's alpha, so this is reset only when the stream ends: the agent is forgotten or the formula changes.
+    `check` only saves time: rebuilt from the held path it gives bit-identical verdicts. `begun`, `pushed`: those of the
+    path when `check` last advanced. `tests`: number of sampled verdicts, over all episodes. Each spends a part of the
+    stream's alpha, so this is reset only when the stream ends: the agent is forgotten or the formula changes.
     """
 
     tests: int = 0
@@ -80,7 +80,7 @@ class QueryEvaluator:
     pushed: int = 0
 
     def verdict(self, query: Query, engines: Engines, session: Session, step: Step) -> Verdict:
-        """Answer on the session's path, whose last pair is `step`; undecided, with a reason, if impossible."""
+        """Return the verdict on the session's path, whose last pair is `step`; undecided, with a reason, on failure."""
         if query.sampled:
             return self._sampled(query, engines, session, step, query.why)
         spec, path = query.spec, session.path
@@ -101,7 +101,7 @@ class QueryEvaluator:
             return _undecided(query, "exact", str(error))
 
     def _sampled(self, query: Query, engines: Engines, session: Session, step: Step, why: str) -> Verdict:
-        """Answer by sampling: one more test of this formula on this stream."""
+        """Return a sampled verdict: one more test of this formula on this stream."""
         spec, path = query.spec, session.path
         self.tests += 1
         drawn = on_stream(
@@ -136,7 +136,7 @@ def _undecided(query: Query, method: Literal["exact", "sampled"], reason: str) -
 
 
 class SpecError(ConfigError):
-    """A formula to watch asks for what cannot be. `key`: the setting that is wrong, inside the formula's section."""
+    """A setting of a formula to monitor is invalid. `key`: which one, inside the formula's section."""
 
     def __init__(self, name: str, key: tuple[str, ...], problem: str) -> None:
         super().__init__(f"formula {name!r}, {'.'.join(key)}: {problem}")
@@ -144,21 +144,21 @@ class SpecError(ConfigError):
         self.problem = problem
 
 
-def read_query(spec: FormulaSpec, world: World | None, *, window: int) -> Query:
-    """Parse a formula and check it: the one place where a formula to watch is read.
+def read_query(spec: FormulaSpec, vocabulary: Vocabulary | None, *, window: int) -> Query:
+    """Parse and check a formula; every formula to monitor is read here.
 
     Args:
         spec: the formula and its alarm.
-        world: what the formula may name; None: it could not be read, so only the text is checked.
-        window: pairs a path holds.
+        vocabulary: the names it may use; None if they could not be read: then only the syntax is checked.
+        window: largest number of pairs of a path.
 
     Raises:
-        FormulaError: its text is wrong, or names what does not exist.
+        FormulaError: its text is wrong, or uses a name that does not exist.
         SpecError: something else in `spec` is wrong.
     """
     query = Query(spec, parse(spec.text))
-    if world is not None:
-        model, policies, models = world
+    if vocabulary is not None:
+        model, policies, models = vocabulary
         validate(query.formula, model, policies, spec.text, models)
     for key, problem in _problems(query, window):
         raise SpecError(spec.name, key, problem)
@@ -166,9 +166,9 @@ def read_query(spec: FormulaSpec, world: World | None, *, window: int) -> Query:
 
 
 def prepare(formulas: Sequence[Query | FormulaSpec | str], engines: Engines, *, window: int) -> list[Query]:
-    """Return what to watch with all that its answers need; a bare text gets the name `formula_<n>`.
+    """Return the formulas to monitor, checked and their tables built; a bare text gets the name `formula_<n>`.
 
-    A `Query` was made by `read_query` for the same world and `window` (pairs a path holds): it is not checked again.
+    A `Query` was made by `read_query` for the same vocabulary and `window`, so it is not checked again.
 
     Raises:
         FormulaError, ConfigError, LimitError: before the first message, never after it.
@@ -181,22 +181,22 @@ def prepare(formulas: Sequence[Query | FormulaSpec | str], engines: Engines, *, 
 
 def _prepared(spec: Query | FormulaSpec, engines: Engines, window: int) -> Query:
     checker = engines.checker
-    world = checker.model, checker.policies, checker.models
-    query = spec if isinstance(spec, Query) else read_query(spec, world, window=window)
+    vocabulary = checker.model, checker.policies, checker.models
+    query = spec if isinstance(spec, Query) else read_query(spec, vocabulary, window=window)
     sampled, why = engines.prepare(query.formula, query.spec, window=window)
     target = None if sampled else target_of(query.formula, query.spec.engine, checker.model)
     return replace(query, sampled=sampled, why=why, target=target)
 
 
 def _check_names(names: Sequence[str]) -> None:
-    """Refuse a name given twice: answers and alarms are kept by name."""
+    """Raise ConfigError if two formulas have the same name: verdicts and alarms are kept by name."""
     for name in names:
         if names.count(name) > 1:
             raise ConfigError(f"two formulas are called {name!r}; give each a name of its own")
 
 
 def _problems(query: Query, window: int) -> Iterator[tuple[tuple[str, ...], str]]:
-    """Yield what is wrong beside the formula's text: the setting, and the problem."""
+    """Yield each mistake beside the formula's text: the setting, and the problem."""
     spec, alarm = query.spec, query.spec.alarm
     if not NAME.fullmatch(spec.name):
         yield ("name",), "must be 1 to 64 of the characters A-Z a-z 0-9 _ . -, because it becomes a topic"

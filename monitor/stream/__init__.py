@@ -1,4 +1,4 @@
-"""From bytes to an ordered path: decoding, one session per agent, the sliding path. Pure; time is an argument."""
+"""Decode messages, order those of each agent in a session, and hold its sliding path. Pure: time is an argument."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Decoding of one message. Invariant: *decode raises InputError or returns an Observation*.
+"""Decode a message. Invariant: `decode` raises InputError or returns an Observation, whatever the bytes.
 
-The agent's name comes from the topic, never from the payload, so that a broker's access rules apply to it.
+The agent's name is taken from the topic, never from the payload, so the broker's access rules apply to it.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ MAX_TEXT = 256
 """Longest episode, state or action name, in characters."""
 
 MAX_DIMENSIONS = 1024
-"""Most entries of a state that is a list."""
+"""Largest number of entries of a state that is a list."""
 
 _MAX_INT = 2**63 - 1
 _MAX_TIME = 253402300800.0
-"""The year 10000: later times cannot be written as a date, and are milliseconds by mistake."""
+"""Start of the year 10000. Later times cannot be written as dates; they are probably milliseconds."""
 
 REASONS = frozenset(
     {
@@ -47,7 +47,7 @@ REASONS = frozenset(
         "wrong_type",
     }
 )
-"""All reasons to reject a message; labels of `cfmon_rejected_total`."""
+"""All reasons for which this package rejects a message; labels of `cfmon_rejected_total`."""
 
 _REQUIRED = frozenset({"v", "episode", "seq", "state"})
 _KEYS = _REQUIRED | {"action", "time", "reward", "terminated", "truncated", "policy", "extra"}
@@ -78,10 +78,10 @@ def agent_of(topic: str, pattern: str) -> str:
 
 
 def decode(agent: str, payload: bytes, *, max_bytes: int = MAX_BYTES) -> Observation:
-    """Return the message of `agent` in `payload`. A nil (null) value of an optional key equals leaving it out.
+    """Return the observation of `agent` in `payload`. A nil (null) optional value counts as absent.
 
     Raises:
-        InputError: with one of `REASONS`; nothing else, whatever the bytes.
+        InputError: with one of `REASONS`; no other exception, whatever the bytes.
 
     >>> decode("ward-3", b'{"v": 1, "episode": "e", "seq": 0, "state": 7, "action": 2}').state
     7
@@ -111,7 +111,7 @@ def decode(agent: str, payload: bytes, *, max_bytes: int = MAX_BYTES) -> Observa
 
 
 def validate(observation: Observation) -> None:
-    """Check an observation that was not decoded but built by a caller of the library, by the same rules.
+    """Check an observation that a library user built, by the rules of `decode`.
 
     Raises:
         InputError: with one of `REASONS`.
@@ -121,9 +121,9 @@ def validate(observation: Observation) -> None:
 
 
 def is_plain(observation: Observation) -> bool:
-    """Return whether `validate` accepts it, agent and episode aside: a fast test of the most common kind.
+    """Fast path: True if `validate` would surely pass (agent and episode not checked).
 
-    That is one within an episode whose state and action are numbers and which names no policy.
+    That is so for a step before the end of an episode, with integers for state and action, and without a policy.
     """
     o = observation
     return (
@@ -289,7 +289,7 @@ def _wrong(key: str, value: object, wanted: str) -> InputError:
 
 
 def _show(value: object) -> str:
-    """Return a short form of a value; never the content of a container, which may be deep or long."""
+    """Return a short form of a value; only the type of a container, which may be deep or long."""
     if isinstance(value, str | bytes):
         return repr(value[:60])
     if isinstance(value, bool | float | None):

@@ -1,6 +1,6 @@
-"""Digests of the accepted steps of an episode: eight bytes for each of the last steps, in a ring.
+"""Digests of the newest accepted steps of an episode, eight bytes each, in a ring buffer.
 
-They distinguish a duplicate (equal content) from a conflict (other content).
+A step with a known seq is a duplicate if its digest is the same, and a conflict if it differs.
 """
 
 from __future__ import annotations
@@ -14,23 +14,23 @@ from monitor.types import Observation
 __all__ = ["CONFLICTED", "REMEMBERED", "Deduplicator", "DigestsState", "digest"]
 
 DigestsState = tuple[bytes, int, bytes, int]
-"""`Deduplicator` as plain data."""
+"""State of a `Deduplicator` as plain data; the arguments of `load`."""
 
 REMEMBERED = 512
-"""Steps remembered per agent: 4 KiB. Messages of older steps count as duplicates."""
+"""Number of newest steps whose digests are kept: 4 KiB. A message of an older step counts as a duplicate."""
 
 _SIZE = 8
 _NOTHING = bytes(_SIZE)
 CONFLICTED = b"\xff" * _SIZE
-"""In place of a digest: the seq arrived with more than one content, so no content is right, or new."""
+"""Stored instead of a digest if a seq was received with different contents: it is unknown which is correct."""
 _written = msgspec.msgpack.Encoder().encode
 _HASH = hashlib.blake2b(digest_size=_SIZE, usedforsecurity=False)
 
 
 def digest(observation: Observation) -> bytes:
-    """Return eight bytes of the content that must not differ between duplicates; never all zero, nor `CONFLICTED`.
+    """Return an eight-byte hash of the fields that duplicates have in common; never all zero, nor `CONFLICTED`.
 
-    Two different contents collide with probability 2**-64; a collision would count as a duplicate.
+    Two different contents have the same digest with probability 2**-64; the second would count as a duplicate.
     """
     o = observation
     content = (o.state, o.action, o.time, o.reward, o.terminated, o.truncated, o.policy)
@@ -41,9 +41,9 @@ def digest(observation: Observation) -> bytes:
 
 
 class Deduplicator:
-    """Deduplicator of the last `REMEMBERED` seqs of one episode, and of its seq 0 for as long as the episode lasts.
+    """Digests of the last `REMEMBERED` seqs of one episode, and of its seq 0 until the episode ends.
 
-    Seq 0 stays because an agent that starts over under the same episode must be noticed however late it is.
+    Seq 0 is kept so that an agent that restarts under the same episode is detected at any time.
     """
 
     def __init__(self) -> None:
@@ -52,19 +52,19 @@ class Deduplicator:
         self._first = _NOTHING
         self._begin = 0
 
-    def put(self, seq: int, found: bytes) -> None:
-        """Remember `seq`, which is beyond all remembered ones; seqs between are remembered as never accepted."""
+    def put(self, seq: int, hashed: bytes) -> None:
+        """Store the digest of `seq`, which is above all stored ones; skipped seqs count as never accepted."""
         if seq != self._end:
             skipped = min(seq - self._end, REMEMBERED)
             for missing in range(seq - skipped, seq):
                 self._write(missing, _NOTHING)
-        self._write(seq, found)
+        self._write(seq, hashed)
         self._end = seq + 1
         if seq == 0:
-            self._first = found
+            self._first = hashed
 
     def get(self, seq: int) -> bytes | None:
-        """Return the digest of `seq`, None if it was never accepted or is forgotten."""
+        """Return the digest of `seq`; None if it was never accepted, or is no longer stored."""
         if seq == 0:
             found = self._first
         elif max(0, self._end - REMEMBERED) <= seq < self._end:
@@ -75,18 +75,18 @@ class Deduplicator:
         return found if found.strip(b"\0") else None
 
     def forgot(self, seq: int) -> bool:
-        """Return whether `seq` is so old that it is unknown whether it was accepted."""
+        """Return whether `seq` is older than the stored seqs, so that it is unknown whether it was accepted."""
         return seq != 0 and self._begin <= seq < self._end - REMEMBERED
 
     def clear(self, end: int = 0) -> None:
-        """Forget everything; `end` is the seq that comes next."""
+        """Delete all digests; `end` is the next seq."""
         self._ring.clear()
         self._begin = self._end = end
         self._first = _NOTHING
 
     @property
     def size(self) -> int:
-        """Size in bytes."""
+        """Number of bytes in the ring buffer."""
         return len(self._ring)
 
     def dump(self) -> DigestsState:
@@ -95,13 +95,14 @@ class Deduplicator:
 
     @classmethod
     def load(cls, ring: bytes, end: int, first: bytes, begin: int) -> Deduplicator:
-        """Return the deduplicator that was dumped."""
-        digests = cls()
-        digests._ring, digests._end, digests._first, digests._begin = bytearray(ring), end, first, begin
-        return digests
+        """Return the deduplicator of a dumped state."""
+        deduplicator = cls()
+        deduplicator._ring, deduplicator._end = bytearray(ring), end
+        deduplicator._first, deduplicator._begin = first, begin
+        return deduplicator
 
-    def _write(self, seq: int, found: bytes) -> None:
+    def _write(self, seq: int, hashed: bytes) -> None:
         place = seq % REMEMBERED * _SIZE
-        if len(self._ring) < place + _SIZE:  # grows with the episode, so that short ones stay small in a snapshot
+        if len(self._ring) < place + _SIZE:  # grows with the episode, so a short one needs few bytes in a snapshot
             self._ring.extend(bytes(place + _SIZE - len(self._ring)))
-        self._ring[place : place + _SIZE] = found
+        self._ring[place : place + _SIZE] = hashed

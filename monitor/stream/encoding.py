@@ -1,6 +1,6 @@
-"""Parsing of bytes to a flat map: msgpack, or the same as JSON, within limits.
+"""Parse a payload into a map: msgpack or JSON, of limited size.
 
-The first byte decides which: a msgpack map starts at 0x80 or above, JSON text below it.
+The first byte decides: that of a msgpack map is 0x80 or above, that of JSON text is below.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _MALFORMED = (ValueError, TypeError, OverflowError, RecursionError)
 
 
 def unpack(payload: bytes, max_bytes: int = MAX_BYTES) -> dict[Any, Any]:
-    """Return the map in a payload; neither its keys nor its values are checked.
+    """Return the map in a payload; its keys and values are not checked.
 
     Raises:
         InputError: `too_large`, `malformed`, `not_a_map`, `duplicate_key`, or `not_finite` for JSON's NaN.
@@ -53,7 +53,7 @@ def _read_msgpack(payload: bytes) -> object:
 
 
 def _keys_sent(payload: bytes) -> int:
-    """Return the number of keys declared by a msgpack map: in its first byte, or in the two or four bytes after."""
+    """Return the number of keys that a msgpack map declares, in its first byte or in the two or four bytes after it."""
     match payload[0]:
         case 0xDE:
             return int.from_bytes(payload[1:3])

@@ -1,4 +1,4 @@
-"""Mapping of an observation to the model: its indices, and the reason why it is not a step."""
+"""Map an observation to the model: to state and action indices, or to the reason why it is not a step."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ from monitor.types import Break, Instant, Observation, StreamSettings
 __all__ = ["ModelAdapter"]
 
 RELATIVE: Final = 1e-6
-"""Fraction of a reward by which an agent's may differ from the model's, by single precision and sums."""
+"""Relative difference allowed between an agent's reward and the model's: single precision and sums of floats."""
 
 ROUNDING: Final = 1e-9
-"""The same as a fraction of the model's largest reward, for rewards that cancel to almost 0."""
+"""Additional difference allowed, as a fraction of the model's largest reward: for sums that cancel to almost 0."""
 
 
 class ModelAdapter:
     """Mapping of one agent's observations to the model.
 
     Args:
-        model: the model of states, actions and transitions.
-        settings: state encoder, largest lag, and the digest of the nominal policy's file.
-        nominal: the agent's own policy, as configured; steps are compared with it.
+        model: the MDP.
+        settings: state encoder, largest lag, and the sha256 of the nominal policy's file.
+        nominal: the agent's own policy, as configured; actions are compared with it.
     """
 
     def __init__(self, model: MDP, settings: StreamSettings, nominal: PolicyTable | None) -> None:
         self._model = model
         self._settings = settings
         self._sha256 = None if settings.nominal_sha256 is None else settings.nominal_sha256.lower()
-        # Single entries are read at each message: a memory view returns Python numbers, ten times as fast.
+        # Single entries are read at each message; a memory view returns Python numbers, in a tenth of the time.
         self._starts = model.indptr.data
         self._successors = model.successors.data
         least, most = model.reward_range
@@ -52,9 +52,9 @@ class ModelAdapter:
         self._ended = None if model.ended_as is None else model.ended_as.data
 
     def entry(self, observation: Observation, now: Instant) -> tuple[Entry, InputError | None]:
-        """Return the entry of a valid observation, and the error if its content is rejected.
+        """Return the entry of a valid observation, and the error if its state or action is rejected.
 
-        A rejected message is still an entry: its seq has arrived, and it breaks the path instead of being awaited.
+        A rejected message has an entry too: its seq is not awaited, and the path breaks there.
         """
         problem: Break | None = None
         refused: InputError | None = None
@@ -75,9 +75,9 @@ class ModelAdapter:
         return self._place(pair, successor) is not None
 
     def contradicts(self, pair: tuple[int, int], successor: int, reward: float) -> str:
-        """Return how a reward contradicts that of the model's transition, as a sentence; empty if it does not.
+        """Return a sentence on how a reward differs from that of the model's transition; empty if it does not.
 
-        Nothing contradicts a model whose rewards are all 0, or that lacks the transition.
+        It is not compared if all rewards of the model are 0, or if the model lacks the transition.
         """
         place = self._place(pair, successor)
         if place is None or not self._largest:
@@ -92,7 +92,7 @@ class ModelAdapter:
         return f"({pair[0]}, {pair[1]}) -> {successor} earned {reward:g}, the model says {expected:g}{around}"
 
     def fits(self, before: tuple[int, int | None] | None, pair: tuple[int, int | None]) -> bool:
-        """Return whether the model has the pair, and its transition from the pair before it, if there is one."""
+        """Return whether the model has the pair and, given the pair before it, the transition between them."""
         state, action = pair
         if state >= self._model.states or (action is not None and action >= self._model.actions):
             return False
@@ -114,7 +114,7 @@ class ModelAdapter:
         return self._repeats[2 * state] - likely, self._repeats[2 * state + 1]
 
     def foreign(self, policy: str | None) -> bool:
-        """Return whether a policy that an agent named (sha256) is not the nominal one."""
+        """Return whether the policy that an agent reported (sha256, None: none) is another than the nominal one."""
         return policy is not None and self._sha256 is not None and policy != self._sha256
 
     def _place(self, pair: tuple[int, int], successor: int) -> int | None:

@@ -1,10 +1,9 @@
-"""Ended episodes of an agent: eight bytes for each of the last thousands, so that none is accepted twice.
+"""Hashes of the thousands of newest ended episodes of an agent, eight bytes each, so that none is accepted twice.
 
 A broker that was killed may redeliver its whole queue, which may be hours old. For the newest episodes `ReorderBuffer`
-still has a digest of each step; for older ones it is enough to recognize the episode.
+has a digest of each step; for the older ones kept here, every step counts as a duplicate.
 
-They are stored in pages. A full page never changes, so a snapshot holds the last page only and the others are stored
-once.
+Hashes are stored in pages. A full page never changes, so it is stored once, and a snapshot holds only the last page.
 """
 
 from __future__ import annotations
@@ -34,9 +33,9 @@ _HASH: Final = hashlib.blake2b(digest_size=_SIZE, usedforsecurity=False)
 
 
 class PastState(msgspec.Struct, frozen=True, array_like=True):
-    """A `PastEpisodes` as plain data, without the full pages, whose contents `pages` returns.
+    """State of a `PastEpisodes` as plain data, without the full pages, which `PastEpisodes.pages` returns.
 
-    `first`: number of the oldest page kept. `until`: latest time on each full page kept.
+    `first`: number of the oldest page kept. `until`: latest time on each full page kept. `last`: the page being filled.
     """
 
     first: int = 0
@@ -48,11 +47,11 @@ class PastState(msgspec.Struct, frozen=True, array_like=True):
 class PastEpisodes:
     """Ended episodes of one agent.
 
-    Two names have the same eight bytes with probability 2**-64; the later one would count as ended.
+    Two episodes have the same hash with probability 2**-64; the second would be rejected.
 
     Attributes:
-        horizon: latest time of a forgotten episode, seconds since the epoch; -inf while none is. A step of an unknown
-            episode that is not later than this may belong to one of them.
+        horizon: latest time of a forgotten episode, seconds since the epoch; -inf if none is forgotten. A step of an
+            unknown episode that is not later than this may belong to a forgotten one.
     """
 
     def __init__(self) -> None:
@@ -75,7 +74,7 @@ class PastEpisodes:
         return any(bool((np.frombuffer(page, np.uint64) == name).any()) for page in pages)
 
     def add(self, episode: Episode, time: float) -> None:
-        """Remember an episode; `time`: latest time of the agent's steps so far, seconds since the epoch."""
+        """Append an episode; `time`: latest time of the agent's steps so far, seconds since the epoch."""
         self._last += _name(episode)
         if len(self._last) < PAGE * _SIZE:
             return
@@ -90,20 +89,20 @@ class PastEpisodes:
             self.horizon = max(self.horizon, self._until.pop(0))
 
     def pages(self, *, everything: bool = False) -> dict[int, bytes | None]:
-        """Return number -> content of the full pages new since the last call, or of all; None: a dropped page."""
+        """Return number -> content of all full pages, or of those new since the last call; None: a deleted page."""
         kept = {self._first + n: page for n, page in enumerate(self._full)}
         numbers = kept.keys() if everything else self._unkept
-        found = {number: kept.get(number) for number in sorted(numbers)}
+        pages = {number: kept.get(number) for number in sorted(numbers)}
         self._unkept = set()
-        return found
+        return pages
 
     def dump(self) -> PastState:
-        """Return the state as plain data; `pages` returns the rest."""
+        """Return the state as plain data, without the full pages."""
         return PastState(self._first, tuple(self._until), bytes(self._last), self.horizon)
 
     @classmethod
     def load(cls, state: PastState, pages: Mapping[int, bytes]) -> PastEpisodes:
-        """Return the episodes that were dumped. Raises InputError (`bad_snapshot`) if a page is missing."""
+        """Return the episodes of a dumped state. Raises InputError (`bad_snapshot`) if a page is missing."""
         past = cls()
         past._first, past._until, past._last = state.first, list(state.until), bytearray(state.last)
         past.horizon = state.horizon

@@ -1,4 +1,4 @@
-"""The sliding path of one agent: the last pairs in order, and the reason if it is too short.
+"""Sliding path of one agent: its newest (state, action) pairs, and the reason if they are too few.
 
 A path of n pairs has n - 1 observed transitions (docs/semantics.md, section 1.3).
 """
@@ -15,7 +15,7 @@ __all__ = ["PathState", "SlidingPath"]
 
 
 class PathState(msgspec.Struct, frozen=True, array_like=True):
-    """A `SlidingPath` as plain data; the fields are its attributes."""
+    """State of a `SlidingPath` as plain data; the fields are its attributes."""
 
     held: list[tuple[int, int | None]]
     last: Step | None
@@ -31,16 +31,16 @@ class SlidingPath:
 
     Attributes:
         held: (state, action) pairs, oldest first; the newest action is None if the episode's last message had none. The
-            list changes with the path: read it now, or keep `pairs`.
-        last: the newest step held, None if none.
-        start_dropped: pairs older than the oldest held one fell out of the window.
-        ended: the episode is over; the pairs stay for the last answers, until the next step or break.
-        terminated: it ended by termination: the last state is absorbing for the rest of every horizon.
-        broken: reason why the path did not begin with the observed start of the episode, None if it did.
+            list is updated in place; `pairs` is a copy.
+        last: the newest step, None if the path is empty.
+        start_dropped: True if older pairs of the path have left the window.
+        ended: True if the episode has ended; the pairs are kept for the last verdicts, until the next step or break.
+        terminated: True if it ended by termination: the last state is absorbing for the rest of every horizon.
+        broken: reason why the path does not begin with the observed start of the episode, None if it does.
         detail: a sentence about `broken`.
         begun: number of restarts of the path, each of which drops the held pairs.
-        pushed: pairs pushed since then, including those that fell out of the window. A caller that read the path at the
-            same `begun` lacks only the newest pairs, as many as `pushed` has grown by.
+        pushed: number of pairs since the last restart, including those that have left the window. For a reader that
+            last saw the same `begun`, the increase of `pushed` is the number of new pairs.
 
     >>> path = SlidingPath(2)
     >>> for seq, state in enumerate([4, 5, 6]):
@@ -66,7 +66,7 @@ class SlidingPath:
 
     @property
     def pairs(self) -> tuple[tuple[int, int | None], ...]:
-        """Copy of the held pairs."""
+        """The held pairs, as a tuple of their own."""
         return tuple(self.held)
 
     @property
@@ -87,7 +87,7 @@ class SlidingPath:
     def blind(self, offset: int) -> BlindReason | None:
         """Return why a formula with largest |offset| `offset` cannot be evaluated now; None if it can.
 
-        From an observed start offsets are clipped, not blind.
+        On a path from an observed start, offsets are clipped instead.
         """
         if len(self.held) > offset or self.start_observed:
             return None
@@ -106,7 +106,7 @@ class SlidingPath:
                 assert_never(event)
 
     def push(self, step: Step) -> None:
-        """Append a step. One that does not continue the held pairs restarts the path; a path never joins over a gap."""
+        """Append a step. If it does not continue the held pairs, the path restarts: a path never spans a gap."""
         if self.ended or (self.last is not None and step.episode != self.last.episode):
             self._clear(None, "")
         elif self.last is not None and step.seq != self.last.seq + 1:
@@ -121,23 +121,23 @@ class SlidingPath:
         self.last = step
 
     def restart(self, reason: BlindReason, detail: str = "") -> None:
-        """Drop the held pairs: the steps between them and the next one are unknown, for this reason."""
+        """Drop the held pairs because the steps after them are unknown, for this reason."""
         self._clear(reason, detail)
 
     def end(self, *, terminated: bool) -> None:
-        """End the episode; the pairs stay for the last answers."""
+        """End the episode; the pairs are kept for the last verdicts."""
         self.ended = True
         self.terminated = terminated
 
     def dump(self) -> PathState:
-        """Return the state as plain data, which the path still changes: serialize it before the next event."""
+        """Return the state as plain data. Serialize it before the next event: it shares the list of pairs."""
         return PathState(
             self.held, self.last, self.start_dropped, self.ended, self.terminated, self.broken, self.detail
         )
 
     @classmethod
     def load(cls, window: int, state: PathState) -> SlidingPath:
-        """Return the path that was dumped; a smaller window keeps the newest pairs."""
+        """Return the path of a dumped state; a smaller window keeps the newest pairs."""
         path = cls(window)
         path.held = state.held[-window:]
         path.last = state.last
@@ -147,7 +147,7 @@ class SlidingPath:
         return path
 
     def _begin(self, step: Step) -> None:
-        # after a conflict two messages claim to be seq 0, so it is not an observed start
+        # after a conflict, which of the two messages with seq 0 is correct is unknown: no observed start
         if step.seq == 0 and self.broken != "conflict":
             self.broken, self.detail = None, ""
         elif self.broken is None:

@@ -1,16 +1,16 @@
-"""Reorder buffer: restores the order of messages, with duplicates, gaps and one episode after the other.
+"""Reorder buffer: sorts the messages of one agent by episode and seq, and detects duplicates, gaps and conflicts.
 
-One rule: every step but the next one of the open episode is held. A step that opens or continues an episode is released
-at once; for others the missing steps are awaited until `wait` seconds have passed or more than `steps` are held, and
-then given up. Steps of a later episode likewise wait for the open one to end, so a step that a broker delivers far too
-early neither cuts off the running episode nor loses its own.
+A step that opens an episode, or is the next one of the open episode, is released at once. Every other step is held, and
+the missing ones are awaited until `wait` seconds have passed or more than `steps` messages are held. Then they are
+given up and reported as missing. Steps of a later episode are held until the open episode ends, so a step that the
+broker delivers too early neither ends the open episode nor loses its own.
 
-A seq that arrives with two contents is unknown: either may be right. It breaks the path, which continues with the step
-after it. If its first content was accepted already, the agent may have started over: the episode restarts at that seq,
-after the entries held until then.
+If a seq is received with two different contents, it is unknown which is correct: the path breaks there and continues
+with the next step. If the first content was released already, the agent may have restarted: first the held entries are
+released, then the episode restarts at that seq.
 
-An episode is accepted once. For the newest ended episodes there is a digest of each accepted step; of some thousands
-before them it is known that they ended. A step that may be older was possibly accepted: it is rejected.
+An episode is accepted once. For the newest ended episodes we remember each accepted step; for some thousands before
+them, only that they ended. A step that may belong to an even older one is rejected, since it may be a duplicate.
 """
 
 from __future__ import annotations
@@ -38,17 +38,17 @@ __all__ = [
 ]
 
 ENDED_REMEMBERED = 64
-"""Ended episodes with a digest of each step, so that duplicates are recognized; for older ones see `past`."""
+"""Ended episodes for which a repeated step can be told apart from a late one; older ones are in `past`."""
 ENDED_BYTES = 4096
-"""Bytes of their digests: 512 steps in all."""
+"""Bytes of digests kept for them: 512 steps in all."""
 
 
 class Entry(msgspec.Struct, frozen=True):
     """A message in the reorder buffer, in the model's indices.
 
-    `arrived`: ticks. `problem`: the break before it; with `state` None it is not a step. `ends`: True for the last of
-    its episode. `policy`: sha256 that it names, in lower case, or None. `reward`: of the transition into `state`, or
-    None.
+    `arrived`: ticks. `problem`: the break before it, if any. `state`: None if the message is not a step. `ends`: True
+    for the last message of the episode. `policy`: the sha256 that the agent sent, in lower case, or None. `reward`: of
+    the transition into `state`, or None.
     """
 
     episode: Episode
@@ -69,8 +69,8 @@ class Entry(msgspec.Struct, frozen=True):
 class Missing(msgspec.Struct, frozen=True):
     """Seqs `first` to `last` of the episode, which are not on the path.
 
-    `why`: `gap`, they did not arrive; `joined`, they are the agent's first; `conflict`, they are on the other side of a
-    conflict: no longer awaited before it, or arrived before it and not again after it.
+    `why`: `gap`: not received. `joined`: before the first message received from this agent. `conflict`: lost around a
+    conflict: either no longer awaited before it, or received before it and not resent after it.
     """
 
     episode: Episode
@@ -80,14 +80,14 @@ class Missing(msgspec.Struct, frozen=True):
 
 
 class Closed(msgspec.Struct, frozen=True):
-    """End of an episode: by its last message, or without one (`terminated` False) because another began."""
+    """End of an episode: its last message was received, or (`terminated` False) another episode has begun."""
 
     episode: Episode
     terminated: bool
 
 
 class Discarded(msgspec.Struct, frozen=True):
-    """A held message with a seq after the end of its episode."""
+    """A held message whose seq is after the end of its episode."""
 
     entry: Entry
 
@@ -96,7 +96,7 @@ Released = Entry | Missing | Closed | Discarded
 
 
 class ReorderBufferState(msgspec.Struct, frozen=True, array_like=True):
-    """A `ReorderBuffer` as plain data, without the full pages of `past`; the fields are its attributes."""
+    """State of a `ReorderBuffer` as plain data, without the full pages of `past`; the fields are its attributes."""
 
     episode: Episode | None
     next_seq: int
@@ -115,16 +115,16 @@ class ReorderBuffer:
 
     Attributes:
         episode: the open episode, None between episodes.
-        next_seq: the next seq of it.
+        next_seq: seq of its next step.
         held: (episode, seq) -> entry, in order of arrival.
-        ended: the last `ENDED_REMEMBERED` ended episodes, oldest first, with digests of the newest of them: messages
-            that a broker redelivers after a restart are duplicates even if their episode has ended.
+        ended: the last `ENDED_REMEMBERED` ended episodes, oldest first. The newest of them have digests (None for the
+            others), so a message that the broker redelivers after its episode has ended is a duplicate.
         past: the episodes that ended before those.
-        newest: latest time of a step, seconds since the epoch, unless in our future; set by the caller.
-        heard: True once an episode was opened (so a missing start is a gap, not the monitor joining late).
+        newest: latest time of a step, seconds since the epoch, never later than the monitor's clock; set by the caller.
+        heard: True once an episode has been opened: from then on a missing start is a gap, not a late joining.
         progress: ticks at which the newest of the released entries arrived.
-        again: seqs of the open episode below this may have arrived before it restarted; 0 if it never did.
-        restart: the message at which the open episode restarts, between `sort` and `release`.
+        again: seqs below this may have been received before the episode restarted; 0 without a restart.
+        restart: the message at which the open episode restarts; set by `sort`, cleared by `release`.
     """
 
     def __init__(self, steps: int, wait: float) -> None:
@@ -143,9 +143,9 @@ class ReorderBuffer:
         self.restart: Entry | None = None
 
     def follow(self, entry: Entry) -> bool:
-        """Accept the entry if it is the next step of the open episode and nothing is held, as for most messages.
+        """Accept the entry if it is the next step of the open episode and nothing is held; return whether it was.
 
-        A fast path: `sort` and `release` would accept it and release it alone.
+        Fast path for most messages: `sort` and `release` have the same effect.
         """
         if self.held or entry.seq != self.next_seq or entry.ends or entry.episode != self.episode:
             return False
@@ -155,10 +155,10 @@ class ReorderBuffer:
         return True
 
     def sort(self, entry: Entry) -> Literal["accepted", "duplicate", "stale", "conflict"]:
-        """Classify a message and hold it unless it is old. Call `release` afterwards."""
+        """Classify a message; hold it if it is accepted. Call `release` afterwards."""
         if entry.episode in self.ended:
-            taken = self.ended[entry.episode]
-            return "duplicate" if taken is None else _old(taken, entry)
+            digests = self.ended[entry.episode]
+            return "duplicate" if digests is None else _old(digests, entry)
         key = (entry.episode, entry.seq)
         is_open = self.episode is not None and entry.episode == self.episode
         known = self.held[key].digest if key in self.held else self.digests.get(entry.seq) if is_open else None
@@ -173,7 +173,7 @@ class ReorderBuffer:
             return "accepted"
         if known == entry.digest:
             return "duplicate"
-        if known == CONFLICTED:  # redelivered by a broker after a crash: no restart
+        if known == CONFLICTED:  # may be redelivered by the broker, so no restart
             return "conflict"
         if key in self.held:
             self.held[key] = _either(self.held[key], entry)
@@ -182,11 +182,11 @@ class ReorderBuffer:
         return "conflict"
 
     def possibly_seen(self, entry: Entry) -> bool:
-        """Return whether the step is as old as forgotten episodes, so that it may be a redelivered one of theirs."""
+        """Return whether the step is as old as the forgotten episodes, so that it may be a redelivered step of one."""
         return entry.time <= self.past.horizon
 
     def release(self, ticks: float) -> Iterator[Released]:
-        """Yield what is in order now, and what is given up. Exhaust the iterator: it advances the state."""
+        """Yield the entries that are in order now, and what is given up. The caller must exhaust the iterator."""
         if self.restart is not None:
             yield from self._begin_again(self.restart)
         while self.held:
@@ -200,12 +200,12 @@ class ReorderBuffer:
 
     @property
     def deadline(self) -> float | None:
-        """Ticks at which waiting ends, None if nothing is held."""
+        """Ticks at which the next missing step is given up, None if nothing is held."""
         if not self.held:
             return None
         own, other = self._oldest()
         ends = [own.arrived + self.wait] if own else []
-        if other:  # the other one waits while the open episode goes on
+        if other:  # it is held as long as steps of the open episode are released
             ends.append(max(other.arrived, self.progress) + self.wait)
         return min(ends, default=None)
 
@@ -218,14 +218,13 @@ class ReorderBuffer:
 
     def dump(self) -> ReorderBufferState:
         """Return the state as plain data."""
-        ended = [(episode, None if taken is None else taken.dump()) for episode, taken in self.ended.items()]
-        held, digests = list(self.held.values()), self.digests.dump()
+        ended = [(episode, None if digests is None else digests.dump()) for episode, digests in self.ended.items()]
         return ReorderBufferState(
             episode=self.episode,
             next_seq=self.next_seq,
-            held=held,
+            held=list(self.held.values()),
             ended=ended,
-            digests=digests,
+            digests=self.digests.dump(),
             heard=self.heard,
             progress=self.progress,
             again=self.again,
@@ -235,24 +234,24 @@ class ReorderBuffer:
 
     @classmethod
     def load(cls, steps: int, wait: float, state: ReorderBufferState, pages: Mapping[int, bytes]) -> ReorderBuffer:
-        """Return the buffer that was dumped; `pages`: those of `past`. Raises InputError if one is missing."""
-        ordering = cls(steps, wait)
-        ordering.episode, ordering.next_seq, ordering.heard = state.episode, state.next_seq, state.heard
-        ordering.held = {(entry.episode, entry.seq): entry for entry in state.held}
-        ordering.ended = {
-            episode: None if taken is None else Deduplicator.load(*taken) for episode, taken in state.ended
+        """Return the buffer of a dumped state; `pages`: those of `past`. Raises InputError if one is missing."""
+        buffer = cls(steps, wait)
+        buffer.episode, buffer.next_seq, buffer.heard = state.episode, state.next_seq, state.heard
+        buffer.held = {(entry.episode, entry.seq): entry for entry in state.held}
+        buffer.ended = {
+            episode: None if digests is None else Deduplicator.load(*digests) for episode, digests in state.ended
         }
-        ordering.digests = Deduplicator.load(*state.digests)
-        ordering.progress, ordering.again = state.progress, state.again
-        ordering.past, ordering.newest = PastEpisodes.load(state.past, pages), state.newest
-        return ordering
+        buffer.digests = Deduplicator.load(*state.digests)
+        buffer.progress, buffer.again = state.progress, state.again
+        buffer.past, buffer.newest = PastEpisodes.load(state.past, pages), state.newest
+        return buffer
 
     def _due(self, ticks: float) -> bool:
         deadline = self.deadline
         return deadline is not None and ticks >= deadline
 
     def _oldest(self) -> tuple[Entry | None, Entry | None]:
-        """Return the longest held entry of the open episode, and of any other."""
+        """Return the entry held longest of the open episode, and that of all other episodes."""
         entries = self.held.values()
         if self.episode is None:
             return None, next(iter(entries), None)
@@ -260,7 +259,7 @@ class ReorderBuffer:
         return own, next((entry for entry in entries if entry.episode != self.episode), None)
 
     def _next(self) -> Entry | None:
-        """Return the held entry that is in order now; between episodes the first to arrive with seq 0."""
+        """Return the held entry that is next in order; between episodes the first one received with seq 0."""
         if self.episode is not None:
             return self.held.get((self.episode, self.next_seq))
         return next((entry for entry in self.held.values() if entry.seq == 0), None)
@@ -277,7 +276,7 @@ class ReorderBuffer:
             yield from self._close(terminated=entry.terminated)
 
     def _give_up(self) -> Iterator[Released]:
-        """Stop waiting for one thing: seqs of the open episode, its end, or the start of the next one."""
+        """Give up the oldest thing awaited: seqs of the open episode, its end, or the start of the next one."""
         own, other = self._oldest()
         if own is not None:
             yield from self._pass_over(own.episode)
@@ -290,7 +289,7 @@ class ReorderBuffer:
             yield Missing(other.episode, 0, self.next_seq - 1, why)
 
     def _pass_over(self, episode: Episode) -> Iterator[Missing]:
-        """Continue with the lowest held seq of the open episode. Seqs from before a conflict are no gap after it."""
+        """Continue with the lowest held seq of the open episode. Seqs below `again` are reported as `conflict`."""
         first, self.next_seq = self.next_seq, self._lowest(episode)
         known = min(max(first, self.again), self.next_seq)
         if first < known:
@@ -299,10 +298,10 @@ class ReorderBuffer:
             yield Missing(episode, known, self.next_seq - 1, "gap")
 
     def _begin_again(self, entry: Entry) -> Iterator[Released]:
-        """Restart the open episode at a seq that was accepted with other content.
+        """Restart the open episode at a seq that was released with other content.
 
-        Held entries arrived before: they are released first, or they would count as steps of the new run. If that ends
-        the episode, the message belongs to an ended episode, and nothing restarts.
+        Held entries were received before it, so they are released first; otherwise they would count as steps after the
+        restart. If one of them ends the episode, there is no restart.
         """
         self.restart = None
         while any(episode == self.episode for episode, _ in self.held):
@@ -338,15 +337,15 @@ class ReorderBuffer:
         yield Closed(episode, terminated)
 
     def _remember(self, episode: Episode) -> None:
-        """Keep the digests of the ended episode, within `ENDED_BYTES`; of older episodes only that they ended."""
+        """Keep the digests of the ended episode, within `ENDED_BYTES`; for older ones keep only that they ended."""
         self.ended[episode], self.digests = self.digests, Deduplicator()
         if len(self.ended) > ENDED_REMEMBERED:
             oldest = next(iter(self.ended))
             del self.ended[oldest]
             self.past.add(oldest, self.newest)
         left = ENDED_BYTES
-        for past, taken in reversed(self.ended.items()):
-            left -= 0 if taken is None else taken.size
+        for past, digests in reversed(self.ended.items()):
+            left -= 0 if digests is None else digests.size
             if left < 0:
                 self.ended[past] = None
 
@@ -354,14 +353,14 @@ class ReorderBuffer:
         return min(seq for held, seq in self.held if held == episode)
 
 
-def _old(taken: Deduplicator, entry: Entry) -> Literal["duplicate", "stale"]:
-    """Classify an old step: `duplicate` if accepted with this content, or too old to know; else `stale`."""
-    known = taken.get(entry.seq)
-    return "duplicate" if known == entry.digest or (known is None and taken.forgot(entry.seq)) else "stale"
+def _old(digests: Deduplicator, entry: Entry) -> Literal["duplicate", "stale"]:
+    """Classify an old step: `duplicate` if accepted with this content, or if that is no longer known; else `stale`."""
+    known = digests.get(entry.seq)
+    return "duplicate" if known == entry.digest or (known is None and digests.forgot(entry.seq)) else "stale"
 
 
 def _either(held: Entry, other: Entry) -> Entry:
-    """Return the entry of a held seq that arrived with other content: a break, with what both agree on."""
+    """Return an entry for a seq received with two contents: not a step but a break; fields that differ are unset."""
     return replace(
         held,
         digest=CONFLICTED,

@@ -1,7 +1,6 @@
-"""One agent's session: observations in, ordered events out (`Step`, `Break`, `End`).
+"""Session of one agent: turns its observations, in any order, into ordered events (`Step`, `Break`, `End`).
 
-Pure: time is an argument, nothing here waits. Events are in the order of the episode, whatever the order of the
-messages; each event is final.
+Pure: time is an argument and nothing blocks. An event is final: a later message never changes it.
 """
 
 from __future__ import annotations
@@ -70,29 +69,32 @@ class SessionState(msgspec.Struct, frozen=True, array_like=True):
 class Session:
     """Messages of one agent, ordered and mapped to the model.
 
-    `arrive`, `tick` and `lost` put events on `pending` and return notices; `advance` moves one event from `pending` to
-    `path`, before formulas are evaluated. No observation makes it raise.
+    `arrive`, `tick` and `lost` append events to `pending` and return notices. `advance` moves one event from `pending`
+    to `path`; the caller then evaluates the formulas. No observation makes a method raise.
 
     Args:
         agent: its name.
-        model: the model of states, actions and transitions.
-        settings: limits and waits.
-        nominal: actions that it never takes are reported as `OffPolicy`, the fraction that deviates as `Deviates`.
+        model: the MDP.
+        settings: limits and timeouts.
+        nominal: the agent's policy. An action that it never takes is reported as `OffPolicy`, the deviation from it as
+            `Deviates`.
 
     Attributes:
-        pending: events not yet on the path, oldest first. Bounded (`settings.pending`): if it is full, they are dropped
-            together, and a `Break("dropped")` reports it.
+        pending: events not yet on the path, oldest first, at most `settings.pending`. If there are more, all are
+            dropped and replaced by a `Break("dropped")`.
         since: ticks at which each pending event was added.
         path: the path up to the last event moved by `advance`.
-        mismatch: True if the last policy named up to the newest step of the path is not the nominal one. The path is
-            still right (the environment does not depend on it), but nominal's future is not the agent's.
+        mismatch: True if the policy the agent last reported, as of the newest step, is not the nominal one. The path is
+            still valid; forecasts under nominal are not.
         last_heard: ticks of the last new message, None before the first.
-        last_message: ticks of the last message that could be read, new or not.
-        old: ticks of the first and of the last message since then that were rejected because they belong to other
-            episodes than the open one, which have ended; None if there are none.
+        last_message: ticks of the last valid message, new or not.
+        old: ticks of the first and last message since `last_heard` rejected because its episode has ended, or may have;
+            None if there are none.
         deviation: deviation of the last actions from nominal.
-        order, previous, policy, dropped: the reorder buffer; the newest pair, None after a break; the policy last
-            named, including pending events; True from `lost` until a gap is explained by it.
+        order: the reorder buffer.
+        previous: the newest pair, pending events included; None after a break.
+        policy: the policy the agent last reported, pending events included.
+        dropped: True after `lost`, until a gap is attributed to it.
     """
 
     def __init__(self, agent: str, model: MDP, settings: StreamSettings, *, nominal: PolicyTable | None = None) -> None:
@@ -126,7 +128,7 @@ class Session:
         return self.order.deadline
 
     def arrive(self, observation: Observation, now: Instant) -> list[Notice]:
-        """Accept or reject one message. Return first its result, then the notices of what it released."""
+        """Accept or reject one message. Return the notice about it, then those about messages it released."""
         self._ticks = now.ticks
         if not (self._is_known(observation) and is_plain(observation)):
             try:
@@ -149,14 +151,14 @@ class Session:
         return [received, *self._settle(now.ticks)]
 
     def tick(self, now: Instant) -> list[Notice]:
-        """Give up what has been awaited too long. Call it at `deadline` or regularly."""
+        """Give up messages awaited for too long. Call it at `deadline`, or regularly."""
         self._ticks = now.ticks
         return self._settle(now.ticks)
 
     def lost(self, now: Instant, why: str = "") -> list[Notice]:
-        """Break the path because the transport dropped messages of this agent, unknown which.
+        """Break the path because the transport dropped messages of this agent; which ones is unknown.
 
-        If their seqs turn out to be missing, that gap is reported as `dropped` too. `why`: another cause, if any.
+        If a gap follows, it is reported as `dropped` too. `why`: replaces the usual sentence about the cause.
         """
         self._ticks = now.ticks
         self._break(Break("dropped", why or "messages of this agent were dropped before they were read"))
@@ -182,7 +184,7 @@ class Session:
             yield event
 
     def dump(self) -> SessionState:
-        """Return the state, pending events included; serialize it before the session goes on."""
+        """Return the state, pending events included. Serialize it before the next call: it shares lists."""
         return SessionState(
             self.agent,
             list(self.pending),
@@ -209,7 +211,7 @@ class Session:
         pages: Mapping[int, bytes],
         nominal: PolicyTable | None = None,
     ) -> Session:
-        """Return the session that was dumped; settings may have changed. If model or policies have, call `revise` next.
+        """Return the session of a dumped state. Settings may differ; if model or policies do, call `revise` next.
 
         `pages`: all pages of `order.past`. Raises InputError (`bad_snapshot`) if one is missing.
         """
@@ -225,7 +227,7 @@ class Session:
         return session
 
     def revise(self) -> None:
-        """Adapt to a changed model or nominal policy: drop the steps that do not fit it."""
+        """Adapt to a changed model or nominal policy; drop all steps if one does not fit the model."""
         self.deviation = Deviation()
         self.mismatch = foreign = self._adapter.foreign(self.policy)
         pending = [replace(event, foreign=foreign) if isinstance(event, Step) else event for event in self.pending]
@@ -243,7 +245,7 @@ class Session:
     # ---- results of messages ----
 
     def _is_known(self, observation: Observation) -> bool:
-        """Return whether its agent and episode are those of the open episode, whose messages were valid."""
+        """Return whether agent and episode are known to be valid: those of the open episode."""
         episode = self.order.episode
         return (
             observation.agent == self.agent
@@ -252,7 +254,7 @@ class Session:
         )
 
     def _hear(self, entry: Entry, now: Instant) -> None:
-        """Note the arrival of a new message."""
+        """Record the arrival of a new message."""
         self.last_heard = self.last_message = now.ticks
         self.old = None
         self.order.newest = max(self.order.newest, min(entry.time, now.wall))
@@ -326,7 +328,7 @@ class Session:
         return notices
 
     def _acted(self, state: int, action: int) -> Iterator[Notice]:
-        """Compare an action with the nominal policy."""
+        """Compare an action with the nominal policy; report it if it deviates."""
         adapter, deviation = self._adapter, self.deviation
         if adapter.off_policy(state, action):
             yield OffPolicy(self.agent)
@@ -337,7 +339,7 @@ class Session:
             yield Deviates(self.agent, round(after, 2), deviation.steps)
 
     def _rewarded(self, pair: tuple[int, int], state: int, entry: Entry) -> Iterator[Notice]:
-        """Compare the reward of the step into `state` with the model's."""
+        """Compare the reward of a transition into `state` with the model's; report it if it differs."""
         assert entry.reward is not None, "the message has a reward"
         if wrong := self._adapter.contradicts(pair, state, entry.reward):
             yield RewardMismatch(self.agent, f"seq {entry.seq} of episode {entry.episode!r}: {wrong}")
@@ -365,11 +367,11 @@ class Session:
         self.since.append(self._ticks)
 
     def _overflow(self) -> None:
-        """Drop the pending events, so that memory stays bounded; the path is broken there."""
+        """Drop the pending events to bound memory."""
         self._drop(Break("dropped", f"{len(self.pending)} events waited too long to be evaluated"))
 
     def _drop(self, lost: Break) -> None:
-        """Replace the pending events by a break; the end of an episode is kept."""
+        """Drop pending events, but keep the newest episode end."""
         last_end = next((event for event in reversed(self.pending) if isinstance(event, End)), None)
         since = self.since[0]
         self.pending.clear()
@@ -379,9 +381,9 @@ class Session:
 
     def _fits(self) -> bool:
         """Return whether all accepted steps are possible in the model."""
-        taken = ((event.state, event.action) if isinstance(event, Step) else None for event in self.pending)
+        pending = ((event.state, event.action) if isinstance(event, Step) else None for event in self.pending)
         before: tuple[int, int | None] | None = None
-        for pair in chain(self.path.held, [None] if self.path.ended else [], taken):
+        for pair in chain(self.path.held, [None] if self.path.ended else [], pending):
             if pair is not None and not self._adapter.fits(before, pair):
                 return False
             before = pair

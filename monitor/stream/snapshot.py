@@ -1,7 +1,7 @@
 """Snapshots: state as msgpack bytes with a version and a checksum.
 
-Layout: `cfms`, one byte version, 16 bytes BLAKE2b of the body, body. Bytes that pass the checksum were written by this
-program, so only their types are checked.
+Layout: `cfms`, a version byte, the 16-byte BLAKE2b hash of the body, the body. Bytes with a correct checksum were
+written by this program, so only the types in them are checked.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ _written = msgspec.msgpack.Encoder().encode
 
 
 def seal(state: msgspec.Struct) -> bytes:
-    """Return the bytes of a state."""
+    """Serialize a state, with version and checksum."""
     body = _written(state)
     return b"%b%c%b%b" % (_MAGIC, VERSION, _checksum(body), body)
 
 
 def unseal(data: bytes, kind: type[S]) -> S:
-    """Return the state of class `kind` in sealed bytes.
+    """Return the state of class `kind` from the bytes that `seal` returned.
 
     Raises:
-        InputError: `bad_snapshot`, for other bytes, another version or another class.
+        InputError: `bad_snapshot`, if the bytes are no snapshot or damaged, or of another version or class.
     """
     if data[: len(_MAGIC)] != _MAGIC:
         raise InputError("bad_snapshot", "these bytes are no snapshot; start anew without it")

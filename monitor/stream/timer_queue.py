@@ -1,4 +1,4 @@
-"""Queue of times at which agents are due although no message arrives from them."""
+"""Timers: at most one pending time per agent, at which it is due even if it sends no message."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Final
 __all__ = ["TimerQueue"]
 
 SLACK: Final = 64
-"""Void entries allowed, beside one for each valid one, before the heap is rebuilt."""
+"""The heap is rebuilt when outdated entries outnumber the valid ones by more than this."""
 
 
 class TimerQueue:
-    """Queue of one time (ticks) for each name, the earliest first; equal times in the order of the names.
+    """Priority queue with one time (ticks) per name, earliest first; equal times are ordered by name.
 
     >>> timers = TimerQueue()
     >>> timers.put("ada", 2.0), timers.put("bob", 1.0), timers.put("ada", 3.0)
@@ -27,11 +27,11 @@ class TimerQueue:
         self._heap: list[tuple[float, str]] = []
 
     def __len__(self) -> int:
-        """Return the number of entries, void ones included."""
+        """Return the number of entries, outdated ones included."""
         return len(self._heap)
 
     def put(self, name: str, ticks: float | None) -> None:
-        """Set the only time of a name; None removes it."""
+        """Replace the time of a name; None removes it."""
         if ticks is None:
             self._times.pop(name, None)
         elif self._times.get(name) != ticks:
@@ -42,7 +42,7 @@ class TimerQueue:
                 heapify(self._heap)
 
     def due(self, ticks: float) -> Iterator[str]:
-        """Yield and remove the names that are due."""
+        """Remove and yield the names whose time is `ticks` or earlier."""
         while self._heap and self._heap[0][0] <= ticks:
             at, name = heappop(self._heap)
             if self._times.get(name) == at:

@@ -234,9 +234,9 @@ def test_a_model_goes_by_the_name_of_its_file_or_what_it_was_made_from(road: MDP
 
 
 def test_a_world_is_its_models_and_policies_and_not_their_reader(identity: Identity) -> None:
-    assert identity.is_world_of(replace(identity, model_name="other", versions={}))
+    assert identity.same_inputs_as(replace(identity, model_name="other", versions={}))
     others: list[dict[str, object]] = [{"model_sha256": "c" * 64}, {"policies": {}}, {"models": {"icy": "c" * 64}}]
-    assert not any(identity.is_world_of(replace(identity, **other)) for other in others)
+    assert not any(identity.same_inputs_as(replace(identity, **other)) for other in others)
 
 
 def test_an_id_does_not_depend_on_who_computes_it_or_in_which_order(identity: Identity) -> None:

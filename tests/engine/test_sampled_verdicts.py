@@ -212,7 +212,7 @@ def test_auto_is_exact_where_that_fits_and_says_why_where_it_does_not(monkeypatc
         ask(HOME, "exact")
     verdict = ask(HOME, "auto")
     assert (verdict.method, verdict.holds) == ("sampled", True)
-    assert verdict.reason == f"sampled, for the exact engine says: {refusal.value}"
+    assert verdict.reason == f"sampled, because the exact engine refused: {refusal.value}"
     with pytest.raises(LimitError, match="Gumbel-Max"):
         ask(HOME, "auto", causal_model="any")
 

@@ -25,7 +25,7 @@ from monitor.model.npz import canonical_bytes, model_sha256
 from monitor.policy.session import Policy, load_policy
 from monitor.policy.table import PolicyTable
 from monitor.runtime.monitor import Monitor
-from monitor.runtime.query import Query, SpecError, World, read_query
+from monitor.runtime.query import Query, SpecError, Vocabulary, read_query
 from monitor.sidecar.config.reading import load_config
 from monitor.sidecar.config.settings import Config, FormulaConfig
 from monitor.sidecar.pipeline import EvidenceFile, Pipeline, Topics
@@ -175,11 +175,11 @@ def _parts(config: Config) -> tuple[MDP, dict[str, MDP], dict[str, Policy], list
             _check_labels(config, model)
     others = {name: other for name, other in models.items() if name is not None}
     # If a model or policy could not be read, only the syntax of formulas is checked.
-    world = None if model is None or mistakes else (model, policies, others)
+    vocabulary = None if model is None or mistakes else (model, policies, others)
     queries = []
     for index in range(len(config.formulas)):
         with mistakes.collect():
-            queries.append(_query(config, index, world))
+            queries.append(_query(config, index, vocabulary))
     mistakes.raise_all()
     assert model is not None
     return model, others, policies, queries
@@ -213,11 +213,11 @@ def _check_policy_name(config: Config, name: str) -> None:
         raise ConfigError(f"{config.where('policies', name)}: {name!r} is a word of the formula language; rename it")
 
 
-def _query(config: Config, index: int, world: World | None) -> Query:
-    """Read a formula. `world`: models and policies it may name; None if they could not be read."""
+def _query(config: Config, index: int, vocabulary: Vocabulary | None) -> Query:
+    """Read a formula. `vocabulary`: the names it may use; None if they could not be read."""
     entry = config.formulas[index]
     try:
-        query = read_query(_spec(entry, config), world, window=config.path.window)
+        query = read_query(_spec(entry, config), vocabulary, window=config.path.window)
     except FormulaError as error:
         raise ConfigError(f"{config.where('formulas', index, 'formula')}: {error}") from error
     except SpecError as error:
