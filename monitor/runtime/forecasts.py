@@ -75,7 +75,7 @@ def followed_forecast(formula: Formula, engine: Engine = "auto") -> FollowedFore
 
 
 class Obligation:
-    """What remains to be satisfied of a path formula: a state of its automaton.
+    """Remaining obligation of a path formula: a state of its automaton.
 
     `after`: label set -> the next obligation, where computed. `came_true`: None while undecided.
     """

@@ -33,7 +33,7 @@ from monitor.types import (
 __all__ = ["FormulaMonitor", "FormulaMonitorState", "When"]
 
 When = Literal["step", "time", "end"]
-"""What triggers an answer: a step, elapsed time, the end of an episode."""
+"""Trigger of an answer: a step, elapsed time, the end of an episode."""
 
 PAUSE: Final = 1.0
 """Seconds of ticks between two revisions of a firing alarm that its verdicts cause."""
@@ -48,7 +48,7 @@ class _JudgedPath(msgspec.Struct, frozen=True):
 
 
 class _Published(msgspec.Struct, frozen=True):
-    """What was last published of a firing alarm.
+    """State of a firing alarm as last published.
 
     `fired`: its figures when it fired. `stance`: that of its newest revision, published at `ticks`. `withheld`: a new
     revision waits for the end of `PAUSE`.

@@ -76,8 +76,7 @@ class Session:
         agent: its name.
         model: the MDP.
         settings: limits and timeouts.
-        nominal: the agent's policy. An action that it never takes is reported as `OffPolicy`, the deviation from it as
-            `Deviates`.
+        nominal: an action that it never takes is reported as `OffPolicy`, the deviation from it as `Deviates`.
 
     Attributes:
         pending: events not yet on the path, oldest first, at most `settings.pending`. If there are more, all are
@@ -88,12 +87,10 @@ class Session:
             still valid; forecasts under nominal are not.
         last_heard: ticks of the last new message, None before the first.
         last_message: ticks of the last valid message, new or not.
-        old: ticks of the first and last message since `last_heard` rejected because its episode has ended, or may have;
-            None if there are none.
+        old: ticks of the first and last message since `last_heard` of episodes that have (or may have) ended, or None.
         deviation: deviation of the last actions from nominal.
         order: the reorder buffer.
-        previous: the newest pair, pending events included; None after a break.
-        policy: the policy the agent last reported, pending events included.
+        previous, policy: the newest pair (None after a break) and the policy last reported, pending events included.
         dropped: True after `lost`, until a gap is attributed to it.
     """
 
