@@ -176,8 +176,8 @@ def close(alarm: Alarm, how: Literal["ended", "removed"]) -> tuple[Alarm, Change
 def set_blind(alarm: Alarm, blind: BlindReason | None) -> tuple[Alarm, Change | None]:
     """Set the reason why the formula is blind; None: it is not. The state does not change.
 
-    A firing alarm reports the change as a new revision: the operator must know that it can no longer be evaluated, and
-    why.
+    A firing alarm reports the change as a new revision: the operator must know whether its values can be
+    relied on, and if not, why.
     """
     if blind == alarm.blind:
         return alarm, None

@@ -3,7 +3,7 @@
 This is abduction and prediction of one step in closed form: the noise is integrated out, never represented. Where row p
 led to i, and with D(u) = sum_j max(p_j, u q_j), row q leads to i and to k with (docs/semantics.md, section 3.1)
 
-    P(i) = 1 / D(p_i/q_i),    P(k) = q_k * integral of du / D(u)^2 from p_k/q_k to p_i/q_i.
+    P(i) = 1 / D(p_i/q_i),    P(k) = q_k * integral of du / D(u)^2 from p_k/q_k to p_i/q_i, or 0 if that is empty.
 
 In the Gumbel-Max causal model (Kazemi & Paoletti, Section 2.3) the next state is `argmax_j (log P(j) + G_j)`. With
 `E_j = exp(-(G_j + log p_j))` that is a race of exponential clocks: the winner's time is Exp(1), every other clock with

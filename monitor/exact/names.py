@@ -65,9 +65,8 @@ class _NameCheck:
             raise self._unknown(change.name, names, "action", change.at) from None
         without = np.flatnonzero(~self.model.availability[:, action])
         if len(without):
-            problem = (
-                f"action {change.name} cannot be held: it is unavailable in {len(without)} states, first {without[0]}"
-            )
+            where = f"{len(without)} states, first in {without[0]}"
+            problem = f"do({change.name}) is impossible: the action is unavailable in {where}"
             raise self._error(problem, change.at)
 
     def _known(self, name: str, known: Collection[str], what: str, at: int) -> None:

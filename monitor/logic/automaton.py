@@ -118,7 +118,9 @@ class PathAutomaton:
         )
         if len(self.atoms) > MAX_ATOMS:
             problem = f"a path formula has {len(self.atoms)} different labels and nested quantities"
-            raise LimitError(f"{problem}; at most {MAX_ATOMS} (limit MAX_ATOMS) are possible: give unions a label")
+            raise LimitError(
+                f"{problem}; at most {MAX_ATOMS} (limit MAX_ATOMS) are possible: define a label for their union"
+            )
         self._index = {atom: n for n, atom in enumerate(self.atoms)}
         self._sums: list[_Sum] = [_NEVER, _ALWAYS]
         self._numbers: dict[_Sum, int] = {_NEVER: FALSE, _ALWAYS: TRUE}
@@ -325,5 +327,5 @@ def _check_alternatives(count: int) -> None:
     if count > MAX_ALTERNATIVES:
         raise LimitError(
             f"the formula unfolds to an obligation of {count} alternatives; at most {MAX_ALTERNATIVES} (limit "
-            "MAX_ALTERNATIVES) can be compared: ask its parts one by one, or give a combination of labels a label"
+            "MAX_ALTERNATIVES) can be compared: evaluate its parts separately, or define a label for a combination"
         )

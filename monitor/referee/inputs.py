@@ -86,9 +86,8 @@ def named_actions(
             actions[name] = by_number.get(key, model.action_index.get(key, 0))
             missing = np.flatnonzero(~model.availability[:, actions[name]])
             if len(missing):
-                problem = (
-                    f"action {name} cannot be held: it is unavailable in {len(missing)} states, first {missing[0]}"
-                )
+                where = f"{len(missing)} states, first in {missing[0]}"
+                problem = f"do({name}) is impossible: the action is unavailable in {where}"
                 raise error_at(problem, text, at)
     return actions
 

@@ -132,7 +132,7 @@ class Monitor:
         return tuple(self._agents)
 
     def observe(self, observation: Observation, now: Instant) -> list[Notice]:
-        """Append a step; must be called for every one. Invalid content does not raise: it becomes a notice."""
+        """Queue a step; must be called for every one. Invalid content does not raise: it becomes a notice."""
         monitor = self._agents.get(observation.agent)
         notices: list[Notice] = []
         if monitor is None:
@@ -363,7 +363,7 @@ class Monitor:
             if dropped is not None:
                 notices += self._forget(dropped, self._agents[dropped], now)
         if len(self._agents) >= self.settings.agents:
-            detail = f"{self.settings.agents} agents are watched already (limits.agents); {agent} is not"
+            detail = f"the limit of {self.settings.agents} agents is reached (limits.agents); {agent} is not monitored"
             raise InputError("too_many_agents", detail)
         monitor = self._agents[agent] = self._agent_monitor(self._session(agent))
         self._newcomers.add(agent)

@@ -282,7 +282,7 @@ class Service:
     def _progress(self, count: int) -> None:
         self._worker.evaluated = now = read_clock()
         self.sinks.metrics.evaluated(0.0, (), now)
-        self.health.starting = f"taking up what was kept: {count} events so far"
+        self.health.starting = f"restoring stored state: {count} events so far"
 
     def _continue(self, recovered: Recovered) -> None:
         self._clock.resume(recovered.ticks)

@@ -110,7 +110,7 @@ def test_formulas_are_read_and_checked() -> None:
         ask('P=? [ F<=1 "aa" ]')
     with pytest.raises(FormulaError, match=r"unknown model 'icy'"):
         ask("model:icy.P=? [ true ]")
-    with pytest.raises(FormulaError, match=r"action 1 cannot be held: it is unavailable in 1 states, first 2"):
+    with pytest.raises(FormulaError, match=r"do\(1\) is impossible: the action is unavailable in 1 states, first in 2"):
         ask("do(1).P=? [ true ]")
 
 

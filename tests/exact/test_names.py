@@ -47,7 +47,7 @@ UNKNOWN = [
     ('regret(fallback, P>0.5 [ ¦"gaol" ])', "unknown label 'gaol'; did you mean 'goal'?"),
     ("do(¦break).P=? [ true ]", "unknown action 'break'; did you mean 'brake'?"),
     ("do(¦7)[2].P=? [ true ]", "unknown action '7'; there is accelerate, brake"),
-    ("do(¦accelerate).P=? [ true ]", "action accelerate cannot be held: it is unavailable in 1 states, first 2"),
+    ("do(¦accelerate).P=? [ true ]", "do(accelerate) is impossible: the action is unavailable in 1 states, first in 2"),
     ("model:¦ice@2.P=? [ true ]", "unknown model 'ice'; did you mean 'icy'?"),
     ('P>0.5 [ X (¦fallbak@1.P>0.5 [ "goal" ]) ]', "unknown policy 'fallbak'; did you mean 'fallback'?"),
     ('P>0.5 [ X (fallback@1.P>0.5 [ !("goal" U<=2 ¦"save") ]) ]', "unknown label 'save'"),

@@ -125,7 +125,7 @@ def test_while_it_takes_up_what_was_kept_it_is_alive_and_not_ready(
         wait_until(lambda: httpx.get(f"{there.url}/api/agents").json(), "there is something to keep")
     monkeypatch.setattr(service, "take_up", slowly)
     with inside(config) as there:
-        until(there, "/readyz", (503, "taking up what was kept: 200 events so far"))
+        until(there, "/readyz", (503, "restoring stored state: 200 events so far"))
         assert probe(there, "/healthz") == WELL
         go_on.set()
         until(there, "/readyz", WELL)

@@ -4,10 +4,11 @@ A row depends on the observed transition of its step, on the state, and on what 
 section 3), so it is computed once (`rows.py`, compiled) and kept here. Rules:
 
 - A transition s, a -> s_next observed under one phase of the law has an index; (index, state) has an *entry*; an entry
-  has one row for each action that may be taken in the state; a row has its successors, as in CSR.
+  has one row for each action that may be taken in the state, or one in all if nothing depends on the action; a row
+  has its successors, as in CSR.
 - Hash tables are open-addressed, with -1 for a free slot, and at most half full: a probe always ends.
-- Compiled code appends and never grows an array. If one is full it returns FULL and changes nothing; then `grow`
-  doubles the arrays, or clears them once all tables of a model together hold MAX_SUCCESSORS.
+- Compiled code appends and never grows an array. If one is full it returns FULL and counts no incomplete entry; then
+  `grow` enlarges the arrays, or clears this table if all tables of the model would have room for over MAX_SUCCESSORS.
 - Clearing changes no answer: a row computed again has the same bits.
 """
 

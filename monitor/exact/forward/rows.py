@@ -3,7 +3,7 @@
 Such a row is abduction and prediction in one closed form: the noise that the observed transition leaves is integrated
 out, never represented (docs/semantics.md, sections 2.1 and 3.1). With D(u) = sum_j max(p_j, u q_j):
 
-    P(i) = 1 / D(p_i/q_i),    P(k) = q_k * integral of du / D(u)^2 from p_k/q_k to p_i/q_i.
+    P(i) = 1 / D(p_i/q_i),    P(k) = q_k * integral of du / D(u)^2 from p_k/q_k to p_i/q_i, or 0 if that is empty.
 
 The transition s, a -> s_next of a step was observed under row p; the chain is in `state` and takes `action`, whose row
 is q; i = s_next. Rules, in this order:

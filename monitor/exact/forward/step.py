@@ -13,8 +13,8 @@ weights of all starts lie next to each other, so that a row is read once for all
   dropped.
 - Sums run in a fixed order: by phase, column and state of the source, then action; nodes ascend by column and state.
   So a start's answer has the same bits whether or not other starts are held.
-- A function that finds an array too small returns a status before it has changed the forward weights, with what is
-  needed in `Scratch.missing`; the caller grows the array and calls again. Nothing is allocated here.
+- A function that finds an array too small returns a status before it changes the forward weights; the caller grows the
+  array and calls again. For FORWARD_FULL, `Scratch.missing` has the sizes needed. Arrays are never grown here.
 """
 
 from __future__ import annotations
@@ -68,8 +68,8 @@ INSERTION_SORT_LIMIT = 64
 
 START_COUNT, SEGMENT_COUNT, LAST_STATE, LAST_ACTION, BASE_OFFSET, MAX_STARTS, QUERIED_START, UNANSWERED = range(8)
 """Indices of `Forward.scalars`: starts and segments held; the newest pair; the offset of start 0 at that pair; starts
-to hold at most (0: the first pair alone); the start to answer, counted from the oldest (-1: all); 1 while the newest
-pair is observed but not answered."""
+to hold at most (0: the first pair alone); the start to answer, counted from the oldest (-1: all); 1 if the newest pair
+is observed and its answer stopped for missing values."""
 
 
 class CompiledAutomaton(NamedTuple):
@@ -93,12 +93,12 @@ class Future(NamedTuple):
 
 
 class Forward(NamedTuple):
-    """Forward weights: `weights` [nodes, starts] of the remaining obligations, after the newest observed pair.
+    """Forward weights after the newest observed pair: `weights` [nodes, min(starts, horizon)].
 
-    Segment g is of column `column[g]` and has the nodes `first_node[g]:first_node[g + 1]`, by ascending `states`. Of a
-    node's weights those of `start_range` [nodes, 2] (first, last exclusive) are valid, the others undefined.
-    `accumulated` [starts]: probability that the formula is decided true, or reward collected. `values` [starts]: the
-    answers. `scalars` [8]: see START_COUNT.
+    A segment holds the nodes of one column: segment g those of `column[g]`, `first_node[g]:first_node[g + 1]`, by
+    ascending `states`. Of a node's weights those of `start_range` [nodes, 2] (first, last exclusive) are valid, the
+    others undefined; older starts are decided. `accumulated` [starts]: probability that the formula is decided true, or
+    reward collected. `values` [starts]: the answers. `scalars` [8]: see START_COUNT.
     """
 
     scalars: Ints
@@ -219,8 +219,9 @@ def label_step(
 ) -> int:
     """Read the labels of all nodes: list edges by target column, accumulate what is decided; return a status.
 
-    With w_j(x, o) the weight of node (x, o) for start j, pi and rho the choice and the row given the observed
-    transition, and o' the obligation after o when x, a is labelled, a step computes (here and in `push_rows`)
+    With w_j(x, o) the weight of state x and obligation o for start j, pi(a|x) the probability of action a and
+    rho(y|x, a) the row of (x, a), both given the observed transition, and o' the obligation after the labels of (x, a),
+    a step computes (here and in `push_rows`)
 
         w'_j(y, o') = sum over x, o, a of w_j(x, o) pi(a|x) rho(y|x, a).
 

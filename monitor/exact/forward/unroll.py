@@ -2,8 +2,8 @@
 
 An *offset* counts steps from a start point. After the same observed pair, start points of different age are at
 different offsets and have different obligations: `G<=20` at offset 0, `G<=19` at offset 1, and so on. A *column* of the
-unrolled automaton holds at most one obligation for each offset, those that play the same part, so that one pass over a
-column advances every start point. Most formulas need a single column. Rules:
+unrolled automaton holds at most one obligation for each offset: an obligation and its successors, unless two of them
+meet at an offset. One pass over a column advances every start point; most formulas need a single column. Rules:
 
 - An obligation at an offset is in exactly one column. The start is at offset 0 of column 0.
 - A successor stays in the column of its predecessor if that is free at the next offset; else it takes the first free
