@@ -59,7 +59,7 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 def on_page_content(content: str, page: Page, config: MkDocsConfig, files: Files) -> str:  # noqa: ARG001 - by name
     """Write mathematics as MathML, which browsers render themselves."""
     return MATH.sub(
-        lambda found: convert(html.unescape(found[3]).strip(), display="block" if found[2] == "[" else "inline"),
+        lambda found: _mathml(html.unescape(found[3]).strip(), "block" if found[2] == "[" else "inline"),
         content,
     )
 
@@ -112,3 +112,8 @@ def _page_of(file: str) -> str | None:
     if inside.parts[0] == "docs" and inside.suffix in {".md", ".svg", ".png"}:
         return str(inside.relative_to("docs"))
     return None
+
+
+def _mathml(text: str, display: str) -> str:
+    """Return a formula as MathML. On a narrow screen a block scrolls, so the keyboard must be able to reach it."""
+    return convert(text, display=display).replace('display="block"', 'display="block" tabindex="0"', 1)

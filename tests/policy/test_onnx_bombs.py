@@ -157,7 +157,7 @@ def test_external_data_is_refused_wherever_it_lies(how: str, tmp_path: Path, mon
         ("a: &a {x: 1}\n" + "".join(f"b{n}: {{<<: [*a, *a]}}\n" for n in range(9)), "anchors and aliases"),
         (f"mode: 1{':59' * 20_000}\n", "the value here cannot be read"),
         ("[" * 60_000, "nested deeper than 20"),
-        ("x" * 70_000, "larger than 65536 bytes"),
+        ("x" * 70_000, "larger than the limit of 65536 bytes"),
     ],
 )
 def test_a_manifest_that_unfolds_is_refused(text: str, says: str) -> None:
