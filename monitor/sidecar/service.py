@@ -295,7 +295,9 @@ class Service:
         if self._worker.recorder is not None:
             LOG.warning("the recording begins in the middle: a replay of it starts without the restored state")
         firing = sum(isinstance(notice, Alert) for notice in standing.notices)
-        LOG.info("taken up what was kept; alarms firing: %d, messages still to be sent: %d", firing, len(self._outbox))
+        LOG.info(
+            "restored the stored state; alarms firing: %d, messages still to be sent: %d", firing, len(self._outbox)
+        )
 
     # ---- setting up and closing ----
 

@@ -200,7 +200,7 @@ def test_every_text_altered_together_with_the_digest_is_found_too_but_for_the_na
         assert rederive(evidence, road, tables) == [], place
 
 
-def test_a_disagreement_is_told_in_words(content: bytes, road: MDP, tables: Tables) -> None:
+def test_a_disagreement_is_described_in_words(content: bytes, road: MDP, tables: Tables) -> None:
     document = msgpack.unpackb(content)
     evidence = read_evidence(packed(altered(document, ("verdict", "effect"), lambda _: 0.5)))
     (told,) = rederive(evidence, road, tables)
@@ -287,7 +287,7 @@ def test_a_path_the_model_rules_out_gives_no_verdict(content: bytes, road: MDP, 
         assert rederive(evidence, road, tables)[-1].startswith("no verdict follows: pair ")
 
 
-def test_a_path_that_does_not_fit_its_seq_is_told(content: bytes, road: MDP, tables: Tables) -> None:
+def test_a_path_that_does_not_fit_its_seq_is_reported(content: bytes, road: MDP, tables: Tables) -> None:
     evidence = read_evidence(content)
     shorter = rederive(replace(evidence, path=evidence.path[1:]), road, tables)
     assert shorter[0] == "path: 3 pairs from the start of the episode do not end at seq 3"
@@ -366,7 +366,7 @@ def test_any_document_with_a_fitting_digest_is_evidence_or_an_evidence_error(
         (bytes(MAX_EVIDENCE_BYTES + 1), "larger than"),
     ],
 )
-def test_what_is_no_evidence_is_told_so(bad: bytes, told: str) -> None:
+def test_what_is_no_evidence_is_reported_so(bad: bytes, told: str) -> None:
     with pytest.raises(EvidenceError, match=told):
         read_evidence(bad)
 

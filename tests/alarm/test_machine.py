@@ -108,7 +108,7 @@ def test_the_table_is_complete_and_no_row_is_out_of_reach() -> None:
     assert {key[:2] for key in TABLE if key[2]} == {("clear", "bad"), ("pending", "bad"), ("firing", "good")}
 
 
-def test_blindness_keeps_the_state_and_is_told_of_a_firing_alarm_only() -> None:
+def test_blindness_keeps_the_state_and_is_reported_for_a_firing_alarm_only() -> None:
     spec = AlarmSpec(for_=2, keep=2)
     pending, _ = advance(Alarm(), "bad", spec, seq=3, time=1.0)
     blind, change = set_blind(pending, "gap")

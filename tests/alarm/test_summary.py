@@ -322,7 +322,7 @@ def test_what_samples_left_open_is_undecided_and_a_question_has_nothing_to_decid
     )
 
 
-def test_a_transition_that_speaks_against_the_model_is_told_with_its_counts() -> None:
+def test_a_transition_that_speaks_against_the_model_is_reported_with_its_counts() -> None:
     departing = Departing(state=3, action=1, successor=4, seen=20, of=50, expected=7.26)
     assert departing_text(departing) == "(3, 1) -> 4 seen 20 times of 50, expected 7.3"
 

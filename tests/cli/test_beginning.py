@@ -78,7 +78,7 @@ def test_a_network_that_does_not_fit_gets_no_manifest(cfmon: Run, workdir: Path)
     assert not list(workdir.glob("*.yaml"))
 
 
-def test_a_network_in_the_place_of_its_manifest_is_told_as_that(cfmon: Run, workdir: Path) -> None:
+def test_a_network_in_the_place_of_its_manifest_is_reported_as_that(cfmon: Run, workdir: Path) -> None:
     network(workdir, "bold.onnx", [[0, 1]] * 3)
     question = ("--model", "model.npz", "--path", "path.json", "--formula", 'P>=0.5 [ F<=2 "goal" ]')
     code, _, err = cfmon("check", *question, "--policy", "nominal=bold.onnx")

@@ -85,7 +85,7 @@ def test_a_wrong_formula_shows_a_caret_at_the_line_of_its_file(cfmon: Run, workd
         (("--formulas", "questions"), "either --formula TEXT or --formulas FILE"),
     ],
 )
-def test_wrong_arguments_are_told_in_one_line(cfmon: Run, change: tuple[str, ...], message: str) -> None:
+def test_wrong_arguments_are_reported_in_one_line(cfmon: Run, change: tuple[str, ...], message: str) -> None:
     code, out, err = ask(cfmon, "@0.P=? [ true ]", *change)
     assert (code, out, err.count("\n")) == (2, "", 1)
     assert message in err

@@ -34,7 +34,7 @@ def changed(project: Path, *pairs: tuple[str, str]) -> str:
     return str(project)
 
 
-def test_every_mistake_is_told(project: Path, cfmon: Run) -> None:
+def test_every_mistake_is_reported(project: Path, cfmon: Run) -> None:
     wrong = changed(
         project,
         ("careful.yaml", "none.yaml"),
@@ -49,14 +49,14 @@ def test_every_mistake_is_told(project: Path, cfmon: Run) -> None:
     assert err.count("config.yaml, line") == 4  # a formula about what could not be read is no mistake of its own
 
 
-def test_names_that_do_not_fit_are_told_together(project: Path, cfmon: Run) -> None:
+def test_names_that_do_not_fit_are_reported_together(project: Path, cfmon: Run) -> None:
     wrong = changed(project, ("name: chance", "name: watch"), ("nominal: rash", "rash: rash"))
     _, _, err = cfmon("config", "check", wrong)
     assert "`nominal`" in err
     assert "'watch' is used twice" in err
 
 
-def test_a_port_that_is_taken_is_told(project: Path, cfmon: Run) -> None:
+def test_a_port_that_is_taken_is_reported(project: Path, cfmon: Run) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         taken.listen()
         port = taken.getsockname()[1]
@@ -78,7 +78,7 @@ def test_a_monitor_that_runs_already_is_no_mistake(project: Path, cfmon: Run) ->
     assert f"a monitor already listens on {listen}" in out
 
 
-def test_a_store_that_cannot_be_written_is_told(project: Path, cfmon: Run) -> None:
+def test_a_store_that_cannot_be_written_is_reported(project: Path, cfmon: Run) -> None:
     for place in ("/proc/cfmon/cfmon.sqlite", "model.npz/cfmon.sqlite"):
         code, _, err = cfmon("config", "check", changed(project, ("var/cfmon.sqlite", place)))
         assert (code, "store.path" in err, "cannot be written to" in err) == (2, True, True), err

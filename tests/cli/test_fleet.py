@@ -89,7 +89,7 @@ def test_firing_stands_first_then_blind_then_the_others() -> None:
     assert "BLIND gap" in text
 
 
-def test_the_alarm_is_told_in_words_above_the_table() -> None:
+def test_the_alarm_is_described_in_words_above_the_table() -> None:
     text = drawn(told([agent("ada", FIRING)], firing=[alert("ada: had it been in charge")]))
     first = places(text, "FIRING since", "had it been in charge", "https://example.org/runbook", "last step")
     assert first == sorted(first)

@@ -75,7 +75,7 @@ def test_the_shipped_configurations_are_right(cfmon: Run, scenario: str) -> None
     assert ": valid\n" in out
 
 
-def test_a_typo_in_a_configuration_is_told_with_its_line(cfmon: Run, tmp_path: Path) -> None:
+def test_a_typo_in_a_configuration_is_reported_with_its_line(cfmon: Run, tmp_path: Path) -> None:
     text = data_file("config/icu-sepsis.yaml").read_text().replace("heartbeat:", "heartbeet:")
     (tmp_path / "config.yaml").write_text(text)
     line = text[: text.index("heartbeet")].count("\n") + 1

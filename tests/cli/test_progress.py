@@ -45,7 +45,7 @@ def test_nothing_elsewhere() -> None:
     assert (run.stdout, run.stderr) == ("counted\n", "")
 
 
-def test_machine_code_is_told_and_sigterm_leaves_the_terminal_sane(tmp_path: Path) -> None:
+def test_machine_code_is_reported_and_sigterm_leaves_the_terminal_sane(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "monitor", "config", "check", str(data_file("config/frozen-lake.yaml"))]
     with Terminal(command, env={"NUMBA_CACHE_DIR": str(tmp_path)}) as terminal:
         terminal.until("reading the configuration", "compiling, once per machine")
@@ -56,7 +56,7 @@ def test_machine_code_is_told_and_sigterm_leaves_the_terminal_sane(tmp_path: Pat
         assert "Traceback" not in terminal.text
 
 
-def test_making_machine_code_is_told_once_in_a_log_that_nobody_watches(caplog: pytest.LogCaptureFixture) -> None:
+def test_making_machine_code_is_reported_once_in_a_log_that_nobody_watches(caplog: pytest.LogCaptureFixture) -> None:
     from numba.core import event  # noqa: PLC0415 - as slow as what it tells of
 
     with log_compilation():

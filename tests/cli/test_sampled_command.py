@@ -190,7 +190,7 @@ def test_every_setting_of_the_file_is_used(project: Path) -> None:
         ("test: paper", "test: t", "line 7, sampling.test"),
     ],
 )
-def test_a_wrong_setting_is_told_with_its_line(project: Path, old: str, new: str, says: str) -> None:
+def test_a_wrong_setting_is_reported_with_its_line(project: Path, old: str, new: str, says: str) -> None:
     project.write_text(CONFIG.replace(old, new))
     with pytest.raises(ConfigError) as raised:
         load_config(project)

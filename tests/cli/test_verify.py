@@ -216,7 +216,7 @@ def test_a_manifest_has_one_form(tmp_path: Path, cfmon: Run) -> None:
     assert "agrees" not in out
 
 
-def test_a_wrong_id_is_told_before_a_file_that_is_missing(file: Path, cfmon: Run) -> None:
+def test_a_wrong_id_is_reported_before_a_file_that_is_missing(file: Path, cfmon: Run) -> None:
     nowhere = ("--objects", "/nowhere")
     code, out, err = cfmon("verify", str(file), *nowhere)
     assert (code, out) == (2, "")

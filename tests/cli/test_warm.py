@@ -16,7 +16,7 @@ def test_every_kind_of_question_is_asked_then_those_of_a_configuration(capsys: p
     assert "frozen-lake.yaml, " in capsys.readouterr().out
 
 
-def test_a_configuration_that_is_not_there_is_told(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_a_configuration_that_is_not_there_is_reported(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert main([str(tmp_path / "none.yaml")]) == 2
     assert capsys.readouterr().err.startswith("warm: ")
     assert not list(tmp_path.iterdir())

@@ -103,14 +103,14 @@ CAUSES = [
         "dropped",
         'cfmon_messages_total{result="dropped"}',
         "CfmonStepsLost",
-        "tests/sidecar/test_pipeline.py::test_what_was_dropped_at_the_door_makes_blind",
+        "tests/sidecar/test_pipeline.py::test_dropped_messages_make_the_formula_blind",
     ),
     Row(
         "The last records before a restart are missing in the store, so it is unknown which steps came",
         "dropped",
         "cfmon_store_damage_total",
         "CfmonStoreDamaged",
-        "tests/sidecar/test_damage.py::test_a_log_that_lost_its_end_is_told_counted_and_makes_blind",
+        "tests/sidecar/test_damage.py::test_a_log_that_lost_its_end_is_reported_counted_and_makes_blind",
     ),
     Row(
         "More steps of an agent waited for evaluation than the monitor holds",
@@ -153,7 +153,7 @@ CAUSES = [
         "old_episode",
         'cfmon_messages_total{result="duplicate"}',
         "CfmonFormulaBlind",
-        f"{MARK}::test_an_agent_that_starts_over_under_old_episodes_is_not_watched_and_that_is_told",
+        f"{MARK}::test_an_agent_that_starts_over_under_old_episodes_is_reported_as_not_watched",
     ),
     Row(
         "Within an episode no step came for longer than `stream.stale_after`",
@@ -174,7 +174,7 @@ CAUSES = [
         "overload",
         "cfmon_evaluations_skipped_total",
         "CfmonEvaluationsSkipped",
-        f"{FLOW}::test_under_load_questions_are_skipped_and_counted_never_steps",
+        f"{FLOW}::test_under_load_evaluations_are_skipped_and_counted_never_steps",
     ),
     Row(
         "The agent's transitions contradict the model",
@@ -206,14 +206,14 @@ UNSEEN = [
         "cfmon_evaluations_skipped_total",
         "`cfmon_queue_length`",
         "CfmonEvaluationsSkipped",
-        f"{FLOW}::test_under_load_questions_are_skipped_and_counted_never_steps",
+        f"{FLOW}::test_under_load_evaluations_are_skipped_and_counted_never_steps",
     ),
     Unseen(
         "A formula is too large to be evaluated on the path",
         'cfmon_verdicts_total{outcome="undecided"}',
         "the log, with the reason",
         "CfmonUndecided",
-        f"{FLOW}::test_a_question_too_large_is_undecided_with_a_reason_and_moves_no_alarm",
+        f"{FLOW}::test_a_query_too_large_is_undecided_with_a_reason_and_moves_no_alarm",
     ),
     Unseen(
         "An agent was silent for `stream.forget_after` and is forgotten",
@@ -227,7 +227,7 @@ UNSEEN = [
         "cfmon_off_policy_ratio",
         "a notice on the status page, and the log",
         "CfmonAgentDeviates",
-        "tests/stream/test_stream_session.py::test_how_far_the_actions_depart_from_nominal_is_told_where_it_changes",
+        "tests/stream/test_stream_session.py::test_how_far_the_actions_depart_from_nominal_is_reported_where_it_changes",
     ),
     Unseen(
         "The monitor is down",
@@ -256,14 +256,14 @@ UNSEEN = [
         "cfmon_store_damage_total",
         "the log, `/api/status`; agents are blind (`dropped`)",
         "CfmonStoreDamaged",
-        "tests/sidecar/test_damage.py::test_a_log_that_lost_its_end_is_told_counted_and_makes_blind",
+        "tests/sidecar/test_damage.py::test_a_log_that_lost_its_end_is_reported_counted_and_makes_blind",
     ),
     Unseen(
         "A changed configuration has an error: the old one stays in effect",
         "cfmon_config_reload_success",
         "the log, with file and line",
         "CfmonReloadFailed",
-        "tests/sidecar/test_reload.py::test_a_mistake_changes_nothing_and_is_told_in_one_line",
+        "tests/sidecar/test_reload.py::test_a_mistake_changes_nothing_and_is_reported_in_one_line",
     ),
     Unseen(
         "Prometheus, Alertmanager or the connection between them is broken",

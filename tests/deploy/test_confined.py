@@ -126,5 +126,5 @@ def test_everything_works_under_the_units_filter(tmp_path: Path, confine: Confin
         assert "Traceback" not in sidecar.log
         with running(confine, config) as sidecar:
             wait_until(lambda: sidecar.metric("cfmon_mqtt_connected") == 1, "it is connected")
-            assert "taken up what was kept" in sidecar.log
+            assert "restored the stored state" in sidecar.log
             assert fired(sidecar) == evidence

@@ -114,7 +114,7 @@ def test_shellcheck_is_content() -> None:
         (["--python", "false", str(DEPLOY / "lock.py"), str(DEPLOY / "build.lock")], "false: python 3.11 or newer"),
     ],
 )
-def test_a_wrong_call_is_told_and_changes_nothing(arguments: list[str], said: str, tmp_path: Path) -> None:
+def test_a_wrong_call_is_reported_and_changes_nothing(arguments: list[str], said: str, tmp_path: Path) -> None:
     done = subprocess.run(
         ["sh", DEPLOY / "install.sh", *arguments], capture_output=True, text=True, check=False, cwd=tmp_path
     )

@@ -98,7 +98,7 @@ def test_a_restart_on_a_full_disk_watches(tmp_path: Path) -> None:
             staged.monitor.kill()
             staged.monitor.start()
             staged.monitor.until_ready()
-            assert "taken up what was kept" in staged.monitor.logs
+            assert "restored the stored state" in staged.monitor.logs
             wait_until(lambda: failing(staged), "it says so again")
             before = len(staged.listener.heard)
             wait_until(lambda: len(staged.listener.heard) > before + 100, "alerts are told all the same")

@@ -39,7 +39,7 @@ def test_every_picture_is_well_formed_and_the_same_each_time(text: str, *, grid:
         assert 0 <= float(element.attrib["y"]) <= height
 
 
-def test_it_is_told_in_words_to_those_who_cannot_see_it() -> None:
+def test_it_is_described_in_words_to_those_who_cannot_see_it() -> None:
     explanation = explain(evidence_of(FORMULAS[0]), GRID, POLICIES)
     root = ET.fromstring(draw(explanation, GRID))
     told = root.findtext(f"{SVG}desc") or ""

@@ -109,7 +109,7 @@ def test_an_ended_episode_stays_where_it_ended() -> None:
     assert nominal.distribution.states[-1] == {PATH[-1][0]: pytest.approx(1.0)}
 
 
-def test_a_nested_quantity_that_looks_back_is_told_and_not_drawn() -> None:
+def test_a_nested_quantity_that_looks_back_is_reported_and_not_drawn() -> None:
     explanation = explain(evidence_of('fallback@2.P=? [ G<=3 nominal@1.P>=0 [ F<=2 "goal" ] ]'), GRID, POLICIES)
     assert explanation.branches[0].distribution is None
     assert "looks back" in explanation.branches[0].problem

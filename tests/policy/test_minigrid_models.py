@@ -58,7 +58,7 @@ def test_the_five_verdicts_of_the_paper_come_out(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", STATES)
-def test_policies_are_worth_what_is_told(name: str) -> None:
+def test_policies_are_worth_what_is_reported(name: str) -> None:
     benchmark = table.load(name, "absorbing")
     told = (ROOMS / "PROVENANCE.md").read_text()
     for policy in ("nominal", "undertrained"):

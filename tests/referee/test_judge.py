@@ -115,7 +115,7 @@ def test_another_model_must_have_every_action() -> None:
         judge("true", **ABOUT, models={"m": lacking})
 
 
-def test_a_question_too_large_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_query_too_large_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(unroll, "LIMIT", 50)
     assert judge('bold@0.P=? [ F<=20 "goal" ]', **ABOUT).value == pytest.approx(1 - 0.5**20)
     with pytest.raises(LimitError, match="at most 50 rows"):

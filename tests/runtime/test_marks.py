@@ -183,7 +183,7 @@ def test_an_agent_that_was_forgotten_cannot_count_twice(road: MDP) -> None:
 
 
 @pytest.mark.parametrize("again", ["the same", "others"])
-def test_an_agent_that_starts_over_under_old_episodes_is_not_watched_and_that_is_told(road: MDP, again: str) -> None:
+def test_an_agent_that_starts_over_under_old_episodes_is_reported_as_not_watched(road: MDP, again: str) -> None:
     stream = Stream(road)
     told: list[Notice] = []
 

@@ -236,7 +236,7 @@ def test_a_formula_that_is_not_due_goes_blind_and_sees_again_all_the_same(corrid
     assert told == [[], ["policy_mismatch"], [None]]
 
 
-def test_under_load_questions_are_skipped_and_counted_never_steps(corridor: MDP) -> None:
+def test_under_load_evaluations_are_skipped_and_counted_never_steps(corridor: MDP) -> None:
     every = Stream(corridor, [spec()])
     path = [(0, CAREFUL), (0, RASH), (1, CAREFUL), (1, RASH)]
     last = of(Judged, every.send(*(step(n, s, a) for n, (s, a) in enumerate(path))))[-1]
@@ -347,7 +347,7 @@ def test_two_agents_do_not_mix(corridor: MDP) -> None:
         (POLICIES, ["P=? [ true ]", FormulaSpec("formula_0", "true")], ConfigError, "two formulas are called"),
     ],
 )
-def test_mistakes_are_told_before_the_first_message(
+def test_mistakes_are_reported_before_the_first_message(
     corridor: MDP, policies: dict[str, object], formulas: list[str | FormulaSpec], error: type[Exception], says: str
 ) -> None:
     with pytest.raises(error, match=says):
@@ -394,7 +394,7 @@ def test_a_formula_built_in_python_is_held_to_the_rules_of_the_config(
         Monitor(corridor, POLICIES, [spec_])
 
 
-def test_a_question_too_large_is_undecided_with_a_reason_and_moves_no_alarm(
+def test_a_query_too_large_is_undecided_with_a_reason_and_moves_no_alarm(
     corridor: MDP, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(history, "MAX_HISTORIES", 0)
@@ -422,7 +422,7 @@ def test_an_alarm_raised_while_marked_says_so(corridor: MDP) -> None:
     assert [(alert.state, alert.blind) for alert in of(Alert, stream.send(step(0, 0)))] == [("firing", "disconnected")]
 
 
-def test_what_stands_is_told_again_as_it_was(corridor: MDP) -> None:
+def test_what_stands_is_reported_again_as_it_was(corridor: MDP) -> None:
     stream = Stream(corridor, [spec()])
     sent = stream.send(step(0, 0))
     standing = list(stream.monitor.current_state())

@@ -59,7 +59,7 @@ def test_its_alarm_is_derived_again_only_with_the_very_dynamics(notices: list[No
     assert rederive(evidence, road(0.01), tables) != []
 
 
-def test_unknown_or_unfitting_dynamics_are_told_at_start() -> None:
+def test_unknown_or_unfitting_dynamics_are_reported_at_start() -> None:
     with pytest.raises(FormulaError, match="did you mean 'icy'"):
         Monitor(road(0.01), {"nominal": [0, 0]}, [TEXT.replace("icy", "icey")], models={"icy": road(0.3)})
     other = MDP.from_transitions(states=1, actions=1, transitions=[(0, 0, 0, 1.0)])

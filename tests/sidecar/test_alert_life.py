@@ -178,7 +178,9 @@ def test_a_value_that_moves_little_by_little_is_news_once_it_has_moved_by_more_t
     assert told == [0.125, 0.25, 0.5]
 
 
-def test_blindness_is_told_at_once_with_the_newest_verdict_and_knows_of_no_help(make: Callable[..., Pipeline]) -> None:
+def test_blindness_is_reported_at_once_with_the_newest_verdict_and_knows_of_no_help(
+    make: Callable[..., Pipeline],
+) -> None:
     fast = Fast(make())
     fast.step(0.0, 0)
     fast.step(0.25, LOST)

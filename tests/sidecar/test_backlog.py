@@ -132,7 +132,7 @@ def test_that_a_backlog_is_fetched_first_is_no_overload(played: Played) -> None:
 
 
 @pytest.mark.parametrize("timed", [True, False])
-def test_in_overload_answers_are_passed_over_and_that_is_told(played: Played, *, timed: bool) -> None:
+def test_in_overload_answers_are_passed_over_and_that_is_reported(played: Played, *, timed: bool) -> None:
     played.live(1.0, 100.0, 5, timed=timed)
     assert played.skipped == {}
     played.live(30.0, 1_000.0, 5, timed=timed)  # twice what can be answered

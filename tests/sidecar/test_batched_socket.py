@@ -164,7 +164,7 @@ def test_one_read_of_the_kernel_brings_many_records_and_one_write_takes_them_all
         assert far.recv(1000) == b"".join(b"%02d" % n for n in range(100)), "one record"
 
 
-def test_bytes_altered_on_the_way_end_the_connection_and_are_told() -> None:
+def test_bytes_altered_on_the_way_end_the_connection_and_are_reported() -> None:
     left, right = socket.socketpair()
     near, far = encrypted(left, right)
     with near:

@@ -9,7 +9,7 @@ import pytest
 from monitor.sidecar.clock import Clock
 
 
-def test_ticks_stand_still_go_on_and_are_taken_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ticks_stand_still_go_on_and_are_restored(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 100.0
     monkeypatch.setattr(time, "monotonic", lambda: now)
     clock = Clock()

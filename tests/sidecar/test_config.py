@@ -165,7 +165,7 @@ def test_a_number_with_a_leading_zero_is_decimal(tmp_path: Path) -> None:
     assert load(tmp_path, PLAIN + "path: {window: 010}\n").path.window == 10
 
 
-def test_all_mistakes_are_told_at_once(tmp_path: Path) -> None:
+def test_all_mistakes_are_reported_at_once(tmp_path: Path) -> None:
     message = error(tmp_path, PLAIN + "    alarm: {fro: 3}\nheartbeat: soon\n")
     assert [line.split(": ")[0] for line in message.splitlines()] == [
         "config.yaml, line 6, formulas[0].alarm.fro",

@@ -67,7 +67,7 @@ def flipped(log: Path) -> None:
 
 
 @pytest.mark.parametrize("harm", [removed, cut_off, flipped])
-def test_a_log_that_lost_its_end_is_told_counted_and_makes_blind(
+def test_a_log_that_lost_its_end_is_reported_counted_and_makes_blind(
     config: Path, broker: Mosquitto, harm: Callable[[Path], None]
 ) -> None:
     store = config.parent / "var" / "cfmon.sqlite"
@@ -108,7 +108,7 @@ def heard(running: Sidecar) -> float | None:
     return running.metric('cfmon_messages_total{result="accepted"}')
 
 
-def test_files_removed_while_it_runs_are_told_and_written_anew(config: Path, broker: Mosquitto) -> None:
+def test_files_removed_while_it_runs_are_reported_and_rewritten(config: Path, broker: Mosquitto) -> None:
     store = config.parent / "var" / "cfmon.sqlite"
     with inside(config) as running:
         wait_until(lambda: httpx.get(f"{running.url}/readyz").status_code == 200, "it listens")
@@ -127,7 +127,7 @@ def test_files_removed_while_it_runs_are_told_and_written_anew(config: Path, bro
         assert httpx.get(f"{running.url}/api/alarms").json()
 
 
-def test_an_object_altered_before_or_while_it_runs_is_written_anew_and_told(
+def test_an_object_altered_before_or_while_it_runs_is_rewritten_and_reported(
     config: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     objects = config.parent / "var" / "objects"

@@ -88,7 +88,7 @@ def test_it_is_bounded_and_keeps_what_fires() -> None:
     assert sorted(history.rows()) == [1, 5, 6]
 
 
-def test_what_was_kept_is_taken_up_and_goes_on() -> None:
+def test_what_was_kept_is_restored_and_goes_on() -> None:
     before, after = AlarmHistory("cfmon/alerts"), AlarmHistory("cfmon/alerts")
     before.note([alert("a"), alert("a", "resolved", 2), alert("b")])
     kept = {number: Alarm(**{name: getattr(alarm, name) for name in Alarm.__struct_fields__}) for number, alarm in

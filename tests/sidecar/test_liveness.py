@@ -88,7 +88,7 @@ def test_blind_in_every_formula_it_is_alive_and_not_ready(config: Path, broker: 
         until(there, "/readyz", WELL)
 
 
-def test_a_store_that_fails_is_told_and_stops_neither_life_nor_sight(
+def test_a_store_that_fails_is_reported_and_stops_neither_life_nor_sight(
     config: Path, broker: Mosquitto, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*_: object, **__: object) -> None:

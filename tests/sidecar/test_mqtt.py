@@ -200,7 +200,7 @@ def test_alerts_go_out_while_steps_are_held_back(broker: Mosquitto) -> None:
     asyncio.run(scenario())
 
 
-def test_what_cannot_be_held_back_any_longer_is_dropped_and_told(
+def test_what_cannot_be_held_back_any_longer_is_dropped_and_reported(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def scenario(broker: Mosquitto) -> None:
@@ -302,7 +302,7 @@ def test_a_kept_session_is_a_connection_before_its_subscription_is_answered(
     asyncio.run(scenario())
 
 
-def test_wrong_credentials_are_told_without_the_password(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_wrong_credentials_are_reported_without_the_password(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     async def scenario(url: str) -> None:
         side = Side(url)
         await side.until(lambda: "cannot connect" in caplog.text)

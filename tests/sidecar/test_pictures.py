@@ -195,7 +195,7 @@ print("alone", end="")
     asyncio.run(scene())
 
 
-def test_one_that_takes_too_much_memory_is_told_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_one_that_takes_too_much_memory_is_reported_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(pictures, "MEMORY", 64 << 20)
     script = "import sys; sys.stdin.read(); print(len(bytearray(100 << 20)))"
 
@@ -216,7 +216,7 @@ def test_one_that_takes_too_much_memory_is_told_so(monkeypatch: pytest.MonkeyPat
         (FOR_EVER[2], "drawing it took longer than 1 s"),
     ],
 )
-def test_a_failure_is_told_counted_and_leaves_no_process(
+def test_a_failure_is_reported_counted_and_leaves_no_process(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tmp_path: Path, script: str, said: str
 ) -> None:
     before, failures = children(), []

@@ -139,7 +139,7 @@ def test_after_a_reconnection_everything_retained_is_said_again(driver: Driver) 
     assert [publication.repeats for publication in up.publications] == [True, False], "that it sees again is news"
 
 
-def test_what_was_dropped_at_the_door_makes_blind(driver: Driver) -> None:
+def test_dropped_messages_make_the_formula_blind(driver: Driver) -> None:
     driver.send(0, 0)
     effects = driver.feed(Lost(driver.now, "agents/ada/steps", 3))
     assert received(effects) == [("ada", "dropped", "")] * 3

@@ -197,7 +197,7 @@ BROKEN: dict[str, tuple[Callable[[Path], None], str]] = {
 
 
 @pytest.mark.parametrize("mistake", BROKEN)
-def test_a_mistake_changes_nothing_and_is_told_in_one_line(
+def test_a_mistake_changes_nothing_and_is_reported_in_one_line(
     config: Path, broker: Mosquitto, log: pytest.LogCaptureFixture, mistake: str
 ) -> None:
     spoil, reason = BROKEN[mistake]

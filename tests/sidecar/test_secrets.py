@@ -98,7 +98,7 @@ def test_nothing_that_runs_shows_or_keeps_a_secret(
 
 
 @pytest.mark.parametrize("form", ["text", "json"])
-def test_a_broker_that_refuses_us_is_told_without_the_secret(
+def test_a_broker_that_refuses_us_is_reported_without_the_secret(
     form: str, tmp_path: Path, corridor: MDP, guarded: Mosquitto
 ) -> None:
     config, _ = configured("url", tmp_path, corridor, guarded, password=f"{CANARY}-wrong")
@@ -142,7 +142,7 @@ PLACES = ["password: ", "username: ", "url: mqtt://u:", "url: ftp://u:", "url: "
 
 
 @given(st.sampled_from(PLACES), st.sampled_from(SHAPES), st.sampled_from(["", "bad_key: 1\n", "heartbeat: 5\n"]))
-def test_a_mistake_beside_a_secret_is_told_without_it(
+def test_a_mistake_beside_a_secret_is_reported_without_it(
     tmp_path_factory: pytest.TempPathFactory, place: str, shape: str, mistake: str
 ) -> None:
     assume((place, shape) != ("url: mqtt://u:", "@{s}"))  # what stands there is the host

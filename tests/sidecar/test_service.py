@@ -205,7 +205,7 @@ def test_the_client_id_is_configured_or_of_this_host_and_configuration(config: P
 
 
 @pytest.mark.parametrize("more", ["", ", token_file: token", ", hosts: [monitor.example]"])
-def test_where_everyone_is_answered_under_any_name_that_is_told_at_the_start(
+def test_where_everyone_is_answered_under_any_name_that_is_reported_at_the_start(
     config: Path, caplog: pytest.LogCaptureFixture, more: str
 ) -> None:
     (config.parent / "token").write_text("0123456789abcdef")
@@ -218,7 +218,7 @@ def test_where_everyone_is_answered_under_any_name_that_is_told_at_the_start(
         assert ("http.listen: everyone who can reach" in caplog.text) == told
 
 
-def test_a_picture_that_cannot_be_drawn_is_told_and_counted(config: Path) -> None:
+def test_a_picture_that_cannot_be_drawn_is_reported_and_counted(config: Path) -> None:
     with inside(config) as running:
         name = "a" * 32
         (config.parent / "var" / "evidence" / name).write_bytes(b"no evidence")

@@ -113,7 +113,7 @@ def test_evidence_a_killed_process_did_not_file_is_filed_by_the_next(store: Stor
     assert (path.parent / "evidence" / PROOF.id).exists()
 
 
-def test_a_place_that_takes_no_file_is_told_once_and_the_evidence_stays(
+def test_a_place_that_takes_no_file_is_reported_once_and_the_evidence_stays(
     store: Store, path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     folder = path.parent / "evidence"
@@ -162,7 +162,7 @@ class Full:
 @pytest.mark.parametrize(
     "error", [sqlite3.OperationalError("database or disk is full"), OSError(5, "Input/output error")]
 )
-def test_a_disk_that_fails_is_told_once_and_made_good_by_everything_anew(
+def test_a_disk_that_fails_is_reported_once_and_made_good_by_everything_anew(
     store: Store, path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, error: Exception
 ) -> None:
     disk = Full(monkeypatch, error)

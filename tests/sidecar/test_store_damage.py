@@ -235,7 +235,9 @@ def test_what_a_killed_process_left_is_whole(path: Path, left: tuple[dict[str, b
     assert (found.incomplete, found.damage, found.damages) == ("", "", 0)
 
 
-def test_a_flip_in_the_log_that_loses_anything_is_told(path: Path, left: tuple[dict[str, bytes], list[Kept]]) -> None:
+def test_a_flip_in_the_log_that_loses_anything_is_reported(
+    path: Path, left: tuple[dict[str, bytes], list[Kept]]
+) -> None:
     files, states = left
     lost = 0
     for at in range(0, len(files["-wal"]), 499):
@@ -251,7 +253,7 @@ def test_a_flip_in_the_log_that_loses_anything_is_told(path: Path, left: tuple[d
     assert lost > 20
 
 
-def test_a_log_that_was_cut_off_or_removed_is_told(path: Path, left: tuple[dict[str, bytes], list[Kept]]) -> None:
+def test_a_log_that_was_cut_off_or_removed_is_reported(path: Path, left: tuple[dict[str, bytes], list[Kept]]) -> None:
     files, states = left
     for length in range(0, len(files["-wal"]), 1733):
         found = Found(path, {**files, "-wal": files["-wal"][:length]})
@@ -262,7 +264,7 @@ def test_a_log_that_was_cut_off_or_removed_is_told(path: Path, left: tuple[dict[
     assert (gone.damages, bool(gone.incomplete)) == (1, True)
 
 
-def test_how_many_are_missing_is_told(path: Path, left: tuple[dict[str, bytes], list[Kept]]) -> None:
+def test_how_many_are_missing_is_reported(path: Path, left: tuple[dict[str, bytes], list[Kept]]) -> None:
     files, states = left
     at = files["-wal"].index(pack_event(step(4)))  # where the last but one was written first
     found = Found(path, {**files, "-wal": files["-wal"][:at]})
@@ -323,7 +325,7 @@ def mark_of(path: Path, number: int) -> bytes:
     return content
 
 
-def test_it_is_told_once_and_what_is_written_next_is_whole(
+def test_it_is_reported_once_and_what_is_written_next_is_whole(
     path: Path, left: tuple[dict[str, bytes], list[Kept]]
 ) -> None:
     files, _ = left
@@ -397,7 +399,7 @@ def test_parts_of_another_moment_are_found_although_each_is_as_it_was_written(pa
 # ---- an earlier version ----
 
 
-def test_a_store_of_the_version_without_numbers_is_taken_up_and_becomes_one_with_them(path: Path) -> None:
+def test_a_store_of_the_version_without_numbers_is_restored_and_becomes_one_with_them(path: Path) -> None:
     def sealed(content: bytes) -> bytes:
         return zlib.crc32(content).to_bytes(4, "big") + content
 
@@ -424,7 +426,7 @@ def test_a_store_of_the_version_without_numbers_is_taken_up_and_becomes_one_with
     assert (again.damages, again.kept.events) == (0, [pack_event(step(8))])
 
 
-def test_a_store_without_a_list_of_alarms_is_taken_up_and_becomes_one_with_it(path: Path) -> None:
+def test_a_store_without_a_list_of_alarms_is_restored_and_becomes_one_with_it(path: Path) -> None:
     store = Store(path)
     store.replace(Setting("me"), SNAPSHOT, [])
     store.note(step(7))

@@ -216,7 +216,7 @@ def test_a_broker_that_cannot_prove_its_name_gets_nothing_from_us(
         assert "as test" not in impostor.log, "no credentials were sent"
 
 
-def test_a_broker_without_tls_is_told_as_that(
+def test_a_broker_without_tls_is_reported_as_that(
     tmp_path: Path, welcome: Broker, caplog: pytest.LogCaptureFixture
 ) -> None:
     with mosquitto(tmp_path / "m") as plain:

@@ -53,7 +53,7 @@ def test_it_comes_back_from_plain_data_and_its_pages(episodes: int, more: int) -
     assert again.pages(everything=True) == past.pages(everything=True)
 
 
-def test_a_page_that_goes_is_told_once() -> None:
+def test_a_page_that_goes_is_reported_once() -> None:
     past = filled(PAGE * PAGES - 1)
     assert set(past.pages()) == set(range(PAGES - 1))
     past.add("last", 0.0)

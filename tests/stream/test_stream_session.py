@@ -406,7 +406,7 @@ def test_only_new_messages_count_as_heard() -> None:
     assert told.send(message(1), ticks=2.0).session.last_heard == 2.0
 
 
-def test_steps_whose_action_nominal_never_takes_are_told() -> None:
+def test_steps_whose_action_nominal_never_takes_are_reported() -> None:
     told = Told(nominal=PolicyTable(actions=np.zeros(4, dtype=np.int64)))
     told.send(message(0), message(1, action=1), message(2, state=1, action=None, truncated=True))
     assert [n for n in told.notices if isinstance(n, OffPolicy)] == [OffPolicy("a")]
@@ -420,7 +420,7 @@ def deviations(told: Told) -> list[Deviates]:
     return [notice for notice in told.notices if isinstance(notice, Deviates)]
 
 
-def test_how_far_the_actions_depart_from_nominal_is_told_where_it_changes() -> None:
+def test_how_far_the_actions_depart_from_nominal_is_reported_where_it_changes() -> None:
     nominal = PolicyTable(actions=np.zeros(4, dtype=np.int64))
     told = Told(nominal=nominal)
     told.send(*(message(seq) for seq in range(40)))
