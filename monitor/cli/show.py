@@ -80,7 +80,7 @@ class DemoRun:
 
     def _header(self, loaded: Loaded, address: str) -> str:
         formulas = "\n".join(f"  formula        {spec.name}: {spec.text}" for spec in loaded.formulas)
-        stops = f"stops at the end of the episode that contains step {self.steps}" if self.steps else "runs until Ctrl-C"
+        stops = f"stops at the end of the episode with step {self.steps}" if self.steps else "runs until Ctrl-C"
         return (
             f"cfmon demo, scenario {self.scenario}, seed {self.seed}; {stops}\n"
             f"  broker         {loaded.config.mqtt.url}, steps on agents/{AGENT}/steps, alerts on"
