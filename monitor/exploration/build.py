@@ -55,7 +55,7 @@ def model_of(
     return _with_conditions(model, found, simulator, conditions)
 
 
-def _rows(found: Found, actions: int, slip: float, to: SlipTo) -> dict[str, AnyArray]:
+def _rows(found: Found, actions: int, slip: float, to: SlipTo) -> dict[str, Any]:
     """Return the arrays of `MDP.from_rows`."""
     states = len(found.nodes)
     table = np.array(
