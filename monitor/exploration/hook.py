@@ -7,7 +7,8 @@ The environment, or what it wraps, has these methods; the first is required:
     observe(state)              what a policy sees; without it, the state itself if it consists of numbers
     action_names                list of names
 
-A state is a number, a text, a Boolean, or a tuple of these. The number of actions is that of the Discrete action space, or the attribute `actions`.
+A state is a number, a text, a Boolean, or a tuple of these. The number of actions is that
+of the Discrete action space, or the attribute `actions`.
 """
 
 from __future__ import annotations
