@@ -49,7 +49,7 @@ def by_coupling(observed: Bounds, at: int, target: Bounds, values: Floats, *, la
         cost, A_ub=limits, b_ub=np.zeros(len(limits)), A_eq=[total, given], b_eq=[0.0, 1.0], bounds=(0, None)
     )
     assert found.status == 0, found.message
-    return -found.fun if largest else found.fun
+    return float(-found.fun if largest else found.fun)
 
 
 def _between(marginal: Floats, low: float, high: float) -> list[Floats]:

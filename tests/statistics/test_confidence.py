@@ -58,7 +58,7 @@ def test_it_seldom_misses_at_any_time(p: float) -> None:
     """False-alarm rate 1e-6: the number of paths that are ever missed is at most binomial (PATHS, ALPHA)."""
     rng = np.random.default_rng(7)
     hits = rng.random((PATHS, DRAWS)) < p
-    successes = np.cumsum(hits, axis=1)
+    successes = np.cumsum(hits, axis=1, dtype=np.int64)
     draws = np.broadcast_to(np.arange(1, DRAWS + 1), successes.shape)
     low, high = proportion_interval(successes.ravel(), draws.ravel(), np.full(successes.size, ALPHA))
     missed = ((p < low) | (p > high)).reshape(successes.shape).any(axis=1).sum()
