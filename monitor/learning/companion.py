@@ -1,4 +1,4 @@
-"""Companion of a learned model: all counts, in `model.learn.npz` beside `model.npz`, to learn more. Impure.
+"""Companion of a learned model, MODEL.learn.npz: all counts, to learn more. Impure.
 
 It is replaced after each counted file and remembers the digests of these files. So learning that was interrupted goes
 on with the first file that was not counted completely, and no file is counted twice.
@@ -32,7 +32,7 @@ TABLES: Final = ("transitions", "rows", "visited")
 
 
 def companion_of(model: Path) -> Path:
-    """Return the companion's name: `model.npz` has `model.learn.npz`."""
+    """Return the name of the companion: that of the model with another suffix."""
     return model.with_suffix(".learn.npz")
 
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,27 +10,18 @@ import numpy as np
 from monitor.errors import ModelError
 from monitor.learning.batch import Batch, typed
 from monitor.learning.files import RowFile
+from monitor.user_code import explained, load_object
 
 __all__ = ["Computed", "state_function"]
 
 
-def state_function(text: str) -> tuple[str, Callable[..., Any]]:
-    """Return name and function of `module.py:function`; ModelError if it cannot be imported.
+def state_function(reference: str) -> tuple[str, Callable[..., Any]]:
+    """Return name and function of `module.py:function`; ModelError if it cannot be loaded.
 
     The function gets a dictionary, column -> array of the values of some rows, and returns a state for each row: whole
     numbers from 0, or names.
     """
-    file, _, name = text.rpartition(":")
-    spec = importlib.util.spec_from_file_location("abstraction", file) if Path(file).suffix == ".py" else None
-    if spec is None or spec.loader is None:
-        raise ModelError(f"--abstraction {text}: write FILE.py:FUNCTION")
-    module = importlib.util.module_from_spec(spec)
-    try:
-        spec.loader.exec_module(module)
-        function: Callable[..., Any] = getattr(module, name)
-    except Exception as error:  # the module may raise anything
-        raise ModelError(f"--abstraction {text}: cannot be imported ({type(error).__name__}: {error})") from error
-    return f"{name}()", function
+    return f"{reference.rpartition(':')[2]}()", load_object(reference, ModelError)
 
 
 class Computed:
@@ -59,8 +48,8 @@ class Computed:
         try:
             states = np.asarray(self._function(dict(batch.columns))).tolist()
         except Exception as error:  # it may raise anything
-            problem = f"{type(error).__name__}: {error}"
-            raise ModelError(f"{batch.source}: {self._name} failed on rows from {batch.first} ({problem})") from error
+            where = f"{batch.source}, rows from {batch.first}"
+            raise ModelError(f"{where}: {self._name} failed ({explained(error)})") from error
         if not isinstance(states, list) or len(states) != len(batch):
             raise ModelError(f"{batch.source}: {self._name} must return one state for each of {len(batch)} rows")
         found = typed(states, None)

@@ -108,7 +108,7 @@ def test_states_may_be_computed_by_a_function(cfmon: Run, tmp_path: Path) -> Non
         "wrong": "whole numbers or names",
         "short": "one state for each",
         "fails": "KeyError",
-        "none": "imported",
+        "none": "has no 'none'",
     }
     for name, problem in problems.items():
         code, _, err = cfmon(
