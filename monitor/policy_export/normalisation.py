@@ -1,7 +1,7 @@
 """Statistics that normalise observations, baked into an exported network: (x - mean) / sqrt(var + epsilon), clipped.
 
 Files: `.npz` with `mean`, `var`, and optionally `epsilon` (1e-8) and `clip`, as for Gymnasium's `NormalizeObservation`
-(its `obs_rms.mean` and `obs_rms.var`); or `.pkl` of stable-baselines3's `VecNormalize`; opening one executes code.
+(mean and variance of its `obs_rms`); or `.pkl` of stable-baselines3's `VecNormalize`; opening one executes code.
 """
 
 from __future__ import annotations
