@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import zipfile
 from dataclasses import replace
 from pathlib import Path
 
@@ -239,3 +240,18 @@ def test_unavailable_actions_are_ruled_out_and_left_out(tmp_path: Path) -> None:
         made, _ = draft_manifest(changed.content, Path("p.onnx"), ONE_WAY, kind=changed.kind, stochastic=stochastic)
         assert compare(changed, made, ONE_WAY, "here").differences == []
     assert scored.kind == "probabilities"
+
+
+def test_a_recurrent_policy_is_refused_before_its_pickles_are_opened(tmp_path: Path) -> None:
+    settings: dict[str, dict[str, str]] = {
+        "policy_class": {"__module__": "sb3_contrib.common.recurrent.policies", ":serialized:": "not opened"}
+    }
+    with zipfile.ZipFile(tmp_path / "agent.zip", "w") as archive:
+        archive.writestr("data", json.dumps(settings))
+    with pytest.raises(PolicyError, match=r"it is recurrent, so it has memory.*FrameStackObservation"):
+        convert(MODEL, Request(str(tmp_path / "agent.zip")))
+    settings["policy_class"]["__module__"] = "stable_baselines3.td3.policies"
+    with zipfile.ZipFile(tmp_path / "other.zip", "w") as archive:
+        archive.writestr("data", json.dumps(settings))
+    with pytest.raises(PolicyError, match="PPO, A2C and DQN can be exported"):
+        convert(MODEL, Request(str(tmp_path / "other.zip")))
