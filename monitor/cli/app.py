@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from monitor._version import __version__
-from monitor.cli import configs, demo, evidence, exploring, exporting, models, questions, streaming, warming
+from monitor.cli import configs, demo, evidence, exploring, exporting, init, models, questions, streaming, warming
 
 __all__ = ["app"]
 
@@ -19,6 +19,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command()(demo.demo)
+app.command()(init.init)
 app.command()(streaming.run)
 app.command()(questions.check)
 app.command()(streaming.replay)

@@ -1,0 +1,247 @@
+"""`cfmon init`: from recordings or a simulator to a folder with a model, policies and a measured configuration."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from monitor.cli.learn import TimingName
+from monitor.cli.output import print_json, printable, say
+from monitor.errors import ConfigError
+
+if TYPE_CHECKING:
+    from monitor.cli.init_parts import Request, Result
+    from monitor.proposal.measure import Measured
+
+__all__ = ["init"]
+
+EXAMPLE = "cfmon init FOLDER --recordings steps.csv --unsafe 'death: done and reward < 0'"
+
+
+def init(
+    folder: Annotated[Path, typer.Argument(help="folder to write the model, the policies and config.yaml to")],
+    *,
+    recordings: Annotated[
+        list[Path] | None,
+        typer.Option(metavar="FILE", help="recorded steps, as for `cfmon model learn`; may be repeated"),
+    ] = None,
+    simulator: Annotated[
+        str | None, typer.Option(metavar="ENV", help="gymnasium:ID?argument=value or module.py:make_env")
+    ] = None,
+    unsafe: Annotated[
+        str | None,
+        typer.Option(metavar="'NAME: CONDITION'", help="what is unsafe, such as 'death: done and reward < 0'"),
+    ] = None,
+    nominal: Annotated[
+        str | None,
+        typer.Option(metavar="SOURCE", help="the agent's policy, as for `cfmon policy export`, or .onnx, or manifest"),
+    ] = None,
+    fallback: Annotated[
+        str | None, typer.Option(metavar="SOURCE", help="the fallback policy, likewise; or 'do(ACTION)'")
+    ] = None,
+    state: Annotated[str | None, typer.Option(metavar="NAME,NAME", help="columns of the state")] = None,
+    action: Annotated[str | None, typer.Option(metavar="NAME", help="column of the action")] = None,
+    episode: Annotated[str | None, typer.Option(metavar="NAME", help="column of the episode; '': none")] = None,
+    order: Annotated[str | None, typer.Option(metavar="NAME", help="column that orders an episode; '': none")] = None,
+    reward: Annotated[str | None, typer.Option(metavar="NAME", help="column of the reward; '': none")] = None,
+    terminated: Annotated[
+        str | None, typer.Option(metavar="NAME", help="column that ends an episode; '': none")
+    ] = None,
+    truncated: Annotated[
+        str | None, typer.Option(metavar="NAME", help="column that cuts an episode off; '': none")
+    ] = None,
+    next_state: Annotated[str | None, typer.Option(metavar="NAME,NAME", help="columns of the state afterwards")] = None,
+    observation: Annotated[
+        str | None, typer.Option(metavar="NAME,NAME", help="columns of a policy's input, kept for each state")
+    ] = None,
+    timing: Annotated[
+        TimingName | None, typer.Option(help="reward and end markers belong to the `step`, or to the `state`")
+    ] = None,
+    bins: Annotated[
+        str | None, typer.Option(metavar="SPEC", help="bins of the state: 'x:8q,v:-1|0|1', or '8q'")
+    ] = None,
+    abstraction: Annotated[
+        str | None,
+        typer.Option(metavar="KIND", help="index, name, values, or FILE.py:FUNCTION; default: by the columns"),
+    ] = None,
+    label: Annotated[
+        list[str] | None, typer.Option(metavar="'NAME: CONDITION'", help="further label; may be repeated")
+    ] = None,
+    topic: Annotated[str, typer.Option(help="topic pattern of the agent's steps")] = "agents/+/steps",
+    steps: Annotated[int, typer.Option(min=1, help="steps to measure the candidate formulas on")] = 3000,
+    seed: Annotated[int, typer.Option(help="seed of the held-out episodes, and of simulated ones")] = 0,
+    force: Annotated[bool, typer.Option("--force", help="overwrite files in FOLDER")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="print one JSON document on stdout")] = False,
+) -> None:
+    """Make a first configuration from recordings or a simulator: model, policies, and a formula measured on them.
+
+    Asks for what is not given, on a terminal. Without --nominal, the agent's policy is estimated from the recordings.
+    Without --fallback, the safest policy of the model is suggested; replace it by one that you trust.
+    Options of columns are those of `cfmon model learn`. This runs the code of simulators and policies.
+    """
+    from monitor.cli.init_parts import Request, prepared  # noqa: PLC0415 - keep `cfmon --help` light
+
+    roles = {
+        "state": state, "action": action, "episode": episode, "order": order, "reward": reward,
+        "terminated": terminated, "truncated": truncated, "next_state": next_state, "observation": observation,
+        "timing": None if timing is None else timing.value,
+    }  # fmt: skip
+    said: dict[str, Any] = {"bins": bins, "abstraction": abstraction, "label": label or [], "prior": None}
+    request = Request(
+        folder, tuple(recordings or ()), simulator, unsafe, nominal, fallback, roles, said, topic, steps, seed,
+        force=force, quiet=as_json,
+    )  # fmt: skip
+    result = prepared(_completed(request))
+    if as_json:
+        print_json(_document(result))
+        return
+    _show(result)
+
+
+def _completed(request: Request) -> Request:
+    """Return the request with answers to questions for what is missing; ConfigError without a terminal."""
+    if request.recordings and request.simulator:
+        raise ConfigError("give --recordings or --simulator, not both: one of them makes the model")
+    missing = _missing(request)
+    if not missing:
+        return request
+    if not (sys.stdin.isatty() and sys.stdout.isatty()) or request.quiet:
+        raise ConfigError(f"missing: {'; '.join(missing)}. For example: {EXAMPLE}")
+    if not (request.recordings or request.simulator):
+        request = _source(request)
+    if request.unsafe is None:
+        request = _unsafe(request)
+    return _policies(request)
+
+
+def _missing(request: Request) -> list[str]:
+    missing = []
+    if not (request.recordings or request.simulator):
+        missing.append("--recordings FILE or --simulator ENV (where the model comes from)")
+    if request.unsafe is None:
+        missing.append("--unsafe 'NAME: CONDITION' (what must not happen)")
+    if request.simulator and request.nominal is None:
+        missing.append("--nominal SOURCE (the agent's policy; a simulator does not show it)")
+    return missing
+
+
+def _source(request: Request) -> Request:
+    answer = typer.prompt("Recordings (a file or folder), or a simulator (gymnasium:ID or module.py:make_env)").strip()
+    if answer.startswith("gymnasium:") or ".py:" in answer:
+        return replace(request, simulator=answer)
+    return replace(request, recordings=(Path(answer),))
+
+
+def _unsafe(request: Request) -> Request:
+    from monitor.cli.init_parts import columns_of  # noqa: PLC0415 - keep `cfmon --help` light
+
+    default = "unsafe: terminated and reward < 0"
+    if request.recordings:
+        columns = columns_of(request)
+        say(f"  columns: {printable(', '.join(columns))}")
+        ends = next((name for name in ("terminated", "done") if name in columns), None)
+        default = f"unsafe: {ends} and reward < 0" if ends and "reward" in columns else ""
+    answer = typer.prompt("What is unsafe, as NAME: CONDITION on the columns", default=default or None)
+    return replace(request, unsafe=answer.strip())
+
+
+def _policies(request: Request) -> Request:
+    if request.nominal is None:
+        default = None if request.simulator else "estimate"
+        answer = typer.prompt("The agent's policy (file or module.py:function)", default=default).strip()
+        request = replace(request, nominal=None if answer == "estimate" else answer)
+    if request.fallback is None:
+        question = "The fallback policy (file, module.py:function or do(ACTION); safest: computed on the model)"
+        answer = typer.prompt(question, default="safest").strip()
+        request = replace(request, fallback=None if answer == "safest" else answer)
+    if request.recordings and request.said["bins"] is None and request.said["abstraction"] is None:
+        answer = typer.prompt("Bins of the state, such as 8q for 8 quantiles of each column", default="none").strip()
+        request = replace(request, said=request.said | {"bins": None if answer == "none" else answer})
+    return request
+
+
+def _show(result: Result) -> None:
+    say(f"{result.folder / 'model.npz'}: {result.states:,} states, {result.actions:,} actions")
+    for line in result.notes:
+        say(f"  {printable(line)}")
+    say(f"measured on {result.measured_on}")
+    say("  formula: takeover 2 steps ago; within: horizon; false: no unsafe event followed within the horizon")
+    say(
+        f"  {'within':>6} {'P>=':>5} {'alarms':>7} {'/1,000':>7} {'false':>6} {'preceded':>9} {'lead':>5} {'needed':>7}"
+    )
+    for row in result.rows:
+        say(f"{'*' if row is result.best else ' '} {_line(row)}")
+    say(f"chosen (*): {result.rule}")
+    for line in _sentences(result.best):
+        say(f"  {line}")
+    say(f"{result.folder / 'config.yaml'}: valid; formula {result.best.candidate.text}")
+    say("next:")
+    if result.sample:
+        say(f"  cfmon replay {result.folder / 'config.yaml'} {result.folder / 'sample.rec'}")
+    say(f"  cfmon run {result.folder / 'config.yaml'}")
+
+
+def _line(row: Measured) -> str:
+    lead = "-" if row.lead is None else f"{row.lead:g}"
+    violated = row.regret + row.unavoidable
+    needed = f"{row.regret / violated:.0%}" if violated else "-"
+    return (
+        f"{row.candidate.horizon:>6} {row.candidate.threshold:>5g} {row.alarms:>7,} {row.per_thousand:>7.1f} "
+        f"{row.false:>6,} {f'{row.preceded}/{row.events}':>9} {lead:>5} {needed:>7}"
+    )
+
+
+def _sentences(best: Measured) -> list[str]:
+    """Return what the chosen formula would have done, in words."""
+    if not best.events:
+        said = [f"NO unsafe event in these steps: that an alarm precedes one is not shown; {best.alarms:,} alarms"]
+    else:
+        lead = "" if best.lead is None else f", in the median {best.lead:g} steps earlier"
+        said = [
+            f"{best.alarms:,} alarms in {best.steps:,} steps, {best.false:,} of them without an unsafe event",
+            f"{best.preceded} of {best.events} unsafe events came after an alarm{lead}",
+        ]
+    violated = best.regret + best.unavoidable
+    if violated:
+        said.append(
+            f"of {violated:,} verdicts below the threshold, in {best.regret / violated:.0%} the fallback would have "
+            "helped (regret), else not (unavoidable)"
+        )
+    missing = best.steps - best.answered
+    if missing > best.steps // 100:
+        said.append(
+            f"{missing:,} steps had no verdict: their transitions are impossible in the model, or just after one"
+        )
+    return said
+
+
+def _document(result: Result) -> dict[str, Any]:
+    def plain(row: Measured) -> dict[str, Any]:
+        return {
+            "formula": row.candidate.text,
+            "steps": row.steps,
+            "verdicts": row.answered,
+            "alarms": row.alarms,
+            "false alarms": row.false,
+            "unsafe events": row.events,
+            "events after an alarm": row.preceded,
+            "median lead": row.lead,
+            "regret": row.regret,
+            "unavoidable": row.unavoidable,
+        }
+
+    return {
+        "config": str(result.folder / "config.yaml"),
+        "files": sorted(str(result.folder / name) for name in result.files),
+        "states": result.states,
+        "actions": result.actions,
+        "notes": result.notes,
+        "measured on": result.measured_on,
+        "rule": result.rule,
+        "chosen": plain(result.best),
+        "candidates": [plain(row) for row in result.rows],
+    }

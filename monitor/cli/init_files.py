@@ -1,0 +1,186 @@
+"""Files that `cfmon init` writes: policies, the configuration, and a recording to replay."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from monitor.errors import PolicyError
+
+if TYPE_CHECKING:
+    from monitor.arrays import AnyArray, Floats
+    from monitor.model.mdp import MDP
+    from monitor.policy.manifest import Manifest
+    from monitor.proposal.measure import Measured
+    from monitor.proposal.paths import RecordedPath
+
+__all__ = ["config_text", "written_policy", "written_sample"]
+
+CONFIG = """\
+# Written by `cfmon init`; every value is a suggestion, measured where it says so.
+# Check it with `cfmon config check`; every key is described by `cfmon config schema`; paths are relative to this file.
+mqtt: {{url: "mqtt://localhost:1883", steps: "{topic}", alerts: "cfmon/alerts", status: "cfmon/status"}}
+model: model.npz
+state_encoder: {encoder}
+policies:
+  nominal: nominal.yaml # what the agent does
+  fallback: fallback.yaml # what could take over; replace a suggested one by a policy that you trust
+path: {{window: 64, reorder: {{steps: 256, wait: 500ms}}}}
+formulas:
+  # Had the fallback taken over {offset} steps ago, would {label} have been avoided for {horizon} steps,
+  # with probability {threshold} or more? Measured on {measured_on}:
+  # {alarms} alarms in {steps} steps, {false} of them without an unsafe event;
+  # {preceded} of {events} unsafe events came after an alarm{lead}.
+  - name: regret_fallback
+    formula: '{text}'
+    every: 1
+{bounds}    alarm: {{for: {for_}, keep: {keep}, severity: critical}}
+stream: {{stale_after: 5s, forget_after: 1h, max_lag: 2s}}
+heartbeat: 10s
+http: {{listen: "127.0.0.1:9108"}}
+store: {{path: var/cfmon.sqlite}}
+limits: {{message_bytes: 65536, agents: 1000, deadline: 50ms}}
+logging: {{format: text}}
+"""
+
+
+def config_text(best: Measured, encoder: str, topic: str, measured_on: str, *, bounds: bool) -> str:
+    """Return the configuration with the measured formula; `bounds`: with bounds over every causal model."""
+    from monitor.proposal.measure import ALARM  # noqa: PLC0415 - keep `cfmon --help` light
+
+    candidate = best.candidate
+    return CONFIG.format(
+        topic=topic,
+        encoder=encoder,
+        offset=candidate.offset,
+        label=candidate.label,
+        horizon=candidate.horizon,
+        threshold=f"{candidate.threshold:g}",
+        measured_on=measured_on,
+        alarms=best.alarms,
+        steps=best.steps,
+        false=best.false,
+        preceded=best.preceded,
+        events=best.events,
+        lead="" if best.lead is None else f", in the median {best.lead:g} steps earlier",
+        text=candidate.text,
+        bounds="    causal_model: any # also bounds over every causal model\n" if bounds else "",
+        for_=ALARM.for_,
+        keep=ALARM.keep,
+    )
+
+
+def written_policy(source: str | AnyArray, name: str, model: MDP, folder: Path, notes: list[str]) -> Floats:
+    """Write a policy as `name`.onnx with its manifest; return it as probabilities [S, A].
+
+    `source`: a table, or what `cfmon policy export` reads, or an ONNX file, or a manifest. `notes`: gets what was
+    assumed. Raises PolicyError.
+    """
+    import numpy as np  # noqa: PLC0415 - keep `cfmon --help` light
+
+    from monitor.policy.export import manifest_yaml  # noqa: PLC0415 - likewise
+    from monitor.policy.session import table_from_onnx  # noqa: PLC0415 - likewise
+
+    content, manifest = _content(source, f"{name}.onnx", model, notes)
+    (folder / f"{name}.onnx").write_bytes(content)
+    described = manifest.model_copy(update={"file": f"{name}.onnx", "name": name})
+    (folder / f"{name}.yaml").write_text(manifest_yaml(described), encoding="utf-8")
+    table = table_from_onnx(content, described, model, name if not isinstance(source, str) else source)
+    return np.stack([table.distribution(state, model.actions) for state in range(model.states)])
+
+
+def _content(source: str | AnyArray, file: str, model: MDP, notes: list[str]) -> tuple[bytes, Manifest]:
+    from monitor.policy.draft import draft_manifest  # noqa: PLC0415 - keep `cfmon --help` light
+    from monitor.policy.session import load_policy, read_onnx  # noqa: PLC0415 - likewise
+    from monitor.policy_export.convert import convert  # noqa: PLC0415 - likewise
+    from monitor.policy_export.original import Request, tabulated  # noqa: PLC0415 - likewise
+
+    name = Path(file).stem
+    if isinstance(source, str) and source.endswith((".yaml", ".yml")):
+        policy = load_policy(source, model)
+        notes.append(f"{name}: {source}")
+        return policy.content, policy.manifest
+    if isinstance(source, str) and source.endswith(".onnx"):
+        content = read_onnx(Path(source))
+        manifest, assumed = draft_manifest(content, Path(file), model)
+        notes += [f"{name}: {source}; assumed: {each}" for each in assumed]
+        return content, manifest
+    request = Request(source if isinstance(source, str) else name)
+    original = convert(model, request) if isinstance(source, str) else tabulated(source, model, request, ())
+    manifest, assumed = draft_manifest(
+        original.content, Path(file), model, kind=original.kind, stochastic=original.stochastic
+    )
+    if isinstance(source, str):
+        _compare(original, manifest, model, source)
+        notes += [f"{name}: {source}; assumed: {each}" for each in (*original.assumed, *assumed)]
+    return original.content, manifest
+
+
+def _compare(original: Any, manifest: Manifest, model: MDP, source: str) -> None:  # noqa: ANN401 - Original, imported late
+    """Raise PolicyError if the export differs from the original in a state."""
+    from monitor.policy_export.agreement import compare  # noqa: PLC0415 - keep `cfmon --help` light
+
+    found = compare(original, manifest, model, source)
+    if found.differences:
+        state, sentence = found.differences[0]
+        raise PolicyError(
+            f"policy {source}: its export differs in {len(found.differences)} states; state {state}: {sentence}"
+        )
+
+
+def written_sample(path: RecordedPath, model: MDP, encoder: str, folder: Path, topic: str) -> None:
+    """Write a path as a recording for `cfmon replay`, in the form that a live agent would send."""
+    from monitor._version import __version__  # noqa: PLC0415 - likewise
+    from monitor.sidecar.config.load import assemble  # noqa: PLC0415 - keep `cfmon --help` light
+    from monitor.sidecar.events import Connected, Evaluate, Message  # noqa: PLC0415 - likewise
+    from monitor.sidecar.recording import Header, Recorder  # noqa: PLC0415 - likewise
+    from monitor.types import Instant  # noqa: PLC0415 - likewise
+
+    loaded = assemble(folder / "config.yaml", {})
+    header = Header("sample", loaded.config.digest, loaded.identity.model_sha256, __version__)
+    recorder = Recorder(folder / "sample.rec", header)
+    recorder.write(Connected(Instant(0.0, 0.0), up=True))
+    for seq, state in enumerate(path.states.tolist()):
+        now = Instant(float(seq), float(seq))
+        last = seq == len(path.actions)
+        step = {
+            "v": 1, "episode": 1, "seq": seq, "state": _raw(state, model, encoder),
+            **({} if last else {"action": int(path.actions[seq])}),
+            **({("terminated" if path.ended else "truncated"): True} if last else {}),
+        }  # fmt: skip
+        recorder.write(Message(now, topic.replace("+", "recorded"), json.dumps(step).encode()))
+        recorder.write(Evaluate(now))
+    recorder.close()
+
+
+def _raw(state: int, model: MDP, encoder: str) -> object:
+    """Return a state as an agent sends it; for bins, numbers within them."""
+    match encoder:
+        case "name":
+            return model.state_names[state]
+        case "valuation":
+            return list(model.valuations[state])
+        case "bins":
+            return _within(_live(state, model), model)
+        case _:
+            return state
+
+
+def _live(state: int, model: MDP) -> int:
+    """Return a state that an episode which ended in `state` was in."""
+    import numpy as np  # noqa: PLC0415 - keep `cfmon --help` light
+
+    return state if model.ended_as is None else int(np.flatnonzero(model.ended_as == state)[0])
+
+
+def _within(state: int, model: MDP) -> list[float]:
+    import numpy as np  # noqa: PLC0415 - keep `cfmon --help` light
+
+    places = np.unravel_index(state, [len(edges) - 1 for edges in model.bin_edges])
+    values = []
+    for edges, place in zip(model.bin_edges, places, strict=True):
+        lo, hi = float(edges[place]), float(edges[place + 1])
+        lo = lo if np.isfinite(lo) else (hi - 1.0 if np.isfinite(hi) else -1.0)
+        values.append((lo + (hi if np.isfinite(hi) else lo + 2.0)) / 2)
+    return values

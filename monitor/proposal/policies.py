@@ -1,0 +1,73 @@
+"""Policies proposed from a model: the deployed one from frequencies, a fallback by backward induction."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from monitor.arrays import Bools, Floats, Ints
+from monitor.errors import ModelError
+from monitor.model.mdp import MDP
+
+__all__ = ["action_frequencies", "constant_policy", "draws_of", "safest_policy"]
+
+TIE = 1e-9
+"""Probabilities that differ by less are equal, and the action that the agent takes more often is preferred."""
+
+
+def draws_of(model: MDP) -> Ints:
+    """Return how often each (state, action) was observed, [S, A]; 0 for models that were not learned."""
+    if model.counts is None:
+        return np.zeros((model.states, model.actions), np.int64)
+    before = np.concatenate([[0], np.cumsum(model.counts.visits)])
+    draws: Ints = before[model.indptr[1:]] - before[model.indptr[:-1]]
+    return draws.reshape(model.states, model.actions)
+
+
+def action_frequencies(model: MDP) -> tuple[Floats, Bools]:
+    """Return a stochastic policy [S, A], the frequency of each action in each state, and which states have data [S].
+
+    A state without data gets all actions with equal probability.
+    """
+    draws = draws_of(model)
+    total = draws.sum(axis=1)
+    uniform = np.full(draws.shape, 1.0 / model.actions)
+    frequencies = draws / np.maximum(total, 1)[:, None]
+    return np.where(total[:, None] > 0, frequencies, uniform), np.asarray(total > 0)
+
+
+def constant_policy(model: MDP, action: int) -> Ints:
+    """Return the policy [S] that always takes `action`. ModelError: it is unavailable in some state."""
+    missing = np.flatnonzero(~model.availability[:, action])
+    if missing.size:
+        raise ModelError(f"fallback do({action}): the action is not available in state {missing[0]}; give a policy")
+    return np.full(model.states, action)
+
+
+def safest_policy(model: MDP, unsafe: Bools, horizon: int, usual: Floats | None = None) -> Ints:
+    """Return actions [S] that maximise the probability of avoiding `unsafe` [S] for `horizon` steps.
+
+    Backward induction; the actions are those of its first step, in every step. Each learned row gets one imagined visit
+    that leads to an unsafe state, so that one lucky observation does not make an action safe. Of equally good actions,
+    the one with the highest probability under `usual` [S, A], then the lowest number.
+    """
+    trusted = np.ones((model.states, model.actions))
+    if model.counts is not None:
+        draws = draws_of(model)
+        estimated = model.counts.order.reshape(draws.shape) > 0
+        trusted = np.where(estimated, draws / (draws + 1.0), 1.0)
+    values = np.where(unsafe, 0.0, 1.0)
+    scores = np.zeros_like(trusted)
+    for _ in range(horizon):
+        scores = np.where(model.availability, trusted * _expected(model, values), -1.0)
+        values = np.where(unsafe, 0.0, scores.max(axis=1))
+    best = scores >= scores.max(axis=1, keepdims=True) - TIE
+    preference = np.zeros_like(scores) if usual is None else usual
+    actions: Ints = np.where(best, preference, -1.0).argmax(axis=1)
+    return actions
+
+
+def _expected(model: MDP, values: Floats) -> Floats:
+    """Return the expected value after each (state, action), [S, A]; 0 for unavailable ones."""
+    rows = np.repeat(np.arange(model.states * model.actions), np.diff(model.indptr))
+    means = np.bincount(rows, model.probabilities * values[model.successors], model.states * model.actions)
+    return np.asarray(means.reshape(model.states, model.actions), np.float64)
