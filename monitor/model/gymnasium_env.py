@@ -15,9 +15,10 @@ from urllib.parse import parse_qsl
 import numpy as np
 import numpy.typing as npt
 
-from monitor.arrays import AnyArray, Bools, Floats, Ints
+from monitor.arrays import AnyArray
 from monitor.errors import ModelError, ModelWarning, to_install
 from monitor.model.mdp import MDP
+from monitor.model.rewards import common_rewards
 
 __all__ = ["from_environment", "load_gymnasium"]
 
@@ -130,7 +131,7 @@ def _rows(entries: list[_Entry], copies: dict[int, int], size: tuple[int, int]) 
     loops = np.arange(count, states).repeat(actions)
     paid = np.concatenate([np.array([e.reward for e in entries], dtype=np.float64), np.zeros(len(loops))])
     chances = np.concatenate([np.array([e.probability for e in entries], dtype=np.float64), np.ones(len(loops))])
-    table = _common(rows, paid, chances > 0, states * actions)
+    table = common_rewards(rows, paid, chances > 0, states * actions)
     return {
         "indptr": np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=states * actions))]),
         "successors": np.concatenate([np.array(targets, dtype=np.int64), loops]),
@@ -138,14 +139,6 @@ def _rows(entries: list[_Entry], copies: dict[int, int], size: tuple[int, int]) 
         "rewards": table.reshape(states, actions),
         "transition_rewards": paid - table[rows],
     }
-
-
-def _common(rows: Ints, paid: Floats, possible: Bools, count: int) -> Floats:
-    """Return the reward [count] common to all entries of a row; 0 if they differ, or if there are none."""
-    least, most = np.full(count, np.inf), np.full(count, -np.inf)
-    np.minimum.at(least, rows[possible], paid[possible])
-    np.maximum.at(most, rows[possible], paid[possible])
-    return np.where(least == most, most, 0.0)
 
 
 def _stays(state: int, actions: int, entries: list[_Entry]) -> bool:
