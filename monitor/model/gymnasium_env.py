@@ -15,7 +15,6 @@ from urllib.parse import parse_qsl
 import numpy as np
 import numpy.typing as npt
 
-from monitor.arrays import AnyArray
 from monitor.errors import ModelError, ModelWarning, to_install
 from monitor.model.mdp import MDP
 from monitor.model.rewards import common_rewards
@@ -118,7 +117,7 @@ def from_environment(environment: Any, source: str) -> MDP:  # noqa: ANN401 - Gy
         raise ModelError(f"model {source}: {error}") from error
 
 
-def _rows(entries: list[_Entry], copies: dict[int, int], size: tuple[int, int]) -> dict[str, AnyArray]:
+def _rows(entries: list[_Entry], copies: dict[int, int], size: tuple[int, int]) -> dict[str, Any]:
     """Return the arrays of `MDP.from_rows`; `entries` in order of state and action, `size` [S, A] without the copies.
 
     If all entries of a row have one reward it is r(s, a), else each transition has its own.

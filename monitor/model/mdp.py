@@ -24,6 +24,7 @@ from monitor.model.annotations import (
     checked_observations,
     checked_valuations,
 )
+from monitor.model.counts import Counts, checked_counts
 from monitor.model.rewards import (
     checked_magnitude,
     checked_rewards,
@@ -69,6 +70,7 @@ class MDP:
             the bins. valuations: for the `valuation` encoder, S tuples, or empty.
         ended_as: [S] int64, for each state the state of an episode that has terminated there: its absorbing copy if the
             environment gives both the same number (as Gymnasium does), else the state itself. None without copies.
+        counts: what the rows were estimated from, or None if they are given.
         source: origin of the model, for messages.
     """
 
@@ -88,6 +90,7 @@ class MDP:
     bin_edges: tuple[Floats, ...] = ()
     valuations: tuple[Valuation, ...] = ()
     ended_as: Ints | None = None
+    counts: Counts | None = None
     source: str = "memory"
 
     @classmethod
@@ -165,6 +168,7 @@ class MDP:
         bin_edges: Iterable[Any] = (),
         valuations: Iterable[Sequence[float | str | bool]] = (),
         ended_as: AnyArray | Sequence[int] | None = None,
+        counts: Counts | None = None,
         source: str = "memory",
     ) -> MDP:
         """Return a model from CSR arrays laid out as the attributes; values of `labels`: [S] bool, or lists of states.
@@ -201,6 +205,7 @@ class MDP:
             bin_edges=checked_bins(bin_edges, states),
             valuations=checked_valuations(valuations, states),
             ended_as=checked_ended_as(ended_as, states),
+            counts=checked_counts(counts, actions, given[1], rows),
             source=source,
         )
 
@@ -313,6 +318,7 @@ class MDP:
             rewards=frozen(rewards),
             transition_rewards=_cut(self.transition_rewards, lo, hi, self.actions),
             reward_spread=_cut(self.reward_spread, lo, hi, self.actions),
+            counts=None if self.counts is None else self.counts.given(int(lo), int(hi), slice(first, last)),
         )
 
 

@@ -17,6 +17,8 @@ Keys (S states, A actions, N entries; any integer or float width is read; those 
     bin_edges_0 ..  [K] floats each, one per dimension, for the `bins` encoder
     valuations      [S] text: a JSON list of numbers, text and Booleans each, for the `valuation` encoder
     ended_as        [S] integers: the state of an episode that has terminated in s; s itself if absent
+    visits, since   [N] integers, row_order [S*A] integers, elsewhere and prior scalars: the counts of a model learned
+                    from data (`monitor.model.counts`), all of them or none
 
 Such a file is written with nothing but `numpy.savez_compressed(path, format=1, states=3, ...)`. Python objects are
 never read, and sizes are checked before memory is taken (`monitor.model.unpack`).
@@ -37,12 +39,14 @@ import numpy as np
 from monitor.arrays import AnyArray
 from monitor.errors import ModelError
 from monitor.model.archive import packed
+from monitor.model.counts import Counts
 from monitor.model.mdp import MDP
 from monitor.model.unpack import BIN_EDGES, unpacked
 
 __all__ = ["MAX_UNPACKED_BYTES", "canonical_bytes", "model_sha256", "pack", "read_files", "read_model"]
 
 FORMAT = 1
+COUNTS = ("visits", "since", "row_order", "elsewhere", "prior")
 MAX_UNPACKED_BYTES = 4 << 30
 """Largest memory to read a model; larger ones are refused before they are unpacked."""
 
@@ -128,7 +132,19 @@ def _members(model: MDP) -> dict[str, AnyArray]:
         members["valuations"] = _text([json.dumps(v, separators=(",", ":")) for v in model.valuations])
     if model.ended_as is not None:
         members["ended_as"] = model.ended_as.astype(index)
+    if model.counts is not None:
+        members |= _counts_members(model.counts, index)
     return members | {f"bin_edges_{i}": edges.astype("<f8") for i, edges in enumerate(model.bin_edges)}
+
+
+def _counts_members(counts: Counts, index: str) -> dict[str, AnyArray]:
+    return {
+        "visits": counts.visits.astype("<i8", copy=False),
+        "since": counts.since.astype("<i8", copy=False),
+        "row_order": counts.order.astype("<i8", copy=False),
+        "elsewhere": np.array(counts.elsewhere, index),
+        "prior": np.array(counts.prior, "<f8"),
+    }
 
 
 def _text(names: tuple[str, ...] | list[str]) -> AnyArray:
@@ -156,8 +172,19 @@ def _model(arrays: dict[str, AnyArray], source: str) -> MDP:
         bin_edges=_bin_edges(arrays),
         valuations=(_valuation(text) for text in _texts(arrays, "valuations")),
         ended_as=arrays.get("ended_as"),
+        counts=_counts(arrays),
         source=source,
     )
+
+
+def _counts(arrays: dict[str, AnyArray]) -> Counts | None:
+    there = [key for key in COUNTS if key in arrays]
+    if not there:
+        return None
+    if missing := [key for key in COUNTS if key not in arrays]:
+        raise ModelError(f"it has {there[0]!r} but not {missing[0]!r}; a learned model has all of {', '.join(COUNTS)}")
+    prior = float(arrays["prior"].reshape(())[()])
+    return Counts(arrays["visits"], arrays["since"], arrays["row_order"], _scalar(arrays, "elsewhere"), prior)
 
 
 def _scalar(arrays: dict[str, AnyArray], key: str) -> int:

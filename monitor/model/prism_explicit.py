@@ -179,7 +179,7 @@ def _check_choices(given: _Transitions, order: Ints, again: Bools) -> None:
     other = np.flatnonzero(again & (np.diff(name) != 0))
     if other.size:
         raise given.error(line[other[0] + 1], "this choice has another action on another line: name it alike")
-    sums = np.add.reduceat(np.frombuffer(given.chances)[order], starts)
+    sums = np.add.reduceat(np.asarray(given.chances)[order], starts)
     bad = np.flatnonzero(~(np.abs(sums - 1) <= ROW_SUM_TOLERANCE))
     if bad.size:
         first = starts[bad[0]]
@@ -208,12 +208,12 @@ def _choices(given: _Transitions, order: Ints) -> dict[str, object]:
         "names": names,
         "indptr": np.concatenate([starts, [len(at)]]),
         "successors": _column(given.after)[order],
-        "probabilities": np.frombuffer(given.chances)[order],
+        "probabilities": np.asarray(given.chances)[order],
     }
 
 
 def _column(values: array[int]) -> Ints:
-    return np.frombuffer(values, np.int64)
+    return np.asarray(values, np.int64)
 
 
 # ---- labels ----
@@ -228,9 +228,9 @@ def _labels(rows: Iterator[Line], states: int, limit: int) -> tuple[dict[str, Bo
     require_memory(len(declared) * states * 2, limit, f"{len(declared):,} labels of {states:,} states")
     found = {name: np.zeros(states, np.bool_) for name in declared.values()}
     for row in rows:
-        state, colon, numbers = row.text.replace(":", " ", 1).partition(" ")
+        state, _, numbers = row.text.replace(":", " ", 1).partition(" ")
         at = row.index(state, states, "state")
-        for text in numbers.split() if colon else ():
+        for text in numbers.split():
             if text not in declared:
                 raise row.error(f"label {shown(text)} is not declared at the beginning of the file")
             found[declared[text]][at] = True
@@ -294,7 +294,7 @@ def _transition_rewards(rows: Iterator[Line], given: _Transitions, order: Ints) 
     if repeated.size:
         raise Line(name, numbers[repeated[-1]], "").error("the reward of this transition is given twice")
     rewards = np.zeros(len(keys))
-    rewards[places] = np.frombuffer(values)
+    rewards[places] = np.asarray(values)
     return rewards
 
 

@@ -45,6 +45,7 @@ class _Key:
 
 
 _SCALAR: Final = _Key("iu", "")
+_NUMBER: Final = _Key("f", "")
 _NAMES: Final = 200
 """Bytes of a text as a Python object, and of its entry in tables of names."""
 
@@ -67,6 +68,11 @@ _KEYS: Final[Mapping[str, _Key]] = {
     "action_names": _Key("U", "A", _NAMES, 12),
     "valuations": _Key("U", "S", _NAMES, 32),
     "ended_as": _Key("iu", "S", 40),
+    "visits": _Key("iu", "N", 150),
+    "since": _Key("iu", "N", 30),
+    "row_order": _Key("iu", "SA", 60),
+    "elsewhere": _SCALAR,
+    "prior": _NUMBER,
 }
 _EDGES: Final = _Key("fiu", "*", 40)
 _REQUIRED: Final = ("format", "states", "actions", "indptr", "successors", "probabilities")
@@ -162,7 +168,7 @@ def _header(archive: zipfile.ZipFile, member: zipfile.ZipInfo, key: str) -> _Hea
     header = _Header(key, dtype, shape, found[2] == "True", start)
     if member.file_size - start != header.size * dtype.itemsize:
         raise ModelError(f"key {key!r}: {member.file_size - start} bytes do not fit shape {shape} of {dtype}")
-    if _KEYS.get(key) is _SCALAR and header.size != 1:
+    if _KEYS.get(key) in {_SCALAR, _NUMBER} and header.size != 1:
         raise ModelError(f"key {key!r} must be one number")
     return header
 

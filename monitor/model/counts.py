@@ -1,0 +1,148 @@
+"""Counts behind a model that was estimated from data.
+
+The estimated row of (s, a) is its posterior mean under a Dirichlet prior over the K successors seen:
+(visits + prior / K) / (n + prior), n being the number of draws of the row.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from monitor.arrays import Bools, Floats, Ints
+from monitor.errors import ModelError
+from monitor.model.rows import ROW_SUM_TOLERANCE, Rows, as_indices, frozen
+
+__all__ = ["Counts", "checked_counts", "posterior_mean"]
+
+MAX_COUNT = 2**53
+"""Counts stay below this, where float64 still holds every whole number."""
+
+
+@dataclass(frozen=True, eq=False)
+class Counts:
+    """How often each transition was observed, and in which order. Rows of order 0 are given, not estimated.
+
+    Attributes (arrays are read-only; N entries, S states, A actions as in `MDP`):
+        visits: [N] int64, how often each successor was observed; 0 in given rows.
+        since: [N] int64, draws of the row after the one in which this successor was first observed (that excluded).
+        order: [S*A] int64, rank of the row in the order of first visits, from 1; 0: given.
+        elsewhere: the absorbing state for every successor that was never observed; a row without data leads to it.
+        prior: total pseudo-count of a row.
+    """
+
+    visits: Ints
+    since: Ints
+    order: Ints
+    elsewhere: int
+    prior: float = 1.0
+
+    def draws(self, indptr: Ints) -> Ints:
+        """Return the number of draws of each row, [S*A] int64."""
+        ends = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(self.visits)])
+        total: Ints = ends[indptr[1:]] - ends[indptr[:-1]]
+        return total
+
+    def given(self, lo: int, hi: int, rows: slice) -> Counts:
+        """Return the counts of a model in which `rows`, entries lo to hi, were replaced by given rows of one entry."""
+        size = rows.stop - rows.start
+        order = self.order.copy()
+        order[rows] = 0
+        zeros = np.zeros(size, dtype=np.int64)
+        return replace(
+            self,
+            visits=frozen(np.concatenate([self.visits[:lo], zeros, self.visits[hi:]])),
+            since=frozen(np.concatenate([self.since[:lo], zeros, self.since[hi:]])),
+            order=frozen(order),
+        )
+
+
+def posterior_mean(visits: Ints, indptr: Ints, prior: float) -> Floats:
+    """Return the probabilities [N] of rows in which every entry was observed, `visits` [N] times."""
+    successors = np.diff(indptr)
+    totals = np.add.reduceat(visits, indptr[:-1][successors > 0]) if len(visits) else visits
+    of_row = np.repeat(totals, successors[successors > 0])
+    seen = np.repeat(successors, successors)
+    mean: Floats = (visits + prior / seen) / (of_row + prior)
+    return mean
+
+
+def checked_counts(counts: Counts | None, actions: int, given: Ints, rows: Rows) -> Counts | None:
+    """Return the counts with read-only arrays.
+
+    Args:
+        counts: to be checked, or None.
+        actions: A.
+        given: successors before `checked_rows`.
+        rows: the result of `checked_rows`.
+
+    Raises:
+        ModelError: a wrong shape or number, counts that no sequence of draws has, or probabilities that are not the
+            posterior mean. Names the row.
+    """
+    if counts is None:
+        return None
+    indptr, successors, probabilities = rows
+    states = (len(indptr) - 1) // actions
+    if not np.array_equal(np.asarray(given), successors):
+        raise ModelError("a model with counts needs its rows sorted by successor, without duplicates or zeros")
+    visits = _whole(counts.visits, len(successors), "visits")
+    since = _whole(counts.since, len(successors), "since")
+    order = _whole(counts.order, states * actions, "row_order")
+    if not (np.isfinite(counts.prior) and counts.prior > 0):
+        raise ModelError(f"prior is {counts.prior}; give a pseudo-count above 0")
+    elsewhere = int(as_indices([counts.elsewhere], states, "elsewhere")[0])
+    checked = Counts(visits, since, order, elsewhere, float(counts.prior))
+    _check_order(order)
+    learned = np.repeat(order > 0, np.diff(indptr))
+    _refuse(~learned & ((visits > 0) | (since > 0)), "has counts but row_order 0", indptr, actions)
+    _refuse(learned & (visits == 0), "has an entry that was never visited", indptr, actions)
+    _check_draws(checked, indptr, learned, actions)
+    mean = posterior_mean(visits, indptr, checked.prior)
+    far = learned & (np.abs(mean - probabilities) > ROW_SUM_TOLERANCE)
+    _refuse(far, "is not the posterior mean of its counts", indptr, actions)
+    _check_elsewhere(elsewhere, states, actions, rows)
+    return checked
+
+
+def _whole(values: object, size: int, what: str) -> Ints:
+    array = as_indices(values, MAX_COUNT, what)
+    if array.shape != (size,):
+        raise ModelError(f"{what} has {array.size} entries, not {size}")
+    whole: Ints = frozen(array)
+    return whole
+
+
+def _check_order(order: Ints) -> None:
+    ranks = order[order > 0]
+    if len(np.unique(ranks)) != len(ranks):
+        raise ModelError("row_order gives two rows the same rank; rank rows by their first visits, from 1")
+
+
+def _check_draws(counts: Counts, indptr: Ints, learned: Bools, actions: int) -> None:
+    """Raise ModelError unless in every learned row n - 1 draws follow the first, and each discovery is one draw."""
+    before = np.repeat(counts.draws(indptr), np.diff(indptr)) - 1 - counts.since
+    _refuse(learned & (before < 0), "has more draws since a successor was seen than draws", indptr, actions)
+    _refuse(learned & (counts.visits - 1 > counts.since), "has more visits than draws since", indptr, actions)
+    rows = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
+    order = np.lexsort((before, rows))
+    first = np.concatenate([[True], np.diff(rows[order]) > 0])[: len(rows)]
+    same = np.concatenate([[False], np.diff(before[order]) == 0])[: len(rows)] & ~first
+    wrong = np.zeros(len(rows), dtype=np.bool_)
+    wrong[order] = (first & (before[order] != 0)) | same
+    _refuse(learned & wrong, "has counts since first seen that no order of draws gives", indptr, actions)
+
+
+def _check_elsewhere(elsewhere: int, states: int, actions: int, rows: Rows) -> None:
+    indptr, successors, _ = rows
+    lo, hi = int(indptr[elsewhere * actions]), int(indptr[(elsewhere + 1) * actions])
+    if bool((successors[lo:hi] != elsewhere).any()):
+        raise ModelError(f"elsewhere is state {elsewhere} of {states}, which is not absorbing")
+
+
+def _refuse(bad: Bools, problem: str, indptr: Ints, actions: int) -> None:
+    found = np.flatnonzero(bad)
+    if found.size:
+        row = int(np.searchsorted(indptr, found[0], side="right")) - 1
+        raise ModelError(f"the row of (state {row // actions}, action {row % actions}) {problem}")
