@@ -1,9 +1,9 @@
 """Models as verification tools store them, a list of choices in each state, and their conversion from and to `MDP`.
 
-In an `MDP` action a is the same action in every state. PRISM, Storm and UMB number the choices of each state from 0, and
-may name them. Where choices have names, each name becomes an action, in the order of the file; a name that occurs k
-times in one state becomes k actions, `go`, `go 2`, ...; a choice without a name is called `unlabelled`. Where none has a
-name, the action is the choice's index in its state.
+In an `MDP` action a is the same action in every state. PRISM, Storm and UMB number the choices of each state from 0,
+and may name them. Where choices have names, each name becomes an action, in the order of the file; a name that occurs k
+times in one state becomes k actions, `go`, `go 2`, ...; a choice without a name is called `unlabelled`. Where none has
+a name, the action is the choice's index in its state.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from monitor.errors import ModelError
 from monitor.model.mdp import MDP
 from monitor.model.rewards import common_rewards
 
-__all__ = ["MAX_MODEL_BYTES", "Choices", "as_mdp", "choices_of", "initial_states", "merged_order", "require_memory"]
+__all__ = ["MAX_MODEL_BYTES", "Choices", "as_mdp", "choices_of", "initial_states", "keeps_order", "merged_order", "require_memory"]
 
 MAX_MODEL_BYTES: Final = 4 << 30
 """Largest memory to read a model; larger ones are refused before memory is taken."""
@@ -85,7 +85,9 @@ def as_mdp(choices: Choices, source: str, limit: int, **carried: Any) -> MDP:  #
     require_memory(size + ROW_BYTES * choices.states * choices.kinds, limit, f"{choices.states:,} states")
     action, names = _actions(choices)
     actions = int(max(len(names), action.max(initial=0) + 1))
-    require_memory(size + ROW_BYTES * choices.states * actions, limit, f"{choices.states:,} states x {actions:,} actions")
+    require_memory(
+        size + ROW_BYTES * choices.states * actions, limit, f"{choices.states:,} states x {actions:,} actions"
+    )
     rows = np.repeat(choices.state * actions + action, np.diff(choices.indptr))
     order = np.argsort(rows, kind="stable")
     labels = dict(choices.labels)
@@ -124,7 +126,7 @@ def _actions(choices: Choices) -> tuple[Ints, tuple[str, ...]]:
     return np.searchsorted(codes, choices.kind * most + again), names
 
 
-def _rewards(choices: Choices, rows: Ints, order: Ints, actions: int) -> dict[str, Floats]:
+def _rewards(choices: Choices, rows: Ints, order: Ints, actions: int) -> dict[str, Any]:
     if choices.rewards is None:
         return {}
     possible = choices.probabilities > 0
@@ -222,6 +224,15 @@ def initial_states(model: MDP) -> Ints:
     if "init" in model.labels:
         return np.flatnonzero(model.labels["init"])
     return np.zeros(0, np.int64) if model.initial is None else np.flatnonzero(model.initial)
+
+
+def keeps_order(model: MDP) -> bool:
+    """Return whether the actions keep their numbers where a file only orders them within states (`merged_order`)."""
+    choices = choices_of(model)
+    used, first = np.unique(choices.kind, return_index=True)
+    numbers = np.argsort(np.argsort(first))  # of the used actions, in the order in which they occur
+    place = merged_order(choices.state, numbers[np.searchsorted(used, choices.kind)], len(used))
+    return len(used) == model.actions and bool((place[numbers] == np.arange(len(used))).all())
 
 
 def filled(names: Iterable[str], count: int) -> tuple[str, ...]:

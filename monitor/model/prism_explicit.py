@@ -22,7 +22,7 @@ from array import array
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import PurePath
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -45,6 +45,9 @@ from monitor.model.textfile import Line, lines, shown
 __all__ = ["BESIDE", "read_files", "read_prism"]
 
 BESIDE: Final = (".lab", ".srew", ".trew", ".sta")
+Values = list[float | str | bool]
+"""Values of the variables in one state."""
+
 _DECLARED: Final = re.compile(r'\s*([0-9]{1,9})="([^"]*)"')
 _STATE: Final = re.compile(r"([0-9]{1,18}):\s*\((.*)\)\Z")
 _MOST_KEYS: Final = 1 << 62
@@ -98,14 +101,14 @@ def _model(files: Mapping[str, bytes], source: str, limit: int) -> MDP:
     given = _transitions(lines(files[".tra"], of[".tra"]))
     order = _checked_order(given)
     choices = _choices(given, order)
-    labels, initial = _labels(lines(files.get(".lab", b""), of[".lab"]), given.states, limit)
+    labels, initial = _labels(lines(files.get(".lab", b""), of[".lab"], comment="# "), given.states, limit)
     variables, valuations = _valuations(lines(files.get(".sta", b""), of[".sta"]), given.states, limit)
     rewards = np.zeros(len(order))
     if ".srew" in files:
         rewards += _state_rewards(lines(files[".srew"], of[".srew"]), given)[_column(given.at)[order]]
     if ".trew" in files:
         rewards += _transition_rewards(lines(files[".trew"], of[".trew"]), given, order)
-    whole = {"labels": labels, "initial": initial, "variables": variables, "valuations": valuations}
+    whole: dict[str, Any] = {"labels": labels, "initial": initial, "variables": variables, "valuations": valuations}
     return as_mdp(Choices(**choices, **whole, rewards=rewards if rewards.any() else None), source, limit)
 
 
@@ -125,7 +128,7 @@ def _transitions(rows: Iterator[Line]) -> _Transitions:
         _add(given, row)
     if len(given.at) != counts[-1]:
         raise header.error(
-            f"{counts[-1]} transitions are declared, {len(given.at)} follow: correct the number; the file may be cut off"
+            f"{counts[-1]} transitions are declared, {len(given.at)} follow: the number is wrong or the file cut off"
         )
     return given
 
@@ -191,7 +194,7 @@ def _check_choices(given: _Transitions, order: Ints, again: Bools) -> None:
         )
 
 
-def _choices(given: _Transitions, order: Ints) -> dict[str, object]:
+def _choices(given: _Transitions, order: Ints) -> dict[str, Any]:
     """Return the first fields of `Choices`. Without names the kind of a choice is its number in the file."""
     at, taken, name = _column(given.at)[order], _column(given.taken)[order], _column(given.name)[order]
     starts = np.flatnonzero(np.concatenate([[True], (np.diff(at) != 0) | (np.diff(taken) != 0)]))
@@ -244,7 +247,7 @@ def _declared(header: Line) -> dict[str, str]:
     """Return the labels of PRISM's first line by number, as text."""
     found = _DECLARED.findall(header.text)
     if not found or _DECLARED.sub("", header.text).strip():
-        raise header.error(f"{shown(header.text)} does not declare labels; write 0=\"init\" 1=\"goal\"")
+        raise header.error(f'{shown(header.text)} does not declare labels; write 0="init" 1="goal"')
     if len({name for _, name in found}) < len(found) or len({number for number, _ in found}) < len(found):
         raise header.error("a label or its number is declared twice")
     return dict(found)
@@ -317,7 +320,9 @@ def _reward_lines(rows: Iterator[Line], width: int, states: int) -> Iterator[tup
         yield row, parts
 
 
-def _valuations(rows: Iterator[Line], states: int, limit: int) -> tuple[tuple[str, ...], list[list[float | str | bool]]]:
+def _valuations(
+    rows: Iterator[Line], states: int, limit: int
+) -> tuple[tuple[str, ...], list[list[float | str | bool]]]:
     """Return the names of the variables and the valuation of each state."""
     header = next(rows, None)
     if header is None:
@@ -327,7 +332,7 @@ def _valuations(rows: Iterator[Line], states: int, limit: int) -> tuple[tuple[st
     variables = tuple(name.strip() for name in header.text[1:-1].split(","))
     size = STATE_BYTES + 2 * CELL_BYTES * len(variables)
     require_memory(size * states, limit, f"{len(variables):,} variables of {states:,} states")
-    found: list[list[float | str | bool] | None] = [None] * states
+    found: list[Values | None] = [None] * states
     for row in rows:
         parts = _STATE.match(row.text)
         values = parts[2].split(",") if parts else []

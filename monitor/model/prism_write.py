@@ -51,7 +51,8 @@ def _names(model: MDP) -> tuple[str, ...]:
 def _places(choices: Choices) -> list[int]:
     """Return the number of each choice within its state, [C]."""
     first = np.searchsorted(choices.state, choices.state)
-    return (np.arange(len(choices.state)) - first).tolist()
+    places: list[int] = (np.arange(len(choices.state)) - first).tolist()
+    return places
 
 
 def _transitions(choices: Choices, names: tuple[str, ...]) -> Iterable[str]:
@@ -95,7 +96,9 @@ def _text(value: float | str | bool) -> str:  # noqa: FBT001 - a value of a vari
             return str(value).lower()
         case str():
             if not _TEXT.match(value) or value in ("true", "false") or value != value.strip():
-                raise ModelError(f"the text {value!r} of a valuation cannot be written to .sta files: write a .umb file")
+                raise ModelError(
+                    f"the text {value!r} of a valuation cannot be written to .sta files: write a .umb file"
+                )
             return value
         case _:
             return str(int(value)) if float(value).is_integer() and abs(value) < 1e15 else repr(float(value))

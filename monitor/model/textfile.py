@@ -63,8 +63,8 @@ class Line:
         return value
 
 
-def lines(content: bytes, file: str) -> Iterator[Line]:
-    """Yield the lines that hold anything but white space and comments (`#`); memory is taken for one line at a time.
+def lines(content: bytes, file: str, comment: str = "#") -> Iterator[Line]:
+    """Yield the lines that hold anything but white space and a comment; memory is taken for one line at a time.
 
     Raises ModelError for a line that is too long or not UTF-8; `file` is shown by its last part.
     """
@@ -78,7 +78,7 @@ def lines(content: bytes, file: str) -> Iterator[Line]:
             text = raw.decode("utf-8").strip()
         except UnicodeDecodeError as error:
             raise ModelError(f"{name}, line {number}: not UTF-8 text; save the file as UTF-8") from error
-        if text and not (text.startswith("#") and not text.startswith(("#DECLARATION", "#END"))):
+        if text and not text.startswith(comment):
             yield Line(name, number, text)
 
 
