@@ -21,6 +21,7 @@ import re
 from array import array
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import PurePath
 from typing import Any, Final
 
@@ -71,9 +72,9 @@ class _Transitions:
     def error(self, number: int, problem: str) -> ModelError:
         return Line(self.header.file, int(number), "").error(problem)
 
-    @property
+    @cached_property
     def width(self) -> int:
-        """Largest choice, plus 1."""
+        """Largest choice, plus 1; to be read once all lines are there."""
         return max(self.taken, default=0) + 1
 
 

@@ -19,7 +19,18 @@ import pytest
 from tests.docs.blocks import ROOT, Command, Save, agrees
 from tests.servers import interruptible
 
-CLONED: Final = ("Makefile", "pyproject.toml", "mkdocs.yml", ".ci", "config", "policies", "deploy", "docs", "monitor")
+CLONED: Final = (
+    "Makefile",
+    "pyproject.toml",
+    "mkdocs.yml",
+    ".ci",
+    "config",
+    "converters",
+    "policies",
+    "deploy",
+    "docs",
+    "monitor",
+)
 PATIENCE: Final = 600.0
 """Seconds for one command, its compiling included; only a command that hangs ever takes them."""
 
