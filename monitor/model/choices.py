@@ -158,14 +158,15 @@ def placeholders(count: int) -> tuple[str, ...]:
 
 
 def _state_names(choices: Choices) -> tuple[str, ...]:
-    """Return names such as `x=1, done=true` from named variables; none if one would be too long."""
+    """Return names such as `x=1, done=true` from named variables; none if one is too long or given twice."""
     if not choices.valuations or choices.variables == placeholders(len(choices.variables)):
         return ()
     names = tuple(
         ", ".join(f"{name}={_shown(value)}" for name, value in zip(choices.variables, values, strict=True))
         for values in choices.valuations
     )
-    return names if max(map(len, names)) <= _LONGEST_NAME and all(name.isprintable() for name in names) else ()
+    fit = max(map(len, names)) <= _LONGEST_NAME and all(name.isprintable() for name in names)
+    return names if fit and len(set(names)) == len(names) else ()
 
 
 def _shown(value: float | str | bool) -> str:  # noqa: FBT001 - a value of a variable

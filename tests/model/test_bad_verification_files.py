@@ -83,7 +83,7 @@ PRISM_BAD: dict[str, tuple[dict[str, str | bytes], str]] = {
     "empty": ({"tra": ""}, "the file is empty; its first line gives"),
     "no header": ({"tra": "mdp\n0 0 0 1\n"}, r"m\.tra, line 1: 'mdp' is not a count"),
     "observations": ({"tra": "1 1 1 1\n0 0 0 1\n"}, "line 1: .* models with observations are not supported"),
-    "cut off": ({"tra": TRA[:-12]}, r"m\.tra, line 1: 5 transitions are declared, 4 follow"),
+    "cut off": ({"tra": TRA[:-13]}, r"m\.tra, line 1: 5 transitions are declared, 4 follow"),
     "cut in a line": ({"tra": TRA[:-10]}, "line 6: '2 0' is not of the form: state choice successor probability"),
     "not a number": ({"tra": TRA.replace("0 0 1 0.5", "0 0 1 half")}, "line 2: 'half' is not a probability"),
     "an interval": ({"tra": TRA.replace("0 1 0.5", "0 1 [0.1,0.5]")}, "line 2: .* models with intervals are not supp"),
@@ -105,7 +105,7 @@ PRISM_BAD: dict[str, tuple[dict[str, str | bytes], str]] = {
     "huge header": ({"tra": TRA.replace("3 4 5", "9999999999999 4 5")}, "state 3 of 9999999999999 has no transition"),
     "twice": ({"tra": TRA.replace("0 0 2 0.5", "0 0 1 0.5")}, "line 3: repeats the transition of line 2"),
     "two names": ({"tra": TRA.replace("2 0.5 go", "2 0.5 run")}, "line 3: this choice has another action on another"),
-    "huge choice": ({"tra": "1 1 1\n0 2000000000 0 1\n"}, "memory, more than the limit"),
+    "huge choice": ({"tra": "3 3 3\n0 2000000000 0 1\n1 0 1 1\n2 0 2 1\n", "trew": ""}, "memory, more than the limit"),
     "not UTF-8": ({"tra": b"3 4 5\n\xff\xfe\n"}, r"m\.tra, line 2: not UTF-8 text"),
     "long line": ({"tra": b"3 " * MEGABYTE}, "line 1: the line is longer than"),
     "labels undeclared": ({"lab": "0: 0\n"}, r"m\.lab, line 1: '0: 0' does not declare labels"),
@@ -344,10 +344,11 @@ def variables(*parts: dict[str, Any], content: bytes) -> bytes:
 
 
 def test_packed_variables_as_in_the_specification() -> None:
-    """Its example 1, and example 2 with an offset; numbers across bytes."""
+    """Its example 1, in which nothing is optional here, and example 2 with an offset; numbers across bytes."""
     first = [
         {"name": "v0", "type": {"type": "bool", "size": 2}},
-        {"name": "v1", "type": {"type": "uint", "size": 6}, "is-optional": True},
+        {"name": "v1", "type": {"type": "uint", "size": 6}},
+        {"padding": 1},  # there an optional variable's bit
         {"padding": 5},
         {"name": "v2", "type": {"type": "string"}},
         {"name": "v3", "type": {"type": "bool", "size": 3}},
@@ -382,7 +383,7 @@ BAD_VARIABLES: dict[str, tuple[dict[str, Any], bytes, str]] = {
     "absent": (
         {"name": "b", "type": {"type": "uint", "size": 7}, "is-optional": True},
         bytes(2),
-        "has no value in some",
+        "a variable of a kind that",
     ),
     "offset": ({**BYTE, "offset": 1e300}, bytes([0, 1]), "its offset 1e\\+300 is not a whole number"),
     "too short": (BYTE, bytes(1), "has 1 bytes; 2 numbers of 1 bytes are expected"),
