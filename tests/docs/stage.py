@@ -135,7 +135,8 @@ def stage(folder: Path) -> Iterator[Stage]:
     for name in CLONED:
         (folder / name).symlink_to(ROOT / name)
     (folder / ".venv").mkdir()
-    (folder / ".venv/bin").symlink_to(Path(sys.executable).parent)
+    for part in ("bin", "lib", "pyvenv.cfg"):
+        (folder / ".venv" / part).symlink_to(Path(sys.executable).parent.parent / part)
     for stamp in (".demo", ".dev"):
         (folder / ".venv" / stamp).touch()
     with _network() as (holder, enter):
