@@ -230,10 +230,13 @@ def choices_of(model: MDP) -> Choices:
 
 
 def initial_states(model: MDP) -> Ints:
-    """Return the states of the label `init`, else those in which an episode may begin."""
-    if "init" in model.labels:
-        return np.flatnonzero(model.labels["init"])
-    return np.zeros(0, np.int64) if model.initial is None else np.flatnonzero(model.initial)
+    """Return the states in which an episode may begin, else those of the label `init`; ModelError if they differ."""
+    marked = np.flatnonzero(model.labels["init"]) if "init" in model.labels else None
+    first = None if model.initial is None else np.flatnonzero(model.initial)
+    if marked is not None and first is not None and not np.array_equal(marked, first):
+        raise ModelError("the label 'init' marks the initial states in this format, and holds in other ones: rename it")
+    found = first if marked is None else marked
+    return np.zeros(0, np.int64) if found is None else found
 
 
 def keeps_order(model: MDP) -> bool:

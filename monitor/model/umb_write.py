@@ -74,8 +74,11 @@ def _actions(choices: Choices) -> dict[str, bytes]:
 
 
 def _labels(choices: Choices) -> tuple[dict[str, Any], dict[str, bytes]]:
-    """Return index and members of the labels. Identifiers are numbers: UMB allows fewer characters than labels."""
-    names = {f"label-{place}": name for place, name in enumerate(choices.labels)}
+    """Return index and members of the labels. Identifiers are numbers: UMB allows fewer characters than labels.
+
+    `init` is left out: Storm refuses a second label of this name, and the initial states say the same.
+    """
+    names = {f"label-{place}": name for place, name in enumerate(choices.labels) if name != "init"}
     described = {key: {"alias": name, "applies-to": ["states"], "type": _BOOL} for key, name in names.items()}
     members = {
         f"annotations/aps/{key}/states/values.bin": _bits(np.asarray(choices.labels[name]))

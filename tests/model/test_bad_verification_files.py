@@ -144,6 +144,12 @@ def test_malformed_explicit_files(case: str) -> None:
     assert peak < 16 * MEGABYTE
 
 
+def test_too_many_transitions_to_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("monitor.model.prism_explicit._MOST_KEYS", 10)
+    with pytest.raises(ModelError, match="too large for rewards of transitions"):
+        read_prism(prism(), "m.tra")
+
+
 @pytest.mark.parametrize(
     ("changes", "limit", "says"),
     [
@@ -345,7 +351,7 @@ def variables(*parts: dict[str, Any], content: bytes) -> bytes:
 
 def test_packed_variables_as_in_the_specification() -> None:
     """Its example 1, in which nothing is optional here, and example 2 with an offset; numbers across bytes."""
-    first = [
+    first: list[dict[str, Any]] = [
         {"name": "v0", "type": {"type": "bool", "size": 2}},
         {"name": "v1", "type": {"type": "uint", "size": 6}},
         {"padding": 1},  # there an optional variable's bit
@@ -358,7 +364,7 @@ def test_packed_variables_as_in_the_specification() -> None:
     other = bytes([row[0] & 0b11111100, *row[1:]])
     model = read_umb(variables(*first, content=row + other), "m.umb")
     assert model.valuations == ((True, 27.0, "c", True), (False, 27.0, "c", True))
-    second = [
+    second: list[dict[str, Any]] = [
         {"name": "sv0", "type": {"type": "uint", "size": 8}, "offset": -128},
         {"name": "sv1", "type": {"type": "int", "size": 16}},
         {"name": "x", "type": {"type": "double"}},
@@ -367,6 +373,20 @@ def test_packed_variables_as_in_the_specification() -> None:
     model = read_umb(variables(*second, content=row + bytes(11)), "m.umb")
     assert model.valuations == ((56.0, -16897.0, 0.25), (-128.0, 0.0, 0.0))
     assert model.state_names == ("sv0=56, sv1=-16897, x=0.25", "sv0=-128, sv1=0, x=0")
+
+
+def test_text_without_its_members() -> None:
+    held = members(variables({"name": "b", "type": {"type": "string"}}, content=bytes(8) + b"\x01" + bytes(7)))
+    assert read_umb(tar_of(held), "m.umb").valuations == (("ab",), ("c",))
+    with pytest.raises(ModelError, match=r"string-mapping.bin is missing, and variable 'b' is text"):
+        read_umb(tar_of(without(held, "valuations/states/string-mapping.bin")), "m.umb")
+
+
+def test_without_values_every_choice_has_the_first_action() -> None:
+    held = system(members(variables(BYTE, content=bytes([0, 1]))), "#choice-actions", 2)
+    model = read_umb(tar_of(held), "m.umb")
+    assert (model.actions, model.action_names) == (2, ())
+    assert model.availability.tolist() == [[True, False], [True, False]]
 
 
 def test_valuations_that_do_not_tell_states_apart_are_left_out() -> None:

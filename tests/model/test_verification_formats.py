@@ -12,7 +12,7 @@ import pytest
 
 from monitor.errors import ModelError, ModelWarning
 from monitor.model import MDP, load_model, save_model
-from monitor.model.choices import keeps_order
+from monitor.model.choices import keeps_order, merged_order
 from tests.model.verification_models import paid, random_model, same, storm_values, stormpy, values
 
 TOLERANCE = 1e-12
@@ -135,6 +135,25 @@ def test_equal_models_give_equal_files(tmp_path: Path) -> None:
     for place in range(2):
         save_model(random_model(3), tmp_path / f"{place}.umb")
     assert (tmp_path / "0.umb").read_bytes() == (tmp_path / "1.umb").read_bytes()
+
+
+def test_the_label_init_is_that_of_the_initial_states(tmp_path: Path) -> None:
+    model = random_model(3)
+    assert model.initial is not None
+    marked = replace(model, labels={"init": model.initial > 0})
+    for suffix in (".umb", ".tra"):
+        with warnings.catch_warnings(action="ignore", category=ModelWarning):
+            read = through(marked, tmp_path / f"m{suffix}")
+        assert read.initial is not None
+        np.testing.assert_array_equal(read.initial, model.initial)
+        with pytest.raises(ModelError, match="the label 'init' marks the initial states in this format"):
+            save_model(replace(model, labels={"init": model.initial == 0}), tmp_path / f"n{suffix}")
+
+
+def test_states_that_order_actions_differently_leave_the_order_of_the_file() -> None:
+    state, kind = np.array([0, 0, 1, 1]), np.array([0, 1, 1, 0])
+    assert merged_order(state, kind, 2).tolist() == [0, 1]
+    assert merged_order(np.array([0, 1, 1]), np.array([0, 1, 0]), 2).tolist() == [1, 0]
 
 
 # ---- other programs ----
