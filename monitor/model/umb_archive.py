@@ -36,7 +36,7 @@ class Archive:
     members: Mapping[str, memoryview]
 
     def index(self) -> dict[str, Any]:
-        """Return the content of `index.json`."""
+        """Return the content of the index, a JSON file."""
         content = self._content("index.json")
         if len(content) > MAX_INDEX_BYTES:
             raise ModelError(f"index.json has {len(content):,} bytes, more than the limit of {MAX_INDEX_BYTES:,}")
