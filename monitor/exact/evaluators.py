@@ -67,10 +67,15 @@ class Evaluators:
         model: the world.
         policies: name -> table; `nominal` is the deployed one.
         models: name -> other dynamics over the same states and actions, for `model:name`.
+        budget: memory for cached rows; shared where there are many models.
     """
 
     def __init__(
-        self, model: MDP, policies: Mapping[str, PolicyTable], models: Mapping[str, MDP] | None = None
+        self,
+        model: MDP,
+        policies: Mapping[str, PolicyTable],
+        models: Mapping[str, MDP] | None = None,
+        budget: Budget | None = None,
     ) -> None:
         if "nominal" not in policies:
             raise ConfigError("no policy is called 'nominal'; it names the deployed one, so name it under policies")
@@ -80,7 +85,7 @@ class Evaluators:
         self.rows: RowCache = {}
         self._evaluators: OrderedDict[tuple[Law, Law, Probability | Reward, Law, Law], Evaluator] = OrderedDict()
         self._dynamics: OrderedDict[tuple[Law, Law, bool], tuple[Dynamics, RowTables]] = OrderedDict()
-        self._budget = Budget()
+        self._budget = budget or Budget()
         self._labelled_automata: dict[Probability | Reward, LabelledAutomaton] = {}
         self._shared_workspace: Workspace | None = None
         self._automata: dict[Probability | Reward, Automaton] = {}
