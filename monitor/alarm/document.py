@@ -21,6 +21,7 @@ from monitor.types import CausalModel, Episode, Verdict
 __all__ = [
     "EVIDENCE_VERSION",
     "MAX_EVIDENCE_BYTES",
+    "ONLY_LEARNED",
     "Evidence",
     "PolicyEvidence",
     "evidence_id",
@@ -39,6 +40,10 @@ MAX_DEPTH = 12
 
 ONLY_SAMPLED = frozenset({"samples", "confidence", "drawn"})
 """Fields of sampled answers; left out of exact ones."""
+ONLY_LEARNED = frozenset(
+    {"credible", "guaranteed", "effect_credible", "effect_guaranteed", "support", "to_visit", "bands"}
+)
+"""Fields of answers on learned models; left out where they have no value. A support of 0 is one."""
 
 
 class PolicyEvidence(msgspec.Struct, frozen=True):
@@ -158,6 +163,8 @@ def plain(value: object) -> Any:  # noqa: ANN401 - whatever shape the value has,
         case msgspec.Struct():
             members = msgspec.structs.asdict(value)
             for name in ONLY_SAMPLED & {name for name, member in members.items() if not member}:
+                del members[name]
+            for name in ONLY_LEARNED & {name for name, member in members.items() if member is None or member == ()}:
                 del members[name]
             if isinstance(value, Verdict):
                 members["profile"] = [[offset, *value.profile[offset]] for offset in sorted(value.profile)]
