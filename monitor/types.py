@@ -21,6 +21,7 @@ __all__ = [
     "Alternative",
     "BandSettings",
     "Bands",
+    "BandsWhen",
     "Blind",
     "BlindReason",
     "Break",
@@ -94,6 +95,9 @@ Rate = Annotated[float, Meta(gt=0, lt=1)]
 Positive = Annotated[int, Meta(ge=1)]
 Engine = Literal["auto", "exact", "sampled"]
 """How a formula is answered; `auto`: exactly if the limits allow, else by sampling."""
+
+BandsWhen = Literal["auto", "always", "off"]
+"""Which verdicts on a learned model get a credible band and their support."""
 
 TestName = Literal["betting", "paper"]
 """Which tests compare sampled values with thresholds."""
@@ -193,9 +197,9 @@ class FormulaSpec(msgspec.Struct, frozen=True, eq=False):
     """`auto`: exact where the formula allows it, else sampled."""
     labels: tuple[tuple[str, str], ...] = ()
     """Pairs of a label and the words for it in sentences."""
-    bands: Literal["auto", "off"] = "auto"
-    """On a model learned from data: whether verdicts that miss the goal, or come while the alarm is pending or fires,
-    get a credible band and their support. `off`: never.
+    bands: BandsWhen = "auto"
+    """On a model learned from data, which verdicts get a credible band and their support. `auto`: those that miss the
+    goal, and all while the alarm is pending or fires; `always`, `off`.
     """
 
     def __eq__(self, other: object) -> bool:
@@ -369,11 +373,11 @@ class Bands(msgspec.Struct, frozen=True):
     """How the bands of a learned model were obtained: together with the path, enough to compute them again."""
 
     draws: int = 0
-    """Number of posterior models behind the credible band; 0: there is none."""
+    """Number of posterior models for the credible band; 0: none was requested."""
     seed: int = 0
     """Seed they were drawn with."""
     level: float | None = None
-    """Level of the credible band, in (0, 1); `null` without one."""
+    """Level of the credible band, in (0, 1); `null` if none was requested."""
     delta: float | None = None
     """Probability with which the guaranteed band may fail, for all answers together; `null` without one."""
     reason: str = ""

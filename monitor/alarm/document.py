@@ -164,8 +164,9 @@ def plain(value: object) -> Any:  # noqa: ANN401 - whatever shape the value has,
             members = msgspec.structs.asdict(value)
             for name in ONLY_SAMPLED & {name for name, member in members.items() if not member}:
                 del members[name]
-            for name in ONLY_LEARNED & {name for name, member in members.items() if member is None or member == ()}:
-                del members[name]
+            for name in ONLY_LEARNED & members.keys():
+                if members[name] is None or members[name] == ():
+                    del members[name]
             if isinstance(value, Verdict):
                 members["profile"] = [[offset, *value.profile[offset]] for offset in sorted(value.profile)]
             return plain(members)

@@ -132,7 +132,8 @@ def _learned(verdict: Verdict) -> Iterator[str]:
     if how.draws:
         yield f"credible: {how.draws} models drawn from the posterior with seed {how.seed}"
     if how.delta is not None:
-        yield f"guaranteed: every causal model and every row in the confidence set, with probability {1 - how.delta:.4g}"
+        sure = f"with probability {1 - how.delta:.4g}"
+        yield f"guaranteed: over every causal model and every row in the confidence set, {sure}"
     if how.reason:
         yield how.reason
 

@@ -149,7 +149,6 @@ def _with(  # noqa: PLR0917 - a verdict and the parts to add to it
         effect = band_of(credible[1] - credible[0], level)
     known = [support for support in supports.values() if support is not None]
     how = verdict.bands or Bands()
-    drawn = credible is not None
     return replace(
         verdict,
         quantities=quantities,
@@ -159,9 +158,9 @@ def _with(  # noqa: PLR0917 - a verdict and the parts to add to it
         to_visit=() if uses is None else to_visit([part for parts in uses for part in parts]),
         bands=replace(
             how,
-            draws=settings.draws if drawn else 0,
-            seed=settings.seed if drawn else 0,
-            level=level if drawn else None,
+            draws=settings.draws,
+            seed=settings.seed,
+            level=level,
             reason="; ".join([*([how.reason] if how.reason else []), *reasons]),
         ),
     )

@@ -15,6 +15,7 @@ import numpy as np
 
 from monitor.arrays import Floats
 from monitor.causal import World
+from monitor.engine.seeding import SEEDS
 from monitor.errors import ConfigError, LimitError
 from monitor.exact.evaluators import Evaluators
 from monitor.exact.forward.row_table import Budget
@@ -26,6 +27,8 @@ from monitor.types import BandSettings
 
 __all__ = ["MAX_DRAWN", "MAX_TABLES", "PosteriorValues", "band_of", "check_band_settings", "posterior_draws"]
 
+MAX_DRAWS = 10_000
+"""Most models drawn from the posterior."""
 MAX_DRAWN = 16_000_000
 """Probabilities of all drawn models together: 128 MB."""
 MAX_TABLES = 512 << 20
@@ -36,6 +39,10 @@ Measure = Probability | Reward
 
 def check_band_settings(settings: BandSettings) -> BandSettings:
     """Return the settings. Raises ConfigError if the draws are too few for the level."""
+    if not (isinstance(settings.draws, int) and settings.draws <= MAX_DRAWS):
+        raise ConfigError(f"bands.draws counts models, at most {MAX_DRAWS:,}, not {settings.draws}")
+    if not (isinstance(settings.seed, int) and 0 <= settings.seed < SEEDS):
+        raise ConfigError(f"bands.seed must be a whole number from 0 to 2**53 - 1, not {settings.seed}")
     if not 0.0 < settings.level < 1.0:
         raise ConfigError(f"bands.level must lie strictly between 0 and 1, not {settings.level:g}")
     fewest = _fewest(settings.level)

@@ -20,10 +20,11 @@ from monitor.logic.traversal import largest_offset
 from monitor.model import MDP
 from monitor.runtime.forecasts import FollowedForecast, Target, followed_forecast, target_of
 from monitor.stream import Session
-from monitor.types import CausalModel, Engine, FormulaSpec, Outcome, Step, Threshold, Verdict
+from monitor.types import BandsWhen, CausalModel, Engine, FormulaSpec, Outcome, Step, Threshold, Verdict
 
-__all__ = ["Query", "QueryEvaluator", "SpecError", "Vocabulary", "prepare", "read_query"]
+__all__ = ["NOT_ROBUST", "Query", "QueryEvaluator", "SpecError", "Vocabulary", "prepare", "read_query"]
 
+NOT_ROBUST: Final = "robust needs bounds over causal models; add causal_model: any (or stable) to the formula"
 NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 Vocabulary = tuple[MDP, Collection[str], Mapping[str, MDP]]
 """The names a formula may use: labels of the model, policies, other models."""
@@ -99,6 +100,13 @@ class QueryEvaluator:
             if isinstance(error, LimitError) and spec.engine == "auto" and spec.causal_model == "gumbel":
                 return self._sampled(query, engines, session, step, NOT_EXACT + str(error))
             return _undecided(query, "exact", str(error))
+
+    def with_bands(self, verdict: Verdict, query: Query, engines: Engines, session: Session) -> Verdict:
+        """Return an exact verdict on the session's path with its credible band and support, on a learned model."""
+        if engines.learned is None:
+            return verdict
+        path = session.path
+        return engines.learned.added(verdict, query.formula, path.held, terminated=path.terminated)
 
     def _sampled(self, query: Query, engines: Engines, session: Session, step: Step, why: str) -> Verdict:
         """Return a sampled verdict: one more test of this formula on this stream."""
@@ -210,6 +218,12 @@ def _problems(query: Query, window: int) -> Iterator[tuple[tuple[str, ...], str]
         yield ("causal_model",), f"{spec.causal_model!r} does not exist; use {', '.join(get_args(CausalModel))}"
     if spec.engine not in get_args(Engine):
         yield ("engine",), f"{spec.engine!r} does not exist; use {', '.join(get_args(Engine))}"
+    if spec.bands not in get_args(BandsWhen):
+        yield ("bands",), f"{spec.bands!r} does not exist; use {', '.join(get_args(BandsWhen))}"
+    if alarm.only_if not in (None, "robust"):
+        yield ("alarm", "only_if"), f"{alarm.only_if!r} does not exist; use robust, or leave it out"
+    if alarm.only_if == "robust" and spec.causal_model == "gumbel":
+        yield ("alarm", "only_if"), NOT_ROBUST
     if spec.engine == "sampled" and spec.causal_model != "gumbel":
         yield ("causal_model",), f"{NO_BOUNDS}; use engine: exact, or causal_model: gumbel"
     fitting = ("regret", "unavoidable") if isinstance(query.formula, Regret) else ("fails", "holds")
