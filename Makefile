@@ -12,7 +12,7 @@ ARGS ?=
 # Test files run in parallel, because many mostly wait; the tests of one file run in order.
 SIDE_BY_SIDE := -n auto --maxprocesses 4 --dist loadfile
 # Packages without clock, I/O and randomness: everything in them can be tested.
-PURE := monitor/types.py,monitor/errors.py,monitor/arrays.py,monitor/runtime/*,monitor/model/*,monitor/policy/*,monitor/causal/*,monitor/logic/*,monitor/exact/*,monitor/exact/forward/*,monitor/stream/*,monitor/alarm/*,monitor/statistics/*,monitor/sampled/*,monitor/engine/*,monitor/picture/*
+PURE := monitor/types.py,monitor/errors.py,monitor/arrays.py,monitor/runtime/*,monitor/model/*,monitor/policy/*,monitor/causal/*,monitor/logic/*,monitor/exact/*,monitor/exact/forward/*,monitor/stream/*,monitor/alarm/*,monitor/statistics/*,monitor/sampled/*,monitor/engine/*,monitor/picture/*,monitor/learning/*
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test mutants docs faults fuzz soak-truth bench experiments lint lock dashboards sbom format clean

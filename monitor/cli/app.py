@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from monitor._version import __version__
-from monitor.cli import configs, demo, evidence, models, questions, streaming, warming
+from monitor.cli import configs, demo, evidence, exploring, models, questions, streaming, warming
 
 __all__ = ["app"]
 
@@ -25,6 +25,7 @@ app.command()(streaming.replay)
 app.command()(evidence.verify)
 app.command()(evidence.explain)
 app.command()(warming.warm)
+models.model_app.command("explore")(exploring.model_explore)
 app.add_typer(models.model_app, name="model")
 app.add_typer(models.policy_app, name="policy")
 app.add_typer(configs.app, name="config")

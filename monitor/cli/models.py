@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from monitor.cli.learn import model_learn
 from monitor.cli.output import print_json, progress, say, warned
 from monitor.errors import ConfigError
 from monitor.model.formats import supported_forms
@@ -19,8 +20,10 @@ if TYPE_CHECKING:
 
 __all__ = ["model_app", "policy_app"]
 
-model_app = typer.Typer(help="Inspect a model, or convert it to .npz.", no_args_is_help=True, rich_markup_mode=None)
+model_app = typer.Typer(help="Inspect, convert or learn a model.", no_args_is_help=True, rich_markup_mode=None)
 policy_app = typer.Typer(help="Inspect a policy, or write its manifest.", no_args_is_help=True, rich_markup_mode=None)
+
+model_app.command("learn")(model_learn)
 
 Source = Annotated[str, typer.Argument(metavar="MODEL", help=supported_forms())]
 AsJson = Annotated[bool, typer.Option("--json", help="print one JSON document on stdout")]

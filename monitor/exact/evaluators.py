@@ -36,6 +36,7 @@ from monitor.exact.forward.row_table import (
     RowTables,
 )
 from monitor.exact.forward.rows import Dynamics
+from monitor.exact.guaranteed import DELTA, GuaranteedValues
 from monitor.exact.history import History, HistoryChain, PastAtom
 from monitor.exact.value_table import (
     Labelling,
@@ -48,6 +49,7 @@ from monitor.logic import FALSE, TRUE, Automaton, PathAutomaton, RewardAutomaton
 from monitor.logic.syntax import Change, Goal, Probability, Reward
 from monitor.logic.traversal import looks_back
 from monitor.model import MDP, encode_action
+from monitor.model.confidence import IntervalRows, confidence_rows
 from monitor.model.rewards import aligned_rewards
 from monitor.policy import PolicyTable
 
@@ -92,6 +94,8 @@ class Evaluators:
         self._state_labels: dict[Probability | Reward, StateLabels] = {}
         self._value_tables: OrderedDict[tuple[Law, Probability | Reward], ValueTable] = OrderedDict()
         self._ended: OrderedDict[tuple[str, int], MDP] = OrderedDict()
+        self._confidence: dict[MDP, IntervalRows] = {}
+        self._guaranteed: OrderedDict[tuple[Law, Law, Probability | Reward], GuaranteedValues] = OrderedDict()
 
     def value(self, world: World, measure: Probability | Reward) -> float:
         """Return the Gumbel-Max value of a measure in a world: a probability or an expected reward."""
@@ -132,6 +136,34 @@ class Evaluators:
             return HistoryChain(world, value_table.automaton, value_table.labelling, past, causal_model).interval()
         evaluator = self.evaluator(world.nominal, world.law, measure)
         return evaluator.interval(pair_arrays(world.path), STABLE if causal_model == "stable" else ANY)
+
+    def guaranteed(self, nominal: Law, law: Law, measure: Probability | Reward) -> GuaranteedValues | None:
+        """Return bounds over every causal model and every row of the confidence set, for any path under a law.
+
+        None if there are none: no model here was learned from data, quantities are nested, an episode has ended in a
+        state that is not absorbing, or rewards vary from one such transition to the next.
+
+        Raises LimitError if the model or the horizon is too large.
+        """
+        models = law.dynamics, nominal.dynamics
+        varies = isinstance(measure, Reward) and any(model.reward_spread is not None for model in models)
+        nested = any(isinstance(atom, Goal) for atom in self._automaton(measure).atoms)
+        if all(model.counts is None for model in models) or law.end is not None or varies or nested:
+            return None
+        key = (nominal, law, measure)
+        if key not in self._guaranteed:
+            automaton = self._labelled_automaton(self.value_table(law, measure), measure)
+            rows = self._confidence_rows(law.dynamics), self._confidence_rows(nominal.dynamics)
+            self._guaranteed[key] = GuaranteedValues(nominal, law, automaton, rows)
+            if len(self._guaranteed) > MAX_VALUE_TABLES:
+                self._guaranteed.popitem(last=False)
+        self._guaranteed.move_to_end(key)
+        return self._guaranteed[key]
+
+    def _confidence_rows(self, model: MDP) -> IntervalRows:
+        if model not in self._confidence:
+            self._confidence[model] = confidence_rows(model, DELTA)
+        return self._confidence[model]
 
     def constant(self, measure: Probability | Reward) -> float | None:
         """Return the value of a measure that no path can change, else None."""

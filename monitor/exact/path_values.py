@@ -138,6 +138,21 @@ class PathValues:
         low, high = entry.evaluator.interval(pairs, STABLE if causal_model == "stable" else ANY)
         return within(measure, low), within(measure, high)
 
+    def guaranteed(self, change: Change, measure: Measure, position: int) -> tuple[float, float] | None:
+        """Return bounds over every causal model and every row of a learned model's confidence set.
+
+        None if there are none (see `Evaluators.guaranteed`). Raises LimitError if they are too costly.
+        """
+        constant = self.evaluators.constant(measure)
+        if constant is not None:
+            return constant, constant
+        nominal = self.evaluators.nominal(self._end, until=len(self._path) - 1 - position)
+        values = self.evaluators.guaranteed(nominal, self._law(nominal, change, self._end), measure)
+        if values is None:
+            return None
+        low, high = values.interval(pair_arrays(self._path[position:]))
+        return within(measure, low), within(measure, high)
+
     def _add(self, entry: WorldValues, from_start: int) -> None:
         key = id(entry.change), id(entry.measure)
         known = self._by_world.get(key)

@@ -74,6 +74,10 @@ class RewardAutomaton:
         """Return whether the offset is in low..high."""
         return obligation >= 2 + self.low
 
+    def rewarded_steps(self, obligation: int) -> int:
+        """Return the number of offsets left whose reward counts."""
+        return self.high - max(obligation - 2, self.low) + 1
+
 
 class _Literal(msgspec.Struct, frozen=True, cache_hash=True):
     # Structs, not named tuples: those compare by their fields alone, so that a conjunction and a disjunction of the

@@ -19,7 +19,7 @@ from monitor.arrays import Bools, Floats, Ints
 from monitor.errors import ModelError, ModelWarning, to_install
 from monitor.model.mdp import MDP
 
-__all__ = ["from_environment", "load_gymnasium"]
+__all__ = ["common_rewards", "from_environment", "load_gymnasium", "make_environment"]
 
 _ID = re.compile(r"[A-Za-z0-9_./-]{1,128}\Z")  # no colon: Gymnasium would import the module before it
 _ONE_HOT_LIMIT = 1 << 26
@@ -46,20 +46,9 @@ def load_gymnasium(source: str) -> MDP:
     Raises:
         ModelError: Gymnasium is not installed, does not know the environment, or the environment has no table P.
     """
-    identifier, _, query = source.removeprefix("gymnasium:").partition("?")
-    if not _ID.match(identifier):
-        raise ModelError(f"model {source}: {identifier!r} is not an environment id; write gymnasium:ID?arg=value&...")
-    try:
-        import gymnasium  # noqa: PLC0415 - an optional extra, and slow to import
-    except ImportError as error:
-        raise ModelError(f"model {source}: needs Gymnasium: {to_install('models')}") from error
+    environment = make_environment(source)
     from monitor.model.conformance import conformance  # noqa: PLC0415 - the only user of statistics in this room
 
-    try:
-        arguments: dict[str, Any] = {key: _value(text) for key, text in parse_qsl(query, strict_parsing=bool(query))}
-        environment = gymnasium.make(identifier, **arguments)
-    except Exception as error:  # environments raise any exception, all about this source
-        raise ModelError(f"model {source}: Gymnasium cannot make it ({type(error).__name__}: {error})") from error
     try:
         model = from_environment(environment, source)
         problem = conformance(environment).problem
@@ -68,6 +57,25 @@ def load_gymnasium(source: str) -> MDP:
     if problem:
         warnings.warn(f"model {source}: {problem}", ModelWarning, stacklevel=2)
     return model
+
+
+def make_environment(source: str, **more: Any) -> Any:  # noqa: ANN401 - Gymnasium is optional, so is its type
+    """Return the environment of `gymnasium:ID?arg=value&...`; `more`: further arguments of `gymnasium.make`.
+
+    Raises ModelError: Gymnasium is not installed, or it does not know or cannot make the environment.
+    """
+    identifier, _, query = source.removeprefix("gymnasium:").partition("?")
+    if not _ID.match(identifier):
+        raise ModelError(f"model {source}: {identifier!r} is not an environment id; write gymnasium:ID?arg=value&...")
+    try:
+        import gymnasium  # noqa: PLC0415 - an optional extra, and slow to import
+    except ImportError as error:
+        raise ModelError(f"model {source}: needs Gymnasium: {to_install('models')}") from error
+    try:
+        arguments: dict[str, Any] = {key: _value(text) for key, text in parse_qsl(query, strict_parsing=bool(query))}
+        return gymnasium.make(identifier, **arguments, **more)
+    except Exception as error:  # environments raise any exception, all about this source
+        raise ModelError(f"model {source}: Gymnasium cannot make it ({type(error).__name__}: {error})") from error
 
 
 def from_environment(environment: Any, source: str) -> MDP:  # noqa: ANN401 - Gymnasium is optional, so is its type
@@ -130,7 +138,7 @@ def _rows(entries: list[_Entry], copies: dict[int, int], size: tuple[int, int]) 
     loops = np.arange(count, states).repeat(actions)
     paid = np.concatenate([np.array([e.reward for e in entries], dtype=np.float64), np.zeros(len(loops))])
     chances = np.concatenate([np.array([e.probability for e in entries], dtype=np.float64), np.ones(len(loops))])
-    table = _common(rows, paid, chances > 0, states * actions)
+    table = common_rewards(rows, paid, chances > 0, states * actions)
     return {
         "indptr": np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=states * actions))]),
         "successors": np.concatenate([np.array(targets, dtype=np.int64), loops]),
@@ -140,7 +148,7 @@ def _rows(entries: list[_Entry], copies: dict[int, int], size: tuple[int, int]) 
     }
 
 
-def _common(rows: Ints, paid: Floats, possible: Bools, count: int) -> Floats:
+def common_rewards(rows: Ints, paid: Floats, possible: Bools, count: int) -> Floats:
     """Return the reward [count] common to all entries of a row; 0 if they differ, or if there are none."""
     least, most = np.full(count, np.inf), np.full(count, -np.inf)
     np.minimum.at(least, rows[possible], paid[possible])

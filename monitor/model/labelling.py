@@ -1,7 +1,7 @@
 """Labels from conditions such as `fell: state == 36`, which are parsed, never executed as code.
 
 A condition compares `state` (its index), `name`, `value[n]` (the n-th variable of its valuation) and `feature[n]` (of
-its observation) with numbers, text and lists, and joins comparisons with `and`, `or`, `not`.
+its observation) with numbers, text and lists, and joins comparisons with `and`, `or`, `not`. A caller may add names.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import operator
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
@@ -37,8 +37,13 @@ COMPARISONS: Final[Mapping[type[ast.cmpop], Callable[[Any, Any], bool]]] = {
 }
 
 
-def labelled(model: MDP, conditions: Sequence[str]) -> MDP:
+def labelled(
+    model: MDP, conditions: Sequence[str], columns: Mapping[str, Sequence[Any]] | None = None, *, empty: bool = False
+) -> MDP:
     """Return the model with one more label for each `NAME: CONDITION`, on the states where it holds.
+
+    `columns`: further names for conditions, with a value for each state; one of Booleans is a condition by itself.
+    `empty`: accept a label that holds in no state.
 
     Raises ModelError: not of that form; the model lacks what the condition refers to; a label holds nowhere, or exists
     already.
@@ -55,36 +60,46 @@ def labelled(model: MDP, conditions: Sequence[str]) -> MDP:
             raise ModelError(f"label {text!r}: write NAME: CONDITION, such as 'fell: state == 36'")
         if name in found:
             raise ModelError(f"label {name!r}: the model has it already")
-        found[name] = mask = _holds(model, condition, f"label {name!r}")
-        if not mask.any():
+        found[name] = mask = _holds(_Table(model, columns or {}), condition, f"label {name!r}")
+        if not (mask.any() or empty):
             raise ModelError(f"label {name!r}: {condition.strip()} holds in no state")
     return replace(model, labels=checked_labels(found, model.states))
 
 
-def _holds(model: MDP, condition: str, where: str) -> Bools:
+@dataclass(frozen=True)
+class _Table:
+    """What conditions are about: the model, and further columns with a value for each state."""
+
+    model: MDP
+    columns: Mapping[str, Sequence[Any]]
+
+
+def _holds(table: _Table, condition: str, where: str) -> Bools:
     if len(condition) > LONGEST:
         raise ModelError(f"{where}: a condition has at most {LONGEST:,} characters")
     try:
         tree = ast.parse(condition.strip(), mode="eval").body
-        return _mask(model, tree, where)
+        return _mask(table, tree, where)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise ModelError(f"{where}: {condition.strip()[:80]!r} is not a condition ({_brief(error)})") from error
     except TypeError as error:
         raise ModelError(f"{where}: {condition.strip()[:80]!r} compares what cannot be compared ({error})") from error
 
 
-def _mask(model: MDP, tree: ast.expr, where: str) -> Bools:
+def _mask(table: _Table, tree: ast.expr, where: str) -> Bools:
     match tree:
+        case ast.Name(name) if name in table.columns and all(isinstance(x, bool) for x in table.columns[name]):
+            return np.array(table.columns[name], dtype=np.bool_)
         case ast.BoolOp(op=ast.And(), values=parts):
-            return _joined(np.logical_and, [_mask(model, part, where) for part in parts])
+            return _joined(np.logical_and, [_mask(table, part, where) for part in parts])
         case ast.BoolOp(op=ast.Or(), values=parts):
-            return _joined(np.logical_or, [_mask(model, part, where) for part in parts])
+            return _joined(np.logical_or, [_mask(table, part, where) for part in parts])
         case ast.UnaryOp(op=ast.Not(), operand=part):
-            return ~_mask(model, part, where)
+            return ~_mask(table, part, where)
         case ast.Compare(left=left, ops=ops, comparators=rest):
-            sides = [_values(model, side, where) for side in (left, *rest)]
+            sides = [_values(table, side, where) for side in (left, *rest)]
             every = [
-                np.fromiter(map(COMPARISONS[type(op)], one, other), np.bool_, model.states)
+                np.fromiter(map(COMPARISONS[type(op)], one, other), np.bool_, table.model.states)
                 for op, one, other in zip(ops, sides[:-1], sides[1:], strict=True)
                 if type(op) in COMPARISONS
             ]
@@ -98,9 +113,12 @@ def _joined(how: np.ufunc, masks: list[Bools]) -> Bools:
     return joined
 
 
-def _values(model: MDP, tree: ast.expr, where: str) -> Sequence[Any]:
+def _values(table: _Table, tree: ast.expr, where: str) -> Sequence[Any]:
     """Return a value for each state."""
+    model = table.model
     match tree:
+        case ast.Name(name) if name in table.columns:
+            return table.columns[name]
         case ast.Name("state"):
             return range(model.states)
         case ast.Name("name"):

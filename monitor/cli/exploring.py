@@ -1,0 +1,128 @@
+"""`cfmon model explore`: enumerate an environment into a model."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from monitor.cli.output import print_json, progress, say
+
+if TYPE_CHECKING:
+    from monitor.exploration.enumeration import Explored
+
+__all__ = ["model_explore"]
+
+
+class Replacement(StrEnum):
+    """Action that is done instead of the chosen one."""
+
+    others = "others"
+    all = "all"
+    neighbours = "neighbours"
+
+
+def model_explore(
+    environment: Annotated[
+        str, typer.Argument(metavar="ENV", help="gymnasium:ID?argument=value, or your own module.py:make_env")
+    ],
+    target: Annotated[Path, typer.Argument(metavar="OUT.npz", help="file to write")],
+    *,
+    key: Annotated[
+        str | None,
+        typer.Option(
+            metavar="module.py:FUNCTION",
+            help="function of the environment that returns what identifies its state; or 'observation'. Default: "
+            "MiniGrid's variables in MiniGrid, else the observation",
+        ),
+    ] = None,
+    seed: Annotated[int, typer.Option(help="seed of the first reset")] = 0,
+    resets: Annotated[
+        int, typer.Option(help="episodes start as after this many resets, seeded SEED, SEED + 1, ...")
+    ] = 1,
+    slip: Annotated[float, typer.Option(help="add noise: probability that the chosen action is replaced")] = 0.0,
+    slip_to: Annotated[
+        Replacement,
+        typer.Option(
+            help="by which, uniformly: one of the others; any, the chosen one included; or a neighbour, the number "
+            "below or above"
+        ),
+    ] = Replacement.others,
+    label: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="'NAME: CONDITION'",
+            help="add a label, such as 'goal: terminated and reward > 0'; may be repeated",
+        ),
+    ] = None,
+    labels: Annotated[
+        str | None,
+        typer.Option(metavar="module.py:FUNCTION", help="function of the environment that returns its labels' names"),
+    ] = None,
+    max_states: Annotated[int, typer.Option(help="stop with an error beyond this many states")] = 100_000,
+    walk: Annotated[int, typer.Option(help="steps of the environment, at random, to compare with the model")] = 10_000,
+    as_json: Annotated[bool, typer.Option("--json", help="print one JSON document on stdout")] = False,
+) -> None:
+    """Enumerate every state of a simulator that can be reached, and write the model.
+
+    An environment with a method successors(state, action) is enumerated by it. Another one is copied before each
+    step; it must be deterministic, which is tested. This runs the environment's code.
+
+    The condition of a --label compares terminated, reward (of the steps into the state), the names of the state's
+    variables, value[n] and feature[n] with numbers, texts and lists; join comparisons with and, or, not.
+    """
+    from monitor.exploration.enumeration import Settings, explore  # noqa: PLC0415 - keep `cfmon --help` light
+    from monitor.model.io import save_model  # noqa: PLC0415 - likewise
+
+    settings = Settings(
+        key=key,
+        seed=seed,
+        resets=resets,
+        slip=slip,
+        slip_to=slip_to.value,
+        max_states=max_states,
+        walk=walk,
+        conditions=label or (),
+        labels=labels,
+    )
+    with progress(f"exploring {environment}") as bar:
+        explored = explore(
+            environment,
+            settings,
+            lambda done, found: (
+                bar.at(done, f"exploring {environment}: {done:,} of {found:,} states") if done % 100 == 0 else None
+            ),
+        )
+        save_model(explored.model, target)
+    _show(explored, target, as_json=as_json)
+
+
+def _show(explored: Explored, target: Path, *, as_json: bool) -> None:
+    from monitor.model.io import model_sha256  # noqa: PLC0415 - keep `cfmon --help` light
+
+    model = explored.model
+    facts = {
+        "file": str(target),
+        "sha256": model_sha256(model),
+        "states": model.states,
+        "actions": model.actions,
+        "transitions": len(model.successors),
+        "labels": {name: int(states.sum()) for name, states in model.labels.items()},
+        "identified by": explored.identified,
+        "variables": list(explored.variables),
+        "steps compared": explored.walked,
+        "notes": list(explored.notes),
+    }
+    if as_json:
+        print_json(facts)
+        return
+    say(f"{target}: {model.states} states, {model.actions} actions, {len(model.successors)} transitions")
+    say(f"  a state is identified by {explored.identified}")
+    for name, states in model.labels.items():
+        say(f"  {name} holds in {int(states.sum())} states")
+    if explored.walked:
+        say(f"  {explored.walked:,} random steps of the environment agree with it (before any --slip)")
+    for note in explored.notes:
+        say(f"  note: {note}")

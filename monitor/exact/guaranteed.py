@@ -1,0 +1,107 @@
+"""Guaranteed values: bounds over every causal model and every row of a learned model's confidence set.
+
+Backward induction over offsets, first beyond the observed path, where it is the same for all paths and done once, then
+along the path, over the states that some model reaches. See docs/semantics.md, section 13.4.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from monitor.arrays import Bools, Floats, Ints
+from monitor.causal import Law
+from monitor.errors import LimitError
+from monitor.exact.forward.evaluator import LabelledAutomaton, dynamics
+from monitor.exact.forward.guaranteed import IntervalProblem, interval, level
+from monitor.jit import lend
+from monitor.logic import Automaton, RewardAutomaton
+from monitor.model.confidence import IntervalRows
+
+__all__ = ["DELTA", "GuaranteedValues"]
+
+DELTA = 0.05
+"""Probability that the confidence set misses a row at any time: guaranteed bounds hold with the other 95 %."""
+MAX_GUARANTEED_NUMBERS = 20_000_000
+"""Numbers that bounds beyond the observed path may need: offsets x columns x states, twice; 160 MB."""
+
+
+class GuaranteedValues:
+    """Guaranteed bounds of one measure under one law, for any path.
+
+    Args:
+        nominal: the law in force without the intervention.
+        law: the law with it.
+        automaton: the measure's, unrolled, with the labels of states.
+        rows: bounds of the rows of `law`'s dynamics and of `nominal`'s.
+
+    Raises:
+        LimitError: horizon times states is too large.
+    """
+
+    def __init__(
+        self, nominal: Law, law: Law, automaton: LabelledAutomaton, rows: tuple[IntervalRows, IntervalRows]
+    ) -> None:
+        unrolled, label_of = automaton
+        unrolled.extend(unrolled.horizon)
+        model = law.dynamics
+        self._states, self._actions, self._horizon = model.states, model.actions, unrolled.horizon
+        alive = np.array([[o in column for column in unrolled.obligations] for o in range(self._horizon + 1)])
+        if 2 * alive.size * model.states > MAX_GUARANTEED_NUMBERS:
+            raise LimitError(_too_many(2 * alive.size * model.states))
+        counts = model.counts or nominal.dynamics.counts
+        least, most = model.reward_range
+        extremes = np.array([min(least, 0.0), max(most, 0.0)])  # an episode may have ended there
+        self._problem = IntervalProblem(
+            dynamics(nominal, law, merge_actions=False),
+            *rows,
+            model.rewards,
+            extremes,
+            unrolled.ranges,
+            unrolled.transitions,
+            label_of,
+            alive,
+            _unknown(unrolled.automaton, unrolled.obligations, alive, extremes),
+            -1 if counts is None else counts.elsewhere,
+        )
+        self._lent = lend(self._problem)
+        self._beyond: dict[int, Floats] = {self._horizon: self._level()}
+
+    def interval(self, path: tuple[Ints, Ints]) -> tuple[float, float]:
+        """Return the least and the greatest value from the first pair of a path: states and actions [d + 1]."""
+        states, actions = path
+        return interval(self._lent, states, actions, self._values_beyond(min(len(states), self._horizon)))
+
+    def _values_beyond(self, offset: int) -> Floats:
+        """Return the bounds [columns, S, 2] at an offset without observations, in all states; kept for later paths."""
+        if offset not in self._beyond:
+            everywhere = np.ones((self._problem.alive.shape[1], self._states), dtype=np.bool_)
+            for earlier in range(min(self._beyond) - 1, offset - 1, -1):
+                here = self._level()
+                level(self._lent, earlier, everywhere, self._beyond[earlier + 1], here)
+                self._beyond[earlier] = here
+        return self._beyond[offset]
+
+    def _level(self) -> Floats:
+        return np.zeros((self._problem.alive.shape[1], self._states, 2))
+
+
+def _unknown(automaton: Automaton, obligations: list[dict[int, int]], alive: Bools, extremes: Floats) -> Floats:
+    """Return bounds [offsets, columns, 2] of each obligation in a state of which nothing is known.
+
+    A probability lies between 0 and 1. Each rewarded step that is left may earn any reward of the model.
+    """
+    unknown = np.zeros((*alive.shape, 2))
+    for column, cells in enumerate(obligations):
+        for offset, obligation in cells.items():
+            if isinstance(automaton, RewardAutomaton):
+                unknown[offset, column] = automaton.rewarded_steps(obligation) * extremes
+            else:
+                unknown[offset, column, 1] = 1.0
+    return unknown
+
+
+def _too_many(numbers: int) -> str:
+    return (
+        f"guaranteed bounds need {numbers:,} numbers beyond the observed path (limit MAX_GUARANTEED_NUMBERS); shorten "
+        "the formula's intervals, or use fewer states"
+    )

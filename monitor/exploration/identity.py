@@ -1,0 +1,162 @@
+"""State identity: the key of a state, from its observation, MiniGrid's own variables, or a user's function."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from monitor.errors import ModelError
+from monitor.exploration.minigrid_env import MiniGridState, grow_old, grow_young, is_minigrid, minigrid_state
+from monitor.exploration.simulator import Environment
+from monitor.model.annotations import Valuation
+from monitor.user_code import explained, load_object
+
+__all__ = ["Identity", "flat", "identity_of", "key_of", "observation_key", "shown"]
+
+LONGEST_KEY: Final = 64
+"""Most entries of a key; an observation with more is replaced by a digest."""
+
+Flat = npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Identity:
+    """How states of an environment are told apart.
+
+    Attributes:
+        key: (environment, observation as it is, and flattened) -> key.
+        shown: description, for messages.
+        variables: names of the key's entries, or empty.
+        ages: ways to set the environment's step count, which is no part of a state; each step is taken at each age, and
+            rewards may differ.
+    """
+
+    key: Callable[[Any, Any, Flat | None], Valuation]
+    shown: str
+    variables: tuple[str, ...] = ()
+    ages: tuple[Callable[[Environment], None], ...] = (lambda _: None,)
+
+
+def identity_of(environment: Environment, key: str | None) -> Identity:
+    """Return the identity that `key` names: `module.py:function`, `observation`, or None for the default.
+
+    The default: `MiniGridState` in a MiniGrid environment, the observation in others. Raises ModelError.
+    """
+    if key == "observation":
+        return Identity(_by_observation, "the observation", ages=_ages(environment))
+    if key is not None:
+        function = load_object(key, ModelError)
+        return Identity(lambda env, _, __: _by_function(function, env, key), key, _names(function, environment, key))
+    if is_minigrid(environment):
+        names = f"MiniGrid's own variables ({', '.join(MiniGridState._fields)})"
+        return Identity(lambda env, _, __: minigrid_state(env), names, MiniGridState._fields, _ages(environment))
+    return Identity(_by_observation, "the observation")
+
+
+def observation_key(observation: Flat) -> Valuation:
+    """Return the key of a flattened observation: its numbers, or beyond 64 of them a digest of their 32-bit floats.
+
+    >>> observation_key(np.array([3.0, 0.5], dtype=np.float32))
+    (3.0, 0.5)
+    """
+    if len(observation) <= LONGEST_KEY:
+        return tuple(observation.tolist())
+    return (hashlib.sha256(np.ascontiguousarray(observation, "<f4").tobytes()).hexdigest()[:32],)
+
+
+def shown(key: Valuation) -> str:
+    """Return a key for messages, shortened."""
+    text = repr(list(key))
+    return text if len(text) <= 160 else f"{text[:160]}..."
+
+
+def key_of(value: object, where: str) -> Valuation:
+    """Return a user's key as a tuple of numbers, text and Booleans; ModelError if it is something else.
+
+    >>> key_of({"x": np.int64(3), "on": ["lava"]}, "here")
+    (3.0, 'lava')
+    """
+    key = tuple(_entry(each, where) for each in _entries(value))
+    if not 0 < len(key) <= LONGEST_KEY:
+        raise ModelError(f"{where}: a key has 1 to {LONGEST_KEY} entries, this one has {len(key)}")
+    return key
+
+
+def flat(space: Environment, observation: Environment) -> Flat | None:
+    """Return an observation as by `gymnasium.spaces.flatten`, as 32-bit floats; None if its space cannot be flattened.
+
+    A whole number of a Discrete space becomes a one-hot vector.
+    """
+    from gymnasium import spaces  # noqa: PLC0415 - an optional extra, and slow to import
+
+    try:
+        if not space.is_np_flattenable:
+            return None
+        flattened = np.asarray(spaces.flatten(space, observation), dtype=np.float32).reshape(-1)
+    except NotImplementedError:
+        return None
+    return flattened if flattened.size else None
+
+
+def _by_observation(_environment: object, raw: object, observation: Flat | None) -> Valuation:
+    if isinstance(raw, int | np.integer) or (isinstance(raw, tuple) and all(np.isscalar(each) for each in raw)):
+        return key_of(raw, "an observation")
+    if observation is None:
+        raise ModelError(
+            "the observation is not numbers of a fixed size, so it cannot identify a state; give --key "
+            "module.py:function, or wrap the environment in module.py:make_env"
+        )
+    return observation_key(observation)
+
+
+def _by_function(function: Callable[[Any], object], environment: Environment, where: str) -> Valuation:
+    try:
+        return key_of(function(environment), f"--key {where}")
+    except ModelError:
+        raise
+    except Exception as error:
+        raise ModelError(f"--key {where}: it failed ({explained(error)})") from error
+
+
+def _names(function: Callable[[Any], object], environment: Environment, where: str) -> tuple[str, ...]:
+    """Return the names of a key that is a mapping or a named tuple; the environment was reset."""
+    try:
+        value = function(environment)
+    except Exception as error:
+        raise ModelError(f"--key {where}: it failed ({explained(error)})") from error
+    if isinstance(value, Mapping):
+        return tuple(str(name) for name in value)
+    return tuple(getattr(value, "_fields", ()))
+
+
+def _ages(environment: Environment) -> tuple[Callable[[Environment], None], ...]:
+    return (grow_young, grow_old) if is_minigrid(environment) else (lambda _: None,)
+
+
+def _entries(value: object) -> Iterable[object]:
+    match value:
+        case Mapping():
+            return [entry for each in value.values() for entry in _entries(each)]
+        case np.ndarray():
+            return value.reshape(-1).tolist()
+        case tuple() | list():
+            return [entry for each in value for entry in _entries(each)]
+        case _:
+            return [value]
+
+
+def _entry(value: object, where: str) -> float | str | bool:
+    plain = value.item() if isinstance(value, np.generic) else value
+    match plain:
+        case bool() | str():
+            return plain
+        case int() | float() if math.isfinite(plain):
+            return float(plain)
+        case _:
+            raise ModelError(f"{where}: a key consists of finite numbers, text and Booleans, not {plain!r:.80}")

@@ -1,0 +1,155 @@
+"""Batches of recorded rows, column by column."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from monitor.arrays import AnyArray, Bools, Floats
+from monitor.errors import RecordingError
+
+__all__ = ["Batch", "as_flags", "as_numbers", "concatenated", "is_missing", "typed"]
+
+FLAGS: Final = {
+    "true": True, "t": True, "yes": True, "1": True, "1.0": True,
+    "false": False, "f": False, "no": False, "0": False, "0.0": False, "": False, "nan": False,
+}  # fmt: skip
+"""Text of an end marker, in lower case -> its meaning."""
+
+
+NEARLY_ALL: Final = 10
+"""At most one value in so many may be no number, for the others to make it a mistake and not text."""
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Consecutive rows of one file.
+
+    Attributes:
+        columns: name -> one value for each row: int64, float64 (NaN: missing), bool or text ("": missing).
+        first: number of the first row in its file, from 1.
+        source: the file, for messages.
+    """
+
+    columns: Mapping[str, AnyArray]
+    first: int
+    source: str
+
+    def __len__(self) -> int:
+        """Return the number of rows."""
+        return next((len(values) for values in self.columns.values()), 0)
+
+    def where(self, row: int) -> str:
+        """Return the place of a row of the batch, for messages."""
+        return f"{self.source}, row {self.first + row}"
+
+    def column(self, name: str) -> AnyArray:
+        """Return a column; RecordingError if the file has none of that name."""
+        if name not in self.columns:
+            raise RecordingError(f"{self.source}: there is no column {name!r}; it has {', '.join(self.columns)}")
+        return self.columns[name]
+
+
+def concatenated(one: Mapping[str, AnyArray], other: Mapping[str, AnyArray]) -> dict[str, AnyArray]:
+    """Return the rows of both, for the columns of `other`; whole numbers become floats if needed."""
+    if not one:
+        return dict(other)
+    return {name: np.concatenate([one[name], values]) for name, values in other.items()}
+
+
+def is_missing(values: AnyArray) -> Bools:
+    """Return which values are missing: NaN, infinity or empty text."""
+    if values.dtype.kind == "f":
+        return np.asarray(~np.isfinite(values))
+    return np.asarray(values == "") if values.dtype.kind == "U" else np.zeros(len(values), np.bool_)
+
+
+def as_numbers(batch: Batch, name: str) -> Floats:
+    """Return a column as float64; NaN where missing. RecordingError if it holds text."""
+    values = batch.column(name)
+    if values.dtype.kind == "U":
+        if not is_missing(values).all():
+            row = int(np.flatnonzero(values != "")[0])
+            raise RecordingError(f"{batch.where(row)}: column {name!r} is {str(values[row])!r:.80}; numbers are needed")
+        return np.full(len(values), np.nan)
+    return values.astype(np.float64)
+
+
+def as_flags(batch: Batch, name: str | None) -> Bools:
+    """Return an end marker as Booleans; all False without a column. Missing means False."""
+    if name is None:
+        return np.zeros(len(batch), np.bool_)
+    values = batch.column(name)
+    if values.dtype.kind == "b":
+        return values.astype(np.bool_)
+    if values.dtype.kind != "U":
+        numbers = np.nan_to_num(values.astype(np.float64), nan=0.0)
+        _refuse(batch, name, np.asarray((numbers != 0) & (numbers != 1)))
+        return np.asarray(numbers == 1)
+    kinds, places = np.unique(values, return_inverse=True)
+    meant = [FLAGS.get(str(kind).strip().lower()) for kind in kinds]
+    _refuse(batch, name, np.array([flag is None for flag in meant], np.bool_)[places])
+    return np.array([bool(flag) for flag in meant], np.bool_)[places]
+
+
+def _refuse(batch: Batch, name: str, bad: Bools) -> None:
+    if bad.any():
+        row = int(np.flatnonzero(bad)[0])
+        value = str(batch.column(name)[row])[:80]
+        raise RecordingError(f"{batch.where(row)}: column {name!r} is {value!r}; an end marker is true, false, 1 or 0")
+
+
+def typed(values: Sequence[object], known: str | None) -> AnyArray | int:
+    """Return values of one column as an array; or the place of the first value that does not fit.
+
+    Args:
+        values: numbers, Booleans, text (as read from a CSV file) or None.
+        known: kind of the column so far, "b", "i", "f" or "U"; None: infer it from these values. Whole numbers may
+            become floats later; no other kind changes.
+    """
+    if known is None and (odd := _odd_text(values)) is not None:
+        return odd
+    for kind in {None: "bifU", "b": "b", "i": "if", "f": "f", "U": "U"}[known]:
+        found = _as_kind(values, kind)
+        if found is not None:
+            return found
+    return next(i for i, value in enumerate(values) if _as_kind([value], known or "f") is None)
+
+
+def _odd_text(values: Sequence[object]) -> int | None:
+    """Return the place of the first text that is no number, if nearly all others are numbers; else None."""
+    if _as_kind(values, "f") is not None or _as_kind(values, "b") is not None:
+        return None
+    bad = [i for i, value in enumerate(values) if _as_kind([value], "f") is None]
+    return bad[0] if len(bad) * NEARLY_ALL <= len(values) else None
+
+
+def _as_kind(values: Sequence[object], kind: str) -> AnyArray | None:
+    if kind == "U":
+        return _as_text(values)
+    if kind == "b":
+        return _as_booleans(values)
+    if any(isinstance(value, bool) for value in values):
+        return None
+    try:
+        if kind == "i":
+            if any(isinstance(value, float) for value in values):
+                return None
+            return np.array(values, dtype=np.int64)
+        return np.array([np.nan if value is None or value == "" else value for value in values], dtype=np.float64)
+    except (ValueError, TypeError, OverflowError):
+        return None
+
+
+def _as_booleans(values: Sequence[object]) -> AnyArray | None:
+    meant = [{"true": True, "false": False}.get(value.lower()) if isinstance(value, str) else value for value in values]
+    return np.array(meant, np.bool_) if all(isinstance(value, bool) for value in meant) else None
+
+
+def _as_text(values: Sequence[object]) -> AnyArray | None:
+    if not all(isinstance(value, str) or value is None for value in values):
+        return None
+    return np.array(["" if value is None else value for value in values], dtype=np.str_)

@@ -1,0 +1,116 @@
+"""Bins of numbers: their specification, `x:8q,v:-1|0|1`, and the edges that it gives for a sample of rows."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Final
+
+import numpy as np
+
+from monitor.arrays import Floats
+from monitor.errors import ModelError
+
+__all__ = ["BinSpec", "Reservoir", "edges_of", "parsed_bins"]
+
+SAMPLE: Final = 100_000
+"""Rows from which quantiles are computed."""
+
+FEW: Final = 32
+"""A column without a specification gets a bin for each value if it has at most so many whole numbers."""
+
+MOST: Final = 10_000
+"""Largest number of bins of one column."""
+
+
+@dataclass(frozen=True)
+class BinSpec:
+    """Bins of one column: `count` of equal frequency ("q") or equal width ("w"), or the `cuts` between them."""
+
+    count: int = 0
+    kind: str = "q"
+    cuts: tuple[float, ...] = ()
+
+
+def parsed_bins(text: str) -> dict[str, BinSpec]:
+    """Return column -> bins. The column "" stands for all columns that are not named.
+
+    `8q`: eight bins of equal frequency. `8w`: of equal width. `-1|0|1`: four bins with these numbers between them. The
+    outermost bins have no limit.
+
+    >>> parsed_bins("x:8q,v:-1|0|1")["v"].cuts
+    (-1.0, 0.0, 1.0)
+    """
+    found: dict[str, BinSpec] = {}
+    for part in (each.strip() for each in text.split(",")):
+        column, _, spec = part.rpartition(":")
+        if column in found:
+            raise ModelError(f"--bins: column {column!r} is given twice")
+        found[column] = _spec(spec.strip(), part)
+    return found
+
+
+def _spec(text: str, part: str) -> BinSpec:
+    if counted := re.fullmatch(r"([0-9]{1,6})([qw])", text):
+        if not 1 <= int(counted[1]) <= MOST:
+            raise ModelError(f"--bins {part}: give 1 to {MOST:,} bins")
+        return BinSpec(int(counted[1]), counted[2])
+    try:
+        cuts = tuple(float(cut) for cut in text.split("|"))
+    except ValueError as error:
+        raise ModelError(f"--bins {part}: write COLUMN:8q (equal frequency), :8w (equal width) or :-1|0|1") from error
+    if not all(np.isfinite(cuts)) or not all(a < b for a, b in pairwise(cuts)):
+        raise ModelError(f"--bins {part}: the numbers between bins must ascend")
+    return BinSpec(cuts=cuts)
+
+
+class Reservoir:
+    """Uniform sample of at most `SAMPLE` rows of a stream (Vitter's algorithm R), with the range of each column."""
+
+    def __init__(self, width: int, rng: np.random.Generator) -> None:
+        self._rng = rng
+        self._kept = np.zeros((SAMPLE, width))
+        self.seen = 0
+        self.low, self.high = np.full(width, np.inf), np.full(width, -np.inf)
+
+    def add(self, rows: Floats) -> None:
+        """Add rows [n, width] of finite numbers."""
+        if not len(rows):
+            return
+        self.low, self.high = np.minimum(self.low, rows.min(axis=0)), np.maximum(self.high, rows.max(axis=0))
+        direct = min(max(SAMPLE - self.seen, 0), len(rows))
+        self._kept[self.seen : self.seen + direct] = rows[:direct]
+        later = np.arange(self.seen + direct, self.seen + len(rows))
+        places = self._rng.integers(0, later + 1) if len(later) else later
+        self._kept[places[places < SAMPLE]] = rows[direct:][places < SAMPLE]
+        self.seen += len(rows)
+
+    @property
+    def rows(self) -> Floats:
+        """The sample, [n, width]."""
+        return self._kept[: min(self.seen, SAMPLE)]
+
+
+def edges_of(columns: tuple[str, ...], specs: dict[str, BinSpec], sample: Reservoir) -> tuple[Floats, ...]:
+    """Return the edges of each column, the outermost infinite. ModelError: an unknown column, or one without bins."""
+    unknown = sorted(set(specs) - {"", *columns})
+    if unknown:
+        raise ModelError(f"--bins: {unknown[0]!r} is not a column of the state ({', '.join(columns)})")
+    edges = tuple(_edges(name, specs.get(name, specs.get("")), sample, i) for i, name in enumerate(columns))
+    return tuple(np.concatenate([[-np.inf], cuts, [np.inf]]) for cuts in edges)
+
+
+def _edges(name: str, spec: BinSpec | None, sample: Reservoir, i: int) -> Floats:
+    values = sample.rows[:, i]
+    if spec is None:
+        kinds = np.unique(values)
+        if len(kinds) <= FEW and bool((kinds == np.floor(kinds)).all()):
+            return np.asarray((kinds[1:] + kinds[:-1]) / 2)
+        raise ModelError(f"--bins: column {name!r} has {len(kinds):,} values; add bins for it, such as {name}:8q")
+    if spec.cuts:
+        return np.array(spec.cuts)
+    if spec.kind == "w":
+        return np.unique(np.linspace(sample.low[i], sample.high[i], spec.count + 1)[1:-1])
+    cuts = np.unique(np.quantile(values, np.arange(1, spec.count) / spec.count))
+    return np.asarray(cuts[cuts > sample.low[i]])

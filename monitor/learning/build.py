@@ -1,0 +1,300 @@
+"""A model from counts: posterior means, labels by majority, names, and the state `elsewhere`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise, product
+from typing import Any, Final
+
+import numpy as np
+
+from monitor.arrays import AnyArray, Bools, Floats, Ints
+from monitor.errors import ModelError
+from monitor.learning.abstraction import Numbering
+from monitor.learning.episodes import ENDS, base_of, is_end
+from monitor.learning.tally import ACTION_BITS, CODE_BITS, Tally
+from monitor.model.annotations import Valuation
+from monitor.model.counts import Counts, posterior_mean
+from monitor.model.mdp import MDP
+
+__all__ = ["LabelSpec", "States", "built", "numbered"]
+
+NAMED: Final = 20_000
+"""Models of more states have no names of states."""
+
+ONE_HOT: Final = 1 << 22
+"""Largest number of entries of one-hot observations."""
+
+RESERVED: Final = ("elsewhere", "terminal")
+
+
+@dataclass(frozen=True)
+class LabelSpec:
+    """A label; one that is `unsafe` also holds where nothing is known: in `elsewhere` and in states never visited."""
+
+    name: str
+    unsafe: bool
+
+
+@dataclass(frozen=True)
+class States:
+    """States of a model: first those of the numbering, then the ends of episodes, last `elsewhere`.
+
+    Attributes:
+        base: number of states of the numbering.
+        ends: codes of the ends, ascending.
+    """
+
+    base: int
+    ends: Ints
+
+    @property
+    def count(self) -> int:
+        """Number of all states."""
+        return self.base + len(self.ends) + 1
+
+    @property
+    def elsewhere(self) -> int:
+        """The last state."""
+        return self.count - 1
+
+    def of(self, codes: Ints) -> Ints:
+        """Return the states of codes; `elsewhere` for an end that is not known."""
+        ended = is_end(codes)
+        at = np.minimum(np.searchsorted(self.ends, codes), max(len(self.ends) - 1, 0))
+        known = self.ends[at] == codes if len(self.ends) else np.zeros(len(codes), np.bool_)
+        return np.asarray(np.where(ended, np.where(known, self.base + at, self.elsewhere), base_of(codes)), np.int64)
+
+
+def numbered(tally: Tally, states: Numbering) -> States:
+    """Return the states of the model of these counts."""
+    codes = np.unique(np.concatenate([tally.transitions.keys & ((1 << CODE_BITS) - 1), tally.visited.keys]))
+    return States(states.size, codes[is_end(codes)])
+
+
+def built(
+    tally: Tally,
+    numberings: tuple[Numbering, Numbering],
+    labels: Sequence[LabelSpec],
+    *,
+    prior: float,
+    source: str,
+) -> MDP:
+    """Return the model of these counts; ModelError if nothing was counted.
+
+    `numberings`: of states and of actions. `prior`: pseudo-count of a row, spread evenly over the successors seen.
+    """
+    states, actions = numberings
+    if not tally.draws:
+        raise ModelError(f"{source}: there is no step from one state to a next one; check the columns of the episode")
+    where = numbered(tally, states)
+    shape = where.count, max(actions.size, 1)
+    rows = _rows(tally, where, shape[1])
+    visits, since = rows.visits, rows.since
+    mean = posterior_mean(np.maximum(visits, rows.given), rows.indptr, prior)
+    order = np.zeros(shape[0] * shape[1], np.int64)
+    order[_row_numbers(tally.rows.keys, shape[1])] = tally.rows["rank"]
+    valuations = _valuations(states, where)
+    rewards, extra, spread = _rewards(tally, rows, shape)
+    return MDP.from_rows(
+        states=shape[0],
+        actions=shape[1],
+        indptr=rows.indptr,
+        successors=rows.successors,
+        probabilities=np.where(rows.given, 1.0, mean),
+        rewards=rewards,
+        transition_rewards=extra,
+        reward_spread=spread,
+        labels=_labels(tally, where, labels),
+        initial=_initial(tally, where),
+        observations=_observations(tally, where, states),
+        state_names=_state_names(states, where, labels),
+        action_names=[str(known[0]) for known in actions.known] if actions.kind in ("name", "values") else (),
+        bin_edges=states.edges,
+        valuations=valuations,
+        ended_as=_ended_as(where),
+        source=source,
+        counts=Counts(visits, since, order, where.elsewhere, prior),
+    )
+
+
+@dataclass(frozen=True)
+class _Entries:
+    """Sparse rows with their counts, [N] each. `given`: not estimated. `places`: of the entries in the table."""
+
+    indptr: Ints
+    successors: Ints
+    visits: Ints
+    since: Ints
+    given: Bools
+    places: Ints
+
+
+def _row_numbers(keys: Ints, actions: int) -> Ints:
+    numbers: Ints = (keys >> ACTION_BITS) * actions + (keys & ((1 << ACTION_BITS) - 1))
+    return numbers
+
+
+def _rows(tally: Tally, where: States, actions: int) -> _Entries:
+    """Return the counted rows; a row without data leads to `elsewhere`, and ends stay where they are."""
+    keys = tally.transitions.keys
+    at = _row_numbers(keys >> CODE_BITS, actions)
+    draws = tally.rows["draws"][tally.rows.find(keys >> CODE_BITS)]
+    every = np.arange(where.count * actions)
+    without = np.setdiff1d(every, at)
+    stays = without // actions
+    target = np.where(stays < where.base, where.elsewhere, stays)
+    zeros = np.zeros(len(without), np.int64)
+    row = np.concatenate([at, without])
+    successors = np.concatenate([where.of(keys & ((1 << CODE_BITS) - 1)), target])
+    order = np.lexsort((successors, row))
+    return _Entries(
+        indptr=np.concatenate([[0], np.cumsum(np.bincount(row, minlength=len(every)))]).astype(np.int64),
+        successors=successors[order],
+        visits=np.concatenate([tally.transitions["visits"], zeros])[order],
+        since=np.concatenate([draws - tally.transitions["first"], zeros])[order],
+        given=(order >= len(keys)),
+        places=order,
+    )
+
+
+def _rewards(tally: Tally, rows: _Entries, shape: tuple[int, int]) -> tuple[Floats, Floats | None, Floats | None]:
+    """Return r(s, a) where all successors pay the same, the rest of R(s, a, s'), and the spread of rewards."""
+    table = tally.transitions
+    zeros = np.zeros(int(rows.given.sum()))
+    mean = np.where(table["least"] == table["most"], table["least"], table["sum"] / np.maximum(table["visits"], 1))
+    width = np.maximum(table["most"] - mean, mean - table["least"])
+    mean, width = (np.concatenate([values, zeros])[rows.places] for values in (mean, width))
+    low = np.minimum.reduceat(mean, rows.indptr[:-1])
+    high = np.maximum.reduceat(mean, rows.indptr[:-1])
+    constant = np.where(low == high, low, 0.0)
+    extra = mean - np.repeat(constant, np.diff(rows.indptr))
+    return constant.reshape(shape), extra if extra.any() else None, width if width.any() else None
+
+
+def _labels(tally: Tally, where: States, labels: Sequence[LabelSpec]) -> dict[str, Bools]:
+    table = tally.visited
+    at = where.of(table.keys)
+    seen = np.zeros(where.count, np.int64)
+    np.add.at(seen, at, table["seen"])
+    unknown = seen == 0
+    found = {}
+    for i, label in enumerate(labels):
+        if label.name in RESERVED:
+            raise ModelError(f"label {label.name!r}: the name is taken; every learned model has this label")
+        true = np.zeros(where.count, np.int64)
+        np.add.at(true, at, table["true"][:, i])
+        found[label.name] = (2 * true > seen) | (unknown & label.unsafe)
+    state = np.arange(where.count)
+    ends = (state >= where.base) & (state < where.elsewhere)
+    return found | {"elsewhere": state == where.elsewhere} | ({"terminal": ends} if ends.any() else {})
+
+
+def _initial(tally: Tally, where: States) -> Floats | None:
+    starts = np.zeros(where.count)
+    np.add.at(starts, where.of(tally.visited.keys), tally.visited["starts"])
+    return starts / starts.sum() if starts.sum() else None
+
+
+def _ended_as(where: States) -> Ints | None:
+    """Return the state of an episode that has terminated in each state.
+
+    Ends that were not recorded belong to no state. If there is one such end, every state without a copy ends there.
+    """
+    if not len(where.ends):
+        return None
+    ended = np.arange(where.count)
+    own = where.ends >= ENDS
+    if int((~own).sum()) == 1:
+        ended[: where.base] = where.base
+    ended[base_of(where.ends[own])] = where.base + np.flatnonzero(own)
+    return ended
+
+
+def _observations(tally: Tally, where: States, states: Numbering) -> AnyArray | None:
+    """Return a policy's input of each state: samples; else one-hot for indices, as environments have it; else None."""
+    table = tally.visited
+    width = table["sample"].shape[1]
+    if not width:
+        if states.kind != "index" or where.base * where.count > ONE_HOT:
+            return None
+        hot = np.zeros((where.count, where.base), np.float32)
+        hot[np.arange(where.base), np.arange(where.base)] = 1.0
+        own = base_of(where.ends)
+        hot[where.base + np.flatnonzero(own >= 0), own[own >= 0]] = 1.0
+        return hot
+    overall = table["sum"].sum(axis=0) / max(int(table["seen"].sum()), 1)
+    inputs = np.tile(overall, (where.count, 1))
+    inputs[where.of(table.keys)] = table["sample"]
+    return inputs.astype(np.float32)
+
+
+def _state_names(states: Numbering, where: States, labels: Sequence[LabelSpec]) -> list[str]:
+    """Return names such as `36`, `36, ended`, `ended: goal` and `elsewhere`; none if there are too many states."""
+    if where.count > NAMED:
+        return []
+    match states.kind:
+        case "index":
+            names = [str(i) for i in range(where.base)]
+        case "bins":
+            names = _bin_names(states)
+        case "name":
+            names = [str(known[0])[:200] for known in states.known]
+        case _:
+            names = [", ".join(_value_names(states, known))[:200] for known in states.known]
+    pairs = zip(where.ends.tolist(), base_of(where.ends).tolist(), strict=True)
+    ends = [f"{names[base]}, ended" if base >= 0 else _end_name(code, labels) for code, base in pairs]
+    return _different([*names, *ends, "elsewhere"])
+
+
+def _end_name(code: int, labels: Sequence[LabelSpec]) -> str:
+    held = [label.name for i, label in enumerate(labels) if code >> i & 1]
+    return f"ended: {', '.join(held)}" if held else "ended"
+
+
+def _value_names(states: Numbering, known: Valuation) -> list[str]:
+    shown = (f"{value:g}" if isinstance(value, float) else str(value) for value in known)
+    return [f"{column}={value}" for column, value in zip(states.columns, shown, strict=True)]
+
+
+def _bin_names(states: Numbering) -> list[str]:
+    parts = [
+        [_bin_name(name, lo, hi) for lo, hi in pairwise(edges)]
+        for name, edges in zip(states.columns, states.edges, strict=True)
+    ]
+    return [", ".join(each)[:200] for each in product(*parts)]
+
+
+def _bin_name(name: str, lo: float, hi: float) -> str:
+    match bool(np.isfinite(lo)), bool(np.isfinite(hi)):
+        case False, False:
+            return f"any {name}"
+        case False, True:
+            return f"{name} < {hi:.4g}"
+        case True, False:
+            return f"{name} >= {lo:.4g}"
+        case _:
+            return f"{lo:.4g} <= {name} < {hi:.4g}"
+
+
+def _different(names: list[str]) -> list[str]:
+    """Return printable names, numbered where two would be equal."""
+    taken: set[str] = set()
+    given: list[str] = []
+    for i, name in enumerate(names):
+        shown = "".join(c if c.isprintable() else "?" for c in name) or "(empty)"
+        shown = shown if shown not in taken else f"{shown} ({i})"
+        taken.add(shown)
+        given.append(shown)
+    return given
+
+
+def _valuations(states: Numbering, where: States) -> list[tuple[Any, ...]]:
+    """Return the tuples of states for the `valuation` encoder; ends and `elsewhere` get ones that no agent sends."""
+    if states.kind != "values":
+        return []
+    known = list(states.known)
+    width = len(states.columns)
+    ends = [(f"ended {code}", *[""] * (width - 1)) for code in where.ends.tolist()]
+    return [*known, *ends, ("elsewhere", *[""] * (width - 1))]

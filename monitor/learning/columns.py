@@ -1,0 +1,186 @@
+"""Roles of columns: guessed from their names, unless given."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, Literal
+
+from monitor.errors import RecordingError
+
+__all__ = ["Roles", "Timing", "expanded", "guessed"]
+
+Timing = Literal["step", "state"]
+"""Meaning of a row's reward and end markers: `step`: of the step that its action begins, as an environment's `step`
+returns them. `state`: of the arrival in its state, as in the messages of the monitor."""
+
+EPISODE: Final = ("episode", "episode_id", "episode_index", "episode_idx", "ep", "traj", "traj_id", "trajectory",
+                  "trajectory_id", "run", "run_id", "rollout")  # fmt: skip
+ORDER: Final = ("seq", "frame_index", "step", "step_index", "timestep", "t", "time_step", "time", "timestamp")
+ACTION: Final = ("action", "act", "a", "u", "control", "actions")
+REWARD: Final = ("reward", "next.reward", "r", "rew", "rewards")
+TERMINATED: Final = ("terminated", "next.terminated", "terminal", "done", "next.done", "is_terminal", "terminals")
+TRUNCATED: Final = ("truncated", "next.truncated", "timeout", "timeouts", "is_truncated")
+STATE: Final = ("state", "obs", "observation", "observation.state", "s", "observations")
+NEXT: Final = ("next_", "next.", "new_")
+NOISE: Final = ("index", "task_index", "policy", "extra", "time", "timestamp", "info", "agent", "wall")
+"""Columns that are never taken for a state."""
+
+
+@dataclass(frozen=True)
+class Roles:
+    """Names of the columns that have a role.
+
+    Attributes:
+        state: columns that together give the state.
+        action, episode, order, reward, terminated, truncated: one column each; None: there is none. Without `episode`,
+            a file is one episode, cut at end markers and wherever `order` decreases.
+        next_state: columns of the state after the step, or empty: it is the state of the next row.
+        observation: columns of a policy's input, or empty.
+        timing: see `Timing`.
+        others: further columns that conditions of labels use.
+    """
+
+    state: tuple[str, ...]
+    action: str
+    episode: str | None = None
+    order: str | None = None
+    reward: str | None = None
+    terminated: str | None = None
+    truncated: str | None = None
+    next_state: tuple[str, ...] = ()
+    observation: tuple[str, ...] = ()
+    timing: Timing = "step"
+    others: tuple[str, ...] = ()
+
+    @property
+    def used(self) -> tuple[str, ...]:
+        """Names of all columns to read, each once."""
+        single = (self.action, self.episode, self.order, self.reward, self.terminated, self.truncated)
+        given = (name for name in single if name is not None)
+        return tuple(dict.fromkeys((*self.state, *given, *self.next_state, *self.observation, *self.others)))
+
+    def lines(self) -> list[str]:
+        """Return a sentence for each role, as shown before learning."""
+        shown = {
+            "state": ", ".join(self.state),
+            "action": self.action,
+            "episode": self.episode or "none: each file is one episode, cut at its end markers",
+            "order": self.order or "none: rows are in order",
+            "reward": self.reward or "none: all rewards are 0",
+            "terminated": self.terminated or "none: no episode terminates",
+            "truncated": self.truncated or "none",
+            "next state": ", ".join(self.next_state) or "the state of the next row",
+            "timing": TIMINGS[self.timing],
+        }
+        if self.observation:
+            shown["observation"] = ", ".join(self.observation)
+        return [f"{name:<12}{text}" for name, text in shown.items()]
+
+
+TIMINGS: Final = {
+    "step": "step: reward and end markers belong to the step from the row's state",
+    "state": "state: reward and end markers belong to the arrival in the row's state",
+}
+
+
+def guessed(names: Sequence[str], given: Mapping[str, object], source: str) -> Roles:
+    """Return the roles of the columns `names`; `given` holds the fields of `Roles` that the user has set.
+
+    Raises RecordingError: a given column does not exist, or state or action cannot be guessed.
+    """
+    single = {"action": ACTION, "episode": EPISODE, "order": ORDER, "reward": REWARD,
+              "terminated": TERMINATED, "truncated": TRUNCATED}  # fmt: skip
+    roles: dict[str, object] = {role: _first(names, known) for role, known in single.items()}
+    roles |= {role: value for role, value in given.items() if role in single and value is not None}
+    roles = {role: None if value == "" else value for role, value in roles.items()}
+    if roles["action"] is None:
+        raise RecordingError(f"{source}: no column looks like the action; add --action NAME, one of {_list(names)}")
+    taken = {str(value) for value in roles.values() if value is not None}
+    state = _several(names, given.get("state"), source) or _state(names, taken)
+    if not state:
+        raise RecordingError(f"{source}: no column looks like the state; add --state NAME,NAME, of {_list(names)}")
+    after = _several(names, given.get("next_state"), source)
+    found = Roles(
+        state=state,
+        action=str(roles.pop("action")),
+        next_state=after or (_next(names, state) if given.get("next_state") is None else ()),
+        observation=_several(names, given.get("observation"), source),
+        timing="state" if {"v", "seq", "episode"} <= set(names) else "step",
+        **{role: None if value is None else str(value) for role, value in roles.items()},  # type: ignore[arg-type]
+    )
+    if given.get("timing") is not None:
+        found = replace(found, timing="state" if given["timing"] == "state" else "step")
+    _check(found, names, source)
+    return found
+
+
+def expanded(names: Iterable[str], name: str) -> tuple[str, ...]:
+    """Return the columns of a name: itself, or the entries `name[0]`, `name[1]`, ... of a list."""
+    known = list(names)
+    if name in known:
+        return (name,)
+    entries = [(int(match[1]), each) for each in known if (match := re.fullmatch(rf"{re.escape(name)}\[(\d+)\]", each))]
+    return tuple(each for _, each in sorted(entries))
+
+
+def _first(names: Sequence[str], known: Sequence[str]) -> str | None:
+    lower = {name.lower(): name for name in reversed(names)}
+    return next((lower[name] for name in known if name in lower), None)
+
+
+def _several(names: Sequence[str], given: object, source: str) -> tuple[str, ...]:
+    wanted = [name.strip() for name in str(given or "").split(",") if name.strip()]
+    found: list[str] = []
+    for name in wanted:
+        columns = expanded(names, name)
+        if not columns:
+            raise RecordingError(f"{source}: there is no column {name!r}; it has {_list(names)}")
+        found += columns
+    return tuple(dict.fromkeys(found))
+
+
+def _state(names: Sequence[str], taken: set[str]) -> tuple[str, ...]:
+    """Return the columns named as a state is, else all columns that have no other role."""
+    for name in STATE:
+        for each in names:
+            base = each.partition("[")[0]
+            if base.lower() == name and (columns := expanded(names, base)):
+                return columns
+    version = {"v"} if {"v", "seq", "episode"} <= set(names) else set()
+    bad = {*version, *NOISE, *EPISODE, *ORDER, *ACTION, *REWARD, *TERMINATED, *TRUNCATED}
+    return tuple(
+        n for n in names
+        if n not in taken and n.partition("[")[0].lower() not in bad and not n.lower().startswith(NEXT)
+    )  # fmt: skip
+
+
+def _next(names: Sequence[str], state: tuple[str, ...]) -> tuple[str, ...]:
+    for before in NEXT:
+        after = tuple(before + name for name in state)
+        if set(after) <= set(names):
+            return after
+    return ()
+
+
+def _check(roles: Roles, names: Sequence[str], source: str) -> None:
+    lists = [name for name in (roles.action,) if name not in names and expanded(names, name)]
+    if lists:
+        raise RecordingError(
+            f"{source}: column {lists[0]!r} is a list; an action is one number or text. "
+            "Name one entry (--action 'action[0]'), or add a column that numbers the actions"
+        )
+    missing = [name for name in roles.used if name not in names]
+    if missing:
+        raise RecordingError(f"{source}: there is no column {missing[0]!r}; it has {_list(names)}")
+    if roles.next_state and len(roles.next_state) != len(roles.state):
+        raise RecordingError(
+            f"--next-state names {len(roles.next_state)} columns for the {len(roles.state)} of the state"
+        )
+    if roles.next_state and roles.timing == "state":
+        raise RecordingError("--next-state needs --timing step: a row then describes one whole step")
+
+
+def _list(names: Sequence[str]) -> str:
+    return ", ".join(names[:30]) + (", ..." if len(names) > 30 else "")

@@ -1,0 +1,176 @@
+"""Counts of transitions, visits, labels and rewards, in memory that grows with their different kinds only."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from monitor.arrays import AnyArray, Bools, Ints
+from monitor.errors import ModelError
+from monitor.learning.abstraction import MAX_STATES
+from monitor.learning.episodes import Steps
+
+__all__ = ["ACTION_BITS", "CODE_BITS", "Table", "Tally", "ranks_within"]
+
+CODE_BITS: Final = 25
+ACTION_BITS: Final = 14
+"""A transition is one number: state, action and code of the successor. `MAX_STATES` is 2^22."""
+
+
+class Table:
+    """Rows of numbers under ascending keys.
+
+    Args:
+        fills: column -> value of a new row; a tuple (value, width) for a column of vectors.
+    """
+
+    def __init__(self, fills: Mapping[str, float | int | tuple[float | int, int]]) -> None:
+        self.fills = dict(fills)
+        self.keys: Ints = np.zeros(0, np.int64)
+        self.columns: dict[str, AnyArray] = {name: self._filled(name, 0) for name in fills}
+
+    def __len__(self) -> int:
+        """Return the number of rows."""
+        return len(self.keys)
+
+    def __getitem__(self, name: str) -> AnyArray:
+        """Return a column."""
+        return self.columns[name]
+
+    def places(self, keys: Ints) -> Ints:
+        """Return the places of different, ascending keys; rows for new ones are inserted."""
+        at = np.searchsorted(self.keys, keys)
+        new = np.ones(len(keys), np.bool_)
+        inside = at < len(self.keys)
+        new[inside] = self.keys[at[inside]] != keys[inside]
+        if new.any():
+            self.keys = np.insert(self.keys, at[new], keys[new])
+            for name, values in self.columns.items():
+                self.columns[name] = np.insert(values, at[new], self._filled(name, int(new.sum())), axis=0)
+        found: Ints = np.searchsorted(self.keys, keys)
+        return found
+
+    def find(self, keys: Ints) -> Ints:
+        """Return the places of keys; -1 where there is none."""
+        at = np.minimum(np.searchsorted(self.keys, keys), max(len(self.keys) - 1, 0))
+        known = self.keys[at] == keys if len(self.keys) else np.zeros(len(keys), np.bool_)
+        return np.asarray(np.where(known, at, -1), np.int64)
+
+    def _filled(self, name: str, rows: int) -> AnyArray:
+        fill = self.fills[name]
+        value, shape = (fill[0], (rows, fill[1])) if isinstance(fill, tuple) else (fill, (rows,))
+        return np.full(shape, value, np.int64 if isinstance(value, int) else np.float64)
+
+
+@dataclass
+class Tally:
+    """All counts of a model that is being learned.
+
+    Attributes:
+        transitions: by transition: `visits`; `first`, the draw of its row (from 1) in which it was first seen; `sum`,
+            `least` and `most` of its rewards.
+        rows: by row, state and action: `draws`, and `rank` in the order of first visits.
+        visited: by code: `seen`, how often; `true` [L], how often each label held; `starts`, how often an episode
+            began there; of a policy's inputs their `sum` [D], and a `sample` [D] near the mean.
+        gaps, mismatches: see `Steps`.
+    """
+
+    transitions: Table
+    rows: Table
+    visited: Table
+    gaps: int = 0
+    mismatches: int = 0
+
+    @classmethod
+    def empty(cls, labels: int, features: int) -> Tally:
+        """Return counts of nothing, for L labels and D features."""
+        return cls(
+            Table({"visits": 0, "first": 0, "sum": 0.0, "least": np.inf, "most": -np.inf}),
+            Table({"draws": 0, "rank": 0}),
+            Table({"seen": 0, "true": (0, labels), "starts": 0, "sum": (0.0, features), "sample": (np.nan, features)}),
+        )
+
+    @property
+    def draws(self) -> int:
+        """Number of transitions counted."""
+        return int(self.transitions["visits"].sum())
+
+    def add(self, steps: Steps, kept: Bools | None = None) -> None:
+        """Count the steps of a batch; of transitions those of `kept` only."""
+        mine = slice(None) if kept is None else kept
+        self._add_transitions(steps.state[mine], steps.action[mine], steps.code[mine], steps.reward[mine])
+        self._add_visits(steps)
+        codes, counts = np.unique(steps.starts, return_counts=True)
+        at = self.visited.places(codes)  # first: it may insert rows
+        self.visited["starts"][at] += counts
+        self.gaps += steps.gaps
+        self.mismatches += steps.mismatches
+
+    def _add_transitions(self, states: Ints, actions: Ints, codes: Ints, rewards: AnyArray) -> None:
+        if not len(states):
+            return
+        if int(states.max()) >= MAX_STATES or int(actions.max()) >= 1 << ACTION_BITS:
+            raise ModelError(f"at most {MAX_STATES:,} states and {1 << ACTION_BITS:,} actions can be learned")
+        row_keys = (states << ACTION_BITS) + actions
+        numbers = self._draw_numbers(row_keys)
+        keys, first, places = np.unique((row_keys << CODE_BITS) + codes, return_index=True, return_inverse=True)
+        at = self.transitions.places(keys)
+        table = self.transitions.columns
+        fresh = table["visits"][at] == 0
+        table["first"][at[fresh]] = numbers[first[fresh]]
+        table["visits"][at] += np.bincount(places, minlength=len(keys))
+        table["sum"][at] += np.bincount(places, rewards, len(keys))
+        np.minimum.at(table["least"], at[places], rewards)
+        np.maximum.at(table["most"], at[places], rewards)
+
+    def _draw_numbers(self, row_keys: Ints) -> Ints:
+        """Return the number of each draw within its row, from 1, and count it."""
+        keys, first, places = np.unique(row_keys, return_index=True, return_inverse=True)
+        at = self.rows.places(keys)
+        draws, rank = self.rows["draws"], self.rows["rank"]
+        fresh = np.flatnonzero(rank[at] == 0)
+        in_order = fresh[np.argsort(first[fresh])]
+        rank[at[in_order]] = int(rank.max(initial=0)) + 1 + np.arange(len(in_order))
+        numbers: Ints = draws[at][places] + 1 + ranks_within(places)
+        draws[at] += np.bincount(places, minlength=len(keys))
+        return numbers
+
+    def _add_visits(self, steps: Steps) -> None:
+        codes, places = np.unique(steps.visited, return_inverse=True)
+        at = self.visited.places(codes)
+        table = self.visited.columns
+        table["seen"][at] += np.bincount(places, minlength=len(codes))
+        np.add.at(table["true"], at[places], steps.holds)
+        if steps.features.shape[1]:
+            np.add.at(table["sum"], at[places], steps.features)
+            self._sample(steps.features, at[places])
+
+    def _sample(self, features: AnyArray, at: Ints) -> None:
+        """Replace samples by inputs nearer to the mean of their state so far, by distance in that batch's scale."""
+        table = self.visited.columns
+        scale = np.maximum(features.std(axis=0), 1e-12)
+        means = table["sum"] / np.maximum(table["seen"], 1)[:, None]
+        distance = (((features - means[at]) / scale) ** 2).sum(axis=1)
+        order = np.lexsort((distance, at))
+        best = order[np.concatenate([[True], np.diff(at[order]) > 0])]
+        held = (((table["sample"][at[best]] - means[at[best]]) / scale) ** 2).sum(axis=1)
+        nearer = best[~(held <= distance[best])]  # NaN: nothing is held
+        table["sample"][at[nearer]] = features[nearer]
+
+
+def ranks_within(groups: Ints) -> Ints:
+    """Return for each entry how many entries of the same group are before it.
+
+    >>> ranks_within(np.array([5, 3, 5, 5])).tolist()
+    [0, 0, 1, 2]
+    """
+    order = np.argsort(groups, kind="stable")
+    ordered = groups[order]
+    begins = np.flatnonzero(np.concatenate([[True], np.diff(ordered) != 0])[: len(ordered)])
+    sizes = np.diff(np.append(begins, len(ordered)))
+    ranks = np.zeros(len(groups), np.int64)
+    ranks[order] = np.arange(len(ordered)) - np.repeat(begins, sizes)
+    return ranks

@@ -1,0 +1,97 @@
+"""Confidence set of the rows of a learned model: bounds that hold for all rows at once, at all times at once.
+
+Rows are unknown but fixed, and each draw of a row is independent of the past given its state and action. So is
+everything drawn after a row, or one of its successors, was first seen: each event below starts there, and needs no list
+of states made in advance. Of `delta` (docs/semantics.md, section 13.2)
+
+- the row of rank r in the order of first visits gets `share(r)`;
+- of that, its m-th discovered successor gets `share(m)`: one half for the interval of its probability, from the draws
+  since, the other half for the mass of all that was not yet seen then, in case no discovery has followed.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from monitor.arrays import Floats, Ints
+from monitor.model.mdp import MDP
+from monitor.model.rows import frozen
+from monitor.statistics.confidence import proportion_interval, share, unseen_mass
+
+__all__ = ["IntervalRows", "confidence_rows"]
+
+
+class IntervalRows(NamedTuple):
+    """Rows as CSR with bounds of each entry; a learned row has an entry more, for the mass never seen.
+
+    `indptr` [S*A + 1], `successors` [M] ascending within a row, `lower`, `upper` [M]; `extra` [M]: the part of the
+    reward that depends on the successor (empty if none does). Arrays are read-only.
+    """
+
+    indptr: Ints
+    successors: Ints
+    lower: Floats
+    upper: Floats
+    extra: Floats
+
+
+def confidence_rows(model: MDP, delta: float) -> IntervalRows:
+    """Return the bounds of all rows, which hold with probability 1 - `delta`; given rows are their own bounds.
+
+    Rewards of transitions never seen are not bounded here: `extra` is 0 there.
+    """
+    extra = np.zeros(0) if model.transition_rewards is None else model.transition_rewards
+    counts = model.counts
+    if counts is None:
+        return IntervalRows(model.indptr, model.successors, model.probabilities, model.probabilities, frozen(extra))
+    lengths = np.diff(model.indptr)
+    rows = np.repeat(np.arange(len(lengths)), lengths)
+    lower, upper = model.probabilities.copy(), model.probabilities.copy()
+    learned = np.flatnonzero(counts.order[rows] > 0)
+    spent = delta * share(counts.order[rows[learned]]) / 2 * share(_discovery(rows[learned], counts.since[learned]))
+    lower[learned], upper[learned] = proportion_interval(counts.visits[learned] - 1, counts.since[learned], spent)
+    last = learned[counts.since[learned] == _least(counts.since[learned], rows[learned])]
+    unseen = unseen_mass(counts.since[last], spent[np.isin(learned, last, assume_unique=True)])
+    return _with_elsewhere(model, IntervalRows(model.indptr, model.successors, lower, upper, extra), last, unseen)
+
+
+def _discovery(rows: Ints, since: Ints) -> Ints:
+    """Return the rank [n] of each successor in the order in which its row's were first seen, from 1."""
+    order = np.lexsort((-since, rows))
+    first = np.concatenate([[True], np.diff(rows[order]) > 0])[: len(rows)]
+    begin = np.maximum.accumulate(np.where(first, np.arange(len(rows)), 0))
+    rank = np.empty(len(rows), dtype=np.int64)
+    rank[order] = np.arange(len(rows)) - begin + 1
+    return rank
+
+
+def _least(values: Ints, rows: Ints) -> Ints:
+    """Return, for each entry [n], the least value of its row's entries; `rows` ascend."""
+    starts = np.flatnonzero(np.concatenate([[True], np.diff(rows) > 0])[: len(rows)])
+    if not len(starts):
+        return values
+    lengths = np.diff(np.append(starts, len(rows)))
+    least: Ints = np.repeat(np.minimum.reduceat(values, starts), lengths)
+    return least
+
+
+def _with_elsewhere(model: MDP, bounds: IntervalRows, last: Ints, unseen: Floats) -> IntervalRows:
+    """Insert the entry of `elsewhere` into each learned row, of which `last` is one entry."""
+    assert model.counts is not None
+    indptr, successors, lower, upper, extra = bounds
+    elsewhere = model.counts.elsewhere
+    rows = np.searchsorted(indptr, last, side="right") - 1
+    places = np.array(
+        [indptr[r] + np.searchsorted(successors[indptr[r] : indptr[r + 1]], elsewhere) for r in rows], dtype=np.int64
+    )
+    added = np.zeros(len(indptr), dtype=np.int64)
+    added[rows + 1] = 1
+    return IntervalRows(
+        frozen(indptr + np.cumsum(added)),
+        frozen(np.insert(successors, places, elsewhere)),
+        frozen(np.insert(lower, places, 0.0)),
+        frozen(np.insert(upper, places, unseen)),
+        frozen(np.insert(extra, places, 0.0) if len(extra) else extra),
+    )

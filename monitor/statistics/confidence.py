@@ -1,0 +1,80 @@
+"""Confidence sequences for proportions: intervals that hold at all times at once, however often one looks.
+
+`proportion_interval` inverts the mixture martingale of Robbins (1970) with a Beta(1/2, 1/2) mixture: under the true p
+
+    M_n = B(c + 1/2, n - c + 1/2) / (B(1/2, 1/2) p^c (1 - p)^(n - c))
+
+of c successes in n draws is a martingale that starts at 1, so by Ville's inequality it never reaches 1 / alpha with
+probability 1 - alpha. The interval holds the p for which it has not.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import betaln, xlog1py, xlogy
+
+from monitor.arrays import Floats, Ints
+
+__all__ = ["proportion_interval", "share", "unseen_mass"]
+
+HALVINGS = 60
+"""Steps of the bisection: an interval of length 1 becomes shorter than the spacing of floats near 1."""
+SHARES = 2.11
+"""At least the sum over n >= 1 of 1 / ((n + 1) ln(n + 1)^2), which is 2.10974..."""
+
+
+def share(rank: Ints) -> Floats:
+    """Return the fraction [n] of an error probability for the events of rank 1, 2, ...: all of them sum to below 1.
+
+    1 / (n ln(n)^2) decreases about as slowly as a summable series can, so the number of events is left open.
+    """
+    follows = rank + 1.0
+    fraction: Floats = 1.0 / (SHARES * follows * np.log(follows) ** 2)
+    return fraction
+
+
+def proportion_interval(successes: Ints, draws: Ints, alpha: Floats) -> tuple[Floats, Floats]:
+    """Return lower and upper bounds [n] of n proportions, each valid at all times at once with probability 1 - alpha.
+
+    Args:
+        successes: [n] counts.
+        draws: [n] counts; without draws the bounds are 0 and 1.
+        alpha: [n] probability that the interval misses the proportion at any time, in (0, 1).
+    """
+    constant = betaln(successes + 0.5, draws - successes + 0.5) - betaln(0.5, 0.5)
+    allowed = -np.log(alpha)
+
+    def excess(p: Floats) -> Floats:
+        """How far log M_n is above its limit; convex in p, and lowest at the observed proportion."""
+        gain: Floats = constant - xlogy(successes, p) - xlog1py(draws - successes, -p) - allowed
+        return gain
+
+    centre = successes / np.maximum(draws, 1)
+    low = _outermost(excess, np.zeros(len(centre)), centre)
+    high = _outermost(excess, np.ones(len(centre)), np.where(draws > 0, centre, 1.0))
+    return low, high
+
+
+def _outermost(excess: Any, outside: Floats, inside: Floats) -> Floats:  # noqa: ANN401 - a function of arrays
+    """Return the boundary between `outside` [n], where M_n may be too large, and `inside` [n]; rounded to outside."""
+    outer, inner = outside, inside
+    for _ in range(HALVINGS):
+        middle = (outer + inner) / 2
+        beyond = excess(middle) > 0
+        outer, inner = np.where(beyond, middle, outer), np.where(beyond, inner, middle)
+    kept: Floats = np.where(excess(outside) > 0, outer, outside)
+    return kept
+
+
+def unseen_mass(draws: npt.NDArray[np.generic], alpha: Floats) -> Floats:
+    """Return upper bounds [n] of the mass of a fixed set that none of `draws` [n] has hit, valid at all times at once.
+
+    A set of mass m is missed k times with probability (1 - m)^k, and the bound 1 - alpha^(1/k) falls with k: it first
+    falls below m at one k, and only if all k draws missed. Without draws it is 1.
+    """
+    with np.errstate(divide="ignore"):
+        bound: Floats = -np.expm1(np.log(alpha) / draws)
+    return bound

@@ -1,0 +1,132 @@
+"""Random recordings, and a slow, independent count of what is in them."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from monitor.learning.batch import Batch
+from monitor.learning.columns import Roles, Timing
+from monitor.learning.learner import Learner, labels_of
+
+Row = dict[str, Any]
+
+
+def random_rows(rng: np.random.Generator, *, episodes: int, states: int = 4, actions: int = 2) -> list[Row]:
+    """Rows of interleaved episodes with gaps, ends and missing last actions; `end`: the state after the last step."""
+    paths: list[list[Row]] = []
+    for episode in range(episodes):
+        length = int(rng.integers(1, 9))
+        rows: list[Row] = []
+        t = 0
+        for _ in range(length):
+            t += 1 if rng.random() < 0.9 or not rows else 2
+            row = {"ep": episode, "t": t - 1, "x": int(rng.integers(states)), "a": float(rng.integers(actions))}
+            rows.append(row | {"r": float(rng.integers(-1, 2)), "done": False, "cut": False})
+        ending = rng.random()
+        rows[-1]["done" if ending < 0.5 else "cut"] = bool(ending < 0.8)
+        if ending > 0.9:
+            rows[-1]["a"] = float("nan")
+        paths.append(rows)
+    mixed: list[Row] = []
+    while paths:
+        path = paths[int(rng.integers(len(paths)))]
+        mixed.append(path.pop(0))
+        paths = [path for path in paths if path]
+    for row in mixed:
+        row["after"] = int(rng.integers(states))
+    return mixed
+
+
+def batches(rows: list[Row], size: int) -> list[Batch]:
+    """The rows in batches of `size`."""
+    parts = [rows[i : i + size] for i in range(0, len(rows), size)]
+    return [
+        Batch({name: np.array([row[name] for row in part]) for name in part[0]}, 1 + i * size, "rows")
+        for i, part in enumerate(parts)
+    ]
+
+
+def roles(timing: Timing, *, after: bool = False) -> Roles:
+    """The roles of the columns of random rows."""
+    following = ("after",) if after else ()
+    return Roles(("x",), "a", "ep", "t", "r", "done", "cut", next_state=following, timing=timing)
+
+
+LABELS, UNSAFE = ["high: x >= 2"], ["bad: done and r < 0"]
+
+
+def learned(files: list[list[Row]], size: int, columns: Roles) -> Learner:
+    """A learner that has read the files in batches of `size`."""
+    names = tuple(files[0][0])
+    learner = Learner.new(columns, None, labels_of(LABELS, UNSAFE, columns, names), 1.0)
+    for rows in files:
+        learner.begin_file()
+        for batch in batches(rows, size):
+            learner.read(batch)
+    return learner
+
+
+@dataclass
+class Slow:
+    """Counts by definition. A state is `("x", 3)`, its copy `("ended", 3)`, an unrecorded end `("end", labels)`."""
+
+    draws: dict[tuple[int, int], list[tuple[Any, float]]] = field(default_factory=dict)
+    starts: dict[int, int] = field(default_factory=lambda: defaultdict(int))
+    visits: dict[Any, list[tuple[bool, bool]]] = field(default_factory=lambda: defaultdict(list))
+
+    def draw(self, row: Row, successor: object, reward: float) -> None:
+        """Count one transition."""
+        self.draws.setdefault((row["x"], int(row["a"])), []).append((successor, reward))
+
+
+def slowly(rows: list[Row], timing: Timing, *, after: bool = False) -> Slow:
+    """Count row by row, with a dictionary of the last row of each episode."""
+    slow = Slow()
+    last: dict[int, Row] = {}
+    for row in rows:
+        before = last.get(row["ep"])
+        linked = before is not None and row["t"] == before["t"] + 1
+        before = before if linked else None
+        if before is None and row["t"] <= 1 and row["ep"] not in last:
+            slow.starts[row["x"]] += 1
+        acts = not np.isnan(row["a"])
+        if timing == "state":
+            here = ("ended" if row["done"] else "x", row["x"])
+            slow.visits[here].append((row["x"] >= 2, row["done"] and row["r"] < 0))
+            if before is not None and not np.isnan(before["a"]):
+                slow.draw(before, here, row["r"])
+        else:
+            slow.visits["x", row["x"]].append((row["x"] >= 2, False))
+            if after:
+                _with_next(slow, row, acts=acts)
+            else:
+                if before is not None and not np.isnan(before["a"]):
+                    slow.draw(before, ("x", row["x"]), before["r"])
+                if row["done"] and acts:
+                    held = (row["x"] >= 2, row["r"] < 0)
+                    slow.visits["end", held].append(held)
+                    slow.draw(row, ("end", held), row["r"])
+        last[row["ep"]] = row
+    return slow
+
+
+def _with_next(slow: Slow, row: Row, *, acts: bool) -> None:
+    if not acts:
+        return
+    there = ("ended" if row["done"] else "x", row["after"])
+    slow.draw(row, there, row["r"])
+    if row["done"] or row["cut"]:
+        slow.visits[there].append((row["after"] >= 2, row["done"] and row["r"] < 0))
+
+
+def csv_of(rows: list[Row], path: Path) -> Path:
+    """Write the rows as CSV; NaN as an empty field."""
+    lines = [",".join(rows[0])]
+    lines += [",".join("" if value != value else str(value) for value in row.values()) for row in rows]  # noqa: PLR0124
+    path.write_text("\n".join(lines) + "\n")
+    return path
