@@ -16,7 +16,6 @@ from monitor.causal import World
 from monitor.engine.credible import PosteriorValues, band_of, check_band_settings
 from monitor.errors import LimitError
 from monitor.exact import Checker
-from monitor.exact.evaluators import Evaluators
 from monitor.exact.row_uses import RowUses, row_uses
 from monitor.exact.verdict import Path, resolve
 from monitor.logic import Formula, print_formula
@@ -24,7 +23,7 @@ from monitor.logic.syntax import Change, Goal, Probability, Regret
 from monitor.logic.traversal import nested_goals, quantity_goals
 from monitor.types import Bands, BandSettings, Quantity, Verdict
 
-__all__ = ["CARRIED", "LearnedBands", "is_learned", "support_of", "to_visit"]
+__all__ = ["CARRIED", "LearnedBands", "support_of", "to_visit"]
 
 CARRIED = 0.9
 """Fraction of the total weight that the rows behind `support` carry."""
@@ -32,11 +31,6 @@ SUGGESTIONS = 3
 """Pairs to visit that a verdict names."""
 DIGITS = 9
 """Decimals to which fractions of a total are compared, so that equal weights stay equal after rounding errors."""
-
-
-def is_learned(evaluators: Evaluators) -> bool:
-    """Return whether the model, or another one that formulas name, was learned from data."""
-    return any(model.counts is not None for model in (evaluators.model, *evaluators.models.values()))
 
 
 class LearnedBands:

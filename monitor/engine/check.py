@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import get_args
 
-from monitor.engine.bands import LearnedBands, is_learned
+from monitor.engine.bands import LearnedBands
 from monitor.engine.choice import NOT_EXACT
 from monitor.engine.credible import check_band_settings
 from monitor.engine.sampled_checker import SampledChecker
@@ -133,7 +133,7 @@ def check_many(
         validate(formula, model, policies, text, checker.models)
     check_path(model, settings.path)
     sampler = SampledChecker(Enumerated(checker.evaluators), model)
-    learned = None if bands is None or not is_learned(checker.evaluators) else LearnedBands(checker, bands)
+    learned = None if bands is None or not checker.evaluators.learned else LearnedBands(checker, bands)
     answers = ((formula, _chosen(formula, text, settings, checker, sampler)) for formula, text in read)
     return _collect((_with_bands(learned, verdict, formula, settings) for formula, verdict in answers), each)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cached_property
 
-from monitor.engine.bands import LearnedBands, is_learned
+from monitor.engine.bands import LearnedBands
 from monitor.engine.credible import check_band_settings
 from monitor.engine.sampled_checker import SampledChecker
 from monitor.engine.seeding import alone, check_sampling
@@ -36,7 +36,7 @@ class Engines:
     def __init__(self, checker: Checker, sampling: Sampling, bands: BandSettings = BANDS) -> None:
         self.checker, self.sampling = checker, check_sampling(sampling)
         check_band_settings(bands)
-        self.learned = LearnedBands(checker, bands) if is_learned(checker.evaluators) else None
+        self.learned = LearnedBands(checker, bands) if checker.evaluators.learned else None
 
     @cached_property
     def sampled_checker(self) -> SampledChecker:

@@ -2,7 +2,7 @@
 
 Each learned row is drawn from its Dirichlet posterior, of which the model's row is the mean; given rows stay. A drawn
 model has the same support, so policies, labels and automata fit it, and every answer on it is exact. All draws are made
-once and shared by all formulas and agents (docs/semantics.md, section 13.2).
+once and shared by all formulas and agents (docs/semantics.md, section 13.5).
 """
 
 from __future__ import annotations

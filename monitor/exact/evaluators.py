@@ -165,6 +165,16 @@ class Evaluators:
             self._confidence[model] = confidence_rows(model, DELTA)
         return self._confidence[model]
 
+    @property
+    def learned(self) -> bool:
+        """True if the model, or another one that formulas name, was learned from data."""
+        return any(model.counts is not None for model in (self.model, *self.models.values()))
+
+    def learned_under(self, change: Change) -> bool:
+        """Return whether the world under a change has rows that were learned from data."""
+        other = self.models[change.name] if change.kind == "model" else self.model
+        return self.model.counts is not None or other.counts is not None
+
     def constant(self, measure: Probability | Reward) -> float | None:
         """Return the value of a measure that no path can change, else None."""
         start = self._automaton(measure).start

@@ -2,7 +2,7 @@
 
 A forward pass over the nodes (state, obligation) of one world, from the intervention state to the last offset at which
 an obligation remains; unlike the compiled evaluation it keeps what it passes through. Definitions: docs/semantics.md,
-section 13.4.
+section 13.6.
 """
 
 from __future__ import annotations

@@ -15,8 +15,8 @@ from monitor.errors import ConfigError, LimitError, MonitorError
 from monitor.exact import IncrementalCheck, validate
 from monitor.logic import Formula, parse
 from monitor.logic.printer import print_change
-from monitor.logic.syntax import Regret
-from monitor.logic.traversal import largest_offset
+from monitor.logic.syntax import Probability, Regret
+from monitor.logic.traversal import goals, largest_offset, nested_goals
 from monitor.model import MDP
 from monitor.runtime.forecasts import FollowedForecast, Target, followed_forecast, target_of
 from monitor.stream import Session
@@ -25,6 +25,10 @@ from monitor.types import BandsWhen, CausalModel, Engine, FormulaSpec, Outcome, 
 __all__ = ["NOT_ROBUST", "Query", "QueryEvaluator", "SpecError", "Vocabulary", "prepare", "read_query"]
 
 NOT_ROBUST: Final = "robust needs bounds over causal models; add causal_model: any (or stable) to the formula"
+NO_GUARANTEE: Final = (
+    "quantities are nested, so on a learned model no answer is known to be robust; leave only_if out, or write a "
+    "formula without nested quantities"
+)
 NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 Vocabulary = tuple[MDP, Collection[str], Mapping[str, MDP]]
 """The names a formula may use: labels of the model, policies, other models."""
@@ -168,6 +172,7 @@ def read_query(spec: FormulaSpec, vocabulary: Vocabulary | None, *, window: int)
     if vocabulary is not None:
         model, policies, models = vocabulary
         validate(query.formula, model, policies, spec.text, models)
+        _check_guarantee(query, [model, *models.values()])
     for key, problem in _problems(query, window):
         raise SpecError(spec.name, key, problem)
     return query
@@ -201,6 +206,16 @@ def _check_names(names: Sequence[str]) -> None:
     for name in names:
         if names.count(name) > 1:
             raise ConfigError(f"two formulas are called {name!r}; give each a name of its own")
+
+
+def _check_guarantee(query: Query, models: Sequence[MDP]) -> None:
+    """Raise SpecError for an alarm that never fires: only if robust, on a learned model without a guaranteed band."""
+    spec = query.spec
+    if spec.alarm.only_if is None or spec.causal_model != "any" or all(model.counts is None for model in models):
+        return
+    measures = [goal.measure for goal, _, _ in goals(query.formula)]
+    if any(isinstance(measure, Probability) and any(nested_goals(measure.path)) for measure in measures):
+        raise SpecError(spec.name, ("alarm", "only_if"), NO_GUARANTEE)
 
 
 def _problems(query: Query, window: int) -> Iterator[tuple[tuple[str, ...], str]]:

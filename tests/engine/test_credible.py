@@ -43,7 +43,8 @@ def ask(learned: Learned, text: str, **more: object) -> Verdict:
 def one_with_support(*texts: str) -> Learned:
     """Return a world with an observed transition in which every text has support."""
     worlds = map(learned_world, map(Random, count()))
-    return next(w for w in worlds if len(w.setting.path) > 1 and all(ask(w, text).support is not None for text in texts))
+    longer = (w for w in worlds if len(w.setting.path) > 1)
+    return next(w for w in longer if all(ask(w, text).support is not None for text in texts))
 
 
 def drawn_settings(learned: Learned) -> list[Setting]:
