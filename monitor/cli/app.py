@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from monitor._version import __version__
-from monitor.cli import configs, demo, evidence, exploring, models, questions, streaming, warming
+from monitor.cli import configs, demo, evidence, exploring, exporting, models, questions, streaming, warming
 
 __all__ = ["app"]
 
@@ -26,6 +26,7 @@ app.command()(evidence.verify)
 app.command()(evidence.explain)
 app.command()(warming.warm)
 models.model_app.command("explore")(exploring.model_explore)
+models.policy_app.command("export")(exporting.policy_export)
 app.add_typer(models.model_app, name="model")
 app.add_typer(models.policy_app, name="policy")
 app.add_typer(configs.app, name="config")

@@ -1,6 +1,6 @@
 """Writing of small policies as ONNX bytes (a table of scores, or a perceptron with one hidden layer) and manifests.
 
-Equal numbers give equal bytes. Needs the `onnx` package (the extra `train`); running a policy does not.
+Equal numbers give equal bytes. Needs the `onnx` package (the extra `export`); running a policy does not.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def _model(
     try:
         from onnx import TensorProto, checker, helper, numpy_helper  # noqa: PLC0415 - an optional extra
     except ImportError as error:
-        raise PolicyError(f"writing ONNX needs the onnx package: {to_install('train')}") from error
+        raise PolicyError(f"writing ONNX needs the onnx package: {to_install('export')}") from error
     last = len(operators) - 1
     nodes = [
         helper.make_node(operator, inputs, [result[0] if k == last else f"y{k}"])

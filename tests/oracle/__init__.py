@@ -1,1 +1,5 @@
-"""An independent evaluator of PCFTL questions: explicit trees of paths in fractions, nothing of `monitor`."""
+"""Independent evaluators of PCFTL queries, nothing of `monitor` in them.
+
+`evaluate`: known models, by explicit trees of paths in fractions. `guaranteed`: learned models, by linear programs over
+couplings of the rows in their confidence set; `learned` builds such models.
+"""

@@ -26,5 +26,5 @@ def test_the_same_numbers_give_the_same_bytes() -> None:
 
 def test_without_onnx_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "onnx", None)
-    with pytest.raises(PolicyError, match=r"pip install '\.\[train\]'"):
+    with pytest.raises(PolicyError, match=r"pip install '\.\[export\]'"):
         table_onnx(np.eye(2), "index")

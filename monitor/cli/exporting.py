@@ -1,0 +1,163 @@
+"""`cfmon policy export`: a policy of another tool as ONNX, with its manifest."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from monitor.cli.models import Output
+from monitor.cli.output import ExitCode, finish, print_json, progress, say
+from monitor.errors import ConfigError, PolicyError
+
+if TYPE_CHECKING:
+    from monitor.model.mdp import MDP
+    from monitor.policy.manifest import Manifest
+    from monitor.policy_export.agreement import Agreement
+    from monitor.policy_export.original import Original
+
+__all__ = ["policy_export"]
+
+SHOWN = 5
+"""Most disagreements printed."""
+
+
+class Sees(StrEnum):
+    """What a Python function is called with."""
+
+    observation = "observation"
+    valuation = "valuation"
+    name = "name"
+    number = "index"
+
+
+def policy_export(
+    source: Annotated[
+        str,
+        typer.Argument(
+            metavar="SOURCE",
+            help="stable-baselines3 .zip; table .json, .csv, .npy; scikit-learn .joblib, .pkl; or module.py:function",
+        ),
+    ],
+    target: Annotated[Path, typer.Argument(metavar="OUT.onnx", help="file to write; the manifest is OUT.yaml")],
+    model: Annotated[str, typer.Option(help="model the policy acts in")],
+    *,
+    weights: Annotated[str | None, typer.Option(metavar="FILE", help="parameters of a torch module")] = None,
+    normalise: Annotated[
+        str | None,
+        typer.Option(
+            "--normalise",
+            "--normalize",
+            metavar="FILE",
+            help="statistics of the observations: VecNormalize .pkl, or .npz with mean and var",
+        ),
+    ] = None,
+    sees: Annotated[
+        Sees | None, typer.Option(help="what a function is called with; default: observation if the model has them")
+    ] = None,
+    output: Annotated[Output | None, typer.Option(help="what the scores of a table or a torch module are")] = None,
+    stochastic: Annotated[
+        bool | None, typer.Option("--stochastic/--greedy", help="the agent samples its actions, or takes the best")
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="overwrite OUT.onnx and OUT.yaml")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="print one JSON document on stdout")] = False,
+) -> None:
+    """Write a policy as ONNX with its manifest, and compare it with the original in every state of the model.
+
+    Exit code 1 if they differ; then nothing is written. Python functions, .zip and pickle files execute code:
+    export only those that you trust.
+    """
+    from monitor.model.io import load_model  # noqa: PLC0415 - keep `cfmon --help` light
+    from monitor.policy.draft import draft_manifest  # noqa: PLC0415 - likewise
+    from monitor.policy_export.agreement import compare  # noqa: PLC0415 - likewise
+    from monitor.policy_export.convert import convert  # noqa: PLC0415 - likewise
+    from monitor.policy_export.original import Request  # noqa: PLC0415 - likewise
+
+    files = _targets(target, force=force)
+    request = Request(
+        source,
+        weights,
+        normalise,
+        None if sees is None else sees.value,
+        None if output is None else output.value,
+        stochastic,
+    )
+    with progress(f"running {source} on every state of {model}"):
+        mdp = load_model(model)
+        original = convert(mdp, request)
+        manifest, assumed = draft_manifest(
+            original.content, target, mdp, kind=original.kind, stochastic=original.stochastic
+        )
+        agreement = compare(original, manifest, mdp, source)
+    if agreement.differences:
+        _refuse(source, agreement, mdp, as_json=as_json)
+    described = manifest.model_copy(update={"provenance": _provenance(source, agreement)})
+    _write(files, original, described)
+    _show(files, described, agreement, [*original.assumed, *assumed], as_json=as_json)
+
+
+def _targets(target: Path, *, force: bool) -> tuple[Path, Path]:
+    if target.suffix.lower() != ".onnx":
+        raise ConfigError(f"{target}: the name of the file to write must end in .onnx")
+    files = target, target.with_suffix(".yaml")
+    for file in files:
+        if file.exists() and not force:
+            raise ConfigError(f"{file} already exists; remove it first, or give --force")
+    return files
+
+
+def _provenance(source: str, agreement: Agreement) -> str:
+    from monitor._version import __version__  # noqa: PLC0415 - used here only
+
+    name = Path(source).name
+    return f"cfmon {__version__} policy export {name}; equal to the original in {agreement.states:,} states"
+
+
+def _refuse(source: str, agreement: Agreement, model: MDP, *, as_json: bool) -> None:
+    first = agreement.differences[:SHOWN]
+    if as_json:
+        print_json({"agrees": False, "states": agreement.states, "differences": [list(each) for each in first]})
+        finish(ExitCode.NO)
+    say(f"{source}: the export differs from the original in {len(agreement.differences)} of {agreement.states} states")
+    for state, sentence in first:
+        name = f" ({model.state_names[state]})" if model.state_names else ""
+        say(f"  state {state}{name}: {sentence}")
+    say("nothing was written")
+    finish(ExitCode.NO)
+
+
+def _write(files: tuple[Path, Path], original: Original, manifest: Manifest) -> None:
+    from monitor.policy.export import manifest_yaml  # noqa: PLC0415 - keep `cfmon --help` light
+
+    network, described = files
+    try:
+        network.write_bytes(original.content)
+        described.write_text(manifest_yaml(manifest), encoding="utf-8")
+    except OSError as error:
+        raise PolicyError(f"cannot write {error.filename or network}: {error.strerror}") from error
+
+
+def _show(
+    files: tuple[Path, Path], manifest: Manifest, agreement: Agreement, assumed: list[str], *, as_json: bool
+) -> None:
+    if as_json:
+        facts = {
+            "agrees": True,
+            "states": agreement.states,
+            "left out": agreement.left_out,
+            "files": [str(file) for file in files],
+            "sha256": manifest.sha256,
+            "manifest": manifest.model_dump(mode="json"),
+            "assumed": assumed,
+        }
+        print_json(facts)
+        return
+    say(f"{files[0]}: {manifest.input.kind} in, {manifest.output.kind} out, sha256 {manifest.sha256}")
+    say(f"{files[1]}: its manifest")
+    say(f"  equal to the original in {agreement.states} states")
+    if agreement.left_out:
+        say(f"  {agreement.left_out} states were left out: the original takes an unavailable action there")
+    for sentence in assumed:
+        say(f"  assumed: {sentence}")

@@ -1,0 +1,113 @@
+"""A policy before export: its network, and what the original does in every state of the model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from monitor.arrays import AnyArray, Floats, Ints
+from monitor.errors import PolicyError
+from monitor.model.mdp import MDP
+from monitor.policy.draft import OutputKind
+from monitor.policy.export import table_onnx
+
+__all__ = ["MEMORY", "Anything", "Original", "Request", "tabulated"]
+
+Anything = Any
+"""An object of a package that may not be installed, or of the user."""
+
+MEMORY: Final = (
+    "a policy with memory cannot be evaluated in states alone, as the monitor does. Include the last n "
+    "observations in the state: wrap the environment in "
+    "gymnasium.wrappers.FrameStackObservation(env, n), train a policy without recurrence on it, and explore the same "
+    "environment with --key observation"
+)
+"""What to do about a recurrent policy."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """What the user said about a policy.
+
+    Attributes:
+        source: a file, or `module.py:name`.
+        weights: file with the parameters of a torch module, or None.
+        normalise: file with the statistics that normalise observations, or None.
+        sees: what a function is called with: `observation`, `index`, `valuation` or `name`; None: the default.
+        output: kind of a network's output; None: the default.
+        stochastic: the agent draws its actions; None: as the source suggests.
+    """
+
+    source: str
+    weights: str | None = None
+    normalise: str | None = None
+    sees: str | None = None
+    output: OutputKind | None = None
+    stochastic: bool | None = None
+
+
+@dataclass(frozen=True)
+class Original:
+    """A policy as ONNX, with what the original does.
+
+    Attributes:
+        content: the ONNX bytes.
+        kind: of the output.
+        stochastic: the agent draws its actions.
+        actions: [S], the original's greedy actions; or None if `scores` say it all.
+        scores: [S, A], the original's scores or probabilities; or None if it returns actions only.
+        assumed: what was assumed, a sentence each.
+    """
+
+    content: bytes
+    kind: OutputKind
+    stochastic: bool
+    actions: Ints | None
+    scores: Floats | None
+    assumed: Sequence[str] = ()
+
+
+def tabulated(values: AnyArray, model: MDP, request: Request, assumed: Sequence[str]) -> Original:
+    """Return a policy as a table over the states: actions [S], or scores or probabilities [S, A].
+
+    A matrix whose rows are probabilities is drawn from, unless the request says otherwise; another one is greedy.
+    Raises PolicyError: a wrong shape, or an action that does not exist.
+    """
+    where = f"policy {request.source}"
+    if values.shape == (model.states,) and values.dtype.kind in "iu":
+        if request.stochastic:
+            raise PolicyError(f"{where}: --stochastic needs probabilities, it gives one action a state")
+        bad = np.flatnonzero((values < 0) | (values >= model.actions))
+        if bad.size:
+            raise PolicyError(f"{where}: state {bad[0]}: action {values[bad[0]]} is outside 0..{model.actions - 1}")
+        scores = np.eye(model.actions)[values]
+        return Original(
+            table_onnx(scores, "index", "q_values"),
+            "q_values",
+            stochastic=False,
+            actions=values.astype(np.int64),
+            scores=None,
+            assumed=assumed,
+        )
+    if values.shape != (model.states, model.actions) or values.dtype.kind not in "fiu":
+        raise PolicyError(
+            f"{where}: it has shape {list(values.shape)}; give {model.states} actions (whole numbers), or a matrix of "
+            f"{model.states} x {model.actions} scores or probabilities"
+        )
+    return _scored(values.astype(np.float64), request, where, assumed)
+
+
+def _scored(scores: Floats, request: Request, where: str, assumed: Sequence[str]) -> Original:
+    bad = np.argwhere(~np.isfinite(scores))
+    if bad.size:
+        raise PolicyError(f"{where}: state {bad[0][0]}, action {bad[0][1]}: {scores[tuple(bad[0])]} is not a number")
+    chances = bool((scores >= 0).all() and np.allclose(scores.sum(axis=1), 1.0, rtol=0, atol=1e-6))
+    kind: OutputKind = request.output or ("probabilities" if chances else "q_values")
+    if kind == "action":
+        raise PolicyError(f"{where}: --output action needs one action a state, it gives a matrix")
+    stochastic = request.stochastic if request.stochastic is not None else kind == "probabilities"
+    said = [] if request.output else [f"the rows hold {kind}; if not, give --output"]
+    return Original(table_onnx(scores, "index", kind), kind, stochastic, None, scores, [*assumed, *said])
