@@ -124,7 +124,8 @@ def stage(folder: Path) -> Iterator[Stage]:
     for name in CLONED:
         (folder / name).symlink_to(ROOT / name)
     (folder / ".venv").mkdir()
-    (folder / ".venv/bin").symlink_to(Path(sys.executable).parent)
+    for name in ("bin", "lib", "pyvenv.cfg"):  # what makes `python` there find what is installed
+        (folder / ".venv" / name).symlink_to(Path(sys.executable).parents[1] / name)
     for stamp in (".demo", ".dev"):
         (folder / ".venv" / stamp).touch()
     with _network() as (holder, enter):
