@@ -16,6 +16,9 @@ from monitor.jit import compiled
 
 __all__ = ["extreme_given", "least_probability"]
 
+TINY = 1e-200
+"""Least p* used: from there on x no longer depends on it."""
+
 
 @compiled
 def least_probability(lower: Floats, upper: Floats, at: int) -> float:
@@ -30,7 +33,7 @@ def extreme_given(lower: Floats, upper: Floats, observed: float, values: Floats,
     Args:
         lower: [K] lower bounds of q.
         upper: [K] upper bounds.
-        observed: p*. If it is 0, x may be any distribution on the entries that can be positive.
+        observed: p*. As it goes to 0, x may be any distribution on the entries of q that can be positive.
         values: [K] or longer.
         largest: whether to maximise.
 
@@ -39,16 +42,13 @@ def extreme_given(lower: Floats, upper: Floats, observed: float, values: Floats,
     """
     if observed >= 1.0:
         return greedy(lower, upper, values, largest)
+    observed = max(observed, TINY)
     sign = -1.0 if largest else 1.0
     order = ascending(sign * values[: len(lower)])
     spare = max(1.0 - lower.sum(), 0.0)
     rest, total = observed, 0.0
     for n in range(len(order)):
         k = order[n]
-        if observed <= 0.0:
-            if upper[k] > 0.0:
-                return float(values[k])
-            continue
         free = min(rest, lower[k])
         extra = min(rest - free, upper[k] - lower[k], spare)
         total += (free + extra) * values[k]

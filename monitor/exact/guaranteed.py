@@ -14,13 +14,15 @@ from monitor.errors import LimitError
 from monitor.exact.forward.evaluator import LabelledAutomaton, dynamics
 from monitor.exact.forward.guaranteed import IntervalProblem, interval, level
 from monitor.jit import lend
-from monitor.logic import Automaton, RewardAutomaton
+from monitor.logic import FALSE, TRUE, Automaton, RewardAutomaton
 from monitor.model.confidence import IntervalRows
 
 __all__ = ["DELTA", "GuaranteedValues"]
 
 DELTA = 0.05
 """Probability that the confidence set misses a row at any time: guaranteed bounds hold with the other 95 %."""
+MAX_ATOMS = 8
+"""With more labels in a formula their combinations are not enumerated: an unknown state may then decide either way."""
 MAX_GUARANTEED_NUMBERS = 20_000_000
 """Numbers that bounds beyond the observed path may need: offsets x columns x states, twice; 160 MB."""
 
@@ -86,18 +88,39 @@ class GuaranteedValues:
 
 
 def _unknown(automaton: Automaton, obligations: list[dict[int, int]], alive: Bools, extremes: Floats) -> Floats:
-    """Return bounds [offsets, columns, 2] of each obligation in a state of which nothing is known.
+    """Return bounds [offsets, columns, 2] of each obligation in a state of which nothing is known, not even its labels.
 
-    A probability lies between 0 and 1. Each rewarded step that is left may earn any reward of the model.
+    A probability is 0 or 1 only if every sequence of labels decides so. Each rewarded step that is left may earn any
+    reward of the model.
     """
     unknown = np.zeros((*alive.shape, 2))
+    known: dict[int, tuple[bool, bool]] = {FALSE: (False, False), TRUE: (True, True)}
     for column, cells in enumerate(obligations):
         for offset, obligation in cells.items():
             if isinstance(automaton, RewardAutomaton):
                 unknown[offset, column] = automaton.rewarded_steps(obligation) * extremes
             else:
-                unknown[offset, column, 1] = 1.0
+                unknown[offset, column] = _decided(automaton, obligation, known)
     return unknown
+
+
+def _decided(automaton: Automaton, obligation: int, known: dict[int, tuple[bool, bool]]) -> tuple[bool, bool]:
+    """Return whether every sequence of labels makes an obligation true, and whether some does; adds to `known`."""
+    if len(automaton.atoms) > MAX_ATOMS:
+        return False, True
+    open_obligations = [obligation]
+    while open_obligations:
+        one = open_obligations[-1]
+        following = {automaton.step(one, labels) for labels in range(1 << len(automaton.atoms))}
+        missing = following - known.keys()
+        if missing:
+            open_obligations += missing
+        else:
+            known[open_obligations.pop()] = (
+                all(known[each][0] for each in following),
+                any(known[each][1] for each in following),
+            )
+    return known[obligation]
 
 
 def _too_many(numbers: int) -> str:

@@ -88,10 +88,21 @@ def _with_elsewhere(model: MDP, bounds: IntervalRows, last: Ints, unseen: Floats
     )
     added = np.zeros(len(indptr), dtype=np.int64)
     added[rows + 1] = 1
+    indptr = indptr + np.cumsum(added)
+    lower, upper = np.insert(lower, places, 0.0), np.insert(upper, places, unseen)
+    _open_empty(indptr, rows, lower, upper)
     return IntervalRows(
-        frozen(indptr + np.cumsum(added)),
+        frozen(indptr),
         frozen(np.insert(successors, places, elsewhere)),
-        frozen(np.insert(lower, places, 0.0)),
-        frozen(np.insert(upper, places, unseen)),
+        frozen(lower),
+        frozen(upper),
         frozen(np.insert(extra, places, 0.0) if len(extra) else extra),
     )
+
+
+def _open_empty(indptr: Ints, rows: Ints, lower: Floats, upper: Floats) -> None:
+    """Allow everything in those of `rows` whose bounds no distribution meets: draws that drifted refute every row."""
+    for row in rows:
+        entries = slice(indptr[row], indptr[row + 1])
+        if lower[entries].sum() > 1.0 or upper[entries].sum() < 1.0:
+            lower[entries], upper[entries] = 0.0, 1.0

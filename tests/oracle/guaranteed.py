@@ -38,7 +38,6 @@ class Learned:
     labels: Mapping[int, frozenset[str]]
     rewards: Mapping[tuple[int, int, int], float]
     row_rewards: Mapping[tuple[int, int], float]
-    depends_on_successor: bool
     elsewhere: int | None
     actions: Mapping[str, int]
 
@@ -72,7 +71,6 @@ def learned(model: MDP, delta: float) -> Learned:
         labels={s: frozenset(name for name, where in model.labels.items() if where[s]) for s in range(model.states)},
         rewards=rewards,
         row_rewards=row_rewards,
-        depends_on_successor=model.transition_rewards is not None,
         elsewhere=None if model.counts is None else model.counts.elsewhere,
         actions={name: a for a, name in enumerate(model.action_names or map(str, range(model.actions)))},
     )
@@ -186,11 +184,11 @@ class Induction:
         return total
 
     def _step(self, offset: int, state: int, action: int, successor: int) -> float:
-        """Return the reward of a step; of one never seen the extreme, if rewards depend on the successor."""
+        """Return the reward of a step; of one never seen the extreme."""
         model = self._world.model
         if self._world.absorbed(offset, state):
             return 0.0
-        if successor == model.elsewhere and model.depends_on_successor:
+        if successor == model.elsewhere:
             return model.reward_range[self._largest]
         return model.rewards.get((state, action, successor), model.row_rewards[state, action])
 

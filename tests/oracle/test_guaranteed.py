@@ -151,9 +151,9 @@ def test_an_outcome_seen_once_leaves_the_counterfactual_open() -> None:
 
 
 def test_elsewhere_earns_the_worst_and_the_best() -> None:
-    """No draw of (0, 0) in this model: the step itself earns r(0, 0) = -1, each later one between -1 and 2."""
+    """No draw of (0, 0) in this model: so each step earns between -1 and 2."""
     model = learned_model([(1, 0, 1)], 3, 2, rewards=np.array([[-1.0, 2.0], [0.5, 0.5], [0.0, 0.0]]))
-    assert guaranteed(model, POLICIES, [(0, None)], "@0.R=? [ C<=2 ]", DELTA) == pytest.approx((-3.0, 3.0))
+    assert guaranteed(model, POLICIES, [(0, None)], "@0.R=? [ C<=2 ]", DELTA) == pytest.approx((-3.0, 6.0))
     assert guaranteed(model, POLICIES, [(0, None)], "@0.R=? [ C[2,3] ]", DELTA) == pytest.approx((-2.0, 4.0))
     assert guaranteed(model, POLICIES, [(0, None)], "@0.P=? [ X true ]", DELTA) == (1.0, 1.0)
 
