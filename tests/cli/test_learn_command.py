@@ -253,7 +253,7 @@ def step(seq: int, state: object, action: int | None = 0, **more: object) -> dic
 
 def test_recordings_of_the_monitor_are_read(cfmon: Run, tmp_path: Path) -> None:
     ada, bob = "agents/ada/steps", "agents/bob/steps"
-    messages = [
+    messages: list[tuple[str, dict[str, object]]] = [
         (ada, step(0, 0, reward=0.0)),
         (bob, step(0, 2, reward=0.0)),  # another agent's episode of the same name
         (ada, step(1, 1, reward=1.5)),
