@@ -19,6 +19,9 @@ __all__ = [
     "AlarmState",
     "Alert",
     "Alternative",
+    "BandSettings",
+    "Bands",
+    "BandsWhen",
     "Blind",
     "BlindReason",
     "Break",
@@ -93,6 +96,9 @@ Positive = Annotated[int, Meta(ge=1)]
 Engine = Literal["auto", "exact", "sampled"]
 """How a formula is answered; `auto`: exactly if the limits allow, else by sampling."""
 
+BandsWhen = Literal["auto", "always", "off"]
+"""Which verdicts on a learned model get a credible band and their support."""
+
 TestName = Literal["betting", "paper"]
 """Which tests compare sampled values with thresholds."""
 
@@ -121,6 +127,10 @@ class AlarmSpec(msgspec.Struct, frozen=True):
     """The bad answer; if absent, `regret` for `regret(...)`, else `fails`. `unavoidable`: fires on regret as well."""
     step: Annotated[float, Meta(ge=0)] = 0.05
     """While the alarm fires, a new revision is published when the value has moved by more than this since the last."""
+    only_if: Literal["robust"] | None = None
+    """If `robust`, a bad verdict counts only if no model in its widest band changes it; another one counts for nothing.
+    Needs `causal_model` `any` or `stable`.
+    """
 
 
 class Sampling(msgspec.Struct, frozen=True):
@@ -155,6 +165,17 @@ class Sampling(msgspec.Struct, frozen=True):
     """
 
 
+class BandSettings(msgspec.Struct, frozen=True):
+    """How the credible band of a learned model is computed; `monitor.engine.credible` checks it."""
+
+    draws: Annotated[int, Meta(ge=1, le=10_000)] = 64
+    """Number of models drawn from the posterior; the answer is evaluated exactly on each."""
+    seed: Annotated[int, Meta(ge=0, le=(1 << 53) - 1)] = 0
+    """Seed of the draws: the same seed draws the same models."""
+    level: Rate = 0.95
+    """Probability that the band contains the value of the true model, if that is distributed as the posterior says."""
+
+
 class FormulaSpec(msgspec.Struct, frozen=True, eq=False):
     """One formula to monitor. `labels` and the alarm's `runbook` do not count when two are compared.
 
@@ -176,6 +197,10 @@ class FormulaSpec(msgspec.Struct, frozen=True, eq=False):
     """`auto`: exact where the formula allows it, else sampled."""
     labels: tuple[tuple[str, str], ...] = ()
     """Pairs of a label and the words for it in sentences."""
+    bands: BandsWhen = "auto"
+    """On a model learned from data, which verdicts get a credible band and their support. `auto`: those that miss the
+    goal, and all while the alarm is pending or fires; `always`, `off`.
+    """
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, FormulaSpec) and self._content() == other._content()
@@ -185,7 +210,7 @@ class FormulaSpec(msgspec.Struct, frozen=True, eq=False):
 
     def _content(self) -> tuple[object, ...]:
         """Return all that changes the answer: `every` with its type, no `labels` and no `runbook`."""
-        query = self.name, self.text, self.every, type(self.every), self.causal_model, self.engine
+        query = self.name, self.text, self.every, type(self.every), self.causal_model, self.engine, self.bands
         return *query, msgspec.structs.replace(self.alarm, runbook=None)
 
 
@@ -310,11 +335,21 @@ class Quantity(msgspec.Struct, frozen=True):
     holds: bool | None = None
     """True if the comparison holds; `null` for `=?`, and if samples left it undecided."""
     robust: bool | None = None
-    """True if no causal model of the class changes `holds`; `null` without bounds."""
+    """True if no causal model of the class changes `holds`, or no model in the guaranteed band if there is one; `null`
+    without bounds.
+    """
     samples: int = 0
     """Number of samples; left out of an exact answer."""
     confidence: float | None = None
     """Level of the confidence interval, in (0, 1); left out of an exact answer."""
+    credible: tuple[float, float] | None = None
+    """On a learned model: the Gumbel-Max value over models drawn from the posterior, at the level of the verdict's
+    `bands`; left out otherwise.
+    """
+    guaranteed: tuple[float, float] | None = None
+    """On a learned model: bounds over every causal model and every row in the confidence set; left out otherwise."""
+    support: int | None = None
+    """On a learned model: the fewest visits among the rows that carry 90 % of the answer; left out otherwise."""
 
 
 class Drawn(msgspec.Struct, frozen=True):
@@ -332,6 +367,21 @@ class Drawn(msgspec.Struct, frozen=True):
     """Probability of a miss allowed for the whole formula."""
     test: int = 0
     """Number of the test in its stream, from 1; 0: not on a stream."""
+
+
+class Bands(msgspec.Struct, frozen=True):
+    """How the bands of a learned model were obtained: together with the path, enough to compute them again."""
+
+    draws: int = 0
+    """Number of posterior models for the credible band; 0: none was requested."""
+    seed: int = 0
+    """Seed they were drawn with."""
+    level: float | None = None
+    """Level of the credible band, in (0, 1); `null` if none was requested."""
+    delta: float | None = None
+    """Probability with which the guaranteed band may fail, for all answers together; `null` without one."""
+    reason: str = ""
+    """Why a band or the support is missing; empty if none is."""
 
 
 class Verdict(msgspec.Struct, frozen=True):
@@ -358,7 +408,9 @@ class Verdict(msgspec.Struct, frozen=True):
     bounds: tuple[float, float] | None = None
     """Bounds of the only quantity; of `regret` those of the alternative. If sampled, a confidence interval."""
     robust: bool | None = None
-    """True if no causal model of the class changes the answer; `null` without bounds."""
+    """True if no causal model of the class changes the answer; `null` without bounds. With a guaranteed band (or where
+    one was due and cannot be had): true if no model in that changes it.
+    """
     effect: float | None = None
     """Of `regret`: value under the alternative minus value under nominal."""
     effect_bounds: tuple[float, float] | None = None
@@ -377,6 +429,22 @@ class Verdict(msgspec.Struct, frozen=True):
     """Why it is undecided, or why the engine differs from the one configured."""
     drawn: Drawn | None = None
     """How it was drawn, if sampled; left out of an exact answer."""
+    credible: tuple[float, float] | None = None
+    """Credible band of the only quantity; of `regret` that of the alternative. This and the following fields are of
+    learned models and left out otherwise.
+    """
+    guaranteed: tuple[float, float] | None = None
+    """Guaranteed band of the only quantity; of `regret` that of the alternative."""
+    effect_credible: tuple[float, float] | None = None
+    """Credible band of the effect: of its values over the posterior models, not a difference of bands."""
+    effect_guaranteed: tuple[float, float] | None = None
+    """Guaranteed band of the effect: the difference of the bands."""
+    support: int | None = None
+    """Smallest support of its quantities; `null` if no learned row matters."""
+    to_visit: tuple[tuple[int, int], ...] = ()
+    """Up to three pairs (state, action) whose visits would narrow the credible band most, the best first."""
+    bands: Bands | None = None
+    """How the bands were obtained."""
 
 
 # ---- notices: results of the monitor; each sink uses those that concern it ----

@@ -21,6 +21,7 @@ from monitor.types import CausalModel, Episode, Verdict
 __all__ = [
     "EVIDENCE_VERSION",
     "MAX_EVIDENCE_BYTES",
+    "ONLY_LEARNED",
     "Evidence",
     "PolicyEvidence",
     "evidence_id",
@@ -39,6 +40,10 @@ MAX_DEPTH = 12
 
 ONLY_SAMPLED = frozenset({"samples", "confidence", "drawn"})
 """Fields of sampled answers; left out of exact ones."""
+ONLY_LEARNED = frozenset(
+    {"credible", "guaranteed", "effect_credible", "effect_guaranteed", "support", "to_visit", "bands"}
+)
+"""Fields of answers on learned models; left out where they have no value. A support of 0 is one."""
 
 
 class PolicyEvidence(msgspec.Struct, frozen=True):
@@ -159,6 +164,9 @@ def plain(value: object) -> Any:  # noqa: ANN401 - whatever shape the value has,
             members = msgspec.structs.asdict(value)
             for name in ONLY_SAMPLED & {name for name, member in members.items() if not member}:
                 del members[name]
+            for name in ONLY_LEARNED & members.keys():
+                if members[name] is None or members[name] == ():
+                    del members[name]
             if isinstance(value, Verdict):
                 members["profile"] = [[offset, *value.profile[offset]] for offset in sorted(value.profile)]
             return plain(members)

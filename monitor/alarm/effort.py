@@ -28,7 +28,10 @@ DRAWS: Final = 1_000
 
 
 def work(evidence: Evidence) -> int:
-    """Return the work, in obligations to evaluate. Raises FormulaError if the evidence's text is not a formula."""
+    """Return the work, posterior models and samples included, in obligations to evaluate.
+
+    Raises FormulaError if the evidence's text is not a formula.
+    """
     last = max(len(evidence.path) - 1, 0)
     total = farthest = unfolded = 0
     for goal, changes in _goals(parse(evidence.text)):
@@ -37,6 +40,8 @@ def work(evidence: Evidence) -> int:
         total += (parts + back) * (back + 1 if changes > 1 else 1)
         farthest, unfolded = max(farthest, back), unfolded + changes * parts
     total += len(evidence.path) * (farthest + 1) // PAIRS
+    if evidence.verdict.bands is not None:
+        total += evidence.verdict.bands.draws * (unfolded + farthest)
     drawn = evidence.verdict.drawn
     return total if drawn is None else total + drawn.sampling.limit * unfolded // DRAWS
 

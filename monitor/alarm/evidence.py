@@ -35,7 +35,7 @@ from monitor.model.mdp import MDP
 from monitor.model.npz import model_sha256
 from monitor.policy.table import PolicyTable
 from monitor.referee import judge
-from monitor.types import AlarmSpec, Alert, FormulaSpec, Verdict
+from monitor.types import AlarmSpec, Alert, BandSettings, FormulaSpec, Verdict
 
 __all__ = [
     "ENGINE",
@@ -182,8 +182,17 @@ def _verdict(evidence: Evidence, model: MDP, tables: Mapping[str, PolicyTable], 
         start_observed=evidence.start_observed,
         models=models,
         drawn=drawn,
+        bands=_band_settings(evidence),
     )
     return verdict if drawn is None else replace(verdict, reason=evidence.verdict.reason)
+
+
+def _band_settings(evidence: Evidence) -> BandSettings | None:
+    """Return how the credible band of the recorded verdict was computed; None if none was requested."""
+    bands = evidence.verdict.bands
+    if bands is None or bands.draws == 0 or bands.level is None:
+        return None
+    return BandSettings(bands.draws, bands.seed, bands.level)
 
 
 ENGINE: Final = Deriver("engine", _verdict)
@@ -193,7 +202,9 @@ ENGINE: Final = Deriver("engine", _verdict)
 def _by_referee(
     evidence: Evidence, model: MDP, tables: Mapping[str, PolicyTable], models: Mapping[str, MDP]
 ) -> Verdict:
-    """Return the verdict of the second program, which draws no samples."""
+    """Return the verdict of the second program, which draws no samples and computes no bands of learned models."""
+    if evidence.verdict.bands is not None:
+        raise LimitError("the bands of a learned model are computed by the engine alone")
     if evidence.verdict.drawn is not None:
         raise LimitError("a sampled verdict has to be drawn again, with the noise it was drawn with")
     return judge(

@@ -120,7 +120,7 @@ TABLE: Final[Mapping[tuple[Place, Event, bool], Transition]] = MappingProxyType(
 
 
 def judge(verdict: Verdict, spec: AlarmSpec) -> Judgement:
-    """Return how the alarm judges a verdict.
+    """Return how the alarm judges a verdict. With `only_if: robust` a bad one that is not robust is neutral.
 
     A `=?` formula has no truth value and is always neutral; the config refuses an alarm on one.
 
@@ -128,6 +128,13 @@ def judge(verdict: Verdict, spec: AlarmSpec) -> Judgement:
     >>> judge(regret, AlarmSpec()), judge(regret, AlarmSpec(when="unavoidable"))
     ('breach', 'bad')
     """
+    judgement = _judged(verdict, spec)
+    if judgement == "bad" and spec.only_if == "robust" and verdict.robust is not True:
+        return "neutral"
+    return judgement
+
+
+def _judged(verdict: Verdict, spec: AlarmSpec) -> Judgement:
     match verdict.outcome:
         case "safe":
             return "good"

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 __all__ = ["model_learn"]
 
 SUFFIXES: Final = (".csv", ".tsv", ".jsonl", ".ndjson", ".parquet", ".arrow", ".feather")
+MISSED: Final = 0.02
+"""Fraction of a label's visits in states without the label from which it is reported."""
+
 ENCODERS: Final = {"index": "index", "name": "name", "values": "valuation", "bins": "bins"}
 
 
@@ -336,9 +339,7 @@ def _facts(learner: Learner, model: MDP, target: Path) -> dict[str, Any]:
     tally = learner.tally
     seen = len(tally.rows)
     table = tally.visited
-    disagree = {
-        label.name: float(_minority(table["true"][:, i], table["seen"])) for i, label in enumerate(learner.labels)
-    }
+    missed = {label.name: _missed(table["true"][:, i], table["seen"]) for i, label in enumerate(learner.labels)}
     return {
         "model": str(target),
         "sha256": model_sha256(model),
@@ -352,16 +353,19 @@ def _facts(learner: Learner, model: MDP, target: Path) -> dict[str, Any]:
         "gaps": tally.gaps,
         "next states that differ": tally.mismatches,
         "labels": {label.name: int(model.labels[label.name].sum()) for label in learner.labels},
-        "label disagreement": disagree,
+        "label missed": missed,
         "state encoder": ENCODERS[learner.states.kind],
         "ends not recorded": sum(code < 4096 for code in table.keys.tolist()),
     }
 
 
-def _minority(true: Any, seen: Any) -> float:  # noqa: ANN401 - arrays
-    import numpy as np  # noqa: PLC0415 - keep `cfmon --help` light
+def _missed(true: Any, seen: Any) -> float | None:  # noqa: ANN401 - arrays
+    """Return the fraction of the visits where a label's condition holds that are in states without the label.
 
-    return float(np.minimum(true, seen - true).sum() / max(int(seen.sum()), 1))
+    None if the condition holds nowhere.
+    """
+    total = int(true.sum())
+    return float(true[2 * true <= seen].sum()) / total if total else None
 
 
 def _finish(facts: dict[str, Any], *, as_json: bool) -> None:
@@ -377,9 +381,7 @@ def _finish(facts: dict[str, Any], *, as_json: bool) -> None:
         f"{_many(facts['pairs'], 'pair')} (state, action) seen"
     )
     for name, count in facts["labels"].items():
-        share = facts["label disagreement"][name]
-        mixed = f"; {share:.2%} of all visits disagree with their state" if share else ""
-        say(f"{target}: {printable(name)} holds in {_many(count, 'state')}{mixed}")
+        say(f"{target}: {printable(name)} holds in {_many(count, 'state')}")
     for line in [*_notes(facts), *facts.get("problems", [])]:
         say(f"{target}: {line}")
     say(f"{target}: sha256 {facts['sha256']}; in a configuration: state_encoder: {facts['state encoder']}")
@@ -391,6 +393,14 @@ def _many(count: int, what: str) -> str:
 
 def _notes(facts: dict[str, Any]) -> list[str]:
     notes = []
+    for name, missed in facts["label missed"].items():
+        if missed is None:
+            notes.append(f"{printable(name)}: its condition holds in no row")
+        elif missed > MISSED:
+            notes.append(
+                f"{printable(name)}: {missed:.0%} of the visits where its condition holds are in states that do not "
+                "have the label, because it does not hold in most of their visits; use other bins or columns"
+            )
     if facts["gaps"]:
         notes.append(f"{_many(facts['gaps'], 'gap')}: a step is missing there, and no transition is counted across it")
     if facts["messages dropped"]:

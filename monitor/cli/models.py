@@ -11,7 +11,7 @@ import typer
 from monitor.cli.learn import model_learn
 from monitor.cli.output import print_json, progress, say, warned
 from monitor.errors import ConfigError
-from monitor.model.formats import supported_forms
+from monitor.model.formats import PROGRAMS, supported_forms, written_forms
 
 if TYPE_CHECKING:
     from monitor.model.mdp import MDP
@@ -42,27 +42,48 @@ def model_info(model: Source, *, as_json: AsJson = False) -> None:
 
 @model_app.command("convert")
 def model_convert(
-    model: Source,
-    target: Annotated[Path, typer.Argument(metavar="TARGET.npz", help="file to write")],
+    model: Annotated[
+        str, typer.Argument(metavar="MODEL", help=f"{supported_forms()}; also {', '.join(PROGRAMS)}, through Storm")
+    ],
+    target: Annotated[Path, typer.Argument(metavar="TARGET", help=f"file to write: {written_forms()}")],
     label: Annotated[
         list[str] | None,
         typer.Option(metavar="'NAME: CONDITION'", help="add a label, such as 'fell: state == 36'; may be repeated"),
     ] = None,
+    *,
+    rewards: Annotated[
+        str | None, typer.Option(metavar="NAME", help="reward structure, if the file has several; none: leave them out")
+    ] = None,
+    constant: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=VALUE", help="constant that a PRISM or JANI file leaves open; may be repeated"),
+    ] = None,
+    storm_python: Annotated[
+        Path | None, typer.Option(metavar="PYTHON", help="interpreter that has stormpy, for PRISM and JANI files")
+    ] = None,
 ) -> None:
-    """Convert a model from any supported source to .npz.
+    """Convert a model from any supported source; the suffix of TARGET says to what.
 
     The condition of a --label compares state, name, value[n] and feature[n] with numbers, texts and lists; join
     comparisons with and, or, not.
 
     A Gymnasium environment is simulated and compared with its transition table; a mismatch is a warning, with exit 0.
+    What TARGET cannot hold is listed likewise.
     """
-    from monitor.model.io import load_model, model_sha256, save_model  # noqa: PLC0415 - keep `cfmon --help` light
+    from monitor.cli.storm import built_by_storm, is_program  # noqa: PLC0415 - keep `cfmon --help` light
+    from monitor.model.io import load_model, model_sha256, save_model  # noqa: PLC0415 - likewise
     from monitor.model.labelling import labelled  # noqa: PLC0415 - likewise
 
+    program = is_program(model)
+    if (constant or storm_python) and not program:
+        raise ConfigError(f"--constant and --storm-python are for {', '.join(PROGRAMS)}; leave them out for {model}")
     with progress(f"converting {model}"), warned() as problems:
-        mdp = labelled(load_model(model), label or ())
+        mdp = built_by_storm(model, constant or (), rewards, storm_python) if program else load_model(model, rewards)
+        mdp = labelled(mdp, label or ())
         save_model(mdp, target)
     say(f"{target}: {mdp.states} states, {mdp.actions} actions, sha256 {model_sha256(mdp)}")
+    if program and mdp.action_names:
+        say(f"{target}: actions {', '.join(f'{number} {name}' for number, name in enumerate(mdp.action_names))}")
     for name in sorted({text.partition(":")[0].strip() for text in label or ()}):
         say(f"{target}: {name} holds in {int(mdp.labels[name].sum())} states")
     for problem in problems:

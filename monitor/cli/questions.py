@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from monitor.cli.output import finish, print_json, progress
 from monitor.errors import ConfigError
 from monitor.model.formats import supported_forms
-from monitor.types import Sampling
+from monitor.types import BandSettings, Sampling
 
 if TYPE_CHECKING:
     from monitor.policy.table import PolicyTable
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["check"]
 
 DEFAULT = Sampling()
+BANDS = BandSettings()
 
 
 class Engine(StrEnum):
@@ -70,7 +71,7 @@ def check(
     causal_model: Annotated[
         CausalModelName, typer.Option(help="report bounds over this class of causal models")
     ] = CausalModelName.gumbel,
-    seed: Annotated[int, typer.Option(help="sampled: random seed")] = DEFAULT.seed,
+    seed: Annotated[int, typer.Option(help="random seed, of samples and of posterior models")] = DEFAULT.seed,
     alpha: Annotated[float, typer.Option(help="sampled: probability of a wrong `fails` or `regret`")] = DEFAULT.alpha,
     beta: Annotated[float, typer.Option(help="sampled: probability of the opposite error")] = DEFAULT.beta,
     delta: Annotated[
@@ -87,6 +88,10 @@ def check(
         Test,
         typer.Option(help="sampled: `betting` guarantees its error rates; `paper` does not for R and delta"),
     ] = Test.betting,
+    draws: Annotated[
+        int, typer.Option(help="learned model: number of posterior models for the credible band; 0: no such band")
+    ] = BANDS.draws,
+    level: Annotated[float, typer.Option(help="learned model: level of the credible band")] = BANDS.level,
     terminated: Annotated[bool, typer.Option("--terminated", help="the episode ended in the last state")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="print one JSON document on stdout")] = False,
 ) -> None:
@@ -128,7 +133,8 @@ def check(
                 limit=samples,
                 test=test.value,
             )
-            arguments |= {"engine": engine.value, "sampling": sampling}
+            bands = BandSettings(draws, seed, level) if draws else None
+            arguments |= {"engine": engine.value, "sampling": sampling, "bands": bands}
             verdicts = check_many(texts, **arguments, each=bar.at)
     if as_json:
         answers = [verdict_data(verdict) for verdict in verdicts]

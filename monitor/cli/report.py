@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from msgspec import to_builtins
 from msgspec.structs import asdict
@@ -10,6 +10,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from monitor.alarm.document import ONLY_LEARNED
 from monitor.cli.output import ExitCode
 from monitor.types import Drawn, Quantity, Verdict
 
@@ -36,14 +37,24 @@ def exit_code(verdicts: list[Verdict]) -> ExitCode:
 
 
 def verdict_data(verdict: Verdict) -> dict[str, object]:
-    """Return every field of the verdict under its name, and `answer`: the outcome, `holds`, `fails` or `value`."""
-    quantities = [asdict(quantity) for quantity in verdict.quantities]
+    """Return every field of the verdict under its name, and `answer`: the outcome, `holds`, `fails` or `value`.
+
+    Fields of learned models are left out if the verdict has no bands.
+    """
+    hidden = ONLY_LEARNED if verdict.bands is None else frozenset[str]()
+    quantities = [
+        {name: member for name, member in asdict(quantity).items() if name not in hidden}
+        for quantity in verdict.quantities
+    ]
+    fields = {name: member for name, member in asdict(verdict).items() if name not in hidden}
+    learned = {} if verdict.bands is None else {"bands": to_builtins(verdict.bands)}
     return {
         "answer": _answer(verdict),
-        **asdict(verdict),
+        **fields,
         "formula": verdict.formula.strip(),
         "quantities": quantities,
         "drawn": to_builtins(verdict.drawn),
+        **learned,
     }
 
 
@@ -55,6 +66,7 @@ def verdict_table(verdict: Verdict, path: Path) -> RenderableType:
         parts.append(_profile(verdict))
     if verdict.drawn is not None:
         parts.append(_drawn(verdict.drawn, verdict))
+    parts += [Text(f"  {line}") for line in _learned(verdict)]
     if verdict.reason:
         parts.append(Text(f"  {verdict.reason}"))
     if verdict.start_dropped:
@@ -79,13 +91,51 @@ def _headline(verdict: Verdict) -> Text:
     words = f"{_number(verdict.value)}" if answer == "value" else OUTCOMES.get(answer, answer)
     line = Text("  ").append(words, style=STYLES.get(answer, ""))
     if verdict.robust is not None:
-        agrees = "no causal model changes this" if verdict.robust else "another causal model could change this"
+        guaranteed = verdict.bands is not None and verdict.bands.delta is not None
+        what = "model in the guaranteed band" if guaranteed else "causal model"
+        agrees = f"no {what} changes this" if verdict.robust else f"another {what} could change this"
         line.append(f"; {agrees}")
     if verdict.effect is not None:
         line.append(f"; effect {verdict.effect:+.6g}")
         if verdict.effect_bounds is not None:
             line.append(f", {_bounds(verdict.effect_bounds, verdict)}")
+        for band in _bands_of(verdict.effect_credible, verdict.effect_guaranteed, verdict):
+            line.append(f", {band}")
     return line
+
+
+def _bands_of(
+    credible: tuple[float, float] | None, guaranteed: tuple[float, float] | None, verdict: Verdict
+) -> list[str]:
+    """Return the bands of a value on a learned model."""
+    how = verdict.bands
+    if how is None:
+        return []
+    named = []
+    if credible is not None and how.level is not None:
+        named.append(f"credible ({how.level:.4g}) {_interval(credible)}")
+    if guaranteed is not None:
+        named.append(f"guaranteed {_interval(guaranteed)}")
+    return named
+
+
+def _learned(verdict: Verdict) -> Iterator[str]:
+    """Yield what an answer on a learned model rests on, and how its bands were obtained."""
+    how = verdict.bands
+    if how is None:
+        return
+    if verdict.support is not None:
+        yield f"rests on at least {verdict.support:,} visits of each row that matters (90 % of the weight)"
+    if verdict.to_visit:
+        pairs = ", ".join(f"action {action} in state {state}" for state, action in verdict.to_visit)
+        yield f"to narrow it, visit: {pairs}"
+    if how.draws:
+        yield f"credible: {how.draws} models drawn from the posterior with seed {how.seed}"
+    if how.delta is not None:
+        sure = f"with probability {1 - how.delta:.4g}"
+        yield f"guaranteed: over every causal model and every row in the confidence set, {sure}"
+    if how.reason:
+        yield how.reason
 
 
 def _quantity(quantity: Quantity, verdict: Verdict, path: Path) -> RenderableType:
@@ -97,6 +147,10 @@ def _quantity(quantity: Quantity, verdict: Verdict, path: Path) -> RenderableTyp
     if quantity.bounds is not None:
         obtained += f", {_bounds(quantity.bounds, verdict, quantity.confidence)}"
     table.add_row("    value", obtained)
+    for band in _bands_of(quantity.credible, quantity.guaranteed, verdict):
+        table.add_row("", band)
+    if quantity.support is not None:
+        table.add_row("    support", f"{quantity.support:,} visits")
     if quantity.threshold is not None:
         met = {True: "met", False: "missed", None: "undecided"}[quantity.holds]
         table.add_row("    bound", f"{_number(quantity.threshold)}: {met}")
@@ -138,6 +192,10 @@ def _drawn(drawn: Drawn, verdict: Verdict) -> Text:
     text += f"; `fails` or `regret` is wrong with probability at most {drawn.alpha:.3g}"
     nominal = " (not guaranteed for R and delta: test 'paper')" if drawn.sampling.test == "paper" else ""
     return Text(f"{text}, the opposite answer with at most {drawn.beta:.3g}{nominal}")
+
+
+def _interval(band: tuple[float, float]) -> str:
+    return f"[{band[0]:.6g}, {band[1]:.6g}]"
 
 
 def _bounds(bounds: tuple[float, float], verdict: Verdict, confidence: float | None = None) -> str:

@@ -6,6 +6,7 @@
 
 from monitor.engine.check import NO_BOUNDS, check, check_many
 from monitor.engine.choice import NOT_EXACT, Engines
+from monitor.engine.credible import check_band_settings
 from monitor.engine.sampled_checker import SampledChecker
 from monitor.engine.seeding import (
     alone,
@@ -21,6 +22,7 @@ __all__ = [
     "SampledChecker",
     "alone",
     "check",
+    "check_band_settings",
     "check_many",
     "check_sampling",
     "on_stream",

@@ -6,7 +6,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import get_args
 
+from monitor.engine.bands import LearnedBands
 from monitor.engine.choice import NOT_EXACT
+from monitor.engine.credible import check_band_settings
 from monitor.engine.sampled_checker import SampledChecker
 from monitor.engine.seeding import SEEDS, alone, check_sampling
 from monitor.engine.simulated import check_simulated_labels, check_simulated_path, simulated_scene
@@ -18,11 +20,12 @@ from monitor.exact.verdict import Path
 from monitor.logic import Formula
 from monitor.model import MDP
 from monitor.sampled import Enumerated, Simulator, VectorSimulator
-from monitor.types import CausalModel, Drawn, Engine, Sampling, Verdict
+from monitor.types import BandSettings, CausalModel, Drawn, Engine, Sampling, Verdict
 
 __all__ = ["NO_BOUNDS", "check", "check_many"]
 
 Model = MDP | Simulator | VectorSimulator
+BANDS = BandSettings()
 NO_BOUNDS = "sampling draws from the Gumbel-Max causal model alone and cannot bound over others"
 
 
@@ -39,6 +42,7 @@ def check(
     models: Mapping[str, Model] | None = None,
     sampling: Sampling | None = None,
     drawn: Drawn | None = None,
+    bands: BandSettings | None = BANDS,
 ) -> Verdict:
     """Answer one formula on one observed path.
 
@@ -56,6 +60,7 @@ def check(
         models: name -> other dynamics, for `model:name`.
         sampling: error rates and limits of a sampled answer.
         drawn: of an earlier verdict, to draw it again; replaces `sampling`.
+        bands: for a model learned from data, how its credible band is computed; None: it is not, nor is the support.
 
     Raises:
         FormulaError, PathError, PolicyError, ConfigError, LimitError: each says what is wrong, where, how to fix it.
@@ -82,6 +87,7 @@ def check(
         models=models,
         sampling=sampling,
         drawn=drawn,
+        bands=bands,
     )[0]
 
 
@@ -98,6 +104,7 @@ def check_many(
     models: Mapping[str, Model] | None = None,
     sampling: Sampling | None = None,
     drawn: Drawn | None = None,
+    bands: BandSettings | None = BANDS,
     each: Callable[[int], None] = lambda _answered: None,
 ) -> list[Verdict]:
     """Answer several formulas on one path, sharing what they have in common; all are read before any is answered.
@@ -106,6 +113,8 @@ def check_many(
     of `check`.
     """
     _check_engine(engine, causal_model)
+    if bands is not None:
+        check_band_settings(bands)
     drawn = drawn or alone(sampling or Sampling())
     check_sampling(drawn.sampling)
     if not (0 <= drawn.seed < SEEDS and drawn.first >= 0):
@@ -124,7 +133,9 @@ def check_many(
         validate(formula, model, policies, text, checker.models)
     check_path(model, settings.path)
     sampler = SampledChecker(Enumerated(checker.evaluators), model)
-    return _collect((_chosen(formula, text, settings, checker, sampler) for formula, text in read), each)
+    learned = None if bands is None or not checker.evaluators.learned else LearnedBands(checker, bands)
+    answers = ((formula, _chosen(formula, text, settings, checker, sampler)) for formula, text in read)
+    return _collect((_with_bands(learned, verdict, formula, settings) for formula, verdict in answers), each)
 
 
 def _collect(answers: Iterator[Verdict], each: Callable[[int], None]) -> list[Verdict]:
@@ -182,6 +193,12 @@ def _chosen(formula: Formula, text: str, settings: _Settings, checker: Checker, 
             return settings.sampled(formula, text, sampler, NOT_EXACT + str(error))
         except LimitError as other:  # neither engine can answer: the reason of the exact one comes first
             raise LimitError(f"{error}; nor by sampling: {other}") from error
+
+
+def _with_bands(learned: LearnedBands | None, verdict: Verdict, formula: Formula, settings: _Settings) -> Verdict:
+    if learned is None:
+        return verdict
+    return learned.added(verdict, formula, settings.path, terminated=settings.terminated)
 
 
 def _simulated(

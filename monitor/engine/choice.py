@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from functools import cached_property
 
+from monitor.engine.bands import LearnedBands
+from monitor.engine.credible import check_band_settings
 from monitor.engine.sampled_checker import SampledChecker
 from monitor.engine.seeding import alone, check_sampling
 from monitor.errors import LimitError
@@ -11,10 +13,11 @@ from monitor.exact import Checker
 from monitor.exact.value_table import is_large
 from monitor.logic import Formula
 from monitor.sampled import Enumerated
-from monitor.types import FormulaSpec, Sampling
+from monitor.types import BandSettings, FormulaSpec, Sampling
 
 __all__ = ["NOT_EXACT", "Engines"]
 
+BANDS = BandSettings()
 NOT_EXACT = "sampled, because the exact engine refused: "
 """How a verdict's `reason` begins where `auto` could not answer exactly."""
 
@@ -25,10 +28,15 @@ class Engines:
     Args:
         checker: answers exactly.
         sampling: error rates and limits of a sampled answer; ConfigError if they are not allowed.
+        bands: how the credible band of a learned model is computed; likewise.
+
+    `learned`: computes the bands of a learned model; None for a given one.
     """
 
-    def __init__(self, checker: Checker, sampling: Sampling) -> None:
+    def __init__(self, checker: Checker, sampling: Sampling, bands: BandSettings = BANDS) -> None:
         self.checker, self.sampling = checker, check_sampling(sampling)
+        check_band_settings(bands)
+        self.learned = LearnedBands(checker, bands) if checker.evaluators.learned else None
 
     @cached_property
     def sampled_checker(self) -> SampledChecker:
@@ -58,6 +66,8 @@ class Engines:
             return True, NOT_EXACT + str(error)
         if spec.engine == "auto" and spec.causal_model == "gumbel" and is_large(self.checker.model):
             self._try_to_warm_up(formula)
+        if self.learned is not None and spec.bands != "off":
+            self.learned.prepare(formula, self.checker.some_path())
         return False, ""
 
     def _warm_up(self, formula: Formula) -> None:

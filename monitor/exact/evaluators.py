@@ -69,10 +69,15 @@ class Evaluators:
         model: the world.
         policies: name -> table; `nominal` is the deployed one.
         models: name -> other dynamics over the same states and actions, for `model:name`.
+        budget: memory for cached rows; shared where there are many models.
     """
 
     def __init__(
-        self, model: MDP, policies: Mapping[str, PolicyTable], models: Mapping[str, MDP] | None = None
+        self,
+        model: MDP,
+        policies: Mapping[str, PolicyTable],
+        models: Mapping[str, MDP] | None = None,
+        budget: Budget | None = None,
     ) -> None:
         if "nominal" not in policies:
             raise ConfigError("no policy is called 'nominal'; it names the deployed one, so name it under policies")
@@ -82,7 +87,7 @@ class Evaluators:
         self.rows: RowCache = {}
         self._evaluators: OrderedDict[tuple[Law, Law, Probability | Reward, Law, Law], Evaluator] = OrderedDict()
         self._dynamics: OrderedDict[tuple[Law, Law, bool], tuple[Dynamics, RowTables]] = OrderedDict()
-        self._budget = Budget()
+        self._budget = budget or Budget()
         self._labelled_automata: dict[Probability | Reward, LabelledAutomaton] = {}
         self._shared_workspace: Workspace | None = None
         self._automata: dict[Probability | Reward, Automaton] = {}
@@ -159,6 +164,16 @@ class Evaluators:
         if model not in self._confidence:
             self._confidence[model] = confidence_rows(model, DELTA)
         return self._confidence[model]
+
+    @property
+    def learned(self) -> bool:
+        """True if the model, or another one that formulas name, was learned from data."""
+        return any(model.counts is not None for model in (self.model, *self.models.values()))
+
+    def learned_under(self, change: Change) -> bool:
+        """Return whether the world under a change has rows that were learned from data."""
+        other = self.models[change.name] if change.kind == "model" else self.model
+        return self.model.counts is not None or other.counts is not None
 
     def constant(self, measure: Probability | Reward) -> float | None:
         """Return the value of a measure that no path can change, else None."""

@@ -6,7 +6,9 @@ from typing import Literal, assert_never
 
 import msgspec
 
+from monitor.errors import LimitError
 from monitor.exact.evaluators import Evaluators
+from monitor.exact.guaranteed import DELTA
 from monitor.exact.path_values import Path, PathValues
 from monitor.logic import Formula, print_formula
 from monitor.logic.syntax import (
@@ -25,22 +27,30 @@ from monitor.logic.syntax import (
     Test,
 )
 from monitor.logic.traversal import asks_back, goals, regret_goals
-from monitor.types import CausalModel, Quantity, Verdict
+from monitor.types import Bands, CausalModel, Quantity, Verdict
 
 __all__ = ["IncrementalCheck", "Path", "resolve"]
 
 
+Band = tuple[float, float]
+NO_GUARANTEE = (
+    "no guaranteed band: quantities are nested, rewards of a transition vary, or the episode has ended in a state that "
+    "is not absorbing in the model"
+)
+
+
 class _Answer(msgspec.Struct, frozen=True):
-    """Value of a goal, its bounds if requested, and the offset used."""
+    """Value of a goal, its bounds and its guaranteed band if requested, and the offset used."""
 
     value: float
-    bounds: tuple[float, float] | None
+    bounds: Band | None
+    guaranteed: Band | None
     offset: int
     clipped: bool
 
 
 class _Truth(msgspec.Struct, frozen=True):
-    """A truth value, with the least and greatest over the class of causal models."""
+    """A truth value, with the least and greatest over the widest band."""
 
     holds: bool
     least: bool
@@ -65,6 +75,8 @@ class IncrementalCheck:
         self.path_values = PathValues(evaluators, formula, window)
         self.path: Path = ()
         self.quantities: list[Quantity] = []
+        self._guarantees = causal_model == "any" and evaluators.learned
+        self._due, self._refused = False, ""
         self._from_start = any(offset < 0 for _, _, offset in goals(formula))
         self._texts = {id(goal): print_formula(goal) for goal, _, _ in goals(formula)}
         if isinstance(formula, Regret):
@@ -81,7 +93,8 @@ class IncrementalCheck:
             terminated: the episode has ended in the last state, which is absorbing from then on.
             start_observed: whether the first pair is the episode's first step.
         """
-        self.path, self.quantities = path, []
+        self.path, self.quantities, self._refused = path, [], ""
+        self._due = False
         self.start_dropped = self._from_start and not start_observed
         self.path_values.advance(path, len(path) if added is None else added, path[-1][0] if terminated else None)
         if isinstance(self.formula, Regret):
@@ -101,10 +114,12 @@ class IncrementalCheck:
             quantities,
             holds=truth.holds,
             bounds=quantities[0].bounds if len(quantities) == 1 else None,
-            robust=None if self.causal_model == "gumbel" else truth.least == truth.greatest,
+            robust=None if self.causal_model == "gumbel" or self._refused else truth.least == truth.greatest,
             offset=quantities[-1].offset if quantities else 0,
             clipped=any(quantity.clipped for quantity in quantities),
             start_dropped=self.start_dropped,
+            guaranteed=quantities[0].guaranteed if len(quantities) == 1 else None,
+            bands=self._bands(),
         )
 
     def regret(self, formula: Regret) -> Verdict:
@@ -116,31 +131,32 @@ class IncrementalCheck:
         nominals = self.path_values.profile(NOMINAL, measure)[: offset + 1]
         alternatives = self.path_values.profile(change, measure)[: offset + 1]
         nominal, alternative = nominals[offset], alternatives[offset]
-        nominal_bounds = self._bounds(NOMINAL, position, measure, nominal)
-        bounds = self._bounds(change, position, measure, alternative)
-        met = self._judge(self._regret_texts[0], test, _Answer(nominal, nominal_bounds, used, clipped))
-        meets = self._judge(self._regret_texts[1], test, _Answer(alternative, bounds, used, clipped))
+        one = self._in_world(NOMINAL, position, measure, nominal, (used, clipped))
+        other = self._in_world(change, position, measure, alternative, (used, clipped))
+        met = self._judge(self._regret_texts[0], test, one)
+        meets = self._judge(self._regret_texts[1], test, other)
         robust: bool | None = None
-        effect_bounds: tuple[float, float] | None = None
-        if bounds is not None and nominal_bounds is not None:
+        if self.causal_model != "gumbel" and not self._refused:
             possible = {_outcome(n, a) for n in (met.least, met.greatest) for a in (meets.least, meets.greatest)}
             robust = len(possible) == 1
-            effect_bounds = (bounds[0] - nominal_bounds[1], bounds[1] - nominal_bounds[0])
         return Verdict(
             self.text,
             "exact",
             self.causal_model,
             tuple(self.quantities),
             outcome=_outcome(met.holds, meets.holds),
-            bounds=bounds,
+            bounds=other.bounds,
             robust=robust,
             effect=alternative - nominal,
-            effect_bounds=effect_bounds,
+            effect_bounds=_difference(other.bounds, one.bounds),
             profile=dict(enumerate(zip(nominals, alternatives, strict=True))),
             latest_useful=_latest_useful(test, nominals, alternatives),
             offset=used,
             clipped=clipped,
             start_dropped=self.start_dropped,
+            guaranteed=other.guaranteed,
+            effect_guaranteed=_difference(other.guaranteed, one.guaranteed),
+            bands=self._bands(),
         )
 
     def _value_verdict(self, goal: Goal) -> Verdict:
@@ -150,12 +166,18 @@ class IncrementalCheck:
             self.text,
             "exact",
             self.causal_model,
-            (Quantity(self.text, answer.value, answer.offset, answer.clipped, answer.bounds),),
+            (
+                Quantity(
+                    self.text, answer.value, answer.offset, answer.clipped, answer.bounds, guaranteed=answer.guaranteed
+                ),
+            ),
             value=answer.value,
             bounds=answer.bounds,
             offset=answer.offset,
             clipped=answer.clipped,
             start_dropped=self.start_dropped,
+            guaranteed=answer.guaranteed,
+            bands=self._bands(),
         )
 
     def _truth(self, formula: Formula) -> _Truth:
@@ -184,14 +206,24 @@ class IncrementalCheck:
 
     def _judge(self, text: str, test: Test, answer: _Answer) -> _Truth:
         """Compare an answer with its threshold, and add it to the quantities."""
-        value, bounds = answer.value, answer.bounds
+        value, widest = answer.value, answer.guaranteed if self._guarantees else answer.bounds
         holds = least = greatest = test.holds(value)
         robust: bool | None = None
-        if bounds is not None:
-            ends = test.holds(bounds[0]), test.holds(bounds[1])
+        if widest is not None:
+            ends = test.holds(widest[0]), test.holds(widest[1])
             least, greatest = holds and all(ends), holds or any(ends)
             robust = least == greatest
-        quantity = Quantity(text, value, answer.offset, answer.clipped, bounds, test.bound, holds, robust)
+        quantity = Quantity(
+            text,
+            value,
+            answer.offset,
+            answer.clipped,
+            answer.bounds,
+            test.bound,
+            holds,
+            robust,
+            guaranteed=answer.guaranteed,
+        )
         if all(known.text != text for known in self.quantities):  # `<=>` names each of its sides twice
             self.quantities.append(quantity)
         return _Truth(holds, least, greatest)
@@ -200,23 +232,62 @@ class IncrementalCheck:
         world = goal.world
         used, position, clipped = resolve(world.offset, len(self.path))
         value = self.path_values.value(world.change, goal.measure, position)
-        bounds = self._bounds(world.change, position, goal.measure, value)
-        if world.baseline is not None:
-            base = self.path_values.value(world.baseline, goal.measure, position)
-            nominal_bounds = self._bounds(world.baseline, position, goal.measure, base)
-            value -= base
-            if bounds is not None and nominal_bounds is not None:
-                bounds = (bounds[0] - nominal_bounds[1], bounds[1] - nominal_bounds[0])
-        return _Answer(value, bounds, used, clipped)
+        answer = self._in_world(world.change, position, goal.measure, value, (used, clipped))
+        if world.baseline is None:
+            return answer
+        base = self.path_values.value(world.baseline, goal.measure, position)
+        other = self._in_world(world.baseline, position, goal.measure, base, (used, clipped))
+        bounds, guaranteed = (
+            _difference(answer.bounds, other.bounds),
+            _difference(answer.guaranteed, other.guaranteed),
+        )
+        return _Answer(value - base, bounds, guaranteed, used, clipped)
 
-    def _bounds(
-        self, change: Change, position: int, measure: Probability | Reward, value: float
-    ) -> tuple[float, float] | None:
+    def _in_world(
+        self, change: Change, position: int, measure: Probability | Reward, value: float, offset: tuple[int, bool]
+    ) -> _Answer:
+        """Return a value with its bands. `offset`: the one used, and whether it was clipped."""
+        bounds = self._bounds(change, position, measure, value)
+        return _Answer(value, bounds, self._guaranteed(change, position, measure, bounds), *offset)
+
+    def _guaranteed(
+        self, change: Change, position: int, measure: Probability | Reward, bounds: Band | None
+    ) -> Band | None:
+        """Return the guaranteed band; None where there is none, and then note why, if there should be one.
+
+        `bounds`: those with rows as estimated, which are guaranteed if no row is estimated.
+        """
+        if not self._guarantees:
+            return None
+        self._due = True
+        if not self.evaluators.learned_under(change):
+            return bounds
+        try:
+            band = self.path_values.guaranteed(change, measure, position)
+        except LimitError as error:
+            self._refused = f"no guaranteed band: {error}"
+            return None
+        if band is None:
+            self._refused = self._refused or NO_GUARANTEE
+        return band
+
+    def _bands(self) -> Bands | None:
+        """Return how the guaranteed band was obtained; None if none was due."""
+        if not self._due:
+            return None
+        return Bands(delta=None if self._refused else DELTA, reason=self._refused)
+
+    def _bounds(self, change: Change, position: int, measure: Probability | Reward, value: float) -> Band | None:
         if self.causal_model == "gumbel":
             return None
         if change.kind == "nominal" and not asks_back(measure):
             return value, value  # the observed path is the same in every causal model; nested quantities may differ
         return self.path_values.bounds(change, measure, position, self.causal_model)
+
+
+def _difference(one: Band | None, other: Band | None) -> Band | None:
+    """Return the band that holds every difference of values in two bands."""
+    return None if one is None or other is None else (one[0] - other[1], one[1] - other[0])
 
 
 def _outcome(nominal: bool, alternative: bool) -> Literal["safe", "regret", "unavoidable"]:  # noqa: FBT001 - two truths

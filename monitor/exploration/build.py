@@ -15,9 +15,9 @@ from monitor.exploration.noise import SlipTo, slip_weights
 from monitor.exploration.search import Found
 from monitor.exploration.simulator import Simulator
 from monitor.model.annotations import Valuation
-from monitor.model.gymnasium_env import common_rewards
 from monitor.model.labelling import labelled
 from monitor.model.mdp import MDP
+from monitor.model.rewards import common_rewards
 
 __all__ = ["model_of"]
 

@@ -6,20 +6,35 @@ To add one, write its reader in a module of this package and add its line to `FO
   it (same stem, suffixes `beside`) that exist.
 - of a scheme: `read(source)` gets the whole text, `gymnasium:ID?argument=value`.
 
-Both return an `MDP`, and raise ModelError, which begins with `model <source>:`, for anything malformed.
+Both return an `MDP`, and raise ModelError, which begins with `model <source>:`, for anything malformed. The reader of a
+format that can hold several reward structures (`named_rewards`) takes the name of one as a third argument.
+
+A format may have a writer too, `write(model)`, which returns the bytes of its files by suffix; `keeps` lists the
+optional attributes of an `MDP` that it keeps.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import PurePath
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from monitor.model.mdp import MDP
 
-__all__ = ["FORMATS", "Format", "file_name", "format_of", "has_scheme", "supported_forms"]
+__all__ = [
+    "FORMATS",
+    "OPTIONAL",
+    "PROGRAMS",
+    "Format",
+    "file_name",
+    "format_of",
+    "has_scheme",
+    "supported_forms",
+    "written_forms",
+]
 
 
 @dataclass(frozen=True)
@@ -32,6 +47,9 @@ class Format:
         suffix: of the file's name; "" for a scheme.
         scheme: the beginning of the source, with its colon; "" for a file.
         beside: suffixes of the files beside it that belong to the model.
+        writer: `module:function`, imported when first used; "" if the format is only read.
+        keeps: names in `OPTIONAL` that the writer keeps.
+        named_rewards: whether a file may hold several reward structures.
     """
 
     shown: str
@@ -39,19 +57,69 @@ class Format:
     suffix: str = ""
     scheme: str = ""
     beside: tuple[str, ...] = ()
+    writer: str = ""
+    keeps: tuple[str, ...] = ()
+    named_rewards: bool = False
 
     def read(self, *arguments: object) -> MDP:
         """Call the reader."""
-        module, _, function = self.reader.partition(":")
-        model: MDP = getattr(import_module(module), function)(*arguments)
+        model: MDP = _function(self.reader)(*arguments)
         return model
 
+    def write(self, model: MDP) -> dict[str, bytes]:
+        """Return the files of a model by suffix."""
+        files: dict[str, bytes] = _function(self.writer)(model)
+        return files
+
+    def left_out(self, model: MDP) -> list[str]:
+        """Return what the model has and the writer does not keep, in words."""
+        return [shown for name, shown in OPTIONAL.items() if name not in self.keeps and _has(model, name)]
+
+
+OPTIONAL: Mapping[str, str] = {
+    "state_names": "state names",
+    "valuations": "valuations",
+    "observations": "observations",
+    "bin_edges": "bin edges",
+    "ended_as": "copies of states for episodes that have terminated",
+    "reward_spread": "how much observed rewards vary",
+    "distribution": "the distribution of the first state (the states are kept)",
+    "action_order": "the numbers of actions, which reading the file may change: refer to actions by name",
+    "counts": "the counts behind the probabilities, which then no longer count as estimated",
+}
+"""Optional parts of a model, and how messages call them."""
 
 FORMATS: tuple[Format, ...] = (
-    Format("a .npz file", "monitor.model.npz:read_files", suffix=".npz"),
+    Format(
+        "a .npz file",
+        "monitor.model.npz:read_files",
+        suffix=".npz",
+        writer="monitor.model.npz:npz_files",
+        keeps=tuple(OPTIONAL),
+    ),
+    Format(
+        "a .umb file (UMB)",
+        "monitor.model.umb:read_files",
+        suffix=".umb",
+        writer="monitor.model.umb_write:umb_files",
+        keeps=("state_names", "valuations", "ended_as", "action_order"),
+        named_rewards=True,
+    ),
+    Format(
+        "a .tra file (PRISM)",
+        "monitor.model.prism_explicit:read_files",
+        suffix=".tra",
+        beside=(".lab", ".srew", ".trew", ".sta"),
+        writer="monitor.model.prism_write:prism_files",
+        keeps=("valuations",),
+    ),
+    Format("a .drn file (Storm)", "monitor.model.drn:read_files", suffix=".drn", named_rewards=True),
     Format("gymnasium:ID?argument=value", "monitor.model.gymnasium_env:load_gymnasium", scheme="gymnasium:"),
 )
 """A file with another suffix is read as the first format."""
+
+PROGRAMS: tuple[str, ...] = (".prism", ".nm", ".pm", ".jani")
+"""Suffixes of descriptions in the PRISM language and JANI, which Storm converts (`cfmon model convert`)."""
 
 
 def format_of(source: str | PurePath) -> Format:
@@ -75,10 +143,39 @@ def supported_forms() -> str:
     """Return the list of all formats as text.
 
     >>> supported_forms()
-    'a .npz file or gymnasium:ID?argument=value'
+    'a .npz file, a .umb file (UMB), a .tra file (PRISM), a .drn file (Storm) or gymnasium:ID?argument=value'
     """
-    *others, last = (each.shown for each in FORMATS)
-    return f"{', '.join(others)} or {last}"
+    return _listed([each.shown for each in FORMATS])
+
+
+def written_forms() -> str:
+    """Return the list of the formats that can be written as text.
+
+    >>> written_forms()
+    'a .npz file, a .umb file (UMB) or a .tra file (PRISM)'
+    """
+    return _listed([each.shown for each in FORMATS if each.writer])
+
+
+def _listed(forms: list[str]) -> str:
+    return f"{', '.join(forms[:-1])} or {forms[-1]}"
+
+
+def _function(name: str) -> Callable[..., Any]:
+    module, _, function = name.partition(":")
+    found: Callable[..., Any] = getattr(import_module(module), function)
+    return found
+
+
+def _has(model: MDP, name: str) -> bool:
+    if name == "distribution":
+        return model.initial is not None and bool(((model.initial > 0) & (model.initial < 1)).any())
+    if name == "action_order":
+        from monitor.model.choices import keeps_order  # noqa: PLC0415 - keep `cfmon --help` light
+
+        return (bool(model.action_names) or not model.availability.all()) and not keeps_order(model)
+    value = getattr(model, name)
+    return value is not None and len(value if name != "counts" else [value]) > 0
 
 
 def _is_file(source: str, form: Format) -> bool:

@@ -15,11 +15,11 @@ from urllib.parse import parse_qsl
 import numpy as np
 import numpy.typing as npt
 
-from monitor.arrays import Bools, Floats, Ints
 from monitor.errors import ModelError, ModelWarning, to_install
 from monitor.model.mdp import MDP
+from monitor.model.rewards import common_rewards
 
-__all__ = ["common_rewards", "from_environment", "load_gymnasium", "make_environment"]
+__all__ = ["from_environment", "load_gymnasium", "make_environment"]
 
 _ID = re.compile(r"[A-Za-z0-9_./-]{1,128}\Z")  # no colon: Gymnasium would import the module before it
 _ONE_HOT_LIMIT = 1 << 26
@@ -146,14 +146,6 @@ def _rows(entries: list[_Entry], copies: dict[int, int], size: tuple[int, int]) 
         "rewards": table.reshape(states, actions),
         "transition_rewards": paid - table[rows],
     }
-
-
-def common_rewards(rows: Ints, paid: Floats, possible: Bools, count: int) -> Floats:
-    """Return the reward [count] common to all entries of a row; 0 if they differ, or if there are none."""
-    least, most = np.full(count, np.inf), np.full(count, -np.inf)
-    np.minimum.at(least, rows[possible], paid[possible])
-    np.maximum.at(most, rows[possible], paid[possible])
-    return np.where(least == most, most, 0.0)
 
 
 def _stays(state: int, actions: int, entries: list[_Entry]) -> bool:

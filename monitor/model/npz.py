@@ -43,7 +43,7 @@ from monitor.model.counts import Counts
 from monitor.model.mdp import MDP
 from monitor.model.unpack import BIN_EDGES, unpacked
 
-__all__ = ["MAX_UNPACKED_BYTES", "canonical_bytes", "model_sha256", "pack", "read_files", "read_model"]
+__all__ = ["MAX_UNPACKED_BYTES", "canonical_bytes", "model_sha256", "npz_files", "pack", "read_files", "read_model"]
 
 FORMAT = 1
 COUNTS = ("visits", "since", "row_order", "elsewhere", "prior")
@@ -82,6 +82,11 @@ def read_model(content: bytes, source: str, *, limit: int = MAX_UNPACKED_BYTES) 
 def read_files(files: Mapping[str, bytes], source: str) -> MDP:
     """Read a model: the reader of `monitor.model.formats`."""
     return read_model(files[".npz"], source)
+
+
+def npz_files(model: MDP) -> dict[str, bytes]:
+    """Return the compressed file of a model by its suffix: the writer of `monitor.model.formats`."""
+    return {".npz": pack(model, zipfile.ZIP_DEFLATED)}
 
 
 def canonical_bytes(model: MDP) -> bytes:

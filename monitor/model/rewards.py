@@ -22,6 +22,7 @@ __all__ = [
     "checked_magnitude",
     "checked_rewards",
     "checked_transition_rewards",
+    "common_rewards",
     "expected_rewards",
     "reward_tables",
     "transition_keys",
@@ -141,6 +142,21 @@ def checked_magnitude(rewards: Floats, extra: Floats | None, actions: int, rows:
         raise ModelError(
             f"the reward of {where} exceeds {MAX_REWARD:g}: sums of such rewards overflow; scale them down"
         )
+
+
+def common_rewards(rows: Ints, paid: Floats, possible: Bools, count: int) -> Floats:
+    """Return the reward [count] common to all possible entries of a row; 0 if they differ, or if there are none.
+
+    Args:
+        rows: [N] row of each entry.
+        paid: [N] R(s, a, s').
+        possible: [N] entries with positive probability.
+        count: number of rows.
+    """
+    least, most = np.full(count, np.inf), np.full(count, -np.inf)
+    np.minimum.at(least, rows[possible], paid[possible])
+    np.maximum.at(most, rows[possible], paid[possible])
+    return np.where(least == most, most, 0.0)
 
 
 def reward_tables(

@@ -28,6 +28,7 @@ from monitor.types import (
     Refreshed,
     Skipped,
     Step,
+    Verdict,
 )
 
 __all__ = ["FormulaMonitor", "FormulaMonitorState", "When"]
@@ -167,6 +168,8 @@ class FormulaMonitor:
         """
         path, spec = session.path, self.query.spec
         verdict = self._evaluator.verdict(self.query, engines, session, step)
+        if engines.learned is not None and self._wants_bands(verdict):
+            verdict = self._evaluator.with_bands(verdict, self.query, engines, session)
         self.last = Judged(self._agent, spec.name, verdict, step.episode, step.seq, step.time, step.late)
         notices.append(self.last)
         forecasts = self.forecasts
@@ -179,6 +182,13 @@ class FormulaMonitor:
             notices += self._report(change, step.time, now)
         elif self.alarm.state == "firing" and not ends:
             notices += self._refresh(now)
+
+    def _wants_bands(self, verdict: Verdict) -> bool:
+        """Return whether this verdict gets a credible band: it costs as much as the verdict on each drawn model."""
+        spec = self.query.spec
+        if spec.bands == "auto":
+            return self.alarm.state != "clear" or judge(verdict, spec.alarm) in ("bad", "breach")
+        return spec.bands == "always"
 
     def revise(self, now: Instant) -> Iterator[Notice]:
         """Publish a withheld revision that is due, with the newest verdict."""

@@ -15,15 +15,20 @@ from monitor.errors import ConfigError, LimitError, MonitorError
 from monitor.exact import IncrementalCheck, validate
 from monitor.logic import Formula, parse
 from monitor.logic.printer import print_change
-from monitor.logic.syntax import Regret
-from monitor.logic.traversal import largest_offset
+from monitor.logic.syntax import Probability, Regret
+from monitor.logic.traversal import goals, largest_offset, nested_goals
 from monitor.model import MDP
 from monitor.runtime.forecasts import FollowedForecast, Target, followed_forecast, target_of
 from monitor.stream import Session
-from monitor.types import CausalModel, Engine, FormulaSpec, Outcome, Step, Threshold, Verdict
+from monitor.types import BandsWhen, CausalModel, Engine, FormulaSpec, Outcome, Step, Threshold, Verdict
 
-__all__ = ["Query", "QueryEvaluator", "SpecError", "Vocabulary", "prepare", "read_query"]
+__all__ = ["NOT_ROBUST", "Query", "QueryEvaluator", "SpecError", "Vocabulary", "prepare", "read_query"]
 
+NOT_ROBUST: Final = "robust needs bounds over causal models; add causal_model: any (or stable) to the formula"
+NO_GUARANTEE: Final = (
+    "quantities are nested, so on a learned model no answer is known to be robust; leave only_if out, or write a "
+    "formula without nested quantities"
+)
 NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 Vocabulary = tuple[MDP, Collection[str], Mapping[str, MDP]]
 """The names a formula may use: labels of the model, policies, other models."""
@@ -100,6 +105,13 @@ class QueryEvaluator:
                 return self._sampled(query, engines, session, step, NOT_EXACT + str(error))
             return _undecided(query, "exact", str(error))
 
+    def with_bands(self, verdict: Verdict, query: Query, engines: Engines, session: Session) -> Verdict:
+        """Return an exact verdict on the session's path with its credible band and support, on a learned model."""
+        if engines.learned is None:
+            return verdict
+        path = session.path
+        return engines.learned.added(verdict, query.formula, path.held, terminated=path.terminated)
+
     def _sampled(self, query: Query, engines: Engines, session: Session, step: Step, why: str) -> Verdict:
         """Return a sampled verdict: one more test of this formula on this stream."""
         spec, path = query.spec, session.path
@@ -160,6 +172,7 @@ def read_query(spec: FormulaSpec, vocabulary: Vocabulary | None, *, window: int)
     if vocabulary is not None:
         model, policies, models = vocabulary
         validate(query.formula, model, policies, spec.text, models)
+        _check_guarantee(query, [model, *models.values()])
     for key, problem in _problems(query, window):
         raise SpecError(spec.name, key, problem)
     return query
@@ -195,6 +208,16 @@ def _check_names(names: Sequence[str]) -> None:
             raise ConfigError(f"two formulas are called {name!r}; give each a name of its own")
 
 
+def _check_guarantee(query: Query, models: Sequence[MDP]) -> None:
+    """Raise SpecError for an alarm that never fires: only if robust, on a learned model without a guaranteed band."""
+    spec = query.spec
+    if spec.alarm.only_if is None or spec.causal_model != "any" or all(model.counts is None for model in models):
+        return
+    measures = [goal.measure for goal, _, _ in goals(query.formula)]
+    if any(isinstance(measure, Probability) and any(nested_goals(measure.path)) for measure in measures):
+        raise SpecError(spec.name, ("alarm", "only_if"), NO_GUARANTEE)
+
+
 def _problems(query: Query, window: int) -> Iterator[tuple[tuple[str, ...], str]]:
     """Yield each mistake beside the formula's text: the setting, and the problem."""
     spec, alarm = query.spec, query.spec.alarm
@@ -210,6 +233,12 @@ def _problems(query: Query, window: int) -> Iterator[tuple[tuple[str, ...], str]
         yield ("causal_model",), f"{spec.causal_model!r} does not exist; use {', '.join(get_args(CausalModel))}"
     if spec.engine not in get_args(Engine):
         yield ("engine",), f"{spec.engine!r} does not exist; use {', '.join(get_args(Engine))}"
+    if spec.bands not in get_args(BandsWhen):
+        yield ("bands",), f"{spec.bands!r} does not exist; use {', '.join(get_args(BandsWhen))}"
+    if alarm.only_if not in (None, "robust"):
+        yield ("alarm", "only_if"), f"{alarm.only_if!r} does not exist; use robust, or leave it out"
+    if alarm.only_if == "robust" and spec.causal_model == "gumbel":
+        yield ("alarm", "only_if"), NOT_ROBUST
     if spec.engine == "sampled" and spec.causal_model != "gumbel":
         yield ("causal_model",), f"{NO_BOUNDS}; use engine: exact, or causal_model: gumbel"
     fitting = ("regret", "unavoidable") if isinstance(query.formula, Regret) else ("fails", "holds")

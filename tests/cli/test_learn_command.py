@@ -186,9 +186,13 @@ def test_what_is_unusual_is_noted(cfmon: Run, tmp_path: Path, monkeypatch: pytes
     options = ("--next-state", "", "--label", "good: r > 0", "--label", "bad: r < 0")
     out = cfmon("model", "learn", str(path), "-o", str(tmp_path / "n.npz"), *options)[1]
     assert "episodes end in different ways, but the state at the end is not recorded" in out
-    path.write_text("episode,x,action,done\n0,1,0,0\n0,2,0,0\n0,1,0,0\n")
-    out = cfmon("model", "learn", str(path), "-o", str(tmp_path / "o.npz"), "--label", "odd: x == 3 or not done")[1]
-    assert "odd holds in 2 states" in out
+    path.write_text("episode,x,action,done,y\n0,1,0,0,0\n0,2,0,0,1\n0,1,0,0,1\n0,1,0,0,0\n0,1,0,0,0\n")
+    more = ("--state", "x", "--label", "odd: y == 1", "--unsafe", "void: x > 9")
+    out = cfmon("model", "learn", str(path), "-o", str(tmp_path / "p.npz"), *more)[1]
+    assert "odd: 50% of the visits where its condition holds are in states that do not have the label" in out
+    assert "void: its condition holds in no row" in out
+    out = cfmon("model", "learn", str(path), "-o", str(tmp_path / "o.npz"), "--label", "odd: not done")[1]
+    assert "odd holds in 3 states" in out
 
 
 def walked(path: Path, episodes: int, *, hidden: bool) -> Path:
@@ -249,7 +253,7 @@ def step(seq: int, state: object, action: int | None = 0, **more: object) -> dic
 
 def test_recordings_of_the_monitor_are_read(cfmon: Run, tmp_path: Path) -> None:
     ada, bob = "agents/ada/steps", "agents/bob/steps"
-    messages = [
+    messages: list[tuple[str, dict[str, object]]] = [
         (ada, step(0, 0, reward=0.0)),
         (bob, step(0, 2, reward=0.0)),  # another agent's episode of the same name
         (ada, step(1, 1, reward=1.5)),

@@ -102,3 +102,4 @@ def test_what_it_copies_is_enough_to_build_the_wheel(tmp_path: Path) -> None:
     assert {name.partition("/")[0] for name in names} == {"monitor", f"counterfactual_monitor-{VERSION}.dist-info"}
     assert any(name.startswith("monitor/_data/config/") for name in names)
     assert any(name.startswith("monitor/_data/policies/") for name in names)
+    assert "monitor/_data/converters/storm_to_umb.py" in names

@@ -19,7 +19,18 @@ import pytest
 from tests.docs.blocks import ROOT, Command, Save, agrees
 from tests.servers import interruptible
 
-CLONED: Final = ("Makefile", "pyproject.toml", "mkdocs.yml", ".ci", "config", "policies", "deploy", "docs", "monitor")
+CLONED: Final = (
+    "Makefile",
+    "pyproject.toml",
+    "mkdocs.yml",
+    ".ci",
+    "config",
+    "converters",
+    "policies",
+    "deploy",
+    "docs",
+    "monitor",
+)
 PATIENCE: Final = 600.0
 """Seconds for one command, its compiling included; only a command that hangs ever takes them."""
 
@@ -124,7 +135,8 @@ def stage(folder: Path) -> Iterator[Stage]:
     for name in CLONED:
         (folder / name).symlink_to(ROOT / name)
     (folder / ".venv").mkdir()
-    (folder / ".venv/bin").symlink_to(Path(sys.executable).parent)
+    for part in ("bin", "lib", "pyvenv.cfg"):
+        (folder / ".venv" / part).symlink_to(Path(sys.executable).parent.parent / part)
     for stamp in (".demo", ".dev"):
         (folder / ".venv" / stamp).touch()
     with _network() as (holder, enter):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import re
+import warnings
 from functools import cache
 from typing import Any, Final, get_args
 
@@ -25,14 +26,20 @@ from monitor.errors import (
     InputError,
     LimitError,
     ModelError,
+    ModelWarning,
     PathError,
     PolicyError,
     RecordingError,
 )
 from monitor.exact import validate as validate_formula
 from monitor.logic import parse, print_formula
+from monitor.model import MDP
+from monitor.model.drn import read_drn
 from monitor.model.encode import StateEncoder, encode_action, encode_state
 from monitor.model.npz import canonical_bytes, read_model
+from monitor.model.prism_explicit import read_prism
+from monitor.model.umb import read_umb
+from monitor.model.umb_write import umb_files
 from monitor.picture import draw, explain
 from monitor.policy.manifest import read_manifest
 from monitor.policy.onnx_scan import refuse_unsafe
@@ -50,7 +57,9 @@ from tests.fuzz.world import folder, loaded
 __all__ = [
     "config",
     "decoder",
+    "drn",
     "evidence",
+    "explicit",
     "forged",
     "formula",
     "http",
@@ -62,6 +71,7 @@ __all__ = [
     "recording",
     "snapshot",
     "topic",
+    "umb",
 ]
 
 ENCODERS: Final = get_args(StateEncoder)
@@ -134,6 +144,36 @@ def model(data: bytes) -> None:
         return
     written = canonical_bytes(read)
     assert canonical_bytes(read_model(written, "fuzzed")) == written
+
+
+def umb(data: bytes) -> None:
+    """A UMB file: `ModelError`, or a model that is the same when written and read again."""
+    with contextlib.suppress(ModelError), warnings.catch_warnings(action="ignore", category=ModelWarning):
+        again(read_umb(data, "fuzzed", limit=SMALL_MODEL))
+
+
+def again(read: MDP) -> None:
+    """As UMB and back, the model has the same rows."""
+    back = read_umb(umb_files(read)[".umb"], "fuzzed")
+    assert back.states == read.states
+    assert back.probabilities.tobytes() == read.probabilities.tobytes()
+
+
+def explicit(data: bytes) -> None:
+    """PRISM's files in one text, each below a line with `@` and its suffix: `ModelError` or a model."""
+    before, *parts = data.split(b"@")
+    files = {".tra": before}
+    for part in parts:
+        suffix, _, content = part.partition(b"\n")
+        files[suffix.decode("latin-1")] = content
+    with contextlib.suppress(ModelError):
+        read_prism(files, "fuzzed", limit=SMALL_MODEL)
+
+
+def drn(data: bytes) -> None:
+    """Storm's text: `ModelError` or a model."""
+    with contextlib.suppress(ModelError):
+        read_drn(data, "fuzzed", limit=SMALL_MODEL)
 
 
 def manifest(data: bytes) -> None:

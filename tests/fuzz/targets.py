@@ -6,8 +6,9 @@ import hashlib
 import io
 import json
 import random
+import zlib
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Final
@@ -15,6 +16,8 @@ from typing import Final
 import msgpack
 
 from monitor.alarm.message import Identity, alert_id
+from monitor.model.prism_write import prism_files
+from monitor.model.umb_write import umb_files
 from monitor.types import FormulaSpec
 from tests.fuzz import mutate, readers
 from tests.fuzz.world import evidence, folder, loaded, recording, step, steps
@@ -45,6 +48,76 @@ def found(name: str) -> tuple[bytes, ...]:
 
 
 # ---- true inputs ----
+
+
+def _umb() -> list[bytes]:
+    """A UMB file, and the same without compression."""
+    content = umb_files(loaded().model)[".umb"]
+    return [content, zlib.decompress(content, 31)]
+
+
+def _explicit() -> list[bytes]:
+    """PRISM's files in one text, each below its suffix."""
+    values = b"".join(b"%d:(%d,true)\n" % (s, s) for s in range(6))
+    more = {".srew": b"6 1\n0 1.5\n", ".sta": b"(x,b)\n" + values}
+    files = prism_files(replace(loaded().model, valuations=())) | more
+    return [b"".join(b"@" + suffix.encode() + b"\n" + content for suffix, content in files.items())]
+
+
+DRN: Final = b"""\
+@type: MDP
+@parameters
+
+@reward_models
+steps
+@nr_states
+2
+@nr_choices
+3
+@model
+state 0 [0.5] init
+\taction go [1]
+\t\t0 : 0.5
+\t\t1 : 0.5
+\taction __NOLABEL__ [0]
+\t\t1 : 1
+state 1 [0] goal
+\taction go [0]
+\t\t1 : 1
+"""
+DRN_WORDS: Final = (
+    "@model",
+    "@type",
+    "state",
+    "action",
+    ":",
+    "[",
+    "]",
+    "{",
+    "!",
+    "1/3",
+    "-1",
+    "1e400",
+    "9" * 30,
+    "//",
+    "\n",
+)
+EXPLICIT_WORDS: Final = (
+    "@.tra",
+    "@.lab",
+    "@.sta",
+    "\n",
+    "0",
+    "1/0",
+    "-1",
+    "1e400",
+    "9" * 30,
+    '0="a"',
+    "(",
+    ")",
+    ":",
+    "#END",
+)
 
 
 def _project(*names: str) -> list[bytes]:
@@ -282,7 +355,7 @@ def _values(data: bytes) -> Iterator[bytes]:
 TARGETS: Final = {
     target.name: target
     for target in (
-        Target("decoder", readers.decoder, _messages, _message, 5_250_000),
+        Target("decoder", readers.decoder, _messages, _message, 5_100_000),
         Target("topic", readers.topic, lambda: [b"agents/ada/steps"], _text_of(TOPIC_WORDS), 2_500_000, 200),
         Target("pipeline", readers.pipeline, _happenings, mutate.msgpack_bytes, 100_000),
         Target("formula", readers.formula, lambda: [f.encode() for f in FORMULAS], _text_of(WORDS), 250_000, 600),
@@ -290,6 +363,9 @@ TARGETS: Final = {
         Target("manifest", readers.manifest, lambda: _project("rash.yaml"), _yaml, 140_000),
         Target("onnx", readers.onnx_scan, lambda: _project("rash.onnx"), mutate.protobuf_bytes, 400_000),
         Target("model", readers.model, lambda: _project("model.npz"), mutate.npz_bytes, 100_000, 8192),
+        Target("umb", readers.umb, _umb, mutate.raw, 50_000, 20_000),
+        Target("explicit", readers.explicit, _explicit, _text_of(EXPLICIT_WORDS), 50_000),
+        Target("drn", readers.drn, lambda: [DRN], _text_of(DRN_WORDS), 50_000),
         Target("evidence", readers.evidence, lambda: [evidence()], _proved, 100_000, 4096),
         Target("forged", readers.forged, lambda: [evidence()], _forged, 50_000, 4096, 10.0),
         Target("http", readers.http, lambda: list(REQUESTS), _text_of(HTTP_WORDS), 200_000, 4096),

@@ -31,7 +31,7 @@ from monitor.sidecar.config.settings import Config, FormulaConfig
 from monitor.sidecar.pipeline import EvidenceFile, Pipeline, Topics
 from monitor.sidecar.sinks.sink import Watched
 from monitor.sidecar.web.runbooks import default_runbook
-from monitor.types import AlarmSpec, Alert, FormulaSpec, Sampling, StreamSettings, TrustSettings
+from monitor.types import AlarmSpec, Alert, BandSettings, FormulaSpec, Sampling, StreamSettings, TrustSettings
 
 __all__ = ["BATCH", "Loaded", "assemble", "load"]
 
@@ -75,9 +75,11 @@ class Loaded:
 
     @property
     def world(self) -> str:
-        """Digest of what all verdicts depend on: models, policies, and the sampling settings."""
+        """Digest of what all verdicts depend on: models, policies, sampling settings, and those of bands if learned."""
         identity, sampling = self.identity, self.config.sampling.model_dump()
         parts = [identity.model_sha256, dict(identity.policies), dict(identity.models), sampling]
+        if any(model.counts is not None for model in (self.model, *self.models.values())):
+            parts.append(self.config.bands.model_dump())
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
     def objects(self) -> dict[str, bytes]:
@@ -155,6 +157,7 @@ def _monitor(
         models=models,
         sampling=Sampling(**config.sampling.model_dump()),
         trust=TrustSettings(**config.trust.model_dump()),
+        bands=BandSettings(**config.bands.model_dump()),
     )
 
 
@@ -247,8 +250,9 @@ def _spec(entry: FormulaConfig, config: Config) -> FormulaSpec:
         every=entry.every,
         causal_model=entry.causal_model,
         engine=entry.engine,
-        alarm=AlarmSpec(alarm.for_, alarm.keep, alarm.severity, runbook, alarm.when, alarm.step),
+        alarm=AlarmSpec(alarm.for_, alarm.keep, alarm.severity, runbook, alarm.when, alarm.step, alarm.only_if),
         labels=tuple(sorted(config.labels.items())),
+        bands=entry.bands,
     )
 
 

@@ -10,9 +10,10 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 from pydantic_settings import EnvSettingsSource, SettingsError
 
-from monitor.engine import NO_BOUNDS
+from monitor.engine import NO_BOUNDS, check_band_settings
 from monitor.errors import ConfigError, Mistakes
 from monitor.model.formats import has_scheme
+from monitor.runtime.query import NOT_ROBUST
 from monitor.sidecar.config.settings import (
     ENVIRONMENT_PREFIX,
     Config,
@@ -23,6 +24,7 @@ from monitor.sidecar.config.yamlfile import Location, YamlFile, read_yaml
 from monitor.sidecar.evidence.signing import read_signer
 from monitor.sidecar.mqtt.tls import make_context
 from monitor.sidecar.web.guard import read_token
+from monitor.types import BandSettings
 
 _SectionT = TypeVar("_SectionT", bound=BaseModel)
 
@@ -117,6 +119,12 @@ def _problems(config: Config) -> Iterator[str]:
         if formula.engine == "sampled" and formula.causal_model != "gumbel":
             where = config.where("formulas", index, "causal_model")
             yield f"{where}: {NO_BOUNDS}; use engine: exact, or causal_model: gumbel"
+        if formula.alarm.only_if == "robust" and formula.causal_model == "gumbel":
+            yield f"{config.where('formulas', index, 'alarm', 'only_if')}: {NOT_ROBUST}"
+    try:
+        check_band_settings(BandSettings(**config.bands.model_dump()))
+    except ConfigError as error:
+        yield f"{config.where('bands')}: {str(error).removeprefix('bands.')}"
     if config.sampling.alpha + config.sampling.beta >= 1:
         yield f"{config.where('sampling', 'alpha')}: alpha and beta must sum to less than 1"
     if config.stream.forget_after <= config.stream.stale_after:

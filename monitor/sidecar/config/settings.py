@@ -35,6 +35,8 @@ from monitor.sidecar.config.yamlfile import YamlFile, dotted
 from monitor.sidecar.mqtt.broker import Broker, Tls, parse_broker
 from monitor.types import (
     AlarmSpec,
+    BandSettings,
+    BandsWhen,
     CausalModel,
     Engine,
     FormulaSpec,
@@ -154,6 +156,7 @@ class AlarmConfig(_Section):
     runbook: Link | None = setting(AlarmSpec, "runbook")
     when: Literal["fails", "holds", "regret", "unavoidable"] | None = setting(AlarmSpec, "when")
     step: Annotated[float, Field(allow_inf_nan=False)] = setting(AlarmSpec, "step")
+    only_if: Literal["robust"] | None = setting(AlarmSpec, "only_if")
 
 
 class FormulaConfig(_Section):
@@ -164,6 +167,7 @@ class FormulaConfig(_Section):
     every: Every = setting(FormulaSpec, "every")
     causal_model: CausalModel = setting(FormulaSpec, "causal_model")
     engine: Engine = setting(FormulaSpec, "engine")
+    bands: BandsWhen = setting(FormulaSpec, "bands")
     alarm: AlarmConfig = AlarmConfig()
     """When its verdicts become an alarm."""
 
@@ -178,6 +182,14 @@ class SamplingConfig(_Section):
     error_alpha: float = setting(Sampling, "error_alpha")
     limit: Count = setting(Sampling, "limit", le=10_000_000)
     test: TestName = setting(Sampling, "test")
+
+
+class BandsConfig(_Section):
+    """How the credible band of a model learned from data is computed; without effect on any other model."""
+
+    draws: Count = setting(BandSettings, "draws")
+    seed: Count = setting(BandSettings, "seed")
+    level: float = setting(BandSettings, "level")
 
 
 class TrustConfig(_Section):
@@ -292,6 +304,8 @@ class Config(BaseSettings):
     """Label of the model -> words for it in the sentences of alerts, such as `death: "the patient dies"`."""
     sampling: SamplingConfig = SamplingConfig()
     """How well samples found an answer."""
+    bands: BandsConfig = BandsConfig()
+    """How the uncertainty of a learned model is computed."""
     trust: TrustConfig = TrustConfig()
     """How the model is tested."""
     stream: StreamConfig = StreamConfig()

@@ -1,0 +1,185 @@
+"""Models in the PRISM language and JANI: Storm builds them in a process of its own; values are Storm's."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner, Result
+
+import monitor
+from monitor.cli.app import app
+from monitor.errors import ModelError
+from monitor.model import load_model
+from tests.model.verification_models import TWO_ROOMS, program, storm_values, stormpy, values
+
+ROOT = Path(__file__).parents[2]
+TOLERANCE = 1e-12
+"""Both sides sum products of the same doubles over a few steps."""
+
+
+def convert(*arguments: object) -> Result:
+    return CliRunner().invoke(app, ["model", "convert", *map(str, arguments)])
+
+
+def refused(*arguments: object) -> str:
+    result = convert(*arguments)
+    assert result.exit_code != 0
+    return str(result.exception)
+
+
+def test_the_package_does_not_import_stormpy() -> None:
+    for file in (ROOT / "monitor").rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            assert not any(name.split(".")[0] == "stormpy" for name in names), file
+
+
+@pytest.mark.parametrize("suffix", [".npz", ".umb", ".tra"])
+@pytest.mark.filterwarnings("ignore::monitor.errors.ModelWarning")
+def test_values_are_those_of_storm(suffix: str, tmp_path: Path) -> None:
+    module = stormpy()
+    source = program(tmp_path)
+    result = convert(source, target := tmp_path / f"rooms{suffix}")
+    assert result.exit_code == 0
+    assert "actions 0 fast, 1 rest, 2 slow" in result.stdout
+    model = load_model(target)
+    options = module.BuilderOptions(build_full=True)
+    built = module.build_model(module.parse_prism_program(str(source)), options=options)
+    for best, word in ((np.max, "max"), (np.min, "min")):
+        reach, total = values(model, "home", 5, best)
+        np.testing.assert_allclose(storm_values(built, f'P{word}=? [ F<=5 "home" ]'), reach, rtol=0, atol=TOLERANCE)
+        np.testing.assert_allclose(storm_values(built, f"R{word}=? [ C<=5 ]"), total, rtol=0, atol=TOLERANCE)
+
+
+@pytest.mark.parametrize("policy", ["fast", "slow"])
+def test_values_under_a_policy_are_those_of_storm_without_the_other_action(policy: str, tmp_path: Path) -> None:
+    module = stormpy()
+    other = "slow" if policy == "fast" else "fast"
+    text = "\n".join(line for line in TWO_ROOMS.splitlines() if f"[{other}]" not in line)
+    options = module.BuilderOptions(build_full=True)
+    built = module.build_model(module.parse_prism_program(str(program(tmp_path, text))), options=options)
+    assert convert(program(tmp_path), tmp_path / "rooms.npz").exit_code == 0
+    model = load_model(tmp_path / "rooms.npz")
+    actions = [
+        model.action_index[policy] if model.available(state)[model.action_index[policy]] else model.action_index["rest"]
+        for state in range(model.states)
+    ]
+    assert model.initial is not None
+    start = int(model.initial.argmax())
+    asked = {
+        'P=? [ F<=4 "home" ]': 'Pmax=? [ F<=4 "home" ]',
+        'P=? [ F<=3 "broken" ]': 'Pmax=? [ F<=3 "broken" ]',
+        "R=? [ C<=3 ]": "Rmax=? [ C<=4 ]",  # ours counts the reward at offset 3
+    }
+    for ours, theirs in asked.items():
+        found = monitor.values(ours, model=model, policies={"nominal": actions})
+        assert found[start] == pytest.approx(storm_values(built, theirs)[built.initial_states[0]], abs=TOLERANCE)
+
+
+def test_constants_are_given_on_the_command_line(tmp_path: Path) -> None:
+    stormpy()
+    source = program(tmp_path, TWO_ROOMS.replace("const int N = 3;", "const int N;"))
+    target = tmp_path / "rooms.npz"
+    assert "undefined constants" in (said := refused(source, target))
+    assert "(give their values: --constant NAME=VALUE)" in said
+    assert convert(source, target, "--constant", "N=5").exit_code == 0
+    assert load_model(target).states == 11
+    assert "unknown undefined constant 'M'" in refused(source, target, "--constant", "M=5")
+    assert "write NAME=VALUE, such as N=10" in refused(source, target, "--constant", "N")
+
+
+def test_jani_is_read_with_names_of_states(tmp_path: Path) -> None:
+    stormpy()
+    files = pytest.importorskip("stormpy.examples.files")
+    label = "done: value[1] == 7"
+    result = convert(files.jani_dtmc_die, tmp_path / "die.npz", "--label", label)
+    assert result.exit_code == 0
+    model = load_model(tmp_path / "die.npz")
+    assert (model.states, model.actions, int(model.labels["done"].sum())) == (13, 1, 6)
+    assert model.state_names[0].endswith("s=0, d=0")
+
+
+def test_what_storm_refuses_is_said_in_one_line(tmp_path: Path) -> None:
+    stormpy()
+    said = refused(program(tmp_path, "nonsense"), tmp_path / "x.npz")
+    assert "rooms.prism: Storm cannot build it: " in said
+    assert "expecting <model type>" in said
+    assert "\n" not in said
+    continuous = TWO_ROOMS.replace("mdp", "ma", 1)
+    assert "only Markov chains and Markov decision" in refused(program(tmp_path, continuous), tmp_path / "x.npz")
+    assert "there are no rewards 'cost'; there are: time" in refused(
+        program(tmp_path), tmp_path / "x.npz", "--rewards", "cost"
+    )
+
+
+@pytest.fixture
+def python(tmp_path: Path) -> Path:
+    """An interpreter that ends as one without stormpy does."""
+    file = tmp_path / "python"
+    file.write_text("#!/bin/sh\necho \"No module named 'stormpy'\" >&2\nexit ${CODE:-3}\n")
+    file.chmod(0o755)
+    return file
+
+
+def test_without_stormpy_the_message_says_how_to_install_it(python: Path, tmp_path: Path) -> None:
+    said = refused(program(tmp_path), tmp_path / "x.npz", "--storm-python", python)
+    assert "lacks (No module named 'stormpy')" in said
+    assert "pip install 'stormpy>=2.0'" in said
+    assert not (tmp_path / "x.npz").exists()
+
+
+def test_a_process_that_ends_badly_is_an_error(python: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CODE", "9")
+    said = refused(program(tmp_path), tmp_path / "x.npz", "--storm-python", python)
+    assert "its process ended with code 9" in said
+    monkeypatch.setenv("CODE", "0")
+    assert "its process ended with code 0" in refused(program(tmp_path), tmp_path / "x.npz", "--storm-python", python)
+    assert "cannot be run" in refused(program(tmp_path), tmp_path / "x.npz", "--storm-python", tmp_path / "none")
+
+
+def test_options_and_files_that_do_not_fit(tmp_path: Path) -> None:
+    assert "are for .prism" in refused("policies/frozen-lake/model.npz", tmp_path / "x.npz", "--constant", "N=1")
+    assert "there is no such file" in refused(tmp_path / "none.prism", tmp_path / "x.npz")
+    assert "one unnamed reward structure" in refused(
+        "policies/frozen-lake/model.npz", tmp_path / "x.npz", "--rewards", "r"
+    )
+    with pytest.raises(ModelError, match=r"converted first: cfmon model convert .*rooms\.prism model\.npz"):
+        load_model(program(tmp_path))
+
+
+def test_the_converter_is_a_program_without_the_package() -> None:
+    """So that it runs in an environment that has stormpy and nothing of ours."""
+    tree = ast.parse((ROOT / "converters" / "storm_to_umb.py").read_text(encoding="utf-8"))
+    modules = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+    modules |= {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
+    assert {str(name) for name in modules} - {"stormpy"} <= {*sys.stdlib_module_names}
+
+
+BUNDLED = [
+    ("prism_mdp_maze", "goal", "default"),
+    ("prism_mdp_coin_2_2", "finished", "steps"),
+    ("prism_mdp_slipgrid", "target", "default"),
+    ("prism_dtmc_die", "done", "coin_flips"),
+]
+
+
+@pytest.mark.parametrize(("name", "label", "reward"), BUNDLED, ids=[name for name, _, _ in BUNDLED])
+def test_models_bundled_with_storm_have_its_values(name: str, label: str, reward: str, tmp_path: Path) -> None:
+    module = stormpy()
+    source = getattr(pytest.importorskip("stormpy.examples.files"), name)
+    assert convert(source, tmp_path / "m.npz", "--rewards", reward).exit_code == 0
+    model = load_model(tmp_path / "m.npz")
+    options = module.BuilderOptions(build_full=True)
+    built = module.build_model(module.parse_prism_program(source), options=options)
+    asked = "" if reward == "default" else f'{{"{reward}"}}'
+    for best, word in ((np.max, "max"), (np.min, "min")):
+        reach, total = values(model, label, 7, best)
+        mine = storm_values(built, f'P{word}=? [ F<=7 "{label}" ]')
+        np.testing.assert_allclose(reach, mine, rtol=0, atol=TOLERANCE)
+        theirs = storm_values(built, f"R{asked}{word}=? [ C<=7 ]")
+        np.testing.assert_allclose(total, theirs, rtol=0, atol=TOLERANCE)

@@ -1,0 +1,205 @@
+"""Round trips through UMB and PRISM's explicit files, and agreement with other programs that read and write them."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from monitor.errors import ModelError, ModelWarning
+from monitor.model import MDP, load_model, save_model
+from monitor.model.choices import keeps_order, merged_order
+from tests.model.verification_models import paid, random_model, same, storm_values, stormpy, values
+
+TOLERANCE = 1e-12
+"""Both sides sum products of the same doubles over a few steps."""
+
+
+def through(model: MDP, file: Path) -> MDP:
+    save_model(model, file)
+    return load_model(file)
+
+
+# ---- round trips ----
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_umb_keeps_a_model_bit_by_bit(seed: int, tmp_path: Path) -> None:
+    model = random_model(seed, by_successor=seed % 2 == 0)
+    named = replace(
+        model,
+        action_names=tuple(f"turn {a} é" for a in range(model.actions)),
+        state_names=tuple(f"room {s} ö" for s in range(model.states)),
+        valuations=tuple((float(s), s % 2 == 0, s * 0.5, f"é{s % 3}", -float(s)) for s in range(model.states)),
+    )
+    for each in (model, named):
+        same(each, through(each, tmp_path / "m.umb"))
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_explicit_files_keep_a_model_bit_by_bit(seed: int, tmp_path: Path) -> None:
+    model = random_model(seed, everywhere=True, by_successor=seed % 2 == 0)
+    named = replace(
+        model,
+        action_names=tuple(f"turn-{a}" for a in range(model.actions)),
+        valuations=tuple((float(s), s % 2 == 0, s * 0.5, f"room {s}", -1e-9 * s) for s in range(model.states)),
+    )
+    for place, each in enumerate((model, named)):
+        same(each, through(each, tmp_path / f"m{place}.tra"))
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_actions_that_are_not_available_everywhere_keep_their_names(seed: int, tmp_path: Path) -> None:
+    model = random_model(seed)
+    if model.availability.all():
+        return
+    file = tmp_path / "m.tra"
+    if not keeps_order(model):
+        with pytest.warns(ModelWarning, match="the numbers of actions"):
+            save_model(model, file)
+        assert set(load_model(file).action_names) <= {f"a{n}" for n in range(model.actions)}
+        return
+    read = through(model, file)
+    assert read.action_names == tuple(f"a{n}" for n in range(model.actions))
+    same(model, replace(read, action_names=()))
+
+
+def test_bundled_models_go_through_both_formats(tmp_path: Path) -> None:
+    for name in ("frozen-lake",):
+        model = load_model(Path(__file__).parents[2] / "policies" / name / "model.npz")
+        with warnings.catch_warnings(action="ignore", category=ModelWarning):
+            umb, tra = (through(model, tmp_path / f"{name}{suffix}") for suffix in (".umb", ".tra"))
+        for read in (umb, tra):
+            np.testing.assert_array_equal(read.probabilities, model.probabilities)
+            np.testing.assert_array_equal(read.successors, model.successors)
+            np.testing.assert_array_equal(paid(read), paid(model))
+            assert read.labels.keys() - {"init"} == model.labels.keys() - {"init"}
+
+
+def test_what_a_format_cannot_hold_is_listed(tmp_path: Path) -> None:
+    model = random_model(1, everywhere=True, observations=None)
+    rich = replace(
+        model,
+        state_names=tuple(map(str, range(model.states))),
+        observations=np.zeros((model.states, 2), np.float32),
+        initial=np.full(model.states, 1 / model.states),
+        ended_as=np.zeros(model.states, np.int64),
+    )
+    with pytest.warns(ModelWarning, match=r"\.umb cannot hold: observations, the distribution of the first state"):
+        save_model(rich, tmp_path / "m.umb")
+    with pytest.warns(ModelWarning, match=r"\.tra cannot hold: state names, observations, copies .*, the dist"):
+        save_model(rich, tmp_path / "m.tra")
+    for read in (load_model(tmp_path / "m.umb"), load_model(tmp_path / "m.tra")):
+        assert read.initial is None
+        assert read.labels["init"].all()
+
+
+def test_a_file_beside_it_that_would_be_read_too_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "m.srew").write_text("3 1\n0 1\n")
+    with pytest.raises(ModelError, match=r"m\.srew exists and would be read as part of the model: remove it"):
+        save_model(random_model(1), tmp_path / "m.tra")
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"action_names": ("go on",)}, "the action name 'go on' cannot be written to .tra files"),
+        ({"valuations": (("a,b",), ("c",))}, "the text 'a,b' of a valuation cannot be written"),
+        ({"valuations": (("true",), ("c",))}, "the text 'true' of a valuation cannot be written"),
+    ],
+)
+def test_texts_that_explicit_files_cannot_hold(changes: dict[str, Any], says: str, tmp_path: Path) -> None:
+    model = MDP.from_transitions(states=2, actions=1, transitions=[(0, 0, 1, 1.0), (1, 0, 1, 1.0)], **changes)
+    with pytest.raises(ModelError, match=says):
+        save_model(model, tmp_path / "m.tra")
+
+
+def test_valuations_of_mixed_kinds_cannot_go_into_umb(tmp_path: Path) -> None:
+    rows = [(0, 0, 1, 1.0), (1, 0, 1, 1.0)]
+    model = MDP.from_transitions(states=2, actions=1, transitions=rows, valuations=[[1], ["one"]])
+    with pytest.raises(ModelError, match="a number in one state and text or a Boolean in another"):
+        save_model(model, tmp_path / "m.umb")
+
+
+@pytest.mark.parametrize("name", ["m.drn", "m.prism"])
+def test_formats_that_are_only_read(name: str, tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match=r"cannot be written in this format; write a \.npz file"):
+        save_model(random_model(1), tmp_path / name)
+
+
+def test_equal_models_give_equal_files(tmp_path: Path) -> None:
+    for place in range(2):
+        save_model(random_model(3), tmp_path / f"{place}.umb")
+    assert (tmp_path / "0.umb").read_bytes() == (tmp_path / "1.umb").read_bytes()
+
+
+def test_the_label_init_is_that_of_the_initial_states(tmp_path: Path) -> None:
+    model = random_model(3)
+    assert model.initial is not None
+    marked = replace(model, labels={"init": model.initial > 0})
+    for suffix in (".umb", ".tra"):
+        with warnings.catch_warnings(action="ignore", category=ModelWarning):
+            read = through(marked, tmp_path / f"m{suffix}")
+        assert read.initial is not None
+        np.testing.assert_array_equal(read.initial, model.initial)
+        with pytest.raises(ModelError, match="the label 'init' marks the initial states in this format"):
+            save_model(replace(model, labels={"init": model.initial == 0}), tmp_path / f"n{suffix}")
+
+
+def test_states_that_order_actions_differently_leave_the_order_of_the_file() -> None:
+    state, kind = np.array([0, 0, 1, 1]), np.array([0, 1, 1, 0])
+    assert merged_order(state, kind, 2).tolist() == [0, 1]
+    assert merged_order(np.array([0, 1, 1]), np.array([0, 1, 0]), 2).tolist() == [1, 0]
+
+
+# ---- other programs ----
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_umbi_reads_and_writes_the_same_model(seed: int, tmp_path: Path) -> None:
+    ats = pytest.importorskip("umbi.ats", reason="umbi is not installed: it comes with the extra `dev`")
+    model = random_model(seed)
+    save_model(model, tmp_path / "m.umb")
+    read = ats.read(tmp_path / "m.umb")
+    assert (read.num_states, read.num_choices) == (model.states, int((np.diff(model.indptr) > 0).sum()))
+    branches = [(branch.target, branch.prob) for choice in read.choices for branch in choice.branches]
+    assert branches == list(zip(model.successors.tolist(), model.probabilities.tolist(), strict=True))
+    ats.write(read, tmp_path / "back.umb")
+    back = load_model(tmp_path / "back.umb")
+    np.testing.assert_array_equal(back.probabilities, model.probabilities)
+    np.testing.assert_array_equal(back.indptr, model.indptr)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_storm_reads_a_umb_file_of_ours(seed: int, tmp_path: Path) -> None:
+    module = stormpy()
+    model = random_model(seed, by_successor=False)
+    save_model(model, tmp_path / "m.umb")
+    built = module.build_model_from_umb(str(tmp_path / "m.umb"))
+    for best, word in ((np.max, "max"), (np.min, "min")):
+        reach, total = values(model, "goal", 6, best)
+        np.testing.assert_allclose(storm_values(built, f'P{word}=? [ F<=6 "goal" ]'), reach, rtol=0, atol=TOLERANCE)
+        np.testing.assert_allclose(storm_values(built, f"R{word}=? [ C<=6 ]"), total, rtol=0, atol=TOLERANCE)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_files_that_storm_writes_are_read(seed: int, tmp_path: Path) -> None:
+    """Our model goes to Storm as UMB, comes back as UMB and as DRN, and is the same; DRN is rounded."""
+    module = stormpy()
+    from stormpy import io  # noqa: PLC0415 - optional
+
+    model = random_model(seed, by_successor=False, everywhere=seed % 2 == 0)
+    save_model(model, tmp_path / "m.umb")
+    built = module.build_model_from_umb(str(tmp_path / "m.umb"))
+    io.export_to_umb(built, str(tmp_path / "back.umb"))
+    io.export_to_drn(built, str(tmp_path / "back.drn"))
+    for name, tolerance in (("back.umb", 0.0), ("back.drn", 1e-9)):
+        read = load_model(tmp_path / name)
+        assert set(read.labels) == set(model.labels)
+        mine, theirs = values(model, "goal", 5, np.max), values(read, "goal", 5, np.max)
+        for one, other in zip(mine, theirs, strict=True):
+            np.testing.assert_allclose(one, other, rtol=0, atol=tolerance)

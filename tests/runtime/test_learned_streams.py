@@ -1,0 +1,238 @@
+"""Streams on a model learned from data: which verdicts have bands, alarms only if robust, evidence, newer data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, TypeVar
+
+import pytest
+from msgspec.structs import replace
+
+from monitor.alarm.evidence import REFEREE, derive_again, make_evidence, read_evidence, rederive
+from monitor.alarm.message import identity_of
+from monitor.engine import check
+from monitor.errors import ConfigError
+from monitor.exact import tables
+from monitor.model import MDP
+from monitor.runtime.monitor import Monitor
+from monitor.types import (
+    AlarmSpec,
+    Alert,
+    Bands,
+    BandSettings,
+    BandsWhen,
+    FormulaSpec,
+    Instant,
+    Judged,
+    Notice,
+    Observation,
+    StreamSettings,
+    TrustSettings,
+)
+from tests.exact.learned import learned_model
+
+N = TypeVar("N")
+WALK, CRAWL = 0, 1
+ROAD, HOME, DITCH = range(3)
+POLICIES = {"nominal": [WALK] * 4, "careful": [CRAWL] * 4}
+TEXT = 'regret(careful@1, P>=0.8 [ G<=3 !"bad" ])'
+DRAWS = BandSettings(draws=39, seed=3)
+
+
+def road(times: int = 1) -> MDP:
+    """Walking falls once in ten times, crawling never; seen ten times each, or a multiple of that."""
+    fallen = [(ROAD, WALK, ROAD)] * 9 + [(ROAD, WALK, DITCH)]
+    rest = [(state, action, state) for state in (HOME, DITCH) for action in (WALK, CRAWL)]
+    draws = (fallen + [(ROAD, CRAWL, ROAD)] * 10 + rest) * times
+    return learned_model(4, 2, draws, {"bad": frozenset({DITCH, 3}), "home": frozenset({HOME})})[0]
+
+
+def of(kind: type[N], notices: Iterable[Notice]) -> list[N]:
+    return [notice for notice in notices if isinstance(notice, kind)]
+
+
+class Stream:
+    """A monitor of one agent, a second between two steps."""
+
+    def __init__(self, model: MDP, *specs: FormulaSpec) -> None:
+        self.monitor = make_monitor(model, *specs)
+        self.seq = 0
+
+    def step(self, state: int = ROAD, action: int = WALK) -> list[Notice]:
+        now = Instant(1000.0 + self.seq, float(self.seq))
+        observation = Observation("ada", "e", self.seq, state, action, time=now.wall)
+        self.seq += 1
+        return [*self.monitor.observe(observation, now), *self.monitor.evaluate(now)]
+
+
+def make_monitor(model: MDP, *specs: FormulaSpec) -> Monitor:
+    settings = StreamSettings(window=8, stale_after=1000.0)
+    return Monitor(model, POLICIES, specs, settings, trust=TrustSettings(enabled=False), bands=DRAWS)
+
+
+def spec(text: str = TEXT, **more: Any) -> FormulaSpec:  # noqa: ANN401 - other settings of a formula
+    return FormulaSpec("watch", text, **more)
+
+
+def test_a_bad_verdict_has_the_bands_of_monitor_check() -> None:
+    stream = Stream(road(), spec(causal_model="any"))
+    stream.step()
+    (judged,) = of(Judged, stream.step())
+    expected = check(TEXT, model=road(), path=[(ROAD, WALK)] * 2, policies=POLICIES, causal_model="any", bands=DRAWS)
+    assert judged.verdict == expected
+    assert expected.outcome == "regret"
+    assert expected.credible is not None
+    assert expected.bands == Bands(39, 3, 0.95, 0.05)
+    assert expected.support == 10
+
+
+GOOD, BAD = 'P>=0.5 [ G<=3 !"bad" ]', 'P>=0.99 [ G<=3 !"bad" ]'
+
+
+@pytest.mark.parametrize(
+    ("text", "bands", "drawn"),
+    [
+        (GOOD, "auto", False),
+        (BAD, "auto", True),
+        ('P=? [ G<=3 !"bad" ]', "auto", False),
+        (GOOD, "always", True),
+        ('P=? [ G<=3 !"bad" ]', "always", True),
+        (BAD, "off", False),
+    ],
+)
+def test_which_verdicts_have_a_credible_band(text: str, bands: BandsWhen, drawn: bool) -> None:  # noqa: FBT001 - a column
+    stream = Stream(road(), spec(text, bands=bands))
+    (judged,) = of(Judged, stream.step())
+    assert (judged.verdict.credible is not None) == drawn
+    assert (judged.verdict.support is not None) == drawn
+    assert (judged.verdict.bands is not None) == drawn
+
+
+def test_while_an_alarm_fires_good_verdicts_have_bands_too() -> None:
+    stream = Stream(road(), spec('P>=0.99 [ G<=3 !"bad" ]', alarm=AlarmSpec(keep=2)))
+    stream.step()
+    firing, closing = (of(Judged, stream.step(HOME))[0].verdict for _ in range(2))
+    assert firing.holds
+    assert firing.credible is not None
+    assert closing.credible is not None
+    assert of(Judged, stream.step(HOME))[0].verdict.credible is None
+
+
+def test_a_given_model_has_the_same_verdicts_with_and_without_the_setting() -> None:
+    given = MDP.from_transitions(
+        states=4,
+        actions=2,
+        transitions=[(ROAD, WALK, ROAD, 0.9), (ROAD, WALK, DITCH, 0.1), (ROAD, CRAWL, ROAD, 1.0)]
+        + [(s, a, s, 1.0) for s in (HOME, DITCH, 3) for a in range(2)],
+        labels={"bad": [DITCH], "home": [HOME]},
+    )
+    streams = [Stream(given, spec(causal_model="any", bands=bands)) for bands in ("auto", "always", "off")]
+    answers = [[of(Judged, stream.step())[0].verdict for _ in range(3)] for stream in streams]
+    assert answers[0] == answers[1] == answers[2]
+    assert answers[0][2].bands is None
+
+
+# ---- only if robust ----
+
+
+@pytest.mark.parametrize(("times", "fires"), [(1, False), (200, True)])
+def test_an_alarm_may_wait_until_the_data_leave_no_doubt(times: int, fires: bool) -> None:  # noqa: FBT001 - a column
+    for only_if, expected in (("robust", fires), (None, True)):
+        stream = Stream(road(times), spec(BAD, causal_model="any", alarm=AlarmSpec(only_if=only_if)))  # type: ignore[arg-type]
+        notices = [notice for _ in range(3) for notice in stream.step()]
+        assert bool(of(Alert, notices)) == expected
+        assert {judged.verdict.robust for judged in of(Judged, notices)} == {fires}
+
+
+@pytest.mark.parametrize(
+    ("asked", "problem"),
+    [
+        (spec(BAD, alarm=AlarmSpec(only_if="robust")), "add causal_model: any"),
+        (spec(BAD, causal_model="any", alarm=AlarmSpec(only_if="sure")), "'sure' does not exist; use robust"),  # type: ignore[arg-type]
+        (spec(BAD, bands="sometimes"), "'sometimes' does not exist; use auto, always, off"),
+        (
+            spec('P>=0.9 [ F<=2 (P>0.5 [ X "bad" ]) ]', causal_model="any", alarm=AlarmSpec(only_if="robust")),
+            "quantities are nested",
+        ),
+    ],
+)
+def test_settings_that_cannot_work_are_refused_at_start(asked: FormulaSpec, problem: str) -> None:
+    with pytest.raises(ConfigError, match=problem):
+        make_monitor(road(), asked)
+
+
+def test_a_nested_formula_may_be_robust_on_a_given_model_and_over_stable_models() -> None:
+    nested = spec('P>=0.9 [ F<=2 (P>0.5 [ X "bad" ]) ]', causal_model="stable", alarm=AlarmSpec(only_if="robust"))
+    make_monitor(road(), nested)
+
+
+def test_too_few_draws_are_refused_at_start() -> None:
+    with pytest.raises(ConfigError, match=r"bands\.draws"):
+        Monitor(road(), POLICIES, [spec()], bands=BandSettings(draws=3))
+
+
+# ---- evidence ----
+
+
+def evidence_of(model: MDP, **more: Any) -> Any:  # noqa: ANN401 - an evidence document
+    stream = Stream(model, spec(**more))
+    alert = of(Alert, [notice for _ in range(2) for notice in stream.step()])[-1]
+    policies = tables(POLICIES, model)
+    return read_evidence(make_evidence(alert, identity_of(model, policies, {}), policies, {}))
+
+
+def test_evidence_has_the_bands_and_they_are_derived_again() -> None:
+    model = road()
+    evidence = evidence_of(model, causal_model="any")
+    verdict, policies = evidence.verdict, tables(POLICIES, model)
+    assert verdict.credible is not None
+    assert verdict.guaranteed is not None
+    assert verdict.effect_credible is not None
+    assert verdict.support == 10
+    assert not rederive(evidence, model, policies)
+    forged = replace(evidence, verdict=replace(verdict, support=99, credible=(0.5, 0.6), guaranteed=(0.5, 0.6)))
+    found = rederive(forged, model, policies)
+    assert [problem.partition(":")[0] for problem in found] == [
+        "verdict.credible[0]",
+        "verdict.credible[1]",
+        "verdict.guaranteed[0]",
+        "verdict.guaranteed[1]",
+        "verdict.support",
+    ]
+    other = replace(evidence, verdict=replace(verdict, bands=replace(verdict.bands, seed=4)))
+    assert any("credible" in problem for problem in rederive(other, model, policies))
+
+
+def test_a_second_program_leaves_bands_to_the_engine() -> None:
+    model = road()
+    derived = derive_again(evidence_of(model), model, tables(POLICIES, model), derivers=[REFEREE])
+    assert derived.passed == ("not by the referee: the bands of a learned model are computed by the engine alone",)
+
+
+@pytest.mark.parametrize("more", [{"bands": "off"}, {"bands": "off", "causal_model": "any"}])
+def test_evidence_without_a_credible_band_is_derived_without_one(more: dict[str, Any]) -> None:
+    model = road()
+    evidence = evidence_of(model, **more)
+    assert evidence.verdict.credible is None
+    assert not rederive(evidence, model, tables(POLICIES, model))
+
+
+# ---- newer data ----
+
+
+def test_a_monitor_of_a_model_with_more_data_takes_up_the_path_with_narrower_bands() -> None:
+    watched = spec(causal_model="any", bands="always")
+    before = Stream(road(), watched)
+    before.step()
+    (old,) = of(Judged, before.step())
+    after = Stream(road(50), watched)
+    state, agents = before.monitor.dump(), before.monitor.changed(everything=True)
+    after.monitor.load(state, {name: agent for name, agent in agents.items() if agent is not None})
+    after.seq = before.seq
+    (new,) = of(Judged, after.step())
+    expected = check(TEXT, model=road(50), path=[(ROAD, WALK)] * 3, policies=POLICIES, causal_model="any", bands=DRAWS)
+    assert new.verdict == expected
+    for band in ("credible", "guaranteed"):
+        wide, narrow = (getattr(judged.verdict.quantities[0], band) for judged in (old, new))
+        assert narrow[1] - narrow[0] < wide[1] - wide[0]
+    assert (old.verdict.support, new.verdict.support) == (10, 500)
