@@ -109,13 +109,18 @@ def _completed(request: Request) -> Request:
     missing = _missing(request)
     if not missing:
         return request
-    if not (sys.stdin.isatty() and sys.stdout.isatty()) or request.quiet:
+    if not on_terminals() or request.quiet:
         raise ConfigError(f"missing: {'; '.join(missing)}. For example: {EXAMPLE}")
     if not (request.recordings or request.simulator):
         request = _source(request)
     if request.unsafe is None:
         request = _unsafe(request)
     return _policies(request)
+
+
+def on_terminals() -> bool:
+    """Return whether the user can be asked: input and output are terminals."""
+    return sys.stdin.isatty() and sys.stdout.isatty()
 
 
 def _missing(request: Request) -> list[str]:

@@ -1,0 +1,202 @@
+"""`cfmon init`, from a CSV file or a simulator to an alarm on a replayed recording."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import typer
+
+from monitor.model import load_model
+from monitor.policy.session import load_policy
+
+Run = Callable[..., tuple[int, str, str]]
+
+UNSAFE = ("--unsafe", "overflow: level >= 9")
+BINS = ("--bins", "level:2|4|6|8|9")
+
+
+def tank(path: Path, *, runs: int = 80, low: float = 3.0, seed: int = 1) -> Path:
+    """Recorded steps of a tank: its operator sometimes leaves the valve shut."""
+    rng = np.random.default_rng(seed)
+    with path.open("w", newline="") as file:
+        log = csv.writer(file)
+        log.writerow(["run", "step", "level", "action"])
+        for run in range(runs):
+            level = rng.uniform(low, low + 4)
+            for step in range(30):
+                valve = 0 if rng.random() < 0.35 else int(level > 4) + int(level > 6)
+                log.writerow([run, step, round(level, 3), valve])
+                level = min(max(level + 1 - valve + rng.normal(), 0), 10)
+    return path
+
+
+@pytest.fixture(autouse=True)
+def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def alarms(cfmon: Run, folder: str) -> list[str]:
+    code, out, err = cfmon("replay", f"{folder}/config.yaml", f"{folder}/sample.rec")
+    assert (code, err) == (0, "")
+    found = [json.loads(line) for line in out.splitlines()]
+    return [each["payload"]["state"] for each in found if each["topic"].startswith("cfmon/alerts/") and each["payload"]]
+
+
+def test_from_a_csv_to_an_alarm(cfmon: Run, tmp_path: Path) -> None:
+    steps = tank(tmp_path / "steps.csv")
+    code, out, err = cfmon("init", "tank", "--recordings", str(steps), *UNSAFE, *BINS, "--steps", "600")
+    assert (code, err) == (0, "")
+    for words in (
+        "nominal: ESTIMATED",
+        "fallback: a SUGGESTION",
+        "held-out recordings",
+        "chosen (*)",
+        "cfmon run tank",
+    ):
+        assert words in out
+    assert cfmon("config", "check", "tank/config.yaml")[0] == 0
+    assert "firing" in alarms(cfmon, "tank")
+    assert not list(tmp_path.glob(".cfmon-init-*"))
+    model = load_model("tank/model.npz")
+    nominal = load_policy("tank/nominal.yaml", model).table.probabilities
+    assert nominal is not None
+    empty = nominal[0]  # level < 2: the valve is shut, always
+    np.testing.assert_allclose(empty, [1, 0, 0], atol=1e-6)
+    full = load_policy("tank/fallback.yaml", model).table.actions
+    assert full is not None
+    assert full[4] == 2  # 8 <= level < 9: open the valve
+    # further recordings are counted by the companion
+    more = tank(tmp_path / "more.csv", seed=2, runs=5)
+    assert cfmon("model", "learn", str(more), "--append", "tank/model.npz")[0] == 0
+
+
+def test_json_names_the_files_and_the_candidates(cfmon: Run, tmp_path: Path) -> None:
+    steps = tank(tmp_path / "steps.csv", runs=40)
+    code, out, _ = cfmon(
+        "init", "t", "--recordings", str(steps), *UNSAFE, *BINS, "--fallback", "do(2)", "--steps", "300", "--json"
+    )
+    facts = json.loads(out)
+    assert code == 0
+    assert {Path(name).name for name in facts["files"]} == {path.name for path in Path("t").iterdir()}
+    assert facts["chosen"] in facts["candidates"]
+    assert all(each["events after an alarm"] <= each["unsafe events"] for each in facts["candidates"])
+    fallback = load_policy("t/fallback.yaml", load_model("t/model.npz")).table.actions
+    assert fallback is not None
+    assert set(fallback.tolist()) == {2}
+
+
+def test_no_unsafe_event_is_said(cfmon: Run, tmp_path: Path) -> None:
+    steps = tank(tmp_path / "steps.csv", runs=30)
+    code, out, _ = cfmon(
+        "init", "t", "--recordings", str(steps), "--unsafe", "burst: level > 11", *BINS, "--steps", "300"
+    )
+    assert code == 0
+    assert "WARNING: no step of the paths measured enters 'burst'" in out
+    assert "the highest threshold with at most 1 alarm" in out
+    assert cfmon("config", "check", "t/config.yaml")[0] == 0
+
+
+def test_a_simulator_with_its_policy(cfmon: Run, tmp_path: Path) -> None:
+    (tmp_path / "rush.py").write_text("def act(state):\n    return 2 if state % 4 < 3 else 1\n")
+    (tmp_path / "rush.json").write_text(json.dumps([2 if s % 4 < 3 else 1 for s in range(16)]))
+    asked = ("--simulator", "gymnasium:FrozenLake-v1", "--unsafe", "wet: state in [5, 7, 11, 12]", "--steps", "300")
+    code, out, err = cfmon("init", "lake", *asked, "--nominal", "rush.json")
+    assert (code, err) == (0, "")
+    assert "simulated in the model" in out
+    assert cfmon("config", "check", "lake/config.yaml")[0] == 0
+    assert "firing" in alarms(cfmon, "lake")
+    code, _, err = cfmon("init", "lake2", *asked)
+    assert (code, "--nominal SOURCE" in err) == (2, True)
+
+
+def test_what_is_missing_is_one_error(cfmon: Run, tmp_path: Path) -> None:
+    code, out, err = cfmon("init", "t")
+    assert (code, out) == (2, "")
+    for words in ("--recordings FILE or --simulator ENV", "--unsafe 'NAME: CONDITION'", "For example: cfmon init"):
+        assert words in err
+    assert err.count("\n") == 1
+    assert not (tmp_path / "t").exists()
+
+
+def test_bad_input_leaves_nothing(cfmon: Run, tmp_path: Path) -> None:
+    steps = tank(tmp_path / "steps.csv", runs=10)
+    before = sorted(tmp_path.iterdir())
+    wrong: list[tuple[tuple[str, ...], str]] = [
+        ((*UNSAFE, "--bins", "depth:3q"), "'depth' is not a column"),
+        (UNSAFE, "looks continuous"),
+        (("--unsafe", "overflow: height > 9", *BINS), "there is no column 'height'"),
+        ((*UNSAFE, *BINS, "--fallback", "do(7)"), "--fallback do(7)"),
+        ((*UNSAFE, *BINS, "--nominal", "missing.zip"), "there is no such file"),
+        ((*UNSAFE, *BINS, "--simulator", "gymnasium:Taxi-v3"), "not both"),
+    ]
+    for options, words in wrong:
+        code, _, err = cfmon("init", "t", "--recordings", str(steps), "--steps", "100", *options)
+        assert code == 2, err
+        assert words in err
+        assert sorted(tmp_path.iterdir()) == before
+    code, _, err = cfmon("init", "no/where", "--recordings", str(steps), *UNSAFE, *BINS)
+    assert (code, "make it first" in err) == (2, True)
+    code, _, err = cfmon("init", "steps.csv", "--recordings", str(steps), *UNSAFE, *BINS)
+    assert (code, "is a file" in err) == (2, True)
+
+
+def test_files_are_overwritten_with_force_only(cfmon: Run, tmp_path: Path) -> None:
+    steps = tank(tmp_path / "steps.csv", runs=20)
+    (tmp_path / "t").mkdir()
+    (tmp_path / "t/config.yaml").write_text("mine")
+    given = ("init", "t", "--recordings", str(steps), *UNSAFE, *BINS, "--steps", "100")
+    code, _, err = cfmon(*given)
+    assert (code, "already exists; choose another folder, or give --force" in err) == (2, True)
+    assert (tmp_path / "t/config.yaml").read_text() == "mine"
+    assert cfmon(*given, "--force")[0] == 0
+    assert "regret(" in (tmp_path / "t/config.yaml").read_text()
+
+
+def test_on_a_terminal_it_asks(cfmon: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    steps = tank(tmp_path / "steps.csv", runs=20)
+    answers = iter([str(steps), "overflow: level >= 9", "estimate", "do(2)", "6q"])
+    questions: list[str] = []
+
+    def answer(question: str, default: str | None = None) -> str:
+        questions.append(f"{question} [{default}]")
+        return next(answers)
+
+    monkeypatch.setattr(typer, "prompt", answer)
+    monkeypatch.setattr("monitor.cli.init.on_terminals", lambda: True)
+    code, out, _ = cfmon("init", "t", "--steps", "100")
+    assert code == 0
+    assert "columns: run, step, level, action" in out
+    assert [question.rpartition(" ")[2] for question in questions] == [
+        "[None]",
+        "[None]",
+        "[estimate]",
+        "[safest]",
+        "[none]",
+    ]
+    assert cfmon("config", "check", "t/config.yaml")[0] == 0
+    answers = iter(["gymnasium:FrozenLake-v1", "hole", "rush.json", "safest"])
+    (tmp_path / "rush.json").write_text(json.dumps([2] * 16))
+    assert cfmon("init", "lake", "--steps", "50")[0] == 0
+
+
+def test_named_states_and_short_recordings(cfmon: Run, tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    lines = ["episode,t,state,action,reward,done"]
+    for episode in range(12):
+        for t in range(20):
+            falls = t > 2 and rng.random() < 0.2
+            action = "run" if falls or rng.random() < 0.5 else "walk"
+            lines.append(f"{episode},{t},{'ice' if falls else 'snow'},{action},{-1 if falls else 0},{falls}")
+            if falls:
+                break
+    (tmp_path / "steps.csv").write_text("\n".join(lines))
+    code, out, err = cfmon("init", "t", "--recordings", "steps.csv", "--unsafe", "fall: done and reward < 0")
+    assert (code, err) == (0, "")
+    assert "figures are optimistic" in out
+    assert "state_encoder: name" in Path("t/config.yaml").read_text()
+    assert cfmon("config", "check", "t/config.yaml")[0] == 0
