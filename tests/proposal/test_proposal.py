@@ -39,9 +39,9 @@ def test_the_safest_first_action_is_that_of_the_recursion(seed: int) -> None:
         return 1.0 if left == 0 else max(after(state, action, left) for action in range(2))
 
     def after(state: int, action: int, left: int) -> float:
-        return sum(p * value(int(t), left - 1) for t, p in zip(*model.row(state, action), strict=True))
+        return sum(float(p) * value(int(t), left - 1) for t, p in zip(*model.row(state, action), strict=True))
 
-    expected = [max(range(2), key=lambda a, s=s: after(s, a, 5)) for s in range(model.states)]
+    expected = [int(np.argmax([after(s, a, 5) for a in range(2)])) for s in range(model.states)]
     assert safest_policy(model, bad, 5).tolist() == expected
 
 
