@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from monitor.cli.output import print_json, progress, say
+from monitor.errors import ConfigError
 
 if TYPE_CHECKING:
     from monitor.exploration.enumeration import Explored
@@ -28,7 +30,7 @@ def model_explore(
     environment: Annotated[
         str, typer.Argument(metavar="ENV", help="gymnasium:ID?argument=value, or your own module.py:make_env")
     ],
-    target: Annotated[Path, typer.Argument(metavar="OUT.npz", help="file to write")],
+    target: Annotated[Path, typer.Argument(metavar="OUT.npz", help="file to write; with --rollouts OUT.csv")],
     *,
     key: Annotated[
         str | None,
@@ -63,6 +65,13 @@ def model_explore(
     ] = None,
     max_states: Annotated[int, typer.Option(help="stop with an error beyond this many states")] = 100_000,
     walk: Annotated[int, typer.Option(help="steps of the environment, at random, to compare with the model")] = 10_000,
+    rollouts: Annotated[
+        int | None,
+        typer.Option(help="do not enumerate: write this many steps to OUT.csv, for `cfmon model learn`"),
+    ] = None,
+    policy: Annotated[
+        str, typer.Option(metavar="random|module.py:FUNCTION", help="policy of the roll-outs, a function of the state")
+    ] = "random",
     as_json: Annotated[bool, typer.Option("--json", help="print one JSON document on stdout")] = False,
 ) -> None:
     """Enumerate every state of a simulator that can be reached, and write the model.
@@ -73,6 +82,12 @@ def model_explore(
     The condition of a --label compares terminated, reward (of the steps into the state), the names of the state's
     variables, value[n] and feature[n] with numbers, texts and lists; join comparisons with and, or, not.
     """
+    if rollouts is not None:
+        _refuse(slip=bool(slip), label=bool(label), labels=labels is not None, resets=resets != 1)
+        _roll_out(environment, target, rollouts, (policy, key, seed), as_json=as_json)
+        return
+    if target.suffix == ".csv" or policy != "random":
+        raise ConfigError(f"{target}: a .csv file and --policy are for roll-outs; add --rollouts N")
     from monitor.exploration.enumeration import Settings, explore  # noqa: PLC0415 - keep `cfmon --help` light
     from monitor.model.io import save_model  # noqa: PLC0415 - likewise
 
@@ -97,6 +112,32 @@ def model_explore(
         )
         save_model(explored.model, target)
     _show(explored, target, as_json=as_json)
+
+
+def _refuse(**given: bool) -> None:
+    wrong = [name for name, there in given.items() if there]
+    if wrong:
+        raise ConfigError(f"--{wrong[0]} cannot be given with --rollouts; labels are given to `cfmon model learn`")
+
+
+def _roll_out(environment: str, target: Path, steps: int, said: tuple[str, str | None, int], *, as_json: bool) -> None:
+    """Write the roll-outs; `said`: policy, key and seed. Print the command that learns from them."""
+    from monitor.exploration.rollouts import roll_out  # noqa: PLC0415 - keep `cfmon --help` light
+
+    if target.suffix != ".csv":
+        raise ConfigError(f"{target}: roll-outs are written as .csv; `cfmon model learn` makes the model")
+    policy, key, seed = said
+    with progress(f"running {environment}", total=steps) as bar:
+        done = roll_out(environment, target, steps, policy=policy, key=key, seed=seed, report=bar.at)
+    features = ["--observation", "feature"] if done.features else []
+    command = ["cfmon", "model", "learn", str(target), "-o", str(target.with_suffix(".npz"))]
+    command += ["--state", ",".join(done.columns), *features]
+    if as_json:
+        facts = {"file": str(target), "steps": done.steps, "episodes": done.episodes, "state": list(done.columns)}
+        print_json(facts | {"next": shlex.join(command)})
+        return
+    say(f"{target}: {done.steps} steps of {done.episodes} episodes")
+    say(f"  next: {shlex.join(command)}")
 
 
 def _show(explored: Explored, target: Path, *, as_json: bool) -> None:

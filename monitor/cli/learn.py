@@ -14,12 +14,16 @@ from monitor.errors import ModelError, RecordingError
 
 if TYPE_CHECKING:
     from monitor.learning.files import RowFile
+    from monitor.learning.holdout import Holdout
     from monitor.learning.learner import Learner
     from monitor.model.mdp import MDP
 
 __all__ = ["model_learn"]
 
 SUFFIXES: Final = (".csv", ".tsv", ".jsonl", ".ndjson", ".parquet", ".arrow", ".feather")
+MISSED: Final = 0.02
+"""Fraction of a label's visits in states without the label from which it is reported."""
+
 ENCODERS: Final = {"index": "index", "name": "name", "values": "valuation", "bins": "bins"}
 
 
@@ -76,7 +80,11 @@ def model_learn(
     ] = None,
     prior: Annotated[float | None, typer.Option(help="pseudo-count of a row (state, action); default 1")] = None,
     topic: Annotated[str, typer.Option(help="topic pattern of the steps in recordings")] = "agents/+/steps",
-    seed: Annotated[int, typer.Option(help="seed of the sample that quantiles are computed from")] = 0,
+    report: Annotated[
+        list[Path] | None,
+        typer.Option(metavar="FILE", help="write a report on the state abstraction: .html or .md; may be repeated"),
+    ] = None,
+    seed: Annotated[int, typer.Option(help="seed of the quantiles' sample, and of the episodes held out")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="print one JSON document on stdout")] = False,
 ) -> None:
     """Estimate a model from recorded steps, with the counts behind each probability.
@@ -101,11 +109,17 @@ def model_learn(
     sources = [_computed(source, learner.function) for source in sources]
     if not as_json:
         _show_roles(learner, paths)
-    counted, skipped = _count(learner, sources, target)
+    holdout = _holdout(report or [], seed)
+    counted, skipped = _count(learner, sources, target, holdout)
     model = _write(learner, target)
+    problems = None if holdout is None else _report(learner, model, holdout, report or [])
     facts = _facts(learner, model, target) | {"files counted": counted, "files skipped": skipped}
     facts["messages dropped"] = sum(getattr(source, "dropped", 0) for source in sources)
+    if problems is not None:
+        facts["problems"] = problems
     _finish(facts, as_json=as_json)
+    for path in report or [] if not as_json else []:
+        say(f"{path}: {'the abstraction is good enough' if not problems else 'the abstraction is NOT good enough'}")
 
 
 def _target(out: Path | None, append: Path | None) -> Path:
@@ -233,7 +247,38 @@ def _with_sizes(sources: Sequence[RowFile]) -> list[tuple[RowFile, int]]:
     return [(source, sum(sizes[:i])) for i, source in enumerate(sources)]
 
 
-def _count(learner: Learner, sources: Sequence[RowFile], target: Path) -> tuple[int, int]:
+def _holdout(reports: Sequence[Path], seed: int) -> Holdout | None:
+    from monitor.learning.holdout import Holdout  # noqa: PLC0415 - keep `cfmon --help` light
+
+    for path in reports:
+        if path.suffix not in (".html", ".md"):
+            raise ModelError(f"--report {path}: the name ends with .html or .md")
+    return Holdout(seed) if reports else None
+
+
+def _report(learner: Learner, model: MDP, holdout: Holdout, paths: Sequence[Path]) -> list[str]:
+    """Write the report; return why the abstraction is not good enough, or nothing."""
+    from monitor.cli.learn_report import as_html, as_markdown  # noqa: PLC0415 - keep `cfmon --help` light
+    from monitor.learning.build import numbered  # noqa: PLC0415 - likewise
+    from monitor.learning.report import reported  # noqa: PLC0415 - likewise
+
+    assert learner.states is not None
+    if not holdout.train.draws:
+        raise ModelError("--report needs steps that are counted in this run; these files were counted before")
+    unsafe = [label.name for label in learner.labels if label.unsafe]
+    with progress("computing the report"):
+        states = numbered(learner.tally, learner.states)
+        found = reported(model, states, holdout, [label.name for label in learner.labels], unsafe)
+    for path in paths:
+        text = (as_html if path.suffix == ".html" else as_markdown)(found, model.source)
+        try:
+            path.write_text(text, encoding="utf-8")
+        except OSError as error:
+            raise ModelError(f"{path}: cannot be written: {error.strerror}") from error
+    return list(found.problems)
+
+
+def _count(learner: Learner, sources: Sequence[RowFile], target: Path, holdout: Holdout | None) -> tuple[int, int]:
     """Count the files that were not counted yet, keeping the counts after each; return how many, and how many not."""
     from monitor.learning.companion import companion_of, save_learner  # noqa: PLC0415 - keep `cfmon --help` light
     from monitor.learning.files import digest_of  # noqa: PLC0415 - likewise
@@ -244,14 +289,14 @@ def _count(learner: Learner, sources: Sequence[RowFile], target: Path) -> tuple[
             digest = digest_of(source.path)
             if digest in learner.files:
                 continue
-            _read(learner, source, bar, before)
+            _read(learner, source, bar, before, holdout)
             learner.files.append(digest)
             save_learner(learner, companion_of(target))
     new = len(set(learner.files) - known)
     return new, len(sources) - new
 
 
-def _read(learner: Learner, source: RowFile, bar: Bar, before: int) -> None:
+def _read(learner: Learner, source: RowFile, bar: Bar, before: int, holdout: Holdout | None) -> None:
     names = source.names()
     missing = [name for name in learner.roles.used if name not in names and not _is_optional(name, learner)]
     if missing:
@@ -259,7 +304,9 @@ def _read(learner: Learner, source: RowFile, bar: Bar, before: int) -> None:
     learner.begin_file()
     rows = learner.rows
     for batch in source.batches(learner.roles.used):
-        learner.read(batch)
+        steps = learner.read(batch)
+        if holdout is not None:
+            holdout.add(steps)
         bar.at(before + source.position, f"counting {source.path.name}: {learner.rows - rows:,} rows")
     if learner.rows == rows:
         raise RecordingError(f"{source.path}: has no rows")
@@ -292,9 +339,7 @@ def _facts(learner: Learner, model: MDP, target: Path) -> dict[str, Any]:
     tally = learner.tally
     seen = len(tally.rows)
     table = tally.visited
-    disagree = {
-        label.name: float(_minority(table["true"][:, i], table["seen"])) for i, label in enumerate(learner.labels)
-    }
+    missed = {label.name: _missed(table["true"][:, i], table["seen"]) for i, label in enumerate(learner.labels)}
     return {
         "model": str(target),
         "sha256": model_sha256(model),
@@ -308,16 +353,19 @@ def _facts(learner: Learner, model: MDP, target: Path) -> dict[str, Any]:
         "gaps": tally.gaps,
         "next states that differ": tally.mismatches,
         "labels": {label.name: int(model.labels[label.name].sum()) for label in learner.labels},
-        "label disagreement": disagree,
+        "label missed": missed,
         "state encoder": ENCODERS[learner.states.kind],
         "ends not recorded": sum(code < 4096 for code in table.keys.tolist()),
     }
 
 
-def _minority(true: Any, seen: Any) -> float:  # noqa: ANN401 - arrays
-    import numpy as np  # noqa: PLC0415 - keep `cfmon --help` light
+def _missed(true: Any, seen: Any) -> float | None:  # noqa: ANN401 - arrays
+    """Return the fraction of the visits where a label's condition holds that are in states without the label.
 
-    return float(np.minimum(true, seen - true).sum() / max(int(seen.sum()), 1))
+    None if the condition holds nowhere.
+    """
+    total = int(true.sum())
+    return float(true[2 * true <= seen].sum()) / total if total else None
 
 
 def _finish(facts: dict[str, Any], *, as_json: bool) -> None:
@@ -333,10 +381,8 @@ def _finish(facts: dict[str, Any], *, as_json: bool) -> None:
         f"{_many(facts['pairs'], 'pair')} (state, action) seen"
     )
     for name, count in facts["labels"].items():
-        share = facts["label disagreement"][name]
-        mixed = f"; {share:.2%} of all visits disagree with their state" if share else ""
-        say(f"{target}: {printable(name)} holds in {_many(count, 'state')}{mixed}")
-    for line in _notes(facts):
+        say(f"{target}: {printable(name)} holds in {_many(count, 'state')}")
+    for line in [*_notes(facts), *facts.get("problems", [])]:
         say(f"{target}: {line}")
     say(f"{target}: sha256 {facts['sha256']}; in a configuration: state_encoder: {facts['state encoder']}")
 
@@ -347,6 +393,14 @@ def _many(count: int, what: str) -> str:
 
 def _notes(facts: dict[str, Any]) -> list[str]:
     notes = []
+    for name, missed in facts["label missed"].items():
+        if missed is None:
+            notes.append(f"{printable(name)}: its condition holds in no row")
+        elif missed > MISSED:
+            notes.append(
+                f"{printable(name)}: {missed:.0%} of the visits where its condition holds are in states that do not "
+                "have the label, because it does not hold in most of their visits; use other bins or columns"
+            )
     if facts["gaps"]:
         notes.append(f"{_many(facts['gaps'], 'gap')}: a step is missing there, and no transition is counted across it")
     if facts["messages dropped"]:

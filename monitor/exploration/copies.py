@@ -21,7 +21,7 @@ from monitor.exploration.simulator import Arrival, Environment, Snapshot
 from monitor.model.annotations import Valuation
 from monitor.user_code import explained
 
-__all__ = ["REPEATS", "CopySimulator", "kept_random_state", "layers", "reseed"]
+__all__ = ["REPEATS", "CopySimulator", "action_count", "kept_random_state", "layers", "reseed"]
 
 REPEATS: Final = 3
 """How often each step is taken from its snapshot, each time with generators seeded differently."""
@@ -235,5 +235,5 @@ def _random(one: Arrival, other: Arrival, action: int) -> str:
     return (
         f"the environment is random: action {action}, repeated from one snapshot with other random numbers, gave "
         f"{found}. A random environment cannot be enumerated by snapshots: give it a method successors(state, action) "
-        "that returns its probabilities, or learn a model from recorded steps"
+        "that returns its probabilities, or estimate it from roll-outs: cfmon model explore ENV steps.csv --rollouts N"
     )

@@ -22,6 +22,9 @@ __all__ = ["Identity", "flat", "identity_of", "key_of", "observation_key", "show
 LONGEST_KEY: Final = 64
 """Most entries of a key; an observation with more is replaced by a digest."""
 
+LONGEST_TEXT: Final = 256
+"""Most characters of a text in a key, as in a state of a message."""
+
 Flat = npt.NDArray[np.float32]
 
 
@@ -154,9 +157,14 @@ def _entries(value: object) -> Iterable[object]:
 def _entry(value: object, where: str) -> float | str | bool:
     plain = value.item() if isinstance(value, np.generic) else value
     match plain:
-        case bool() | str():
+        case bool():
+            return plain
+        case str() if 0 < len(plain) <= LONGEST_TEXT:
             return plain
         case int() | float() if math.isfinite(plain):
             return float(plain)
         case _:
-            raise ModelError(f"{where}: a key consists of finite numbers, text and Booleans, not {plain!r:.80}")
+            raise ModelError(
+                f"{where}: a key consists of finite numbers, Booleans and text of 1 to {LONGEST_TEXT} characters, not "
+                f"{plain!r:.80}"
+            )

@@ -17,6 +17,9 @@ __all__ = ["MiniGridState", "grow_old", "grow_young", "is_minigrid", "minigrid_s
 _FIXED = ("wall", "floor", "lava", "goal")
 """Types of objects that never move or change."""
 
+_LONGEST = 256
+"""Most characters of a text in a state of a message."""
+
 
 class MiniGridState(NamedTuple):
     """The variables that a step depends on.
@@ -24,9 +27,9 @@ class MiniGridState(NamedTuple):
     Attributes:
         column, row: cell of the agent, from 0.
         direction: `east`, `south`, `west` or `north`.
-        on: type of the object in the agent's cell, such as `lava` or `goal`; else empty.
-        carrying: the object that the agent carries; else empty.
-        things: every object that can move or change, with its cell.
+        on: type of the object in the agent's cell, such as `lava` or `goal`; or `none`.
+        carrying: the object that the agent carries; or `none`.
+        things: every object that can move or change, with its cell; a digest if that is long; or `none`.
         layout: digest of everything else (walls, lava, goals, mission); differs if a reset gives another room.
     """
 
@@ -62,9 +65,9 @@ def minigrid_state(environment: Environment) -> MiniGridState:
         float(column),
         float(row),
         ("east", "south", "west", "north")[int(inner.agent_dir)],
-        "" if below is None else str(below.type),
-        "" if inner.carrying is None else _shown(inner.carrying),
-        ", ".join(things),
+        "none" if below is None else str(below.type),
+        "none" if inner.carrying is None else _shown(inner.carrying),
+        _listed(things),
         fixed.hexdigest()[:12],
     )
 
@@ -85,6 +88,12 @@ def _objects(inner: Environment) -> Iterator[tuple[int, int, Environment]]:
             thing = inner.grid.get(x, y)
             if thing is not None:
                 yield x, y, thing
+
+
+def _listed(things: list[str]) -> str:
+    """Return the things as text that a message may hold."""
+    text = ", ".join(things) or "none"
+    return text if len(text) <= _LONGEST else hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
 def _shown(thing: Environment) -> str:

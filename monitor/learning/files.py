@@ -19,12 +19,26 @@ from monitor.learning.batch import Batch, is_missing, typed
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["ROWS", "ArrowRows", "CsvRows", "JsonRows", "RecordRows", "RowFile", "digest_of", "open_rows"]
+__all__ = [
+    "ROWS",
+    "ArrowRows",
+    "CsvRows",
+    "EmptyFileError",
+    "JsonRows",
+    "RecordRows",
+    "RowFile",
+    "digest_of",
+    "open_rows",
+]
 
 ROWS: Final = 1 << 16
 """Rows of a batch."""
 
 SUFFIXES: Final = (".csv", ".tsv", ".jsonl", ".ndjson", ".parquet", ".arrow", ".feather")
+
+
+class EmptyFileError(RecordingError):
+    """A file without rows."""
 
 
 class RowFile(Protocol):
@@ -153,7 +167,7 @@ class RecordRows:
         records = islice(self.records(), ROWS)
         found = tuple(dict.fromkeys(name for record in records for name in record))
         if not found:
-            raise RecordingError(f"{self.path}: is empty")
+            raise EmptyFileError(f"{self.path}: is empty")
         return found
 
     def batches(self, wanted: Sequence[str]) -> Iterator[Batch]:

@@ -8,7 +8,7 @@ from typing import Final
 
 import numpy as np
 
-from monitor.arrays import AnyArray, Bools, Ints
+from monitor.arrays import AnyArray, Ints
 from monitor.errors import ModelError
 from monitor.learning.abstraction import MAX_STATES
 from monitor.learning.episodes import Steps
@@ -98,10 +98,9 @@ class Tally:
         """Number of transitions counted."""
         return int(self.transitions["visits"].sum())
 
-    def add(self, steps: Steps, kept: Bools | None = None) -> None:
-        """Count the steps of a batch; of transitions those of `kept` only."""
-        mine = slice(None) if kept is None else kept
-        self._add_transitions(steps.state[mine], steps.action[mine], steps.code[mine], steps.reward[mine])
+    def add(self, steps: Steps) -> None:
+        """Count the steps of a batch."""
+        self.count(steps.state, steps.action, steps.code, steps.reward)
         self._add_visits(steps)
         codes, counts = np.unique(steps.starts, return_counts=True)
         at = self.visited.places(codes)  # first: it may insert rows
@@ -109,7 +108,8 @@ class Tally:
         self.gaps += steps.gaps
         self.mismatches += steps.mismatches
 
-    def _add_transitions(self, states: Ints, actions: Ints, codes: Ints, rewards: AnyArray) -> None:
+    def count(self, states: Ints, actions: Ints, codes: Ints, rewards: AnyArray) -> None:
+        """Count transitions, in their order."""
         if not len(states):
             return
         if int(states.max()) >= MAX_STATES or int(actions.max()) >= 1 << ACTION_BITS:

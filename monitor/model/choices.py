@@ -90,7 +90,8 @@ def as_mdp(choices: Choices, source: str, limit: int, **carried: Any) -> MDP:  #
     Raises:
         ModelError: as `MDP.from_rows`, or the model takes too much memory.
     """
-    size = ENTRY_BYTES * len(choices.successors) + STATE_BYTES * choices.states
+    beside = (2 * CELL_BYTES * len(choices.variables) if choices.valuations else 0) + 2 * len(choices.labels)
+    size = ENTRY_BYTES * len(choices.successors) + (STATE_BYTES + beside) * choices.states
     require_memory(size + ROW_BYTES * choices.states * choices.kinds, limit, f"{choices.states:,} states")
     action, names = _actions(choices)
     actions = int(max(len(names), action.max(initial=0) + 1))

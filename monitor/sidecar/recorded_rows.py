@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from monitor.errors import InputError
-from monitor.learning.files import RecordRows
+from monitor.errors import InputError, RecordingError
+from monitor.learning.files import EmptyFileError, RecordRows
 from monitor.sidecar.events import Message
 from monitor.sidecar.recording import Recording
 from monitor.stream.decode import agent_of, decode
@@ -60,6 +60,14 @@ class RecordedRows(RecordRows):
                 if len(newest) > OPEN:
                     del newest[next(iter(newest))]
                 yield _record(step, episode)
+
+    def names(self) -> tuple[str, ...]:
+        """Return the names of the columns. RecordingError if there is no step."""
+        try:
+            return super().names()
+        except EmptyFileError:
+            problem = f"{self.path}: is empty; no step on {self._pattern}, see --topic"
+            raise RecordingError(problem) from None
 
     def _step(self, event: Message) -> Observation | None:
         try:

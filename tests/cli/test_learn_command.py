@@ -13,6 +13,9 @@ from monitor.learning import files as reading
 from monitor.learning.companion import companion_of
 from monitor.model import load_model
 from monitor.model.npz import model_sha256
+from monitor.sidecar.events import Heartbeat, Message
+from monitor.sidecar.recording import Header, Recorder
+from monitor.types import Instant
 from tests.learning.recorded import csv_of, random_rows
 
 Run = Callable[..., tuple[int, str, str]]
@@ -183,6 +186,111 @@ def test_what_is_unusual_is_noted(cfmon: Run, tmp_path: Path, monkeypatch: pytes
     options = ("--next-state", "", "--label", "good: r > 0", "--label", "bad: r < 0")
     out = cfmon("model", "learn", str(path), "-o", str(tmp_path / "n.npz"), *options)[1]
     assert "episodes end in different ways, but the state at the end is not recorded" in out
-    path.write_text("episode,x,action,done\n0,1,0,0\n0,2,0,0\n0,1,0,0\n")
-    out = cfmon("model", "learn", str(path), "-o", str(tmp_path / "o.npz"), "--label", "odd: x == 3 or not done")[1]
-    assert "odd holds in 2 states" in out
+    path.write_text("episode,x,action,done,y\n0,1,0,0,0\n0,2,0,0,1\n0,1,0,0,1\n0,1,0,0,0\n0,1,0,0,0\n")
+    more = ("--state", "x", "--label", "odd: y == 1", "--unsafe", "void: x > 9")
+    out = cfmon("model", "learn", str(path), "-o", str(tmp_path / "p.npz"), *more)[1]
+    assert "odd: 50% of the visits where its condition holds are in states that do not have the label" in out
+    assert "void: its condition holds in no row" in out
+    out = cfmon("model", "learn", str(path), "-o", str(tmp_path / "o.npz"), "--label", "odd: not done")[1]
+    assert "odd holds in 3 states" in out
+
+
+def walked(path: Path, episodes: int, *, hidden: bool) -> Path:
+    """A walk on three states; `hidden`: it alternates, which the state does not say."""
+    rng = np.random.default_rng(0)
+    lines = ["episode,t,x,action,done"]
+    for episode in range(episodes):
+        x = before = 0
+        for t in range(40):
+            lines.append(f"{episode},{t},{x},{t % 2},{int(t == 39)}")
+            x, before = (2 - before if hidden and x == 1 else int(rng.integers(3)) if x == 1 else 1), x
+    path.write_text("\n".join(lines))
+    return path
+
+
+def test_the_report_says_first_whether_the_abstraction_is_good_enough(cfmon: Run, tmp_path: Path) -> None:
+    for hidden, verdict in ((False, "is good enough"), (True, "is not good enough")):
+        path, out = walked(tmp_path / f"{hidden}.csv", 200, hidden=hidden), tmp_path / str(hidden)
+        reports = [f"--report={out}.md", f"--report={out}.html"]
+        code, shown, _ = cfmon("model", "learn", str(path), "-o", f"{out}.npz", "--unsafe", "low: x == 0", *reports)
+        assert code == 0
+        text, page = Path(f"{out}.md").read_text(), Path(f"{out}.html").read_text()
+        assert verdict in text.splitlines()[2]
+        assert verdict in page
+        assert page.count("<svg") >= 2
+        assert "http" not in page.replace("http://www.w3.org/2000/svg", "")
+        for heading in ("Coverage", "Markov test", "Forecasts and what happened", "Rows to visit"):
+            assert f"## {heading}" in text
+            assert f"<h2>{heading}</h2>" in page
+        assert ("the states are not Markov" in shown) is hidden
+
+
+def test_a_report_needs_a_name_and_new_steps(cfmon: Run, tmp_path: Path) -> None:
+    path, model = walked(tmp_path / "a.csv", 20, hidden=False), str(tmp_path / "m.npz")
+    command = ("model", "learn", str(path))
+    assert "ends with .html or .md" in cfmon(*command, "-o", model, "--report", "r.pdf")[2]
+    assert "cannot be written" in cfmon(*command, "-o", model, "--report", str(tmp_path / "no" / "r.md"))[2]
+    assert "were counted before" in cfmon(*command, "--append", model, "--report", str(tmp_path / "r.md"))[2]
+    other = str(walked(tmp_path / "b.csv", 30, hidden=True))
+    code, out, _ = cfmon("model", "learn", other, "--append", model, "--report", str(tmp_path / "r.md"), "--json")
+    assert code == 0
+    assert json.loads(out)["problems"]
+
+
+def recorded(path: Path, messages: list[tuple[str, dict[str, object]]]) -> Path:
+    """A recording of the sidecar that received these messages."""
+    recorder = Recorder(path, Header("client", "c" * 64, "m" * 64, "0"))
+    for n, (topic, message) in enumerate(messages):
+        recorder.write(Heartbeat(Instant(float(n), float(n))))
+        recorder.write(Message(Instant(float(n), float(n)), topic, json.dumps({"v": 1, **message}).encode()))
+    recorder.close()
+    return path
+
+
+def step(seq: int, state: object, action: int | None = 0, **more: object) -> dict[str, object]:
+    return {"episode": 1, "seq": seq, "state": state, "action": action, **more}
+
+
+def test_recordings_of_the_monitor_are_read(cfmon: Run, tmp_path: Path) -> None:
+    ada, bob = "agents/ada/steps", "agents/bob/steps"
+    messages: list[tuple[str, dict[str, object]]] = [
+        (ada, step(0, 0, reward=0.0)),
+        (bob, step(0, 2, reward=0.0)),  # another agent's episode of the same name
+        (ada, step(1, 1, reward=1.5)),
+        (ada, step(1, 1, reward=1.5)),  # delivered twice
+        (bob, step(2, 1, reward=0.0)),  # a gap
+        ("elsewhere", step(2, 0)),  # another topic
+        (ada, {"episode": 1}),  # no step
+        (ada, step(2, 2, None, reward=-1.0, terminated=True)),
+    ]
+    path = recorded(tmp_path / "steps.cfmon", messages)
+    model = tmp_path / "m.npz"
+    code, out, err = cfmon("model", "learn", str(path), "-o", str(model), "--unsafe", "fall: terminated and reward < 0")
+    assert (code, err) == (0, "")
+    assert "2 transitions in 2 episodes" in out
+    assert "1 gap" in out
+    assert "3 messages left out" in out
+    mdp = load_model(model)
+    assert mdp.row(0, 0)[0].tolist() == [1]
+    assert mdp.row(1, 0)[0].tolist() == [3]
+    assert mdp.reward(0, 0, 1) == 1.5
+    assert mdp.labels["fall"].tolist() == [False, False, False, True, True]
+    assert mdp.ended_as is not None
+    assert mdp.ended_as[2] == 3
+
+
+def test_recordings_may_hold_lists_and_no_rewards(cfmon: Run, tmp_path: Path) -> None:
+    topic = "plant/pump/steps"
+    messages = [(topic, step(n, [n % 2, "on"])) for n in range(4)]
+    path, model = str(recorded(tmp_path / "steps.cfmon", messages)), tmp_path / "m.npz"
+    code, _, err = cfmon("model", "learn", path, "-o", str(model))
+    assert (code, "steps.cfmon: is empty; no step on agents/+/steps, see --topic" in err) == (2, True)
+    assert cfmon("model", "learn", path, "-o", str(model), "--topic", "plant/+/steps")[0] == 0
+    assert load_model(model).valuations[:2] == ((0.0, "on"), (1.0, "on"))
+
+
+def test_a_damaged_recording_is_refused(cfmon: Run, tmp_path: Path) -> None:
+    path = recorded(tmp_path / "steps.cfmon", [("agents/ada/steps", step(n, n % 2)) for n in range(4)])
+    path.write_bytes(path.read_bytes()[:-5])
+    code, _, err = cfmon("model", "learn", str(path), "-o", str(tmp_path / "m.npz"))
+    assert (code, "cut off in the middle of event" in err) == (2, True)

@@ -158,3 +158,28 @@ def test_the_converter_is_a_program_without_the_package() -> None:
     modules = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
     modules |= {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
     assert {str(name) for name in modules} - {"stormpy"} <= {*sys.stdlib_module_names}
+
+
+BUNDLED = [
+    ("prism_mdp_maze", "goal", "default"),
+    ("prism_mdp_coin_2_2", "finished", "steps"),
+    ("prism_mdp_slipgrid", "target", "default"),
+    ("prism_dtmc_die", "done", "coin_flips"),
+]
+
+
+@pytest.mark.parametrize(("name", "label", "reward"), BUNDLED, ids=[name for name, _, _ in BUNDLED])
+def test_models_bundled_with_storm_have_its_values(name: str, label: str, reward: str, tmp_path: Path) -> None:
+    module = stormpy()
+    source = getattr(pytest.importorskip("stormpy.examples.files"), name)
+    assert convert(source, tmp_path / "m.npz", "--rewards", reward).exit_code == 0
+    model = load_model(tmp_path / "m.npz")
+    options = module.BuilderOptions(build_full=True)
+    built = module.build_model(module.parse_prism_program(source), options=options)
+    asked = "" if reward == "default" else f'{{"{reward}"}}'
+    for best, word in ((np.max, "max"), (np.min, "min")):
+        reach, total = values(model, label, 7, best)
+        mine = storm_values(built, f'P{word}=? [ F<=7 "{label}" ]')
+        np.testing.assert_allclose(reach, mine, rtol=0, atol=TOLERANCE)
+        theirs = storm_values(built, f"R{asked}{word}=? [ C<=7 ]")
+        np.testing.assert_allclose(total, theirs, rtol=0, atol=TOLERANCE)

@@ -149,3 +149,14 @@ def test_doors_keys_and_boxes_are_variables() -> None:
     box = gymnasium.make("MiniGrid-ObstructedMaze-1Dlh-v0")
     box.reset(seed=0)
     assert "box with" in minigrid_state(box).things
+
+
+def test_a_room_full_of_things_is_a_digest_that_a_message_may_hold() -> None:
+    import gymnasium  # noqa: PLC0415 - skipped without it
+
+    room = gymnasium.make("MiniGrid-Fetch-8x8-N3-v0", numObjs=20)
+    room.reset(seed=0)
+    full = minigrid_state(room)
+    assert len(full.things) == 32
+    for entry in full:
+        assert not isinstance(entry, str) or 0 < len(entry) <= 256

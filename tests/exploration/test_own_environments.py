@@ -129,7 +129,7 @@ def test_reseeding_reaches_every_generator() -> None:
         (CORRIDOR, {"max_states": 3}, "more than 3 states"),
         (CORRIDOR, {"resets": 0}, "must be at least 1"),
         (CORRIDOR, {"slip": 1.5}, "between 0 and 1"),
-        (CORRIDOR, {"key": f"{FILE}:bad_key"}, "finite numbers, text and Booleans"),
+        (CORRIDOR, {"key": f"{FILE}:bad_key"}, "finite numbers, Booleans and text"),
         (CORRIDOR, {"key": f"{FILE}:failing"}, "it failed .*no key of Corridor"),
         (CORRIDOR, {"key": f"{FILE}:too_long"}, "this one has 65"),
         (CORRIDOR, {"key": "cell"}, r"write module\.py:function"),
@@ -209,7 +209,7 @@ def test_a_start_that_depends_on_the_seed_is_reported() -> None:
     assert "--resets N" in explored.notes[0]
 
 
-@pytest.mark.parametrize("value", [float("nan"), None, [], {1, 2}])
+@pytest.mark.parametrize("value", [float("nan"), None, [], {1, 2}, "", "x" * 257])
 def test_keys_are_numbers_text_and_booleans(value: object) -> None:
     with pytest.raises(ModelError, match="a key"):
         key_of(value, "here")

@@ -247,3 +247,11 @@ class Paid(SteppedOn):
 def cell_only(env: Any) -> int:  # noqa: ANN401
     cell: int = env.unwrapped.cell
     return cell
+
+
+def go_right(_: Any) -> int:  # noqa: ANN401
+    return 1
+
+
+def surely_right(_: Any) -> list[float]:  # noqa: ANN401
+    return [0.0, 1.0]

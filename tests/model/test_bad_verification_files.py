@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 
 from monitor.errors import ModelError, ModelWarning
+from monitor.model import MDP
 from monitor.model.drn import read_drn
 from monitor.model.prism_explicit import read_prism
 from monitor.model.prism_write import prism_files
@@ -553,6 +554,58 @@ def test_archives_that_are_none(case: str) -> None:
     make, says = ARCHIVES[case]
     with pytest.raises(ModelError, match=f"^model m.umb: .*({says})"):
         read_umb(make(), "m.umb", limit=64 * MEGABYTE)
+
+
+# ---- what fits the limit takes no more than it ----
+
+
+def ring(*, valued: bool) -> MDP:
+    states = 3000
+    successors = np.sort(np.stack([np.arange(states), (np.arange(states) + 1) % states], 1), 1).reshape(-1)
+    return MDP.from_rows(
+        states=states,
+        actions=1,
+        indptr=np.arange(0, 2 * states + 1, 2),
+        successors=successors,
+        probabilities=np.full(2 * states, 0.5),
+        transition_rewards=np.arange(2.0 * states),
+        labels={f"l{n}": [n] for n in range(5)},
+        valuations=[(float(s), s % 2 == 0, s * 0.5, "é") for s in range(states)] if valued else (),
+    )
+
+
+def as_drn(model: MDP) -> bytes:
+    lines = [f"@type: MDP\n@nr_states\n{model.states}\n@model"]
+    for s in range(model.states):
+        lines += [f"state {s} [1] l{s % 3}\naction 0 [0]", *(f"{t} : 0.5" for t in model.row(s, 0)[0])]
+    return "\n".join(lines).encode()
+
+
+@pytest.mark.parametrize("valued", [False, True])
+@pytest.mark.parametrize("form", ["tra", "umb", "drn"])
+def test_reading_takes_no_more_memory_than_the_limit(form: str, valued: bool) -> None:  # noqa: FBT001
+    model = ring(valued=valued)
+    files = {suffix: content.replace(b"(v0,v1,v2,v3)", b"(x,b,y,t)") for suffix, content in prism_files(model).items()}
+    packed, text = umb_files(model)[".umb"], as_drn(model)
+
+    def read(limit: int) -> None:
+        match form:
+            case "tra":
+                read_prism(files, "m.tra", limit=limit)
+            case "umb":
+                read_umb(packed, "m.umb", limit=limit)
+            case _:
+                read_drn(text, "m.drn", limit=limit)
+
+    tracemalloc.start()
+    try:
+        read(1 << 30)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    with pytest.raises(ModelError, match="more than the limit of"):
+        read(peak)
+    read(20 * peak)
 
 
 # ---- chance ----

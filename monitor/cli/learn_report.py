@@ -1,0 +1,178 @@
+"""The report of `cfmon model learn --report`: Markdown, and the same as HTML with charts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from monitor.learning.report import Calibration, Gain, Report
+
+__all__ = ["as_html", "as_markdown"]
+
+STYLE: Final = """
+body { max-width: 60rem; margin: 2rem auto; padding: 0 1rem; font: 1rem/1.5 system-ui, sans-serif; color: #1a1a1a; }
+table { border-collapse: collapse; margin: 1rem 0; } th, td { padding: .2rem .8rem .2rem 0; text-align: left; }
+td { font-variant-numeric: tabular-nums; border-top: 1px solid #c8c8c8; } svg { max-width: 100%; height: auto; }
+.verdict { padding: .6rem 1rem; border-left: .4rem solid #005a8f; } .verdict.bad { border-color: #a63c00; }
+@media (prefers-color-scheme: dark) { body { background: #14171a; color: #ececec; } td { border-color: #3d4349; } }
+"""
+CLASSES: Final = ("1", "2-9", "10-99", "100-999", "1,000-9,999", "10,000 and more")
+
+CALIBRATION: Final = "Forecasts and what happened"
+
+Row = tuple[str, ...]
+Section = tuple[str, str, Row, list[Row]]
+"""Heading, explanation, head and rows of a table."""
+
+
+def verdict(report: Report) -> list[str]:
+    """Return the sentences that come first."""
+    if not report.problems:
+        unknown = sum(each.unjudged for each in report.calibrations)
+        doubt = f" {unknown} of the forecasts below cannot be judged: the episodes are too short." if unknown else ""
+        return [f"The state abstraction is good enough by the checks below.{doubt}"]
+    return ["The state abstraction is not good enough:", *report.problems]
+
+
+COVERED: Final = (
+    "{seen:,} of {pairs:,} pairs (state, action) were seen. {thin:.1%} of held-out steps are in rows with fewer than "
+    "10 visits; {unseen:.2%} lead to a successor that was never seen in their row. A row that was never seen leads to "
+    "the state 'elsewhere'."
+)
+PREDICTED: Final = (
+    "Mean log likelihood of held-out steps in nats, by what the prediction knows; higher is better. The difference is "
+    "to a prediction from state and action, with its standard error."
+)
+MARKOV: Final = (
+    "If the state says all that matters, what came before it does not improve the prediction. A difference above 0.01 "
+    "nats and three standard errors counts against the abstraction."
+)
+FORECASTS: Final = (
+    "P(label within so many steps) from held-out states under the recorded behaviour, beside the frequency. Cut off: "
+    "the recording ends before; above a tenth, no judgement."
+)
+SCARCE: Final = (
+    "Rows with much influence on the forecast of the first label and few visits: record more of these first."
+)
+
+
+def sections(report: Report) -> list[Section]:
+    """Return heading, explanation and table of each section."""
+    cover = report.coverage
+    visits: list[Row] = [(name, f"{count:,}") for name, count in zip(CLASSES, cover.classes, strict=True)]
+    covered = COVERED.format(seen=cover.seen, pairs=cover.pairs, thin=cover.thin, unseen=cover.unseen)
+    gains = "nats a step", "difference"
+    found: list[Section] = [
+        ("Coverage", covered, ("visits", "pairs"), visits),
+        ("Prediction of the next state", PREDICTED, ("knows", *gains), list(map(_gain_row, report.simpler))),
+        ("Markov test", MARKOV, ("knows state, action and", *gains), list(map(_gain_row, report.histories))),
+    ]
+    if report.calibrations:
+        head = ("label", "steps", "forecasts", "mean", "frequency", "error", "cut off", "judgement")
+        found.append((CALIBRATION, FORECASTS, head, list(map(_calibration_row, report.calibrations))))
+    if report.scarce:
+        rows: list[Row] = [(row.state, row.action, f"{row.visits:,}", f"{row.score:.2g}") for row in report.scarce]
+        found.append(("Rows to visit", SCARCE, ("state", "action", "visits", "influence"), rows))
+    return found
+
+
+def as_markdown(report: Report, model: str) -> str:
+    """Return the report as Markdown."""
+    first, *problems = verdict(report)
+    lines = [f"# {model}", "", f"**{first}**", "", *[f"- {problem}" for problem in problems], "" if problems else None]
+    lines += [_about(report), ""]
+    for heading, text, head, rows in sections(report):
+        lines += [f"## {heading}", "", text, ""]
+        lines += [_pipes(head), _pipes(["---"] * len(head)), *[_pipes(row) for row in rows], ""]
+    return "\n".join(line for line in lines if line is not None)
+
+
+def as_html(report: Report, model: str) -> str:
+    """Return the report as one HTML page that loads nothing."""
+    first, *problems = verdict(report)
+    items = "".join(f"<li>{escape(problem)}</li>" for problem in problems)
+    charts = {"Coverage": _visits_chart(report), CALIBRATION: _reliability_charts(report)}
+    body = [
+        f"<h1>{escape(model)}</h1>",
+        f'<div class="verdict{" bad" if problems else ""}"><strong>{escape(first)}</strong><ul>{items}</ul></div>',
+        f"<p>{escape(_about(report))}</p>",
+    ]
+    for heading, text, head, rows in sections(report):
+        body += [f"<h2>{escape(heading)}</h2><p>{escape(text)}</p>", charts.get(heading, ""), _html_table(head, rows)]
+    return (
+        f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{escape(model)}</title>'
+        f'<meta name="viewport" content="width=device-width"><style>{STYLE}</style></head>\n<body>'
+        + "\n".join(body)
+        + "</body></html>\n"
+    )
+
+
+def _about(report: Report) -> str:
+    limit = " Histories beyond a limit of two million kinds were not counted." if report.full else ""
+    return (
+        f"Checked on {report.held:,} held-out steps of {report.paths:,} paths, with a model of the "
+        f"{report.transitions:,} steps of the other paths.{limit}"
+    )
+
+
+def _gain_row(gain: Gain) -> Row:
+    return gain.name, f"{gain.value:.4f}", f"{gain.difference:+.4f} +- {gain.error:.4f}{' (real)' if gain.real else ''}"
+
+
+def _calibration_row(each: Calibration) -> Row:
+    mean = sum(n * predicted for n, predicted, _ in each.bins) / each.count
+    frequency = "-" if each.unjudged else f"{mean - each.gap:.4f}"
+    judged = "wrong" if each.wrong else "not judged" if each.unjudged else "right"
+    return (
+        each.label, str(each.horizon), f"{each.count:,}", f"{mean:.4f}", frequency, f"{each.error:.4f}",
+        f"{each.cut:,}", judged,
+    )  # fmt: skip
+
+
+def _pipes(cells: Sequence[str]) -> str:
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+
+def _html_table(head: Row, rows: Sequence[Row]) -> str:
+    top = "".join(f"<th>{escape(cell)}</th>" for cell in head)
+    inside = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
+    return f"<table><tr>{top}</tr>{inside}</table>"
+
+
+def _visits_chart(report: Report) -> str:
+    from monitor.picture.svg import ALTERNATIVE, Canvas  # noqa: PLC0415 - keep `cfmon --help` light
+
+    classes = report.coverage.classes
+    canvas = Canvas(640, "Pairs by visits", ", ".join(f"{c}: {n}" for c, n in zip(CLASSES, classes, strict=True)))
+    for i, (name, count) in enumerate(zip(CLASSES, classes, strict=True)):
+        height = 120 * count / max(*classes, 1)
+        canvas.box((20 + 102 * i, 140 - height), (80, height), fill=ALTERNATIVE, says=f"{name} visits: {count} pairs")
+        canvas.text((60 + 102 * i, 134 - height), f"{count:,}", size=12, anchor="middle")
+        canvas.text((60 + 102 * i, 158), name, size=11, anchor="middle")
+    return canvas.document(170)
+
+
+def _reliability_charts(report: Report) -> str:
+    return "".join(_reliability(each) for each in report.calibrations if not each.unjudged)
+
+
+def _reliability(each: Calibration) -> str:
+    """Return a reliability diagram: frequency by forecast, dots sized by their number; the diagonal is right."""
+    from monitor.picture.svg import ALTERNATIVE, FAINT, NOMINAL, RULE, Canvas  # noqa: PLC0415 - likewise
+
+    title = f"{each.label} within {each.horizon}"
+    canvas = Canvas(210, title, f"Reliability diagram of {each.count} forecasts")
+    canvas.text((30, 16), title, size=12, bold=True)
+    canvas.box((30, 26), (150, 150), ink=RULE)
+    canvas.line((30, 176), (180, 26), ink=FAINT, dash="4 3")
+    for count, predicted, frequency in each.bins:
+        radius = 3 + 6 * (count / each.count) ** 0.5
+        says = f"forecast {predicted:.3f}, frequency {frequency:.3f}, {count} forecasts"
+        at = (30 + 150 * predicted, 176 - 150 * frequency)
+        canvas.dot(at, radius, fill=NOMINAL if each.wrong else ALTERNATIVE, says=says)
+    canvas.text((105, 194), "forecast", size=11, ink=FAINT, anchor="middle")
+    canvas.text((26, 34), "1", size=11, ink=FAINT, anchor="end")
+    canvas.text((26, 176), "0", size=11, ink=FAINT, anchor="end")
+    return canvas.document(200)
