@@ -55,6 +55,7 @@ ORDER = (
     "rejection",
     "icu",
     "robust",
+    "learned",
     "states",
     "memory",
     "reach-100",
