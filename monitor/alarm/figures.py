@@ -22,11 +22,23 @@ from monitor.types import (
     Handover,
     Judged,
     Outcome,
+    Quantity,
     Threshold,
     Verdict,
 )
 
-__all__ = ["Stance", "change_of", "figures_of", "fired_of", "handover_of", "other", "own", "stance_of", "threshold_of"]
+__all__ = [
+    "Stance",
+    "change_of",
+    "figures_of",
+    "fired_of",
+    "handover_of",
+    "other",
+    "own",
+    "own_quantity",
+    "stance_of",
+    "threshold_of",
+]
 
 Number = tuple[float | None, tuple[float, float] | None]
 """A value and its bounds."""
@@ -58,6 +70,13 @@ def own(verdict: Verdict) -> Number:
 def other(verdict: Verdict) -> Number:
     """Return the value under the alternative of `regret(...)` and its bounds; None for every other formula."""
     return _quantity(verdict, 1) if verdict.outcome is not None and len(verdict.quantities) == 2 else (None, None)
+
+
+def own_quantity(verdict: Verdict) -> Quantity | None:
+    """Return the quantity of the agent's own value, with its bands; None if a formula has several."""
+    if len(verdict.quantities) != (1 if verdict.outcome is None else 2):
+        return None
+    return verdict.quantities[0]
 
 
 def threshold_of(formula: Formula) -> Threshold | None:

@@ -11,6 +11,7 @@ from typing import Final, Literal, cast
 import msgspec
 import numpy as np
 
+from monitor.alarm.figures import own_quantity
 from monitor.model.formats import file_name
 from monitor.model.mdp import MDP
 from monitor.model.npz import model_sha256
@@ -23,13 +24,18 @@ from monitor.types import (
     FormulaSpec,
     Handover,
     Outcome,
+    Quantity,
     Threshold,
+    Verdict,
 )
 
 __all__ = [
+    "AlertBands",
     "AlertMessage",
     "Identity",
     "Named",
+    "ValueBands",
+    "alert_bands",
     "alert_id",
     "alert_payload",
     "identity_of",
@@ -153,6 +159,44 @@ class FiredMessage(msgspec.Struct, frozen=True):
     """The same, in seconds since the epoch."""
 
 
+class ValueBands(msgspec.Struct, frozen=True):
+    """Bands of one value on a learned model."""
+
+    credible: tuple[float | None, float | None] | None
+    """Band of the value over models drawn from the posterior, at the level `level`."""
+    guaranteed: tuple[float | None, float | None] | None
+    """Bounds over every causal model and every row in the confidence set; `null` unless `causal_model` is `any`."""
+    support: int | None
+    """The fewest visits among the rows that carry 90 % of the value; `null` if no learned row matters."""
+
+
+class AlertBands(msgspec.Struct, frozen=True):
+    """Uncertainty of an answer on a model learned from data, and how it was obtained."""
+
+    value: ValueBands | None
+    """Of the agent's own value; `null` for a formula of several quantities."""
+    alternative: ValueBands | None
+    """Of the value under the alternative; `null` for plain formulas."""
+    effect_credible: tuple[float | None, float | None] | None
+    """Credible band of the effect."""
+    effect_guaranteed: tuple[float | None, float | None] | None
+    """Guaranteed band of the effect."""
+    support: int | None
+    """The smallest support of the formula's quantities."""
+    to_visit: tuple[tuple[int, int], ...]
+    """Up to three pairs [state, action] whose visits would narrow the credible bands most."""
+    draws: int
+    """Number of posterior models."""
+    seed: int
+    """Seed they were drawn with."""
+    level: float | None
+    """Level of the credible bands."""
+    delta: float | None
+    """Probability with which a guaranteed band may fail, for all answers together."""
+    reason: str
+    """Why a band or the support is missing; empty if none is."""
+
+
 class AlertMessage(msgspec.Struct, frozen=True):
     """The JSON document on `cfmon/alerts/<agent>/<formula>`.
 
@@ -229,11 +273,13 @@ class AlertMessage(msgspec.Struct, frozen=True):
     """What happened and how bad it is, what to do, then the counterfactual."""
     runbook: str | None
     """As configured."""
+    bands: AlertBands | None = None
+    """Uncertainty of the newest verdict, on a model learned from data; left out on any other model."""
 
 
 FOLLOWING: Final = (
     "outcome", "value", "threshold", "alternative", "method", "effect", "bounds", "robust", "profile", "handover",
-    "episode", "seq", "time", "time_unix", "late", "summary",
+    "episode", "seq", "time", "time_unix", "late", "summary", "bands",
 )  # fmt: skip
 """Fields that follow the newest verdict without a new revision."""
 
@@ -257,7 +303,8 @@ def named_policies(identity: Identity) -> tuple[Named, ...]:
 def refreshed_payload(published: Mapping[str, object], alert: Alert) -> dict[str, object]:
     """Return a published alert with the fields of the newest verdict; the revision stays."""
     newest = plain_message(_message(alert, Named("", ""), (), sent=0.0, evidence=None))
-    return {**published, **{name: newest[name] for name in FOLLOWING}}
+    kept = {name: value for name, value in published.items() if name not in FOLLOWING or name in newest}
+    return {**kept, **{name: newest[name] for name in FOLLOWING if name in newest}}
 
 
 def rfc3339(seconds: float) -> str | None:
@@ -311,12 +358,42 @@ def _message(
         evidence=evidence,
         summary=alert.summary,
         runbook=alert.runbook,
+        bands=alert_bands(verdict),
     )
 
 
+def alert_bands(verdict: Verdict) -> AlertBands | None:
+    """Return the uncertainty of a verdict on a learned model; None on any other."""
+    how = verdict.bands
+    if how is None:
+        return None
+    value = own_quantity(verdict)
+    other = verdict.quantities[1] if value is not None and len(verdict.quantities) == 2 else None
+    return AlertBands(
+        value=_value_bands(value),
+        alternative=_value_bands(other),
+        effect_credible=verdict.effect_credible,
+        effect_guaranteed=verdict.effect_guaranteed,
+        support=verdict.support,
+        to_visit=verdict.to_visit,
+        draws=how.draws,
+        seed=how.seed,
+        level=how.level,
+        delta=how.delta,
+        reason=how.reason,
+    )
+
+
+def _value_bands(quantity: Quantity | None) -> ValueBands | None:
+    return None if quantity is None else ValueBands(quantity.credible, quantity.guaranteed, quantity.support)
+
+
 def plain_message(message: msgspec.Struct) -> dict[str, object]:
-    """Return a message as JSON data: its fields in order; infinity and NaN become None."""
-    return {name: _plain(getattr(message, name)) for name in message.__struct_fields__}
+    """Return a message as JSON data: its fields in order, without `bands` if None; infinity and NaN become None."""
+    fields = {name: _plain(getattr(message, name)) for name in message.__struct_fields__}
+    if fields.get("bands", ()) is None:
+        del fields["bands"]
+    return fields
 
 
 def _plain(value: object) -> object:

@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 from typing import Final, Literal
 
-from monitor.alarm.figures import change_of, handover_of
+from monitor.alarm.figures import change_of, handover_of, own_quantity
 from monitor.alarm.machine import judge
 from monitor.logic.syntax import (
     Change,
@@ -87,7 +87,7 @@ def summary(
     of the verdict's path; 0: unknown, so the sentences do not say how many steps ago an `@-k` was.
     """
     say = _Sentences(formula, parsed, verdict, path_length, "before" if state == "fired" else "ago")
-    found, sure = say.finding(), [*say.disagreement(), *say.obtained(), *_why(blind)]
+    found, sure = say.finding(), [*say.disagreement(), *say.learned(), *say.obtained(), *_why(blind)]
     last = _caution(blind) or "last: "
     match state:
         case "firing":
@@ -221,13 +221,32 @@ class _Sentences:
     def disagreement(self) -> list[str]:
         """Return whether causal models disagree, and the bounds over them."""
         verdict = self._verdict
-        if verdict.robust is not False:
-            return []
+        if verdict.robust is not False or verdict.guaranteed is not None:
+            return []  # `learned` says it, with the guaranteed band
         if verdict.bounds is None:
             return ["Causal models disagree on this"]
         low, high = _decimals(*verdict.bounds)
         change = change_of(self._parsed)
         return [f"Causal models disagree: {low} to {high}{'' if change is None else f' with {_noun(change)}'}"]
+
+    def learned(self) -> list[str]:
+        """Return what an answer on a learned model rests on, with the bands of the agent's own value."""
+        verdict, quantity, how = self._verdict, own_quantity(self._verdict), self._verdict.bands
+        if how is None:
+            return []
+        parts = []
+        if verdict.support is not None:
+            visits = "visit" if verdict.support == 1 else "visits"
+            parts.append(f"The model rests on at least {verdict.support:,} {visits}")
+        if quantity is not None and quantity.credible is not None and how.level is not None:
+            low, high = _decimals(*quantity.credible)
+            parts.append(f"{100 * how.level:.4g} % credible {low} to {high}")
+        if quantity is not None and quantity.guaranteed is not None:
+            low, high = _decimals(*quantity.guaranteed)
+            parts.append(f"guaranteed {low} to {high}")
+        if how.delta is not None and verdict.robust is not None:
+            parts.append("robust" if verdict.robust else "not robust")
+        return [_capital("; ".join(parts))] if parts else []
 
     def obtained(self) -> list[str]:
         """Return samples and confidence of a sampled verdict: 1 minus the rate of wrong answers of this kind.

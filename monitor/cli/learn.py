@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -211,8 +212,6 @@ def _begun(sources: Sequence[RowFile], target: Path, given: dict[str, Any], said
 
 
 def _with_columns(roles: Any, columns: Sequence[str], names: Sequence[str]) -> Any:  # noqa: ANN401 - Roles, imported late
-    from dataclasses import replace  # noqa: PLC0415 - keep `cfmon --help` light
-
     return replace(roles, others=tuple(dict.fromkeys(column for column in columns if column in names)))
 
 
@@ -269,6 +268,7 @@ def _report(learner: Learner, model: MDP, holdout: Holdout, paths: Sequence[Path
     with progress("computing the report"):
         states = numbered(learner.tally, learner.states)
         found = reported(model, states, holdout, [label.name for label in learner.labels], unsafe)
+        found = replace(found, problems=(*_mixed(_missed_by_label(learner)), *found.problems))
     for path in paths:
         text = (as_html if path.suffix == ".html" else as_markdown)(found, model.source)
         try:
@@ -339,7 +339,6 @@ def _facts(learner: Learner, model: MDP, target: Path) -> dict[str, Any]:
     tally = learner.tally
     seen = len(tally.rows)
     table = tally.visited
-    missed = {label.name: _missed(table["true"][:, i], table["seen"]) for i, label in enumerate(learner.labels)}
     return {
         "model": str(target),
         "sha256": model_sha256(model),
@@ -353,10 +352,25 @@ def _facts(learner: Learner, model: MDP, target: Path) -> dict[str, Any]:
         "gaps": tally.gaps,
         "next states that differ": tally.mismatches,
         "labels": {label.name: int(model.labels[label.name].sum()) for label in learner.labels},
-        "label missed": missed,
+        "label missed": _missed_by_label(learner),
         "state encoder": ENCODERS[learner.states.kind],
         "ends not recorded": sum(code < 4096 for code in table.keys.tolist()),
     }
+
+
+def _missed_by_label(learner: Learner) -> dict[str, float | None]:
+    table = learner.tally.visited
+    return {label.name: _missed(table["true"][:, i], table["seen"]) for i, label in enumerate(learner.labels)}
+
+
+def _mixed(missed: dict[str, float | None]) -> list[str]:
+    """Return a sentence for each label that the states do not separate."""
+    return [
+        f"{printable(name)}: {part:.0%} of the visits where its condition holds are in states that do not "
+        "have the label, because it does not hold in most of their visits; use other bins or columns"
+        for name, part in missed.items()
+        if part is not None and part > MISSED
+    ]
 
 
 def _missed(true: Any, seen: Any) -> float | None:  # noqa: ANN401 - arrays
@@ -382,7 +396,7 @@ def _finish(facts: dict[str, Any], *, as_json: bool) -> None:
     )
     for name, count in facts["labels"].items():
         say(f"{target}: {printable(name)} holds in {_many(count, 'state')}")
-    for line in [*_notes(facts), *facts.get("problems", [])]:
+    for line in dict.fromkeys([*_notes(facts), *facts.get("problems", [])]):
         say(f"{target}: {line}")
     say(f"{target}: sha256 {facts['sha256']}; in a configuration: state_encoder: {facts['state encoder']}")
 
@@ -396,11 +410,7 @@ def _notes(facts: dict[str, Any]) -> list[str]:
     for name, missed in facts["label missed"].items():
         if missed is None:
             notes.append(f"{printable(name)}: its condition holds in no row")
-        elif missed > MISSED:
-            notes.append(
-                f"{printable(name)}: {missed:.0%} of the visits where its condition holds are in states that do not "
-                "have the label, because it does not hold in most of their visits; use other bins or columns"
-            )
+    notes += _mixed(facts["label missed"])
     if facts["gaps"]:
         notes.append(f"{_many(facts['gaps'], 'gap')}: a step is missing there, and no transition is counted across it")
     if facts["messages dropped"]:

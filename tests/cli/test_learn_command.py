@@ -191,6 +191,11 @@ def test_what_is_unusual_is_noted(cfmon: Run, tmp_path: Path, monkeypatch: pytes
     out = cfmon("model", "learn", str(path), "-o", str(tmp_path / "p.npz"), *more)[1]
     assert "odd: 50% of the visits where its condition holds are in states that do not have the label" in out
     assert "void: its condition holds in no row" in out
+    report = ("--report", str(tmp_path / "q.md"))
+    out = cfmon("model", "learn", str(path), "-o", str(tmp_path / "q.npz"), *more, *report)[1]
+    assert out.count("odd: 50% of the visits") == 1
+    assert "odd: 50% of the visits" in (tmp_path / "q.md").read_text()
+    assert "NOT good enough" in out
     out = cfmon("model", "learn", str(path), "-o", str(tmp_path / "o.npz"), "--label", "odd: not done")[1]
     assert "odd holds in 3 states" in out
 

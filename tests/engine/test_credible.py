@@ -139,7 +139,12 @@ def test_ends_of_a_band_are_weibull_quantiles(values: list[float], level: float)
 
 @pytest.mark.parametrize(
     ("asked", "problem"),
-    [(BandSettings(draws=38), "draw at least 39"), (BandSettings(level=1.5), "strictly between 0 and 1, not 1.5")],
+    [
+        (BandSettings(draws=38), "draw at least 39"),
+        (BandSettings(level=1.5), "strictly between 0 and 1, not 1.5"),
+        (BandSettings(draws=10_001), "at most 10,000, not 10001"),
+        (BandSettings(seed=-1), "whole number from 0 to"),
+    ],
 )
 def test_settings_that_give_no_band_are_refused(asked: BandSettings, problem: str) -> None:
     with pytest.raises(ConfigError, match=problem):

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import pytest
 
-from experiments import histograms, sanity, table1, traces
+from experiments import histograms, learned_models, sanity, table1, traces
 from experiments.grid import PANELS, Grid
 from experiments.output import figure, progress
 
@@ -24,6 +24,12 @@ class Command(NamedTuple):
 COMMANDS = [
     Command(histograms, ["--repetitions", "2"], ["histograms.csv", "histograms-summary.csv"], ["histograms.png"]),
     Command(sanity, ["--repetitions", "2"], ["sanity.csv", "sanity-summary.csv"], ["sanity.png"]),
+    Command(
+        learned_models,
+        ["--models", "1"],
+        ["learned-models.csv", "learned-models-summary.csv"],
+        ["learned-models.png"],
+    ),
     Command(traces, [], ["traces.csv"], ["traces.png"]),
     Command(table1, ["--runs", "20", "--environment", "gotodoor"], ["table1.csv", "table1.md"], []),
 ]

@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from monitor.alarm.evidence import REFEREE, derive_again, make_evidence, read_evidence, rederive
-from monitor.alarm.message import identity_of
+from monitor.alarm.message import alert_payload, identity_of, refreshed_payload
 from monitor.engine import check
 from monitor.errors import ConfigError
 from monitor.exact import tables
@@ -236,3 +236,60 @@ def test_a_monitor_of_a_model_with_more_data_takes_up_the_path_with_narrower_ban
         wide, narrow = (getattr(judged.verdict.quantities[0], band) for judged in (old, new))
         assert narrow[1] - narrow[0] < wide[1] - wide[0]
     assert (old.verdict.support, new.verdict.support) == (10, 500)
+
+
+# ---- alerts and metrics ----
+
+
+def alert_of(model: MDP, *specs: FormulaSpec) -> Alert:
+    stream = Stream(model, *specs)
+    return of(Alert, [notice for _ in range(2) for notice in stream.step()])[-1]
+
+
+def published(alert: Alert, model: MDP) -> dict[str, Any]:
+    return alert_payload(alert, identity_of(model, tables(POLICIES, model), {}), sent=0.0, evidence=None)
+
+
+def test_an_alert_has_the_bands_of_both_values() -> None:
+    alert = alert_of(road(), spec(causal_model="any"))
+    bands = published(alert, road())["bands"]
+    assert isinstance(bands, dict)
+    nominal, alternative = alert.verdict.quantities
+    assert bands["value"] == {
+        "credible": list(nominal.credible or ()),
+        "guaranteed": list(nominal.guaranteed or ()),
+        "support": nominal.support,
+    }
+    assert bands["alternative"]["credible"] == list(alternative.credible or ())
+    assert bands["effect_credible"] == list(alert.verdict.effect_credible or ())
+    assert bands["to_visit"] == [list(pair) for pair in alert.verdict.to_visit]
+    assert (bands["draws"], bands["seed"], bands["level"], bands["delta"], bands["reason"]) == (39, 3, 0.95, 0.05, "")
+
+
+def test_an_alert_of_several_quantities_has_the_smallest_support() -> None:
+    several = spec('P>=0.99 [ G<=3 !"bad" ] & P>=0.1 [ G<=3 !"home" ]')
+    alert = alert_of(road(), several)
+    bands = published(alert, road())["bands"]
+    assert isinstance(bands, dict)
+    assert (bands["value"], bands["alternative"], bands["support"]) == (None, None, 1)  # the ditch
+    assert alert.summary.endswith("The model rests on at least 1 visit.")
+
+
+def test_a_newer_verdict_replaces_the_bands_and_one_without_removes_them() -> None:
+    alert = alert_of(road(), spec())
+    first = published(alert, road())
+    assert "bands" in first
+    without = replace(alert, verdict=replace(alert.verdict, bands=None))
+    assert "bands" not in refreshed_payload(first, without)
+    assert refreshed_payload(refreshed_payload(first, without), alert)["bands"] == first["bands"]
+    assert "bands" not in published(without, road())
+
+
+def test_sentences_say_what_the_answer_rests_on() -> None:
+    few, many = (alert_of(road(times), spec(BAD, causal_model="any")).summary for times in (1, 200))
+    assert few.endswith(
+        "The model rests on at least 10 visits; 95 % credible 0.20 to 0.96; guaranteed 0.03 to 1.00; not robust."
+    )
+    assert many.endswith("guaranteed 0.66 to 0.80; robust.")
+    assert "Causal models disagree" not in few
+    assert alert_of(road(), spec(BAD, bands="off")).summary.endswith("at least 0.99 required.")

@@ -17,6 +17,7 @@ from monitor.sidecar.sinks.metrics import Metrics, outcome_of
 from monitor.types import (
     AlarmMoved,
     Alert,
+    Bands,
     Blind,
     BlindReason,
     Calibrated,
@@ -113,6 +114,9 @@ def test_every_promised_name_is_there(metrics: Metrics) -> None:
         "cfmon_alternative_lower": "gauge",
         "cfmon_alternative_upper": "gauge",
         "cfmon_effect": "gauge",
+        "cfmon_value_low": "gauge",
+        "cfmon_value_high": "gauge",
+        "cfmon_formula_support": "gauge",
         "cfmon_formula_threshold": "gauge",
         "cfmon_alarm_state": "gauge",
         "cfmon_blind": "gauge",
@@ -284,6 +288,41 @@ def test_values_are_shown_while_seeing_and_nan_otherwise(metrics: Metrics) -> No
     assert figures() == seen
     take(metrics, Ended("ada", 0))
     assert all(math.isnan(figure or 0.0) for figure in figures())
+
+
+def test_bands_of_a_learned_model_are_shown_while_there_are_any(metrics: Metrics) -> None:
+    def shown() -> dict[str, float | None]:
+        ends = {
+            f"{band} {end}": value(metrics, f"cfmon_value_{end}", **PAIR, band=band)
+            for band in ("credible", "guaranteed")
+            for end in ("low", "high")
+        }
+        found = {**ends, "support": value(metrics, "cfmon_formula_support", **PAIR)}
+        return {name: number for name, number in found.items() if number is not None}
+
+    nominal = replace(REGRET.quantities[0], credible=(0.125, 0.5), guaranteed=(0.0, 0.75))
+    learned = replace(REGRET, quantities=(nominal, REGRET.quantities[1]), support=7, bands=Bands(draws=64, delta=0.05))
+    all_of_them = {
+        "credible low": 0.125,
+        "credible high": 0.5,
+        "guaranteed low": 0.0,
+        "guaranteed high": 0.75,
+        "support": 7.0,
+    }
+    take(metrics, Received("ada", "accepted"), judged())
+    assert shown() == {}
+    take(metrics, judged(learned))
+    assert shown() == all_of_them
+    without = replace(learned, quantities=(replace(nominal, credible=None), REGRET.quantities[1]), support=None)
+    take(metrics, judged(without))
+    assert shown() == {"guaranteed low": 0.0, "guaranteed high": 0.75}
+    take(metrics, judged(replace(learned, quantities=(nominal, *REGRET.quantities))))
+    assert "support" in shown()
+    for ended in (judged(), Blind("ada", "watch", "gap"), Ended("ada", 0), Forgotten("ada")):
+        take(metrics, Blind("ada", "watch", None), judged(learned))
+        assert shown() == all_of_them
+        take(metrics, ended)
+        assert shown() == {}
 
 
 def test_blindness_has_one_reason_at_a_time(metrics: Metrics) -> None:

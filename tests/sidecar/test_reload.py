@@ -20,6 +20,7 @@ from monitor.model import MDP, save_model
 from monitor.sidecar.clock import read_clock
 from monitor.sidecar.config.load import Loaded, assemble
 from monitor.sidecar.events import Evaluate, Message
+from tests.exact.learned import learned_model
 from tests.servers import PATIENCE, Mosquitto, sidecar, wait_until
 from tests.sidecar.project import CONFIG, write_policy, write_project
 from tests.sidecar.running import Inside, Subscriber, inside, publish, steps, subscriber
@@ -175,6 +176,33 @@ def otherwise() -> MDP:
     transitions += [(s, CAREFUL, s, 0.8) for s in range(4)] + [(s, CAREFUL, HOME, 0.2) for s in range(4)]
     transitions += [(s, a, s, 1.0) for s in (4, HOME) for a in (RASH, CAREFUL)]
     return MDP.from_transitions(states=6, actions=2, transitions=transitions, labels={"lost": [4], "home": [HOME]})
+
+
+def corridor_seen(times: int) -> MDP:
+    """The corridor as learned from data: each transition seen once in every two or ten draws, or a multiple of that."""
+    rash = [(s, RASH, t) for s in range(4) for t in (min(s + 1, 3), 4)] * 5
+    careful = [(s, CAREFUL, s) for s in range(4) for _ in range(9)] + [(s, CAREFUL, HOME) for s in range(4)]
+    rest = [(s, a, s) for s in (4, HOME) for a in (RASH, CAREFUL)] * 10
+    labels = {"lost": frozenset({4, 6}), "home": frozenset({HOME})}
+    return learned_model(7, 2, (rash + careful + rest) * times, labels)[0]
+
+
+def test_a_learned_model_with_new_data_is_taken_up_with_its_counts(
+    tmp_path: Path, broker: Mosquitto, log: pytest.LogCaptureFixture
+) -> None:
+    text = CONFIG.replace("mqtt://127.0.0.1:1", broker.url) + "trust: {enabled: false}\n"
+    config = write_project(tmp_path / "learned", corridor_seen(1), text)
+    support = 'cfmon_formula_support{agent="ada",formula="watch"}'
+    with running(config) as there, subscriber(broker) as listening:
+        publish(broker, steps(FIRING))
+        wait_until(lambda: metric(there, support) == 10, "the support is that of the first data")
+        save_model(corridor_seen(20), config.parent / "model.npz")
+        reloaded(there, log)
+        publish(broker, steps([*FIRING, (1, RASH)])[2:])
+        wait_until(lambda: metric(there, support) == 200, "it is that of all data, on the held path")
+        wait_until(lambda: "removed" in states(listening, "watch"), "the alarm on the old model is closed")
+        alert = next(a for a in reversed(listening.alerts()) if a["formula"]["name"] == "watch" and "bands" in a)
+        assert alert["bands"]["draws"] == 64
 
 
 BROKEN: dict[str, tuple[Callable[[Path], None], str]] = {

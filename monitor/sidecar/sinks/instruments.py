@@ -23,7 +23,7 @@ from monitor.statistics.calibration import CalibrationCounts
 from monitor.stream.decode import REASONS
 from monitor.types import MessageResult
 
-__all__ = ["FIGURES", "PLACES", "Instruments"]
+__all__ = ["BANDS", "BAND_ENDS", "FIGURES", "PLACES", "Instruments"]
 
 PAIR = ("agent", "formula")
 PLACES = ("clear", "pending", "firing")
@@ -39,6 +39,14 @@ FIGURES = {
     "effect": "Value of a regret formula under the alternative minus its value under nominal.",
 }
 """Gauges set by a verdict, in this order."""
+
+BANDS = ("credible", "guaranteed")
+"""Bands of the agent's own value on a learned model: label values of `cfmon_value_low` and `cfmon_value_high`."""
+BAND_ENDS = {
+    "value_low": "Lower end of a band of the agent's own value, on a learned model; absent if there is none now.",
+    "value_high": "Upper end of a band of the agent's own value, on a learned model; absent if there is none now.",
+}
+"""Gauges set by a verdict on a learned model, in this order."""
 
 _VERDICT_BUCKETS = (1e-4, 2.5e-4, 5e-4, 1e-3, 2.5e-3, 5e-3, 1e-2, 2.5e-2, 5e-2, 0.1, 0.25, 1.0, 5.0)
 _LAG_BUCKETS = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 60.0)
@@ -59,6 +67,8 @@ class Instruments:
         self._registry = registry
         self._families: list[SeriesFamily] = []
         self.figures = self._many(FIGURES, *PAIR)
+        self.bands = self._many(BAND_ENDS, *PAIR, "band")
+        self.support = self._shown("formula_support", "Fewest visits behind the answer, on a learned model.", *PAIR)
         self.threshold = self._gauge("formula_threshold", "Bound that the formula's value is compared with.", "formula")
         self.alarm_state = self._shown("alarm_state", "1 for the alarm's state, else 0.", *PAIR, "severity", "state")
         self.blind = self._shown("blind", "1 while the formula is blind for this reason.", *PAIR, "reason")
@@ -156,6 +166,15 @@ class Instruments:
                 family.inc((agent,), 0)
         self.off_policy_ratio.set((agent,), 0.0)
 
+    def show_bands(self, agent: str, formula: str, bands: Mapping[str, tuple[float, float] | None]) -> None:
+        """Show the bands of a verdict; one that is None has no series."""
+        for band in BANDS:
+            ends = bands.get(band)
+            if ends is None:
+                self.bands.remove((agent, formula, band))
+            else:
+                self.bands.set((agent, formula, band), *ends)
+
     def remove(self, agent: str, severity: Mapping[str, str], reasons: Mapping[str, Iterable[str]]) -> None:
         """Remove every series of an agent. `severity`: of each formula; `reasons`: for which it has been blind.
 
@@ -176,6 +195,7 @@ class Instruments:
                 self.alarm_state.remove((agent, formula, level, place))
             for reason in reasons[formula]:
                 self.blind.remove((agent, formula, reason))
+            self.show_bands(agent, formula, {})
 
     def _start_formula(self, query: Query) -> None:
         formula, threshold = query.spec, query.threshold

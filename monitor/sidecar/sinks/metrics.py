@@ -13,7 +13,7 @@ from typing import Final, assert_never
 
 from prometheus_client import CollectorRegistry, ProcessCollector, disable_created_metrics, generate_latest
 
-from monitor.alarm.figures import other, own
+from monitor.alarm.figures import other, own, own_quantity
 from monitor.sidecar.effects import Effects
 from monitor.sidecar.sinks.instruments import FIGURES, PLACES, Instruments
 from monitor.sidecar.sinks.reliability import WORDS, counted
@@ -256,6 +256,20 @@ class Metrics:
             return
         verdict = notice.verdict
         self._on.figures.set(key, *_shown(*own(verdict)), *_shown(*other(verdict)), _number(verdict.effect))
+        if verdict.bands is None:
+            self._hide_bands(key)
+            return
+        value = own_quantity(verdict)
+        if value is not None:
+            self._on.show_bands(*key, {"credible": value.credible, "guaranteed": value.guaranteed})
+        if verdict.support is None:
+            self._on.support.remove(key)
+        else:
+            self._on.support.set(key, float(verdict.support))
+
+    def _hide_bands(self, key: tuple[str, str]) -> None:
+        self._on.show_bands(*key, {})
+        self._on.support.remove(key)
 
     def _blank(self, agent: str, formulas: Iterable[str]) -> None:
         """Set values to NaN: an old value would read as a current one."""
@@ -263,6 +277,7 @@ class Metrics:
             return
         for formula in formulas:
             self._on.figures.set((agent, formula), *NOTHING)
+            self._hide_bands((agent, formula))
 
     def _show_blind(self, notice: Blind) -> None:
         if not self._admit(notice.agent):

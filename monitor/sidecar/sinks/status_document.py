@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from monitor.alarm.figures import other, own
-from monitor.alarm.message import refreshed_payload, rfc3339
+from monitor.alarm.message import alert_bands, plain_message, refreshed_payload, rfc3339
 from monitor.alarm.refresh import refreshed
 from monitor.alarm.summary import BLIND_WORDS, summary
 from monitor.runtime.query import Query
@@ -156,6 +156,8 @@ def shown(query: Query, row: FormulaStatus) -> dict[str, Any]:
             "time": rfc3339(row.judged.time),
             "time_unix": row.judged.time,
         }
+        if (bands := alert_bands(verdict)) is not None:
+            shown_row["bands"] = plain_message(bands)
         if alternative is not None:
             shown_row["alternative"] = {"name": alternative, **_both(*other(verdict))}
     return shown_row

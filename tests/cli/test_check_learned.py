@@ -1,0 +1,82 @@
+"""`cfmon check` on a model learned from data: bands in the table and in JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from monitor.model import save_model
+from tests.exact.learned import learned_model
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    draws = [(0, 0, 0)] * 9 + [(0, 0, 1)] + [(0, 1, 0)] * 10
+    model, _ = learned_model(3, 2, draws, {"bad": frozenset({1, 2})})
+    save_model(model, tmp_path / "model.npz")
+    (tmp_path / "path.json").write_text("[[0, 0], [0, 0]]")
+    (tmp_path / "walk.json").write_text("[0, 0, 0]")
+    (tmp_path / "crawl.json").write_text("[1, 1, 1]")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def ask(cfmon: Run, formula: str, *more: str) -> tuple[int, str, str]:
+    policies = ("--policy", "nominal=walk.json", "--policy", "crawl=crawl.json")
+    return cfmon("check", "--model", "model.npz", "--path", "path.json", *policies, "--formula", formula, *more)
+
+
+REGRET = 'regret(crawl@1, P>=0.8 [ G<=3 !"bad" ])'
+
+
+@pytest.mark.usefixtures("folder")
+def test_the_table_has_the_bands_and_how_they_were_obtained(cfmon: Run) -> None:
+    code, out, _ = ask(cfmon, REGRET, "--causal-model", "any")
+    assert code == 1
+    text = " ".join(out.split())
+    assert "credible (0.95) [" in text
+    assert "guaranteed [" in text
+    assert "another model in the guaranteed band could change this" in text
+    assert "rests on at least 10 visits" in text
+    assert "to narrow it, visit: action 0 in state 0" in text
+    assert "64 models drawn from the posterior with seed 0" in text
+    assert "with probability 0.95" in text
+
+
+@pytest.mark.usefixtures("folder")
+def test_json_has_them_too(cfmon: Run) -> None:
+    _, out, _ = ask(cfmon, REGRET, "--causal-model", "any", "--json", "--draws", "39", "--seed", "4")
+    (verdict,) = json.loads(out)["verdicts"]
+    assert verdict["bands"] == {"draws": 39, "seed": 4, "level": 0.95, "delta": 0.05, "reason": ""}
+    assert verdict["support"] == 10
+    assert len(verdict["quantities"][0]["credible"]) == 2
+    assert verdict["credible"] == verdict["quantities"][1]["credible"]
+
+
+@pytest.mark.usefixtures("folder")
+def test_without_draws_there_is_no_credible_band(cfmon: Run) -> None:
+    _, out, _ = ask(cfmon, REGRET, "--json", "--draws", "0")
+    (verdict,) = json.loads(out)["verdicts"]
+    assert "bands" not in verdict
+    assert "credible" not in verdict["quantities"][0]
+    _, text, _ = ask(cfmon, REGRET, "--draws", "0", "--causal-model", "any")
+    assert "credible" not in text
+    assert "guaranteed" in text
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_band_that_cannot_be_had_says_why(cfmon: Run) -> None:
+    _, text, _ = ask(cfmon, 'crawl@1.P>=0.1 [ F<=2 (P>0.5 [ X "bad" ]) ]', "--causal-model", "any")
+    assert "no guaranteed band: quantities are nested" in " ".join(text.split())
+
+
+@pytest.mark.usefixtures("folder")
+def test_too_few_draws_are_refused(cfmon: Run) -> None:
+    code, _, err = ask(cfmon, REGRET, "--draws", "10")
+    assert code == 2
+    assert "draw at least 39" in err
