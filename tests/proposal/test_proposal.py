@@ -10,13 +10,14 @@ import pytest
 from monitor.errors import ModelError
 from monitor.learning.build import States
 from monitor.learning.episodes import code_of
-from monitor.learning.holdout import Held
+from monitor.learning.holdout import HELD, Held
+from monitor.learning.learner import Learner
 from monitor.model.mdp import MDP
 from monitor.proposal.choice import candidates, chosen, horizon_of
 from monitor.proposal.measure import Candidate, Measured, measured
-from monitor.proposal.paths import RecordedPath, first_steps, paths_of, simulated, unsafe_events
+from monitor.proposal.paths import Collected, RecordedPath, first_steps, paths_of, simulated, unsafe_events
 from monitor.proposal.policies import action_frequencies, constant_policy, safest_policy
-from tests.learning.recorded import learned, random_rows, roles
+from tests.learning.recorded import batches, learned, random_rows, roles
 
 
 def random_model(rng: np.random.Generator, states: int = 4) -> MDP:
@@ -72,6 +73,26 @@ def test_paths_and_events() -> None:
     assert first_steps(found, 3) == found
     nothing = np.zeros(0, np.int64)
     assert paths_of(Held(nothing, nothing, nothing, np.zeros((0, 2), np.int64), nothing), where) == []
+
+
+def test_simulated_episodes_follow_the_model() -> None:
+    steps = [(0, 0, 0, 0.5), (0, 0, 1, 0.5), (1, 0, 1, 1.0)]
+    model = MDP.from_transitions(states=2, actions=1, transitions=steps, initial={0: 1.0})
+    found = simulated(model, np.ones((2, 1)), 50, np.random.default_rng(0))
+    assert sum(len(path.actions) for path in found) >= 50
+    assert all(path.ended and path.states.tolist() == [0] * len(path.actions) + [1] for path in found)
+
+
+def test_all_paths_are_kept_beside_those_held_out() -> None:
+    rows = random_rows(np.random.default_rng(5), episodes=40)
+    learner, kept = Learner.new(roles("step"), None, [], 1.0), Collected(0)
+    for batch in batches(rows, 50):
+        kept.add(learner.read(batch))
+    assert len(kept.every().state) == learner.tally.draws == len(kept.held().state) + kept.train.draws
+    assert 0 < len(kept.held().state) < learner.tally.draws
+    full = Collected(0, _size=HELD)
+    full.add(Learner.new(roles("step"), None, [], 1.0).read(batches(rows, 1000)[0]))
+    assert len(full.every().state) == 0
 
 
 def test_episodes_that_end_where_they_start_are_none() -> None:
