@@ -28,7 +28,7 @@ def agent() -> Dashboard:
     blind = f"max by (formula, reason) (cfmon_blind{{{SOME}}}) == 1"
     made = made.annotation(Episode("alarm firing", TROUBLE, fires, "{{formula}}"))
     made = made.annotation(Episode("blind", BLIND, blind, "{{formula}}: {{reason}}"))
-    return _heard(_values(_states(_numbers(made))))
+    return _heard(_learned(_values(_states(_numbers(made)))))
 
 
 def _numbers(made: Dashboard) -> Dashboard:
@@ -149,6 +149,34 @@ def _values(made: Dashboard) -> Dashboard:
             nothing="no value: blind, or not a regret formula",
             width=24,
         ).decimals(3)
+    )
+
+
+def _learned(made: Dashboard) -> Dashboard:
+    low, high = (f"max by (formula, band) (cfmon_value_{end}{{{SOME}}})" for end in ("low", "high"))
+    return made.with_panel(
+        graph(
+            "Bands of the value, on a learned model",
+            "How far the agent's own value may be off because the model was learned from data. credible: the middle "
+            "95 % of models drawn from the posterior. guaranteed: every causal model and every row that the data "
+            "allow. Empty if the model was not learned, or if no band was computed for the last verdict.",
+            [
+                query(low, "{{formula}}: {{band}}, low", letter="A"),
+                query(high, "{{formula}}: {{band}}, high", letter="B"),
+            ],
+            unit="none",
+            least=None,
+            nothing="no bands: not a learned model, or none computed",
+        ).decimals(3)
+    ).with_panel(
+        graph(
+            "Visits behind the answer, on a learned model",
+            "The fewest recorded visits among the rows of the model that the last answer rests on. The lower, the "
+            "less the answer is worth; an alert names the pairs to visit.",
+            [query(f"min by (formula) (cfmon_formula_support{{{SOME}}})", "{{formula}}")],
+            unit="none",
+            nothing="not a learned model, or not computed",
+        )
     )
 
 
