@@ -45,8 +45,8 @@ logging: {{format: text}}
 """
 
 
-def config_text(best: Measured, encoder: str, topic: str, measured_on: str, *, bounds: bool) -> str:
-    """Return the configuration with the measured formula; `bounds`: with bounds over every causal model."""
+def config_text(best: Measured, encoder: str, topic: str, measured_on: str, *, no_bounds: str = "") -> str:
+    """Return the configuration with the measured formula; `no_bounds`: why it has none over every causal model."""
     from monitor.proposal.measure import ALARM  # noqa: PLC0415 - keep `cfmon --help` light
 
     candidate = best.candidate
@@ -65,7 +65,9 @@ def config_text(best: Measured, encoder: str, topic: str, measured_on: str, *, b
         events=best.events,
         lead="" if best.lead is None else f", in the median {best.lead:g} steps earlier",
         text=candidate.text,
-        bounds="    causal_model: any # also bounds over every causal model\n" if bounds else "",
+        bounds=f"    # without `causal_model: any`: {no_bounds}\n"
+        if no_bounds
+        else "    causal_model: any # also bounds over every causal model\n",
         for_=ALARM.for_,
         keep=ALARM.keep,
     )

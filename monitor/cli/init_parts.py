@@ -302,14 +302,16 @@ def _fallback(request: Request, base: _Base, nominal: tuple[Floats, Floats], hor
 
 
 def _configure(request: Request, base: _Base, best: Measured, staging: Path) -> None:
-    """Write a configuration that can be started; without bounds over causal models where they are too large."""
+    """Write a configuration that can be started; it says why, where bounds over causal models are left out."""
     from monitor.sidecar.config.load import assemble  # noqa: PLC0415 - keep `cfmon --help` light
 
     file = staging / "config.yaml"
     with progress("checking the configuration"), warned():
         try:
-            file.write_text(config_text(best, base.encoder, request.topic, base.measured_on, bounds=True), "utf-8")
+            file.write_text(config_text(best, base.encoder, request.topic, base.measured_on), "utf-8")
             assemble(file, {})
-        except MonitorError:
-            file.write_text(config_text(best, base.encoder, request.topic, base.measured_on, bounds=False), "utf-8")
+        except MonitorError as error:
+            why = " ".join(str(error).split())
+            text = config_text(best, base.encoder, request.topic, base.measured_on, no_bounds=why)
+            file.write_text(text, "utf-8")
             assemble(file, {})

@@ -200,3 +200,15 @@ def test_named_states_and_short_recordings(cfmon: Run, tmp_path: Path) -> None:
     assert "figures are optimistic" in out
     assert "state_encoder: name" in Path("t/config.yaml").read_text()
     assert cfmon("config", "check", "t/config.yaml")[0] == 0
+
+
+def test_bounds_that_are_too_large_are_left_out_with_the_reason(
+    cfmon: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("monitor.exact.evaluators.MAX_LEVELS", 1)
+    steps = tank(tmp_path / "steps.csv")
+    code, _, err = cfmon("init", "tank", "--recordings", str(steps), *UNSAFE, *BINS, "--steps", "300")
+    assert (code, err) == (0, "")
+    text = Path("tank/config.yaml").read_text("utf-8")
+    assert "# without `causal_model: any`: " in text
+    assert "limit MAX_LEVELS" in text
