@@ -204,7 +204,7 @@ def test_what_is_too_large_is_left_out_with_a_reason(monkeypatch: pytest.MonkeyP
     few = ask(learned, text)
     assert few.credible is None
     assert few.bands is not None
-    assert (few.bands.draws, few.bands.level) == (0, None)
+    assert (few.bands.draws, few.bands.level) == (39, 0.95)  # as requested, so that it can be repeated
     assert "MAX_DRAWN" in few.bands.reason
     assert few.support is not None
     monkeypatch.undo()
