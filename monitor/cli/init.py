@@ -9,8 +9,21 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from monitor.cli.learn import TimingName
 from monitor.cli.output import print_json, printable, say
+from monitor.cli.recordings import (
+    AbstractionKind,
+    ActionColumn,
+    Bins,
+    EpisodeColumn,
+    NextStateColumns,
+    ObservationColumns,
+    OrderColumn,
+    RewardColumn,
+    RewardTiming,
+    StateColumns,
+    TerminatedColumn,
+    TruncatedColumn,
+)
 from monitor.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -43,31 +56,18 @@ def init(
     fallback: Annotated[
         str | None, typer.Option(metavar="SOURCE", help="the fallback policy, likewise; or 'do(ACTION)'")
     ] = None,
-    state: Annotated[str | None, typer.Option(metavar="NAME,NAME", help="columns of the state")] = None,
-    action: Annotated[str | None, typer.Option(metavar="NAME", help="column of the action")] = None,
-    episode: Annotated[str | None, typer.Option(metavar="NAME", help="column of the episode; '': none")] = None,
-    order: Annotated[str | None, typer.Option(metavar="NAME", help="column that orders an episode; '': none")] = None,
-    reward: Annotated[str | None, typer.Option(metavar="NAME", help="column of the reward; '': none")] = None,
-    terminated: Annotated[
-        str | None, typer.Option(metavar="NAME", help="column that ends an episode; '': none")
-    ] = None,
-    truncated: Annotated[
-        str | None, typer.Option(metavar="NAME", help="column that cuts an episode off; '': none")
-    ] = None,
-    next_state: Annotated[str | None, typer.Option(metavar="NAME,NAME", help="columns of the state afterwards")] = None,
-    observation: Annotated[
-        str | None, typer.Option(metavar="NAME,NAME", help="columns of a policy's input, kept for each state")
-    ] = None,
-    timing: Annotated[
-        TimingName | None, typer.Option(help="reward and end markers belong to the `step`, or to the `state`")
-    ] = None,
-    bins: Annotated[
-        str | None, typer.Option(metavar="SPEC", help="bins of the state: 'x:8q,v:-1|0|1', or '8q'")
-    ] = None,
-    abstraction: Annotated[
-        str | None,
-        typer.Option(metavar="KIND", help="index, name, values, or FILE.py:FUNCTION; default: by the columns"),
-    ] = None,
+    state: StateColumns = None,
+    action: ActionColumn = None,
+    episode: EpisodeColumn = None,
+    order: OrderColumn = None,
+    reward: RewardColumn = None,
+    terminated: TerminatedColumn = None,
+    truncated: TruncatedColumn = None,
+    next_state: NextStateColumns = None,
+    observation: ObservationColumns = None,
+    timing: RewardTiming = None,
+    bins: Bins = None,
+    abstraction: AbstractionKind = None,
     label: Annotated[
         list[str] | None, typer.Option(metavar="'NAME: CONDITION'", help="further label; may be repeated")
     ] = None,

@@ -10,8 +10,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from monitor.cli.init_files import config_text, written_policy, written_sample
-from monitor.cli.learn import _bar, _begun, _computed, _files, _read, _show_roles, _source, _with_sizes
 from monitor.cli.output import progress, warned
+from monitor.cli.recordings import (
+    ENCODERS,
+    new_learner,
+    open_recording,
+    read_into,
+    reading,
+    recorded_files,
+    show_roles,
+    with_function,
+    with_sizes,
+)
 from monitor.errors import ConfigError, ModelError, MonitorError
 
 if TYPE_CHECKING:
@@ -86,7 +96,7 @@ class _Base:
 
 def columns_of(request: Request) -> tuple[str, ...]:
     """Return the names of the columns of the first recording."""
-    return _source(_files(request.recordings)[0], request.topic).names()
+    return open_recording(recorded_files(request.recordings)[0], request.topic).names()
 
 
 def prepared(request: Request) -> Result:
@@ -148,25 +158,24 @@ def _built(request: Request, staging: Path) -> tuple[Result, Callable[[], None]]
 
 def _learned(request: Request, staging: Path) -> _Base:
     """Learn the model of the recordings, and the one of the paths that are not held out."""
-    from monitor.cli.learn import ENCODERS  # noqa: PLC0415 - keep `cfmon --help` light
-    from monitor.learning.companion import companion_of, save_learner  # noqa: PLC0415 - likewise
+    from monitor.learning.companion import companion_of, save_learner  # noqa: PLC0415 - keep `cfmon --help` light
     from monitor.learning.conditions import parsed  # noqa: PLC0415 - likewise
     from monitor.learning.files import digest_of  # noqa: PLC0415 - likewise
     from monitor.proposal.paths import Collected  # noqa: PLC0415 - likewise
 
     assert request.unsafe is not None
     label = parsed(request.unsafe).name
-    paths = _files(request.recordings)
-    sources = [_source(path, request.topic) for path in paths]
+    paths = recorded_files(request.recordings)
+    sources = [open_recording(path, request.topic) for path in paths]
     said = request.said | {"unsafe": [request.unsafe]}
-    learner = _begun(sources, staging / "model.npz", request.roles, said, request.seed)
-    sources = [_computed(source, learner.function) for source in sources]
+    learner = new_learner(sources, staging / "model.npz", request.roles, said, request.seed)
+    sources = [with_function(source, learner.function) for source in sources]
     if not request.quiet:
-        _show_roles(learner, paths)
+        show_roles(learner, paths)
     kept = Collected(request.seed)
-    with _bar("counting", sources) as bar:
-        for source, before in _with_sizes(sources):
-            _read(learner, source, bar, before, kept)
+    with reading("counting", sources) as bar:
+        for source, before in with_sizes(sources):
+            read_into(learner, source, bar, before, kept)
             learner.files.append(digest_of(source.path))
     save_learner(learner, companion_of(staging / "model.npz"))
     assert learner.states is not None

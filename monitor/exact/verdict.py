@@ -119,7 +119,7 @@ class IncrementalCheck:
             clipped=any(quantity.clipped for quantity in quantities),
             start_dropped=self.start_dropped,
             guaranteed=quantities[0].guaranteed if len(quantities) == 1 else None,
-            bands=self._bands(),
+            bands=self._bands() if self._due else None,
         )
 
     def regret(self, formula: Regret) -> Verdict:
@@ -156,7 +156,7 @@ class IncrementalCheck:
             start_dropped=self.start_dropped,
             guaranteed=other.guaranteed,
             effect_guaranteed=_difference(other.guaranteed, one.guaranteed),
-            bands=self._bands(),
+            bands=self._bands() if self._due else None,
         )
 
     def _value_verdict(self, goal: Goal) -> Verdict:
@@ -177,7 +177,7 @@ class IncrementalCheck:
             clipped=answer.clipped,
             start_dropped=self.start_dropped,
             guaranteed=answer.guaranteed,
-            bands=self._bands(),
+            bands=self._bands() if self._due else None,
         )
 
     def _truth(self, formula: Formula) -> _Truth:
@@ -248,7 +248,8 @@ class IncrementalCheck:
     ) -> _Answer:
         """Return a value with its bands. `offset`: the one used, and whether it was clipped."""
         bounds = self._bounds(change, position, measure, value)
-        return _Answer(value, bounds, self._guaranteed(change, position, measure, bounds), *offset)
+        guaranteed = self._guaranteed(change, position, measure, bounds) if self._guarantees else None
+        return _Answer(value, bounds, guaranteed, *offset)
 
     def _guaranteed(
         self, change: Change, position: int, measure: Probability | Reward, bounds: Band | None
@@ -257,8 +258,6 @@ class IncrementalCheck:
 
         `bounds`: those with rows as estimated, which are guaranteed if no row is estimated.
         """
-        if not self._guarantees:
-            return None
         self._due = True
         if not self.evaluators.learned_under(change):
             return bounds
@@ -271,10 +270,8 @@ class IncrementalCheck:
             self._refused = self._refused or NO_GUARANTEE
         return band
 
-    def _bands(self) -> Bands | None:
-        """Return how the guaranteed band was obtained; None if none was due."""
-        if not self._due:
-            return None
+    def _bands(self) -> Bands:
+        """Return how the guaranteed band that was due was obtained."""
         return Bands(delta=None if self._refused else DELTA, reason=self._refused)
 
     def _bounds(self, change: Change, position: int, measure: Probability | Reward, value: float) -> Band | None:

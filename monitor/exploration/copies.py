@@ -34,7 +34,7 @@ class CopySimulator:
 
     Args:
         environment: with a Discrete action space; wrapped or not.
-        identity: how states are told apart.
+        identity: which situations are one state.
         seeds: of the resets that give the states in which an episode starts, equally likely.
         labeller: the user's function of the labels, or None.
     """

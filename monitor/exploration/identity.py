@@ -30,7 +30,7 @@ Flat = npt.NDArray[np.float32]
 
 @dataclass(frozen=True)
 class Identity:
-    """How states of an environment are told apart.
+    """Rule by which situations of an environment are one state.
 
     Attributes:
         key: (environment, observation as it is, and flattened) -> key.

@@ -349,7 +349,7 @@ def test_any_document_with_a_fitting_digest_is_evidence_or_an_evidence_error(
 
 
 @pytest.mark.parametrize(
-    ("bad", "told"),
+    ("bad", "message"),
     [
         (b"", "not one msgpack document"),
         (b"\x80\x80", "not one msgpack document"),
@@ -366,8 +366,8 @@ def test_any_document_with_a_fitting_digest_is_evidence_or_an_evidence_error(
         (bytes(MAX_EVIDENCE_BYTES + 1), "larger than"),
     ],
 )
-def test_what_is_no_evidence_is_reported_so(bad: bytes, told: str) -> None:
-    with pytest.raises(EvidenceError, match=told):
+def test_what_is_no_evidence_is_reported_so(bad: bytes, message: str) -> None:
+    with pytest.raises(EvidenceError, match=message):
         read_evidence(bad)
 
 

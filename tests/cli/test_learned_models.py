@@ -85,8 +85,8 @@ def test_a_recorded_environment_is_learned_checked_and_monitored(cfmon: Run, tmp
     assert cfmon(*common, "--formula", 'P>=0.99 [ F<=2 "goal" ]')[0] == 1
     stream = [Observation("ada", "e", n, s, a) for n, (s, a) in enumerate([(36, 0), (24, 1), (25, 1), (26, 1)])]
     tables = {"nominal": nominal, "fallback": fallback}
-    told = monitored(model, tables, 'P>=0.9 [ F<=12 "goal" ]', "index", stream)
-    assert [notice.state for notice in told if isinstance(notice, Alert)][:1] == ["firing"]
+    notices = monitored(model, tables, 'P>=0.9 [ F<=12 "goal" ]', "index", stream)
+    assert [notice.state for notice in notices if isinstance(notice, Alert)][:1] == ["firing"]
 
 
 def within_sampling_error(model: MDP, true: MDP) -> None:

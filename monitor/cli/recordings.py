@@ -1,0 +1,218 @@
+"""Recordings named on a command line: the options of their columns, and reading them into a learner.
+
+Shared by `cfmon model learn` and `cfmon init`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from monitor.cli.output import Bar, printable, progress, say
+from monitor.errors import ModelError, RecordingError
+
+if TYPE_CHECKING:
+    from monitor.learning.files import RowFile
+    from monitor.learning.holdout import Holdout
+    from monitor.learning.learner import Learner
+
+__all__ = [
+    "ENCODERS",
+    "AbstractionKind",
+    "ActionColumn",
+    "Bins",
+    "EpisodeColumn",
+    "NextStateColumns",
+    "ObservationColumns",
+    "OrderColumn",
+    "RewardColumn",
+    "RewardTiming",
+    "StateColumns",
+    "TerminatedColumn",
+    "TimingName",
+    "TruncatedColumn",
+    "new_learner",
+    "open_recording",
+    "read_into",
+    "reading",
+    "recorded_files",
+    "show_roles",
+    "with_function",
+    "with_sizes",
+]
+
+SUFFIXES: Final = (".csv", ".tsv", ".jsonl", ".ndjson", ".parquet", ".arrow", ".feather")
+
+ENCODERS: Final = {"index": "index", "name": "name", "values": "valuation", "bins": "bins"}
+"""Kind of the states of a learner -> `state_encoder` of a configuration."""
+
+
+class TimingName(StrEnum):
+    """What a row's reward and end markers belong to: `monitor.learning.columns.Timing`."""
+
+    step = "step"
+    state = "state"
+
+
+StateColumns = Annotated[str | None, typer.Option(metavar="NAME,NAME", help="columns of the state")]
+ActionColumn = Annotated[str | None, typer.Option(metavar="NAME", help="column of the action")]
+EpisodeColumn = Annotated[str | None, typer.Option(metavar="NAME", help="column of the episode; '': none")]
+OrderColumn = Annotated[str | None, typer.Option(metavar="NAME", help="column that orders an episode; '': none")]
+RewardColumn = Annotated[str | None, typer.Option(metavar="NAME", help="column of the reward; '': none")]
+TerminatedColumn = Annotated[str | None, typer.Option(metavar="NAME", help="column that ends an episode; '': none")]
+TruncatedColumn = Annotated[str | None, typer.Option(metavar="NAME", help="column that cuts an episode off; '': none")]
+NextStateColumns = Annotated[str | None, typer.Option(metavar="NAME,NAME", help="columns of the state afterwards")]
+ObservationColumns = Annotated[
+    str | None, typer.Option(metavar="NAME,NAME", help="columns of a policy's input, kept for each state")
+]
+AbstractionKind = Annotated[
+    str | None,
+    typer.Option(metavar="KIND", help="index, name, values, or FILE.py:FUNCTION; default: by the columns"),
+]
+RewardTiming = Annotated[
+    TimingName | None,
+    typer.Option(help="reward and end markers belong to the `step` from a row's state, or to that `state`"),
+]
+Bins = Annotated[
+    str | None,
+    typer.Option(metavar="SPEC", help="bins of the state: 'x:8q,v:-1|0|1', or '8q' (q: quantiles, w: equal width)"),
+]
+
+
+def recorded_files(given: Iterable[Path]) -> list[Path]:
+    """Return the files named, those in folders included, each once; RecordingError for a folder without any."""
+    found: list[Path] = []
+    for path in given:
+        if path.is_dir():
+            inside = sorted(each for each in path.rglob("*") if each.suffix.lower() in SUFFIXES)
+            if not inside:
+                raise RecordingError(f"{path}: there is no file of {', '.join(SUFFIXES)} in it")
+            found += inside
+        else:
+            found.append(path)
+    return list(dict.fromkeys(found))
+
+
+def open_recording(path: Path, topic: str) -> RowFile:
+    """Return the rows of a recording of ours (its steps on `topic`), or of a table. RecordingError: no such file."""
+    from monitor.learning.files import open_rows  # noqa: PLC0415 - keep `cfmon --help` light
+    from monitor.sidecar.recorded_rows import RecordedRows, is_recording  # noqa: PLC0415 - likewise
+
+    if not path.exists():
+        raise RecordingError(f"{path}: there is no such file")
+    return RecordedRows(path, topic) if is_recording(path) else open_rows(path)
+
+
+def with_function(source: RowFile, function: str) -> RowFile:
+    """Return the source with the state that `function`, FILE.py:NAME, computes; the source itself if it is empty."""
+    from monitor.learning.functions import Computed, state_function  # noqa: PLC0415 - keep `cfmon --help` light
+
+    return Computed(source, *state_function(function)) if function else source
+
+
+def new_learner(
+    sources: Sequence[RowFile], target: Path, given: dict[str, Any], said: dict[str, Any], seed: int
+) -> Learner:
+    """Return a learner for new files: columns guessed from the first one, and bins computed from all."""
+    from monitor.learning.abstraction import Numbering  # noqa: PLC0415 - keep `cfmon --help` light
+    from monitor.learning.columns import guessed  # noqa: PLC0415 - likewise
+    from monitor.learning.companion import companion_of  # noqa: PLC0415 - likewise
+    from monitor.learning.functions import state_function  # noqa: PLC0415 - likewise
+    from monitor.learning.learner import Learner, labels_of  # noqa: PLC0415 - likewise
+
+    if companion_of(target).exists():
+        raise ModelError(
+            f"{companion_of(target)} already exists; add to it or continue it with --append {target}, or remove it"
+        )
+    kind, bins = said["abstraction"], said["bins"]
+    function = kind if kind is not None and ":" in kind else ""
+    if kind is not None and not function and kind not in ("index", "name", "values"):
+        raise ModelError(f"--abstraction {kind}: give index, name, values or FILE.py:FUNCTION; for bins: --bins")
+    if kind is not None and bins is not None:
+        raise ModelError("give --bins or --abstraction, not both")
+    names = sources[0].names()
+    if function:
+        given = given | {"state": state_function(function)[0]}
+        names = (str(given["state"]), *names)
+    roles = guessed(names, given, str(sources[0].path))
+    conditions = labels_of(said["label"], said["unsafe"], roles, names)
+    roles = _with_columns(roles, [column for condition, _ in conditions for column in condition.columns], names)
+    states = None if kind is None or function else Numbering(kind, roles.state)
+    if bins is not None:
+        states = _binned(sources, roles.state, bins, seed)
+    if states is not None and states.kind in ("index", "name") and len(roles.state) > 1:
+        raise ModelError(f"--abstraction {kind}: it takes one column of the state, not {', '.join(roles.state)}")
+    learner = Learner.new(roles, states, conditions, 1.0 if said["prior"] is None else said["prior"])
+    learner.function = function
+    return learner
+
+
+def _with_columns(roles: Any, columns: Sequence[str], names: Sequence[str]) -> Any:  # noqa: ANN401 - Roles, imported late
+    return replace(roles, others=tuple(dict.fromkeys(column for column in columns if column in names)))
+
+
+def _binned(sources: Sequence[RowFile], columns: tuple[str, ...], spec: str, seed: int) -> Any:  # noqa: ANN401 - a Numbering
+    """Return the bins of the columns, by a first pass over all files."""
+    import numpy as np  # noqa: PLC0415 - keep `cfmon --help` light
+
+    from monitor.learning.abstraction import Numbering  # noqa: PLC0415 - likewise
+    from monitor.learning.batch import as_numbers  # noqa: PLC0415 - likewise
+    from monitor.learning.bins import Reservoir, edges_of, parsed_bins  # noqa: PLC0415 - likewise
+
+    specs = parsed_bins(spec)
+    sample = Reservoir(len(columns), np.random.default_rng(seed))
+    with reading("computing bins", sources) as bar:
+        for source, before in with_sizes(sources):
+            for batch in source.batches(columns):
+                rows = np.column_stack([as_numbers(batch, name) for name in columns])
+                sample.add(rows[np.isfinite(rows).all(axis=1)])
+                bar.at(before + source.position)
+            source.position = 0
+    if not sample.seen:
+        raise RecordingError(f"{sources[0].path}: no row has finite numbers in {', '.join(columns)}")
+    return Numbering("bins", columns, edges_of(columns, specs, sample))
+
+
+def reading(what: str, sources: Sequence[RowFile]) -> Any:  # noqa: ANN401 - a context manager of a Bar
+    """Return a progress bar over the bytes of all sources."""
+    return progress(what, total=sum(source.path.stat().st_size for source in sources) or None)
+
+
+def with_sizes(sources: Sequence[RowFile]) -> list[tuple[RowFile, int]]:
+    """Return each source with the number of bytes before it."""
+    sizes = [source.path.stat().st_size for source in sources]
+    return [(source, sum(sizes[:i])) for i, source in enumerate(sources)]
+
+
+def read_into(learner: Learner, source: RowFile, bar: Bar, before: int, holdout: Holdout | None) -> None:
+    """Count a source; `before`: bytes read before it, for the bar. RecordingError: a column is missing, or no row."""
+    names = source.names()
+    missing = [name for name in learner.roles.used if name not in names and not _is_optional(name, learner)]
+    if missing:
+        raise RecordingError(f"{source.path}: there is no column {missing[0]!r}; it has {', '.join(names)}")
+    learner.begin_file()
+    rows = learner.rows
+    for batch in source.batches(learner.roles.used):
+        steps = learner.read(batch)
+        if holdout is not None:
+            holdout.add(steps)
+        bar.at(before + source.position, f"counting {source.path.name}: {learner.rows - rows:,} rows")
+    if learner.rows == rows:
+        raise RecordingError(f"{source.path}: has no rows")
+
+
+def _is_optional(name: str, learner: Learner) -> bool:
+    """Return whether a recording may lack the column: an agent may send neither rewards nor actions."""
+    return learner.roles.timing == "state" and name in (learner.roles.reward, learner.roles.action)
+
+
+def show_roles(learner: Learner, paths: Sequence[Path]) -> None:
+    """Print the columns in use, guessed or given."""
+    say(f"{paths[0]}{'' if len(paths) == 1 else f' and {len(paths) - 1} more'}: columns")
+    for line in learner.roles.lines():
+        say(f"  {printable(line)}")
