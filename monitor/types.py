@@ -166,7 +166,7 @@ class Sampling(msgspec.Struct, frozen=True):
 
 
 class BandSettings(msgspec.Struct, frozen=True):
-    """How the credible band of a learned model is computed; `monitor.engine.credible` checks it."""
+    """How the bands of a learned model are computed; `monitor.engine` checks it."""
 
     draws: Annotated[int, Meta(ge=1, le=10_000)] = 64
     """Number of models drawn from the posterior; the answer is evaluated exactly on each."""
@@ -174,6 +174,8 @@ class BandSettings(msgspec.Struct, frozen=True):
     """Seed of the draws: the same seed draws the same models."""
     level: Rate = 0.95
     """Probability that the band contains the value of the true model, if that is distributed as the posterior says."""
+    delta: Rate = 0.05
+    """Probability that the guaranteed band misses, for all answers together."""
 
 
 class FormulaSpec(msgspec.Struct, frozen=True, eq=False):

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal, assert_never
 
 import msgspec
 
 from monitor.errors import LimitError
 from monitor.exact.evaluators import Evaluators
-from monitor.exact.guaranteed import DELTA
 from monitor.exact.path_values import Path, PathValues
 from monitor.logic import Formula, print_formula
 from monitor.logic.syntax import (
@@ -119,7 +119,7 @@ class IncrementalCheck:
             clipped=any(quantity.clipped for quantity in quantities),
             start_dropped=self.start_dropped,
             guaranteed=quantities[0].guaranteed if len(quantities) == 1 else None,
-            bands=self._bands() if self._due else None,
+            bands=self._bands(quantities),
         )
 
     def regret(self, formula: Regret) -> Verdict:
@@ -156,28 +156,27 @@ class IncrementalCheck:
             start_dropped=self.start_dropped,
             guaranteed=other.guaranteed,
             effect_guaranteed=_difference(other.guaranteed, one.guaranteed),
-            bands=self._bands() if self._due else None,
+            bands=self._bands(self.quantities),
         )
 
     def _value_verdict(self, goal: Goal) -> Verdict:
         """The verdict of a `=?`: a number."""
         answer = self._answer(goal)
+        quantity = Quantity(
+            self.text, answer.value, answer.offset, answer.clipped, answer.bounds, guaranteed=answer.guaranteed
+        )
         return Verdict(
             self.text,
             "exact",
             self.causal_model,
-            (
-                Quantity(
-                    self.text, answer.value, answer.offset, answer.clipped, answer.bounds, guaranteed=answer.guaranteed
-                ),
-            ),
+            (quantity,),
             value=answer.value,
             bounds=answer.bounds,
             offset=answer.offset,
             clipped=answer.clipped,
             start_dropped=self.start_dropped,
             guaranteed=answer.guaranteed,
-            bands=self._bands() if self._due else None,
+            bands=self._bands([quantity]),
         )
 
     def _truth(self, formula: Formula) -> _Truth:
@@ -270,9 +269,12 @@ class IncrementalCheck:
             self._refused = self._refused or NO_GUARANTEE
         return band
 
-    def _bands(self) -> Bands:
-        """Return how the guaranteed band that was due was obtained."""
-        return Bands(delta=None if self._refused else DELTA, reason=self._refused)
+    def _bands(self, quantities: Sequence[Quantity]) -> Bands | None:
+        """Return how the guaranteed bands of the quantities were obtained; None if none was due."""
+        if not self._due:
+            return None
+        some = any(quantity.guaranteed is not None for quantity in quantities)
+        return Bands(delta=self.evaluators.delta if some else None, reason=self._refused)
 
     def _bounds(self, change: Change, position: int, measure: Probability | Reward, value: float) -> Band | None:
         if self.causal_model == "gumbel":
