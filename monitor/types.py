@@ -239,8 +239,9 @@ class StreamSettings(msgspec.Struct, frozen=True):
     """
     pending: Positive = 100_000
     """Maximum number of steps of one agent without an answer; beyond it, all of them are given up."""
-    encoder: Literal["index", "name", "valuation", "bins"] = "index"
-    """Form of the agents' states: numbers, names, values of variables, or floats that the model's bin edges sort."""
+    encoder: Literal["index", "name", "valuation", "bins", "nearest"] = "index"
+    """Form of the agents' states: numbers, names, values of variables, or floats that the model's bin edges sort or
+    whose nearest centre counts."""
     nominal_sha256: str | None = None
     """Digest of the nominal policy's ONNX file; an agent that reports another is blind."""
 
