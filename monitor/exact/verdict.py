@@ -26,7 +26,7 @@ from monitor.logic.syntax import (
     Temporal,
     Test,
 )
-from monitor.logic.traversal import asks_back, goals, regret_goals
+from monitor.logic.traversal import asks_back, goals, handover_goal, regret_goals
 from monitor.types import Bands, CausalModel, Quantity, Verdict
 
 __all__ = ["IncrementalCheck", "Path", "resolve"]
@@ -79,6 +79,7 @@ class IncrementalCheck:
         self._due, self._refused = False, ""
         self._from_start = any(offset < 0 for _, _, offset in goals(formula))
         self._texts = {id(goal): print_formula(goal) for goal, _, _ in goals(formula)}
+        self._handover = handover_goal(formula)
         if isinstance(formula, Regret):
             self._regret_texts = [print_formula(goal) for goal in regret_goals(formula)]
 
@@ -99,7 +100,8 @@ class IncrementalCheck:
         self.path_values.advance(path, len(path) if added is None else added, path[-1][0] if terminated else None)
         if isinstance(self.formula, Regret):
             return self.regret(self.formula)
-        return self.plain(self.formula)
+        verdict = self.plain(self.formula)
+        return verdict if self._handover is None else self._advised(verdict, self._handover)
 
     def plain(self, formula: Formula) -> Verdict:
         """Return the verdict of any formula but `regret`; of several quantities, the offset of the last is reported."""
@@ -158,6 +160,17 @@ class IncrementalCheck:
             effect_guaranteed=_difference(other.guaranteed, one.guaranteed),
             bands=self._bands(self.quantities),
         )
+
+    def _advised(self, verdict: Verdict, goal: Goal) -> Verdict:
+        """Add to the verdict of `handover` the values of its goal now, without and with handing over.
+
+        See docs/semantics.md, section 8.4.
+        """
+        measure, test = goal.measure, goal.test
+        assert test is not None
+        nominal, given = (self.path_values.profile(change, measure)[0] for change in (NOMINAL, goal.world.change))
+        useful = 0 if test.holds(given) else None
+        return msgspec.structs.replace(verdict, profile={0: (nominal, given)}, latest_useful=useful)
 
     def _value_verdict(self, goal: Goal) -> Verdict:
         """The verdict of a `=?`: a number."""

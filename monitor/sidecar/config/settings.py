@@ -292,7 +292,7 @@ class Config(BaseSettings):
     """The broker and the topics."""
     model: Annotated[str, Field(min_length=1)]
     """A model file, or a source such as `gymnasium:ID?argument=value`; see the help of `cfmon model info`."""
-    state_encoder: Literal["index", "name", "valuation", "bins"] = setting(StreamSettings, "encoder")
+    state_encoder: Literal["index", "name", "valuation", "bins", "nearest"] = setting(StreamSettings, "encoder")
     policies: dict[Identifier, Path]
     """Name -> manifest; `nominal` is the policy that the agents run."""
     models: dict[Identifier, str] = {}
