@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from monitor.model import MDP
-from monitor.model.tested_rows import tested_rows
+from monitor.model.allowed_rows import allowed_rows
 from monitor.statistics.betting_odds import Departure
 from monitor.statistics.fleet import Fleet, FleetState
 from monitor.statistics.model_test import ModelTest, ModelTestState
@@ -141,9 +141,9 @@ def _fleet(model: MDP, settings: TrustSettings, delta: float) -> Fleet:
     if model.counts is None:
         rows = model.indptr.data, model.successors.data, model.probabilities.data
         return Fleet(*rows, alpha=settings.alpha, impossible=settings.impossible)
-    tested = tested_rows(model, model.counts, delta, settings.impossible)
+    allowed = allowed_rows(model, model.counts, delta, settings.impossible)
     alpha = settings.alpha - delta
-    return Fleet(*tested[:3], alpha=alpha, impossible=settings.impossible, bounds=tested.bounds)
+    return Fleet(*allowed[:3], alpha=alpha, impossible=settings.impossible, bounds=allowed.bounds)
 
 
 def _settings_of_test(settings: TrustSettings) -> tuple[object, ...]:

@@ -1,6 +1,6 @@
-"""Rows of a learned model as its test takes them: bounds, and one entry for all that was never recorded.
+"""Rows that the recordings of a learned model allow: bounds, and one entry for all that was never recorded.
 
-The test is `monitor.statistics.interval_test`, the bounds are those of `monitor.model.confidence`.
+Their test is `monitor.statistics.interval_test`, the bounds are those of `monitor.model.confidence`.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from monitor.model.counts import Counts
 from monitor.model.mdp import MDP
 from monitor.statistics.interval_odds import GIVEN, NO_DATA, Bounds
 
-__all__ = ["TestedRows", "tested_rows"]
+__all__ = ["AllowedRows", "allowed_rows"]
 
 
-class TestedRows(NamedTuple):
+class AllowedRows(NamedTuple):
     """Rows as CSR; entries are read one at a time, for which a memory view is fastest. `expected`: predicted."""
 
     starts: memoryview
@@ -27,8 +27,8 @@ class TestedRows(NamedTuple):
     bounds: Bounds
 
 
-def tested_rows(model: MDP, counts: Counts, delta: float, impossible: float) -> TestedRows:
-    """Return the rows of a learned model for its test.
+def allowed_rows(model: MDP, counts: Counts, delta: float, impossible: float) -> AllowedRows:
+    """Return the rows that the recordings of a learned model allow.
 
     With probability 1 - `delta` the bounds hold for all rows at once, and at all times, if at most a fraction
     `impossible` of the readings is wrong. In a row of n draws an unrecorded successor is expected with 1 / (n + 1).
@@ -56,7 +56,7 @@ def tested_rows(model: MDP, counts: Counts, delta: float, impossible: float) -> 
     unrecorded = np.where(_without_data(model, counts), NO_DATA, GIVEN)
     unrecorded[learned] = entries
     bounds = Bounds(lower.data, upper.data, unrecorded.data)
-    return TestedRows(set_.indptr.data, set_.successors.data, expected.data, bounds)
+    return AllowedRows(set_.indptr.data, set_.successors.data, expected.data, bounds)
 
 
 def _unrecorded(indptr: Ints, successors: Ints, learned: Ints, elsewhere: int) -> Ints:
