@@ -35,7 +35,9 @@ def test_a_learned_row_has_the_bounds_of_the_confidence_set_with_room_for_wrong_
     found = row(allowed, 0)
     assert [entry[0] for entry in found] == [HERE, THERE, ELSEWHERE]
     np.testing.assert_allclose([entry[2] for entry in found], plain.lower[:3] * 0.999)
-    np.testing.assert_allclose([entry[3] for entry in found], np.minimum(plain.upper[:3] + [0, 0, 0.001], 1.0))
+    np.testing.assert_allclose(
+        [entry[3] for entry in found], np.minimum(plain.upper[:3] + np.array([0, 0, 0.001]), 1.0)
+    )
     assert plain.lower[0] > 0.0
     assert plain.upper[2] < 0.999
     assert allowed.bounds.unrecorded[0] == 2

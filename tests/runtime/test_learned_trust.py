@@ -166,7 +166,9 @@ def test_a_state_that_was_never_recorded_is_named_and_counts_as_a_successor() ->
     told = stream.step(40)
     [received] = of(Received, told)
     assert (received.result, received.reason) == ("rejected", "unknown_state")
-    assert received.detail.startswith("40 is not a state of the model (a whole number in 0..16 is expected); it was never")
+    assert received.detail.startswith(
+        "40 is not a state of the model (a whole number in 0..16 is expected); it was never"
+    )
     assert [(reason, detail.endswith(HELP)) for reason, detail in blind(told)] == [("unknown_state", True)]
     assert stream.tested == 1
     stream.step(40)  # nothing is known of the state before
@@ -232,7 +234,7 @@ def test_a_state_from_before_learned_rows_had_bounds_starts_the_test_again() -> 
 
 def test_a_level_applies_to_bounds_and_bets_together() -> None:
     strict, lax = (Stream(learned(20_000), TrustSettings(alpha=alpha)) for alpha in (1e-9, 0.05))
-    steps = {stream: 0 for stream in (strict, lax)}
+    steps = dict.fromkeys((strict, lax), 0)
     for stream in steps:
         for row, _ in walk(grid(0.8), np.random.default_rng(5), 1_000):
             steps[stream] += 1

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from monitor.statistics.interval_odds import GIVEN, Bounds
+from monitor.statistics.interval_odds import Bounds
 
 __all__ = ["BoundedRow", "SlowWealth", "arguments", "drawn_row", "greatest_mean", "slow_pays"]
 
@@ -29,7 +29,6 @@ class BoundedRow:
         return np.array(list(self.entries.values())).T
 
 
-
 def arguments(rows: Sequence[BoundedRow]) -> tuple[list[int], list[int], list[float], Bounds]:
     """Return the rows as `Fleet` takes them."""
     starts = [0, *itertools.accumulate(len(row.entries) for row in rows)]
@@ -43,7 +42,7 @@ def arguments(rows: Sequence[BoundedRow]) -> tuple[list[int], list[int], list[fl
 
 
 def drawn_row(rng: np.random.Generator, size: int) -> BoundedRow:
-    """Return a row whose bounds hold some distribution, not always what is expected; the last entry is for all others."""
+    """Return a row whose bounds hold some distribution, not always what is expected; the last entry is for others."""
     inside, expected = rng.dirichlet(np.ones(size)), rng.dirichlet(np.ones(size))
     lower = inside * rng.choice([0.0, 0.5, 0.9], size)
     upper = inside + (1 - inside) * rng.choice([0.02, 0.3, 1.0], size)

@@ -97,12 +97,12 @@ def test_the_wealth_is_that_of_the_slow_counterpart(seed: int) -> None:
 
 def part(step: int) -> float:
     k = math.floor(math.log2(step))
-    return 1.0 / (2**k * (k + 1) * (k + 2))
+    return 1.0 / float(2**k * (k + 1) * (k + 2))
 
 
 def test_with_given_rows_only_it_is_the_test_of_a_model_that_is_not_learned() -> None:
     rows = [BoundedRow({to: (p, p, p) for to, p in row.items()}, GIVEN) for row in grid(0.1)]
-    starts, successors, expected, bounds = arguments(rows)
+    starts, successors, expected, _ = arguments(rows)
     plain, other = Fleet(starts, successors, expected).join(), join(rows)
     assert isinstance(other, IntervalModelTest)
     for n, (row, successor) in enumerate(walk(grid(0.2), np.random.default_rng(3), 200)):
