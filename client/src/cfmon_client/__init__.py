@@ -18,12 +18,18 @@ if TYPE_CHECKING:
     from cfmon_client.errors import AlertError as AlertError
     from cfmon_client.errors import ClientError as ClientError
     from cfmon_client.subscription import alerts as alerts
+    from cfmon_client.takeover import Acting as Acting
+    from cfmon_client.takeover import Takeover as Takeover
+    from cfmon_client.takeover_rules import Rules as Rules
 
 _HOME_OF: Final = {
+    "Acting": "takeover",
     "Alert": "alert",
     "AlertError": "errors",
     "Broker": "broker",
     "ClientError": "errors",
+    "Rules": "takeover_rules",
+    "Takeover": "takeover",
     "alerts": "subscription",
     "read_alert": "alert",
 }
