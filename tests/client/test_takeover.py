@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from cfmon_client import Acting, ClientError, Takeover
+from cfmon_client.takeover_logic import Known
 from paho.mqtt.publish import single
 
 from monitor.model import MDP
@@ -149,6 +150,13 @@ def test_a_wrong_argument_is_refused_at_the_beginning(arguments: dict[str, Any],
         Takeover(**given)
 
 
+def test_the_rules_name_the_policy_that_acts_in_silence(clock: Clock) -> None:
+    policies: dict[str, Callable[[int], str]] = {"a": lambda _: "a", "b": lambda _: "b"}
+    with Takeover(NOWHERE, "demo", policies, rules={**FAIL_SAFE, "policy": "b"}, clock=clock) as guard:
+        clock.now = 31.0
+        assert guard.action(1, "go") == "b"
+
+
 def test_several_policies_need_no_rule_if_none_of_them_acts_in_silence() -> None:
     policies: dict[str, Callable[[int], int]] = {"a": abs, "b": abs}
     with Takeover(NOWHERE, "demo", policies, rules=CARRY_ON) as guard:
@@ -203,9 +211,9 @@ def test_alarms_of_the_last_episode_do_not_count_in_the_next(
 def test_it_survives_the_broker_and_messages_that_are_none(
     broker: Mosquitto, guarded: Callable[..., Takeover[int, str]], clock: Clock
 ) -> None:
-    for payload in (b"", b"{", b"[]", b"\xff", b'{"v": 9}'):
-        say(broker, "cfmon/alerts/demo/odd", payload)
-        say(broker, "cfmon/status/odd", payload)
+    for number, payload in enumerate((b"{", b"[]", b"\xff", b'{"v": 9}')):
+        say(broker, f"cfmon/alerts/demo/odd{number}", payload)
+        say(broker, f"cfmon/status/odd{number}", payload)
     guard = guarded(broker.url)
     clock.now = 100.0
     assert guard.status.silent
@@ -217,6 +225,28 @@ def test_it_survives_the_broker_and_messages_that_are_none(
     alarm(broker)
     wait_until(lambda: guard.action(2, "go") == "brake in 2", "it has connected again")
     assert guard.status.problem is None
+
+
+def test_a_bug_in_the_thread_ends_the_listening_and_nothing_else(
+    broker: Mosquitto,
+    guarded: Callable[..., Takeover[int, str]],
+    clock: Clock,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def broken(*_: object) -> Known:
+        raise RuntimeError("a bug")
+
+    monkeypatch.setattr(Known, "with_alert", broken)
+    guard = guarded(broker.url, rules=FAIL_SAFE)
+    alarm(broker)
+    wait_until(lambda: guard.status.problem, "the thread has ended")
+    assert guard.status.problem == "listening ended: a bug"
+    assert guard.action(0, "go") == "go"
+    clock.now = 31.0
+    assert guard.action(0, "go") == "brake in 0"
+    guard.close()
+    assert "demo: listening to the monitor ended" in caplog.text
 
 
 def test_only_the_named_monitor_is_listened_to(

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, final
 from cfmon_client.broker import Broker, as_broker
 from cfmon_client.connection import LOG, LimitedLog
 from cfmon_client.errors import ClientError
-from cfmon_client.subscription import alerts, receive
+from cfmon_client.subscription import alert_of, receive
 from cfmon_client.takeover_logic import NOBODY, Cause, Current, Held, Known, situation, step
 from cfmon_client.takeover_rules import Rules, read_rules
 
@@ -79,9 +79,9 @@ class TakeoverStatus:
 class Takeover(Generic[State, Action]):
     """Chooses in each step between the action that the agent proposes and that of another policy.
 
-    A thread listens to the monitor; `action` reads what it has heard and waits for nothing. After the constructor,
-    nothing raises. Only one thread may call `action`, `reset` and `release`. In a forked process nothing is heard, so
-    that the monitor counts as silent there.
+    A thread listens to the monitor, over one connection; `action` reads what it has heard and waits for nothing. After
+    the constructor, nothing raises. Only one thread may call `action`, `reset` and `release`. In a forked process
+    nothing is heard, so that the monitor counts as silent there.
 
     Args:
         broker: URL of the broker, or a `Broker` with credentials and certificates.
@@ -119,7 +119,7 @@ class Takeover(Generic[State, Action]):
         self._rules = read_rules(rules)
         self._policies = dict(policies)
         self._fallback = _fallback(self._rules, self._policies)
-        self._topics = alerts_topic, f"{status_topic}/{monitor}"
+        self._topics = f"{alerts_topic}/{agent}/+", f"{status_topic}/{monitor}"
         self._clock = clock
         self._sha256 = dict(sha256 or {})
         self._known = Known(clock())  # replaced as a whole, by the thread only
@@ -231,24 +231,22 @@ class Takeover(Generic[State, Action]):
             self._loop.close()
 
     async def _listen(self) -> None:
-        listening = [asyncio.ensure_future(each()) for each in (self._hear_alerts, self._hear_statuses)]
-        stopped = asyncio.ensure_future(self._stopped.wait())
-        done, _ = await asyncio.wait([*listening, stopped], return_when=asyncio.FIRST_COMPLETED)
-        for task in (*listening, stopped):
+        hearing, stopped = asyncio.ensure_future(self._hear()), asyncio.ensure_future(self._stopped.wait())
+        await asyncio.wait([hearing, stopped], return_when=asyncio.FIRST_COMPLETED)
+        for task in (hearing, stopped):
             task.cancel()
-        await asyncio.gather(*listening, stopped, return_exceptions=True)
-        for task in done:
-            task.result()
+        ended, _ = await asyncio.gather(hearing, stopped, return_exceptions=True)
+        if isinstance(ended, Exception):
+            raise ended
 
-    async def _hear_alerts(self) -> None:
-        async with aclosing(alerts(self._broker, self._agent, topic=self._topics[0], repeats=True)) as heard:
-            async for alert in heard:
-                self._known = self._known.with_alert(alert)
-
-    async def _hear_statuses(self) -> None:
-        async with aclosing(receive(self._broker, self._topics[1])) as messages:
+    async def _hear(self) -> None:
+        alerts, statuses = self._topics
+        async with aclosing(receive(self._broker, alerts, statuses)) as messages:
             async for message in messages:
-                self._known = self._known.with_status(_document(bytes(message.payload)), self._clock())
+                if message.topic.matches(statuses):
+                    self._known = self._known.with_status(_document(bytes(message.payload)), self._clock())
+                elif (alert := alert_of(message, self._limited)) is not None:
+                    self._known = self._known.with_alert(alert)
 
 
 def _fallback(rules: Rules, policies: Mapping[str, object]) -> str:
