@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from cfmon_client.broker import Broker as Broker
     from cfmon_client.errors import AlertError as AlertError
     from cfmon_client.errors import ClientError as ClientError
+    from cfmon_client.publisher import Publisher as Publisher
+    from cfmon_client.publisher import Status as Status
+    from cfmon_client.steps import Steps as Steps
+    from cfmon_client.steps import publish as publish
     from cfmon_client.subscription import alerts as alerts
 
 _HOME_OF: Final = {
@@ -24,7 +28,11 @@ _HOME_OF: Final = {
     "AlertError": "errors",
     "Broker": "broker",
     "ClientError": "errors",
+    "Publisher": "publisher",
+    "Status": "publisher",
+    "Steps": "steps",
     "alerts": "subscription",
+    "publish": "steps",
     "read_alert": "alert",
 }
 """Name -> module."""
