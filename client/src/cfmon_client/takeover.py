@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import atexit
 import json
-import re
 import threading
 import time
 from collections import Counter
@@ -19,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, final
 from cfmon_client.broker import Broker, as_broker
 from cfmon_client.connection import LOG, LimitedLog
 from cfmon_client.errors import ClientError
+from cfmon_client.steps import check_agent
 from cfmon_client.subscription import alert_of, receive
 from cfmon_client.takeover_logic import NOBODY, Cause, Current, Held, Known, situation, step
 from cfmon_client.takeover_rules import Rules, read_rules
@@ -31,7 +31,6 @@ __all__ = ["NOMINAL", "Acting", "Takeover", "TakeoverStatus"]
 NOMINAL: Final = "nominal"
 """Name of the agent's own policy."""
 
-_AGENT: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _PATIENCE: Final = 5.0
 """Seconds to wait for the thread to end."""
 
@@ -113,8 +112,7 @@ class Takeover(Generic[State, Action]):
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._broker = as_broker(broker)
-        if not isinstance(agent, str) or not _AGENT.fullmatch(agent):
-            raise ClientError(f"the agent's name is {agent!r}; give 1 to 64 characters of A-Z a-z 0-9 _ . -")
+        check_agent(agent)
         self._agent = agent
         self._rules = read_rules(rules)
         self._policies = dict(policies)
