@@ -178,17 +178,55 @@ def test_alarms_of_earlier_episodes_do_not_count() -> None:
 def test_the_monitor_is_silent_when_it_has_not_been_heard_for_too_long() -> None:
     assert [seen(now=now, silent_after=30.0).silent for now in (0.0, 30.0, 30.5)] == [False, False, True]
     rules = Rules("carry_on", "carry_on", silent_after=5.0)
-    known = Known(heard=0.0).with_status({"state": "online"}, 4.0)
+    known = Known(heard=0.0).with_status({"state": "online"}, "demo", 4.0)
     assert [situation(rules, known, Current(), POLICIES, now).silent for now in (9.0, 9.5)] == [False, True]
     for no_sign in ({"state": "offline"}, {}, {"state": 1}):
-        assert known.with_status(no_sign, 8.0).heard == 4.0
+        assert known.with_status(no_sign, "demo", 8.0).heard == 4.0
 
 
 def test_the_policies_digests_are_learned_from_statuses_and_alerts() -> None:
-    known = Known(0.0).with_status({"state": "online", "policies": [{"name": "nominal", "sha256": "aa"}]}, 1.0)
+    known = Known(0.0).with_status({"state": "online", "policies": [{"name": "nominal", "sha256": "aa"}]}, "demo", 1.0)
     assert dict(known.sha256) == {"nominal": "aa"}
     both = known.with_alert(alert(policies=[{"name": "nominal", "sha256": "bb"}, {"name": "fallback", "sha256": "cc"}]))
     assert dict(both.sha256) == {"nominal": "bb", "fallback": "cc"}
     odd_ones: list[object] = [None, 1, {}, [1], [{}], [{"name": 1, "sha256": "aa"}], [{"name": "x", "sha256": None}]]
     for odd in odd_ones:
-        assert dict(known.with_status({"state": "online", "policies": odd}, 2.0).sha256) == {"nominal": "aa"}
+        assert dict(known.with_status({"state": "online", "policies": odd}, "demo", 2.0).sha256) == {"nominal": "aa"}
+
+
+def blind_by(rules: dict[str, Any], **status: object) -> bool:
+    known = Known(0.0).with_status({"state": "online", **status}, "demo", 0.0)
+    return situation(Rules("carry_on", "carry_on", **rules), known, Current(), POLICIES, 0.0).blind
+
+
+@pytest.mark.parametrize(
+    ("status", "rules", "blind"),
+    [
+        ({}, {}, False),
+        ({"blind": 0, "blind_formulas": {}}, {}, False),
+        ({"blind": 1, "blind_formulas": {"demo": {"watch": "gap"}}}, {}, True),
+        ({"blind": 1, "blind_formulas": {"demo": {"watch": "gap"}}}, {"formulas": ("watch",)}, True),
+        ({"blind": 1, "blind_formulas": {"demo": {"watch": "gap"}}}, {"formulas": ("other",)}, False),
+        ({"blind": 1, "blind_formulas": {"demo": {"watch": "model_doubt"}}}, {}, False),
+        ({"blind": 2, "blind_formulas": {"demo": {"a": "model_doubt", "b": "stale"}}}, {}, True),
+        ({"blind": 1, "blind_formulas": {"another": {"watch": "gap"}}}, {}, False),
+        ({"blind": 2, "blind_formulas": {"another": {"watch": "gap"}}}, {}, True),
+        ({"blind": 2, "blind_formulas": {"another": {"watch": "gap"}}}, {"formulas": ("watch",)}, True),
+        ({"blind": "many", "blind_formulas": {"another": 1, "demo": 1}}, {}, False),
+        ({"blind": 3, "blind_formulas": ["demo"]}, {}, False),
+    ],
+)
+def test_a_status_says_which_formulas_are_blind_or_that_it_does_not_list_all(
+    status: dict[str, Any],
+    rules: dict[str, Any],
+    blind: bool,  # noqa: FBT001 - a field
+) -> None:
+    assert blind_by(rules, **status) is blind
+
+
+def test_the_next_status_takes_blindness_back() -> None:
+    blind = {"state": "online", "blind": 1, "blind_formulas": {"demo": {"watch": "gap"}}}
+    known = Known(0.0).with_status(blind, "demo", 0.0)
+    assert known.blind == frozenset({"watch"})
+    assert known.with_status({"state": "offline"}, "demo", 1.0).blind == frozenset({"watch"})
+    assert known.with_status({"state": "online", "blind": 0, "blind_formulas": {}}, "demo", 1.0).blind == frozenset()

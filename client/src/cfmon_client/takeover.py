@@ -242,7 +242,7 @@ class Takeover(Generic[State, Action]):
         async with aclosing(receive(self._broker, alerts, statuses)) as messages:
             async for message in messages:
                 if message.topic.matches(statuses):
-                    self._known = self._known.with_status(_document(bytes(message.payload)), self._clock())
+                    self._known = self._known.with_status(_document(bytes(message.payload)), self._agent, self._clock())
                 elif (alert := alert_of(message, self._limited)) is not None:
                     self._known = self._known.with_alert(alert)
 

@@ -28,11 +28,14 @@ class Known:
         heard: Time of its last sign of life; at the beginning, the time at which listening began.
         alerts: Formula -> the newest alert of its alarm, while it fires.
         sha256: Policy -> SHA-256 of its file, as the monitor has it.
+        blind: Formulas that are blind for the agent, by the newest status; None: the status does not list the agent,
+            because too many are blind.
     """
 
     heard: float
     alerts: Mapping[str, Alert] = field(default_factory=dict)
     sha256: Mapping[str, str] = field(default_factory=dict)
+    blind: frozenset[str] | None = frozenset()
 
     def with_alert(self, alert: Alert) -> Known:
         """Return what is known after an alert about the agent."""
@@ -40,11 +43,12 @@ class Known:
         alerts = {**others, alert.formula.name: alert} if alert.firing else others
         return replace(self, alerts=alerts, sha256={**self.sha256, **_sha256s(alert.document)})
 
-    def with_status(self, document: Mapping[str, Any], now: float) -> Known:
+    def with_status(self, document: Mapping[str, Any], agent: str, now: float) -> Known:
         """Return what is known after a status of the monitor; `offline` is no sign of life."""
         if document.get("state") != "online":
             return self
-        return replace(self, heard=now, sha256={**self.sha256, **_sha256s(document)})
+        sha256 = {**self.sha256, **_sha256s(document)}
+        return replace(self, heard=now, sha256=sha256, blind=_blind_formulas(document, agent))
 
 
 @dataclass(frozen=True)
@@ -71,7 +75,7 @@ class Situation:
     Attributes:
         wanted: The policy that an alert wants; None: no alert wants a takeover.
         firing: An alarm that the rules are about fires, whether handing over helps or not.
-        blind: One of these alarms is blind.
+        blind: One of these alarms, or another formula that the rules are about, is blind.
         silent: The monitor gives no sign of life.
     """
 
@@ -101,7 +105,7 @@ def situation(rules: Rules, known: Known, current: Current, policies: Collection
     return Situation(
         wanted=next((policy for policy in wanted if policy in policies), None),
         firing=bool(alerts),
-        blind=any(alert.blind not in {None, _UNRELIABLE_BUT_KNOWN} for alert in alerts),
+        blind=_blind(rules, known) or any(alert.blind not in {None, _UNRELIABLE_BUT_KNOWN} for alert in alerts),
         silent=now - known.heard > rules.silent_after,
     )
 
@@ -137,6 +141,13 @@ def _taken(held: Held, policy: str, cause: Cause) -> Held:
     return Held(policy, 1, cause)
 
 
+def _blind(rules: Rules, known: Known) -> bool:
+    """Return whether a formula that the rules are about is blind by the newest status, or may be."""
+    if known.blind is None:
+        return True
+    return any(rules.formulas is None or formula in rules.formulas for formula in known.blind)
+
+
 def _concerns(rules: Rules, alert: Alert) -> bool:
     return alert.severity in rules.severity and (rules.formulas is None or alert.formula.name in rules.formulas)
 
@@ -156,3 +167,17 @@ def _sha256s(document: Mapping[str, Any]) -> dict[str, str]:
         if isinstance(each, dict) and isinstance(each.get("name"), str) and isinstance(each.get("sha256"), str):
             found[each["name"]] = each["sha256"]
     return found
+
+
+def _blind_formulas(document: Mapping[str, Any], agent: str) -> frozenset[str] | None:
+    """Return the formulas that a status lists as blind for an agent; None if its list is too short to have it."""
+    listed, count = document.get("blind_formulas"), document.get("blind")
+    if not isinstance(listed, dict):
+        return frozenset()
+    own = listed.get(agent)
+    if isinstance(own, dict):
+        return frozenset(formula for formula, reason in own.items() if reason != _UNRELIABLE_BUT_KNOWN)
+    complete = not isinstance(count, int) or count <= sum(
+        len(each) for each in listed.values() if isinstance(each, dict)
+    )
+    return frozenset() if complete else None
