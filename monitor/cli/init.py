@@ -25,6 +25,7 @@ from monitor.cli.recordings import (
     TruncatedColumn,
 )
 from monitor.errors import ConfigError
+from monitor.types import AlarmSpec
 
 if TYPE_CHECKING:
     from monitor.cli.init_parts import Request, Result
@@ -73,6 +74,9 @@ def init(
     ] = None,
     topic: Annotated[str, typer.Option(help="topic pattern of the agent's steps")] = "agents/+/steps",
     steps: Annotated[int, typer.Option(min=1, help="steps to measure the candidate formulas on")] = 3000,
+    offset: Annotated[int, typer.Option(min=0, max=63, help="the fallback takes over so many steps ago")] = 2,
+    for_: Annotated[int, typer.Option("--for", min=1, help="bad verdicts that fire the alarm")] = 1,
+    keep: Annotated[int, typer.Option(min=1, help="good verdicts that resolve it")] = 2,
     seed: Annotated[int, typer.Option(help="seed of the held-out episodes, and of simulated ones")] = 0,
     force: Annotated[bool, typer.Option("--force", help="overwrite files in FOLDER")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="print one JSON document on stdout")] = False,
@@ -93,7 +97,7 @@ def init(
     said: dict[str, Any] = {"bins": bins, "abstraction": abstraction, "label": label or [], "prior": None}
     request = Request(
         folder, tuple(recordings or ()), simulator, unsafe, nominal, fallback, roles, said, topic, steps, seed,
-        force=force, quiet=as_json,
+        offset, AlarmSpec(for_=for_, keep=keep), force=force, quiet=as_json,
     )  # fmt: skip
     result = prepared(_completed(request))
     if as_json:
@@ -174,7 +178,9 @@ def _show(result: Result) -> None:
     for line in result.notes:
         say(f"  {printable(line)}")
     say(f"measured on {result.measured_on}")
-    say("  formula: takeover 2 steps ago; within: horizon; false: no unsafe event followed within the horizon")
+    offset = result.best.candidate.offset
+    takeover = f"takeover {offset} step{'' if offset == 1 else 's'} ago"
+    say(f"  formula: {takeover}; within: horizon; false: no unsafe event followed within the horizon")
     say(
         f"  {'within':>6} {'P>=':>5} {'alarms':>7} {'/1,000':>7} {'false':>6} {'preceded':>9} {'lead':>5} {'needed':>7}"
     )

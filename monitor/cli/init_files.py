@@ -28,7 +28,7 @@ policies:
   fallback: fallback.yaml # what could take over; replace a suggested one by a policy that you trust
 path: {{window: 64, reorder: {{steps: 256, wait: 500ms}}}}
 formulas:
-  # Had the fallback taken over {offset} steps ago, would {label} have been avoided for {horizon} steps,
+  # Had the fallback taken over {offset} step{plural} ago, would {label} have been avoided for {horizon} steps,
   # with probability {threshold} or more? Measured on {measured_on}:
   # {alarms} alarms in {steps} steps, {false} of them without an unsafe event;
   # {preceded} of {events} unsafe events came after an alarm{lead}.
@@ -47,13 +47,12 @@ logging: {{format: text}}
 
 def config_text(best: Measured, encoder: str, topic: str, measured_on: str, *, no_bounds: str = "") -> str:
     """Return the configuration with the measured formula; `no_bounds`: why it has none over every causal model."""
-    from monitor.proposal.measure import ALARM  # noqa: PLC0415 - keep `cfmon --help` light
-
     candidate = best.candidate
     return CONFIG.format(
         topic=topic,
         encoder=encoder,
         offset=candidate.offset,
+        plural="" if candidate.offset == 1 else "s",
         label=candidate.label,
         horizon=candidate.horizon,
         threshold=f"{candidate.threshold:g}",
@@ -68,8 +67,8 @@ def config_text(best: Measured, encoder: str, topic: str, measured_on: str, *, n
         bounds=f"    # without `causal_model: any`: {no_bounds}\n"
         if no_bounds
         else "    causal_model: any # also bounds over every causal model\n",
-        for_=ALARM.for_,
-        keep=ALARM.keep,
+        for_=candidate.alarm.for_,
+        keep=candidate.alarm.keep,
     )
 
 

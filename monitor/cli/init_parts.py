@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -10,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from monitor.cli.init_files import config_text, written_policy, written_sample
+from monitor.cli.init_move import move_files
 from monitor.cli.output import progress, warned
 from monitor.cli.recordings import (
     ENCODERS,
@@ -23,6 +23,7 @@ from monitor.cli.recordings import (
     with_sizes,
 )
 from monitor.errors import ConfigError, ModelError, MonitorError
+from monitor.types import AlarmSpec
 
 if TYPE_CHECKING:
     from monitor.arrays import Floats
@@ -42,7 +43,10 @@ FILES: Final = ("model.npz", "model.learn.npz", "nominal.onnx", "nominal.yaml", 
 
 @dataclass(frozen=True)
 class Request:
-    """What the user gave. `roles`, `said`: options of `cfmon model learn`. `steps`: most steps to measure on."""
+    """What the user gave. `roles`, `said`: options of `cfmon model learn`. `steps`: most steps to measure on.
+
+    `offset`, `alarm`: of every candidate formula.
+    """
 
     folder: Path
     recordings: tuple[Path, ...]
@@ -55,6 +59,8 @@ class Request:
     topic: str
     steps: int
     seed: int
+    offset: int
+    alarm: AlarmSpec
     force: bool
     quiet: bool
 
@@ -112,13 +118,8 @@ def prepared(request: Request) -> Result:
     try:
         with tempfile.TemporaryDirectory(prefix=".cfmon-init-", dir=parent) as staging:
             result, sampled = _built(request, Path(staging))
-            files = [name for name in FILES if (Path(staging) / name).exists()]
-            request.folder.mkdir(exist_ok=True)
-            for name in FILES:
-                (request.folder / name).unlink(missing_ok=True)
-            for name in files:
-                shutil.move(Path(staging) / name, request.folder / name)
-            sampled()  # last: a recording names the configuration by a digest over its absolute paths
+            # `sampled` comes last: a recording names the configuration by a digest over its absolute paths
+            files = move_files(Path(staging), request.folder, FILES, sampled)
     except OSError as error:
         raise ConfigError(f"{error.filename or request.folder}: cannot be written: {error.strerror}") from error
     return replace(result, files=[*files, *(["sample.rec"] if result.sample else [])])
@@ -139,7 +140,9 @@ def _built(request: Request, staging: Path) -> tuple[Result, Callable[[], None]]
     policies = {"nominal": before, "fallback": _fallback(request, base, (nominal, before), horizon, staging)}
     total = sum(len(path.states) for path in base.paths)
     with progress("measuring candidate formulas", total=total) as bar, warned():
-        rows = measured(base.before, policies, candidates(horizon, base.label), base.paths, bar.at)
+        rows = measured(
+            base.before, policies, candidates(horizon, base.label, request.offset, request.alarm), base.paths, bar.at
+        )
     best, rule = chosen(rows)
     _configure(request, base, best, staging)
 

@@ -10,6 +10,7 @@ import numpy as np
 from monitor.arrays import Bools
 from monitor.proposal.measure import Candidate, Measured
 from monitor.proposal.paths import RecordedPath, unsafe_events
+from monitor.types import AlarmSpec
 
 __all__ = ["THRESHOLDS", "candidates", "chosen", "horizon_of"]
 
@@ -17,7 +18,6 @@ THRESHOLDS: Final = (0.5, 0.7, 0.8, 0.9, 0.95)
 SHORTEST: Final = 4
 LONGEST: Final = 40
 WITHOUT_EVENTS: Final = 20
-OFFSET: Final = 2
 RARE: Final = 1.0
 """Alarms per 1,000 steps that are accepted on recordings without unsafe events."""
 
@@ -34,10 +34,10 @@ def horizon_of(paths: Sequence[RecordedPath], unsafe: Bools) -> int:
     return int(np.clip(np.median(waits), SHORTEST, LONGEST)) if waits else WITHOUT_EVENTS
 
 
-def candidates(horizon: int, label: str) -> list[Candidate]:
+def candidates(horizon: int, label: str, offset: int, alarm: AlarmSpec) -> list[Candidate]:
     """Return the formulas to compare: each threshold, with the horizon and with a quarter of it."""
     horizons = dict.fromkeys((max(SHORTEST, horizon // 4), horizon))
-    return [Candidate(each, OFFSET, threshold, label) for each in horizons for threshold in THRESHOLDS]
+    return [Candidate(each, offset, threshold, label, alarm) for each in horizons for threshold in THRESHOLDS]
 
 
 def chosen(rows: Sequence[Measured]) -> tuple[Measured, str]:

@@ -14,10 +14,7 @@ from monitor.proposal.paths import RecordedPath, unsafe_events
 from monitor.runtime.monitor import Monitor
 from monitor.types import AlarmSpec, Alert, FormulaSpec, Instant, Judged, Notice, Observation, TrustSettings
 
-__all__ = ["ALARM", "Candidate", "Measured", "measured"]
-
-ALARM = AlarmSpec(for_=1, keep=2)
-"""Alarm of every candidate, and of the configuration."""
+__all__ = ["Candidate", "Measured", "measured"]
 
 SECOND = 0.1
 """Time of the replayed clock between two steps; the figures do not depend on it."""
@@ -25,12 +22,13 @@ SECOND = 0.1
 
 @dataclass(frozen=True)
 class Candidate:
-    """A formula: its horizon, its offset (takeover so many steps ago), its threshold, and the unsafe label."""
+    """A formula: its horizon, its offset (takeover so many steps ago), its threshold, the unsafe label, its alarm."""
 
     horizon: int
     offset: int
     threshold: float
     label: str
+    alarm: AlarmSpec
 
     @property
     def text(self) -> str:
@@ -100,7 +98,7 @@ def measured(
 
     Steps that are impossible in `model` leave the formulas without a verdict, as live. Raises what `Monitor` raises.
     """
-    specs = [FormulaSpec(f"c{i}", each.text, alarm=ALARM) for i, each in enumerate(candidates)]
+    specs = [FormulaSpec(f"c{i}", each.text, alarm=each.alarm) for i, each in enumerate(candidates)]
     monitor = Monitor(model, policies, specs, trust=TrustSettings(enabled=False))
     traces = {spec.name: _Trace() for spec in specs}
     clock = 0

@@ -157,6 +157,40 @@ def test_files_are_overwritten_with_force_only(cfmon: Run, tmp_path: Path) -> No
     assert "regret(" in (tmp_path / "t/config.yaml").read_text()
 
 
+def test_offset_and_alarm_are_options_of_what_is_measured_and_written(cfmon: Run, tmp_path: Path) -> None:
+    given = ("--recordings", str(tank(tmp_path / "steps.csv", runs=20)), *UNSAFE, *BINS, "--steps", "200")
+    patient, usual = (
+        json.loads(cfmon("init", folder, *given, *options, "--json")[1])
+        for folder, options in (("t", ("--offset", "1", "--for", "25", "--keep", "4")), ("u", ()))
+    )
+    config = (tmp_path / "t/config.yaml").read_text()
+    assert "regret(fallback@1, " in config
+    assert "taken over 1 step ago" in config
+    assert "alarm: {for: 25, keep: 4, severity: critical}" in config
+    assert "regret(fallback@2, " in usual["chosen"]["formula"]
+    many, few = (sum(row["alarms"] for row in report["candidates"]) for report in (usual, patient))
+    assert many > few
+
+
+def test_an_error_after_files_were_replaced_puts_them_back(
+    cfmon: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = ("--recordings", str(tank(tmp_path / "steps.csv", runs=20)), *UNSAFE, *BINS, "--steps", "100")
+    assert cfmon("init", "t", *given)[0] == 0
+    (tmp_path / "t/mine.txt").write_text("mine")
+    before = {path.name: path.read_bytes() for path in (tmp_path / "t").iterdir()}
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("monitor.cli.init_parts.written_sample", full)
+    for folder in ("t", "new"):
+        code, _, err = cfmon("init", folder, *given, "--force", "--for", "2")
+        assert (code, "cannot be written: No space left on device" in err) == (2, True)
+    assert {path.name: path.read_bytes() for path in (tmp_path / "t").iterdir()} == before
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["steps.csv", "t"]
+
+
 def test_on_a_terminal_it_asks(cfmon: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     steps = tank(tmp_path / "steps.csv", runs=20)
     answers = iter([str(steps), "overflow: level >= 9", "estimate", "do(2)", "6q"])

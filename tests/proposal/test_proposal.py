@@ -17,7 +17,10 @@ from monitor.proposal.choice import candidates, chosen, horizon_of
 from monitor.proposal.measure import Candidate, Measured, measured
 from monitor.proposal.paths import Collected, RecordedPath, first_steps, paths_of, simulated, unsafe_events
 from monitor.proposal.policies import action_frequencies, constant_policy, safest_policy
+from monitor.types import AlarmSpec
 from tests.learning.recorded import batches, learned, random_rows, roles
+
+ALARM = AlarmSpec(for_=1, keep=2)
 
 
 def random_model(rng: np.random.Generator, states: int = 4) -> MDP:
@@ -105,8 +108,8 @@ def test_horizons_are_waits_for_events() -> None:
     path = RecordedPath(np.array([0] * 7 + [1] + [0] * 8 + [1]), np.zeros(16, np.int64), ended=False)
     assert horizon_of([path], bad) == 8  # 7 and 9
     assert horizon_of([path], np.zeros(2, np.bool_)) == 20
-    assert {each.horizon for each in candidates(8, "bad")} == {4, 8}
-    assert len(candidates(4, "bad")) == 5
+    assert {each.horizon for each in candidates(8, "bad", 3, ALARM)} == {4, 8}
+    assert len(candidates(4, "bad", 3, ALARM)) == 5
 
 
 def test_alarms_are_compared_with_what_followed() -> None:
@@ -117,7 +120,7 @@ def test_alarms_are_compared_with_what_followed() -> None:
     calm = RecordedPath(np.array([0, 0]), np.array([0]), ended=False)
     policies = {"nominal": [0, 0, 0], "fallback": [1, 1, 1]}
     done: list[int] = []
-    (row,) = measured(model, policies, [Candidate(2, 1, 0.6, "bad")], [calm, warned], done.append)
+    (row,) = measured(model, policies, [Candidate(2, 1, 0.6, "bad", ALARM)], [calm, warned], done.append)
     # P(no bad in 2 steps) is 0.5 in state 1 and 0.75 in state 0, from the step before
     assert (row.steps, row.events, row.preceded, row.false, row.first) == (5, 1, 1, 0, 1)
     assert row.lead is not None
@@ -127,7 +130,9 @@ def test_alarms_are_compared_with_what_followed() -> None:
 
 
 def row(threshold: float, alarms: int, false: int, preceded: int, events: int = 10) -> Measured:
-    return Measured(Candidate(8, 2, threshold, "bad"), 1000, 1000, alarms, false, events, preceded, None, 0, 0, None)
+    return Measured(
+        Candidate(8, 2, threshold, "bad", ALARM), 1000, 1000, alarms, false, events, preceded, None, 0, 0, None
+    )
 
 
 def test_the_rule() -> None:
