@@ -14,7 +14,7 @@ import pytest
 from gymnasium.spaces import Discrete
 
 from tests.client.listening import listening
-from tests.client.test_watched import RUN, Corridor, told
+from tests.client.test_watched import RUN, Corridor, messages_of
 from tests.servers import Mosquitto
 
 
@@ -95,9 +95,9 @@ def test_each_environment_of_a_training_is_an_agent(broker: Mosquitto) -> None:
         assert callback.status.refused == {}
         assert callback.close()
         listener.until(6 + 6)
-    assert told(listener, "arm-0") == [*RUN, (0, 0, 1, None, None), (1, 1, None, 1.0, "truncated")]
+    assert messages_of(listener, "arm-0") == [*RUN, (0, 0, 1, None, None), (1, 1, None, 1.0, "truncated")]
     cut = [(0, 0, 1, None, None), (1, 1, 1, 1.0, None), (2, 2, None, 2.0, "truncated")]
-    assert told(listener, "arm-1") == cut * 2
+    assert messages_of(listener, "arm-1") == cut * 2
 
 
 @pytest.mark.usefixtures("stub")
@@ -123,7 +123,7 @@ def test_a_real_training_is_published(broker: Mosquitto, algorithm: str) -> None
         published = callback.status
         listener.until(published.published)
     assert not published.refused
-    steps = told(listener, "arm-0")
+    steps = messages_of(listener, "arm-0")
     assert len(steps) == published.published
     assert sum(action is not None for _, _, action, _, _ in steps) == 32
     for (seq, state, action, _, end), (following, reached, _, reward, _) in pairwise(steps):

@@ -38,7 +38,7 @@ class Corridor(gymnasium.Env[Any, Any]):
         return self.at, float(self.at), self.at == self.length, self.steps == self.limit, {"name": f"s{self.at}"}
 
 
-def told(listener: Listener, agent: str) -> list[tuple[Any, ...]]:
+def messages_of(listener: Listener, agent: str) -> list[tuple[Any, ...]]:
     """Return (seq, state, action, reward, end) of an agent's messages."""
     ends = {(True, None): "terminated", (None, True): "truncated", (None, None): None, (True, True): "both"}
     return [
@@ -72,7 +72,7 @@ def test_an_environment_is_published_as_it_happened(broker: Mosquitto) -> None:
         assert env.status.published == 4 + 2 + 1
         env.close()
         listener.until(4 + 2 + 2)
-    assert told(listener, "arm-7") == [
+    assert messages_of(listener, "arm-7") == [
         *RUN,
         *[(0, 0, 0, None, None), (1, 0, None, 0.0, "truncated")],
         *[(0, 0, 1, None, None), (1, 1, None, 1.0, "truncated")],
@@ -89,8 +89,8 @@ def test_a_time_limit_truncates_and_both_ends_may_come_at_once(broker: Mosquitto
                 env.step(1)
             env.close()
         listener.until(2 + 4)
-    assert told(listener, "limit-1")[-1] == (1, 1, None, 1.0, "truncated")
-    assert told(listener, "limit-3")[-1] == (3, 3, None, 3.0, "both")
+    assert messages_of(listener, "limit-1")[-1] == (1, 1, None, 1.0, "truncated")
+    assert messages_of(listener, "limit-3")[-1] == (3, 3, None, 3.0, "both")
 
 
 def test_state_and_action_are_what_the_users_functions_return(broker: Mosquitto) -> None:
@@ -106,7 +106,7 @@ def test_state_and_action_are_what_the_users_functions_return(broker: Mosquitto)
         env.step(1)
         env.close()
         listener.until(2)
-    assert told(listener, "arm-7") == [(0, "s0", "go", None, None), (1, "s1", None, 1.0, "truncated")]
+    assert messages_of(listener, "arm-7") == [(0, "s0", "go", None, None), (1, "s1", None, 1.0, "truncated")]
 
 
 def test_a_function_that_raises_is_counted_and_the_environment_goes_on(
@@ -159,12 +159,12 @@ def test_each_environment_of_a_vector_is_an_agent(broker: Mosquitto, mode: Autor
         assert not env.status.refused
         listener.until(env.status.published)
     second = [(0, 0, 1, None, None), (1, 1, 1, 1.0, None), (2, 2, None, 2.0, "terminated")]
-    repeats = [message for message in told(listener, "arm-0") if message[4] != "truncated"]
+    repeats = [message for message in messages_of(listener, "arm-0") if message[4] != "truncated"]
     assert repeats == (RUN * 3)[: len(repeats)]
     assert len(repeats) >= 2 * len(RUN) - 1
-    assert told(listener, "arm-1")[:6] == second * 2
+    assert messages_of(listener, "arm-1")[:6] == second * 2
     steps_taken = turns - (1 if mode is AutoresetMode.NEXT_STEP else 0)  # one call only resets
-    assert sum(message[2] is not None for message in told(listener, "arm-0")) == steps_taken
+    assert sum(message[2] is not None for message in messages_of(listener, "arm-0")) == steps_taken
 
 
 def test_without_autoreset_the_environments_of_the_mask_begin_anew(broker: Mosquitto) -> None:
@@ -178,8 +178,8 @@ def test_without_autoreset_the_environments_of_the_mask_begin_anew(broker: Mosqu
         env.step(ACTIONS)
         env.close()
         listener.until(4 + 3 + 2)
-    assert told(listener, "left") == RUN
-    assert told(listener, "right") == [
+    assert messages_of(listener, "left") == RUN
+    assert messages_of(listener, "right") == [
         *[(0, 0, 1, None, None), (1, 1, 1, 1.0, None), (2, 2, None, 2.0, "terminated")],
         *[(0, 0, 1, None, None), (1, 1, None, 1.0, "truncated")],
     ]
@@ -198,8 +198,8 @@ def test_infos_of_a_vector_are_taken_apart(broker: Mosquitto, mode: AutoresetMod
         env.close()
         assert not env.status.refused
         listener.until(env.status.published)
-    assert [message[1] for message in told(listener, "arm-0")[:4]] == ["s0", "s1", "s2", "s3"]
-    assert [message[1] for message in told(listener, "arm-1")[:5]] == ["s0", "s1", "s2", "s0", "s1"]
+    assert [message[1] for message in messages_of(listener, "arm-0")[:4]] == ["s0", "s1", "s2", "s3"]
+    assert [message[1] for message in messages_of(listener, "arm-1")[:5]] == ["s0", "s1", "s2", "s0", "s1"]
 
 
 def test_agents_of_a_vector_have_names_of_their_own() -> None:

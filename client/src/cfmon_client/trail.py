@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from cfmon_client.message import plain
@@ -39,6 +40,10 @@ class Trail:
     def begin(self, observation: Any, info: Mapping[str, Any]) -> None:  # noqa: ANN401 - of any environment
         """Begin an episode; one that is still open is cut off in the state that was reached."""
         self.finish()
+        self.hold(observation, info)
+
+    def hold(self, observation: Any, info: Mapping[str, Any] = MappingProxyType({})) -> None:  # noqa: ANN401 - of any environment
+        """Take an observation for the state in which the next action is taken."""
         self._held = (self._state(observation, info), None)
 
     def act(self, action: Any) -> None:  # noqa: ANN401 - of any environment
