@@ -23,17 +23,23 @@ if TYPE_CHECKING:
     from cfmon_client.steps import Steps as Steps
     from cfmon_client.steps import publish as publish
     from cfmon_client.subscription import alerts as alerts
+    from cfmon_client.takeover import Acting as Acting
+    from cfmon_client.takeover import Takeover as Takeover
+    from cfmon_client.takeover_rules import Rules as Rules
     from cfmon_client.watched import Watched as Watched
     from cfmon_client.watched import WatchedVector as WatchedVector
 
 _HOME_OF: Final = {
+    "Acting": "takeover",
     "Alert": "alert",
     "AlertError": "errors",
     "Broker": "broker",
     "ClientError": "errors",
     "Publisher": "publisher",
+    "Rules": "takeover_rules",
     "Status": "publisher",
     "Steps": "steps",
+    "Takeover": "takeover",
     "Watched": "watched",
     "WatchedTraining": "stable_baselines",
     "WatchedVector": "watched",

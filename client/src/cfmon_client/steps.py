@@ -14,7 +14,7 @@ from cfmon_client.errors import ClientError
 from cfmon_client.message import Refused, check_episode, check_policy, pack
 from cfmon_client.publisher import FLUSH, MEMORY, REPUBLISH, Publisher, Status
 
-__all__ = ["TOPIC", "Steps", "publish", "share"]
+__all__ = ["TOPIC", "Steps", "check_agent", "publish", "share"]
 
 TOPIC: Final = "agents/+/steps"
 """Default topic of steps, as in the monitor's configuration; `+` is the agent's name."""
@@ -58,6 +58,12 @@ def share(publisher: Publisher, agents: Sequence[str], *, policy: str | None, to
         raise
 
 
+def check_agent(agent: str) -> None:
+    """Raise ClientError if an agent's name is none."""
+    if not isinstance(agent, str) or not _AGENT.fullmatch(agent):
+        raise ClientError(f"the agent's name is {agent!r}; give 1 to 64 characters of A-Z a-z 0-9 _ . -")
+
+
 @final
 class Steps:
     """The steps of one agent. Its methods return at once and never raise, whatever they are given; for one thread.
@@ -86,8 +92,7 @@ class Steps:
         clock: Callable[[], float] = time.time,
         run: str | None = None,
     ) -> None:
-        if not isinstance(agent, str) or not _AGENT.fullmatch(agent):
-            raise ClientError(f"the agent's name is {agent!r}; give 1 to 64 characters of A-Z a-z 0-9 _ . -")
+        check_agent(agent)
         if topic.count("+") != 1 or "#" in topic:
             raise ClientError(f'the topic is "{topic}"; give one with exactly one "+", in place of the agent\'s name')
         try:
