@@ -3,8 +3,8 @@
 Conditions are brought about for real: by steps and faults published to mosquitto, by killing the broker, by ending
 the monitor. Nine are not: the running monitor cannot be made to hang, a question too large takes minutes, doubt
 stays, an agent rests for minutes before it is idle and acts for as long before it departs from its policy, overload
-lasts, and the store, the configuration and a webhook are broken in tests of their own. For these a second target serves the
-sidecar's own metrics, fed by hand. Watchdog is never silent and CfmonWatchdog not while all is well; that is their
+lasts, and the store, the configuration and a webhook are broken in tests of their own. For these a second target serves
+the sidecar's own metrics, fed by hand. Watchdog is never silent and CfmonWatchdog not while all is well; that is their
 purpose.
 """
 

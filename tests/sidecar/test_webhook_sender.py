@@ -78,7 +78,7 @@ async def running(rig: Rig) -> AsyncIterator[None]:
 
 
 def config(url: str, **more: Any) -> WebhookConfig:  # noqa: ANN401 - any setting
-    return WebhookConfig(url=url, **more)  # type: ignore[arg-type] # as pydantic reads it
+    return WebhookConfig(url=url, **more)
 
 
 def deliver(rig: Rig) -> None:

@@ -259,7 +259,7 @@ def _webhooks() -> Panel:
 
     return graph(
         "Webhooks",
-        "Alerts that wait for a webhook's receiver, delivered alerts, failed attempts, and alerts dropped after give_up. "
+        "Alerts that wait for a webhook's receiver, delivered alerts, failed attempts, and alerts given up. "
         "Waiting, failed and dropped should be 0; else see CfmonWebhookFailing.",
         [
             query(f"max by (webhook) (cfmon_webhook_waiting{{{HERE}}})", "{{webhook}} waiting", letter="A"),
