@@ -59,7 +59,7 @@ def told() -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
 
 def test_the_check_of_a_signature_accepts_what_a_webhook_sends_and_nothing_else() -> None:
     scope: dict[str, Any] = {}
-    exec(example("Check the signature", OPERATIONS), scope)  # noqa: S102 - as a reader would
+    exec(example("Check the signature", OPERATIONS), scope)
     is_genuine = scope["is_genuine"]
     secret, other = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "whsec_" + "A" * 32
     headers = signed_headers("id-1", b"{}", parse_secrets(f"{other} {secret}"), 1000.5)
