@@ -70,6 +70,7 @@ class Evaluators:
         policies: name -> table; `nominal` is the deployed one.
         models: name -> other dynamics over the same states and actions, for `model:name`.
         budget: memory for cached rows; shared where there are many models.
+        automata: of measures; likewise, as they depend on no model.
     """
 
     def __init__(
@@ -78,6 +79,7 @@ class Evaluators:
         policies: Mapping[str, PolicyTable],
         models: Mapping[str, MDP] | None = None,
         budget: Budget | None = None,
+        automata: dict[Probability | Reward, Automaton] | None = None,
     ) -> None:
         if "nominal" not in policies:
             raise ConfigError("no policy is called 'nominal'; it names the deployed one, so name it under policies")
@@ -90,7 +92,7 @@ class Evaluators:
         self._budget = budget or Budget()
         self._labelled_automata: dict[Probability | Reward, LabelledAutomaton] = {}
         self._shared_workspace: Workspace | None = None
-        self._automata: dict[Probability | Reward, Automaton] = {}
+        self._automata = {} if automata is None else automata
         self._state_labels: dict[Probability | Reward, StateLabels] = {}
         self._value_tables: OrderedDict[tuple[Law, Probability | Reward], ValueTable] = OrderedDict()
         self._ended: OrderedDict[tuple[str, int], MDP] = OrderedDict()
