@@ -48,9 +48,9 @@ bench: $(VENV)/.dev ## Measure every row beside its peers (minutes): table, var/
 	@mkdir -p var
 	@$(BIN)/python -m benchmarks --json var/bench.json --plot var/bench.svg $(ARGS)
 
-experiments: $(VENV)/.dev ## Reproduce the paper's figures and tables, and measure the bands of learned models (minutes): CSV and PNG in var/experiments (ARGS="--seed 3")
+experiments: $(VENV)/.dev ## Reproduce the paper's figures and tables, and ours (minutes): CSV and PNG in var/experiments (ARGS="--seed 3")
 	@mkdir -p var/experiments
-	@for each in histograms sanity traces table1 learned_models; do \
+	@for each in histograms sanity traces table1 takeovers learned_models; do \
 		echo "== $$each"; $(BIN)/python -m experiments.$$each --out var/experiments $(ARGS) || exit 1; done
 	@echo "== error rates"; $(BIN)/python -m tests.statistics.error_rates --csv var/experiments/error-rates.csv $(ARGS)
 
@@ -62,6 +62,7 @@ lint: $(VENV)/.dev ## ruff, ruff format, mypy, import-linter
 	@$(BIN)/ruff check --quiet
 	@$(BIN)/ruff format --check --quiet
 	@$(BIN)/mypy --no-error-summary
+	@$(BIN)/mypy --no-error-summary --python-version 3.10 client/src
 	@contracts=$$($(BIN)/lint-imports --no-cache 2>&1) || { echo "$$contracts"; exit 1; }
 	@echo "lint: clean"
 
@@ -84,7 +85,7 @@ clean: ## Remove generated files (.venv, caches, var)
 	@rm -rf $(VENV) var .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage build dist
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-# Stamps: which extra is installed, for which pyproject.toml. `dev` includes `demo`.
-$(VENV)/.demo $(VENV)/.dev: $(VENV)/.%: pyproject.toml .ci/setup.py
+# Stamps: which extra is installed, for which pyproject.toml. `dev` includes `demo` and the client.
+$(VENV)/.demo $(VENV)/.dev: $(VENV)/.%: pyproject.toml client/pyproject.toml .ci/setup.py
 	@[ -n "$(PYTHON)" ] || { echo "make: Python 3.11 or newer is required and none is on PATH; install it (Debian: apt-get install python3 python3-venv) or run make PYTHON=/path/to/python3" >&2; exit 2; }
 	@$(PYTHON) .ci/setup.py $*

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from monitor.errors import InputError, PathError, PolicyError
 from monitor.model import MDP, encode_action, encode_state
+from monitor.model.encode import StateEncoder
 from monitor.policy import PolicyTable, as_table
 
 __all__ = ["data_file", "read_formulas", "read_path", "read_policy"]
@@ -201,9 +202,16 @@ def _state(raw: object, model: MDP) -> int:
         case str():
             return encode_state(model, "name", raw)
         case list():
-            return encode_state(model, "valuation", tuple(raw))
+            return encode_state(model, _encoder_of_lists(model), tuple(raw))
         case _:
             raise InputError("unknown_state", f"{_shown(raw)} is not a state; give its index or its name")
+
+
+def _encoder_of_lists(model: MDP) -> StateEncoder:
+    """Return the encoder that a list is for: the only one of the model that takes lists, or `valuation`."""
+    if model.valuations:
+        return "valuation"
+    return "nearest" if model.centres is not None else "bins" if model.bin_edges else "valuation"
 
 
 def _action(raw: object, model: MDP) -> int:

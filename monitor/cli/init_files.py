@@ -157,7 +157,7 @@ def written_sample(path: RecordedPath, model: MDP, encoder: str, folder: Path, t
 
 
 def _raw(state: int, model: MDP, encoder: str) -> object:
-    """Return a state as an agent sends it; for bins, numbers within them."""
+    """Return a state as an agent sends it; for bins, numbers within them; for clusters, their centres."""
     match encoder:
         case "name":
             return model.state_names[state]
@@ -165,6 +165,9 @@ def _raw(state: int, model: MDP, encoder: str) -> object:
             return list(model.valuations[state])
         case "bins":
             return _within(_live(state, model), model)
+        case "nearest":
+            assert model.centres is not None
+            return model.centres.points[_live(state, model)].tolist()
         case _:
             return state
 

@@ -168,6 +168,9 @@ def _report(learner: Learner, model: MDP, holdout: Holdout, paths: Sequence[Path
         states = numbered(learner.tally, learner.states)
         found = reported(model, states, holdout, [label.name for label in learner.labels], unsafe)
         found = replace(found, problems=(*_mixed(_missed_by_label(learner)), *found.problems))
+        if learner.states.kind == "nearest":
+            distances = tuple(learner.states.distances.tolist())
+            found = replace(found, distances=distances, farthest=learner.states.farthest)
     for path in paths:
         text = (as_html if path.suffix == ".html" else as_markdown)(found, model.source)
         try:

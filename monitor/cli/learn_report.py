@@ -53,6 +53,10 @@ FORECASTS: Final = (
     "P(label within so many steps) from held-out states under the recorded behaviour, beside the frequency. Cut off: "
     "the recording ends before; above a tenth, no judgement."
 )
+DISTANT: Final = (
+    "Distance of observations from the centre of their state, in standard deviations of the columns; the largest is "
+    "{farthest:.3g}. An observation gets the nearest state however far away it is, when recorded and when monitored."
+)
 SCARCE: Final = (
     "Rows with much influence on the forecast of the first label and few visits: record more of these first."
 )
@@ -69,6 +73,9 @@ def sections(report: Report) -> list[Section]:
         ("Prediction of the next state", PREDICTED, ("knows", *gains), list(map(_gain_row, report.simpler))),
         ("Markov test", MARKOV, ("knows state, action and", *gains), list(map(_gain_row, report.histories))),
     ]
+    if report.distances:
+        distant = DISTANT.format(farthest=report.farthest)
+        found.append(("Distances from the centres", distant, ("distance", "observations", "part"), _distances(report)))
     if report.calibrations:
         head = ("label", "steps", "forecasts", "mean", "frequency", "error", "cut off", "judgement")
         found.append((CALIBRATION, FORECASTS, head, list(map(_calibration_row, report.calibrations))))
@@ -76,6 +83,14 @@ def sections(report: Report) -> list[Section]:
         rows: list[Row] = [(row.state, row.action, f"{row.visits:,}", f"{row.score:.2g}") for row in report.scarce]
         found.append(("Rows to visit", SCARCE, ("state", "action", "visits", "influence"), rows))
     return found
+
+
+def _distances(report: Report) -> list[Row]:
+    from monitor.learning.abstraction import DISTANCES  # noqa: PLC0415 - keep `cfmon --help` light
+
+    classes = [*(f"up to {bound:g}" for bound in DISTANCES), "more"]
+    total = sum(report.distances)
+    return [(name, f"{n:,}", f"{n / total:.1%}") for name, n in zip(classes, report.distances, strict=True)]
 
 
 def as_markdown(report: Report, model: str) -> str:

@@ -179,7 +179,7 @@ def _copies(mdp: MDP) -> int:
 
 
 def _encoders(mdp: MDP) -> list[str]:
-    held = {"name": mdp.state_names, "valuation": mdp.valuations, "bins": mdp.bin_edges}
+    held = {"name": mdp.state_names, "valuation": mdp.valuations, "bins": mdp.bin_edges, "nearest": mdp.centres}
     return ["index", *(name for name, data in held.items() if data)]
 
 

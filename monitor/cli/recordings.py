@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from monitor.cli.output import Bar, printable, progress, say
+from monitor.cli.abstractions import abstraction_of, function_of, reading, with_sizes
+from monitor.cli.output import Bar, printable, say
 from monitor.errors import ModelError, RecordingError
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ __all__ = [
 
 SUFFIXES: Final = (".csv", ".tsv", ".jsonl", ".ndjson", ".parquet", ".arrow", ".feather")
 
-ENCODERS: Final = {"index": "index", "name": "name", "values": "valuation", "bins": "bins"}
+ENCODERS: Final = {"index": "index", "name": "name", "values": "valuation", "bins": "bins", "nearest": "nearest"}
 """Kind of the states of a learner -> `state_encoder` of a configuration."""
 
 
@@ -72,7 +73,7 @@ ObservationColumns = Annotated[
 ]
 AbstractionKind = Annotated[
     str | None,
-    typer.Option(metavar="KIND", help="index, name, values, or FILE.py:FUNCTION; default: by the columns"),
+    typer.Option(metavar="KIND", help="index, name, values, kmeans:K, or FILE.py:FUNCTION; default: by the columns"),
 ]
 RewardTiming = Annotated[
     TimingName | None,
@@ -119,8 +120,7 @@ def new_learner(
     sources: Sequence[RowFile], target: Path, given: dict[str, Any], said: dict[str, Any], seed: int
 ) -> Learner:
     """Return a learner for new files: columns guessed from the first one, and bins computed from all."""
-    from monitor.learning.abstraction import Numbering  # noqa: PLC0415 - keep `cfmon --help` light
-    from monitor.learning.columns import guessed  # noqa: PLC0415 - likewise
+    from monitor.learning.columns import guessed  # noqa: PLC0415 - keep `cfmon --help` light
     from monitor.learning.companion import companion_of  # noqa: PLC0415 - likewise
     from monitor.learning.functions import state_function  # noqa: PLC0415 - likewise
     from monitor.learning.learner import Learner, labels_of  # noqa: PLC0415 - likewise
@@ -129,12 +129,7 @@ def new_learner(
         raise ModelError(
             f"{companion_of(target)} already exists; add to it or continue it with --append {target}, or remove it"
         )
-    kind, bins = said["abstraction"], said["bins"]
-    function = kind if kind is not None and ":" in kind else ""
-    if kind is not None and not function and kind not in ("index", "name", "values"):
-        raise ModelError(f"--abstraction {kind}: give index, name, values or FILE.py:FUNCTION; for bins: --bins")
-    if kind is not None and bins is not None:
-        raise ModelError("give --bins or --abstraction, not both")
+    function = function_of(said)
     names = sources[0].names()
     if function:
         given = given | {"state": state_function(function)[0]}
@@ -142,11 +137,7 @@ def new_learner(
     roles = guessed(names, given, str(sources[0].path))
     conditions = labels_of(said["label"], said["unsafe"], roles, names)
     roles = _with_columns(roles, [column for condition, _ in conditions for column in condition.columns], names)
-    states = None if kind is None or function else Numbering(kind, roles.state)
-    if bins is not None:
-        states = _binned(sources, roles.state, bins, seed)
-    if states is not None and states.kind in ("index", "name") and len(roles.state) > 1:
-        raise ModelError(f"--abstraction {kind}: it takes one column of the state, not {', '.join(roles.state)}")
+    states = None if function else abstraction_of(sources, roles.state, said, seed)
     learner = Learner.new(roles, states, conditions, 1.0 if said["prior"] is None else said["prior"])
     learner.function = function
     return learner
@@ -154,39 +145,6 @@ def new_learner(
 
 def _with_columns(roles: Any, columns: Sequence[str], names: Sequence[str]) -> Any:  # noqa: ANN401 - Roles, imported late
     return replace(roles, others=tuple(dict.fromkeys(column for column in columns if column in names)))
-
-
-def _binned(sources: Sequence[RowFile], columns: tuple[str, ...], spec: str, seed: int) -> Any:  # noqa: ANN401 - a Numbering
-    """Return the bins of the columns, by a first pass over all files."""
-    import numpy as np  # noqa: PLC0415 - keep `cfmon --help` light
-
-    from monitor.learning.abstraction import Numbering  # noqa: PLC0415 - likewise
-    from monitor.learning.batch import as_numbers  # noqa: PLC0415 - likewise
-    from monitor.learning.bins import Reservoir, edges_of, parsed_bins  # noqa: PLC0415 - likewise
-
-    specs = parsed_bins(spec)
-    sample = Reservoir(len(columns), np.random.default_rng(seed))
-    with reading("computing bins", sources) as bar:
-        for source, before in with_sizes(sources):
-            for batch in source.batches(columns):
-                rows = np.column_stack([as_numbers(batch, name) for name in columns])
-                sample.add(rows[np.isfinite(rows).all(axis=1)])
-                bar.at(before + source.position)
-            source.position = 0
-    if not sample.seen:
-        raise RecordingError(f"{sources[0].path}: no row has finite numbers in {', '.join(columns)}")
-    return Numbering("bins", columns, edges_of(columns, specs, sample))
-
-
-def reading(what: str, sources: Sequence[RowFile]) -> Any:  # noqa: ANN401 - a context manager of a Bar
-    """Return a progress bar over the bytes of all sources."""
-    return progress(what, total=sum(source.path.stat().st_size for source in sources) or None)
-
-
-def with_sizes(sources: Sequence[RowFile]) -> list[tuple[RowFile, int]]:
-    """Return each source with the number of bytes before it."""
-    sizes = [source.path.stat().st_size for source in sources]
-    return [(source, sum(sizes[:i])) for i, source in enumerate(sources)]
 
 
 def read_into(learner: Learner, source: RowFile, bar: Bar, before: int, holdout: Holdout | None) -> None:

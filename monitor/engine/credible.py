@@ -161,7 +161,8 @@ class PosteriorValues:
         rows = {name: next(stream) for name, stream in streams.items()}
         models = {name: replace(other, probabilities=rows[name]) for name, other in others.items()}
         policies = self._evaluators.policies
-        return Drawn(*(Evaluators(replace(m, probabilities=rows[""]), policies, models, *shared) for m in sides))
+        drawn = (replace(side, probabilities=rows[""]) for side in sides)
+        return Drawn(*(Evaluators(m, policies, models, shared.budget, automata=shared.automata) for m in drawn))
 
 
 def _value(evaluators: Evaluators, change: Change, measure: Measure, path: Path, end: int | None) -> float:

@@ -1,4 +1,4 @@
-"""From columns to states and actions: numbers, names, tuples of values in order of first sight, or bins."""
+"""From columns to states and actions: numbers, names, tuples of values in order of first sight, bins or clusters."""
 
 from __future__ import annotations
 
@@ -10,14 +10,20 @@ import numpy as np
 from monitor.arrays import AnyArray, Floats, Ints
 from monitor.errors import ModelError, RecordingError
 from monitor.learning.batch import Batch, is_missing
+from monitor.model.centres import Centres
 
-__all__ = ["MAX_STATES", "Kind", "Numbering", "chosen_kind"]
+__all__ = ["DISTANCES", "MAX_STATES", "Kind", "Numbering", "chosen_kind"]
 
-Kind = Literal["index", "name", "values", "bins"]
+Kind = Literal["index", "name", "values", "bins", "nearest"]
 """How columns become numbers. `index`: one column of numbers 0, 1, ..., as they are. `name`: one column of text.
-`values`: tuples of numbers, text and Booleans. `bins`: numbers, by edges. The kinds are those of state encoders."""
+`values`: tuples of numbers, text and Booleans. `bins`: numbers, by edges. `nearest`: numbers, by the nearest centre of
+clusters. The kinds are those of state encoders."""
 
 MAX_STATES: Final = 1 << 22
+
+DISTANCES: Final = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
+"""Bounds of the classes of distances from the centre, in units of the columns."""
+
 FEW: Final = 20
 MANY: Final = 1000
 """A column of other than whole numbers is taken for continuous from so many values in one batch, by its size."""
@@ -31,21 +37,29 @@ class Numbering:
         kind: see `Kind`.
         columns: their names, for messages.
         edges: of bins, one array per column.
+        centres: of clusters.
         known: what has a number, in its order: values of a column for `name`, tuples for `values`.
         size: how many numbers are in use.
+        distances: of clusters, how many observations were within each of `DISTANCES` of their centre, and beyond.
+        farthest: largest distance of an observation from its centre.
     """
 
     kind: Kind
     columns: tuple[str, ...]
     edges: tuple[Floats, ...] = ()
+    centres: Centres | None = None
     known: dict[tuple[float | str | bool, ...], int] = field(default_factory=dict)
     size: int = 0
+    distances: Ints = field(default_factory=lambda: np.zeros(len(DISTANCES) + 1, np.int64))
+    farthest: float = 0.0
 
     def __post_init__(self) -> None:
         if self.kind == "bins":
             self.size = int(np.prod([len(edges) - 1 for edges in self.edges]))
             if self.size > MAX_STATES:
                 raise ModelError(f"--bins: {self.size:,} states are more than {MAX_STATES:,}; use fewer bins")
+        if self.centres is not None:
+            self.size = len(self.centres.points)
 
     def encode(self, batch: Batch, names: tuple[str, ...]) -> Ints:
         """Return the number of each row, [n]; -1 where a value is missing. New values get new numbers.
@@ -69,6 +83,8 @@ class Numbering:
                 return numbers
             case "bins":
                 return self._binned(values, batch, rows)
+            case "nearest":
+                return self._nearest(values, batch, rows)
             case _:
                 return self._in_order(values, batch, rows)
 
@@ -90,6 +106,16 @@ class Numbering:
                 self._refuse(batch, int(rows[0]), each[0], "is text; bins need numbers")
             state = state * (len(edges) - 1) + np.searchsorted(edges[1:-1], each.astype(np.float64), side="right")
         return state
+
+    def _nearest(self, values: list[AnyArray], batch: Batch, rows: Ints) -> Ints:
+        assert self.centres is not None
+        for each in values:
+            if each.dtype.kind == "U":
+                self._refuse(batch, int(rows[0]), each[0], "is text; clusters need numbers")
+        states, distance = self.centres.nearest(np.column_stack(values).astype(np.float64))
+        self.distances += np.bincount(np.searchsorted(DISTANCES, distance), minlength=len(DISTANCES) + 1)
+        self.farthest = max(self.farthest, float(distance.max()))
+        return states
 
     def _in_order(self, values: list[AnyArray], batch: Batch, rows: Ints) -> Ints:
         keys = np.zeros(len(rows), np.int64)

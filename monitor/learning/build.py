@@ -112,6 +112,8 @@ def built(
         state_names=_state_names(states, where, labels),
         action_names=[str(known[0]) for known in actions.known] if actions.kind in ("name", "values") else (),
         bin_edges=states.edges,
+        centres=None if states.centres is None else states.centres.points,
+        scales=None if states.centres is None else states.centres.scales,
         valuations=valuations,
         ended_as=_ended_as(where),
         source=source,
@@ -239,6 +241,8 @@ def _state_names(states: Numbering, where: States, labels: Sequence[LabelSpec]) 
             names = [str(i) for i in range(where.base)]
         case "bins":
             names = _bin_names(states)
+        case "nearest":
+            names = _centre_names(states)
         case "name":
             names = [str(known[0])[:200] for known in states.known]
         case _:
@@ -264,6 +268,12 @@ def _bin_names(states: Numbering) -> list[str]:
         for name, edges in zip(states.columns, states.edges, strict=True)
     ]
     return [", ".join(each)[:200] for each in product(*parts)]
+
+
+def _centre_names(states: Numbering) -> list[str]:
+    assert states.centres is not None
+    pairs = [list(zip(states.columns, point.tolist(), strict=True)) for point in states.centres.points]
+    return ["near " + ", ".join(f"{column}={value:.4g}" for column, value in each)[:190] for each in pairs]
 
 
 def _bin_name(name: str, lo: float, hi: float) -> str:

@@ -23,6 +23,7 @@ from monitor.learning.columns import Roles
 from monitor.learning.conditions import parsed
 from monitor.learning.learner import Learner
 from monitor.learning.tally import Table, Tally
+from monitor.model.centres import checked_centres
 from monitor.model.npz import pack
 
 __all__ = ["companion_of", "load_learner", "save_learner"]
@@ -42,8 +43,9 @@ def save_learner(learner: Learner, path: Path) -> None:
     for name in TABLES:
         table: Table = getattr(learner.tally, name)
         members |= {f"{name}.keys": table.keys} | {f"{name}.{column}": table[column] for column in table.columns}
-    for i, edges in enumerate(learner.states.edges if learner.states else ()):
-        members[f"edges.{i}"] = edges
+    if learner.states is not None:
+        members |= {f"edges.{i}": edges for i, edges in enumerate(learner.states.edges)}
+        members |= _centres_members(learner.states)
     replaced = path.with_name(path.name + ".new")
     try:
         replaced.write_bytes(pack(members, zipfile.ZIP_DEFLATED))
@@ -88,6 +90,17 @@ def _about(learner: Learner) -> dict[str, Any]:
     }
 
 
+def _centres_members(states: Numbering) -> dict[str, AnyArray]:
+    if states.centres is None:
+        return {}
+    return {
+        "centres": states.centres.points,
+        "scales": states.centres.scales,
+        "distances": states.distances,
+        "farthest": np.array(states.farthest),
+    }
+
+
 def _numbering(numbering: Numbering | None) -> dict[str, Any] | None:
     if numbering is None:
         return None
@@ -116,11 +129,11 @@ def _learner(members: dict[str, AnyArray]) -> Learner:
     edges = tuple(members[f"edges.{i}"] for i in range(sum(name.startswith("edges.") for name in members)))
     return Learner(
         roles=roles,
-        states=_as_numbering(about["states"], edges),
+        states=_as_numbering(about["states"], edges, members),
         labels=tuple(LabelSpec(name, unsafe) for name, _, unsafe in about["labels"]),
         conditions=conditions,
         prior=about["prior"],
-        actions=_as_numbering(about["actions"], ()),
+        actions=_as_numbering(about["actions"], (), {}),
         tally=tally,
         rows=about["rows"],
         files=about["files"],
@@ -128,8 +141,14 @@ def _learner(members: dict[str, AnyArray]) -> Learner:
     )
 
 
-def _as_numbering(about: dict[str, Any] | None, edges: tuple[AnyArray, ...]) -> Numbering | None:
+def _as_numbering(
+    about: dict[str, Any] | None, edges: tuple[AnyArray, ...], members: dict[str, AnyArray]
+) -> Numbering | None:
     if about is None:
         return None
     known = {tuple(values): i for i, values in enumerate(about["known"])}
-    return Numbering(about["kind"], tuple(about["columns"]), edges, known, about["size"])
+    numbering = Numbering(about["kind"], tuple(about["columns"]), edges, known=known, size=about["size"])
+    if numbering.kind == "nearest":
+        numbering.centres = checked_centres(members["centres"], members["scales"], numbering.size)
+        numbering.distances, numbering.farthest = members["distances"], float(members["farthest"])
+    return numbering

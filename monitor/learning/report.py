@@ -8,7 +8,7 @@ p(c | s, a) = (visits + K m(c)) / (n + K), with m the distribution of all succes
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -116,7 +116,11 @@ class Scarce:
 
 @dataclass(frozen=True)
 class Report:
-    """All numbers of the report. `problems`: why the abstraction is not good enough; empty if it is."""
+    """All numbers of the report.
+
+    `problems`: why the abstraction is not good enough; empty if it is. `distances`, `farthest`: those of the numbering
+    of states, if it is by nearest centres.
+    """
 
     transitions: int
     held: int
@@ -127,7 +131,9 @@ class Report:
     calibrations: tuple[Calibration, ...]
     scarce: tuple[Scarce, ...]
     full: bool
-    problems: tuple[str, ...] = field(default=())
+    problems: tuple[str, ...] = ()
+    distances: tuple[int, ...] = ()
+    farthest: float = 0.0
 
 
 def reported(model: MDP, states: States, holdout: Holdout, labels: Sequence[str], unsafe: Sequence[str]) -> Report:

@@ -6,12 +6,13 @@ from bisect import bisect_right
 from typing import Literal, assert_never
 
 from monitor.errors import InputError
+from monitor.model.centres import live_row
 from monitor.model.mdp import MDP
 from monitor.types import RawState
 
 __all__ = ["StateEncoder", "encode_action", "encode_state"]
 
-StateEncoder = Literal["index", "name", "valuation", "bins"]
+StateEncoder = Literal["index", "name", "valuation", "bins", "nearest"]
 
 _LONGEST_SHOWN = 80  # a message may be long, a log line must not
 
@@ -22,7 +23,8 @@ def encode_state(model: MDP, encoder: StateEncoder, raw: RawState) -> int:
     `index`: the state's number. `name`: one of `model.state_names`. `valuation`: a tuple equal to one of
     `model.valuations` (as Python compares: 1, 1.0 and true are equal). `bins`: a tuple of numbers, one per dimension;
     bin i of a dimension holds edges[i] <= x < edges[i + 1], the last one its upper edge too, and the state is the
-    row-major index of the bins.
+    row-major index of the bins. `nearest`: a tuple of finite numbers; the state is that of the nearest of
+    `model.centres`, however far away it is.
 
     Raises:
         InputError: `unknown_state`, if `raw` names no state of the model or is of another kind.
@@ -41,6 +43,8 @@ def encode_state(model: MDP, encoder: StateEncoder, raw: RawState) -> int:
             state = _valuation(model, raw)
         case "bins":
             state = _bin(raw, model.bin_cuts)
+        case "nearest":
+            state = _nearest(model, raw)
         case _:
             assert_never(encoder)
     if state is None:
@@ -86,6 +90,13 @@ def _bin(raw: object, cuts: tuple[tuple[float, ...], ...]) -> int | None:
     return state
 
 
+def _nearest(model: MDP, raw: object) -> int | None:
+    row = None if model.centres is None else live_row(raw, len(model.centres.scales))
+    if model.centres is None or row is None:
+        return None
+    return int(model.centres.nearest(row)[0][0])
+
+
 def _expected(model: MDP, encoder: StateEncoder) -> str:
     match encoder:
         case "index":
@@ -97,6 +108,10 @@ def _expected(model: MDP, encoder: StateEncoder) -> str:
         case "bins":
             spans = ", ".join(f"[{edges[0]:g}, {edges[-1]:g}]" for edges in model.bin_cuts)
             return f"one number in each of {spans} is expected" if spans else "it has no bins"
+        case "nearest" if model.centres is None:
+            return "it has no centres"
+        case "nearest":
+            return f"a list of {len(model.centres.scales)} finite numbers is expected"
         case _:
             assert_never(encoder)
 

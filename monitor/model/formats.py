@@ -81,6 +81,7 @@ OPTIONAL: Mapping[str, str] = {
     "valuations": "valuations",
     "observations": "observations",
     "bin_edges": "bin edges",
+    "centres": "centres",
     "ended_as": "copies of states for episodes that have terminated",
     "reward_spread": "how much observed rewards vary",
     "distribution": "the distribution of the first state (the states are kept)",
@@ -175,7 +176,7 @@ def _has(model: MDP, name: str) -> bool:
 
         return (bool(model.action_names) or not model.availability.all()) and not keeps_order(model)
     value = getattr(model, name)
-    return value is not None and len(value if name != "counts" else [value]) > 0
+    return value is not None and len(value if name not in ("counts", "centres") else [value]) > 0
 
 
 def _is_file(source: str, form: Format) -> bool:

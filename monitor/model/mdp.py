@@ -24,6 +24,7 @@ from monitor.model.annotations import (
     checked_observations,
     checked_valuations,
 )
+from monitor.model.centres import Centres, checked_centres
 from monitor.model.counts import Counts, checked_counts
 from monitor.model.rewards import (
     checked_magnitude,
@@ -67,7 +68,8 @@ class MDP:
         observations: [S, D] float32, input of a policy in each state, or None.
         state_names, action_names: S and A names, or empty.
         bin_edges: for the `bins` state encoder, one ascending array per dimension, or empty; state = row-major index of
-            the bins. valuations: for the `valuation` encoder, S tuples, or empty.
+            the bins. valuations: for the `valuation` encoder, S tuples, or empty. centres: for the `nearest` encoder,
+            or None.
         ended_as: [S] int64, for each state the state of an episode that has terminated there: its absorbing copy if the
             environment gives both the same number (as Gymnasium does), else the state itself. None without copies.
         counts: what the rows were estimated from, or None if they are given.
@@ -89,6 +91,7 @@ class MDP:
     action_names: tuple[str, ...] = ()
     bin_edges: tuple[Floats, ...] = ()
     valuations: tuple[Valuation, ...] = ()
+    centres: Centres | None = None
     ended_as: Ints | None = None
     counts: Counts | None = None
     source: str = "memory"
@@ -115,8 +118,8 @@ class MDP:
                 transition at most once; default 0.
             labels: name -> the states that have it.
             initial: state -> probability that an episode starts there.
-            **carried: `observations`, `state_names`, `action_names`, `bin_edges`, `valuations`, `ended_as`, `source`,
-                as in `from_rows`.
+            **carried: `observations`, `state_names`, `action_names`, `bin_edges`, `valuations`, `centres`, `scales`,
+                `ended_as`, `source`, as in `from_rows`.
 
         Raises:
             ModelError: as `from_rows`.
@@ -167,6 +170,8 @@ class MDP:
         action_names: Iterable[str] = (),
         bin_edges: Iterable[Any] = (),
         valuations: Iterable[Sequence[float | str | bool]] = (),
+        centres: object = None,
+        scales: object = None,
         ended_as: AnyArray | Sequence[int] | None = None,
         counts: Counts | None = None,
         source: str = "memory",
@@ -204,6 +209,7 @@ class MDP:
             action_names=checked_names(action_names, actions, "action"),
             bin_edges=checked_bins(bin_edges, states),
             valuations=checked_valuations(valuations, states),
+            centres=checked_centres(centres, scales, states),
             ended_as=checked_ended_as(ended_as, states),
             counts=checked_counts(counts, actions, given[1], rows),
             source=source,

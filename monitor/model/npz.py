@@ -15,6 +15,8 @@ Keys (S states, A actions, N entries; any integer or float width is read; those 
     state_names     [S] text
     action_names    [A] text
     bin_edges_0 ..  [K] floats each, one per dimension, for the `bins` encoder
+    centres         [K, D] floats, the centre of each of the first K states, and centre_scales, [D] floats, the unit of
+                    each column, for the `nearest` encoder
     valuations      [S] text: a JSON list of numbers, text and Booleans each, for the `valuation` encoder
     ended_as        [S] integers: the state of an episode that has terminated in s; s itself if absent
     visits, since   [N] integers, row_order [S*A] integers, elsewhere and prior scalars: the counts of a model learned
@@ -135,6 +137,9 @@ def _members(model: MDP) -> dict[str, AnyArray]:
         members["action_names"] = _text(model.action_names)
     if model.valuations:
         members["valuations"] = _text([json.dumps(v, separators=(",", ":")) for v in model.valuations])
+    if model.centres is not None:
+        members["centres"] = model.centres.points.astype("<f8", copy=False)
+        members["centre_scales"] = model.centres.scales.astype("<f8", copy=False)
     if model.ended_as is not None:
         members["ended_as"] = model.ended_as.astype(index)
     if model.counts is not None:
@@ -176,6 +181,8 @@ def _model(arrays: dict[str, AnyArray], source: str) -> MDP:
         action_names=_texts(arrays, "action_names"),
         bin_edges=_bin_edges(arrays),
         valuations=(_valuation(text) for text in _texts(arrays, "valuations")),
+        centres=arrays.get("centres"),
+        scales=arrays.get("centre_scales"),
         ended_as=arrays.get("ended_as"),
         counts=_counts(arrays),
         source=source,

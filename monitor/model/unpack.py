@@ -67,6 +67,8 @@ _KEYS: Final[Mapping[str, _Key]] = {
     "state_names": _Key("U", "S", _NAMES, 12),
     "action_names": _Key("U", "A", _NAMES, 12),
     "valuations": _Key("U", "S", _NAMES, 32),
+    "centres": _Key("fiu", "S*", 80),
+    "centre_scales": _Key("fiu", "*"),
     "ended_as": _Key("iu", "S", 40),
     "visits": _Key("iu", "N", 150),
     "since": _Key("iu", "N", 30),

@@ -133,7 +133,10 @@ def test_states_may_be_computed_by_a_function(cfmon: Run, tmp_path: Path) -> Non
         (["empty", "-o", "m.npz"], "there is no file of .csv"),
         (["rows.csv", "-o", "m.npz", "--state", "zeta"], "no column 'zeta'; it has episode, x, action"),
         (["rows.csv", "-o", "m.npz"], "column 'x' of the state looks continuous"),
-        (["rows.csv", "-o", "m.npz", "--abstraction", "kmeans"], "give index, name, values or FILE.py:FUNCTION"),
+        (
+            ["rows.csv", "-o", "m.npz", "--abstraction", "kmeans"],
+            "give index, name, values, kmeans:K or FILE.py:FUNCTION",
+        ),
         (["rows.csv", "-o", "m.npz", "--abstraction", "index", "--bins", "4q"], "not both"),
         (["rows.csv", "-o", "m.npz", "--abstraction", "index", "--state", "x,episode"], "takes one column"),
         (["rows.csv", "-o", "m.npz", "--bins", "4q", "--label", "x > 3"], "write NAME: CONDITION"),

@@ -12,6 +12,7 @@ import numpy as np
 from onnx import TensorProto, helper, numpy_helper
 
 from monitor.model import MDP, save_model
+from tests.exact.learned import learned_model
 
 __all__ = ["CONFIG", "CRASH", "DRIFT", "EDGE", "PARK", "ROAD", "STAY", "write_world"]
 
@@ -39,8 +40,8 @@ CONFIG: dict[str, Any] = {
 }
 
 
-def write_world(folder: Path, url: str, listen: str) -> Path:
-    """Write all files into `folder`; return the config's path."""
+def write_world(folder: Path, url: str, listen: str, *, learned: bool = False) -> Path:
+    """Write all files into `folder`; return the config's path. `learned`: from a thousand draws of each row."""
     transitions = [(ROAD, DRIFT, EDGE, 0.9), (ROAD, DRIFT, ROAD, 0.1), (ROAD, STAY, ROAD, 1.0)]
     transitions += [
         (EDGE, DRIFT, CRASH, 0.9),
@@ -49,12 +50,15 @@ def write_world(folder: Path, url: str, listen: str) -> Path:
         (EDGE, STAY, PARK, 0.5),
     ]
     transitions += [(state, action, state, 1.0) for state in (CRASH, PARK) for action in (DRIFT, STAY)]
-    save_model(
-        MDP.from_transitions(states=4, actions=2, transitions=transitions, labels={"crash": [CRASH]}),
-        folder / "model.npz",
-    )
-    write_policy(folder, "rash", [DRIFT, DRIFT, STAY, STAY])
-    write_policy(folder, "careful", [STAY, STAY, STAY, STAY])
+    if learned:
+        draws = [(s, a, t) for s, a, t, chance in transitions for _ in range(round(1000 * chance))]
+        model, _ = learned_model(5, 2, draws, {"crash": frozenset({CRASH})})
+    else:
+        model = MDP.from_transitions(states=4, actions=2, transitions=transitions, labels={"crash": [CRASH]})
+    save_model(model, folder / "model.npz")
+    beyond = [STAY] * (model.states - 4)
+    write_policy(folder, "rash", [DRIFT, DRIFT, STAY, STAY, *beyond])
+    write_policy(folder, "careful", [STAY, STAY, STAY, STAY, *beyond])
     path = folder / "cfmon.yaml"
     path.write_text(json.dumps({**CONFIG, "mqtt": {"url": url}, "http": {"listen": listen}}))  # JSON is YAML
     return path

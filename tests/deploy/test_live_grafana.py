@@ -101,9 +101,9 @@ def stage(tmp_path: Path) -> Iterator[tuple[Scene, Path]]:
         hanging_target() as (stalling, stalling_at),
     ):
         listen = f"127.0.0.1:{free_port()}"
-        config = write_world(tmp_path, broker.url, listen)
+        config = write_world(tmp_path, broker.url, listen, learned=True)
         content = json.loads(config.read_text())
-        content["formulas"][0]["causal_model"] = "any"  # with bounds: they are shown too
+        content["formulas"][0] |= {"causal_model": "any", "bands": "always"}  # bounds and bands are shown too
         config.write_text(json.dumps(content))
         targets = [listen, stalling_at]
         with prometheus(tmp_path / "prom", targets, rules=[hastened(tmp_path)], interval="500ms") as server:

@@ -47,6 +47,8 @@ def loaded() -> Loaded:
         state_names=["zero", "one", "two", "three", "lost", "home"],
         action_names=["rash", "careful"],
         bin_edges=[[0.0, 1.0, 2.0, 3.0], [0.0, 0.5, 1.0]],
+        centres=[[float(s), -1.0] for s in range(6)],
+        scales=[1.0, 2.0],
         valuations=[[s, s % 2 == 0, str(s)] for s in range(6)],
     )
     return assemble(write_project(folder() / "project", model), {})

@@ -129,6 +129,11 @@ LARGE: dict[str, dict[str, object]] = {
     },
     "named": {"successors": ORDERED, "state_names": np.array([f"é{s}" for s in range(STATES)])},
     "valued": {"successors": ORDERED, "valuations": VALUES},
+    "clustered": {
+        "successors": ORDERED,
+        "centres": np.arange(4 * STATES, dtype=np.float32).reshape(-1, 4),
+        "centre_scales": np.ones(4, np.int8),
+    },
     "binned": {"successors": ORDERED, "bin_edges_0": np.arange(STATES)},
     "many labels": {
         "states": 2,
@@ -167,6 +172,8 @@ EACH: dict[str, object] = {
     **{key: np.zeros(50 * MEGABYTE, np.int8) for key in ("format", "states", "actions", "indptr", "ended_as")},
     **{key: np.zeros((50 * MEGABYTE, 1), np.int8) for key in ("rewards", "transition_rewards", "reward_spread")},
     "observations": np.zeros((3, 20 * MEGABYTE), np.int8),
+    "centres": np.zeros((3, 20 * MEGABYTE), np.int8),
+    "centre_scales": np.zeros(50 * MEGABYTE, np.int8),
     "successors": np.zeros(50 * MEGABYTE, np.int8),
     **{key: np.zeros(25 * MEGABYTE, np.float16) for key in ("probabilities", "initial", "bin_edges_0")},
     "labels": np.zeros((50 * MEGABYTE, 1), np.bool_),

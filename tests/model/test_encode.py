@@ -18,6 +18,8 @@ MODEL = MDP.from_transitions(
     state_names=["a", "b", "c", "d", "e", "f"],
     action_names=["stay", "go"],
     bin_edges=[[0.0, 1.0, 2.0], [-math.inf, 0.0, math.inf]],
+    centres=[[0.0, 0.0], [2.0, 0.0], [0.0, 30.0], [2.0, 30.0]],
+    scales=[1.0, 10.0],
     valuations=[(0, "x"), (1, "x"), (2, "x"), (0, "y"), (1.5, "y"), (True, "z")],
 )
 BARE = MDP.from_transitions(states=1, actions=1, transitions=[(0, 0, 0, 1.0)])
@@ -36,6 +38,13 @@ BARE = MDP.from_transitions(states=1, actions=1, transitions=[(0, 0, 0, 1.0)])
         ("bins", (0.999, 0.0), 1),
         ("bins", (1.0, -1), 2),
         ("bins", (2.0, 1e308), 3),
+        ("nearest", (0.9, 0), 0),
+        ("nearest", (1, 0.0), 0),  # as near to 1
+        ("nearest", (1.1, 10.0), 1),
+        ("nearest", (0.0, 16.0), 2),  # by raw numbers, 15 is the middle too
+        ("nearest", (1.0, 15.0), 0),  # as near to all
+        ("nearest", (1e6, -1e6), 1),
+        ("nearest", (1e308, 1e308), 0),  # beyond double precision, all are as far
     ],
 )
 def test_a_state_is_found(encoder: StateEncoder, raw: RawState, state: int) -> None:
@@ -63,6 +72,12 @@ def test_a_state_is_found(encoder: StateEncoder, raw: RawState, state: int) -> N
         ("bins", (True, 0.0)),
         ("bins", ("0.5", 0.0)),
         ("bins", 0),
+        ("nearest", (float("nan"), 0.0)),
+        ("nearest", (0.0, float("-inf"))),
+        ("nearest", (0.5,)),
+        ("nearest", (True, 0.0)),
+        ("nearest", ("0.5", 0.0)),
+        ("nearest", 0),
     ],
 )
 def test_an_unknown_state_is_an_input_error(encoder: StateEncoder, raw: RawState) -> None:
@@ -72,7 +87,7 @@ def test_an_unknown_state_is_an_input_error(encoder: StateEncoder, raw: RawState
     assert len(caught.value.detail) < 300
 
 
-@pytest.mark.parametrize("encoder", ["name", "valuation", "bins"])
+@pytest.mark.parametrize("encoder", ["name", "valuation", "bins", "nearest"])
 def test_a_model_without_the_encoder_says_so(encoder: StateEncoder) -> None:
     with pytest.raises(InputError, match="it has no"):
         encode_state(BARE, encoder, "x" * 100_000)
@@ -82,6 +97,7 @@ def test_huge_numbers_are_compared_not_converted() -> None:
     huge = 10**5000
     assert encode_state(MODEL, "bins", (1, huge)) == 3
     unknown: list[tuple[StateEncoder, RawState]] = [("index", huge), ("valuation", (huge, "x")), ("bins", (huge, 0))]
+    unknown.append(("nearest", (huge, 0)))
     for encoder, raw in unknown:
         with pytest.raises(InputError, match="a huge number"):
             encode_state(MODEL, encoder, raw)
@@ -105,7 +121,7 @@ RAW = st.one_of(
 )
 
 
-@given(st.sampled_from(["index", "name", "valuation", "bins"]), RAW)
+@given(st.sampled_from(["index", "name", "valuation", "bins", "nearest"]), RAW)
 def test_encoding_returns_a_state_or_raises_input_error(encoder: StateEncoder, raw: RawState) -> None:
     try:
         state = encode_state(MODEL, encoder, raw)

@@ -27,6 +27,8 @@ RICH = MDP.from_transitions(
     state_names=["néw", "b", "c"],
     action_names=["left", "right"],
     bin_edges=[[0.0, 1.0, 2.0, 3.0]],
+    centres=[[0.5, 1.0], [1.5, -1.0]],
+    scales=[1.0, 0.1],
     valuations=[(0.0, "x", True), (1.5, "y", False), (2.0, "\u2603", True)],
 )
 FIELDS: dict[str, Any] = {
@@ -55,6 +57,10 @@ def assert_equal(one: MDP, other: MDP) -> None:
     assert one.state_names == other.state_names
     assert one.action_names == other.action_names
     assert one.valuations == other.valuations
+    assert (one.centres is None) == (other.centres is None)
+    if one.centres is not None and other.centres is not None:
+        assert np.array_equal(one.centres.points, other.centres.points)
+        assert np.array_equal(one.centres.scales, other.centres.scales)
     assert all(np.array_equal(a, b) for a, b in zip(one.bin_edges, other.bin_edges, strict=True))
 
 
@@ -130,6 +136,14 @@ def test_fortran_order_and_big_endian_are_read() -> None:
         ({"label_names": ["a", "a"], "labels": [[True, False]] * 2}, "a label name occurs twice"),
         ({"label_names": [["a"]], "labels": [[True, False]]}, "flat list of text"),
         ({"bin_edges_1": [0.0, 1.0]}, "without gaps"),
+        ({"centres": [[0.0], [1.0]]}, "give both or none"),
+        ({"centre_scales": [1.0]}, "give both or none"),
+        ({"centres": [[0.0], [1.0]], "centre_scales": [1.0, 2.0]}, "give 1 numbers above 0"),
+        ({"centres": [[0.0], [1.0]], "centre_scales": [0.0]}, "give 1 numbers above 0"),
+        ({"centres": [0.0, 1.0], "centre_scales": [1.0]}, "not .K, D."),
+        ({"centres": [[0.0], [1.0], [2.0]], "centre_scales": [1.0]}, "from 1 to the 2 states"),
+        ({"centres": [[0.0], [np.nan]], "centre_scales": [1.0]}, "every entry must be finite"),
+        ({"centres": [[0.0], [0.0]], "centre_scales": [1.0]}, "centre 1 equals another one"),
         ({"bin_edges_00": [0.0, 1.0]}, "unknown key"),
         ({"valuations": ["{}", "[]"]}, "not a JSON list"),
         ({"valuations": ["[1", "[]"]}, "not a readable"),

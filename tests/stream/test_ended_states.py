@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 import pytest
 
 from monitor.model import MDP
+from monitor.model.encode import StateEncoder
 from monitor.stream.session import Session
 from monitor.types import Break, End, Instant, Observation, RawState, Step, StreamSettings
 
@@ -19,21 +18,22 @@ MODEL = MDP.from_transitions(
     + [(ENDED, action, ENDED, 1.0) for action in (ON, BACK)],
     state_names=["start", "goal", "goal, ended"],
     bin_edges=[[0.0, 0.5, 1.0]],
+    centres=[[0.0], [1.0]],
+    scales=[1.0],
     valuations=[(0, False), (1, False), (1, True)],
     ended_as=[START, ENDED, ENDED],
 )
-WRITTEN: dict[Literal["index", "name", "valuation", "bins"], tuple[RawState, RawState]] = {
+WRITTEN: dict[StateEncoder, tuple[RawState, RawState]] = {
     "index": (START, GOAL),
     "name": ("start", "goal"),
     "valuation": ((0, False), (1, False)),
     "bins": ((0.2,), (0.8,)),
+    "nearest": ((-7.0,), (0.8,)),
 }
 """Encoder -> the start and the goal, as an agent writes them."""
 
 
-def events(
-    *steps: Observation, encoder: Literal["index", "name", "valuation", "bins"] = "index"
-) -> list[Step | Break | End]:
+def events(*steps: Observation, encoder: StateEncoder = "index") -> list[Step | Break | End]:
     session = Session("a", MODEL, StreamSettings(encoder=encoder))
     for step in steps:
         session.arrive(step, Instant(1000.0, 0.0))
@@ -45,7 +45,7 @@ def states(told: list[Step | Break | End]) -> list[int]:
 
 
 @pytest.mark.parametrize("encoder", WRITTEN)
-def test_a_terminated_step_is_in_the_copy(encoder: Literal["index", "name", "valuation", "bins"]) -> None:
+def test_a_terminated_step_is_in_the_copy(encoder: StateEncoder) -> None:
     start, goal = WRITTEN[encoder]
     told = events(
         Observation("a", 0, 0, start, ON), Observation("a", 0, 1, goal, None, terminated=True), encoder=encoder

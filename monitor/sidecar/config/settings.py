@@ -185,11 +185,12 @@ class SamplingConfig(_Section):
 
 
 class BandsConfig(_Section):
-    """How the credible band of a model learned from data is computed; without effect on any other model."""
+    """How the bands of a model learned from data are computed; without effect on any other model."""
 
     draws: Count = setting(BandSettings, "draws")
     seed: Count = setting(BandSettings, "seed")
     level: float = setting(BandSettings, "level")
+    delta: float = setting(BandSettings, "delta")
 
 
 class TrustConfig(_Section):
@@ -291,7 +292,7 @@ class Config(BaseSettings):
     """The broker and the topics."""
     model: Annotated[str, Field(min_length=1)]
     """A model file, or a source such as `gymnasium:ID?argument=value`; see the help of `cfmon model info`."""
-    state_encoder: Literal["index", "name", "valuation", "bins"] = setting(StreamSettings, "encoder")
+    state_encoder: Literal["index", "name", "valuation", "bins", "nearest"] = setting(StreamSettings, "encoder")
     policies: dict[Identifier, Path]
     """Name -> manifest; `nominal` is the policy that the agents run."""
     models: dict[Identifier, str] = {}

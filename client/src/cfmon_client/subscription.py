@@ -1,0 +1,113 @@
+"""Alerts of the monitor as an asynchronous iterator that survives lost connections."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections import OrderedDict
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from typing import Final
+
+import aiomqtt
+
+from cfmon_client.alert import Alert, read_alert
+from cfmon_client.broker import Broker, as_broker
+from cfmon_client.connection import FAILURES, LOG, Backoff, LimitedLog, connection
+from cfmon_client.errors import AlertError
+
+__all__ = ["Seen", "alerts", "receive"]
+
+REMEMBERED: Final = 10_000
+"""Number of alarms whose newest revision is remembered."""
+
+
+async def alerts(
+    broker: Broker | str,
+    agent: str = "+",
+    formula: str = "+",
+    *,
+    topic: str = "cfmon/alerts",
+    client_id: str | None = None,
+    repeats: bool = False,
+    on_link: Callable[[bool], None] | None = None,
+) -> AsyncGenerator[Alert, None]:
+    """Yield the alerts of an agent (`+`: of all agents), until the caller stops; reconnect whenever necessary.
+
+    The newest alert of each alarm comes at least once, also after a lost connection or a restart: alerts are retained,
+    so the first ones are those that the broker holds, closed alarms included. With a `client_id` the broker also keeps
+    what is published while nobody listens under this id.
+
+    Args:
+        broker: URL of the broker, or a `Broker` with credentials and certificates.
+        agent: Its name, or `+` for any.
+        formula: The name of a formula in the monitor's configuration, or `+` for any.
+        topic: Root of the alerts' topics, as in the monitor's configuration.
+        client_id: MQTT client id of a persistent session; only one connection at a time can use it.
+        repeats: Also yield the repetitions of a firing alarm at each heartbeat of the monitor, which have the same id
+            and revision and the newest numbers.
+        on_link: Called with True when the subscription is made, and with False when the connection is lost.
+
+    Raises:
+        ClientError: The broker's URL or a file is wrong. A broker that is away is not an error: it is logged and
+            tried again.
+    """
+    seen, limited = Seen(), LimitedLog()
+    async with aclosing(receive(as_broker(broker), f"{topic}/{agent}/{formula}", client_id, on_link)) as messages:
+        async for message in messages:
+            if not message.payload:
+                continue  # the topic of a forgotten agent or of a removed formula is cleared
+            try:
+                alert = read_alert(bytes(message.payload))
+            except AlertError as error:
+                if limited.due(str(message.topic)):
+                    LOG.warning("the message on %s is not a readable alert: %s", message.topic, error)
+                continue
+            if seen.new(alert) or repeats:
+                yield alert
+
+
+async def receive(
+    broker: Broker, topic: str, client_id: str | None = None, on_link: Callable[[bool], None] | None = None
+) -> AsyncGenerator[aiomqtt.Message, None]:
+    """Yield the messages of a topic filter at QoS 1, retained ones first; reconnect after each failure."""
+    backoff, limited = Backoff(), LimitedLog()
+    name = client_id or f"cfmon-client-{uuid.uuid4().hex[:12]}"
+    while True:
+        try:
+            async with connection(broker, name, persistent=client_id is not None) as client:
+                await client.subscribe(topic, qos=1)
+                backoff.succeed()
+                _notify(on_link, up=True)
+                try:
+                    async for message in client.messages:
+                        yield message
+                finally:
+                    _notify(on_link, up=False)
+        except FAILURES as error:
+            if limited.due("connection"):
+                LOG.warning("no connection to %s: %s; trying again", broker.address, error)
+        await asyncio.sleep(backoff.pause())
+
+
+def _notify(on_link: Callable[[bool], None] | None, *, up: bool) -> None:
+    if on_link is not None:
+        on_link(up)
+
+
+@dataclass
+class Seen:
+    """The newest revision of each alarm that was yielded, for the last `limit` alarms."""
+
+    limit: int = REMEMBERED
+    _revisions: OrderedDict[str, int] = field(default_factory=OrderedDict)
+
+    def new(self, alert: Alert) -> bool:
+        """Return whether this revision, or a later one, has not been seen; note it."""
+        known = self._revisions.get(alert.id, -1)
+        self._revisions[alert.id] = max(alert.revision, known)
+        self._revisions.move_to_end(alert.id)
+        if len(self._revisions) > self.limit:
+            self._revisions.popitem(last=False)
+        return alert.revision > known

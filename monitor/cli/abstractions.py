@@ -1,0 +1,94 @@
+"""State abstractions of `cfmon model learn` and `cfmon init`: `--bins` and `--abstraction`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from monitor.cli.output import progress
+from monitor.errors import ModelError, RecordingError
+
+if TYPE_CHECKING:
+    from monitor.learning.abstraction import Numbering
+    from monitor.learning.bins import Reservoir
+    from monitor.learning.files import RowFile
+
+__all__ = ["abstraction_of", "function_of", "reading", "sampled", "with_sizes"]
+
+PLAIN: Final = ("index", "name", "values")
+
+
+def function_of(said: dict[str, Any]) -> str:
+    """Return the FILE.py:NAME of `--abstraction`, or ""; ModelError for an abstraction that is not known."""
+    from monitor.learning.clusters import parsed_clusters  # noqa: PLC0415 - keep `cfmon --help` light
+
+    kind = said["abstraction"]
+    if kind is not None and said["bins"] is not None:
+        raise ModelError("give --bins or --abstraction, not both")
+    if kind is None or kind in PLAIN or parsed_clusters(kind) is not None:
+        return ""
+    if ":" not in kind:
+        raise ModelError(
+            f"--abstraction {kind}: give index, name, values, kmeans:K or FILE.py:FUNCTION; for bins: --bins"
+        )
+    return str(kind)
+
+
+def abstraction_of(
+    sources: Sequence[RowFile], columns: tuple[str, ...], said: dict[str, Any], seed: int
+) -> Numbering | None:
+    """Return the numbering of states that the options ask for, by a first pass if it needs one; None: by the columns.
+
+    `columns`: of the state.
+    """
+    import numpy as np  # noqa: PLC0415 - keep `cfmon --help` light
+
+    from monitor.learning.abstraction import Numbering  # noqa: PLC0415 - likewise
+    from monitor.learning.bins import edges_of, parsed_bins  # noqa: PLC0415 - likewise
+    from monitor.learning.clusters import centres_of, parsed_clusters  # noqa: PLC0415 - likewise
+
+    kind = said["abstraction"]
+    if said["bins"] is not None:
+        specs = parsed_bins(said["bins"])
+        return Numbering("bins", columns, edges_of(columns, specs, sampled(sources, columns, seed, "computing bins")))
+    if kind is None:
+        return None
+    if (count := parsed_clusters(kind)) is not None:
+        sample = sampled(sources, columns, seed, "computing clusters")
+        with progress("computing clusters"):
+            centres = centres_of(columns, count, sample, np.random.default_rng(seed))
+        return Numbering("nearest", columns, centres=centres)
+    if kind in ("index", "name") and len(columns) > 1:
+        raise ModelError(f"--abstraction {kind}: it takes one column of the state, not {', '.join(columns)}")
+    return Numbering(kind, columns)
+
+
+def sampled(sources: Sequence[RowFile], columns: tuple[str, ...], seed: int, what: str) -> Reservoir:
+    """Return a sample of the rows of all files; RecordingError if none has finite numbers in all columns."""
+    import numpy as np  # noqa: PLC0415 - keep `cfmon --help` light
+
+    from monitor.learning.batch import as_numbers  # noqa: PLC0415 - likewise
+    from monitor.learning.bins import Reservoir  # noqa: PLC0415 - likewise
+
+    sample = Reservoir(len(columns), np.random.default_rng(seed))
+    with reading(what, sources) as bar:
+        for source, before in with_sizes(sources):
+            for batch in source.batches(columns):
+                rows = np.column_stack([as_numbers(batch, name) for name in columns])
+                sample.add(rows[np.isfinite(rows).all(axis=1)])
+                bar.at(before + source.position)
+            source.position = 0
+    if not sample.seen:
+        raise RecordingError(f"{sources[0].path}: no row has finite numbers in {', '.join(columns)}")
+    return sample
+
+
+def reading(what: str, sources: Sequence[RowFile]) -> Any:  # noqa: ANN401 - a context manager of a Bar
+    """Return a progress bar over the bytes of all sources."""
+    return progress(what, total=sum(source.path.stat().st_size for source in sources) or None)
+
+
+def with_sizes(sources: Sequence[RowFile]) -> list[tuple[RowFile, int]]:
+    """Return each source with the number of bytes before it."""
+    sizes = [source.path.stat().st_size for source in sources]
+    return [(source, sum(sizes[:i])) for i, source in enumerate(sources)]

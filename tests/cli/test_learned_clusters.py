@@ -1,0 +1,113 @@
+"""`cfmon model learn --abstraction kmeans:K`, from recordings to a check, a report and an alarm."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from monitor.learning.companion import companion_of
+from monitor.model import encode_state, load_model
+from monitor.model.npz import model_sha256
+
+Run = Callable[..., tuple[int, str, str]]
+
+UNSAFE = ("--unsafe", "overflow: level >= 9")
+
+
+@pytest.fixture
+def steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Recorded steps of a tank whose operator sometimes leaves the valve shut: its level and temperature."""
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(1)
+    with Path("tank.csv").open("w", newline="") as file:
+        log = csv.writer(file)
+        log.writerow(["run", "step", "level", "heat", "action"])
+        for run in range(80):
+            level, heat = rng.uniform(3, 7), rng.normal(300, 20)
+            for step in range(30):
+                valve = 0 if rng.random() < 0.35 else int(level > 4) + int(level > 6)
+                log.writerow([run, step, round(level, 3), round(heat, 1), valve])
+                level = min(max(level + 1 - valve + rng.normal(), 0), 10)
+    return "tank.csv"
+
+
+def test_clusters_are_learned_reported_checked_and_learned_further(cfmon: Run, steps: str) -> None:
+    columns = ("--state", "level,heat")
+    command = ("model", "learn", steps, "-o", "m.npz", *columns, "--abstraction", "kmeans:24", *UNSAFE)
+    code, out, err = cfmon(*command, "--report", "r.md", "--report", "r.html")
+    assert (code, err) == (0, "")
+    assert "in a configuration: state_encoder: nearest" in out
+    model = load_model("m.npz")
+    assert model.centres is not None
+    assert model.centres.points.shape == (24, 2)
+    assert 1 <= model.labels["overflow"][:24].sum() < 12
+    for text in (Path("r.md").read_text(), Path("r.html").read_text()):
+        assert "Distances from the centres" in text
+        assert "An observation gets the nearest state however far away it is" in text
+    rows = [line for line in Path("r.md").read_text().splitlines() if line.startswith(("| up to", "| more"))]
+    assert sum(int(row.split("|")[2].replace(",", "")) for row in rows) == 2400
+    assert "nearest" in json.loads(cfmon("model", "info", "m.npz", "--json")[1])["state encoders"]
+
+    first = encode_state(model, "nearest", (5.0, 300))
+    states = [first, int(model.row(first, 0)[0][0])]
+    assert len(set(states)) == 2
+    points = (model.centres.points[states] + 0.01 * model.centres.scales).tolist()
+    Path("path.json").write_text(json.dumps([[points[0], 0], [points[1], 0]]))
+    Path("still.json").write_text(json.dumps([0] * model.states))
+    assert cfmon("policy", "export", "still.json", "still.onnx", "--model", "m.npz")[0] == 0
+    question = ("--formula", 'P=? [ F<=5 "overflow" ]', "--json")
+    check = ("check", "--model", "m.npz", "--path", "path.json", "--policy", "nominal=still.yaml", *question)
+    by_numbers = cfmon(*check)
+    Path("path.json").write_text(json.dumps([[states[0], 0], [states[1], 0]]))
+    assert cfmon(*check)[1] == by_numbers[1]
+    assert by_numbers[0] == 0, by_numbers
+    Path("path.json").write_text("[[[5.0], 0]]")
+    assert "a list of 2 finite numbers is expected" in cfmon(*check)[2]
+
+    before = companion_of(Path("m.npz")).read_bytes()
+    assert cfmon("model", "learn", steps, "--append", "m.npz")[0] == 0
+    assert model_sha256(load_model("m.npz")) == model_sha256(model)
+    assert companion_of(Path("m.npz")).read_bytes() == before
+
+
+def test_clusters_depend_on_the_seed_alone(cfmon: Run, steps: str) -> None:
+    found = {}
+    for name, seed in (("a", "0"), ("b", "0"), ("c", "1")):
+        command = ("model", "learn", steps, "-o", f"{name}.npz", "--abstraction", "kmeans:12", "--seed", seed)
+        assert cfmon(*command)[0] == 0
+        found[name] = model_sha256(load_model(f"{name}.npz"))
+    assert found["a"] == found["b"] != found["c"]
+
+
+def test_a_path_of_lists_is_binned_where_the_model_has_bins(cfmon: Run, steps: str) -> None:
+    assert cfmon("model", "learn", steps, "-o", "m.npz", "--bins", "level:3|6,heat:300", *UNSAFE)[0] == 0
+    Path("still.json").write_text(json.dumps([0] * load_model("m.npz").states))
+    assert cfmon("policy", "export", "still.json", "still.onnx", "--model", "m.npz")[0] == 0
+    shown = []
+    for first in ("[5.0, 310.0]", "3"):
+        Path("path.json").write_text(f"[[{first}, 0]]")
+        command = ("check", "--model", "m.npz", "--path", "path.json", "--policy", "nominal=still.yaml")
+        shown.append(cfmon(*command, "--formula", 'P=? [ F<=5 "overflow" ]', "--json"))
+    assert shown[0] == shown[1]
+    assert shown[0][0] == 0
+
+
+def test_init_takes_clusters(cfmon: Run, steps: str) -> None:
+    code, _, err = cfmon(
+        "init", "tank", "--recordings", steps, *UNSAFE, "--abstraction", "kmeans:20", "--steps", "600", "--state",
+        "level,heat",
+    )  # fmt: skip
+    assert (code, err) == (0, "")
+    assert "state_encoder: nearest" in Path("tank/config.yaml").read_text()
+    code, out, _ = cfmon("replay", "tank/config.yaml", "tank/sample.rec")
+    found = [json.loads(line) for line in out.splitlines()]
+    states = [
+        each["payload"]["state"] for each in found if each["topic"].startswith("cfmon/alerts/") and each["payload"]
+    ]
+    assert code == 0
+    assert "firing" in states
