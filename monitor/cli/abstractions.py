@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = ["abstraction_of", "function_of", "reading", "sampled", "with_sizes"]
 
-PLAIN: Final = ("index", "name", "values")
+PLAIN: Final = ("auto", "index", "name", "values")
 
 
 def function_of(said: dict[str, Any]) -> str:
@@ -29,7 +29,7 @@ def function_of(said: dict[str, Any]) -> str:
         return ""
     if ":" not in kind:
         raise ModelError(
-            f"--abstraction {kind}: give index, name, values, kmeans:K or FILE.py:FUNCTION; for bins: --bins"
+            f"--abstraction {kind}: give auto, index, name, values, kmeans:K or FILE.py:FUNCTION; for bins: --bins"
         )
     return str(kind)
 

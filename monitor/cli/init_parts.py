@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from monitor.cli.comparing import verdict_of
 from monitor.cli.init_files import config_text, written_policy, written_sample
 from monitor.cli.output import progress, warned
 from monitor.cli.recordings import (
@@ -168,10 +169,10 @@ def _learned(request: Request, staging: Path) -> _Base:
     paths = recorded_files(request.recordings)
     sources = [open_recording(path, request.topic) for path in paths]
     said = request.said | {"unsafe": [request.unsafe]}
-    learner = new_learner(sources, staging / "model.npz", request.roles, said, request.seed)
+    learner, compared = new_learner(sources, staging / "model.npz", request.roles, said, request.seed)
     sources = [with_function(source, learner.function) for source in sources]
     if not request.quiet:
-        show_roles(learner, paths)
+        show_roles(learner, paths, compared)
     kept = Collected(request.seed)
     with reading("counting", sources) as bar:
         for source, before in with_sizes(sources):
@@ -179,7 +180,9 @@ def _learned(request: Request, staging: Path) -> _Base:
             learner.files.append(digest_of(source.path))
     save_learner(learner, companion_of(staging / "model.npz"))
     assert learner.states is not None
-    return _split(request, learner, kept, ENCODERS[learner.states.kind], label)
+    base = _split(request, learner, kept, ENCODERS[learner.states.kind], label)
+    base.notes += [verdict_of(compared)] if compared else []
+    return base
 
 
 def _split(request: Request, learner: Learner, kept: Collected, encoder: str, label: str) -> _Base:

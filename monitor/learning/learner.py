@@ -38,6 +38,7 @@ class Learner:
         rows: rows read.
         files: SHA-256 of the files that were counted.
         function: `module.py:function` that computes states, or "".
+        episodes: of the file that is being read.
     """
 
     roles: Roles
@@ -50,7 +51,7 @@ class Learner:
     rows: int = 0
     files: list[str] = field(default_factory=list)
     function: str = ""
-    _episodes: Episodes | None = None
+    episodes: Episodes | None = None
 
     @classmethod
     def new(
@@ -65,7 +66,7 @@ class Learner:
 
     def begin_file(self) -> None:
         """Begin a file: no episode continues from one file to the next."""
-        self._episodes = None
+        self.episodes = None
 
     def read(self, batch: Batch) -> Steps:
         """Count the rows of a batch; return what was counted."""
@@ -73,9 +74,9 @@ class Learner:
             self.states = Numbering(self._state_kind(batch), self.roles.state)
         if self.actions is None:
             self.actions = Numbering(self._action_kind(batch), (self.roles.action,))
-        if self._episodes is None:
-            self._episodes = Episodes(self.roles, self.states, self.actions, self.conditions, self.rows)
-        steps = self._episodes.read(batch)
+        if self.episodes is None:
+            self.episodes = Episodes(self.roles, self.states, self.actions, self.conditions, self.rows)
+        steps = self.episodes.read(batch)
         self.rows += len(batch)
         self.tally.add(steps)
         return steps

@@ -20,7 +20,7 @@ from monitor.learning.holdout import HISTORIES, Held, Holdout, mixed, mixed_hist
 from monitor.learning.tally import ACTION_BITS, CODE_BITS, Table, Tally
 from monitor.model.mdp import MDP
 
-__all__ = ["HORIZONS", "Calibration", "Coverage", "Gain", "Report", "Scarce", "reported"]
+__all__ = ["HORIZONS", "Calibration", "Chain", "Coverage", "Gain", "Report", "Scarce", "reported"]
 
 CONCENTRATION: Final = 1.0
 HISTORY_CONCENTRATION: Final = 10.0
@@ -149,7 +149,7 @@ def reported(model: MDP, states: States, holdout: Holdout, labels: Sequence[str]
     held, train = holdout.held(), holdout.train
     likely = _Likely(train)
     own = likely.of_pair(held)
-    chain = _Chain(train, states)
+    chain = Chain(train, states)
     calibrations = tuple(
         _calibration(chain, model.labels[label], label, horizon, held) for label in labels for horizon in HORIZONS
     )
@@ -261,7 +261,7 @@ def _coverage(train: Tally, held: Held, pairs: int) -> Coverage:
     )
 
 
-class _Chain:
+class Chain:
     """Markov chain of the training paths under their own behaviour, over the states of the model."""
 
     def __init__(self, train: Tally, states: States) -> None:
@@ -284,7 +284,7 @@ class _Chain:
         return values
 
 
-def _calibration(chain: _Chain, label: Bools, name: str, horizon: int, held: Held) -> Calibration:
+def _calibration(chain: Chain, label: Bools, name: str, horizon: int, held: Held) -> Calibration:
     """Compare forecasts with outcomes, one at a time: the next forecast begins where the one before has ended."""
     forecasts = chain.forecasts(label, horizon)
     predicted: list[float] = []
@@ -336,7 +336,7 @@ def _paths(held: Held, states: States) -> list[tuple[Ints, bool]]:
     return found
 
 
-def _scarce(chain: _Chain, model: MDP, label: Bools) -> tuple[Scarce, ...]:
+def _scarce(chain: Chain, model: MDP, label: Bools) -> tuple[Scarce, ...]:
     """Return the ten rows with the largest occupancy times spread of what follows, over the root of their visits."""
     values = chain.forecasts(label, HORIZONS[-1])[chain.target]
     keys, places = np.unique(chain.row, return_inverse=True)

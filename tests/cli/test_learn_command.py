@@ -135,7 +135,7 @@ def test_states_may_be_computed_by_a_function(cfmon: Run, tmp_path: Path) -> Non
         (["rows.csv", "-o", "m.npz"], "column 'x' of the state looks continuous"),
         (
             ["rows.csv", "-o", "m.npz", "--abstraction", "kmeans"],
-            "give index, name, values, kmeans:K or FILE.py:FUNCTION",
+            "give auto, index, name, values, kmeans:K or FILE.py:FUNCTION",
         ),
         (["rows.csv", "-o", "m.npz", "--abstraction", "index", "--bins", "4q"], "not both"),
         (["rows.csv", "-o", "m.npz", "--abstraction", "index", "--state", "x,episode"], "takes one column"),

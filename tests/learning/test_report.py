@@ -118,7 +118,7 @@ def test_forecasts_are_those_of_simulation() -> None:
     learner, holdout = learned(walk(np.random.default_rng(0), 2000))
     assert learner.states is not None
     states = numbered(learner.tally, learner.states)
-    chain = reporting._Chain(holdout.train, states)
+    chain = reporting.Chain(holdout.train, states)
     label = learner.model("walk").labels["fall"]
     dense = chain.matrix.toarray()
     np.testing.assert_allclose(dense.sum(axis=1), 1.0)
