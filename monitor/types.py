@@ -166,7 +166,7 @@ class Sampling(msgspec.Struct, frozen=True):
 
 
 class BandSettings(msgspec.Struct, frozen=True):
-    """How the credible band of a learned model is computed; `monitor.engine.credible` checks it."""
+    """How the bands of a learned model are computed; `monitor.engine` checks it."""
 
     draws: Annotated[int, Meta(ge=1, le=10_000)] = 64
     """Number of models drawn from the posterior; the answer is evaluated exactly on each."""
@@ -174,6 +174,8 @@ class BandSettings(msgspec.Struct, frozen=True):
     """Seed of the draws: the same seed draws the same models."""
     level: Rate = 0.95
     """Probability that the band contains the value of the true model, if that is distributed as the posterior says."""
+    delta: Rate = 0.05
+    """Probability that the guaranteed band misses, for all answers together."""
 
 
 class FormulaSpec(msgspec.Struct, frozen=True, eq=False):
@@ -417,9 +419,13 @@ class Verdict(msgspec.Struct, frozen=True):
     effect_bounds: tuple[float, float] | None = None
     """Bounds of the effect."""
     profile: Mapping[int, tuple[float, float]] = msgspec.field(default_factory=dict)
-    """Offset -> (value under nominal, value under the alternative), each from its own starting point."""
+    """Offset -> (value under nominal, value under the alternative), each from its own starting point. Of
+    `handover(F, Q, h)`: the values of Q under nominal and under F, at offset 0.
+    """
     latest_useful: int | None = None
-    """Smallest offset at which the alternative meets the threshold and nominal does not; `null` if there is none."""
+    """Smallest offset at which the alternative meets the threshold and nominal does not; `null` if there is none. Of
+    `handover(F, Q, h)`: 0 if F meets Q now.
+    """
     offset: int = 0
     """Offset used, in steps."""
     clipped: bool = False
@@ -516,11 +522,13 @@ class Handover(msgspec.Struct, frozen=True):
     policy: str
     """What to hand over to, as the formula writes it: a policy, or `do(action)`."""
     helps_now: bool | None
-    """True if handing over now meets the threshold and carrying on does not. `null`: not known (while blind, and by a
-    sampled or undecided verdict).
+    """True if handing over now meets the goal and carrying on does not; of `handover(...)`, if handing over now meets
+    the goal: it is not too late. `null`: not known (while blind, and by a sampled or undecided verdict).
     """
     latest_useful: int | None
-    """Smallest number of steps ago at which handing over would have helped; 0: now. `null`: never, or not known."""
+    """Smallest number of steps ago at which handing over would have helped; 0: now. `null`: never, or not known. Of
+    `handover(...)`, 0 or `null`.
+    """
 
 
 class Figures(msgspec.Struct, frozen=True):

@@ -188,11 +188,13 @@ def _verdict(evidence: Evidence, model: MDP, tables: Mapping[str, PolicyTable], 
 
 
 def _band_settings(evidence: Evidence) -> BandSettings | None:
-    """Return how the credible band of the recorded verdict was computed; None if none was requested."""
-    bands = evidence.verdict.bands
-    if bands is None or bands.draws == 0 or bands.level is None:
+    """Return how the bands of the recorded verdict were computed; None if it has none."""
+    bands, default = evidence.verdict.bands, BandSettings()
+    if bands is None:
         return None
-    return BandSettings(bands.draws, bands.seed, bands.level)
+    level = default.level if bands.level is None else bands.level
+    delta = default.delta if bands.delta is None else bands.delta
+    return BandSettings(bands.draws, bands.seed, level, delta)
 
 
 ENGINE: Final = Deriver("engine", _verdict)

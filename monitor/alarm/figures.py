@@ -12,7 +12,7 @@ import msgspec
 
 from monitor.logic.printer import print_change, print_formula
 from monitor.logic.syntax import Change, Formula, Regret
-from monitor.logic.traversal import goals
+from monitor.logic.traversal import goals, handover_goal
 from monitor.types import (
     AlarmState,
     Alternative,
@@ -29,6 +29,7 @@ from monitor.types import (
 
 __all__ = [
     "Stance",
+    "advised_change",
     "change_of",
     "figures_of",
     "fired_of",
@@ -88,8 +89,8 @@ def threshold_of(formula: Formula) -> Threshold | None:
 
 def handover_of(formula: Formula, verdict: Verdict) -> Handover | None:
     """Return whether handing over at the newest step would help; None if there is no policy to hand over to."""
-    change = change_of(formula)
-    if change is None or change.kind == "model":
+    change = advised_change(formula)
+    if change is None:
         return None
     helps = None if 0 not in verdict.profile else verdict.latest_useful == 0
     return Handover(print_change(change), helps, verdict.latest_useful)
@@ -98,6 +99,13 @@ def handover_of(formula: Formula, verdict: Verdict) -> Handover | None:
 def change_of(formula: Formula) -> Change | None:
     """Return what a regret formula compares with nominal; None for every other formula."""
     return formula.world.change if isinstance(formula, Regret) else None
+
+
+def advised_change(formula: Formula) -> Change | None:
+    """Return what to hand over to by `regret` or `handover`: a policy or an action; None for every other formula."""
+    goal = handover_goal(formula)
+    change = change_of(formula) if goal is None else goal.world.change
+    return None if change is None or change.kind == "model" else change
 
 
 def fired_of(figures: Figures, judged: Judged) -> Fired:

@@ -240,7 +240,9 @@ class AlertMessage(msgspec.Struct, frozen=True):
     robust: bool | None
     """True if no causal model of the requested class changes the answer; `null` if none was requested."""
     profile: tuple[Offset, ...]
-    """Both values for each offset of the takeover, smallest first; empty for plain formulas."""
+    """Both values for each offset of the takeover, smallest first; of `handover(F, Q, h)` those of Q now; empty for
+    other plain formulas.
+    """
     handover: Handover | None
     """Effect of handing over now; `null` if there is nothing to hand over to, and unless the alarm fires."""
     fired: FiredMessage

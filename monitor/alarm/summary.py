@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 from typing import Final, Literal
 
-from monitor.alarm.figures import change_of, handover_of, own_quantity
+from monitor.alarm.figures import advised_change, change_of, handover_of, own_quantity
 from monitor.alarm.machine import judge
 from monitor.logic.syntax import (
     Change,
@@ -28,6 +28,7 @@ from monitor.logic.syntax import (
     Until,
     WorldRef,
 )
+from monitor.logic.traversal import handover_goal
 from monitor.types import AlarmState, BlindReason, Departing, FormulaSpec, Handover, Verdict
 
 __all__ = ["BLIND_WORDS", "departing_text", "summary"]
@@ -135,6 +136,7 @@ class _Sentences:
         self._formula, self._parsed, self._verdict, self._pairs = formula, parsed, verdict, path_length
         self._past = past
         self._labels = dict(formula.labels)
+        self._handover = _advised(parsed, verdict)
 
     def finding(self) -> str:
         """Return what happened and how bad it is."""
@@ -154,16 +156,14 @@ class _Sentences:
 
     def advice(self, blind: BlindReason | None) -> str:
         """Return what to do now, if there is something to hand over to."""
-        match self._parsed, handover_of(self._parsed, self._verdict):
-            case Regret(WorldRef(change), Goal(_, _, Test() as test)), Handover() as handover:
-                pass
-            case _:
-                return ""
+        if self._handover is None:
+            return ""
+        change, test, handover = self._handover
         now, doing = self._verdict.profile.get(0), DOING[change.kind].format(_noun(change))
         if now is None:
             return f"It is not known whether {doing} now would help"
         own, given, _ = _decimals(*now, test.bound)
-        needless = test.holds(now[0])
+        needless = test.holds(now[0]) and not handover.helps_now
         if blind not in (None, "model_doubt"):
             if needless:
                 return f"There was no need to act then ({own})"
@@ -177,11 +177,8 @@ class _Sentences:
 
     def too_late(self, blind: BlindReason | None) -> str:
         """Return, if handing over does not suffice, its effect now and when it last sufficed."""
-        match self._parsed, handover_of(self._parsed, self._verdict), self._verdict.profile.get(0):
-            case Regret(WorldRef(change), Goal(_, _, Test() as test)), Handover(helps_now=False) as handover, (
-                own,
-                given,
-            ):
+        match self._handover, self._verdict.profile.get(0):
+            case (change, test, Handover(helps_now=False) as handover), (own, given):
                 if blind not in (None, "model_doubt") or test.holds(own):
                     return ""
                 doing = ACTING[change.kind]
@@ -211,8 +208,8 @@ class _Sentences:
 
     def handover_then(self) -> str:
         """Return the value of handing over at the step at which the alarm fired."""
-        match self._parsed, self._verdict.profile.get(0):
-            case Regret(WorldRef(change), Goal(_, _, Test() as test)), (float(own), float(given)) if change.kind in DO:
+        match self._handover, self._verdict.profile.get(0):
+            case (change, test, _), (float(own), float(given)):
                 had = "" if self.counterfactual() else f"Had {_been(change)} "
                 return f"{had}when it fired: {_instead((own, given), test)}"
             case _:
@@ -315,6 +312,9 @@ class _Sentences:
 
     def _in_words(self, path: Formula) -> str | None:
         """Return the most common goals in words; None for any other, which is quoted."""
+        late = handover_goal(Goal(WorldRef(), Probability(path)))
+        if late is not None and isinstance(path, Until):
+            return f"too late for {_noun(late.world.change)} within {_steps(path.high)}"
         match path:
             case Not(Until(0, high, Const(True), Not(Not(Label(bad))))):
                 return self._never(bad, f"in {_steps(high)}")
@@ -382,6 +382,15 @@ def _noun(change: Change) -> str:
 
 def _been(change: Change) -> str:
     return BEEN[change.kind].format(change.name) + _lasting(change)
+
+
+def _advised(parsed: Formula, verdict: Verdict) -> tuple[Change, Test, Handover] | None:
+    """Return what to hand over to, the test of the goal that it serves, and its effect now; None without advice."""
+    handover, change = handover_of(parsed, verdict), advised_change(parsed)
+    goal = parsed.goal if isinstance(parsed, Regret) else handover_goal(parsed)
+    if handover is None or change is None or goal is None or goal.test is None:
+        return None
+    return change, goal.test, handover
 
 
 def _instead(values: tuple[float, float], test: Test) -> str:

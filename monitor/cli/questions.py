@@ -92,6 +92,9 @@ def check(
         int, typer.Option(help="learned model: number of posterior models for the credible band; 0: no such band")
     ] = BANDS.draws,
     level: Annotated[float, typer.Option(help="learned model: level of the credible band")] = BANDS.level,
+    band_delta: Annotated[
+        float, typer.Option(help="learned model: probability that the guaranteed band misses")
+    ] = BANDS.delta,
     terminated: Annotated[bool, typer.Option("--terminated", help="the episode ended in the last state")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="print one JSON document on stdout")] = False,
 ) -> None:
@@ -133,7 +136,7 @@ def check(
                 limit=samples,
                 test=test.value,
             )
-            bands = BandSettings(draws, seed, level) if draws else None
+            bands = BandSettings(draws, seed, level, band_delta)
             arguments |= {"engine": engine.value, "sampling": sampling, "bands": bands}
             verdicts = check_many(texts, **arguments, each=bar.at)
     if as_json:

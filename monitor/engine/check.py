@@ -60,7 +60,8 @@ def check(
         models: name -> other dynamics, for `model:name`.
         sampling: error rates and limits of a sampled answer.
         drawn: of an earlier verdict, to draw it again; replaces `sampling`.
-        bands: for a model learned from data, how its credible band is computed; None: it is not, nor is the support.
+        bands: for a model learned from data, how its bands are computed. With None, or `draws` 0, the credible band is
+            not, nor is the support.
 
     Raises:
         FormulaError, PathError, PolicyError, ConfigError, LimitError: each says what is wrong, where, how to fix it.
@@ -113,8 +114,9 @@ def check_many(
     of `check`.
     """
     _check_engine(engine, causal_model)
-    if bands is not None:
-        check_band_settings(bands)
+    credible = bands if bands is not None and bands.draws else None
+    if credible is not None:
+        check_band_settings(credible)
     drawn = drawn or alone(sampling or Sampling())
     check_sampling(drawn.sampling)
     if not (0 <= drawn.seed < SEEDS and drawn.first >= 0):
@@ -128,12 +130,12 @@ def check_many(
     enumerated = {name: other for name, other in (models or {}).items() if isinstance(other, MDP)}
     if len(enumerated) < len(models or {}):
         raise ConfigError("the other models of an enumerated model are enumerated too; give each as an MDP")
-    checker = Checker(model, tables(policies, model), enumerated)
+    checker = Checker(model, tables(policies, model), enumerated, delta=(bands or BANDS).delta)
     for formula, text in read:
         validate(formula, model, policies, text, checker.models)
     check_path(model, settings.path)
     sampler = SampledChecker(Enumerated(checker.evaluators), model)
-    learned = None if bands is None or not checker.evaluators.learned else LearnedBands(checker, bands)
+    learned = None if credible is None or not checker.evaluators.learned else LearnedBands(checker, credible)
     answers = ((formula, _chosen(formula, text, settings, checker, sampler)) for formula, text in read)
     return _collect((_with_bands(learned, verdict, formula, settings) for formula, verdict in answers), each)
 

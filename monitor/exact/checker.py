@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from monitor.arrays import Floats
-from monitor.exact.evaluators import Evaluators
+from monitor.exact.evaluators import DELTA, Evaluators
 from monitor.exact.path_values import PathValues, Stepper
 from monitor.exact.verdict import IncrementalCheck, Path
 from monitor.logic import Formula, print_formula
@@ -30,17 +30,24 @@ class Checker:
         model: the MDP.
         policies: name -> table; `nominal` is the deployed one.
         models: name -> other dynamics over the same states and actions, for `model:name`.
+        delta: probability that guaranteed bands on learned models miss, for all answers together.
 
     Raises:
-        ConfigError: no policy is called nominal, or another model has other states or actions.
+        ConfigError: no policy is called nominal, another model has other states or actions, or `delta` is not within
+            (0, 1).
     """
 
     def __init__(
-        self, model: MDP, policies: Mapping[str, PolicyTable], models: Mapping[str, MDP] | None = None
+        self,
+        model: MDP,
+        policies: Mapping[str, PolicyTable],
+        models: Mapping[str, MDP] | None = None,
+        *,
+        delta: float = DELTA,
     ) -> None:
         self.model = model
         self.policies = dict(policies)
-        self._evaluators = Evaluators(model, policies, models)
+        self._evaluators = Evaluators(model, policies, models, delta=delta)
 
     @property
     def models(self) -> Mapping[str, MDP]:

@@ -36,7 +36,7 @@ from monitor.exact.forward.row_table import (
     RowTables,
 )
 from monitor.exact.forward.rows import Dynamics
-from monitor.exact.guaranteed import DELTA, GuaranteedValues
+from monitor.exact.guaranteed import GuaranteedValues
 from monitor.exact.history import History, HistoryChain, PastAtom
 from monitor.exact.value_table import (
     Labelling,
@@ -52,9 +52,12 @@ from monitor.model import MDP, encode_action
 from monitor.model.confidence import IntervalRows, confidence_rows
 from monitor.model.rewards import aligned_rewards
 from monitor.policy import PolicyTable
+from monitor.types import BandSettings
 
-__all__ = ["Evaluators", "pair_arrays", "within"]
+__all__ = ["DELTA", "Evaluators", "pair_arrays", "within"]
 
+DELTA = BandSettings().delta
+"""Probability that the confidence set of learned rows misses one at any time, unless another is given."""
 MAX_VALUE_TABLES = 256
 """Value tables kept at once; a table is needed again as long as its formula is watched."""
 
@@ -70,6 +73,9 @@ class Evaluators:
         policies: name -> table; `nominal` is the deployed one.
         models: name -> other dynamics over the same states and actions, for `model:name`.
         budget: memory for cached rows; shared where there are many models.
+        delta: probability that the confidence set of the rows of learned models misses one, at any time.
+
+    Raises ConfigError if no policy is called nominal, another model has other states, or `delta` is not in (0, 1).
     """
 
     def __init__(
@@ -78,11 +84,16 @@ class Evaluators:
         policies: Mapping[str, PolicyTable],
         models: Mapping[str, MDP] | None = None,
         budget: Budget | None = None,
+        *,
+        delta: float = DELTA,
     ) -> None:
+        if not 0.0 < delta < 1.0:
+            raise ConfigError(f"bands.delta must lie strictly between 0 and 1, not {delta:g}")
         if "nominal" not in policies:
             raise ConfigError("no policy is called 'nominal'; it names the deployed one, so name it under policies")
         self.model = model
         self.policies = dict(policies)
+        self.delta = delta
         self.models = {name: _same_space(model, other, name) for name, other in (models or {}).items()}
         self.rows: RowCache = {}
         self._evaluators: OrderedDict[tuple[Law, Law, Probability | Reward, Law, Law], Evaluator] = OrderedDict()
@@ -162,7 +173,7 @@ class Evaluators:
 
     def _confidence_rows(self, model: MDP) -> IntervalRows:
         if model not in self._confidence:
-            self._confidence[model] = confidence_rows(model, DELTA)
+            self._confidence[model] = confidence_rows(model, self.delta)
         return self._confidence[model]
 
     @property

@@ -17,10 +17,8 @@ from monitor.jit import lend
 from monitor.logic import FALSE, TRUE, Automaton, RewardAutomaton
 from monitor.model.confidence import IntervalRows
 
-__all__ = ["DELTA", "GuaranteedValues"]
+__all__ = ["GuaranteedValues"]
 
-DELTA = 0.05
-"""Probability that the confidence set misses a row at any time: guaranteed bounds hold with the other 95 %."""
 MAX_ATOMS = 8
 """With more labels in a formula their combinations are not enumerated: an unknown state may then decide either way."""
 MAX_GUARANTEED_NUMBERS = 20_000_000

@@ -6,7 +6,7 @@ for each of the newest start points, so a new pair costs one step (docs/semantic
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -19,8 +19,8 @@ from monitor.exact.forward.buffers import ForwardBuffers
 from monitor.exact.forward.evaluator import Evaluator
 from monitor.exact.forward.row_table import ANY, STABLE
 from monitor.logic import Formula
-from monitor.logic.syntax import Change, Goal, Probability, Regret, Reward
-from monitor.logic.traversal import asks_back, goals
+from monitor.logic.syntax import NOMINAL, Change, Goal, Probability, Regret, Reward
+from monitor.logic.traversal import asks_back, goals, handover_goal
 from monitor.types import CausalModel
 
 __all__ = ["Path", "PathValues", "Stepper", "WorldValues"]
@@ -64,7 +64,7 @@ class PathValues:
         """The values needed at @-k only, and k: the index of their start point changes as the path grows."""
         self._path: Path = ()
         self._restart = False
-        for goal, changes, offset in goals(formula):
+        for goal, changes, offset in [*goals(formula), *_advised(formula)]:
             if asks_back(goal.measure) or evaluators.constant(goal.measure) is not None:
                 continue  # computed by `Evaluators` at each call
             keep = min(offset + 1, window) if offset >= 0 else window
@@ -187,6 +187,13 @@ class PathValues:
         return World.at(
             self._path, position, nominal, self.evaluators.intervention(change, self._end), self.evaluators.rows
         )
+
+
+def _advised(formula: Formula) -> Iterator[tuple[Goal, tuple[Change, ...], int]]:
+    """Yield the goal of `handover(F, Q, h)`, under nominal and under F, at the last pair."""
+    goal = handover_goal(formula)
+    if goal is not None:
+        yield goal, (NOMINAL, goal.world.change), 0
 
 
 class Stepper:

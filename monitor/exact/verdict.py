@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal, assert_never
 
 import msgspec
 
 from monitor.errors import LimitError
 from monitor.exact.evaluators import Evaluators
-from monitor.exact.guaranteed import DELTA
 from monitor.exact.path_values import Path, PathValues
 from monitor.logic import Formula, print_formula
 from monitor.logic.syntax import (
@@ -26,7 +26,7 @@ from monitor.logic.syntax import (
     Temporal,
     Test,
 )
-from monitor.logic.traversal import asks_back, goals, regret_goals
+from monitor.logic.traversal import asks_back, goals, handover_goal, regret_goals
 from monitor.types import Bands, CausalModel, Quantity, Verdict
 
 __all__ = ["IncrementalCheck", "Path", "resolve"]
@@ -79,6 +79,7 @@ class IncrementalCheck:
         self._due, self._refused = False, ""
         self._from_start = any(offset < 0 for _, _, offset in goals(formula))
         self._texts = {id(goal): print_formula(goal) for goal, _, _ in goals(formula)}
+        self._handover = handover_goal(formula)
         if isinstance(formula, Regret):
             self._regret_texts = [print_formula(goal) for goal in regret_goals(formula)]
 
@@ -99,7 +100,8 @@ class IncrementalCheck:
         self.path_values.advance(path, len(path) if added is None else added, path[-1][0] if terminated else None)
         if isinstance(self.formula, Regret):
             return self.regret(self.formula)
-        return self.plain(self.formula)
+        verdict = self.plain(self.formula)
+        return verdict if self._handover is None else self._advised(verdict, self._handover)
 
     def plain(self, formula: Formula) -> Verdict:
         """Return the verdict of any formula but `regret`; of several quantities, the offset of the last is reported."""
@@ -119,7 +121,7 @@ class IncrementalCheck:
             clipped=any(quantity.clipped for quantity in quantities),
             start_dropped=self.start_dropped,
             guaranteed=quantities[0].guaranteed if len(quantities) == 1 else None,
-            bands=self._bands() if self._due else None,
+            bands=self._bands(quantities),
         )
 
     def regret(self, formula: Regret) -> Verdict:
@@ -156,28 +158,38 @@ class IncrementalCheck:
             start_dropped=self.start_dropped,
             guaranteed=other.guaranteed,
             effect_guaranteed=_difference(other.guaranteed, one.guaranteed),
-            bands=self._bands() if self._due else None,
+            bands=self._bands(self.quantities),
         )
+
+    def _advised(self, verdict: Verdict, goal: Goal) -> Verdict:
+        """Add to the verdict of `handover` the values of its goal now, without and with handing over.
+
+        See docs/semantics.md, section 8.4.
+        """
+        measure, test = goal.measure, goal.test
+        assert test is not None
+        nominal, given = (self.path_values.profile(change, measure)[0] for change in (NOMINAL, goal.world.change))
+        useful = 0 if test.holds(given) else None
+        return msgspec.structs.replace(verdict, profile={0: (nominal, given)}, latest_useful=useful)
 
     def _value_verdict(self, goal: Goal) -> Verdict:
         """The verdict of a `=?`: a number."""
         answer = self._answer(goal)
+        quantity = Quantity(
+            self.text, answer.value, answer.offset, answer.clipped, answer.bounds, guaranteed=answer.guaranteed
+        )
         return Verdict(
             self.text,
             "exact",
             self.causal_model,
-            (
-                Quantity(
-                    self.text, answer.value, answer.offset, answer.clipped, answer.bounds, guaranteed=answer.guaranteed
-                ),
-            ),
+            (quantity,),
             value=answer.value,
             bounds=answer.bounds,
             offset=answer.offset,
             clipped=answer.clipped,
             start_dropped=self.start_dropped,
             guaranteed=answer.guaranteed,
-            bands=self._bands() if self._due else None,
+            bands=self._bands([quantity]),
         )
 
     def _truth(self, formula: Formula) -> _Truth:
@@ -270,9 +282,12 @@ class IncrementalCheck:
             self._refused = self._refused or NO_GUARANTEE
         return band
 
-    def _bands(self) -> Bands:
-        """Return how the guaranteed band that was due was obtained."""
-        return Bands(delta=None if self._refused else DELTA, reason=self._refused)
+    def _bands(self, quantities: Sequence[Quantity]) -> Bands | None:
+        """Return how the guaranteed bands of the quantities were obtained; None if none was due."""
+        if not self._due:
+            return None
+        some = any(quantity.guaranteed is not None for quantity in quantities)
+        return Bands(delta=self.evaluators.delta if some else None, reason=self._refused)
 
     def _bounds(self, change: Change, position: int, measure: Probability | Reward, value: float) -> Band | None:
         if self.causal_model == "gumbel":

@@ -8,6 +8,7 @@ from typing import Any
 
 from lark import Lark, Token, Transformer, v_args
 
+from monitor.logic.printer import print_change
 from monitor.logic.syntax import (
     NOMINAL,
     And,
@@ -26,6 +27,7 @@ from monitor.logic.syntax import (
     WorldRef,
     always,
     eventually,
+    handover,
     iff,
     implies,
     release,
@@ -45,6 +47,7 @@ GRAMMAR = (
 ?start: question | regret | expr
 question: [world "."] "P" "=?" "[" expr "]"        -> ask_probability
         | [world "."] "R" "=?" "[" "C" interval "]" -> ask_reward
+        | HANDOVER "(" change "," goal "," NATURAL ")" -> ask_handover
 regret: "regret" "(" world "," goal ")"
 
 ?expr: imply | expr "<=>" imply                     -> iff
@@ -66,6 +69,7 @@ regret: "regret" "(" world "," goal ")"
      | "(" expr ")"
      | world "." goal                               -> goal_in
      | goal
+     | HANDOVER "(" change "," goal "," NATURAL ")" comparison NUMBER -> test_handover
 goal: "P" comparison NUMBER "[" expr "]"            -> test_probability
     | "R" comparison NUMBER "[" "C" interval "]"    -> test_reward
 comparison: "<" -> lt | "<=" -> le | ">=" -> ge | ">" -> gt
@@ -82,6 +86,7 @@ interval: "[" NATURAL "," NATURAL "]"               -> span
         | "=" NATURAL                               -> exactly
 
 NEXT: "X"
+HANDOVER: "handover"
 LABEL: /"[A-Za-z0-9_.-]{1,64}"/
 NATURAL: /[0-9]+/
 OFFSET: /-?[0-9]+/
@@ -90,7 +95,7 @@ NUMBER: /-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?/
 %ignore /\/\/[^\n]*/
 """
     + "".join(f'{name}: "{letter}"\n' for name, letter in TIMED.items())
-    + rf"NAME: /(?!(P|C|X|{'|'.join(TIMED.values())}|true|false|nominal|do|model|delta|regret)\b)"
+    + rf"NAME: /(?!(P|C|X|{'|'.join(TIMED.values())}|true|false|nominal|do|model|delta|regret|handover)\b)"
     r"[A-Za-z_][A-Za-z0-9_]*/"
 )
 
@@ -138,6 +143,16 @@ class _Build(Transformer[Token, Any]):
 
     def goal_in(self, world: WorldRef, goal: Goal) -> Goal:
         return Goal(world, goal.measure, goal.test)
+
+    def ask_handover(self, word: Token, change: Change, goal: Goal, steps: Token) -> Goal:
+        if change.kind in ("nominal", "model"):
+            raise Problem(f"handover needs a policy or an action to hand over to, not {print_change(change)}", word)
+        return handover(change, goal, _natural(steps), _place(word))
+
+    def test_handover(self, word: Token, change: Change, goal: Goal, steps: Token, *test: Any) -> Goal:  # noqa: ANN401 - likewise
+        comparison, number = test
+        asked = self.ask_handover(word, change, goal, steps)
+        return Goal(asked.world, asked.measure, Test(comparison, _bound(number), _place(number)))
 
     def regret(self, world: WorldRef, goal: Goal) -> Regret:
         return Regret(world, goal)

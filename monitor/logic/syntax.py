@@ -31,6 +31,7 @@ __all__ = [
     "WorldRef",
     "always",
     "eventually",
+    "handover",
     "iff",
     "implies",
     "release",
@@ -203,3 +204,9 @@ def implies(left: Formula, right: Formula) -> Formula:
 def iff(left: Formula, right: Formula) -> Formula:
     """`left <=> right`."""
     return And(implies(left, right), implies(right, left))
+
+
+def handover(change: Change, goal: Goal, steps: int, at: int = 0) -> Goal:
+    """`handover(change, goal, steps)`: the probability that within `steps` steps `change` is too late for `goal`."""
+    in_time = Goal(WorldRef(change), goal.measure, goal.test)
+    return Goal(WorldRef(), Probability(eventually(0, steps, Not(in_time), at)))

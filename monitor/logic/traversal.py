@@ -10,11 +10,15 @@ from collections.abc import Iterator
 from monitor.logic.syntax import (
     NOMINAL,
     Change,
+    Const,
     Formula,
     Goal,
+    Not,
     Probability,
     Regret,
     Reward,
+    Test,
+    Until,
     WorldRef,
 )
 
@@ -22,6 +26,7 @@ __all__ = [
     "asks_back",
     "children",
     "goals",
+    "handover_goal",
     "largest_offset",
     "looks_back",
     "nested_goals",
@@ -77,6 +82,20 @@ def quantity_goals(formula: Formula) -> list[Goal]:
     if isinstance(formula, Regret):
         return list(regret_goals(formula))
     return list(dict.fromkeys(goal for goal, _, _ in goals(formula)))
+
+
+def handover_goal(formula: Formula) -> Goal | None:
+    """Return `F@0.Q` of `handover(F, Q, h)`, compared with a bound or not; None for every other formula."""
+    match formula:
+        case Goal(
+            WorldRef(Change("nominal"), None, 0),
+            Probability(
+                Until(0, _, Const(True), Not(Goal(WorldRef(Change("policy" | "action"), None, 0), _, Test()) as goal))
+            ),
+        ):
+            return goal
+        case _:
+            return None
 
 
 def largest_offset(formula: Formula) -> int:

@@ -114,8 +114,8 @@ def explain(
         reward=isinstance(goal.measure, Reward),
         branches=branches,
         history=_history(checker, evidence, formula),
-        profile=verdict.profile,
-        latest_useful=verdict.latest_useful,
+        profile=verdict.profile if isinstance(formula, Regret) else {},
+        latest_useful=verdict.latest_useful if isinstance(formula, Regret) else None,
         others=len(found) - 1,
     )
 

@@ -18,6 +18,7 @@ from typing import Any, assert_never
 
 from monitor.logic.printer import print_formula
 from monitor.logic.syntax import NOMINAL, And, Change, Const, Formula, Goal, Label, Not, Or, Regret, Temporal, WorldRef
+from monitor.logic.traversal import handover_goal
 from monitor.referee.unroll import Unroll
 from monitor.referee.world import Frame, position
 from monitor.types import CausalModel, Outcome, Quantity, Verdict
@@ -56,9 +57,10 @@ class Judge:
             case Goal(test=None):
                 quantity = self._quantity(formula, text)
                 found = {"quantities": (quantity,), "value": quantity.value, "bounds": quantity.bounds}
+                found |= self._handover(formula)
                 dropped = formula.world.offset < 0
             case _:
-                found = self._plain(formula)
+                found = self._plain(formula) | self._handover(formula)
                 dropped = any(goal.world.offset < 0 for goal in _goals(formula))
         quantities: tuple[Quantity, ...] = found.pop("quantities")
         return Verdict(
@@ -111,6 +113,15 @@ class Judge:
             "profile": profile,
             "latest_useful": min(useful, default=None),
         }
+
+    def _handover(self, formula: Formula) -> dict[str, Any]:
+        """Return the fields that `handover` adds: its goal's values now, and whether handing over meets the goal."""
+        goal = handover_goal(formula)
+        if goal is None:
+            return {}
+        stays, given = Goal(WorldRef(), goal.measure, goal.test), self.unroll.quantity(goal, self.frame)
+        useful = 0 if _holds(goal, given) else None
+        return {"profile": {0: (self.unroll.quantity(stays, self.frame), given)}, "latest_useful": useful}
 
     def _quantity(self, goal: Goal, text: str) -> Quantity:
         offset, _ = position(goal.world.offset, len(self.frame.steps))

@@ -88,7 +88,7 @@ class Monitor:
         models: name -> other dynamics, for formulas that intervene with `model:name`.
         sampling: error rates and limits of sampled answers, for formulas whose `engine` is not `exact`.
         trust: settings of the test of the model against the observed transitions.
-        bands: how the credible band is computed on a model learned from data.
+        bands: how the bands are computed on a model learned from data.
 
     Raises:
         FormulaError, ConfigError, PolicyError, LimitError: before the first message, never after it.
@@ -108,8 +108,9 @@ class Monitor:
         bands: BandSettings | None = None,
     ) -> None:
         self.settings = _checked(settings or StreamSettings())
-        self._checker = Checker(model, tables(policies, model), models)
-        self._engines = Engines(self._checker, sampling or Sampling(), bands or BandSettings())
+        bands = bands or BandSettings()
+        self._checker = Checker(model, tables(policies, model), models, delta=bands.delta)
+        self._engines = Engines(self._checker, sampling or Sampling(), bands)
         self._queries = prepare(formulas, self._engines, window=self.settings.window)
         self._identity = identity or identity_of(model, self._checker.policies, models or {})
         self._agents: dict[str, AgentMonitor] = {}

@@ -7,13 +7,25 @@ from collections.abc import Callable
 import pytest
 from msgspec.structs import replace
 
-from monitor.alarm.figures import figures_of, fired_of, other, own, stance_of, threshold_of
+from monitor.alarm.figures import advised_change, figures_of, fired_of, other, own, stance_of, threshold_of
 from monitor.alarm.refresh import refreshed
 from monitor.engine import check
 from monitor.logic import parse
+from monitor.logic.traversal import handover_goal
 from monitor.model.mdp import MDP
 from monitor.policy.table import PolicyTable
-from monitor.types import Alert, Fired, FormulaSpec, Judged, Quantity, Refreshed, Threshold, Verdict
+from monitor.types import (
+    AlarmState,
+    Alert,
+    Fired,
+    FormulaSpec,
+    Handover,
+    Judged,
+    Quantity,
+    Refreshed,
+    Threshold,
+    Verdict,
+)
 from tests.alarm.conftest import REGRET, RUN, WALK
 
 GOAL = 'P>=0.8 [ G<=4 !"crash" ]'
@@ -71,6 +83,50 @@ def test_a_sampled_verdict_knows_of_no_help(regret: Alert) -> None:
     assert handover is not None
     assert (handover.helps_now, handover.latest_useful) == (None, None)
     assert stance_of(parse(REGRET), verdict, None) != stance_of(parse(REGRET), regret.verdict, None)
+
+
+def late(bound: float) -> str:
+    return f'handover(careful, P>={bound} [ G<=4 !"crash" ], 2)'
+
+
+@pytest.mark.parametrize("bound", [0.05, 0.5, 0.8, 0.9, 0.95, 0.999])
+def test_handing_over_helps_as_long_as_the_policy_meets_the_goal(
+    raise_alert: Callable[..., Alert], bound: float
+) -> None:
+    text = f"{late(bound)} >= 0"
+    verdict = raise_alert(text).verdict
+    [given] = raise_alert(f'careful@0.P>={bound} [ G<=4 !"crash" ]').verdict.quantities
+    [carried_on] = raise_alert(f'P>={bound} [ G<=4 !"crash" ]').verdict.quantities
+    assert verdict.profile[0] == pytest.approx((carried_on.value, given.value))
+    handover = figures_of(parse(text), verdict).handover
+    assert handover == Handover("careful", given.holds is True, 0 if given.holds else None)
+    assert figures_of(parse(text), verdict).alternative is None, "its value is of another quantity"
+    assert verdict.quantities[0].value == 1.0 or given.holds
+
+
+@pytest.mark.parametrize("state", ["resolved", "ended", "removed"])
+def test_an_alarm_that_is_over_advises_no_handover(raise_alert: Callable[..., Alert], state: AlarmState) -> None:
+    verdict = raise_alert(f"{late(0.8)} >= 0").verdict
+    assert figures_of(parse(verdict.formula), verdict, state=state).handover is None
+    assert figures_of(parse(verdict.formula), verdict, blind="gap").handover == Handover("careful", None, None)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"!({late(0.8)} >= 0.5)",
+        '@1.P>=0.5 [ F<=2 !(careful@0.P>=0.8 [ G<=4 !"crash" ]) ]',
+        '@0.P>=0.5 [ F[1,2] !(careful@0.P>=0.8 [ G<=4 !"crash" ]) ]',
+        '@0.P>=0.5 [ F<=2 !(careful@1.P>=0.8 [ G<=4 !"crash" ]) ]',
+        '@0.P>=0.5 [ F<=2 careful@0.P>=0.8 [ G<=4 !"crash" ] ]',
+        '@0.P>=0.5 [ F<=2 !(delta(careful,nominal)@0.P>=0.1 [ G<=4 !"crash" ]) ]',
+        '@0.P>=0.5 [ F<=2 !(model:dry@0.P>=0.8 [ G<=4 !"crash" ]) ]',
+        'careful@0.P>=0.5 [ F<=2 !(careful@0.P>=0.8 [ G<=4 !"crash" ]) ]',
+    ],
+)
+def test_other_formulas_with_a_nested_goal_are_no_handover(text: str) -> None:
+    assert handover_goal(parse(text)) is None
+    assert advised_change(parse(text)) is None
 
 
 def test_what_fired_is_kept_with_its_step(regret: Alert) -> None:

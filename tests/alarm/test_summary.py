@@ -239,6 +239,46 @@ def test_a_doubted_model_still_answers_but_not_for_sure() -> None:
     )
 
 
+LATE = f"handover(c, {GOAL}, 5) >= 0.5"
+STOP = "Handing over to 'c' does not suffice (0.70): stop the agent safely"
+HOLDS = AlarmSpec(when="holds")
+
+
+def handing_over(value: float, now: tuple[float, float]) -> Verdict:
+    return plain(value, holds=True, profile={0: now}, latest_useful=0 if now[1] >= 0.8 else None)
+
+
+@pytest.mark.parametrize(
+    ("value", "now", "advice"),
+    [
+        (0.62, (0.7, 0.9), "Hand over to 'c' now: 0.90 instead of 0.70"),
+        (0.62, (0.85, 0.9), "Hand over to 'c' now: 0.90 instead of 0.85"),
+        (1.0, (0.6, 0.7), f"{STOP}. Handing over now: 0.70 instead of 0.60"),
+        (1.0, (0.85, 0.7), "No need to act: without handing over to 'c' it is 0.85 from now on"),
+    ],
+)  # fmt: skip
+def test_an_alarm_before_it_is_too_late_says_what_handing_over_gives(
+    value: float, now: tuple[float, float], advice: str
+) -> None:
+    told = say(LATE, handing_over(value, now), alarm=HOLDS)
+    assert told == f"P(too late for 'c' within 5 steps) = {value:.2f}; alarm if at least 0.50. {advice}"
+
+
+def test_how_a_late_handover_is_told_when_blind_when_over_and_in_a_picture() -> None:
+    verdict = handing_over(0.62, (0.85, 0.9))
+    found = "P(too late for 'c' within 5 steps) = 0.62; alarm if at least 0.50"
+    assert say(LATE, verdict, alarm=HOLDS, blind="gap") == (
+        f"BLIND (gap), last known: {found}. Handing over to 'c' helped then (0.90). Blind: {BLIND_WORDS['gap']}"
+    )
+    assert say(LATE, verdict, alarm=HOLDS, state="resolved") == f"resolved: {found}"
+    assert say(LATE, verdict, alarm=HOLDS, state="fired") == (
+        f"when it fired, {found}. Had 'c' taken over when it fired: 0.90 instead of 0.85"
+    )
+    assert say(LATE, plain(0.62, holds=True), alarm=HOLDS) == (
+        f"{found}. It is not known whether handing over to 'c' now would help"
+    )
+
+
 @pytest.mark.parametrize("reason", sorted(set(get_args(BlindReason)) - {"model_doubt"}))
 def test_who_is_blind_does_not_know_what_helps_now(reason: BlindReason) -> None:
     told = say(f"regret(c@5, {GOAL})", ADVISED, blind=reason)

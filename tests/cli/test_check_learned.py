@@ -80,3 +80,17 @@ def test_too_few_draws_are_refused(cfmon: Run) -> None:
     code, _, err = ask(cfmon, REGRET, "--draws", "10")
     assert code == 2
     assert "draw at least 39" in err
+
+
+@pytest.mark.usefixtures("folder")
+def test_the_error_rate_of_the_guaranteed_band_is_an_option(cfmon: Run) -> None:
+    outs = [
+        ask(cfmon, REGRET, "--causal-model", "any", "--json", "--draws", "0", "--band-delta", rate)[1]
+        for rate in ("0.5", "0.001")
+    ]
+    loose, strict = (json.loads(out)["verdicts"][0] for out in outs)
+    assert (loose["bands"]["delta"], strict["bands"]["delta"]) == (0.5, 0.001)
+    assert strict["guaranteed"][0] < loose["guaranteed"][0]
+    code, _, err = ask(cfmon, REGRET, "--band-delta", "0")
+    assert code == 2
+    assert "bands.delta must lie strictly between 0 and 1, not 0" in err

@@ -65,11 +65,18 @@ def test_policy_info_checks_against_the_model(cfmon: Run, workdir: Path) -> None
     assert "clinicians" in err
 
 
-@pytest.mark.parametrize("scenario", ["icu-sepsis", "frozen-lake"])
-def test_the_shipped_configurations_are_right(cfmon: Run, scenario: str) -> None:
+@pytest.mark.parametrize(
+    ("scenario", "formulas"),
+    [
+        ("icu-sepsis", ["regret_fallback"]),
+        ("frozen-lake", ["regret_fallback"]),
+        ("icu-sepsis-handover", ["handover_fallback", "regret_fallback"]),
+    ],
+)
+def test_the_shipped_configurations_are_right(cfmon: Run, scenario: str, formulas: list[str]) -> None:
     code, out, err = cfmon("config", "check", str(data_file(f"config/{scenario}.yaml")), "--json")
     assert (code, err) == (0, "")
-    assert list(json.loads(out)["formulas"]) == ["regret_fallback"]
+    assert list(json.loads(out)["formulas"]) == formulas
     code, out, _ = cfmon("config", "check", str(data_file(f"config/{scenario}.yaml")))
     assert code == 0
     assert ": valid\n" in out

@@ -11,7 +11,6 @@ from hypothesis import given
 
 from monitor.errors import LimitError
 from monitor.exact.checker import Checker
-from monitor.exact.guaranteed import DELTA
 from monitor.exact.path_values import PathValues
 from monitor.logic import parse
 from monitor.model import MDP
@@ -19,7 +18,7 @@ from monitor.types import Bands, CausalModel, Verdict
 from tests.exact.learned import Learned, learned_model, learned_world
 from tests.exact.small import LAW, chances, path_formula
 
-CLOSE = 1e-9
+CLOSE, DELTA = 1e-9, 0.05
 
 
 def ask(learned: Learned, text: str, causal_model: CausalModel = "any", **more: object) -> Verdict:
@@ -104,6 +103,8 @@ def test_of_a_combination_one_missing_band_is_enough() -> None:
     verdict = ask(learned_world(Random(3)), 'alt@1.P>=0 [ F<=2 "a" ] & alt@1.P>=0 [ F<=2 (P>0.5 [ X "a" ]) ]')
     assert verdict.robust is None
     assert [q.robust for q in verdict.quantities] == [True, None]
+    assert verdict.bands is not None
+    assert verdict.bands.delta == DELTA
 
 
 def test_a_regret_without_it_is_not_called_robust() -> None:

@@ -127,7 +127,8 @@ def test_release_after_an_operand_reward_at_the_start_of_one() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["Fallback", "Xenon", "P1", "truely", "do_it", "deltas", "models", "regrets", "C_", "_", "nominal2"]
+    "name",
+    ["Fallback", "Xenon", "P1", "truely", "do_it", "deltas", "models", "regrets", "handovers", "C_", "_", "nominal2"],
 )
 def test_names_are_the_longest_match(name: str) -> None:
     assert parse(f"{name}@1.P>0.5 [ true ]") == parse("fallback@1.P>0.5 [ true ]".replace("fallback", name))
@@ -137,7 +138,7 @@ def test_names_are_the_longest_match(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "word", ["P", "R", "C", "F", "G", "X", "U", "W", "true", "false", "do", "model", "delta", "regret"]
+    "word", ["P", "R", "C", "F", "G", "X", "U", "W", "true", "false", "do", "model", "delta", "regret", "handover"]
 )
 def test_words_of_the_language_are_no_names(word: str) -> None:
     with pytest.raises(FormulaError):
@@ -177,6 +178,16 @@ def test_blanks_line_breaks_and_comments_are_free() -> None:
 
 def test_a_chain_of_iff_associates() -> None:
     assert inside('"a" <=> "b" <=> "c"') == iff(iff(A, B), C)
+
+
+def test_handover_is_the_chance_to_reach_a_state_in_which_it_is_too_late() -> None:
+    written_out = '@0.P{} [ F<=5 !(fallback@0.P>=0.9 [ G<=20 !"a" ]) ]'
+    assert parse('handover(fallback, P>=0.9 [ G<=20 !"a" ], 5)') == parse(written_out.format("=?"))
+    assert parse('handover(fallback, P>=0.9 [ G<=20 !"a" ], 5) >= 0.5') == parse(written_out.format(">=0.5"))
+    held = parse("@0.P<0.25 [ F<=0 !(do(brake)[2]@0.R>-1 [ C<=3 ]) ]")
+    assert parse("handover(do(brake)[2], R>-1 [ C<=3 ], 0)<0.25") == held
+    inside_a_path = parse("P=? [ F<=1 handover(fallback, P>0.5 [ true ], 2) < 0.5 ]")
+    assert inside_a_path == parse("P=? [ F<=1 @0.P<0.5 [ F<=2 !(fallback@0.P>0.5 [ true ]) ] ]")
 
 
 def test_regret() -> None:

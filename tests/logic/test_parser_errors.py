@@ -78,6 +78,20 @@ WRONG = [
     ("¦regret(@2, P>0.5 [ true ])", "regret compares nominal with one alternative"),
     ("regret(alt, ¦alt.P>0.5 [ true ])", "unexpected 'alt'; expected 'P', 'R'"),
     ("P>0.5 [ ¦regret(alt, P>0.5 [ true ]) ]", "unexpected 'regret'"),
+    ("¦handover(nominal, P>0.5 [ true ], 5)", "handover needs a policy or an action to hand over to, not nominal"),
+    (
+        "true & ¦handover(model:icy, P>0.5 [ true ], 5)<1",
+        "handover needs a policy or an action to hand over to, not model:icy",
+    ),
+    ("handover(alt, P¦=? [ true ], 5)", "'=?' may only stand as the whole formula"),
+    ("handover(alt, ¦alt.P>0.5 [ true ], 5)", "unexpected 'alt'; expected 'P', 'R'"),
+    ("handover(alt¦@2, P>0.5 [ true ], 5)", "unexpected '@'; expected ','"),
+    ("handover(alt, P>0.5 [ true ]¦)", "unexpected ')'; expected ','"),
+    ("handover(alt, P>0.5 [ true ], ¦-5)", "unexpected '-5'; expected a whole number"),
+    ("handover(alt, P>0.5 [ true ], ¦1000001)", "1000001 is larger than 1000000"),
+    ("handover(alt, P>0.5 [ true ], 5) >= ¦1.5", "1.5 is not a probability"),
+    ("handover(alt, P>=¦1.5 [ true ], 5)", "1.5 is not a probability"),
+    ("true & handover(alt, P>0.5 [ true ], 5)¦", "the formula ends here; expected '<', '<=', '>', '>='"),
     ('R=? [ ¦F<=3 "a" ]', "unexpected 'F'; expected 'C'"),
     ("P=? [ ¦C<=3 ]", "unexpected 'C'"),
     # unknown words, stray characters, what is missing
@@ -185,7 +199,25 @@ def test_control_characters_never_reach_the_terminal() -> None:
 TOKENS = st.sampled_from(
     [
         *["P", "R", "C", "F", "G", "X", "U", "W", "=?", "<=", ">=", "<", ">", "=", "[", "]", "(", ")", "!", "&", "|"],
-        *["=>", "<=>", "nominal", "alt", "do", "model", ":", "delta", "regret", "@", ",", ".", "-", "1", "0.5", "2e3"],
+        *[
+            "=>",
+            "<=>",
+            "nominal",
+            "alt",
+            "do",
+            "model",
+            ":",
+            "delta",
+            "regret",
+            "handover",
+            "@",
+            ",",
+            ".",
+            "-",
+            "1",
+            "0.5",
+            "2e3",
+        ],
         *['"a"', '"b.c"', "true", "false", " ", "\n", "\t", "// x\n", "//", "\u2028", "\x00", "é", "9" * 400, "1e400"],
     ]
 )
@@ -216,6 +248,7 @@ def test_any_text_is_read_or_refused(text: str) -> None:
 FORMULAS = [
     'fallback@5.P>=0.95 [ G<=20 !"unsafe" ] & delta(fallback[3],model:icy)@-2.R<-1.5 [ C[2,7] ]',
     'regret(do(0)[2]@3, P<0.9 [ "a" U[1,4] (P>0.5 [ X "b" ]) <=> !("a" R=2 "b") ])',
+    'handover(do(0)[2], P<0.9 [ "a" U[1,4] "b" ], 5) >= 0.25 & "c"',
     'P=? [ F<=20 ("key" & F<=20 ("door" & F<=10 "goal")) ] // the key first',
 ]
 

@@ -7,7 +7,7 @@ Whether a complete path satisfies a formula is decided for all paths of a tree a
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from itertools import product
 
@@ -202,10 +202,11 @@ class Evaluator:
         formula = self.parser.parse(text)
         if isinstance(formula, ast.Ask):
             part = self._part(formula.quantity, kind)
-            return Answer((part,), value=part.value, bounds=part.bounds)
+            return self._advised(Answer((part,), value=part.value, bounds=part.bounds), formula.quantity)
         if isinstance(formula, ast.Regret):
             return self._regret(formula, kind)
-        return self._boolean(formula, kind)
+        answer = self._boolean(formula, kind)
+        return self._advised(answer, formula.quantity) if isinstance(formula, ast.Compare) else answer
 
     # Quantities.
 
@@ -372,6 +373,20 @@ class Evaluator:
             latest_useful=latest,
         )
 
+    def _advised(self, answer: Answer, quantity: ast.Quantity) -> Answer:
+        """Add what `handover(F, Q, h)` says besides: the values of Q now, and whether F meets it."""
+        goal = _handover(quantity)
+        if goal is None:
+            return answer
+        path = self.setting.path
+        worlds = (
+            self.laws.world(DEPLOYED, len(path) - 1, path[-1:], each.change)
+            for each in (quantity.world, goal.quantity.world)
+        )
+        nominal, given = (self._arm(goal.quantity, world) for world in worlds)
+        useful = 0 if compares(given, goal.op, goal.bound) else None
+        return replace(answer, profile={0: (nominal, given)}, latest_useful=useful)
+
     def _profile(self, formula: ast.Regret, farthest: int) -> tuple[dict[int, tuple[Fraction, Fraction]], int | None]:
         """Return both values at each offset 0..farthest, and the smallest at which the outcome is regret."""
         path, latest = self.setting.path, None
@@ -388,6 +403,20 @@ class Evaluator:
             if latest is None and _outcome(holds=truths[0], helped=truths[1]) == "regret":
                 latest = back
         return profile, latest
+
+
+def _handover(quantity: ast.Quantity) -> ast.Compare | None:
+    """Return `F@0.Q` of `nominal@0.P [ F<=h !(F@0.Q) ]`; None if the quantity is another."""
+    match quantity:
+        case ast.Prob(
+            ast.World(ast.Change("nominal"), None, 0),
+            ast.Timed("F", 0, _, ast.Not(ast.Compare() as goal))
+            | ast.Until("U", 0, _, ast.Const(True), ast.Not(ast.Compare() as goal)),
+        ):
+            world = goal.quantity.world
+            fits = world.baseline is None and world.offset == 0 and world.change.kind in {"policy", "do"}
+            return goal if fits else None
+    return None
 
 
 def _connected(op: str, left: bool, right: bool) -> bool:  # noqa: FBT001 (the sides of a connective)

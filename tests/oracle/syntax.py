@@ -200,6 +200,11 @@ class Parser:
         start = self._at
         if self._word() == "regret":
             return self._regret()
+        if self._word() == "handover":
+            asked = self._handover()
+            if self._at == len(self._text):
+                return self._make(Ask, asked)
+            self._at = start
         if self._starts_goal():
             world = self._world()
             kind = self._token(_WORD)
@@ -222,9 +227,25 @@ class Parser:
         self._need(")")
         return self._make(Regret, nominal, under)
 
+    def _handover(self) -> Quantity:
+        """Return the quantity of `handover(F, Q, h)`: the probability to reach a state from which F misses Q."""
+        self._token(_WORD)
+        self._need("(")
+        world = self._make(World, self._change(), None, 0)
+        self._need(",")
+        kind, op, bound = self._token(_WORD), self._comparison(), self._bound()
+        goal = self._make(Compare, self._quantity(kind, world), op, bound)
+        self._need(",")
+        steps = int(self._token(_INT))
+        self._need(")")
+        too_late = self._make(Timed, "F", 0, steps, self._make(Not, goal))
+        return self._make(Prob, self._make(World, self._nominal(), None, 0), too_late)
+
     def _starts_goal(self) -> bool:
         word = self._word()
-        return self._sees("@") or (bool(word) and word not in {"true", "false", "F", "G", "X", "U", "W", "C", "regret"})
+        return self._sees("@") or (
+            bool(word) and word not in {"true", "false", "F", "G", "X", "U", "W", "C", "regret", "handover"}
+        )
 
     def _expr(self, loosest: int) -> Node:
         """Return an expression of connectives that bind at least as tightly as the level says."""
@@ -265,6 +286,9 @@ class Parser:
             return self._make(Label, self._token(_STRING).strip('"'))
         if self._word() in {"true", "false"}:
             return self._make(Const, self._token(_WORD) == "true")
+        if self._word() == "handover":
+            asked = self._handover()
+            return self._make(Compare, asked, self._comparison(), self._bound())
         world = self._world()
         kind, op, bound = self._token(_WORD), self._comparison(), self._bound()
         return self._make(Compare, self._quantity(kind, world), op, bound)

@@ -54,8 +54,8 @@ def of(kind: type[N], notices: Iterable[Notice]) -> list[N]:
 class Stream:
     """A monitor of one agent, a second between two steps."""
 
-    def __init__(self, model: MDP, *specs: FormulaSpec) -> None:
-        self.monitor = make_monitor(model, *specs)
+    def __init__(self, model: MDP, *specs: FormulaSpec, delta: float = 0.05) -> None:
+        self.monitor = make_monitor(model, *specs, delta=delta)
         self.seq = 0
 
     def step(self, state: int = ROAD, action: int = WALK) -> list[Notice]:
@@ -65,9 +65,9 @@ class Stream:
         return [*self.monitor.observe(observation, now), *self.monitor.evaluate(now)]
 
 
-def make_monitor(model: MDP, *specs: FormulaSpec) -> Monitor:
-    settings = StreamSettings(window=8, stale_after=1000.0)
-    return Monitor(model, POLICIES, specs, settings, trust=TrustSettings(enabled=False), bands=DRAWS)
+def make_monitor(model: MDP, *specs: FormulaSpec, delta: float = 0.05) -> Monitor:
+    settings, bands = StreamSettings(window=8, stale_after=1000.0), replace(DRAWS, delta=delta)
+    return Monitor(model, POLICIES, specs, settings, trust=TrustSettings(enabled=False), bands=bands)
 
 
 def spec(text: str = TEXT, **more: Any) -> FormulaSpec:  # noqa: ANN401 - other settings of a formula
@@ -174,8 +174,8 @@ def test_too_few_draws_are_refused_at_start() -> None:
 # ---- evidence ----
 
 
-def evidence_of(model: MDP, **more: Any) -> Any:  # noqa: ANN401 - an evidence document
-    stream = Stream(model, spec(**more))
+def evidence_of(model: MDP, *, delta: float = 0.05, **more: Any) -> Any:  # noqa: ANN401 - an evidence document
+    stream = Stream(model, spec(**more), delta=delta)
     alert = of(Alert, [notice for _ in range(2) for notice in stream.step()])[-1]
     policies = tables(POLICIES, model)
     return read_evidence(make_evidence(alert, identity_of(model, policies, {}), policies, {}))
@@ -207,6 +207,24 @@ def test_a_second_program_leaves_bands_to_the_engine() -> None:
     model = road()
     derived = derive_again(evidence_of(model), model, tables(POLICIES, model), derivers=[REFEREE])
     assert derived.passed == ("not by the referee: the bands of a learned model are computed by the engine alone",)
+
+
+@pytest.mark.parametrize("bands", ["auto", "off"])
+def test_evidence_has_the_error_rate_of_its_guaranteed_band(bands: BandsWhen) -> None:
+    model = road()
+    usual, strict = (evidence_of(model, causal_model="any", bands=bands, delta=rate) for rate in (0.05, 1e-6))
+    assert (usual.verdict.bands.delta, strict.verdict.bands.delta) == (0.05, 1e-6)
+    narrow, wide = (evidence.verdict.quantities[0].guaranteed for evidence in (usual, strict))
+    assert wide[0] < narrow[0] < narrow[1] <= wide[1]
+    policies = tables(POLICIES, model)
+    assert not rederive(strict, model, policies)
+    forged = replace(strict, verdict=replace(strict.verdict, bands=replace(strict.verdict.bands, delta=0.05)))
+    assert any("guaranteed" in problem for problem in rederive(forged, model, policies))
+
+
+def test_an_error_rate_outside_its_range_is_refused_at_start() -> None:
+    with pytest.raises(ConfigError, match=r"bands\.delta must lie strictly between 0 and 1, not 1"):
+        Monitor(road(), POLICIES, [spec()], bands=BandSettings(delta=1.0))
 
 
 @pytest.mark.parametrize("more", [{"bands": "off"}, {"bands": "off", "causal_model": "any"}])

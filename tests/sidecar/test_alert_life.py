@@ -112,6 +112,27 @@ def test_an_alert_that_ended_gives_no_advice(make: Callable[..., Pipeline]) -> N
     assert ended["fired"]["outcome"] == "regret"
 
 
+def test_an_alarm_before_it_is_too_late_says_how_long_handing_over_helps(make: Callable[..., Pipeline]) -> None:
+    """Rash is lost with probability 1/2 in each step; careful never, but it does not find the way back."""
+    text = 'handover(careful, P>=0.9 [ G<=4 !"lost" ], 2) >= 0.7'
+    driver = Driver(make(FormulaSpec("late", text, alarm=AlarmSpec(for_=1, keep=1, when="holds"))))
+    [fired] = alerts(driver.send(0, 0))
+    assert (fired["value"], fired["state"], fired["outcome"]) == (0.75, "firing", None)
+    assert fired["handover"] == {"policy": "careful", "helps_now": True, "latest_useful": 0}
+    assert fired["profile"] == [{"offset": 0, "nominal": 0.0625, "alternative": 1.0}]
+    [a_minute_later] = alerts(driver.feed(Heartbeat(driver.now)))
+    assert a_minute_later["handover"] == fired["handover"]
+    [lost] = alerts(driver.send(1, LOST))
+    assert (lost["revision"], lost["value"], lost["state"]) == (2, 1.0, "firing")
+    assert lost["handover"] == {"policy": "careful", "helps_now": False, "latest_useful": None}
+    [ended] = alerts(driver.send(2, LOST, None, terminated=True))
+    assert (ended["state"], ended["handover"]) == ("ended", None)
+    driver = Driver(make(FormulaSpec("late", text, alarm=AlarmSpec(for_=1, keep=1, when="holds"))))
+    driver.send(0, 0)
+    [resolved] = alerts(driver.send(1, 1, CAREFUL))
+    assert (resolved["state"], resolved["value"], resolved["handover"]) == ("resolved", 0.45, None)
+
+
 class Fast:
     """Steps of one agent, each at a time that is given, and an evaluation."""
 

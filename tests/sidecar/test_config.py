@@ -139,6 +139,7 @@ def test_every_as_a_duration_is_seconds(tmp_path: Path) -> None:
         (PLAIN + "    alarm: {step: .inf}\n", "line 6, formulas[0].alarm.step: "),
         (PLAIN + "    alarm: {only_if: robust}\n", "line 6, formulas[0].alarm.only_if: robust needs bounds"),
         (PLAIN + "    bands: never\n", "line 6, formulas[0].bands: input should be 'auto', 'always' or 'off'"),
+        (PLAIN + "bands: {delta: 1}\n", "line 6, bands.delta: input should be less than 1"),
         (PLAIN + "bands: {draws: 20}\n", "line 6, bands: draws: 20 models do not have quantiles at level 0.95"),
         (PLAIN + "logging: {format: xml}\n", "line 6, logging.format: input should be 'text' or 'json'"),
         (PLAIN + "model: again.npz\n", "config.yaml, line 6: the key 'model' is there twice"),

@@ -28,6 +28,7 @@ def features(evaluator: Evaluator, case: Case) -> set[str]:
         "reward": any(isinstance(q, ast.Reward) for q in quantities),
         "transition reward": any(isinstance(q, ast.Reward) for q in quantities) and bool(setting.transition_rewards),
         "regret": isinstance(formula, ast.Regret),
+        "handover": "handover" in case.formula,
         "number": isinstance(formula, ast.Ask),
         "ended": setting.terminated,
         "stochastic": any(len(dist) > 1 for name in used for dist in setting.policies[name]),

@@ -53,6 +53,8 @@ class Writer:
             return self._ask()
         if kind < 0.85:
             return self._boolean(self._random.choice((0, 0, 1, 1, 2)))
+        if kind < 0.9:
+            return self._handover()
         return self._regret()
 
     def _chance(self, probability: float) -> bool:
@@ -95,6 +97,20 @@ class Writer:
             arm = world if self._chance(0.5) else f"nominal@{self._offset()}"
             bound = self._true_bound(f"{arm}.{kind}=? [ {body} ]")
         return f"regret({world}, {kind}{self._random.choice(COMPARISONS)}{bound} [ {body} ])"
+
+    def _handover(self) -> str:
+        """Return the probability that handing over will be too late, as sugar or written out."""
+        change = next(change for change in iter(self._change, None) if change[:5] not in ("nomin", "model"))
+        kind, body = self._quantity(1, reward=0.2)
+        ask = f"{change}@0.{kind}=? [ {body} ]"
+        bound = self._value_somewhere(ask) if self._chance(0.6) else self._bound(kind, delta=False)
+        goal = f"{kind}{self._random.choice(COMPARISONS)}{bound} [ {body} ]"
+        steps = self._random.randint(0, min(self._longest, 3))
+        test = "" if self._chance(0.5) else f"{self._random.choice(COMPARISONS)}{self._bound('P', delta=False)}"
+        if self._chance(0.7):
+            return f"handover({change}, {goal}, {steps}){test}"
+        left = f"F<={steps}" if self._chance(0.5) else f"true U[0,{steps}]"
+        return f"@0.P{test or '=?'} [ {left} !({change}.{goal}) ]"
 
     # Quantities.
 

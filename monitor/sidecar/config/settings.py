@@ -185,11 +185,12 @@ class SamplingConfig(_Section):
 
 
 class BandsConfig(_Section):
-    """How the credible band of a model learned from data is computed; without effect on any other model."""
+    """How the bands of a model learned from data are computed; without effect on any other model."""
 
     draws: Count = setting(BandSettings, "draws")
     seed: Count = setting(BandSettings, "seed")
     level: float = setting(BandSettings, "level")
+    delta: float = setting(BandSettings, "delta")
 
 
 class TrustConfig(_Section):
