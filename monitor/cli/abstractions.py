@@ -85,10 +85,14 @@ def sampled(sources: Sequence[RowFile], columns: tuple[str, ...], seed: int, wha
 
 def reading(what: str, sources: Sequence[RowFile]) -> Any:  # noqa: ANN401 - a context manager of a Bar
     """Return a progress bar over the bytes of all sources."""
-    return progress(what, total=sum(source.path.stat().st_size for source in sources) or None)
+    from monitor.learning.files import size_of  # noqa: PLC0415 - keep `cfmon --help` light
+
+    return progress(what, total=sum(size_of(source.path) for source in sources) or None)
 
 
 def with_sizes(sources: Sequence[RowFile]) -> list[tuple[RowFile, int]]:
     """Return each source with the number of bytes before it."""
-    sizes = [source.path.stat().st_size for source in sources]
+    from monitor.learning.files import size_of  # noqa: PLC0415 - keep `cfmon --help` light
+
+    sizes = [size_of(source.path) for source in sources]
     return [(source, sum(sizes[:i])) for i, source in enumerate(sources)]

@@ -54,7 +54,7 @@ KEEP: Final = 1_000_000
 KEEP_EACH: Final = 10
 """The counts within a file are kept after so many rows, and so many more for each transition that has to be written."""
 
-SUFFIXES: Final = (".csv", ".tsv", ".jsonl", ".ndjson", ".parquet", ".arrow", ".feather")
+SUFFIXES: Final = (".csv", ".tsv", ".jsonl", ".ndjson", ".parquet", ".arrow", ".feather", ".mcap")
 
 ENCODERS: Final = {"index": "index", "name": "name", "values": "valuation", "bins": "bins", "nearest": "nearest"}
 """Kind of the states of a learner -> `state_encoder` of a configuration."""
@@ -95,11 +95,18 @@ Bins = Annotated[
 
 
 def recorded_files(given: Iterable[Path]) -> list[Path]:
-    """Return the files named, those in folders included, each once; RecordingError for a folder without any."""
+    """Return the files named, those in folders included, each once; RecordingError for a folder without any.
+
+    A Minari dataset is a folder that counts as one file.
+    """
+    from monitor.learning.minari_rows import METADATA, is_minari  # noqa: PLC0415 - keep `cfmon --help` light
+
     found: list[Path] = []
     for path in given:
-        if path.is_dir():
-            inside = sorted(each for each in path.rglob("*") if each.suffix.lower() in SUFFIXES)
+        if path.is_dir() and not is_minari(path):
+            datasets = {each.parent.parent for each in path.rglob(str(METADATA))}
+            inside = [each for each in path.rglob("*") if each.suffix.lower() in SUFFIXES]
+            inside = sorted([*datasets, *(each for each in inside if not datasets & set(each.parents))])
             if not inside:
                 raise RecordingError(f"{path}: there is no file of {', '.join(SUFFIXES)} in it")
             found += inside
@@ -111,10 +118,13 @@ def recorded_files(given: Iterable[Path]) -> list[Path]:
 def open_recording(path: Path, topic: str) -> RowFile:
     """Return the rows of a recording of ours (its steps on `topic`), or of a table. RecordingError: no such file."""
     from monitor.learning.files import open_rows  # noqa: PLC0415 - keep `cfmon --help` light
+    from monitor.learning.mcap_rows import McapRows  # noqa: PLC0415 - likewise
     from monitor.sidecar.recorded_rows import RecordedRows, is_recording  # noqa: PLC0415 - likewise
 
     if not path.exists():
         raise RecordingError(f"{path}: there is no such file")
+    if path.suffix.lower() == ".mcap":
+        return McapRows(path, topic)
     return RecordedRows(path, topic) if is_recording(path) else open_rows(path)
 
 

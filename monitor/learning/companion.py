@@ -32,7 +32,6 @@ from monitor.model.npz import pack
 __all__ = ["Part", "companion_of", "load_learner", "load_part", "part_of", "save_learner"]
 
 FORMAT: Final = 2
-READ: Final = (1, 2)
 TABLES: Final = ("transitions", "rows", "visited")
 
 
@@ -179,7 +178,7 @@ def _numbering(numbering: Numbering | None) -> dict[str, Any] | None:
 
 def _learner(members: dict[str, AnyArray]) -> Learner:
     about = json.loads(members["about"].tobytes())
-    if about["format"] not in READ:
+    if not 1 <= about["format"] <= FORMAT:
         raise ValueError(f"its format is {about['format']}; this version reads up to {FORMAT}")
     given: dict[str, Any] = about["roles"]
     fields: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in given.items()}

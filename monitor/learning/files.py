@@ -32,7 +32,10 @@ __all__ = [
     "RecordRows",
     "RowFile",
     "digest_of",
+    "flat",
     "open_rows",
+    "plain",
+    "size_of",
 ]
 
 ROWS: Final = 1 << 16
@@ -88,7 +91,11 @@ class RowFile(Protocol):
 
 
 def open_rows(path: Path) -> RowFile:
-    """Return the reader of a file by its suffix."""
+    """Return the reader of a file by its suffix, or of a Minari dataset, which is a folder."""
+    if path.is_dir():
+        from monitor.learning.minari_rows import MinariRows  # noqa: PLC0415 - it needs this module
+
+        return MinariRows(path)
     match path.suffix.lower():
         case ".csv" | ".tsv":
             return CsvRows(path)
@@ -100,8 +107,20 @@ def open_rows(path: Path) -> RowFile:
             raise RecordingError(f"{path}: is neither a recording of the monitor nor one of {', '.join(SUFFIXES)}")
 
 
+def size_of(path: Path) -> int:
+    """Return the bytes of a file, or of all files in a folder."""
+    return sum(each.stat().st_size for each in _files_in(path))
+
+
+def _files_in(path: Path) -> list[Path]:
+    return sorted(each for each in path.rglob("*") if each.is_file()) if path.is_dir() else [path]
+
+
 def digest_of(path: Path) -> str:
-    """Return the SHA-256 of a file, in hexadecimal."""
+    """Return the SHA-256 of a file, in hexadecimal; of a folder, that of its files' names and digests."""
+    if path.is_dir():
+        lines = [f"{each.relative_to(path)} {digest_of(each)}" for each in _files_in(path)]
+        return hashlib.sha256("\n".join(lines).encode()).hexdigest()
     try:
         with path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
@@ -343,7 +362,7 @@ class ArrowRows:
             table = np.array(rows)
             if table.ndim != 2 or table.dtype.kind not in "biufU":
                 return {}
-            return {f"{name}[{i}]": _plain(table[:, i]) for i in range(table.shape[1])}
+            return {f"{name}[{i}]": plain(table[:, i]) for i in range(table.shape[1])}
         if kinds.is_dictionary(column.type):
             column = column.dictionary_decode()
         if kinds.is_string(column.type) or kinds.is_large_string(column.type):
@@ -354,7 +373,7 @@ class ArrowRows:
             return {}  # pictures, maps and such are no states
         if kinds.is_boolean(column.type) and column.null_count:
             column = column.cast(self._arrow.int8())
-        return {name: _plain(column.to_numpy(zero_copy_only=False))}
+        return {name: plain(column.to_numpy(zero_copy_only=False))}
 
     def _readable(self) -> _ArrowErrors:
         return _ArrowErrors(self.path, (self._arrow.ArrowException, OSError))
@@ -375,7 +394,8 @@ class _ArrowErrors:
             raise RecordingError(f"{self._path}: cannot be read: {reason}") from error
 
 
-def _plain(values: AnyArray) -> AnyArray:
+def plain(values: AnyArray) -> AnyArray:
+    """Return values as a column of a batch has them: int64, float64, Booleans or text."""
     match values.dtype.kind:
         case "b" | "U":
             return values
