@@ -187,13 +187,14 @@ def _learned(request: Request, staging: Path) -> _Base:
 
 def _split(request: Request, learner: Learner, kept: Collected, encoder: str, label: str) -> _Base:
     """Measure on held-out paths, unless they have too few unsafe events and all paths have more."""
-    from monitor.learning.build import built, numbered  # noqa: PLC0415 - keep `cfmon --help` light
+    from monitor.learning.build import built  # noqa: PLC0415 - keep `cfmon --help` light
+    from monitor.learning.states import numbered  # noqa: PLC0415 - likewise
     from monitor.proposal.paths import first_steps, paths_of, unsafe_events  # noqa: PLC0415 - likewise
 
     assert learner.states is not None
     assert learner.actions is not None
     model = learner.model(str(request.folder / "model.npz"))
-    where = numbered(learner.tally, learner.states)
+    where = learner.where()
     held, every = paths_of(kept.held(), where), paths_of(kept.every(), where)
     unsafe = model.labels[label]
     events = [sum(len(unsafe_events(path, unsafe)) for path in first_steps(part, request.steps) if part)
@@ -201,7 +202,14 @@ def _split(request: Request, learner: Learner, kept: Collected, encoder: str, la
     notes = [f"learned from {learner.tally.draws:,} transitions; {label!r} holds in {int(unsafe.sum()):,} states"]
     if held and kept.train.draws and (events[0] >= FEW or events[0] >= events[-1]):
         train = replace(kept.train, visited=learner.tally.visited)
-        before = built(train, (learner.states, learner.actions), learner.labels, prior=learner.prior, source="held out")
+        before = built(
+            train,
+            (learner.states, learner.actions),
+            numbered(train, learner.states),
+            learner.labels,
+            prior=learner.prior,
+            source="held out",
+        )
         if before.states == model.states:
             return _Base(model, before, first_steps(held, request.steps), _words(held, request, "held-out recordings; "
                          "for this, the model was learned without them"), encoder, label, notes)  # fmt: skip

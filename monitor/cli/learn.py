@@ -45,7 +45,8 @@ __all__ = ["model_learn"]
 
 def model_learn(
     files: Annotated[
-        list[Path], typer.Argument(help="recordings, CSV, JSON lines, Parquet, Arrow or MCAP files, Minari datasets, or folders")
+        list[Path],
+        typer.Argument(help="recordings, CSV, JSON lines, Parquet, Arrow, MCAP, Minari, or folders"),
     ],
     *,
     out: Annotated[Path | None, typer.Option("--out", "-o", metavar="MODEL.npz", help="model to write")] = None,
@@ -109,12 +110,17 @@ def model_learn(
     if not as_json:
         show_roles(learner, paths, compared)
     holdout = _holdout(report or [], seed)
+    earlier = learner.tally.draws
     counted, skipped = count_files(learner, sources, target, holdout, part)
-    model = _write(learner, target)
-    problems = None if holdout is None else _report(learner, model, holdout, report or [], compared)
+    before = len(learner.kept)
+    model, moved = _write(learner, target)
+    problems = (
+        None if holdout is None else _report(learner, model, holdout, report or [], compared=compared, earlier=earlier)
+    )
     facts = _facts(learner, model, target) | {"files counted": counted, "files skipped": skipped}
     if compared:
         facts["abstractions compared"] = [asdict(each) for each in compared]
+    facts |= {"states before": before, "states moved": moved}
     facts["messages dropped"] = sum(getattr(source, "dropped", 0) for source in sources)
     if problems is not None:
         facts["problems"] = problems
@@ -152,11 +158,16 @@ def _holdout(reports: Sequence[Path], seed: int) -> Holdout | None:
 
 
 def _report(
-    learner: Learner, model: MDP, holdout: Holdout, paths: Sequence[Path], compared: Sequence[Scored]
+    learner: Learner,
+    model: MDP,
+    holdout: Holdout,
+    paths: Sequence[Path],
+    *,
+    compared: Sequence[Scored],
+    earlier: int,
 ) -> list[str]:
     """Write the report; return why the abstraction is not good enough, or nothing."""
     from monitor.cli.learn_report import as_html, as_markdown  # noqa: PLC0415 - keep `cfmon --help` light
-    from monitor.learning.build import numbered  # noqa: PLC0415 - likewise
     from monitor.learning.report import reported  # noqa: PLC0415 - likewise
     from monitor.learning.separation import missed, unseparated  # noqa: PLC0415 - likewise
 
@@ -165,9 +176,10 @@ def _report(
         raise ModelError("--report needs steps that are counted in this run; these files were counted before")
     unsafe = [label.name for label in learner.labels if label.unsafe]
     with progress("computing the report"):
-        states = numbered(learner.tally, learner.states)
-        found = reported(model, states, holdout, [label.name for label in learner.labels], unsafe)
-        found = replace(found, problems=(*unseparated(missed(learner.tally, learner.labels)), *found.problems))
+        found = reported(model, learner.where(), holdout, [label.name for label in learner.labels], unsafe)
+        found = replace(
+            found, earlier=earlier, problems=(*unseparated(missed(learner.tally, learner.labels)), *found.problems)
+        )
         if learner.states.kind == "nearest":
             distances = tuple(learner.states.distances.tolist())
             found = replace(found, distances=distances, farthest=learner.states.farthest)
@@ -180,13 +192,20 @@ def _report(
     return list(found.problems)
 
 
-def _write(learner: Learner, target: Path) -> MDP:
-    from monitor.model.io import save_model  # noqa: PLC0415 - keep `cfmon --help` light
+def _write(learner: Learner, target: Path) -> tuple[MDP, bool]:
+    """Write the model and the numbers of its states; return the model, and whether numbers of old states changed."""
+    from monitor.learning.companion import companion_of, save_learner  # noqa: PLC0415 - keep `cfmon --help` light
+    from monitor.model.io import save_model  # noqa: PLC0415 - likewise
 
     with progress(f"writing {target}"):
         model = learner.model(str(target))
+        codes = tuple(learner.where().codes.tolist())
+        moved = codes[: len(learner.kept)] != learner.kept
+        if codes != learner.kept:
+            learner.kept = codes
+            save_learner(learner, companion_of(target))
         save_model(model, target)
-    return model
+    return model, moved
 
 
 def _facts(learner: Learner, model: MDP, target: Path) -> dict[str, Any]:
@@ -239,6 +258,19 @@ def _many(count: int, what: str) -> str:
     return f"{count:,} {what}{'' if count == 1 else 's'}"
 
 
+def _renumbered(facts: dict[str, Any]) -> list[str]:
+    """Return a sentence if a model that has learned more has other states than before."""
+    new = facts["states"] - facts["states before"]
+    if facts["states moved"]:
+        moved = "new indices have taken the numbers of ends of episodes and of 'elsewhere', which come after them now"
+        return [f"{moved}; make policies for this model again"]
+    if facts["states before"] and new:
+        return [
+            f"{_many(new, 'new state')}, after those before, which keep their numbers; policies may lack the new ones"
+        ]
+    return []
+
+
 def _notes(facts: dict[str, Any]) -> list[str]:
     from monitor.learning.separation import unseparated  # noqa: PLC0415 - keep `cfmon --help` light
 
@@ -247,6 +279,7 @@ def _notes(facts: dict[str, Any]) -> list[str]:
         if part is None:
             notes.append(f"{printable(name)}: its condition holds in no row")
     notes += unseparated(facts["label missed"])
+    notes += _renumbered(facts)
     if facts["gaps"]:
         notes.append(f"{_many(facts['gaps'], 'gap')}: a step is missing there, and no transition is counted across it")
     if facts["messages dropped"]:

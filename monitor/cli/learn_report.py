@@ -138,9 +138,16 @@ def as_html(report: Report, model: str, compared: Sequence[Scored] = ()) -> str:
 
 def _about(report: Report) -> str:
     limit = " Histories beyond a limit of two million kinds were not counted." if report.full else ""
+    part = (
+        f" This covers only what was counted in this run. The model has {report.earlier:,} further transitions, "
+        "counted before, which are neither tested here nor used in these predictions: for a report on all, learn a "
+        "new model from all recordings."
+        if report.earlier
+        else ""
+    )
     return (
         f"Checked on {report.held:,} held-out steps of {report.paths:,} paths, with a model of the "
-        f"{report.transitions:,} steps of the other paths.{limit}"
+        f"{report.transitions:,} steps of the other paths.{part}{limit}"
     )
 
 

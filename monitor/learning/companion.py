@@ -123,6 +123,7 @@ def _about(learner: Learner) -> dict[str, Any]:
         "rows": learner.rows,
         "files": learner.files,
         "function": learner.function,
+        "kept": learner.kept,
         "gaps": learner.tally.gaps,
         "mismatches": learner.tally.mismatches,
     }
@@ -191,7 +192,7 @@ def _learner(members: dict[str, AnyArray]) -> Learner:
         table.columns = {column: members[f"{name}.{column}"] for column in table.columns}
     tally.gaps, tally.mismatches = about["gaps"], about["mismatches"]
     edges = tuple(members[f"edges.{i}"] for i in range(sum(name.startswith("edges.") for name in members)))
-    return Learner(
+    learner = Learner(
         roles=roles,
         states=_as_numbering(about["states"], edges, members),
         labels=tuple(LabelSpec(name, unsafe) for name, _, unsafe in about["labels"]),
@@ -202,7 +203,11 @@ def _learner(members: dict[str, AnyArray]) -> Learner:
         rows=about["rows"],
         files=about["files"],
         function=about["function"],
+        kept=tuple(about.get("kept", ())),
     )
+    if "kept" not in about and learner.states is not None:  # before format 2 a model had the usual order
+        learner.kept = tuple(learner.where().codes.tolist())
+    return learner
 
 
 def _as_numbering(

@@ -15,7 +15,6 @@ import numpy as np
 
 from monitor.arrays import Bools, Floats, Ints
 from monitor.errors import ModelError
-from monitor.learning.build import numbered
 from monitor.learning.episodes import Steps, is_end
 from monitor.learning.holdout import HELD, Holdout, held_out
 from monitor.learning.learner import Learner
@@ -152,7 +151,7 @@ def _judged(
     """Return the score of a candidate, and the weighted squared errors of its forecasts after each transition, [n]."""
     learner, holdout = candidate.learner, candidate.holdout
     assert learner.states is not None
-    where, model = numbered(learner.tally, learner.states), learner.model(candidate.name)
+    where, model = learner.where(), learner.model(candidate.name)
     chain, after = Chain(holdout.train, where), where.of(holdout.held().code)
     errors = np.zeros(len(after))
     for (horizon, label), weight in weights.items():

@@ -10,12 +10,12 @@ from monitor.learning import candidates as trying
 from monitor.learning.abstraction import Numbering
 from monitor.learning.batch import Batch
 from monitor.learning.bins import Reservoir
-from monitor.learning.build import numbered
 from monitor.learning.candidates import Field, abstractions, fresh
 from monitor.learning.columns import Roles, Timing
 from monitor.learning.comparison import Scored, chosen, scored
 from monitor.learning.holdout import held_out
 from monitor.learning.learner import labels_of
+from monitor.learning.states import numbered
 from tests.learning.recorded import LABELS, UNSAFE, Row, batches, random_rows, roles
 
 COLUMNS = Roles(("x", "y"), "a", "ep", "t", None, "done")
