@@ -45,7 +45,7 @@ __all__ = ["model_learn"]
 
 def model_learn(
     files: Annotated[
-        list[Path], typer.Argument(help="recordings, CSV, JSON lines, Parquet, Arrow or MCAP files, Minari datasets, or folders")
+        list[Path], typer.Argument(help="recordings, CSV, JSON lines, Parquet, Arrow, MCAP, Minari, or folders")
     ],
     *,
     out: Annotated[Path | None, typer.Option("--out", "-o", metavar="MODEL.npz", help="model to write")] = None,
