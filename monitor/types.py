@@ -298,10 +298,14 @@ class Step(msgspec.Struct, frozen=True, tag=True):
 
 
 class Break(msgspec.Struct, frozen=True, tag=True):
-    """An interruption of the path before the next step, with its reason; what lies between is unknown."""
+    """An interruption of the path before the next step, with its reason; what lies between is unknown.
+
+    `unrecorded`: the model is learned, and the newest pair of the path led to what was never recorded after it.
+    """
 
     reason: BlindReason
     detail: str
+    unrecorded: bool = False
 
 
 class End(msgspec.Struct, frozen=True, tag=True):

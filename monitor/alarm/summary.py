@@ -44,7 +44,7 @@ BLIND_WORDS: Final[Mapping[BlindReason, str]] = {
     "gap": "steps are missing",
     "stale": "no step has arrived for too long",
     "conflict": "the same step arrived twice with different content",
-    "impossible_step": "a step arrived that is impossible in the model",
+    "impossible_step": "a step arrived to which the model gives probability 0",
     "unknown_state": "a step arrived whose state or action the model does not have",
     "policy_mismatch": "the agent runs another policy than the one configured",
     "dropped": "steps were dropped",

@@ -10,6 +10,7 @@ from monitor.logic import parse
 from monitor.logic.syntax import Label
 from monitor.logic.traversal import subformulas
 from monitor.model import MDP
+from monitor.picture.bands import bands_in_words, draw_bands
 from monitor.picture.charts import Frame, draw_history, draw_labels, draw_profile, draw_risk
 from monitor.picture.explanation import Explanation
 from monitor.picture.layout import grid_of
@@ -51,7 +52,9 @@ def draw(alarm: Explanation, model: MDP) -> str:
     wide = WIDTH - 2 * MARGIN if not alarm.profile else half
     draw_history(canvas, alarm, Frame(MARGIN, y + 286, wide, 256, 0, 1))
     draw_profile(canvas, alarm, Frame(MARGIN + half + 30, y + 286, half, 256, 0, 1))
-    return canvas.document(_draw_foot(canvas, alarm, y + 560))
+    y += 560
+    y += draw_bands(canvas, alarm, model, (MARGIN, y - 10), WIDTH - 2 * MARGIN)
+    return canvas.document(_draw_foot(canvas, alarm, y))
 
 
 def _draw_key(canvas: Canvas, alarm: Explanation, y: float) -> float:
@@ -108,6 +111,7 @@ def _description(alarm: Explanation) -> str:
     """Return the picture in words, for screen readers."""
     sentences = [alarm.summary]
     sentences += [f"Under {branch.name} the value is {_shown(branch.value, alarm)}." for branch in alarm.branches]
+    sentences += bands_in_words(alarm)
     if alarm.history:
         sentences.append(
             "Value at each step: " + ", ".join(f"{m.seq}: {_shown(m.value, alarm)}" for m in alarm.history) + "."

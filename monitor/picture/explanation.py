@@ -33,7 +33,8 @@ class Branch(msgspec.Struct, frozen=True):
     """One of the worlds compared. `name`: the intervention as the formula writes it.
 
     `begins`: position on the path at which it sets in. `distribution`: from there on, one entry per step. `routes`: its
-    most likely paths up to now. `value`: as in the verdict. `problem`: why there is no distribution.
+    most likely paths up to now. `value`, `bounds` and the bands of a learned model: as in the verdict. `problem`: why
+    there is no distribution.
     """
 
     name: str
@@ -44,6 +45,8 @@ class Branch(msgspec.Struct, frozen=True):
     distribution: Distribution | None
     routes: tuple[Route, ...]
     problem: str = ""
+    credible: tuple[float, float] | None = None
+    guaranteed: tuple[float, float] | None = None
 
 
 class Moment(msgspec.Struct, frozen=True):
@@ -142,7 +145,18 @@ def _branch(checker: Checker, evidence: Evidence, goal: Goal, change: Change, qu
             problem = str(error)
     is_nominal = change.kind == "nominal"
     routes = () if is_nominal or distribution is None else likeliest(world, world.observed, ROUTES)
-    return Branch(_name(change), is_nominal, begins, quantity.value, quantity.bounds, distribution, routes, problem)
+    return Branch(
+        _name(change),
+        is_nominal,
+        begins,
+        quantity.value,
+        quantity.bounds,
+        distribution,
+        routes,
+        problem,
+        quantity.credible,
+        quantity.guaranteed,
+    )
 
 
 def _name(change: Change) -> str:

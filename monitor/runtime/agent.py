@@ -12,6 +12,7 @@ from monitor.engine import Engines
 from monitor.runtime.formula import FormulaMonitor, FormulaMonitorState, When
 from monitor.runtime.query import Query
 from monitor.runtime.trust import ModelTrust
+from monitor.statistics.interval_odds import UNRECORDED
 from monitor.statistics.model_test import ModelTest, ModelTestState
 from monitor.stream import Session, SessionState
 from monitor.types import BlindReason, Break, Calibrated, Deviates, End, Ended, Instant, Notice, Step, Trust
@@ -90,7 +91,8 @@ class AgentMonitor:
         while left > 0 and (event := session.advance()) is not None:
             left -= 1
             if self.test is not None:
-                notices += self._test_model(self.test, before if path.begun == begun else None, event)
+                follows = path.begun == begun or (isinstance(event, Break) and event.unrecorded)
+                notices += self._test_model(self.test, before if follows else None, event)
             if self._followed:
                 self._advance_forecasts(event, notices, continued=path.begun == begun)
             before, begun = path.last, path.begun
@@ -196,7 +198,7 @@ class AgentMonitor:
         `before`: the step before this one on the path, if any.
 
         One wrong reading makes two impossible steps, there and back. So the step after an impossible one is not tested,
-        wherever it leads: the choice must not depend on where.
+        wherever it leads: the choice must not depend on where. The same holds for transitions that were never recorded.
         """
         was_impossible, self._impossible = self._impossible, False
         tested = test.transitions
@@ -206,13 +208,22 @@ class AgentMonitor:
                     self._impossible = was_impossible  # no transition: still the first step after an impossible one
                 elif not was_impossible:
                     test.step(before.state * self.session.model.actions + before.action, event.state)
-            case Break(reason="impossible_step") if not was_impossible:
-                test.contradict()
-                self._impossible = True
+            case Break(reason="impossible_step" | "unknown_state") if not was_impossible:
+                self._impossible = self._test_break(test, before, event)
             case _:
                 pass
         if test.doubted and test.transitions > tested:  # this transition ended the test
             yield self._trust_notice()
+
+    def _test_break(self, test: ModelTest, before: Step | None, event: Break) -> bool:
+        """Test the model on a transition that it lacks; return whether it leads to what may be a wrong reading."""
+        tested = test.transitions
+        if event.unrecorded:
+            if before is not None and before.action is not None:
+                test.step(before.state * self.session.model.actions + before.action, UNRECORDED)
+        elif event.reason == "impossible_step":
+            test.contradict()
+        return event.reason == "impossible_step" and (not event.unrecorded or test.transitions > tested)
 
     def _trust_notice(self) -> Trust:
         """Return the result of the test of the model for this agent."""

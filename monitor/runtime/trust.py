@@ -8,6 +8,7 @@ from typing import Final
 import msgspec
 
 from monitor.model import MDP
+from monitor.model.allowed_rows import allowed_rows
 from monitor.statistics.betting_odds import Departure
 from monitor.statistics.fleet import Fleet, FleetState
 from monitor.statistics.model_test import ModelTest, ModelTestState
@@ -25,17 +26,20 @@ REPORT_EVERY: Final = 16
 class ModelTrustState(msgspec.Struct, frozen=True, array_like=True):
     """State of a `ModelTrust` as plain data, with the settings it was made under: if they change, it starts again.
 
-    `told`: transitions at the last report.
+    `told`: transitions at the last report. `delta`: error probability of the bounds of the rows; 0 if all are given.
     """
 
     settings: TrustSettings
     encoder: str
     fleet: FleetState
     told: int
+    delta: float = 0.0
 
 
 class ModelTrust:
     """One test of the model per agent, and their combination.
+
+    Of a learned model, half of `trust.alpha` is the error probability of the bounds of its rows, half that of the test.
 
     Args:
         model: the model under test.
@@ -48,9 +52,9 @@ class ModelTrust:
         self._actions = model.actions
         self._reported = 0
         self._fleet: Fleet | None = None
+        self._delta = 0.0 if model.counts is None else settings.alpha / 2
         if settings.enabled:
-            rows = model.indptr.data, model.successors.data, model.probabilities.data
-            self._fleet = Fleet(*rows, alpha=settings.alpha, impossible=settings.impossible)
+            self._fleet = _fleet(model, settings, self._delta)
 
     @property
     def contradicted(self) -> bool:
@@ -118,20 +122,28 @@ class ModelTrust:
         """Return the state beside the agents' tests; None if nothing is tested."""
         if self._fleet is None:
             return None
-        return ModelTrustState(self._settings, self._encoder, self._fleet.dump(), self._reported)
+        return ModelTrustState(self._settings, self._encoder, self._fleet.dump(), self._reported, self._delta)
 
     def load(self, state: ModelTrustState | None, *, same_model: bool) -> bool:
         """Restore the combined test; False if model, encoder or settings changed, and then all tests start again."""
         if self._fleet is None or state is None:
             return self._fleet is None and state is None
-        if not same_model or (_settings_of_test(state.settings), state.encoder) != (
-            _settings_of_test(self._settings),
-            self._encoder,
-        ):
+        before = _settings_of_test(state.settings), state.encoder, state.delta
+        if not same_model or before != (_settings_of_test(self._settings), self._encoder, self._delta):
             return False
         self._fleet.load(state.fleet)
         self._reported = state.told
         return True
+
+
+def _fleet(model: MDP, settings: TrustSettings, delta: float) -> Fleet:
+    """Return the test of a model; `delta`: as in `ModelTrustState`."""
+    if model.counts is None:
+        rows = model.indptr.data, model.successors.data, model.probabilities.data
+        return Fleet(*rows, alpha=settings.alpha, impossible=settings.impossible)
+    allowed = allowed_rows(model, model.counts, delta, settings.impossible)
+    alpha = settings.alpha - delta
+    return Fleet(*allowed[:3], alpha=alpha, impossible=settings.impossible, bounds=allowed.bounds)
 
 
 def _settings_of_test(settings: TrustSettings) -> tuple[object, ...]:

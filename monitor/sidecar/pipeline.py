@@ -23,7 +23,7 @@ from monitor.sidecar.effects import Effects, EvidenceFile, Publication
 from monitor.sidecar.events import Connected, Evaluate, Event, Heartbeat, Lost, Message
 from monitor.sidecar.sinks.alert_publisher import AlertPublisher, Published, as_json
 from monitor.stream import agent_of, decode, seal, unseal
-from monitor.types import Alert, Blind, Forgotten, Instant, Notice, Received, Refreshed
+from monitor.types import Alert, Blind, BlindReason, Forgotten, Instant, Notice, Received, Refreshed
 
 __all__ = [
     "OFFLINE",
@@ -39,6 +39,9 @@ __all__ = [
 
 TOPICS: Final = 4096
 """Number of topics whose agent is cached."""
+
+LISTED: Final = 100
+"""Agents whose blind formulas a status lists."""
 
 SKIPPED: Final = 1_000_000
 """Revisions skipped after a loss: more than were lost, so that (id, revision) stays unique to an alert."""
@@ -90,6 +93,8 @@ class StatusMessage(msgspec.Struct, frozen=True):
     """Number of firing alarms."""
     blind: int
     """Number of (formula, agent) pairs that are blind."""
+    blind_formulas: dict[str, dict[str, BlindReason]]
+    """Agent -> formula -> the reason why it is blind; of at most 100 agents, the first by name."""
     sent: str | None
     """When this message was sent, RFC 3339 in UTC."""
     sent_unix: float
@@ -323,6 +328,7 @@ class Pipeline:
             agents=len(self._monitor.agents()),
             firing=self._publisher.firing,
             blind=self._publisher.blind,
+            blind_formulas=self._publisher.blind_formulas(LISTED),
             sent=rfc3339(now.wall),
             sent_unix=now.wall,
         )

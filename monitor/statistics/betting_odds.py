@@ -59,6 +59,10 @@ class Odds:
         self._sums: dict[int, tuple[float, float]] = {}
         self._found: dict[int, Transition] = {}
 
+    def learner(self, most: int) -> Learner:
+        """Return a learner that bets at these odds and counts at most so many transitions."""
+        return Learner(self, most)
+
     def find(self, row: int, successor: int) -> Transition | None:
         """Return the transition, None if the model lacks it."""
         found = self._found.get(row << 32 | successor)
@@ -73,11 +77,15 @@ class Odds:
         index = bisect_left(self.successors, successor, start, end)
         if index == end or self.successors[index] != successor:
             return None
+        return self._keep(row, successor, index)
+
+    def _keep(self, row: int, successor: int, index: int) -> Transition:
+        """Return the transition at this index, and cache it under its successor."""
         if len(self._found) >= MAX_TRANSITIONS:
             self._found.clear()
             self._sums.clear()
         if row not in self._sums:
-            chances = self.probabilities[start:end]
+            chances = self.probabilities[self.starts[row] : self.starts[row + 1]]
             self._sums[row] = sum(map(math.sqrt, chances)), sum(p * p for p in chances)
         found = self._found[row << 32 | successor] = Transition(row, index, self.probabilities[index], *self._sums[row])
         return found
@@ -144,7 +152,7 @@ class Shared:
 
     def __init__(self, odds: Odds) -> None:
         self.odds = odds
-        self.learner = Learner(odds, MAX_TRANSITIONS)
+        self.learner = odds.learner(MAX_TRANSITIONS)
         self.transitions = 0
 
     def count(self, found: Transition) -> None:

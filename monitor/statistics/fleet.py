@@ -18,6 +18,8 @@ from typing import Final
 import msgspec
 
 from monitor.statistics.betting_odds import Departure, Odds, Shared
+from monitor.statistics.interval_odds import Bounds, IntervalOdds
+from monitor.statistics.interval_test import IntervalModelTest
 from monitor.statistics.model_test import ModelTest, check_levels
 
 __all__ = ["FRACTIONS", "Fleet", "FleetState"]
@@ -39,7 +41,8 @@ class FleetState(msgspec.Struct, frozen=True, array_like=True):
 class Fleet:
     """Test of the model itself, from the tests of several agents together.
 
-    Args, Raises: as for `ModelTest`.
+    Args, Raises: as for `ModelTest`. `bounds`: of a model whose rows are not all known exactly; the probabilities of
+        such a row are what the data predict.
 
     Attributes:
         doubted: True once the model is rejected: their wealth has reached 1/alpha.
@@ -62,18 +65,24 @@ class Fleet:
         *,
         alpha: float = 0.001,
         impossible: float = 0.0001,
+        bounds: Bounds | None = None,
     ) -> None:
         check_levels(alpha, impossible)
-        self._shared = Shared(Odds(starts, successors, probabilities))
+        self._rows = starts, successors, probabilities
+        self._intervals = None if bounds is None else IntervalOdds(*self._rows, bounds)
+        self._shared = Shared(self._intervals or Odds(*self._rows))
         self.cap = alpha ** (-2.0 / 3.0)
         self.doubted = False
         self.log10_e = 0.0
-        self._rows = starts, successors, probabilities
         self._alpha, self._impossible = alpha, impossible
         self._lost = [0.0] * len(FRACTIONS)
 
     def join(self) -> ModelTest:
         """Return a test for a new agent."""
+        if self._intervals is not None:
+            return IntervalModelTest(
+                self._intervals, self._shared, alpha=self._alpha, impossible=self._impossible, cap=self.cap
+            )
         return ModelTest(*self._rows, alpha=self._alpha, impossible=self._impossible, shared=self._shared, cap=self.cap)
 
     @property

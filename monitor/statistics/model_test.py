@@ -32,7 +32,7 @@ dropped at will; and one may stop, or look, at any time. Required is, given ever
 - Agents are random independently. Of two simulations with one seed the second repeats the first, so even a correct
   model is rejected.
 
-Several agents: `monitor.statistics.fleet`.
+Several agents: `monitor.statistics.fleet`. Rows estimated from data: `monitor.statistics.interval_test`.
 
 Source: Ville 1939; G. Shafer, *Testing by betting* (JRSS A 2021); A. Ramdas et al., *Game-theoretic statistics and safe
 anytime-valid inference* (Statistical Science 2023). The predictive of `learned` is Dirichlet's, centred on the model.
@@ -48,7 +48,7 @@ import msgspec
 
 from monitor.errors import ConfigError
 from monitor.statistics import betting_odds
-from monitor.statistics.betting_odds import Departure, Learner, Odds, Shared
+from monitor.statistics.betting_odds import Departure, Odds, Shared
 
 __all__ = ["ModelTest", "ModelTestState", "check_levels"]
 
@@ -62,13 +62,15 @@ class ModelTestState(msgspec.Struct, frozen=True, array_like=True):
     """State of a test as plain data.
 
     `stakes`: wealth of each bet that has begun. `counts`: index of a transition in the model -> recent count. `capped`:
-    True once the wealth has reached the fleet's cap.
+    True once the wealth has reached the fleet's cap. `unrecorded`: recent steps from learned rows, and how many of them
+    led to a successor that was never recorded.
     """
 
     transitions: int
     stakes: list[float]
     counts: dict[int, int]
     capped: bool = False
+    unrecorded: tuple[int, int] = (0, 0)
 
 
 class ModelTest:
@@ -112,12 +114,13 @@ class ModelTest:
         self.transitions = 0
         self._shared = shared
         self._odds = Odds(starts, successors, probabilities) if shared is None else shared.odds
-        self._own = Learner(self._odds, betting_odds.MAX_TRANSITIONS if shared is None else OWN_TRANSITIONS)
+        self._own = self._odds.learner(betting_odds.MAX_TRANSITIONS if shared is None else OWN_TRANSITIONS)
         self._bets = 5 if shared is None else 6
         self._enough = 1.0 / alpha
         self._cap = cap
         self._near = self._bets * (min(self._enough, self._cap) - 1.0)
-        self._losses = tuple((1.0 - times * impossible) / (1.0 - impossible) for times in GLITCHES)
+        # what the two bets on glitches pay at a possible step
+        self._calm: tuple[float, ...] = tuple((1.0 - times * impossible) / (1.0 - impossible) for times in GLITCHES)
         self._learned = self._together = self._flatter = self._sharper = self._rare = self._often = 0.0
         self._part = 0.0
         self._capped = False
@@ -158,8 +161,8 @@ class ModelTest:
             shared.count(found)
         self._flatter = flatter = (self._flatter + part) * found.flatter
         self._sharper = sharper = (self._sharper + part) * found.sharper
-        self._rare = rare = (self._rare + part) * self._losses[0]
-        self._often = often = (self._often + part) * self._losses[1]
+        self._rare = rare = (self._rare + part) * self._calm[0]
+        self._often = often = (self._often + part) * self._calm[1]
         if learned + self._together + flatter + sharper + rare + often >= self._near:
             self._look()
 

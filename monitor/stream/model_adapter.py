@@ -21,6 +21,9 @@ RELATIVE: Final = 1e-6
 ROUNDING: Final = 1e-9
 """Additional difference allowed, as a fraction of the model's largest reward: for sums that cancel to almost 0."""
 
+APPEND: Final = "; `cfmon model learn --append` adds recordings"
+"""What to do about anything that a learned model lacks."""
+
 
 class ModelAdapter:
     """Mapping of one agent's observations to the model.
@@ -63,12 +66,24 @@ class ModelAdapter:
         try:
             state, action = self._encode(observation)
         except InputError as error:
-            refused = error
-            problem = Break("gap" if error.reason == "missing_action" else "unknown_state", error.detail)
+            refused = self._explained(error)
+            problem = self._unusable(refused)
         if state is not None and action is not None and not self._available(state, action):
             problem = Break("impossible_step", f"action {action} is not available in state {state}")
             state = action = None  # without a row it has no future
         return self._entry(observation, now, (state, action), problem), refused
+
+    def impossible(self, pair: tuple[int, int], successor: int) -> Break:
+        """Return why the path breaks at a transition that is not `possible`."""
+        state, action = pair
+        counts, row = self._model.counts, state * self._model.actions + action
+        if counts is not None and counts.order[row] > 0:
+            new = f"the transition ({state}, {action}) -> {successor}"
+        elif counts is not None and self._successors[self._starts[row]] == counts.elsewhere:
+            new = f"action {action} in state {state}"  # a row without data
+        else:
+            return Break("impossible_step", f"the model has no transition ({state}, {action}) -> {successor}")
+        return Break("impossible_step", f"{new} was never recorded{APPEND}", unrecorded=True)
 
     def possible(self, pair: tuple[int, int], successor: int) -> bool:
         """Return whether the model gives the transition from the pair a positive probability."""
@@ -116,6 +131,19 @@ class ModelAdapter:
     def foreign(self, policy: str | None) -> bool:
         """Return whether the policy that an agent reported (sha256, None: none) is another than the nominal one."""
         return policy is not None and self._sha256 is not None and policy != self._sha256
+
+    def _explained(self, error: InputError) -> InputError:
+        """Return the error about a state or an action that the model does not have; a learned one may yet learn it."""
+        if self._model.counts is None or error.reason == "missing_action":
+            return error
+        return InputError(error.reason, f"{error.detail}; it was never recorded{APPEND}")
+
+    def _unusable(self, error: InputError) -> Break:
+        """Return why the path breaks at a message whose state or action was rejected."""
+        if error.reason == "missing_action":
+            return Break("gap", error.detail)
+        new_state = self._model.counts is not None and error.reason == "unknown_state"
+        return Break("unknown_state", error.detail, unrecorded=new_state)
 
     def _place(self, pair: tuple[int, int], successor: int) -> int | None:
         """Return the index of the transition in the model, None if the model lacks it."""

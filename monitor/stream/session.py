@@ -308,13 +308,13 @@ class Session:
         if entry.policy is not None:
             self.policy = entry.policy
         if entry.problem is not None:
-            self._break(entry.problem)
+            follows = entry.problem.unrecorded and self.previous is not None
+            self._break(replace(entry.problem, unrecorded=follows))
         if entry.state is None:
             return ()
         notices: list[Notice] = []
         if self.previous is not None and not self._adapter.possible(self.previous, entry.state):
-            s, a = self.previous
-            self._break(Break("impossible_step", f"the model has no transition ({s}, {a}) -> {entry.state}"))
+            self._break(self._adapter.impossible(self.previous, entry.state))
         if self.previous is not None and entry.reward is not None:
             notices += self._rewarded(self.previous, entry.state, entry)
         foreign = self._adapter.foreign(self.policy)

@@ -25,6 +25,7 @@ FLOW, MARK, SESSION = (
     "tests/runtime/test_marks.py",
     "tests/stream/test_stream_session.py",
 )
+LEARNED = "tests/runtime/test_learned_trust.py"
 BAD, METRIC, LIVE = (
     "tests/sidecar/test_bad_input.py",
     "tests/sidecar/test_metrics.py",
@@ -91,11 +92,25 @@ CAUSES = [
         f"{FLOW}::test_an_impossible_step_makes_blind_and_is_named",
     ),
     Row(
+        "The model is learned, and the transition, or the action in that state, was never recorded",
+        "impossible_step",
+        BLIND,
+        "CfmonFormulaBlind",
+        f"{LEARNED}::test_a_transition_that_was_never_recorded_is_named_and_counted",
+    ),
+    Row(
         "The model does not have the state or the action",
         "unknown_state",
         "cfmon_rejected_total",
         "CfmonMessagesRejected",
         f"{BAD}::test_what_breaks_the_path_blinds_until_it_is_long_enough_again",
+    ),
+    Row(
+        "The model is learned, and the state or the action was never recorded",
+        "unknown_state",
+        "cfmon_rejected_total",
+        "CfmonMessagesRejected",
+        f"{LEARNED}::test_a_state_that_was_never_recorded_is_named_and_counts_as_a_successor",
     ),
     Row(
         "Messages were dropped because the inbox was full: `limits.queue` of them, or 64 MiB, waited, and back-pressure"

@@ -24,6 +24,7 @@ CLONED: Final = (
     "pyproject.toml",
     "mkdocs.yml",
     ".ci",
+    "client",
     "config",
     "converters",
     "policies",

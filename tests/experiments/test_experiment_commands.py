@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import pytest
 
-from experiments import histograms, learned_models, sanity, table1, traces
+from experiments import histograms, learned_models, sanity, table1, takeovers, traces
 from experiments.grid import PANELS, Grid
 from experiments.output import figure, progress
 
@@ -29,6 +29,12 @@ COMMANDS = [
         ["--models", "1"],
         ["learned-models.csv", "learned-models-summary.csv"],
         ["learned-models.png"],
+    ),
+    Command(
+        takeovers,
+        ["--episodes", "2000"],
+        ["takeovers-simulated.csv", "takeovers.csv", "takeovers-summary.csv"],
+        ["takeovers.png"],
     ),
     Command(traces, [], ["traces.csv"], ["traces.png"]),
     Command(table1, ["--runs", "20", "--environment", "gotodoor"], ["table1.csv", "table1.md"], []),

@@ -32,8 +32,8 @@ SCREENSHOTS = Path(__file__).parents[2] / "var" / "screenshots"
 class Scene:
     """What the page shows, and the means to let more happen."""
 
-    def __init__(self, folder: Path) -> None:
-        self.loaded = assemble(data_file("config/frozen-lake.yaml"), {"CFMON_TRUST__ENABLED": "false"})
+    def __init__(self, folder: Path, config: Path | None = None) -> None:
+        self.loaded = assemble(config or data_file("config/frozen-lake.yaml"), {"CFMON_TRUST__ENABLED": "false"})
         self.pipeline = self.loaded.pipeline("cfmon-test")
         self.board = StatusView(self.loaded.watched)
         self.evidence: dict[str, bytes] = {}

@@ -18,8 +18,9 @@ from monitor.policy import PolicyTable
 from monitor.runtime.monitor import Monitor
 from monitor.sidecar.events import Evaluate, Heartbeat, Lost, Message
 from monitor.sidecar.pipeline import Effects, EvidenceFile, Pipeline, Topics
+from monitor.sidecar.sinks.alert_publisher import AlertPublisher
 from monitor.sidecar.sinks.status_view import StatusView
-from monitor.types import AlarmSpec, Alert, FormulaSpec, Instant, StreamSettings, TrustSettings
+from monitor.types import AlarmSpec, Alert, Blind, FormulaSpec, Instant, StreamSettings, TrustSettings
 from tests.sidecar.conftest import CAREFUL, HOME, LOST, RASH, REGRET, Driver
 from tests.sidecar.watched import watched
 
@@ -283,3 +284,17 @@ def test_revisions_only_grow(make: Callable[..., Pipeline]) -> None:
     revisions = [alert["revision"] for alert in alerts(*effects)]
     assert revisions
     assert all(after == before + 1 for before, after in pairwise(revisions))
+
+
+def test_a_status_lists_the_blind_formulas_of_a_hundred_agents_at_most(identity: Identity) -> None:
+    publisher = AlertPublisher(identity, "cfmon/alerts", lambda _: EvidenceFile("", b""))
+    for number in range(150):
+        for formula in ("b", "a"):
+            publisher.see(Blind(f"agent-{number:03}", formula, "gap"))
+    publisher.see(Blind("agent-001", "a", None))
+    for formula in ("a", "b"):
+        publisher.see(Blind("agent-000", formula, None))
+    listed = publisher.blind_formulas(100)
+    assert list(listed) == [f"agent-{number:03}" for number in range(1, 101)]
+    assert (listed["agent-001"], list(listed["agent-002"])) == ({"b": "gap"}, ["a", "b"])
+    assert publisher.blind == 297

@@ -83,6 +83,7 @@ def test_the_heartbeat_repeats_what_fires_under_the_same_id_and_revision(driver:
         "agents": 1,
         "firing": 1,
         "blind": 0,
+        "blind_formulas": {},
         "sent": "1970-01-01T00:16:42.000Z",
         "sent_unix": driver.now.wall,
     }
@@ -132,6 +133,8 @@ def test_after_a_reconnection_everything_retained_is_said_again(driver: Driver) 
     assert {n.reason for n in down.notices if isinstance(n, Blind)} == {"disconnected"}
     blind = alerts(down)
     assert [(alert["state"], alert["blind"]) for alert in blind] == [("firing", "disconnected")]
+    told = status(driver.feed(Heartbeat(driver.now)))
+    assert (told["blind"], told["blind_formulas"]) == (2, {"ada": {"chance": "disconnected", "watch": "disconnected"}})
     up = driver.feed(Connected(driver.now, up=True))
     assert status(up)["state"] == "online"
     assert up.publications[-1].topic == fired.topic

@@ -19,6 +19,7 @@ from tests.engine import verdict_rates
 from tests.statistics.measured import Row
 from tests.statistics.rates_as_tables import markdown
 from tests.statistics.rates_of_intervals import interval_rows, sequence_rows, size_rows
+from tests.statistics.rates_of_model_tests import learned_rows
 from tests.statistics.rates_of_tests import (
     combination_rows,
     effect_rows,
@@ -52,6 +53,7 @@ PARTS: dict[str, Callable[[np.random.Generator], Iterator[Row]]] = {
     "price": lambda rng: price_rows(RUNS, rng),
     "streams": stream_rows,
     "verdicts": lambda _: verdict_rates.rows(2_000),
+    "learned": lambda rng: learned_rows(500, 1_000, rng),
 }
 
 

@@ -29,6 +29,8 @@ PROCEDURES = {
     "verdict on a stream": "verdicts on a stream, at the bound itself",
     "interval beside a test": "interval reported beside a test, at its stop",
     "interval of =?": "interval of `=?`, alone and on a stream",
+    "model test, bounds": "test of a learned model, on 1,000 steps from the environment of its recordings",
+    "model test, taken": "the same, its rows taken as exact",
 }
 """How the name of a row begins -> what the page calls it."""
 

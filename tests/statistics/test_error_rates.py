@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.statistics import rates_of_intervals, rates_of_tests, rates_on_streams
+from tests.statistics import rates_of_intervals, rates_of_model_tests, rates_of_tests, rates_on_streams
 from tests.statistics.error_rates import read
 from tests.statistics.rates_as_tables import markdown
 
@@ -71,6 +71,14 @@ def test_a_stream_raises_a_false_alarm_as_seldom_as_it_says(kind: str) -> None:
 def test_without_the_rule_nearly_every_stream_raises_one() -> None:
     row = rates_on_streams.stream_row("SPRT", 100, 200, np.random.default_rng(4), ruled=False)
     assert row.rate > 0.9
+
+
+def test_few_data_alone_reject_a_learned_model_as_seldom_as_promised_and_nearly_always_if_taken_as_exact() -> None:
+    rows = list(rates_of_model_tests.learned_rows(40, 500, np.random.default_rng(10), sizes=(20, 200)))
+    bounds = [row for row in rows if row.limit is not None]
+    assert len(bounds) == len(rows) / 2 == 4
+    assert [row for row in bounds if not row.within(len(bounds))] == []
+    assert min(row.rate for row in rows if row.limit is None and row.where.startswith("grid")) > 0.9
 
 
 def test_the_kept_measurements_are_within_their_limits_and_those_the_page_shows() -> None:

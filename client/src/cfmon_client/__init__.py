@@ -17,14 +17,28 @@ if TYPE_CHECKING:
     from cfmon_client.broker import Broker as Broker
     from cfmon_client.errors import AlertError as AlertError
     from cfmon_client.errors import ClientError as ClientError
+    from cfmon_client.publisher import Publisher as Publisher
+    from cfmon_client.publisher import Status as Status
+    from cfmon_client.steps import Steps as Steps
+    from cfmon_client.steps import publish as publish
     from cfmon_client.subscription import alerts as alerts
+    from cfmon_client.takeover import Acting as Acting
+    from cfmon_client.takeover import Takeover as Takeover
+    from cfmon_client.takeover_rules import Rules as Rules
 
 _HOME_OF: Final = {
+    "Acting": "takeover",
     "Alert": "alert",
     "AlertError": "errors",
     "Broker": "broker",
     "ClientError": "errors",
+    "Publisher": "publisher",
+    "Rules": "takeover_rules",
+    "Status": "publisher",
+    "Steps": "steps",
+    "Takeover": "takeover",
     "alerts": "subscription",
+    "publish": "steps",
     "read_alert": "alert",
 }
 """Name -> module."""

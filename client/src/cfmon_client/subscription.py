@@ -17,7 +17,7 @@ from cfmon_client.broker import Broker, as_broker
 from cfmon_client.connection import FAILURES, LOG, Backoff, LimitedLog, connection
 from cfmon_client.errors import AlertError
 
-__all__ = ["Seen", "alerts", "receive"]
+__all__ = ["Seen", "alert_of", "alerts", "receive"]
 
 REMEMBERED: Final = 10_000
 """Number of alarms whose newest revision is remembered."""
@@ -54,30 +54,37 @@ async def alerts(
             tried again.
     """
     seen, limited = Seen(), LimitedLog()
-    async with aclosing(receive(as_broker(broker), f"{topic}/{agent}/{formula}", client_id, on_link)) as messages:
+    async with aclosing(
+        receive(as_broker(broker), f"{topic}/{agent}/{formula}", client_id=client_id, on_link=on_link)
+    ) as messages:
         async for message in messages:
-            if not message.payload:
-                continue  # the topic of a forgotten agent or of a removed formula is cleared
-            try:
-                alert = read_alert(bytes(message.payload))
-            except AlertError as error:
-                if limited.due(str(message.topic)):
-                    LOG.warning("the message on %s is not a readable alert: %s", message.topic, error)
-                continue
-            if seen.new(alert) or repeats:
+            alert = alert_of(message, limited)
+            if alert is not None and (seen.new(alert) or repeats):
                 yield alert
 
 
+def alert_of(message: aiomqtt.Message, limited: LimitedLog) -> Alert | None:
+    """Return the alert in a message; None if its topic is cleared, or, with a warning, if it is no alert."""
+    if not message.payload:
+        return None
+    try:
+        return read_alert(bytes(message.payload))
+    except AlertError as error:
+        if limited.due(str(message.topic)):
+            LOG.warning("the message on %s is not a readable alert: %s", message.topic, error)
+        return None
+
+
 async def receive(
-    broker: Broker, topic: str, client_id: str | None = None, on_link: Callable[[bool], None] | None = None
+    broker: Broker, *topics: str, client_id: str | None = None, on_link: Callable[[bool], None] | None = None
 ) -> AsyncGenerator[aiomqtt.Message, None]:
-    """Yield the messages of a topic filter at QoS 1, retained ones first; reconnect after each failure."""
+    """Yield the messages of topic filters at QoS 1, retained ones first; reconnect after each failure."""
     backoff, limited = Backoff(), LimitedLog()
     name = client_id or f"cfmon-client-{uuid.uuid4().hex[:12]}"
     while True:
         try:
             async with connection(broker, name, persistent=client_id is not None) as client:
-                await client.subscribe(topic, qos=1)
+                await client.subscribe([(topic, 1) for topic in topics])
                 backoff.succeed()
                 _notify(on_link, up=True)
                 try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 import json
 from collections.abc import Callable, Container, Iterator, Mapping
 from typing import Any
@@ -63,6 +64,11 @@ class AlertPublisher:
     def blind(self) -> int:
         """Number of blind formulas, each counted with each agent."""
         return sum(len(each.blind) for each in self._published.values())
+
+    def blind_formulas(self, most: int) -> dict[str, dict[str, BlindReason]]:
+        """Return agent -> formula -> reason for the first `most` agents, by name, that have a blind formula."""
+        agents = heapq.nsmallest(most, (agent for agent, each in self._published.items() if each.blind))
+        return {agent: dict(sorted(self._published[agent].blind.items())) for agent in agents}
 
     def alert(self, alert: Alert, evidence: list[EvidenceFile], sent: float) -> Publication:
         """Return the message for a change of an alarm; until it closes, its evidence is that of its first alert."""

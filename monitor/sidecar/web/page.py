@@ -22,6 +22,7 @@ FILES: Final = {
     "/common.js": ("common.js", SCRIPT),
     "/app.js": ("app.js", SCRIPT),
     "/agent.js": ("agent.js", SCRIPT),
+    "/bands.js": ("bands.js", SCRIPT),
     "/reliability.js": ("reliability.js", SCRIPT),
     "/alarms.js": ("alarms.js", SCRIPT),
     "/uplot.js": ("uplot/uPlot.iife.min.js", SCRIPT),

@@ -2,6 +2,7 @@
 import {
   POLICY_ASSUMED, ago, agentPage, alarmWord, at, departing, deviates, element, evidenceOf, figures, follow, look, makeAlarm, put, rangeOf, required, sync, tell, updateAlarm,
 } from "./common.js";
+import { widest } from "./bands.js";
 
 const seen = { firing: null, told: null };
 
@@ -59,6 +60,7 @@ function makeRow() {
     row.append(cell);
   }
   row.children[0].append(element("a", "page"));
+  row.children[4].append(element("span"), element("small", "band"));
   row.children[6].innerHTML = '<svg class="curve" viewBox="0 0 150 34" role="img"><line/><path class="instead"/><path/><circle r="2.6"/></svg>';
   row.children[9].append(element("a", "page", "Why?"));
   return row;
@@ -74,7 +76,8 @@ function updateRow(row, { agent, formula, first, now }) {
   cells[2].className = `word-${alarmWord(formula).split(",")[0]}`;
   put(cells[3], formula.blind ? `blind: ${formula.blind}` : formula.outcome || "between episodes");
   cells[3].className = formula.blind ? "word-blind" : "";
-  put(cells[4], figures(formula));
+  put(cells[4].firstElementChild, figures(formula));
+  put(cells[4].lastElementChild, widest(formula));
   put(cells[5], required(formula.threshold));
   draw(cells[6].firstElementChild, formula.history, formula.threshold?.bound ?? null);
   put(cells[7], formula.seq === null ? "" : String(formula.seq));

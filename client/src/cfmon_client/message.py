@@ -1,0 +1,213 @@
+"""A step as the bytes that the monitor reads (docs/messages.md, section "A step"), by the monitor's own rules.
+
+A step that the monitor would reject is refused here, where the mistake is made, with the monitor's word for the reason.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgpack
+
+__all__ = ["REASONS", "Refused", "check_episode", "check_policy", "pack"]
+
+REASONS: Final[Mapping[str, str]] = {
+    "bad_policy": "the policy is not a SHA-256 in hexadecimal",
+    "bad_text": "a text is not valid Unicode",
+    "closed": "the publisher is closed",
+    "error": "the value raised an exception when it was read",
+    "forked": "the publisher was made before a fork",
+    "missing_action": "a step before the end of an episode has no action",
+    "missing_state": "the final state is not given",
+    "no_episode": "no episode is open",
+    "not_finite": "a number is NaN or infinite",
+    "out_of_range": "a number is too large, or a text or list too long",
+    "too_large": "the message is larger than 64 KiB",
+    "wrong_type": "a value is of a type that the monitor does not read",
+}
+"""Reason for which a step, or an optional part of one, is not published -> explanation."""
+
+MAX_BYTES: Final = 65536
+MAX_DIMENSIONS: Final = 1024
+MAX_INT: Final = 2**63 - 1
+MAX_TEXT: Final = 256
+_SHA256: Final = re.compile(r"[0-9a-fA-F]{64}")
+
+
+class Refused(Exception):  # noqa: N818 - not an error of the caller's program: it is caught and counted
+    """A step, or a part of it, cannot be published. `reason`: one of `REASONS`."""
+
+    def __init__(self, reason: str, text: str) -> None:
+        super().__init__(text)
+        self.reason = reason
+
+
+def pack(
+    episode: str | int,
+    seq: int,
+    state: object,
+    action: object,
+    *,
+    time: float,
+    reward: object = None,
+    policy: str | None = None,
+    extra: object = None,
+    terminated: bool = False,
+    truncated: bool = False,
+) -> tuple[bytes, list[Refused]]:
+    """Return the message of a step, and what was left out of it: a reward or an `extra` that cannot be published.
+
+    Raises:
+        Refused: State, action or policy cannot be published.
+
+    >>> msgpack.unpackb(pack("e", 0, [0.5, 1], 2, time=9.0)[0])
+    {'v': 1, 'episode': 'e', 'seq': 0, 'state': [0.5, 1], 'time': 9.0, 'action': 2}
+    """
+    fields: dict[str, Any] = {"v": 1, "episode": episode, "seq": seq, "state": _state(state), "time": time}
+    if action is not None:
+        fields["action"] = _action(action)
+    elif not (terminated or truncated):
+        raise Refused("missing_action", "the action is None; give the action taken in this state")
+    if terminated:
+        fields["terminated"] = True
+    if truncated:
+        fields["truncated"] = True
+    if policy is not None:
+        fields["policy"] = check_policy(policy)
+    left_out = []
+    try:
+        fields.update({} if reward is None else {"reward": _reward(reward)})
+    except Refused as refused:
+        left_out.append(refused)
+    payload: bytes = msgpack.packb(fields)
+    if extra is not None:
+        try:
+            payload = _with_extra(fields, extra)
+        except Refused as refused:
+            left_out.append(refused)
+    if len(payload) > MAX_BYTES:
+        raise Refused("too_large", f"the message has {len(payload)} bytes; the monitor reads at most {MAX_BYTES}")
+    return payload, left_out
+
+
+def check_policy(policy: object) -> str:
+    """Return the SHA-256 of a policy. Refused if it is not one."""
+    if isinstance(policy, str) and _SHA256.fullmatch(policy):
+        return policy.lower()
+    raise Refused("bad_policy", f"the policy is {_shown(policy)}; give the SHA-256 of its file, 64 hexadecimal digits")
+
+
+def check_episode(episode: object) -> str | int:
+    """Return the name of an episode, a text or a whole number. Refused if it is neither."""
+    value = _plain(episode)
+    if type(value) is str:
+        return _text("episode", value)
+    if type(value) is int:
+        return _integer("episode", value, -MAX_INT)
+    raise Refused("wrong_type", f"the episode is {_shown(episode)}; give a text or an integer")
+
+
+def _with_extra(fields: Mapping[str, Any], extra: object) -> bytes:
+    if not isinstance(extra, dict):
+        raise Refused("wrong_type", f"extra is {_shown(extra)}; give a dict")
+    try:
+        payload: bytes = msgpack.packb({**fields, "extra": extra}, default=_plain_or_error)
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        raise Refused("wrong_type", f"extra cannot be written as msgpack: {error}") from None
+    if len(payload) > MAX_BYTES:
+        raise Refused("too_large", f"with extra the message has {len(payload)} bytes; the limit is {MAX_BYTES}")
+    return payload
+
+
+def _plain_or_error(value: object) -> object:
+    plain = _plain(value)
+    if plain is value:
+        raise TypeError(f"{_shown(value)} has no form in msgpack")
+    return plain
+
+
+def _plain(value: object) -> object:
+    """Return arrays and scalars of NumPy, torch and the like as lists and numbers, and subclasses as their base."""
+    tolist = getattr(value, "tolist", None)
+    if callable(tolist):
+        value = tolist()
+    for kind in (int, float, str):
+        if isinstance(value, kind) and type(value) not in {kind, bool}:
+            return kind(value)
+    return value
+
+
+def _state(state: object) -> object:
+    value = _plain(state)
+    if type(value) is int:
+        return _integer("state", value, -MAX_INT)
+    if type(value) is str:
+        return _text("state", value)
+    if not isinstance(value, list | tuple):
+        raise Refused("wrong_type", f"the state is {_shown(state)}; give an integer, a name, or a flat list of numbers")
+    if len(value) > MAX_DIMENSIONS:
+        raise Refused("out_of_range", f"the state has {len(value)} entries; the monitor reads at most {MAX_DIMENSIONS}")
+    return [_entry(each) for each in value]
+
+
+def _entry(entry: object) -> object:
+    value = entry if type(entry) is float else _plain(entry)
+    if type(value) is float:
+        return _finite("state", value)
+    if type(value) is int:
+        return _integer("state", value, -MAX_INT)
+    if type(value) is str:
+        return _text("state", value)
+    if type(value) is bool:
+        return value
+    raise Refused("wrong_type", f"the state's list has {_shown(entry)}; give a flat list of numbers, names or booleans")
+
+
+def _action(action: object) -> object:
+    value = _plain(action)
+    if type(value) is int:
+        return _integer("action", value, 0)
+    if type(value) is str:
+        return _text("action", value)
+    raise Refused("wrong_type", f"the action is {_shown(action)}; give its index or its name")
+
+
+def _reward(reward: object) -> float:
+    value = _plain(reward)
+    if type(value) is float:
+        return _finite("reward", value)
+    if type(value) is int:
+        return float(_integer("reward", value, -MAX_INT))
+    raise Refused("wrong_type", f"the reward is {_shown(reward)}; give a number")
+
+
+def _finite(name: str, value: float) -> float:
+    if not math.isfinite(value):
+        raise Refused("not_finite", f"the {name} is {value!r}; give finite numbers")
+    return value
+
+
+def _integer(name: str, value: int, least: int) -> int:
+    if not least <= value <= MAX_INT:
+        raise Refused("out_of_range", f"the {name} is an integer outside [{least}, {MAX_INT}]")
+    return value
+
+
+def _text(name: str, value: str) -> str:
+    if not 1 <= len(value) <= MAX_TEXT:
+        raise Refused("out_of_range", f"the {name} has {len(value)} characters; give 1 to {MAX_TEXT}")
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise Refused("bad_text", f"the {name} is not valid Unicode") from None
+    return value
+
+
+def _shown(value: object) -> str:
+    """Return a short form of a value; only the type of anything large."""
+    if isinstance(value, str | bytes):
+        return repr(value[:60])
+    return repr(value) if isinstance(value, bool | int | float | None) else f"a {type(value).__name__}"

@@ -1,0 +1,243 @@
+"""The steps of one agent: sequence numbers, episodes, and what happens to a step that cannot be published."""
+
+from __future__ import annotations
+
+import re
+import time
+import uuid
+from collections.abc import Callable
+from types import TracebackType
+from typing import Final, final
+
+from cfmon_client.broker import Broker
+from cfmon_client.errors import ClientError
+from cfmon_client.message import Refused, check_episode, check_policy, pack
+from cfmon_client.publisher import FLUSH, MEMORY, REPUBLISH, Publisher, Status
+
+__all__ = ["TOPIC", "Steps", "check_agent", "publish"]
+
+TOPIC: Final = "agents/+/steps"
+"""Default topic of steps, as in the monitor's configuration; `+` is the agent's name."""
+
+_AGENT: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+
+
+def publish(
+    broker: Broker | str,
+    agent: str,
+    *,
+    policy: str | None = None,
+    topic: str = TOPIC,
+    memory: int = MEMORY,
+    republish: float = REPUBLISH,
+) -> Steps:
+    """Return the `Steps` of an agent, published over a connection of its own. Use it as a context manager.
+
+    Args:
+        broker: URL of the broker, such as `mqtt://localhost`, or a `Broker` with credentials and certificates.
+        agent: The agent's name: `[A-Za-z0-9_.-]{1,64}`.
+        policy: SHA-256 of the policy file that the agent runs, sent with each step. If it is not that of the monitor's
+            nominal policy, the monitor reports that instead of wrong answers.
+        topic: Topic of steps, as in the monitor's configuration; `+` is the agent's name.
+        memory: Bytes of steps that are kept while the broker is away; beyond them the oldest are dropped.
+        republish: Seconds of acknowledged steps that are published again after a reconnection, because a killed broker
+            may have lost them.
+
+    Raises:
+        ClientError: An argument is wrong. A broker that is away is no error: steps wait for it.
+    """
+    publisher = Publisher(broker, memory=memory, republish=republish)
+    try:
+        return Steps(publisher, agent, policy=policy, topic=topic)
+    except ClientError:
+        publisher.close(0.0)
+        raise
+
+
+def check_agent(agent: str) -> None:
+    """Raise ClientError if an agent's name is none."""
+    if not isinstance(agent, str) or not _AGENT.fullmatch(agent):
+        raise ClientError(f"the agent's name is {agent!r}; give 1 to 64 characters of A-Z a-z 0-9 _ . -")
+
+
+@final
+class Steps:
+    """The steps of one agent. Its methods return at once and never raise, whatever they are given; for one thread.
+
+    What cannot be published is counted and logged, with the reason: see `status`.
+
+    Args:
+        publisher: The connection; agents may share one.
+        agent: The agent's name.
+        policy: SHA-256 of the policy file that the agent runs.
+        topic: Topic of steps; `+` is the agent's name.
+        clock: The agent's clock, in seconds since the epoch.
+        run: Beginning of the names of episodes; by default one that no other run has.
+
+    Raises:
+        ClientError: An argument is wrong.
+    """
+
+    def __init__(
+        self,
+        publisher: Publisher,
+        agent: str,
+        *,
+        policy: str | None = None,
+        topic: str = TOPIC,
+        clock: Callable[[], float] = time.time,
+        run: str | None = None,
+    ) -> None:
+        check_agent(agent)
+        if topic.count("+") != 1 or "#" in topic:
+            raise ClientError(f'the topic is "{topic}"; give one with exactly one "+", in place of the agent\'s name')
+        try:
+            self._policy = None if policy is None else check_policy(policy)
+        except Refused as refused:
+            raise ClientError(str(refused)) from None
+        self._publisher = publisher
+        self._agent = agent
+        self._topic = topic.replace("+", agent)
+        self._clock = clock
+        self._run = run or f"{time.strftime('%Y%m%dT%H%M%S', time.gmtime(clock()))}-{uuid.uuid4().hex[:6]}"
+        self._episodes = 0
+        self._episode: str | int | None = None
+        self._seq = 0
+
+    @property
+    def agent(self) -> str:
+        """The agent's name."""
+        return self._agent
+
+    @property
+    def episode(self) -> str | int | None:
+        """Name of the open episode; None between episodes."""
+        return self._episode
+
+    @property
+    def status(self) -> Status:
+        """What became of the steps so far, those of all agents that share the connection."""
+        return self._publisher.status
+
+    def reset(self, episode: str | int | None = None) -> None:
+        """Begin a new episode with the next step. Without this call, it begins after `end`.
+
+        `episode`: its name; by default one is made, which no other episode has. An open episode is broken off: call
+        `end` with its last state, if that is known, so that the monitor evaluates it once more.
+        """
+        self._episode, self._seq = None, 0
+        if episode is not None:
+            try:
+                self._episode = check_episode(episode)
+            except Exception as error:  # noqa: BLE001 - nothing is raised into the agent's loop
+                self._refuse(error)
+
+    def step(
+        self,
+        state: object,
+        action: object,
+        *,
+        reward: object = None,
+        policy: str | None = None,
+        extra: object = None,
+    ) -> None:
+        """Publish a state and the action taken in it, before or after the action takes effect.
+
+        A step that cannot be published keeps its number, so that the monitor sees a gap and not two steps in a row
+        that were none.
+
+        Args:
+            state: As the monitor's `state_encoder` requires: an integer, a name, or a flat list of numbers. Arrays and
+                scalars of NumPy are accepted.
+            action: Its index or its name.
+            reward: The reward of the transition *into* this state: what the previous action earned.
+            policy: SHA-256 of the policy that took the action, if it is not the one given at the beginning.
+            extra: A dict that recordings keep and nothing else uses.
+        """
+        self._send(state, action, reward, policy, extra)
+
+    def end(
+        self,
+        state: object = None,
+        *,
+        terminated: bool = False,
+        truncated: bool = False,
+        reward: object = None,
+        extra: object = None,
+    ) -> None:
+        """Publish the last state of the episode, in which no action is taken, and close the episode.
+
+        Args:
+            state: The last state. Without it, nothing is published: the monitor sees the end when the next episode
+                begins, and does not learn how this one ended.
+            terminated: The task ended in this state, as in Gymnasium.
+            truncated: A time limit cut the episode off. This is assumed unless `terminated` is given.
+            reward: The reward of the transition into this state.
+            extra: A dict that recordings keep and nothing else uses.
+        """
+        if self._episode is None:
+            self._refuse(Refused("no_episode", "end() is called, but no step was published since the last end"))
+            return
+        if state is not None:
+            cut_off = bool(truncated) or not terminated
+            self._send(state, None, reward, None, extra, terminated=bool(terminated), truncated=cut_off)
+        elif terminated or truncated:
+            self._refuse(Refused("missing_state", "end() needs the last state; give it as the first argument"))
+        self.reset()
+
+    def flush(self, timeout: float = FLUSH) -> bool:
+        """Wait until the broker has all steps, at most `timeout` seconds; return whether it has."""
+        return self._publisher.flush(timeout)
+
+    def close(self, timeout: float = FLUSH) -> bool:
+        """Close the connection after `flush`; return whether the broker has all steps."""
+        return self._publisher.close(timeout)
+
+    def __enter__(self) -> Steps:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _send(
+        self,
+        state: object,
+        action: object,
+        reward: object,
+        policy: str | None,
+        extra: object,
+        *,
+        terminated: bool = False,
+        truncated: bool = False,
+    ) -> None:
+        if self._episode is None:
+            self._episode = f"{self._run}-{self._episodes}"
+            self._episodes += 1
+        seq, self._seq = self._seq, self._seq + 1
+        try:
+            payload, left_out = pack(
+                self._episode,
+                seq,
+                state,
+                action,
+                time=self._clock(),
+                reward=reward,
+                policy=self._policy if policy is None else policy,
+                extra=extra,
+                terminated=terminated,
+                truncated=truncated,
+            )
+        except Exception as error:  # noqa: BLE001 - nothing is raised into the agent's loop
+            self._refuse(error)
+            return
+        if (reason := self._publisher.put(self._topic, payload)) is not None:
+            self._refuse(Refused(reason, "steps are not published; make a new publisher"))
+        for refused in left_out:
+            self._refuse(refused)
+
+    def _refuse(self, error: Exception) -> None:
+        reason = error.reason if isinstance(error, Refused) else "error"
+        text = str(error) if isinstance(error, Refused) else f"{type(error).__name__}: {error}"
+        self._publisher.refuse(self._agent, reason, text)
