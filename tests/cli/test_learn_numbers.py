@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from monitor.learning.companion import companion_of, load_learner
-from monitor.model import MDP, encode_state, load_model
+from monitor.model import encode_state, load_model
 from monitor.model.npz import model_sha256, pack
-from tests.learning.recorded import Row, csv_of, random_rows
+from tests.learning.recorded import Row, csv_of, random_rows, same_but_for_numbers
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -47,33 +47,6 @@ def recorded(name: str, seed: int, states: int, *, ends: bool = True) -> str:
     return str(csv_of(rows, Path(f"{name}.csv")))
 
 
-def same(one: MDP, other: MDP) -> None:
-    """Both models are the same but for the numbers of states; names tell which is which."""
-    assert one.counts is not None
-    assert other.counts is not None
-    place = [other.state_names.index(name) for name in one.state_names]
-    assert sorted(place) == list(range(other.states))
-    assert place[one.counts.elsewhere] == other.counts.elsewhere
-    for state, there in enumerate(place):
-        for action in range(one.actions):
-            successors, probabilities = one.row(state, action)
-            found = dict(zip([place[s] for s in successors.tolist()], probabilities.tolist(), strict=True))
-            wanted = other.row(there, action)
-            assert found == dict(zip(wanted[0].tolist(), wanted[1].tolist(), strict=True))
-            for successor in successors.tolist():
-                assert one.reward(state, action, successor) == other.reward(there, action, place[successor])
-            assert one.counts.order[state * one.actions + action] == other.counts.order[there * one.actions + action]
-        assert place[one.ended(state)] == other.ended(there)
-    for name, mask in one.labels.items():
-        assert mask.tolist() == other.labels[name][place].tolist()
-    assert one.initial is not None
-    assert other.initial is not None
-    np.testing.assert_allclose(one.initial, other.initial[place], rtol=1e-12)
-    assert (one.observations is None) == (other.observations is None)
-    if one.observations is not None and other.observations is not None:
-        assert np.array_equal(one.observations, other.observations[place])
-
-
 @pytest.mark.parametrize(
     ("options", "encoder", "raw"),
     [
@@ -104,7 +77,7 @@ def test_old_states_keep_their_numbers_and_new_ones_come_after(
         state = encode_state(after, encoder, raw(x))  # type: ignore[arg-type]
         assert state == encode_state(before, encoder, raw(x))  # type: ignore[arg-type]
     assert cfmon("model", "learn", first, second, "-o", "once.npz", *ROLES, *options, *LABELS)[0] == 0
-    same(after, load_model("once.npz"))
+    same_but_for_numbers(after, load_model("once.npz"))
     third = recorded("third", 3, 6)
     assert cfmon("model", "learn", third, "--append", "m.npz")[0] == 0
     assert load_model("m.npz").state_names[: after.states] == after.state_names
