@@ -527,11 +527,12 @@ class Handover(msgspec.Struct, frozen=True):
     """What to hand over to, as the formula writes it: a policy, or `do(action)`."""
     helps_now: bool | None
     """True if handing over now meets the goal and carrying on does not; of `handover(...)`, if handing over now meets
-    the goal: it is not too late. `null`: not known (while blind, and by a sampled or undecided verdict).
+    the goal: it is not too late; of a comparison of `delta(policy,nominal)@0`, if it holds. `null`: not known (while
+    blind, and by a sampled or undecided verdict).
     """
     latest_useful: int | None
     """Smallest number of steps ago at which handing over would have helped; 0: now. `null`: never, or not known. Of
-    `handover(...)`, 0 or `null`.
+    `handover(...)` and `delta(...)`, 0 or `null`.
     """
 
 

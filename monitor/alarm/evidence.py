@@ -98,20 +98,22 @@ def make_evidence(
 class Deriver(NamedTuple):
     """A program that derives the verdict of an alarm again.
 
-    `name`: its name in the output of `cfmon verify`. `verdict`: returns the verdict that follows from the evidence's
-    path and text, the model, the policies and the other models; raises MonitorError if none follows, LimitError if this
-    program does not support the formula.
+    `name`: its name in the output of `cfmon verify`. `verdicts`: returns the verdict that follows from the evidence's
+    path and text, the model, the policies and the other models, and that of a program that had to help; raises
+    MonitorError if none follows, LimitError if this program does not support the formula. `helped`: what of a recorded
+    verdict it cannot compute, as a sentence; empty if it needs no help.
     """
 
     name: str
-    verdict: Callable[[Evidence, MDP, Mapping[str, PolicyTable], Mapping[str, MDP]], Verdict]
+    verdicts: Callable[[Evidence, MDP, Mapping[str, PolicyTable], Mapping[str, MDP]], Sequence[Verdict]]
+    helped: Callable[[Verdict], str] = lambda _: ""
 
 
 class Rederivation(NamedTuple):
     """Result of deriving an alarm again.
 
     `problems`: one sentence each. `by`: the program that derived a verdict, None if none did. `passed`: why the
-    programs before it did not answer, one sentence each.
+    programs before it did not answer, and what it could not compute itself, one sentence each.
     """
 
     problems: list[str]
@@ -148,14 +150,18 @@ def derive_again(
     passed: tuple[str, ...] = ()
     for deriver in derivers or (ENGINE,):
         try:
-            verdict = deriver.verdict(evidence, model, tables, models or {})
+            verdicts = deriver.verdicts(evidence, model, tables, models or {})
         except LimitError as error:
             passed += (f"not by the {deriver.name}: {_first_line(error)}",)
         except MonitorError as error:
             return Rederivation([*problems, f"no verdict follows: {_first_line(error)}"], None, passed)
         else:
-            found = _differences("verdict", plain(evidence.verdict), plain(verdict))
-            return Rederivation([*problems, *found], deriver.name, passed)
+            found: dict[str, str] = {}
+            for verdict in verdicts:
+                for problem in _differences("verdict", plain(evidence.verdict), plain(verdict)):
+                    found.setdefault(problem.partition(":")[0], problem)
+            helped = deriver.helped(evidence.verdict)
+            return Rederivation([*problems, *found.values()], deriver.name, (*passed, *([helped] if helped else [])))
     return Rederivation([*problems, f"no verdict follows: {passed[-1]}"], None, passed)
 
 
@@ -197,19 +203,21 @@ def _band_settings(evidence: Evidence) -> BandSettings | None:
     return BandSettings(bands.draws, bands.seed, level, delta)
 
 
-ENGINE: Final = Deriver("engine", _verdict)
+ENGINE: Final = Deriver("engine", lambda *given: [_verdict(*given)])
 """The engine of the stream: exact, or drawn again if the verdict was sampled."""
 
 
 def _by_referee(
     evidence: Evidence, model: MDP, tables: Mapping[str, PolicyTable], models: Mapping[str, MDP]
-) -> Verdict:
-    """Return the verdict of the second program, which draws no samples and computes no bands of learned models."""
-    if evidence.verdict.bands is not None:
-        raise LimitError("the bands of a learned model are computed by the engine alone")
+) -> list[Verdict]:
+    """Return the verdict of the second program, which draws neither samples nor models.
+
+    On a learned model the verdict of the engine follows; the first has its credible band and support.
+    """
     if evidence.verdict.drawn is not None:
         raise LimitError("a sampled verdict has to be drawn again, with the noise it was drawn with")
-    return judge(
+    settings = _band_settings(evidence) or BandSettings()
+    judged = judge(
         evidence.text,
         model=model,
         path=list(evidence.path),
@@ -218,10 +226,40 @@ def _by_referee(
         causal_model=evidence.causal_model,
         terminated=evidence.terminated,
         start_observed=evidence.start_observed,
+        delta=settings.delta,
+    )
+    if evidence.verdict.bands is None:
+        return [judged]
+    other = _verdict(evidence, model, tables, models)
+    return [_completed(judged, other), other]
+
+
+def _completed(judged: Verdict, other: Verdict) -> Verdict:
+    """Return the referee's verdict with what only the engine computes on a learned model.
+
+    Raises LimitError if the engine left out a guaranteed band that the referee has.
+    """
+    pairs = list(zip(judged.quantities, other.quantities, strict=True))
+    if any((one.guaranteed is None) != (two.guaranteed is None) for one, two in pairs):
+        raise LimitError("a guaranteed band is too large for the engine, which left it out")
+    return replace(
+        judged,
+        quantities=tuple(replace(one, credible=two.credible, support=two.support) for one, two in pairs),
+        credible=other.credible,
+        effect_credible=other.effect_credible,
+        support=other.support,
+        to_visit=other.to_visit,
+        bands=other.bands,
     )
 
 
-REFEREE: Final = Deriver("referee", _by_referee)
+def _helped(verdict: Verdict) -> str:
+    if verdict.bands is None or verdict.bands.draws == 0:
+        return ""
+    return "and by the engine, which alone computes the credible band, the support and the pairs to visit"
+
+
+REFEREE: Final = Deriver("referee", _by_referee, _helped)
 """A plain evaluator that shares neither code nor method with the engine (`monitor.referee`)."""
 
 

@@ -11,7 +11,7 @@ import math
 import msgspec
 
 from monitor.logic.printer import print_change, print_formula
-from monitor.logic.syntax import Change, Formula, Regret
+from monitor.logic.syntax import Change, Formula, Goal, Regret, Test, WorldRef
 from monitor.logic.traversal import goals, handover_goal
 from monitor.types import (
     AlarmState,
@@ -31,6 +31,7 @@ __all__ = [
     "Stance",
     "advised_change",
     "change_of",
+    "effect_of_now",
     "figures_of",
     "fired_of",
     "handover_of",
@@ -92,8 +93,21 @@ def handover_of(formula: Formula, verdict: Verdict) -> Handover | None:
     change = advised_change(formula)
     if change is None:
         return None
-    helps = None if 0 not in verdict.profile else verdict.latest_useful == 0
-    return Handover(print_change(change), helps, verdict.latest_useful)
+    if effect_of_now(formula):
+        known = verdict.method == "exact"
+        helps, useful = (verdict.holds if known else None), (0 if known and verdict.holds else None)
+    else:
+        helps, useful = None if 0 not in verdict.profile else verdict.latest_useful == 0, verdict.latest_useful
+    return Handover(print_change(change), helps, useful)
+
+
+def effect_of_now(formula: Formula) -> bool:
+    """Return whether a formula compares the effect of handing over now: `delta(fallback,nominal)@0.P>=0.1 [..]`."""
+    match formula:
+        case Goal(WorldRef(Change("policy" | "action"), Change("nominal"), 0), _, Test()):
+            return True
+        case _:
+            return False
 
 
 def change_of(formula: Formula) -> Change | None:
@@ -102,9 +116,16 @@ def change_of(formula: Formula) -> Change | None:
 
 
 def advised_change(formula: Formula) -> Change | None:
-    """Return what to hand over to by `regret` or `handover`: a policy or an action; None for every other formula."""
+    """Return the policy or action that a formula suggests to hand over to.
+
+    It is that of `regret`, of `handover`, or of the effect of handing over now; None for every other formula.
+    """
     goal = handover_goal(formula)
-    change = change_of(formula) if goal is None else goal.world.change
+    if goal is not None:
+        return goal.world.change
+    if isinstance(formula, Goal) and effect_of_now(formula):
+        return formula.world.change
+    change = change_of(formula)
     return None if change is None or change.kind == "model" else change
 
 

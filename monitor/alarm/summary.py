@@ -157,7 +157,7 @@ class _Sentences:
     def advice(self, blind: BlindReason | None) -> str:
         """Return what to do now, if there is something to hand over to."""
         if self._handover is None:
-            return ""
+            return self._advice_on_effect(blind)
         change, test, handover = self._handover
         now, doing = self._verdict.profile.get(0), DOING[change.kind].format(_noun(change))
         if now is None:
@@ -174,6 +174,15 @@ class _Sentences:
             return f"No need to act: without {doing} it is {own} from now on"
         suffices = "no longer suffices" if handover.latest_useful else "does not suffice"
         return f"{_capital(doing)} {suffices} ({given}): stop the agent safely"
+
+    def _advice_on_effect(self, blind: BlindReason | None) -> str:
+        """Return what to do now if the effect of handing over is large enough."""
+        handover, change = handover_of(self._parsed, self._verdict), advised_change(self._parsed)
+        if handover is None or change is None or not handover.helps_now:
+            return ""
+        if blind not in (None, "model_doubt"):
+            return f"{_capital(DOING[change.kind].format(_noun(change)))} helped then"
+        return f"{DO[change.kind].format(_noun(change))} now"
 
     def too_late(self, blind: BlindReason | None) -> str:
         """Return, if handing over does not suffice, its effect now and when it last sufficed."""

@@ -124,7 +124,7 @@ def check(
             "models": models,
         }
         if engine is Engine.referee:
-            verdicts = _judged(texts, arguments, bar.at)
+            verdicts = _judged(texts, arguments | {"delta": band_delta}, bar.at)
         else:
             sampling = replace(
                 DEFAULT,

@@ -4,7 +4,7 @@ It computes what `monitor.check` computes exactly, from the definitions: the clo
 expansion laws of the path operators, and a dictionary of node values. It shares neither code nor method with the exact
 engine (`monitor.exact`): no automaton, no compiled code, nothing cached between queries. Keep it independent: then
 agreement of the two rules out a shared error. Read `row.py`, `world.py`, `residual.py`, `transition.py`, `unroll.py`,
-`verdict.py`, in this order.
+`verdict.py`, in this order; `intervals.py` and `guaranteed.py` add the guaranteed bands of learned models.
 """
 
 from __future__ import annotations
@@ -18,11 +18,12 @@ from monitor.logic.printer import print_formula
 from monitor.logic.syntax import Formula
 from monitor.model.mdp import MDP
 from monitor.policy.table import as_table
+from monitor.referee.guaranteed import Guaranteed
 from monitor.referee.inputs import Path, check_models, checked_path, named_actions
 from monitor.referee.unroll import Unroll
 from monitor.referee.verdict import Judge
 from monitor.referee.world import MAIN, Frame, Moment, Setting, Step
-from monitor.types import CausalModel, Verdict
+from monitor.types import BandSettings, CausalModel, Verdict
 
 __all__ = ["judge"]
 
@@ -37,6 +38,7 @@ def judge(
     causal_model: CausalModel = "gumbel",
     terminated: bool = False,
     start_observed: bool = True,
+    delta: float = BandSettings().delta,
 ) -> Verdict:
     """Evaluate one formula on one observed path, as `monitor.check` does exactly.
 
@@ -49,6 +51,8 @@ def judge(
         causal_model: `any` or `stable` also bound the answer over that class of causal models.
         terminated: the episode has ended in the last state, which is absorbing from then on.
         start_observed: whether the first pair is the episode's first step (else `@-k` verdicts say so).
+        delta: probability that the guaranteed band misses, which `any` adds on a model learned from data. The credible
+            band and the support are the engine's alone.
 
     Raises:
         FormulaError, PathError, PolicyError, ConfigError: as `monitor.check`.
@@ -63,6 +67,8 @@ def judge(
     """
     if causal_model not in get_args(CausalModel):
         raise ConfigError(f"causal model {causal_model!r} does not exist; use {', '.join(get_args(CausalModel))}")
+    if not 0.0 < delta < 1.0:
+        raise ConfigError(f"delta must lie strictly between 0 and 1, not {delta:g}")
     if not isinstance(model, MDP):
         raise ConfigError("the referee evaluates enumerated models only")
     if "nominal" not in policies:
@@ -74,9 +80,12 @@ def judge(
     actions = named_actions(formula, text, model, tables, others)
     pairs = checked_path(path, model, terminated=terminated)
     last = pairs[-1][0]
-    unroll = Unroll(Setting({MAIN: model, **others}, tables, last if terminated else None), actions, causal_model)
+    setting = Setting({MAIN: model, **others}, tables, last if terminated else None)
+    unroll = Unroll(setting, actions, causal_model)
+    due = causal_model == "any" and any(each.counts is not None for each in setting.models.values())
+    guaranteed = Guaranteed(setting, actions, delta) if due else None
     labels = {name: bool(states[last]) for name, states in model.labels.items()}
-    judged = Judge(unroll, _observed(pairs, terminated=terminated), labels, causal_model, start_observed)
+    judged = Judge(unroll, _observed(pairs, terminated=terminated), labels, causal_model, start_observed, guaranteed)
     try:
         return judged.verdict(formula, text)
     except RecursionError as error:

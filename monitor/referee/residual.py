@@ -19,7 +19,19 @@ from typing import assert_never
 
 from monitor.logic.syntax import And, Const, Formula, Goal, Label, Not, Or, Probability, Regret, Reward, Until
 
-__all__ = ["TRUE", "PathResidual", "Residual", "collect", "expand", "looks_back", "nested", "present", "window"]
+__all__ = [
+    "FALSE",
+    "TRUE",
+    "PathResidual",
+    "Residual",
+    "collect",
+    "expand",
+    "labels",
+    "looks_back",
+    "nested",
+    "present",
+    "window",
+]
 
 TRUE, FALSE = Const(value=True), Const(value=False)
 
@@ -130,6 +142,13 @@ def present(residual: Residual) -> set[Goal]:
             return present(left)
         case _:
             return {goal for part in _parts(residual) for goal in present(part)}
+
+
+def labels(residual: Residual) -> set[str]:
+    """Return the names of the labels in a residual, without those inside goals."""
+    if isinstance(residual, Label):
+        return {residual.name}
+    return set() if isinstance(residual, Goal) else {name for part in _parts(residual) for name in labels(part)}
 
 
 def looks_back(residual: Residual) -> bool:

@@ -11,7 +11,7 @@ Definitions: docs/semantics.md, section 5.5 (1), docs/semantics.md, section 6.4 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import Any, assert_never
@@ -19,12 +19,18 @@ from typing import Any, assert_never
 from monitor.logic.printer import print_formula
 from monitor.logic.syntax import NOMINAL, And, Change, Const, Formula, Goal, Label, Not, Or, Regret, Temporal, WorldRef
 from monitor.logic.traversal import handover_goal
+from monitor.referee.guaranteed import Guaranteed
 from monitor.referee.unroll import Unroll
 from monitor.referee.world import Frame, position
-from monitor.types import CausalModel, Outcome, Quantity, Verdict
+from monitor.types import Bands, CausalModel, Outcome, Quantity, Verdict
 
 __all__ = ["Judge"]
 
+Band = tuple[float, float]
+NO_GUARANTEE = (
+    "no guaranteed band: quantities are nested, rewards of a transition vary, or the episode has ended in a state that "
+    "is not absorbing in the model"
+)
 Truths = frozenset[bool]
 """Possible truth values over the class of causal models."""
 EITHER: Truths = frozenset({True, False})
@@ -39,6 +45,7 @@ class Judge:
         frame: the observed path.
         labels: truth of each label in the path's last state.
         causal_model: the class to bound over; `gumbel`: no bounds.
+        guaranteed: computes guaranteed bands; None where none is due.
         start_observed: whether the first pair is the episode's first step.
     """
 
@@ -47,6 +54,7 @@ class Judge:
     labels: Mapping[str, bool]
     causal_model: CausalModel
     start_observed: bool
+    guaranteed: Guaranteed | None
 
     def verdict(self, formula: Formula, text: str) -> Verdict:
         """Return the verdict on a formula; `text`: as written by the user. Raise LimitError if it is too large."""
@@ -57,6 +65,7 @@ class Judge:
             case Goal(test=None):
                 quantity = self._quantity(formula, text)
                 found = {"quantities": (quantity,), "value": quantity.value, "bounds": quantity.bounds}
+                found["guaranteed"] = quantity.guaranteed
                 found |= self._handover(formula)
                 dropped = formula.world.offset < 0
             case _:
@@ -72,7 +81,16 @@ class Judge:
             offset=quantities[-1].offset if quantities else 0,
             clipped=any(quantity.clipped for quantity in quantities),
             start_dropped=dropped and not self.start_observed,
+            bands=self._bands(quantities),
         )
+
+    def _bands(self, quantities: Sequence[Quantity]) -> Bands | None:
+        """Return how guaranteed bands were obtained; None if none was due."""
+        if self.guaranteed is None or not quantities:
+            return None
+        bands = [quantity.guaranteed for quantity in quantities]
+        delta = None if all(band is None for band in bands) else self.guaranteed.delta
+        return Bands(delta=delta, reason=NO_GUARANTEE if None in bands else "")
 
     def _plain(self, formula: Formula) -> dict[str, Any]:
         """Return the fields of a verdict on a Boolean combination."""
@@ -84,7 +102,8 @@ class Judge:
             "quantities": quantities,
             "holds": True in self._combined(formula, held),
             "bounds": quantities[0].bounds if len(quantities) == 1 else None,
-            "robust": self._if_bounded(len(self._combined(formula, possible)) == 1),
+            "guaranteed": quantities[0].guaranteed if len(quantities) == 1 else None,
+            "robust": self._if_bounded(len(self._combined(formula, possible)) == 1, quantities),
         }
 
     def _regret(self, formula: Regret) -> dict[str, Any]:
@@ -92,9 +111,6 @@ class Judge:
         formula_offset, length = formula.world.offset, len(self.frame.steps)
         goals = _regret_goals(formula, formula_offset)
         nominal, other = (self._quantity(goal, print_formula(goal)) for goal in goals)
-        effect_bounds = None
-        if nominal.bounds is not None and other.bounds is not None:
-            effect_bounds = other.bounds[0] - nominal.bounds[1], other.bounds[1] - nominal.bounds[0]
         profile: dict[int, tuple[float, float]] = {}
         useful = []
         for offset in range(length - position(formula_offset, length)[1]):
@@ -107,9 +123,13 @@ class Judge:
             "quantities": (nominal, other),
             "outcome": _outcome(nominal.holds, other.holds),
             "bounds": other.bounds,
-            "robust": self._if_bounded(len({_outcome(*two) for two in product(_truths(nominal), _truths(other))}) == 1),
+            "guaranteed": other.guaranteed,
+            "robust": self._if_bounded(
+                len({_outcome(*two) for two in product(_truths(nominal), _truths(other))}) == 1, (nominal, other)
+            ),
             "effect": other.value - nominal.value,
-            "effect_bounds": effect_bounds,
+            "effect_bounds": _difference(other.bounds, nominal.bounds),
+            "effect_guaranteed": _difference(other.guaranteed, nominal.guaranteed),
             "profile": profile,
             "latest_useful": min(useful, default=None),
         }
@@ -129,6 +149,10 @@ class Judge:
         bounds: tuple[float, float] | None = None
         if self.causal_model != "gumbel":
             bounds = self.unroll.quantity(goal, self.frame, "least"), self.unroll.quantity(goal, self.frame, "most")
+        guaranteed, widest = None, bounds
+        if self.guaranteed is not None:
+            learned = self.guaranteed.learned_under(goal)
+            guaranteed = widest = self.guaranteed.quantity(goal, self.frame) if learned else bounds
         return Quantity(
             text,
             value,
@@ -137,7 +161,8 @@ class Judge:
             bounds=bounds,
             threshold=None if goal.test is None else goal.test.bound,
             holds=_holds(goal, value),
-            robust=None if goal.test is None or bounds is None else _holds(goal, bounds[0]) == _holds(goal, bounds[1]),
+            robust=None if goal.test is None or widest is None else _holds(goal, widest[0]) == _holds(goal, widest[1]),
+            guaranteed=guaranteed,
         )
 
     def _combined(self, formula: Formula, truths: Mapping[Goal, Truths]) -> Truths:
@@ -159,8 +184,10 @@ class Judge:
             case _:
                 assert_never(formula)
 
-    def _if_bounded(self, robust: bool) -> bool | None:  # noqa: FBT001 - a truth value
-        return None if self.causal_model == "gumbel" else robust
+    def _if_bounded(self, robust: bool, quantities: Sequence[Quantity]) -> bool | None:  # noqa: FBT001 - a truth value
+        """Return `robust`; None without bounds, or where a guaranteed band is due and is not defined."""
+        missing = self.guaranteed is not None and any(quantity.guaranteed is None for quantity in quantities)
+        return None if self.causal_model == "gumbel" or missing else robust
 
 
 def _goals(formula: Formula) -> list[Goal]:
@@ -187,6 +214,11 @@ def _regret_goals(formula: Regret, offset: int) -> tuple[Goal, Goal]:
 
 def _holds(goal: Goal, value: float) -> bool | None:
     return None if goal.test is None else goal.test.holds(value)
+
+
+def _difference(one: Band | None, other: Band | None) -> Band | None:
+    """Return the band of all differences of values in two bands."""
+    return None if one is None or other is None else (one[0] - other[1], one[1] - other[0])
 
 
 def _truths(quantity: Quantity) -> Truths:

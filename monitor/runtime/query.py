@@ -15,8 +15,8 @@ from monitor.errors import ConfigError, LimitError, MonitorError
 from monitor.exact import IncrementalCheck, validate
 from monitor.logic import Formula, parse
 from monitor.logic.printer import print_change
-from monitor.logic.syntax import Probability, Regret
-from monitor.logic.traversal import goals, largest_offset, nested_goals
+from monitor.logic.syntax import Goal, Probability, Regret
+from monitor.logic.traversal import goals, handover_goal, largest_offset, nested_goals
 from monitor.model import MDP
 from monitor.runtime.forecasts import FollowedForecast, Target, followed_forecast, target_of
 from monitor.stream import Session
@@ -28,6 +28,10 @@ NOT_ROBUST: Final = "robust needs bounds over causal models; add causal_model: a
 NO_GUARANTEE: Final = (
     "quantities are nested, so on a learned model no answer is known to be robust; leave only_if out, or write a "
     "formula without nested quantities"
+)
+BACKWARDS: Final = (
+    "by default an alarm fires when its formula is false, here while it is not too late to hand over; write when: "
+    "holds, or the comparison with <"
 )
 NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 Vocabulary = tuple[MDP, Collection[str], Mapping[str, MDP]]
@@ -218,6 +222,13 @@ def _check_guarantee(query: Query, models: Sequence[MDP]) -> None:
         raise SpecError(spec.name, ("alarm", "only_if"), NO_GUARANTEE)
 
 
+def _alarms_in_time(formula: Formula) -> bool:
+    """Return whether an alarm that fires when the formula is false would fire while it is not too late."""
+    if handover_goal(formula) is None:
+        return False
+    return isinstance(formula, Goal) and formula.test is not None and formula.test.comparison in (">=", ">")
+
+
 def _problems(query: Query, window: int) -> Iterator[tuple[tuple[str, ...], str]]:
     """Yield each mistake beside the formula's text: the setting, and the problem."""
     spec, alarm = query.spec, query.spec.alarm
@@ -244,6 +255,8 @@ def _problems(query: Query, window: int) -> Iterator[tuple[tuple[str, ...], str]
     fitting = ("regret", "unavoidable") if isinstance(query.formula, Regret) else ("fails", "holds")
     if alarm.when is not None and alarm.when not in fitting:
         yield ("alarm", "when"), f"{alarm.when!r} never happens to this formula; use {' or '.join(fitting)}"
+    if alarm.when is None and _alarms_in_time(query.formula):
+        yield ("alarm", "when"), BACKWARDS
     if query.lookback >= window:
         problem = f"offset {query.lookback} does not fit the path.window of {window} steps"
         yield ("formula",), f"{problem}; make the window larger than the offset"

@@ -67,10 +67,12 @@ def test_other_models_have_to_be_those_of_the_alarm(
 def test_a_program_is_given_the_other_models(regret: Alert, identity: Identity, road: MDP, tables: Tables) -> None:
     given: list[Mapping[str, MDP]] = []
 
-    def note(evidence: Evidence, model: MDP, policies: Mapping[str, PolicyTable], models: Mapping[str, MDP]) -> Verdict:
+    def note(
+        evidence: Evidence, model: MDP, policies: Mapping[str, PolicyTable], models: Mapping[str, MDP]
+    ) -> list[Verdict]:
         del model, policies
         given.append(models)
-        return evidence.verdict
+        return [evidence.verdict]
 
     formula = FormulaSpec(regret.formula, regret.text, causal_model="any")
     both = replace(identity, models={"icy": model_sha256(road)})

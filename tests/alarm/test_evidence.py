@@ -247,20 +247,22 @@ def test_an_alarm_at_the_first_breach_has_one_time(content: bytes, road: MDP, ta
 def test_the_verdict_is_derived_by_the_first_program_that_answers(content: bytes, road: MDP, tables: Tables) -> None:
     evidence = read_evidence(content)
 
-    def too_large(*_: object) -> Verdict:
+    def too_large(*_: object) -> list[Verdict]:
         raise LimitError("too large\n  and more of it")
 
-    def refuses(*_: object) -> Verdict:
+    def refuses(*_: object) -> list[Verdict]:
         raise PathError("no such path")
 
-    true = Deriver("true", lambda read, *_: read.verdict)
-    other = Deriver("other", lambda *_: replace(evidence.verdict, effect=0.25))
+    true = Deriver("true", lambda read, *_: [read.verdict])
+    other = Deriver("other", lambda *_: [replace(evidence.verdict, effect=0.25), replace(evidence.verdict, effect=0.5)])
     small = Deriver("small", too_large)
 
     def found(*derivers: Deriver) -> tuple[list[str], str | None, tuple[str, ...]]:
         return derive_again(evidence, road, tables, derivers=derivers)
 
+    helped = Deriver("helped", true.verdicts, lambda verdict: f"helped with {verdict.outcome}")
     assert found(true, other) == ([], "true", ())
+    assert found(small, helped) == ([], "helped", ("not by the small: too large", "helped with regret"))
     assert found(small, true) == ([], "true", ("not by the small: too large",))
     assert found(other, true) == (
         [f"verdict.effect: {evidence.verdict.effect!r} is recorded, 0.25 follows"],

@@ -104,6 +104,43 @@ def test_handing_over_helps_as_long_as_the_policy_meets_the_goal(
     assert verdict.quantities[0].value == 1.0 or given.holds
 
 
+@pytest.mark.parametrize(
+    ("text", "policy"),
+    [
+        ('delta(careful,nominal)@0.P>=0.05 [ G<=4 !"crash" ]', "careful"),
+        ('delta(careful[2],nominal).P>0.05 [ G<=4 !"crash" ]', "careful[2]"),
+        ('delta(do(0),nominal)@0.P<=-0.05 [ F<=4 "crash" ]', "do(0)"),
+    ],
+)
+def test_handing_over_helps_where_its_effect_is_as_large_as_the_formula_says(
+    raise_alert: Callable[..., Alert], text: str, policy: str
+) -> None:
+    verdict = raise_alert(text).verdict
+    assert verdict.holds is True
+    assert figures_of(parse(text), verdict).handover == Handover(policy, helps_now=True, latest_useful=0)
+    larger = text.replace("0.05", "0.99")
+    assert figures_of(parse(larger), raise_alert(larger).verdict).handover == Handover(policy, False, None)  # noqa: FBT003 - a field
+    assert figures_of(parse(text), replace(verdict, method="sampled")).handover == Handover(policy, None, None)
+    assert figures_of(parse(text), verdict, blind="gap").handover == Handover(policy, None, None)
+    assert stance_of(parse(text), verdict, None).helps_now is True
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'delta(careful,nominal)@1.P>=0.05 [ G<=4 !"crash" ]',
+        'delta(nominal,careful)@0.P>=0.05 [ G<=4 !"crash" ]',
+        'delta(careful,do(1))@0.P>=0.05 [ G<=4 !"crash" ]',
+        'delta(model:dry,nominal)@0.P>=0.05 [ G<=4 !"crash" ]',
+        'delta(careful,nominal)@0.P=? [ G<=4 !"crash" ]',
+        '!delta(careful,nominal)@0.P>=0.05 [ G<=4 !"crash" ]',
+        'careful@0.P>=0.05 [ G<=4 !"crash" ]',
+    ],
+)
+def test_other_comparisons_of_worlds_advise_nothing(text: str) -> None:
+    assert advised_change(parse(text)) is None
+
+
 @pytest.mark.parametrize("state", ["resolved", "ended", "removed"])
 def test_an_alarm_that_is_over_advises_no_handover(raise_alert: Callable[..., Alert], state: AlarmState) -> None:
     verdict = raise_alert(f"{late(0.8)} >= 0").verdict

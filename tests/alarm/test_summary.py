@@ -264,6 +264,19 @@ def test_an_alarm_before_it_is_too_late_says_what_handing_over_gives(
     assert told == f"P(too late for 'c' within 5 steps) = {value:.2f}; alarm if at least 0.50. {advice}"
 
 
+EFFECT = 'delta(c,nominal)@0.P>=0.1 [ G<=20 !"death" ]'
+
+
+def test_a_large_effect_advises_to_hand_over() -> None:
+    found = "effect on P(no death in 20 steps) of 'c' rather than 'nominal' from now on = 0.20; alarm if at least 0.10"
+    assert say(EFFECT, plain(0.2, holds=True), alarm=HOLDS) == f"{found}. Hand over to 'c' now"
+    assert say(EFFECT, plain(0.2, holds=True), alarm=HOLDS, blind="gap") == (
+        f"BLIND (gap), last known: {found}. Handing over to 'c' helped then. Blind: {BLIND_WORDS['gap']}"
+    )
+    assert say(EFFECT, plain(0.2, holds=True), alarm=HOLDS, state="resolved") == f"resolved: {found}"
+    assert "Hand" not in say(EFFECT, plain(0.0), alarm=HOLDS)
+
+
 def test_how_a_late_handover_is_told_when_blind_when_over_and_in_a_picture() -> None:
     verdict = handing_over(0.62, (0.85, 0.9))
     found = "P(too late for 'c' within 5 steps) = 0.62; alarm if at least 0.50"

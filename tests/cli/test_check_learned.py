@@ -94,3 +94,13 @@ def test_the_error_rate_of_the_guaranteed_band_is_an_option(cfmon: Run) -> None:
     code, _, err = ask(cfmon, REGRET, "--band-delta", "0")
     assert code == 2
     assert "bands.delta must lie strictly between 0 and 1, not 0" in err
+
+
+@pytest.mark.usefixtures("folder")
+def test_the_second_evaluator_has_the_same_guaranteed_band(cfmon: Run) -> None:
+    options = ("--causal-model", "any", "--json", "--draws", "0", "--band-delta", "0.2")
+    outs = [ask(cfmon, REGRET, *options, "--engine", engine)[1] for engine in ("exact", "referee")]
+    one, two = (json.loads(out)["verdicts"][0] for out in outs)
+    assert one["bands"] == two["bands"]
+    assert two["guaranteed"] == pytest.approx(one["guaranteed"], abs=1e-9)
+    assert two["robust"] == one["robust"]

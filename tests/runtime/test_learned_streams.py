@@ -8,11 +8,12 @@ from typing import Any, TypeVar
 import pytest
 from msgspec.structs import replace
 
-from monitor.alarm.evidence import REFEREE, derive_again, make_evidence, read_evidence, rederive
+from monitor.alarm.evidence import ENGINE, REFEREE, derive_again, make_evidence, read_evidence, rederive
 from monitor.alarm.message import alert_payload, identity_of, refreshed_payload
 from monitor.engine import check
-from monitor.errors import ConfigError
+from monitor.errors import ConfigError, LimitError
 from monitor.exact import tables
+from monitor.exact.path_values import PathValues
 from monitor.model import MDP
 from monitor.runtime.monitor import Monitor
 from monitor.types import (
@@ -203,10 +204,45 @@ def test_evidence_has_the_bands_and_they_are_derived_again() -> None:
     assert any("credible" in problem for problem in rederive(other, model, policies))
 
 
-def test_a_second_program_leaves_bands_to_the_engine() -> None:
+HELP = "and by the engine, which alone computes the credible band, the support and the pairs to visit"
+
+
+@pytest.mark.parametrize(("bands", "passed"), [("auto", (HELP,)), ("off", ())])
+def test_a_second_program_derives_the_guaranteed_band_too(bands: BandsWhen, passed: tuple[str, ...]) -> None:
+    model, policies = road(), tables(POLICIES, road())
+    evidence = evidence_of(model, causal_model="any", bands=bands)
+    assert evidence.verdict.guaranteed is not None
+    derived = derive_again(evidence, model, policies, derivers=[REFEREE])
+    assert derived == ([], "referee", passed)
+    forged = replace(evidence, verdict=replace(evidence.verdict, guaranteed=(0.5, 0.6)))
+    problems = derive_again(forged, model, policies, derivers=[REFEREE]).problems
+    assert [problem.partition(":")[0] for problem in problems] == ["verdict.guaranteed[0]", "verdict.guaranteed[1]"]
+
+
+def test_a_guaranteed_band_that_is_wrong_in_the_engine_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(PathValues, "guaranteed", lambda *_: (0.125, 0.875))
+    model, policies = road(), tables(POLICIES, road())
+    evidence = evidence_of(model, causal_model="any")
+    assert not rederive(evidence, model, policies)
+    problems = derive_again(evidence, model, policies, derivers=[REFEREE, ENGINE]).problems
+    assert any(problem.startswith("verdict.guaranteed[0]: 0.125 is recorded, ") for problem in problems)
+
+
+def test_a_band_that_the_engine_left_out_is_not_derived_by_the_referee(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise LimitError("too many numbers")
+
+    monkeypatch.setattr(PathValues, "guaranteed", refuse)
+    model, policies = road(), tables(POLICIES, road())
+    derived = derive_again(evidence_of(model, causal_model="any"), model, policies, derivers=[REFEREE, ENGINE])
+    left_out = "not by the referee: a guaranteed band is too large for the engine, which left it out"
+    assert derived == ([], "engine", (left_out,))
+
+
+def test_a_credible_band_alone_needs_the_engine() -> None:
     model = road()
     derived = derive_again(evidence_of(model), model, tables(POLICIES, model), derivers=[REFEREE])
-    assert derived.passed == ("not by the referee: the bands of a learned model are computed by the engine alone",)
+    assert derived == ([], "referee", (HELP,))
 
 
 @pytest.mark.parametrize("bands", ["auto", "off"])

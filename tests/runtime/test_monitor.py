@@ -385,6 +385,8 @@ def test_settings_of_the_stream_that_do_not_count_are_refused(name: str, value: 
         (FormulaSpec("watch", REGRET, causal_model="zzz"), "causal_model"),  # type: ignore[arg-type] # that is the test
         (FormulaSpec("watch", REGRET, alarm=AlarmSpec(when="fails")), "never happens"),
         (FormulaSpec("watch", 'P>=0.5 [ F<=1 "home" ]', alarm=AlarmSpec(when="regret")), "never happens"),
+        (FormulaSpec("watch", 'handover(careful, P>=0.5 [ F<=1 "home" ], 2) >= 0.5'), "write when: holds"),
+        (FormulaSpec("watch", 'handover(careful, P>=0.5 [ F<=1 "home" ], 2) > 0.5'), "write when: holds"),
     ],
 )
 def test_a_formula_built_in_python_is_held_to_the_rules_of_the_config(

@@ -19,12 +19,15 @@ if TYPE_CHECKING:
     from cfmon_client.errors import ClientError as ClientError
     from cfmon_client.publisher import Publisher as Publisher
     from cfmon_client.publisher import Status as Status
+    from cfmon_client.stable_baselines import WatchedTraining as WatchedTraining
     from cfmon_client.steps import Steps as Steps
     from cfmon_client.steps import publish as publish
     from cfmon_client.subscription import alerts as alerts
     from cfmon_client.takeover import Acting as Acting
     from cfmon_client.takeover import Takeover as Takeover
     from cfmon_client.takeover_rules import Rules as Rules
+    from cfmon_client.watched import Watched as Watched
+    from cfmon_client.watched import WatchedVector as WatchedVector
 
 _HOME_OF: Final = {
     "Acting": "takeover",
@@ -37,6 +40,9 @@ _HOME_OF: Final = {
     "Status": "publisher",
     "Steps": "steps",
     "Takeover": "takeover",
+    "Watched": "watched",
+    "WatchedTraining": "stable_baselines",
+    "WatchedVector": "watched",
     "alerts": "subscription",
     "publish": "steps",
     "read_alert": "alert",

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import msgpack
 
-__all__ = ["REASONS", "Refused", "check_episode", "check_policy", "pack"]
+__all__ = ["REASONS", "Refused", "check_episode", "check_policy", "pack", "plain"]
 
 REASONS: Final[Mapping[str, str]] = {
     "bad_policy": "the policy is not a SHA-256 in hexadecimal",
@@ -102,7 +102,7 @@ def check_policy(policy: object) -> str:
 
 def check_episode(episode: object) -> str | int:
     """Return the name of an episode, a text or a whole number. Refused if it is neither."""
-    value = _plain(episode)
+    value = plain(episode)
     if type(value) is str:
         return _text("episode", value)
     if type(value) is int:
@@ -123,13 +123,12 @@ def _with_extra(fields: Mapping[str, Any], extra: object) -> bytes:
 
 
 def _plain_or_error(value: object) -> object:
-    plain = _plain(value)
-    if plain is value:
+    if (converted := plain(value)) is value:
         raise TypeError(f"{_shown(value)} has no form in msgpack")
-    return plain
+    return converted
 
 
-def _plain(value: object) -> object:
+def plain(value: object) -> object:
     """Return arrays and scalars of NumPy, torch and the like as lists and numbers, and subclasses as their base."""
     tolist = getattr(value, "tolist", None)
     if callable(tolist):
@@ -141,7 +140,7 @@ def _plain(value: object) -> object:
 
 
 def _state(state: object) -> object:
-    value = _plain(state)
+    value = plain(state)
     if type(value) is int:
         return _integer("state", value, -MAX_INT)
     if type(value) is str:
@@ -154,7 +153,7 @@ def _state(state: object) -> object:
 
 
 def _entry(entry: object) -> object:
-    value = entry if type(entry) is float else _plain(entry)
+    value = entry if type(entry) is float else plain(entry)
     if type(value) is float:
         return _finite("state", value)
     if type(value) is int:
@@ -167,7 +166,7 @@ def _entry(entry: object) -> object:
 
 
 def _action(action: object) -> object:
-    value = _plain(action)
+    value = plain(action)
     if type(value) is int:
         return _integer("action", value, 0)
     if type(value) is str:
@@ -176,7 +175,7 @@ def _action(action: object) -> object:
 
 
 def _reward(reward: object) -> float:
-    value = _plain(reward)
+    value = plain(reward)
     if type(value) is float:
         return _finite("reward", value)
     if type(value) is int:

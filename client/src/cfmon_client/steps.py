@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Final, final
 
@@ -14,7 +14,7 @@ from cfmon_client.errors import ClientError
 from cfmon_client.message import Refused, check_episode, check_policy, pack
 from cfmon_client.publisher import FLUSH, MEMORY, REPUBLISH, Publisher, Status
 
-__all__ = ["TOPIC", "Steps", "check_agent", "publish"]
+__all__ = ["TOPIC", "Steps", "check_agent", "publish", "share"]
 
 TOPIC: Final = "agents/+/steps"
 """Default topic of steps, as in the monitor's configuration; `+` is the agent's name."""
@@ -46,9 +46,13 @@ def publish(
     Raises:
         ClientError: An argument is wrong. A broker that is away is no error: steps wait for it.
     """
-    publisher = Publisher(broker, memory=memory, republish=republish)
+    return share(Publisher(broker, memory=memory, republish=republish), [agent], policy=policy, topic=topic)[0]
+
+
+def share(publisher: Publisher, agents: Sequence[str], *, policy: str | None, topic: str) -> list[Steps]:
+    """Return the `Steps` of agents that share a connection; close it if an argument is wrong."""
     try:
-        return Steps(publisher, agent, policy=policy, topic=topic)
+        return [Steps(publisher, agent, policy=policy, topic=topic) for agent in agents]
     except ClientError:
         publisher.close(0.0)
         raise

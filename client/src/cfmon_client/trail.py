@@ -1,0 +1,88 @@
+"""One environment's steps: a state is published with the action taken in it, and with the reward of reaching it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any
+
+from cfmon_client.message import plain
+from cfmon_client.steps import Steps
+
+__all__ = ["ActionOf", "StateOf", "Trail"]
+
+StateOf = Callable[[Any, Mapping[str, Any]], object]
+"""Return the state to publish, from an observation and its info."""
+
+ActionOf = Callable[[Any], object]
+"""Return the action to publish, an index or a name, from the environment's."""
+
+
+class _Failed:
+    """Stands for a value whose function raised an exception: the publisher counts and logs it as `error`."""
+
+    def __init__(self, error: Exception) -> None:
+        self._error = error
+
+    def tolist(self) -> object:
+        raise self._error
+
+
+class Trail:
+    """Holds the state that was reached until the action taken in it is known. Never raises."""
+
+    def __init__(self, steps: Steps, state_of: StateOf, action_of: ActionOf) -> None:
+        self._steps = steps
+        self._state_of = state_of
+        self._action_of = action_of
+        self._held: tuple[object, object] | None = None
+
+    def begin(self, observation: Any, info: Mapping[str, Any]) -> None:  # noqa: ANN401 - of any environment
+        """Begin an episode; one that is still open is cut off in the state that was reached."""
+        self.finish()
+        self.hold(observation, info)
+
+    def hold(self, observation: Any, info: Mapping[str, Any] = MappingProxyType({})) -> None:  # noqa: ANN401 - of any environment
+        """Take an observation for the state in which the next action is taken."""
+        self._held = (self._state(observation, info), None)
+
+    def act(self, action: Any) -> None:  # noqa: ANN401 - of any environment
+        """Publish the held state with the action that is taken in it."""
+        if self._held is not None:
+            state, reward = self._held
+            self._steps.step(state, _guarded(self._action_of, action), reward=reward)
+
+    def arrive(
+        self,
+        observation: Any,  # noqa: ANN401 - of any environment
+        reward: object,
+        info: Mapping[str, Any],
+        *,
+        terminated: bool,
+        truncated: bool,
+    ) -> None:
+        """Hold the state that the action led to, or publish it if it ends the episode."""
+        state = self._state(observation, info)
+        if terminated or truncated:
+            self._steps.end(state, terminated=terminated, truncated=truncated, reward=reward)
+            self._held = None
+        else:
+            self._held = (state, reward)
+
+    def finish(self) -> None:
+        """Cut off the open episode, if any, in the state that was reached."""
+        if self._held is not None and self._steps.episode is not None:
+            state, reward = self._held
+            self._steps.end(state, truncated=True, reward=reward)
+        self._held = None
+
+    def _state(self, observation: Any, info: Mapping[str, Any]) -> object:  # noqa: ANN401 - of any environment
+        return _guarded(self._state_of, observation, info)
+
+
+def _guarded(function: Callable[..., object], *arguments: object) -> object:
+    """Return the function's value at once as plain numbers: an environment may reuse its arrays."""
+    try:
+        return plain(function(*arguments))
+    except Exception as error:  # noqa: BLE001 - nothing is raised into the agent's loop
+        return _Failed(error)
