@@ -63,7 +63,8 @@ def table(section: dict[str, Any], sections: dict[str, Any]) -> list[str]:
         if "$ref" not in setting:
             default = "required" if key in required else _shown(setting.get("default"))
             kind = _kind(setting, sections).replace("|", "\\|")
-            rows.append(f"| `{key}` | {kind} | {default} | {setting['description']} |")
+            meaning = " ".join(setting["description"].split())
+            rows.append(f"| `{key}` | {kind} | {default} | {meaning} |")
     return ["\n".join(rows)]
 
 
@@ -72,6 +73,8 @@ def _sections(section: dict[str, Any], sections: dict[str, Any], prefix: str = "
         reference, mark = setting.get("$ref"), ""
         if setting.get("type") == "array" and "$ref" in setting["items"]:
             reference, mark = setting["items"]["$ref"], "[]"
+        for kind in setting.get("patternProperties", {}).values():
+            reference, mark = kind.get("$ref"), ".NAME"
         if reference is not None:
             name = reference.rpartition("/")[2]
             yield f"{prefix}{key}{mark}", name
@@ -94,7 +97,8 @@ def _kind(setting: dict[str, Any], sections: dict[str, Any]) -> str:
             return "path"
         case {"type": "object", "patternProperties": named}:
             ((pattern, kind),) = named.items()
-            return f"map of {KINDS[pattern].partition(':')[0]} to {_kind(kind, sections)}"
+            what = "a section, see below" if "$ref" in kind else _kind(kind, sections)
+            return f"map of {KINDS[pattern].partition(':')[0]} to {what}"
         case {"type": "array", "items": items}:
             what = "sections, see below" if "$ref" in items else f"each a {_kind(items, sections)}"
             return f"list of {setting.get('minItems', 0)} {DASH} {setting['maxItems']}, {what}"

@@ -20,6 +20,7 @@ from monitor.alarm.message import AlertMessage
 from monitor.policy.manifest import Manifest
 from monitor.sidecar.config.derived import meanings
 from monitor.sidecar.pipeline import StatusMessage
+from monitor.sidecar.webhooks.cloud_event import CloudEvent
 
 __all__ = ["PAGE", "STEP", "page"]
 
@@ -62,6 +63,7 @@ WORDS: Final[Mapping[object, str]] = {
     bool: "`true` or `false`",
     NoneType: "`null`",
     object: "anything",
+    msgspec.UnsetType: "left out",
 }
 LISTED: Final = ("fired.alternative",)
 """Fields whose own fields are listed elsewhere in the same table."""
@@ -85,6 +87,7 @@ def _tables() -> dict[str, str]:
         "a status": _table(_rows(StatusMessage)),
         "a manifest": _table(_rows(Manifest)),
         "evidence": _table(_rows(Evidence)),
+        "an event": _table(_rows(CloudEvent)),
     }
 
 

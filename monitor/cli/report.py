@@ -173,9 +173,12 @@ def _world(quantity: Quantity, path: Path) -> str:
 
 
 def _profile(verdict: Verdict) -> Table:
-    table = Table("  intervened at", "nominal", "alternative", "effect", box=None, pad_edge=True, header_style="dim")
+    """Return the values of `regret` for each offset, or those of the goal of `handover` now."""
+    regret = verdict.outcome is not None
+    first, helps = ("intervened at", "the latest that helps") if regret else ("its goal", "not too late")
+    table = Table(f"  {first}", "nominal", "alternative", "effect", box=None, pad_edge=True, header_style="dim")
     for offset, (nominal, alternative) in sorted(verdict.profile.items(), reverse=True):
-        latest = "  <- the latest that helps" if offset == verdict.latest_useful else ""
+        latest = f"  <- {helps}" if offset == verdict.latest_useful else ""
         effect = f"{alternative - nominal:+.6g}{latest}"
         table.add_row(f"  @{offset}", _number(nominal), _number(alternative), effect)
     return table

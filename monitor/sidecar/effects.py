@@ -9,10 +9,11 @@ from monitor.types import Notice
 __all__ = ["Effects", "EvidenceFile", "Publication"]
 
 
-class Publication(msgspec.Struct, frozen=True):
+class Publication(msgspec.Struct, frozen=True, omit_defaults=True):
     """A message to send. An empty retained payload clears what the broker retained on the topic.
 
-    `repeats`: it says nothing new, so it is not sent late.
+    `repeats`: it says nothing new, so it is not sent late. `to`: the webhook it is posted to, with the subject of the
+    event as `topic`; empty for the broker.
     """
 
     topic: str
@@ -20,6 +21,7 @@ class Publication(msgspec.Struct, frozen=True):
     qos: int = 1
     retain: bool = True
     repeats: bool = False
+    to: str = ""
 
 
 class EvidenceFile(msgspec.Struct, frozen=True):

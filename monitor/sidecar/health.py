@@ -15,6 +15,7 @@ from monitor.sidecar.mqtt.link import Link
 from monitor.sidecar.mqtt.outbox import Outbox
 from monitor.sidecar.sinks.status_view import StatusView
 from monitor.sidecar.store.store import Store
+from monitor.sidecar.webhooks.webhooks import Webhooks
 from monitor.types import Instant
 
 __all__ = ["Health", "tick_of"]
@@ -41,6 +42,7 @@ class Health:
         inbox: Inbox,
         outbox: Outbox,
         link: Link,
+        webhooks: Webhooks,
         view: StatusView,
         store: Store | None,
     ) -> None:
@@ -52,6 +54,7 @@ class Health:
         self._inbox = inbox
         self._outbox = outbox
         self._link = link
+        self._webhooks = webhooks
         self._view = view
         self._store = store
 
@@ -83,6 +86,7 @@ class Health:
             "connected": self._link.up,
             "queue": len(self._inbox),
             "unsent": len(self._outbox),
+            "webhooks": self._webhooks.status(),
             "store": "nothing is kept" if self._store is None else self._store.problem or "ok",
             "store_damage": "" if self._store is None else self._store.damage,
             "model": {"name": identity.model_name, "sha256": identity.model_sha256},

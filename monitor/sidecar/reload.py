@@ -21,7 +21,7 @@ __all__ = ["Reloader", "check_fixed"]
 
 LOG: Final = logging.getLogger("monitor.service")
 SECTIONS: Final = ("mqtt", "http")
-SETTINGS: Final = (("store", "path"), ("store", "signing_key"), ("limits", "queue"))
+SETTINGS: Final = (("store", "path"), ("store", "signing_key"), ("limits", "queue"), ("webhooks",))
 """Settings that are read at start only."""
 
 

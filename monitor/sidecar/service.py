@@ -32,7 +32,8 @@ from monitor.sidecar.log import set_up_logging
 from monitor.sidecar.mqtt.connection import SessionConfig
 from monitor.sidecar.mqtt.inbox import Inbox
 from monitor.sidecar.mqtt.link import Link
-from monitor.sidecar.mqtt.outbox import Outbox
+from monitor.sidecar.mqtt.outbox import Numbers, Outbox
+from monitor.sidecar.outgoing import Outgoing
 from monitor.sidecar.recording import Header, Recorder
 from monitor.sidecar.recovery import Recovered, setting_of, steps_left, take_up
 from monitor.sidecar.reload import Reloader, check_fixed
@@ -46,6 +47,7 @@ from monitor.sidecar.tasks import end_tasks, unless
 from monitor.sidecar.web.http import Sources, make_app, nothing_kept
 from monitor.sidecar.web.pictures import Pictures
 from monitor.sidecar.web.server import HttpServer
+from monitor.sidecar.webhooks.webhooks import Webhooks
 from monitor.sidecar.worker import Worker
 from monitor.types import Alert
 
@@ -98,8 +100,11 @@ class Service:
         self.client_id = self._choose_client_id()
         self._clock = Clock()
         self._inbox = Inbox(self.config.limits.queue)
-        self._outbox = Outbox()
         self.sinks = Sinks(loaded.watched, queue_length=lambda: float(len(self._inbox)))
+        numbers = Numbers()
+        self._outbox = Outbox(numbers=numbers)
+        self._webhooks = self._make_webhooks(numbers)
+        self._outgoing = Outgoing(self._outbox, self._webhooks)
         if self._store is not None:
             self.sinks.view.history.load(self._store.kept.alarms)
         self._worker = Worker(
@@ -107,7 +112,7 @@ class Service:
             config=self.config,
             clock=self._clock,
             inbox=self._inbox,
-            outbox=self._outbox,
+            outbox=self._outgoing,
             sinks=self.sinks,
             store=self._store,
             setting=self._setting,
@@ -165,7 +170,7 @@ class Service:
     async def _work(self, stop: asyncio.Event) -> None:
         linking = asyncio.create_task(self._link.run(stop))
         stopping = asyncio.create_task(stop.wait())
-        others = [self._worker.run(), self._wake(), self._beat()]
+        others = [self._worker.run(), self._wake(), self._beat(), *(sender.run() for sender in self._webhooks.senders)]
         others += [] if self._store is None else [self._tidy(self._store), self._write_files()]
         others += [] if self._reloader is None else [self._reloader.run()]
         tasks = (linking, stopping, *(asyncio.create_task(other) for other in others))
@@ -258,7 +263,7 @@ class Service:
         """Restore the state of an earlier process; if that fails, set it aside and begin anew."""
         if self._store is not None:
             kept = self._store.kept
-            self._outbox.put(kept.publications)
+            self._outgoing.put(kept.publications)
             if kept.setting is not None and kept.setting.common is not None:
                 try:
                     recovered = await take_up(
@@ -288,15 +293,18 @@ class Service:
         self._clock.resume(recovered.ticks)
         self._worker.evaluated = read_clock()
         self._worker.pipeline = recovered.pipeline
-        self._outbox.put(self._outbox.number(recovered.publications))
         now, standing = self._clock(), recovered.pipeline.standing()
+        known = frozenset(standing.publications)  # published before, on a former topic
+        self._outgoing.put(self._outgoing.number(recovered.publications, known=known))
         self.sinks.take(Effects(recovered.publications), now)
         self.sinks.recall(standing, now)
         if self._worker.recorder is not None:
             LOG.warning("the recording begins in the middle: a replay of it starts without the restored state")
         firing = sum(isinstance(notice, Alert) for notice in standing.notices)
         LOG.info(
-            "restored the stored state; alarms firing: %d, messages still to be sent: %d", firing, len(self._outbox)
+            "restored the stored state; alarms firing: %d, messages still to be sent: %d",
+            firing,
+            len(self._outgoing.waiting()),
         )
 
     # ---- setting up and closing ----
@@ -323,6 +331,15 @@ class Service:
         )
         return Link(session, self._inbox, self._outbox, self._worker.connected, self._clock)
 
+    def _make_webhooks(self, numbers: Numbers) -> Webhooks:
+        metrics = self.sinks.metrics
+        webhooks = Webhooks(
+            self.config.webhooks, self.client_id, numbers, settled=self._inbox.wake, report=metrics.count_posts
+        )
+        for name, outbox in webhooks.outboxes.items():
+            metrics.watch_posts(name, partial(len, outbox))
+        return webhooks
+
     def _make_health(self) -> Health:
         return Health(
             self._loaded,
@@ -332,6 +349,7 @@ class Service:
             inbox=self._inbox,
             outbox=self._outbox,
             link=self._link,
+            webhooks=self._webhooks,
             view=self.sinks.view,
             store=self._store,
         )

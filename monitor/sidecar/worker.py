@@ -17,7 +17,7 @@ from monitor.sidecar.config.settings import Config
 from monitor.sidecar.effects import Effects, Publication
 from monitor.sidecar.events import Connected, Evaluate, Event, Heartbeat, Lost, Message
 from monitor.sidecar.mqtt.inbox import Arrived, Dropped, Inbox, Receipt
-from monitor.sidecar.mqtt.outbox import Outbox
+from monitor.sidecar.outgoing import Outgoing
 from monitor.sidecar.overload import OverloadDetector
 from monitor.sidecar.pipeline import Pipeline
 from monitor.sidecar.recording import Recorder
@@ -71,7 +71,7 @@ class Worker:
         config: Config,
         clock: Clock,
         inbox: Inbox,
-        outbox: Outbox,
+        outbox: Outgoing,
         sinks: Sinks,
         store: Store | None,
         setting: Callable[[float], Setting],

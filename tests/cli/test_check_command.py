@@ -54,6 +54,15 @@ def test_the_table_explains_its_numbers(cfmon: Run) -> None:
 
 
 @pytest.mark.usefixtures("workdir")
+@pytest.mark.parametrize(("bound", "in_time"), [("0", True), ("1", False)])
+def test_the_table_of_a_handover_has_its_goal_now(cfmon: Run, bound: str, in_time: bool) -> None:  # noqa: FBT001 - a case
+    code, out, _ = ask(cfmon, f'handover(bold, P>={bound} [ G<=3 !"unsafe" ], 2) >= 0')
+    assert code == 0
+    assert "its goal" in out
+    assert ("<- not too late" in out) is in_time
+
+
+@pytest.mark.usefixtures("workdir")
 def test_of_several_answers_the_worst_counts(cfmon: Run, workdir: Path) -> None:
     (workdir / "questions").write_text(
         '// two questions\n@1.P<=0.5 [ G<=3\n   !"unsafe" ]\n\n@0.P<0.5 [ F<=3 "unsafe" ]\n'

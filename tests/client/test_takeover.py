@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import re
+import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -259,6 +261,28 @@ def test_only_the_named_monitor_is_listened_to(
     assert own.status.silent
     say(broker, "cfmon/status/ours", {"state": "online"})
     wait_until(lambda: not own.status.silent, "ours is heard")
+
+
+def test_a_forked_process_hears_nothing_and_leaves_the_parents_guard_alone(
+    broker: Mosquitto, guarded: Callable[..., Takeover[int, str]], clock: Clock
+) -> None:
+    guard = guarded(broker.url, rules=FAIL_SAFE)
+    alarm(broker)
+    wait_until(lambda: guard.action(1, "go") != "go", "the alarm is acted on")
+    guard.reset()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # Python 3.12 warns of forks beside threads
+        child = os.fork()
+    if child == 0:  # pragma: no cover - another process
+        before = guard.action(2, "go")
+        clock.now = 31.0
+        after = guard.action(3, "go")
+        guard.close()
+        os._exit(0 if (before, after) == ("go", "brake in 3") else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert guard.action(4, "go") == "go"
+    alarm(broker, id="another")
+    wait_until(lambda: guard.action(5, "go") == "brake in 5", "the parent still listens")
 
 
 # ---- with the monitor ----

@@ -274,6 +274,13 @@ UNSEEN = [
         "tests/sidecar/test_damage.py::test_a_log_that_lost_its_end_is_reported_counted_and_makes_blind",
     ),
     Unseen(
+        "The receiver of a webhook accepts no alerts: whoever relies on it hears of no alarm",
+        "cfmon_webhook_waiting",
+        "the log, `/api/status`",
+        "CfmonWebhookFailing",
+        "tests/sidecar/test_webhooks.py::test_a_killed_monitor_posts_what_waited_once_it_is_back",
+    ),
+    Unseen(
         "A changed configuration has an error: the old one stays in effect",
         "cfmon_config_reload_success",
         "the log, with file and line",

@@ -1,10 +1,10 @@
 """The shipped rules in Debian's Prometheus, scraping `cfmon run`: each is seen silent, firing, and silent again.
 
 Conditions are brought about for real: by steps and faults published to mosquitto, by killing the broker, by ending
-the monitor. Eight are not: the running monitor cannot be made to hang, a question too large takes minutes, doubt
+the monitor. Nine are not: the running monitor cannot be made to hang, a question too large takes minutes, doubt
 stays, an agent rests for minutes before it is idle and acts for as long before it departs from its policy, overload
-lasts, and the store and the configuration are broken in tests of their own. For these a second target serves the
-sidecar's own metrics, fed by hand. Watchdog is never silent and CfmonWatchdog not while all is well; that is their
+lasts, and the store, the configuration and a webhook are broken in tests of their own. For these a second target serves
+the sidecar's own metrics, fed by hand. Watchdog is never silent and CfmonWatchdog not while all is well; that is their
 purpose.
 """
 
@@ -42,6 +42,7 @@ def hanging_target() -> Iterator[tuple[Metrics, str]]:
     """The sidecar's metrics without a sidecar, and where they are served."""
     metrics = metrics_of([FormulaSpec("any", "true")], agents=1)
     metrics.connected(up=True)
+    metrics.watch_posts("pager", lambda: 0)
 
     class Page(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -150,6 +151,7 @@ class Scene:
         self.stalling.store_failed()
         self.stalling.store_damaged(1, read_clock())
         self.stalling.reloaded(ok=False)
+        self.stalling.watch_posts("pager", lambda: 1)
         self.agents.step("w1", EDGE, DRIFT, episode="bad")
         self.agents.noise("w1")
         self.agents.step("w3", PARK, STAY)
@@ -161,6 +163,7 @@ class Scene:
         take(self.stalling, fits, awake, Deviates("w9", 0.0, 100), now=read_clock())
         self.stalling.store_works()
         self.stalling.reloaded(ok=True)
+        self.stalling.watch_posts("pager", lambda: 0)
         self.agents.step("w1", EDGE, STAY, episode="bad")
         self.agents.step("w1", PARK, STAY, episode="bad", truncated=True)
         self.agents.seq["w1"] = -1

@@ -13,6 +13,7 @@ from prometheus_client.metrics import MetricWrapperBase
 
 from monitor.sidecar.sinks.exposition import HistogramFamily
 from monitor.sidecar.sinks.instruments import Instruments
+from monitor.sidecar.webhooks.sender import PostResult
 from monitor.stream.decode import REASONS
 from monitor.types import AlarmState, BlindReason, MessageResult
 
@@ -134,6 +135,7 @@ VALUES: dict[tuple[str, str], frozenset[str]] = {
     ("cfmon_alarm_state", "state"): frozenset(get_args(AlarmState)),
     ("cfmon_blind", "reason"): frozenset(get_args(BlindReason)),
     ("cfmon_messages_total", "result"): frozenset(get_args(MessageResult)),
+    ("cfmon_webhook_posts_total", "result"): frozenset(get_args(PostResult)),
     ("cfmon_rejected_total", "reason"): REASONS | {"too_many_agents"},
 }
 

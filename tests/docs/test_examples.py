@@ -19,13 +19,17 @@ from monitor.cli.files import data_file
 from monitor.cli.simulator import Simulator
 from monitor.policy.session import Actor
 from monitor.sidecar.config.load import assemble
+from monitor.sidecar.config.reading import load_config
 from monitor.sidecar.events import Connected, Evaluate, Message
+from monitor.sidecar.webhooks.cloud_event import read_alert, write_event
+from monitor.sidecar.webhooks.signing import parse_secrets, signed_headers
 from monitor.stream import decode
 from monitor.types import Instant
 
 ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 MESSAGES = (ROOT / "docs/messages.md").read_text(encoding="utf-8")
+OPERATIONS = (ROOT / "docs/operations.md").read_text(encoding="utf-8")
 CONFIG = data_file("config/icu-sepsis.yaml")
 
 
@@ -51,6 +55,49 @@ def told() -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
         payload = msgpack.packb({**step, "time": now.wall})
         effects += [pipeline.step(Message(now, "agents/demo/steps", payload)), pipeline.step(Evaluate(now))]
     return steps, [json.loads(publication.payload) for effect in effects for publication in effect.publications]
+
+
+def test_the_check_of_a_signature_accepts_what_a_webhook_sends_and_nothing_else() -> None:
+    scope: dict[str, Any] = {}
+    exec(example("Check the signature", OPERATIONS), scope)
+    is_genuine = scope["is_genuine"]
+    secret, other = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "whsec_" + "A" * 32
+    headers = signed_headers("id-1", b"{}", parse_secrets(f"{other} {secret}"), 1000.5)
+    for good in (secret, other):
+        assert is_genuine(headers, b"{}", good, 1299.0)
+        assert not is_genuine(headers, b"{} ", good, 1299.0)
+        assert not is_genuine(headers, b"{}", good, 1300.0)
+        assert not is_genuine({**headers, "webhook-id": "id-2"}, b"{}", good, 1299.0)
+    assert not is_genuine(headers, b"{}", "whsec_" + "B" * 32, 1299.0)
+
+
+def test_the_example_of_an_event_is_what_is_posted_about_its_alert() -> None:
+    shown = json.loads(example("An event of a webhook"))
+    document = {
+        **shown["data"],
+        "severity": "critical",
+        "agent": "ada",
+        "formula": {"name": "watch"},
+        "summary": shown["text"],
+        "time": shown["time"],
+        "sent_unix": 1000.0,
+    }
+    payload = json.dumps(document).encode()
+    alert = read_alert(payload)
+    assert alert is not None
+    assert without(json.loads(write_event(alert, payload, "sidecar-1")), "data") == without(shown, "data")
+
+
+def test_the_example_of_webhooks_is_a_configuration(tmp_path: Path) -> None:
+    (found,) = re.findall(r"^```yaml\n(webhooks:.*?)^```", OPERATIONS, flags=re.MULTILINE | re.DOTALL)
+    config = tmp_path / "config.yaml"
+    config.write_text(
+        "model: m\npolicies: {nominal: p}\n"
+        f"formulas: [{{name: watch, formula: 'P>=0.5 [ true ]', alarm: {{severity: critical}}}}]\n{found}"
+    )
+    webhooks = load_config(config).webhooks
+    assert webhooks["pager"].severities == ("critical",)
+    assert webhooks["chat"].url_file == tmp_path / "chat.url"
 
 
 def without(document: dict[str, Any], *keys: str) -> dict[str, Any]:

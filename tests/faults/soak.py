@@ -34,10 +34,12 @@ from monitor.sidecar.mqtt.inbox import (
     Inbox,
     Receipt,
 )
-from monitor.sidecar.mqtt.outbox import Outbox
+from monitor.sidecar.mqtt.outbox import Numbers, Outbox
+from monitor.sidecar.outgoing import Outgoing
 from monitor.sidecar.recovery import setting_of
 from monitor.sidecar.sinks.sinks import Sinks
 from monitor.sidecar.store.store import Store
+from monitor.sidecar.webhooks.webhooks import Webhooks
 from monitor.sidecar.worker import Worker
 from monitor.types import Instant
 from tests.sidecar.project import CONFIG, write_project
@@ -183,7 +185,7 @@ class Soak:
             config=config,
             clock=self.clock,
             inbox=self.inbox,
-            outbox=self.outbox,
+            outbox=Outgoing(self.outbox, Webhooks({}, "soak", Numbers())),
             sinks=self.sinks,
             store=self.store,
             setting=lambda ticks: setting_of(self.loaded, "soak", ticks),

@@ -18,8 +18,9 @@ from starlette.routing import Route
 
 from monitor.errors import ConfigError
 from monitor.sidecar.config.settings import HttpConfig
+from monitor.sidecar.loopback import is_loopback
 from monitor.sidecar.web import server as server_module
-from monitor.sidecar.web.guard import is_loopback, read_token
+from monitor.sidecar.web.guard import read_token
 from monitor.sidecar.web.server import HttpServer
 from tests.servers import prometheus, wait_until
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import atexit
 import json
+import os
 import threading
 import time
 from collections import Counter
@@ -13,7 +14,7 @@ from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, final
+from typing import Any, Final, Generic, TypeVar, final
 
 from cfmon_client.broker import Broker, as_broker
 from cfmon_client.connection import LOG, LimitedLog
@@ -22,9 +23,6 @@ from cfmon_client.steps import check_agent
 from cfmon_client.subscription import alert_of, receive
 from cfmon_client.takeover_logic import NOBODY, Cause, Current, Held, Known, situation, step
 from cfmon_client.takeover_rules import Rules, read_rules
-
-if TYPE_CHECKING:
-    import os
 
 __all__ = ["NOMINAL", "Acting", "Takeover", "TakeoverStatus"]
 
@@ -127,6 +125,7 @@ class Takeover(Generic[State, Action]):
         self._failures = 0
         self._problem: str | None = None
         self._limited = LimitedLog(clock)
+        self._pid = os.getpid()
         self._loop = asyncio.new_event_loop()
         self._stopped = asyncio.Event()
         self._thread = threading.Thread(target=self._run, name="cfmon-takeover", daemon=True)
@@ -170,7 +169,12 @@ class Takeover(Generic[State, Action]):
         return TakeoverStatus(silent, dict(self._takeovers), dict(self._steps), self._failures, self._problem)
 
     def close(self) -> None:
-        """Stop listening. From then on the monitor counts as silent, after the time that the rules say."""
+        """Stop listening. From then on the monitor counts as silent, after the time that the rules say.
+
+        In a process forked from the guard's, do nothing: the connection belongs to the parent.
+        """
+        if os.getpid() != self._pid:
+            return
         atexit.unregister(self.close)
         with suppress(RuntimeError):  # the loop is closed
             self._loop.call_soon_threadsafe(self._stopped.set)
@@ -213,6 +217,9 @@ class Takeover(Generic[State, Action]):
 
     def _log(self, write: Callable[..., None], line: str, *values: object) -> None:
         """Write a line of the log in the thread: a handler may wait for a disk or a network."""
+        if os.getpid() != self._pid:  # no thread here
+            write(line, *values)
+            return
         with suppress(RuntimeError):  # the loop is closed
             self._loop.call_soon_threadsafe(partial(write, line, *values))
 

@@ -247,7 +247,29 @@ def _losses(made: Dashboard) -> Dashboard:
                 limit=4,
             )
         )
+        .with_panel(_webhooks())
         .with_panel(_forecasts())
+    )
+
+
+def _webhooks() -> Panel:
+    def posts(result: str) -> str:
+        chosen = f'{{{HERE}, result="{result}"}}'
+        return f"sum by (webhook) (increase(cfmon_webhook_posts_total{chosen}{RATE}))"
+
+    return graph(
+        "Webhooks",
+        "Alerts that wait for a webhook's receiver, delivered alerts, failed attempts, and alerts given up. "
+        "Waiting, failed and dropped should be 0; else see CfmonWebhookFailing.",
+        [
+            query(f"max by (webhook) (cfmon_webhook_waiting{{{HERE}}})", "{{webhook}} waiting", letter="A"),
+            query(posts("delivered"), "{{webhook}} delivered", letter="B"),
+            query(posts("failed"), "{{webhook}} failed", letter="C"),
+            query(posts("dropped"), "{{webhook}} dropped", letter="D"),
+        ],
+        unit="short",
+        nothing="no webhook is configured",
+        width=24,
     )
 
 

@@ -20,10 +20,12 @@ from monitor.sidecar.config.settings import (
     FormulaConfig,
     config_schema,
 )
+from monitor.sidecar.config.webhook import WebhookConfig
 from monitor.sidecar.config.yamlfile import Location, YamlFile, read_yaml
 from monitor.sidecar.evidence.signing import read_signer
 from monitor.sidecar.mqtt.tls import make_context
 from monitor.sidecar.web.guard import read_token
+from monitor.sidecar.webhooks.endpoint import read_endpoint
 from monitor.types import BandSettings
 
 _SectionT = TypeVar("_SectionT", bound=BaseModel)
@@ -80,7 +82,12 @@ def _resolve(config: Config, directory: Path) -> Config:
     store = _with_absolute(directory, store, "signing_key")
     mqtt = _with_absolute(directory, config.mqtt, "username_file", "password_file", "ca", "certificate", "key")
     http = _with_absolute(directory, config.http, "token_file")
+    webhooks = {
+        name: _with_absolute(directory, webhook, "url_file", "secret_file", "ca")
+        for name, webhook in config.webhooks.items()
+    }
     resolved = {"model": model, "models": models, "policies": policies, "store": store, "mqtt": mqtt, "http": http}
+    resolved["webhooks"] = webhooks
     return config.model_copy(update=resolved)
 
 
@@ -125,6 +132,12 @@ def _problems(config: Config) -> Iterator[str]:
         check_band_settings(BandSettings(**config.bands.model_dump()))
     except ConfigError as error:
         yield f"{config.where('bands')}: {str(error).removeprefix('bands.')}"
+    severities = {formula.alarm.severity for formula in config.formulas}
+    for name, webhook in config.webhooks.items():
+        for index, severity in enumerate(webhook.severities or ()):
+            if severity not in severities:
+                where, known = config.where("webhooks", name, "severities", index), ", ".join(sorted(severities))
+                yield f"{where}: no formula has the severity {severity!r}; those of the formulas: {known}"
     if config.sampling.alpha + config.sampling.beta >= 1:
         yield f"{config.where('sampling', 'alpha')}: alpha and beta must sum to less than 1"
     if config.stream.forget_after <= config.stream.stale_after:
@@ -145,12 +158,17 @@ def check_secrets(config: Config) -> None:
             read_token(config.http.token_file)
         if config.store.signing_key is not None:
             read_signer(config.store.signing_key)
+        for name, webhook in config.webhooks.items():
+            read_endpoint(name, webhook)
     except ConfigError as error:
         key = str(error).partition(":")[0]
         raise ConfigError(f"{config.where(*key.split('.'))}: {str(error).removeprefix(f'{key}: ')}") from None
 
 
 # ---- error messages ----
+
+ITEMS = {"formulas": FormulaConfig, "webhooks": WebhookConfig}
+"""Sections in a list or a map."""
 
 MAX_REPORTED = 50
 """Maximum number of reported mistakes; a file may have thousands."""
@@ -198,10 +216,10 @@ def _section_at(location: Location) -> type[BaseModel]:
     """Return the model whose keys are allowed at `location`, by the fields' annotations."""
     section: type[BaseModel] = Config
     for part in location:
-        if isinstance(part, int):
+        if isinstance(part, int) or section is WebhookConfig:  # the index of a formula, or the name of a webhook
             continue
         annotation = _fields(section)[part]
-        section = FormulaConfig if part == "formulas" else annotation
+        section = ITEMS.get(part, annotation)
     return section
 
 

@@ -11,7 +11,7 @@ import json
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, SecretStr, model_validator
+from pydantic import Field, PrivateAttr, SecretStr, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from monitor.sidecar.config.derived import setting
@@ -31,6 +31,8 @@ from monitor.sidecar.config.fields import (
     Words,
     as_text,
 )
+from monitor.sidecar.config.section import Section
+from monitor.sidecar.config.webhook import WebhookConfig
 from monitor.sidecar.config.yamlfile import YamlFile, dotted
 from monitor.sidecar.mqtt.broker import Broker, Tls, parse_broker
 from monitor.types import (
@@ -51,18 +53,7 @@ __all__ = ["ENVIRONMENT_PREFIX", "Config", "FormulaConfig", "config_schema"]
 ENVIRONMENT_PREFIX = "CFMON_"
 
 
-class _Section(BaseModel):
-    model_config = ConfigDict(
-        extra="forbid",
-        frozen=True,
-        populate_by_name=False,
-        hide_input_in_errors=True,
-        strict=False,
-        use_attribute_docstrings=True,
-    )
-
-
-class MqttConfig(_Section):
+class MqttConfig(Section):
     """The broker and the topics. `url` may hold a user and a password; it is never printed.
 
     With `mqtts://` the broker must present a certificate for its name, signed by one in `ca` (default: those the system
@@ -132,14 +123,14 @@ class MqttConfig(_Section):
         )
 
 
-class ReorderConfig(_Section):
+class ReorderConfig(Section):
     """How long later steps wait for a missing one before it counts as lost and the formulas become blind."""
 
     steps: Count = setting(StreamSettings, "reorder_steps", ge=1, le=65536)
     wait: Duration = setting(StreamSettings, "reorder_wait")
 
 
-class PathConfig(_Section):
+class PathConfig(Section):
     """How much of an agent's past is held; offsets must be smaller than `window`."""
 
     window: Count = setting(StreamSettings, "window", le=65536)
@@ -147,7 +138,7 @@ class PathConfig(_Section):
     """When a missing step counts as lost."""
 
 
-class AlarmConfig(_Section):
+class AlarmConfig(Section):
     """When verdicts become an alarm, and what is published with it."""
 
     for_: Annotated[Count, Field(strict=True)] = setting(AlarmSpec, "for_", le=1_000_000, alias="for")
@@ -159,7 +150,7 @@ class AlarmConfig(_Section):
     only_if: Literal["robust"] | None = setting(AlarmSpec, "only_if")
 
 
-class FormulaConfig(_Section):
+class FormulaConfig(Section):
     """One formula to monitor."""
 
     name: Identifier = setting(FormulaSpec, "name")
@@ -172,7 +163,7 @@ class FormulaConfig(_Section):
     """When its verdicts become an alarm."""
 
 
-class SamplingConfig(_Section):
+class SamplingConfig(Section):
     """Error rates and limits of sampled answers, for formulas that are not answered exactly."""
 
     seed: Count = setting(Sampling, "seed")
@@ -184,7 +175,7 @@ class SamplingConfig(_Section):
     test: TestName = setting(Sampling, "test")
 
 
-class BandsConfig(_Section):
+class BandsConfig(Section):
     """How the bands of a model learned from data are computed; without effect on any other model."""
 
     draws: Count = setting(BandSettings, "draws")
@@ -193,7 +184,7 @@ class BandsConfig(_Section):
     delta: float = setting(BandSettings, "delta")
 
 
-class TrustConfig(_Section):
+class TrustConfig(Section):
     """How the model is tested against the observed transitions; if it fails, everything is marked `model_doubt`."""
 
     enabled: bool = setting(TrustSettings, "enabled")
@@ -204,7 +195,7 @@ class TrustConfig(_Section):
     )
 
 
-class StreamConfig(_Section):
+class StreamConfig(Section):
     """How long silence may last, and how old a step may be."""
 
     stale_after: Duration = setting(StreamSettings, "stale_after")
@@ -213,7 +204,7 @@ class StreamConfig(_Section):
     max_lag: Duration = setting(StreamSettings, "max_lag")
 
 
-class HttpConfig(_Section):
+class HttpConfig(Section):
     """Address of metrics, health and the status page, and who may read them; loopback by default.
 
     With `token_file`, everything but `/healthz`, `/readyz` and `/startupz` needs the token in it (`Authorization:
@@ -231,7 +222,7 @@ class HttpConfig(_Section):
     """Host names accepted in requests, as a proxy passes them on."""
 
 
-class StoreConfig(_Section):
+class StoreConfig(Section):
     """What survives a restart, in the database `path`, with `evidence/` and `objects/` beside it.
 
     `path: null` keeps nothing at all. Evidence older than `keep` is removed, and the oldest if all of it exceeds
@@ -255,7 +246,7 @@ class StoreConfig(_Section):
         return self
 
 
-class LimitsConfig(_Section):
+class LimitsConfig(Section):
     """Resource limits of the monitor."""
 
     message_bytes: Annotated[Count, Field(ge=64, le=16 << 20)] = 65536
@@ -267,7 +258,7 @@ class LimitsConfig(_Section):
     """How long one evaluation may take; what does not fit waits for the next, agents taking turns."""
 
 
-class LoggingConfig(_Section):
+class LoggingConfig(Section):
     """How the log is written."""
 
     format: Literal["text", "json"] = "text"
@@ -315,6 +306,8 @@ class Config(BaseSettings):
     """Interval at which firing alerts are repeated and the status is published."""
     http: HttpConfig = HttpConfig()
     """Page, metrics, probes."""
+    webhooks: Annotated[dict[Identifier, WebhookConfig], Field(max_length=20)] = {}
+    """Name -> a receiver of alerts over HTTP, for what does not speak MQTT."""
     store: StoreConfig = StoreConfig()
     """What survives a restart."""
     limits: LimitsConfig = LimitsConfig()
@@ -346,10 +339,12 @@ class Config(BaseSettings):
 
     @property
     def digest(self) -> str:
-        """Sha256 over everything but the broker's credentials: the same for a changed password."""
+        """Sha256 over everything but credentials: the same for a changed password, and for a webhook's changed path."""
         plain = self.model_dump(mode="json", by_alias=True)
         plain["mqtt"]["url"] = parse_broker(self.mqtt.url).address
         del plain["mqtt"]["username"], plain["mqtt"]["password"]
+        for name, webhook in self.webhooks.items():
+            plain["webhooks"][name]["url"] = webhook.address
         return hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()
 
 

@@ -1,4 +1,4 @@
-"""Queue of messages to publish, in order, until the broker has acknowledged them."""
+"""Queue of messages to send, in order, until the receiver, broker or webhook, has acknowledged them."""
 
 from __future__ import annotations
 
@@ -6,16 +6,33 @@ import asyncio
 import logging
 import math
 from collections import Counter, OrderedDict, deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from monitor.sidecar.effects import Publication
 
-__all__ = ["Outbox"]
+__all__ = ["Numbers", "Outbox"]
 
 LOG: Final = logging.getLogger("monitor.mqtt")
 MOST_NAMED: Final = 10
 """Topics named in one log line."""
+
+
+class Numbers:
+    """Numbers for the messages of all outboxes that share a store."""
+
+    def __init__(self) -> None:
+        self._next = 0
+
+    def give(self, publications: Sequence[Publication]) -> list[tuple[int, Publication]]:
+        """Give messages the next numbers."""
+        numbered = list(enumerate(publications, self._next))
+        self._next += len(numbered)
+        return numbered
+
+    def skip(self, number: int) -> None:
+        """Give only numbers beyond this one from now on."""
+        self._next = max(self._next, number + 1)
 
 
 class Outbox:
@@ -23,16 +40,25 @@ class Outbox:
 
     A message is numbered first, so that it can be noted under its number, and put in after that. Everything we publish
     is retained, so only the newest message of a topic matters in the end: beyond `limit`, older messages of the same
-    topic are given up, and the log says which. The limit is for memory (some 200 MB): no outage that a broker's queue
-    of steps outlasts comes near it.
+    topic are given up, the log says which, and `given_up` is called with their number. The limit is for memory (some
+    200 MB): no outage that a broker's queue of steps outlasts comes near it. `receiver`: for the log.
     """
 
-    def __init__(self, limit: int = 100_000) -> None:
+    def __init__(
+        self,
+        limit: int = 100_000,
+        *,
+        numbers: Numbers | None = None,
+        receiver: str = "the broker",
+        given_up: Callable[[int], None] = lambda _count: None,
+    ) -> None:
         self._limit = limit
+        self._numbers = Numbers() if numbers is None else numbers
+        self._receiver = receiver
+        self._given_up = given_up
         self._waiting: OrderedDict[int, Publication] = OrderedDict()
         self._unsent: deque[int] = deque()
         """numbers of those not taken on this connection, in order; some may be given up"""
-        self._next = 0
         self._settled: list[int] = []
         self._last = math.inf
         self._something = asyncio.Event()
@@ -40,14 +66,16 @@ class Outbox:
         self._nothing.set()
 
     def __len__(self) -> int:
-        """Return the number of messages the broker has not acknowledged."""
+        """Return the number of messages the receiver has not acknowledged."""
         return len(self._waiting)
+
+    def __contains__(self, number: int) -> bool:
+        """Return whether this message still has to be sent."""
+        return number in self._waiting
 
     def number(self, publications: Iterable[Publication]) -> list[tuple[int, Publication]]:
         """Give messages the numbers under which they will be sent. What only repeats one that waits is left out."""
-        numbered = list(enumerate(self._without_copies(list(publications)), self._next))
-        self._next += len(numbered)
-        return numbered
+        return self._numbers.give(self._without_copies(list(publications)))
 
     def put(self, numbered: Sequence[tuple[int, Publication]]) -> None:
         """Add messages to send, also those of an earlier process; after `finish` they wait for the next process."""
@@ -55,7 +83,7 @@ class Outbox:
             return
         self._waiting.update(numbered)
         self._unsent.extend(number for number, _ in numbered)
-        self._next = max(self._next, numbered[-1][0] + 1)
+        self._numbers.skip(numbered[-1][0])
         if len(self._waiting) > self._limit:
             self._thin_out()
         self._something.set()
@@ -63,8 +91,9 @@ class Outbox:
 
     def finish(self, last: Publication) -> None:
         """Add the very last message to send: none may overtake it, none may come after it."""
-        self.put(self.number([last]))
-        self._last = self._next - 1
+        numbered = self._numbers.give([last])
+        self.put(numbered)
+        self._last = numbered[-1][0]
         self._update_emptied()
 
     async def take(self) -> tuple[int, Publication]:
@@ -83,7 +112,7 @@ class Outbox:
         self._something.set()
 
     def done(self, number: int) -> None:
-        """Note that the broker has acknowledged a message."""
+        """Note that the receiver has acknowledged a message."""
         publication = self._waiting.pop(number, None)
         if publication is not None and not publication.repeats:
             self._settled.append(number)
@@ -131,5 +160,7 @@ class Outbox:
         topics = Counter(self._waiting.pop(number).topic for number in gone)
         named = ", ".join(f"{count} for {topic}" for topic, count in topics.most_common(MOST_NAMED))
         more = f", and others for {len(topics) - MOST_NAMED} topics" if len(topics) > MOST_NAMED else ""
-        LOG.error("too many messages wait for the broker; dropped: %s%s. The newest of each topic is kept", named, more)
+        words = "too many messages wait for %s; dropped: %s%s. The newest of each topic is kept"
+        LOG.error(words, self._receiver, named, more)
         self._settled += gone
+        self._given_up(len(gone))

@@ -28,15 +28,18 @@ _MEANINGS = {
 """OpenSSL's reason -> explanation and remedy."""
 
 
-def make_context(tls: Tls) -> ssl.SSLContext:
-    """Return a context for TLS 1.2+ that verifies certificate and host name; ConfigError if a file is unusable."""
+def make_context(tls: Tls, section: str = "mqtt") -> ssl.SSLContext:
+    """Return a context for TLS 1.2+ that verifies certificate and host name.
+
+    Raises ConfigError if a file is unusable; `section`: of the settings that name the files.
+    """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # verifies, and ignores SSLKEYLOGFILE
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.options |= ssl.OP_NO_RENEGOTIATION
     if tls.ca is None:
         context.load_default_certs()
     else:
-        _load_ca(context, tls.ca)
+        _load_ca(context, tls.ca, f"{section}.ca")
     if tls.certificate is not None:
         _load_own(context, tls.certificate, tls.key)
     return context
@@ -54,13 +57,13 @@ def explain(error: OSError) -> str:
             return error.strerror or str(error)
 
 
-def _load_ca(context: ssl.SSLContext, path: Path) -> None:
+def _load_ca(context: ssl.SSLContext, path: Path, key: str) -> None:
     try:
         context.load_verify_locations(path)
     except ssl.SSLError:
-        raise ConfigError(f"mqtt.ca: {path} contains no PEM certificates") from None
+        raise ConfigError(f"{key}: {path} contains no PEM certificates") from None
     except OSError as error:
-        raise ConfigError(f"mqtt.ca: {path} cannot be read: {error.strerror}") from error
+        raise ConfigError(f"{key}: {path} cannot be read: {error.strerror}") from error
 
 
 def _load_own(context: ssl.SSLContext, certificate: Path, key: Path | None) -> None:

@@ -113,6 +113,8 @@ class Instruments:
             "last_store_damage_timestamp_seconds", "When damage was last found; 0: never."
         )
         self.sink_errors = self._counted("sink_errors", "Exceptions raised by a sink.", "sink")
+        self.webhook_posts = self._counted("webhook_posts", "Posts of alerts, by result.", "webhook", "result")
+        self.webhook_waiting = self._gauge("webhook_waiting", "Posts not accepted by the receiver yet.", "webhook")
         self.picture_errors = Counter("cfmon_picture_errors", "Pictures that could not be drawn.", registry=registry)
         self.verdict_seconds = self._histogram(
             "verdict_seconds", "Time of one evaluation.", _VERDICT_BUCKETS, "formula"

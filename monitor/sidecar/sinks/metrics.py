@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable
-from typing import Final, assert_never
+from typing import Final, assert_never, get_args
 
 from prometheus_client import CollectorRegistry, ProcessCollector, disable_created_metrics, generate_latest
 
@@ -18,6 +18,7 @@ from monitor.sidecar.effects import Effects
 from monitor.sidecar.sinks.instruments import FIGURES, PLACES, Instruments
 from monitor.sidecar.sinks.reliability import WORDS, counted
 from monitor.sidecar.sinks.sink import Watched
+from monitor.sidecar.webhooks.sender import PostResult
 from monitor.statistics.calibration import CalibrationCounts
 from monitor.types import (
     AlarmMoved,
@@ -114,6 +115,16 @@ class Metrics:
     def picture_failed(self) -> None:
         """Count a picture that could not be drawn. Called on the server's thread."""
         self._on.picture_errors.inc()
+
+    def watch_posts(self, webhook: str, waiting: Callable[[], int]) -> None:
+        """Show how many posts wait for a webhook, and count its results from 0."""
+        self._on.webhook_waiting.labels(webhook).set_function(waiting)
+        for result in get_args(PostResult):
+            self.count_posts(webhook, result, 0)
+
+    def count_posts(self, webhook: str, result: PostResult, count: int) -> None:
+        """Count results of a webhook."""
+        self._on.webhook_posts.inc((webhook, result), count)
 
     def reloaded(self, *, ok: bool) -> None:
         """Show whether the last reload succeeded; if not, the former configuration is still in force."""

@@ -2,9 +2,9 @@
 
 To add one, write a class with these three methods in a module of its own, and list it in `sinks.Sinks`.
 
-What goes to the broker is no sink: it is written to the store in the transaction of the events that caused it, and the
-outbox keeps it until the broker has acknowledged it. A sink hears of an event after that, so it may lose the last ones
-in a crash, and need not undo any.
+What goes to the broker and to webhooks is no sink: it is written to the store in the transaction of the events that
+caused it, and an outbox keeps it until it is acknowledged. A sink hears of an event after that, so it may lose the last
+ones in a crash, and need not undo any.
 """
 
 from __future__ import annotations

@@ -8,7 +8,6 @@ is required. Beyond loopback, orchestrators probe by address, so names are check
 from __future__ import annotations
 
 import hmac
-import ipaddress
 import logging
 import re
 from collections.abc import Collection
@@ -22,11 +21,12 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from monitor.errors import ConfigError
 from monitor.sidecar.clock import read_clock
 from monitor.sidecar.log import RateLimitedLog
+from monitor.sidecar.loopback import is_loopback
 from monitor.sidecar.mqtt.broker import read_secret
 from monitor.sidecar.web.page import SHELL
 from monitor.sidecar.web.runbooks import PREFIX
 
-__all__ = ["Guard", "is_loopback", "read_token"]
+__all__ = ["Guard", "read_token"]
 
 LOG: Final = logging.getLogger("monitor.http")
 PROBES: Final = frozenset({"/healthz", "/readyz", "/startupz"})
@@ -48,14 +48,6 @@ def read_token(path: Path) -> bytes:
             "`openssl rand -hex 32` prints"
         )
     return token.encode()
-
-
-def is_loopback(host: str) -> bool:
-    """Return whether a host, as in a URL, is a loopback address or `localhost`."""
-    try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return host.lower() == "localhost"
 
 
 class Guard:

@@ -18,7 +18,8 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from monitor.errors import ConfigError
 from monitor.sidecar.config.settings import HttpConfig
 from monitor.sidecar.log import RateLimit
-from monitor.sidecar.web.guard import Guard, is_loopback
+from monitor.sidecar.loopback import is_loopback
+from monitor.sidecar.web.guard import Guard
 
 __all__ = ["HttpServer", "open_socket"]
 

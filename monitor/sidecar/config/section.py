@@ -1,0 +1,20 @@
+"""Base of the sections of a configuration: unknown keys are errors, and no error repeats a value."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ConfigDict
+
+__all__ = ["Section"]
+
+
+class Section(BaseModel):
+    """A section of the configuration; the text below a field documents it."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        frozen=True,
+        populate_by_name=False,
+        hide_input_in_errors=True,
+        strict=False,
+        use_attribute_docstrings=True,
+    )

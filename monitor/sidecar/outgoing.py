@@ -1,0 +1,49 @@
+"""Everything that waits to leave the process: messages for the broker, and posts for webhooks."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+
+from monitor.sidecar.effects import Publication
+from monitor.sidecar.mqtt.outbox import Outbox
+from monitor.sidecar.webhooks.webhooks import Webhooks
+
+__all__ = ["Outgoing"]
+
+
+class Outgoing:
+    """The outboxes of the broker and of all webhooks as one, for the worker; the store knows one list."""
+
+    def __init__(self, broker: Outbox, webhooks: Webhooks) -> None:
+        self._broker = broker
+        self._webhooks = webhooks
+        self._all = (broker, *webhooks.outboxes.values())
+
+    def number(
+        self, publications: Iterable[Publication], *, known: Collection[Publication] = ()
+    ) -> list[tuple[int, Publication]]:
+        """Give messages, and the posts about the alerts among them, the numbers under which they will be sent.
+
+        `known`: messages that report nothing new, so nothing is posted about them.
+        """
+        messages = list(publications)
+        posts = self._webhooks.posts(message for message in messages if message not in known)
+        return [*self._broker.number(messages), *posts]
+
+    def put(self, numbered: Sequence[tuple[int, Publication]]) -> None:
+        """Add what is to be sent; it must be in the store."""
+        self._broker.put([message for message in numbered if not message[1].to])
+        self._webhooks.put([message for message in numbered if message[1].to])
+
+    def waiting(self) -> list[tuple[int, Publication]]:
+        """Return what must still be sent after a restart, in order."""
+        return sorted((message for outbox in self._all for message in outbox.waiting()), key=lambda each: each[0])
+
+    @property
+    def unsettled(self) -> bool:
+        """True if `settled` has numbers to return."""
+        return any(outbox.unsettled for outbox in self._all)
+
+    def settled(self) -> list[int]:
+        """Return the numbers of what need not be sent any more, each once."""
+        return [number for outbox in self._all for number in outbox.settled()]

@@ -1,0 +1,118 @@
+"""One POST, in a thread of its own, with a limit on its whole duration."""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+import socket
+import ssl
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Final
+
+from monitor.sidecar.tasks import in_thread
+from monitor.sidecar.webhooks.target import Target
+
+__all__ = ["Answer", "PostError", "post"]
+
+_MEANINGS: Final = {
+    401: "check the URL and the secret",
+    403: "check the URL and the secret",
+    404: "check the URL",
+    405: "it does not take POST: check the URL",
+    410: "check the URL",
+    413: "the alert is too large for it",
+    415: "set content_type to one that it takes",
+    429: "it receives too many requests",
+}
+
+
+class PostError(Exception):
+    """The receiver was not reached, or did not answer; the text says why and does not contain the URL."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The answer of a receiver. `retry_after`: the header of this name."""
+
+    status: int
+    retry_after: str | None = None
+
+    @property
+    def accepted(self) -> bool:
+        """True if the receiver has the post."""
+        return 200 <= self.status < 300
+
+    @property
+    def problem(self) -> str:
+        """What the status means, for the log."""
+        if 300 <= self.status < 400:
+            return f"it answers {self.status}, a redirect, which is not followed: set the URL to where it leads"
+        meaning = _MEANINGS.get(self.status, "an error of its own" if self.status >= 500 else "it refuses the post")
+        return f"it answers {self.status}: {meaning}"
+
+
+async def post(
+    target: Target, body: bytes, headers: Mapping[str, str], *, seconds: float, context: ssl.SSLContext | None
+) -> Answer:
+    """Post `body`, within `seconds` in all; raise PostError without an answer."""
+    exchange = _Exchange(target, body, headers, seconds, context)
+    try:
+        async with asyncio.timeout(seconds):
+            return await in_thread(exchange.run)
+    except TimeoutError:  # of the whole, or of one operation
+        raise PostError(f"no answer within {seconds:g} s") from None
+    except http.client.RemoteDisconnected:
+        raise PostError("it closed the connection without an answer") from None
+    except http.client.HTTPException:
+        raise PostError("its answer is not HTTP: check scheme and port of the URL") from None
+    except OSError as error:
+        raise PostError(_explain(error)) from None
+    finally:
+        exchange.abort()
+
+
+class _Exchange:
+    """A connection for one request; `run` in a thread, `abort` from another."""
+
+    def __init__(
+        self, target: Target, body: bytes, headers: Mapping[str, str], seconds: float, context: ssl.SSLContext | None
+    ) -> None:
+        self._connection = target.connection(seconds, context)
+        self._path = target.path
+        self._body = body
+        self._headers = {**headers, "Connection": "close"}
+        self._aborted = False
+
+    def run(self) -> Answer:
+        """Post and return the answer; its body is not read."""
+        try:
+            self._connection.connect()
+            if self._aborted:  # a later attempt may have been accepted meanwhile: do not repeat it out of order
+                raise TimeoutError
+            self._connection.request("POST", self._path, self._body, self._headers)
+            response = self._connection.getresponse()
+            return Answer(response.status, response.getheader("Retry-After"))
+        finally:
+            self._connection.close()
+
+    def abort(self) -> None:
+        """Wake the thread if it waits for the receiver; without effect once it has ended."""
+        self._aborted = True
+        sock = self._connection.sock
+        if sock is not None:
+            with suppress(OSError):
+                socket.socket.shutdown(sock, socket.SHUT_RDWR)  # the TLS layer's own would interfere with the thread
+
+
+def _explain(error: OSError) -> str:
+    match error:
+        case ssl.SSLCertVerificationError():
+            return f"its certificate is not accepted: {error.verify_message.rstrip('.')}; see the setting ca"
+        case ssl.SSLError():
+            return f"TLS failed ({error.reason or error})"
+        case socket.gaierror():
+            return f"its name cannot be resolved: {error.strerror}"
+        case _:
+            return error.strerror or str(error) or "the connection was closed"

@@ -1,0 +1,458 @@
+"""The sender of a webhook against a real server: in order, until accepted or too old, without waiting in vain."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hashlib
+import hmac
+import logging
+import re
+import socket
+import ssl
+import struct
+import threading
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from http.server import BaseHTTPRequestHandler
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trustme
+
+from monitor.sidecar.config.webhook import WebhookConfig
+from monitor.sidecar.effects import Publication
+from monitor.sidecar.mqtt.outbox import Numbers
+from monitor.sidecar.webhooks import post as post_module
+from monitor.sidecar.webhooks.webhooks import Webhooks
+from monitor.types import Instant
+from tests.servers import PATIENCE, free_port
+from tests.sidecar.alert_documents import published
+from tests.sidecar.receiver import Post, receiver
+
+WHSEC = "whsec_" + base64.b64encode(b"0123456789abcdef0123456789abcdef").decode()
+
+
+class Rig:
+    """A webhook `pager` on a played clock: a pause passes at once, and is noted."""
+
+    def __init__(self, config: WebhookConfig) -> None:
+        self.wall = 1000.0
+        self.pauses: list[float] = []
+        self.results: dict[str, int] = {}
+        self.webhooks = Webhooks({"pager": config}, "host-1", Numbers(), report=self._count)
+        self.outbox = self.webhooks.outboxes["pager"]
+        [self.sender] = self.webhooks.senders
+        self.sender._clock = lambda: Instant(self.wall, self.wall)
+        self.sender._chance = lambda: 0.0
+        self.sender._sleep = self._sleep
+        self.stopped_at: float | None = None
+
+    def add(self, *alerts: Publication) -> None:
+        self.webhooks.put(self.webhooks.posts(alerts))
+
+    def _count(self, name: str, result: str, count: int) -> None:
+        assert name == "pager"
+        self.results[result] = self.results.get(result, 0) + count
+
+    async def _sleep(self, seconds: float) -> None:
+        self.pauses.append(seconds)
+        self.wall += seconds
+        await asyncio.sleep(0)
+
+    async def until(self, happened: Callable[[], bool]) -> None:
+        async with asyncio.timeout(PATIENCE):
+            while not happened():  # noqa: ASYNC110 - what is waited for comes from a thread
+                await asyncio.sleep(0.005)
+
+
+@asynccontextmanager
+async def running(rig: Rig) -> AsyncIterator[None]:
+    task = asyncio.create_task(rig.sender.run())
+    try:
+        yield
+        assert not task.done()
+    finally:
+        task.cancel()
+
+
+def config(url: str, **more: Any) -> WebhookConfig:  # noqa: ANN401 - any setting
+    return WebhookConfig(url=url, **more)
+
+
+def deliver(rig: Rig) -> None:
+    """Run until nothing waits any more."""
+
+    async def scenario() -> None:
+        async with running(rig):
+            await rig.until(lambda: len(rig.outbox) == 0)
+
+    asyncio.run(scenario())
+
+
+def revisions(posts: list[Post]) -> list[int]:
+    return [post.revision for post in posts]
+
+
+def test_posts_arrive_in_order_signed_and_in_full(tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text(WHSEC + "\n")
+    with receiver() as there:
+        rig = Rig(config(there.url, secret_file=secret))
+        alerts = [published(revision=n) for n in (1, 2, 3)]
+        rig.add(*alerts)
+        deliver(rig)
+    assert revisions(there.posts) == [1, 2, 3]
+    assert rig.results == {"delivered": 3}
+    assert rig.outbox.settled() == [0, 1, 2]
+    for post, alert in zip(there.posts, alerts, strict=True):
+        assert post.path == "/alerts/secret-path?key=1"
+        assert post.headers["content-type"] == "application/cloudevents+json"
+        assert alert.payload in post.body
+        assert post.headers["webhook-id"] == post.event["id"]
+        signed = f"{post.headers['webhook-id']}.{post.headers['webhook-timestamp']}.".encode() + post.body
+        key = base64.b64decode(WHSEC[6:])
+        expected = "v1," + base64.b64encode(hmac.digest(key, signed, hashlib.sha256)).decode()
+        assert post.headers["webhook-signature"] == expected
+
+
+def test_errors_are_repeated_in_order_with_longer_and_longer_pauses(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, logger="monitor.webhooks")
+    with receiver() as there:
+        there.answers += [500, 503, 401, 204, 500]
+        rig = Rig(config(there.url))
+        rig.add(published(revision=1), published(revision=2))
+        deliver(rig)
+    assert revisions(there.posts) == [1, 1, 1, 1, 2, 2]
+    assert revisions(there.accepted) == [1, 2]
+    assert rig.pauses == [1.0, 2.0, 4.0, 1.0]
+    assert rig.results == {"failed": 4, "delivered": 2}
+    assert len({post.headers["webhook-id"] for post in there.posts[:4]}) == 1
+    stamps = [int(post.headers["webhook-timestamp"]) for post in there.posts[:4]]
+    assert stamps == [1000, 1001, 1003, 1007]
+    assert "it answers 401: check the URL and the secret" in caplog.text
+    assert "accepts posts again" in caplog.text
+    assert "secret-path" not in caplog.text
+    assert rig.sender.status()["problem"] == ""
+
+
+def test_the_same_failure_is_one_line_of_log_a_minute(caplog: pytest.LogCaptureFixture) -> None:
+    with receiver() as there:
+        there.answers += [500] * 7
+        rig = Rig(config(there.url))
+        rig.add(published())
+        deliver(rig)
+    warned = [record for record in caplog.records if record.levelname == "WARNING"]
+    assert sum(rig.pauses) == 127.0
+    assert len(warned) == 2
+
+
+def test_a_receiver_may_request_a_longer_pause() -> None:
+    with receiver() as there:
+        there.answers += [(429, {"Retry-After": "77"}), (503, {"Retry-After": "Thu, 01 Jan 1970 00:19:37 GMT"})]
+        rig = Rig(config(there.url))
+        rig.add(published())
+        deliver(rig)
+    assert rig.pauses == [77.0, 100.0]
+
+
+def test_a_redirect_is_not_followed(caplog: pytest.LogCaptureFixture) -> None:
+    with receiver() as other, receiver() as there:
+        there.answers += [(307, {"Location": other.url})]
+        rig = Rig(config(there.url))
+        rig.add(published())
+        deliver(rig)
+    assert other.posts == []
+    assert len(there.accepted) == 1
+    assert "it answers 307, a redirect, which is not followed" in caplog.text
+
+
+def test_proxies_of_the_environment_are_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{free_port()}")
+    with receiver() as there:
+        rig = Rig(config(there.url))
+        rig.add(published())
+        deliver(rig)
+    assert rig.results == {"delivered": 1}
+
+
+def test_a_receiver_that_is_not_there_yet_gets_it_later(caplog: pytest.LogCaptureFixture) -> None:
+    port = free_port()
+    rig = Rig(config(f"http://localhost:{port}/secret-path"))
+    rig.add(published(revision=1), published(revision=2))
+
+    async def scenario() -> list[int]:
+        async with running(rig):
+            await rig.until(lambda: rig.results.get("failed", 0) >= 3)
+            assert rig.sender.status()["problem"] == "Connection refused"
+            assert rig.sender.status()["waiting"] == 2
+            assert rig.sender.status()["failing_since"] == "1970-01-01T00:16:40.000Z"
+            with receiver(port=port) as there:
+                await rig.until(lambda: len(rig.outbox) == 0)
+                return revisions(there.accepted)
+
+    assert asyncio.run(scenario()) == [1, 2]
+    assert f"http://localhost:{port} does not accept posts: Connection refused" in caplog.text
+    assert "secret-path" not in caplog.text
+
+
+def hang(released: threading.Event) -> Callable[[BaseHTTPRequestHandler], None]:
+    def answer(handler: BaseHTTPRequestHandler) -> None:
+        handler.wfile.write(b"HTTP/1.1 2")
+        released.wait(PATIENCE)
+
+    return answer
+
+
+def test_a_receiver_that_hangs_is_given_up_after_the_timeout() -> None:
+    released = threading.Event()
+    with receiver() as there:
+        there.answers += [hang(released)]
+        rig = Rig(config(there.url, timeout="200ms"))
+        rig.add(published())
+        deliver(rig)
+        released.set()
+    assert rig.results == {"failed": 1, "delivered": 1}
+    assert len(there.posts) == 2
+
+
+def test_a_receiver_that_drips_is_given_up_after_the_timeout_as_a_whole() -> None:
+    """Each byte comes within the timeout; the whole answer would not come in an hour."""
+    released = threading.Event()
+
+    def drip(handler: BaseHTTPRequestHandler) -> None:
+        handler.wfile.write(b"HTTP/1.1 204 No Content\r\nX: ")
+        while not released.wait(0.02):
+            handler.wfile.write(b".")
+
+    with receiver() as there:
+        there.answers += [drip]
+        rig = Rig(config(there.url, timeout="300ms"))
+        rig.add(published())
+        deliver(rig)
+        released.set()
+    assert rig.results == {"failed": 1, "delivered": 1}
+
+
+def test_an_attempt_given_up_while_it_connects_posts_nothing_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its post would arrive after newer ones."""
+    resolving, resolved, ended = threading.Event(), threading.Event(), threading.Event()
+    create, run = socket.create_connection, post_module._Exchange.run
+    first = iter([True])
+
+    def slow(*arguments: Any, **more: Any) -> socket.socket:  # noqa: ANN401 - passed on
+        if next(first, False):
+            resolving.set()
+            resolved.wait(PATIENCE)
+        return create(*arguments, **more)
+
+    def noted(exchange: post_module._Exchange) -> post_module.Answer:
+        try:
+            return run(exchange)
+        finally:
+            ended.set()
+
+    monkeypatch.setattr(post_module._Exchange, "run", noted)
+    with receiver() as there:
+        rig = Rig(config(there.url, timeout="200ms"))
+        monkeypatch.setattr(socket, "create_connection", slow)
+        rig.add(published(revision=1), published(revision=2))
+        deliver(rig)
+        assert resolving.is_set()
+        ended.clear()
+        resolved.set()
+        assert ended.wait(PATIENCE)
+        assert revisions(there.posts) == [1, 2]
+
+
+def test_what_closes_or_speaks_no_http_is_reported_as_that() -> None:
+    def close(handler: BaseHTTPRequestHandler) -> None:
+        handler.connection.shutdown(socket.SHUT_RDWR)
+
+    def reset(handler: BaseHTTPRequestHandler) -> None:
+        handler.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        handler.connection.close()
+
+    def babble(handler: BaseHTTPRequestHandler) -> None:
+        handler.wfile.write(b"220 mail.example ready\r\n")
+
+    problems: list[object] = []
+    with receiver() as there:
+        there.answers += [close, reset, babble]
+        rig = Rig(config(there.url))
+
+        async def noted(seconds: float) -> None:
+            problems.append(rig.sender.status()["problem"])
+            await rig._sleep(seconds)
+
+        rig.sender._sleep = noted
+        rig.add(published())
+        deliver(rig)
+    assert problems == [
+        "it closed the connection without an answer",
+        "Connection reset by peer",
+        "its answer is not HTTP: check scheme and port of the URL",
+    ]
+
+
+def test_over_tls_the_receiver_must_prove_its_name(tmp_path: Path) -> None:
+    ca = trustme.CA()
+    ca.cert_pem.write_to_path(tmp_path / "ca.pem")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    ca.issue_cert("localhost").configure_cert(context)
+    with receiver(context=context) as there:
+        rig = Rig(config(there.url, ca=tmp_path / "ca.pem"))
+        rig.add(published())
+        deliver(rig)
+        assert rig.results == {"delivered": 1}
+        wrong = Rig(config(there.url.replace("localhost", "127.0.0.1"), ca=tmp_path / "ca.pem"))
+        unknown = Rig(config(there.url))
+
+        async def scenario(rig: Rig) -> str:
+            async with running(rig):
+                await rig.until(lambda: rig.results.get("failed", 0) >= 1)
+                return str(rig.sender.status()["problem"])
+
+        for each, why in ((wrong, "IP address mismatch"), (unknown, "unable to get local issuer certificate")):
+            each.add(published())
+            problem = asyncio.run(scenario(each))
+            assert problem.startswith("its certificate is not accepted: ")
+            assert why in problem
+        assert len(there.posts) == 1
+        with receiver() as plain:
+            rig = Rig(config(plain.url.replace("http:", "https:")))
+            rig.add(published())
+            assert asyncio.run(scenario(rig)).startswith("TLS failed (")
+
+
+def test_a_post_too_old_is_dropped_after_a_last_attempt_and_the_next_goes_on(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with receiver() as there:
+        there.usual = 500
+        rig = Rig(config(there.url, give_up="100s"))
+        rig.add(published(revision=1, sent_unix=1000.0), published(revision=2, sent_unix=1050.0))
+
+        sleep = rig.sender._sleep
+
+        async def repair_after_the_drop(seconds: float) -> None:
+            if "dropped" in rig.results:
+                assert rig.wall == 1100.0
+                there.usual = 204
+            await sleep(seconds)
+
+        rig.sender._sleep = repair_after_the_drop
+        deliver(rig)
+    assert revisions(there.accepted) == [2]
+    assert rig.pauses == [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 37.0, 50.0]
+    assert rig.results == {"failed": 8, "dropped": 1, "delivered": 1}
+    assert "dropped: firing of ada/watch, revision 1: not accepted within give_up (100 s)" in caplog.text
+
+
+def test_after_a_long_stop_an_old_post_is_still_tried_once() -> None:
+    with receiver() as there:
+        rig = Rig(config(there.url, give_up="100s"))
+        rig.add(published(revision=1, sent_unix=0.0), published(revision=2, sent_unix=0.0))
+        deliver(rig)
+    assert revisions(there.accepted) == [1, 2]
+
+
+def test_one_failure_drops_everything_too_old_so_that_news_is_not_held_up() -> None:
+    with receiver() as there:
+        there.answers += [500]
+        rig = Rig(config(there.url, give_up="100s"))
+        rig.add(*(published(revision=n, sent_unix=0.0) for n in range(1, 50)), published(revision=50))
+        deliver(rig)
+    assert revisions(there.posts) == [1, 50]
+    assert rig.results == {"failed": 1, "dropped": 49, "delivered": 1}
+
+
+def test_a_post_without_a_time_does_not_grow_old() -> None:
+    with receiver() as there:
+        there.answers += [500] * 20
+        rig = Rig(config(there.url, give_up="100s"))
+        rig.add(published(sent_unix=None))
+        deliver(rig)
+    assert rig.results == {"failed": 20, "delivered": 1}
+
+
+def test_a_secret_may_be_replaced_while_posts_wait(tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text(WHSEC)
+    with receiver() as there:
+        there.answers += [401]
+        rig = Rig(config(there.url, secret_file=secret))
+        sleep = rig.sender._sleep
+
+        async def replace(seconds: float) -> None:
+            secret.unlink() if len(rig.pauses) == 0 else secret.write_text(WHSEC)
+            await sleep(seconds)
+
+        rig.sender._sleep = replace
+        rig.add(published())
+        deliver(rig)
+    assert rig.results == {"failed": 2, "delivered": 1}
+    assert len(there.posts) == 2  # nothing unsigned is posted while there is no secret
+
+
+def test_a_bug_in_an_attempt_is_logged_and_the_post_stays(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    broken = iter([True])
+    real = post_module.post
+
+    async def fails(*arguments: Any, **more: Any) -> post_module.Answer:  # noqa: ANN401 - passed on
+        if next(broken, False):
+            raise ZeroDivisionError
+        return await real(*arguments, **more)
+
+    monkeypatch.setattr("monitor.sidecar.webhooks.sender.post", fails)
+    with receiver() as there:
+        rig = Rig(config(there.url))
+        rig.add(published())
+        deliver(rig)
+    assert rig.results == {"failed": 1, "delivered": 1}
+    assert "This is a bug, please report it" in caplog.text
+
+
+def test_beyond_the_limit_the_newest_change_of_each_alarm_is_kept(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("monitor.sidecar.webhooks.webhooks.LIMIT", 3)
+    with receiver() as there:
+        rig = Rig(config(there.url))
+        rig.add(*(published(revision=n) for n in (1, 2, 3)), published(agent="bob", revision=7))
+        assert len(rig.outbox) == 2
+        deliver(rig)
+    assert [(post.event["subject"], post.revision) for post in there.posts] == [("ada/watch", 3), ("bob/watch", 7)]
+    assert rig.results == {"dropped": 2, "delivered": 2}
+    assert "too many messages wait for webhook pager; dropped: 2 for ada/watch" in caplog.text
+
+
+def test_a_post_given_up_while_it_is_repeated_is_not_posted_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("monitor.sidecar.webhooks.webhooks.LIMIT", 1)
+    with receiver() as there:
+        there.answers += [500]
+        rig = Rig(config(there.url))
+        sleep = rig.sender._sleep
+
+        async def more(seconds: float) -> None:
+            rig.add(published(revision=2))
+            await sleep(seconds)
+
+        rig.sender._sleep = more
+        rig.add(published(revision=1))
+        deliver(rig)
+    assert revisions(there.posts) == [1, 2]
+
+
+def test_the_address_of_a_url_in_a_file_is_known_with_the_first_attempt(tmp_path: Path) -> None:
+    file = tmp_path / "url"
+    with receiver() as there:
+        file.write_text(there.url)
+        rig = Rig(WebhookConfig(url_file=file))
+        assert rig.sender.status()["address"] == f"the address in {file}"
+        rig.add(published())
+        deliver(rig)
+        assert re.fullmatch(r"http://localhost:\d+", str(rig.sender.status()["address"]))
