@@ -95,11 +95,12 @@ def main() -> None:
     """Learn all models; write one line for each and query, the summary and the figure."""
     parser = arguments(__doc__, seed=0)
     parser.add_argument("--models", type=int, default=MODELS, help="of each length (default: %(default)s)")
+    parser.add_argument("--first", type=int, default=0, help="number of the first model (default: %(default)s)")
     given = parser.parse_args()
     rows: list[Row] = []
     for source in ENVIRONMENTS:
         there = environment(source)
-        for number in progress(range(given.models), source.name):
+        for number in progress(range(given.first, given.first + given.models), source.name):
             rows += models(there, number, given.seed)
     write_csv(given.out / "learned-models.csv", rows)
     lines = summary(rows)
