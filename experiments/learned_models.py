@@ -1,9 +1,11 @@
 """How often the bands of learned models hold the true value: `python -m experiments.learned_models`.
 
-Many models are learned from recordings of one environment, of three lengths each, in which actions are uniformly
-random. On each a path of four steps is observed, and the query is: had the best policy taken over three steps ago, what
-would be the probability of reaching the goal within 60 steps? `credible` is counted if it holds the value of the true
-model; `guaranteed` if it holds the true model's bounds over every causal model.
+Models are learned from recordings of an environment, of three lengths. The recorded agent has a policy that is the best
+one where nothing slips, and takes one action in five at random. On each model a path of four steps of that agent is
+observed, on which no answer is certain, and two queries are answered. The short one, as a monitor has it: would the
+agent have kept out of trouble without random actions? The long one: would it have reached the goal with the policy that
+is best where actions slip? `credible` is counted if it holds the value of the true model; `guaranteed` if it holds the
+true model's bounds over every causal model.
 """
 
 from __future__ import annotations
@@ -13,51 +15,93 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from experiments.output import BLUE, ORANGE, arguments, figure, plain, progress, save, write_csv
-from monitor import check
+from experiments.recordings import learned, recorded
+from monitor.arrays import Floats, Ints
+from monitor.engine.check import check_many
 from monitor.model import MDP
-from monitor.model.counts import Counts, posterior_mean
 from monitor.model.io import load_model
 from monitor.types import BandSettings, Verdict
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["ENVIRONMENTS", "SIZES", "Environment", "environment", "learned", "one_model", "summary"]
+__all__ = ["ENVIRONMENTS", "SIZES", "Environment", "environment", "models", "summary"]
 
-Ints = npt.NDArray[np.int64]
 Row = dict[str, Any]
-"""`environment`, `steps`, `model`; true value and bounds, both bands, `support`."""
-ENVIRONMENTS = ("CliffWalkingSlippery-v1", "FrozenLake-v1?is_slippery=true")
+"""`environment`, `query`, `steps`, `model`; true value and bounds, both bands, `support`."""
 SIZES = (3_000, 30_000, 300_000)
 """Recorded steps of a model."""
-MODELS = 1_000
-LONGEST = 100
-"""Steps after which a recorded episode is cut off."""
-QUERY = 'best@3.P=? [ F<=60 "goal" ]'
+MODELS = 20
+RANDOM = 0.2
+"""Fraction of random actions in the recordings."""
 PAIRS = 4
+CERTAIN = 0.02
+"""A true value nearer to 0 or 1 is no test of a band."""
+HORIZON = 200
+"""Steps for which policies are the best."""
+
+
+class Source(NamedTuple):
+    """An environment of Gymnasium, and what is asked about it.
+
+    `slips`, `straight`: the environment, and the one in which actions never slip. `begin`: the state in which observed
+    paths begin. `bad`: states to avoid, labelled so. `queries`: name -> text.
+    """
+
+    name: str
+    slips: str
+    straight: str
+    begin: int
+    bad: tuple[int, ...]
+    queries: dict[str, str]
+
+
+ENVIRONMENTS = (
+    Source(
+        "CliffWalkingSlippery",
+        "gymnasium:CliffWalkingSlippery-v1",
+        "gymnasium:CliffWalking-v1",
+        begin=25,
+        bad=(36,),  # whoever falls starts again
+        queries={"short": 'straight@3.P=? [ G<=6 !"bad" ]', "long": 'best@3.P=? [ F<=60 "goal" ]'},
+    ),
+    Source(
+        "FrozenLake",
+        "gymnasium:FrozenLake-v1?is_slippery=true",
+        "gymnasium:FrozenLake-v1?is_slippery=false",
+        begin=0,
+        bad=(5, 7, 11, 12),
+        queries={"short": 'straight@3.P=? [ G<=6 !"bad" ]', "long": 'best@3.P=? [ F<=60 "goal" ]'},
+    ),
+)
 
 
 class Environment(NamedTuple):
-    """A true model with a label `goal`, and the best policy for reaching it."""
+    """A true model with labels `goal` and `bad`, the policy of the recorded agent [S, A], and actions [S].
 
-    name: str
+    `straight`: the best ones if nothing slipped, which the agent takes most of the time; `best`: the best as it slips.
+    """
+
+    source: Source
     model: MDP
-    best: list[int]
+    behaviour: Floats
+    straight: Ints
+    best: Ints
 
 
 def main() -> None:
-    """Learn all models; write one line for each, the summary and the figure."""
+    """Learn all models; write one line for each and query, the summary and the figure."""
     parser = arguments(__doc__, seed=0)
     parser.add_argument("--models", type=int, default=MODELS, help="of each length (default: %(default)s)")
+    parser.add_argument("--first", type=int, default=0, help="number of the first model (default: %(default)s)")
     given = parser.parse_args()
     rows: list[Row] = []
     for source in ENVIRONMENTS:
         there = environment(source)
-        for number in progress(range(given.models), there.name):
-            rows += [one_model(there, steps, number, given.seed) for steps in SIZES]
+        for number in progress(range(given.first, given.first + given.models), source.name):
+            rows += models(there, number, given.seed)
     write_csv(given.out / "learned-models.csv", rows)
     lines = summary(rows)
     write_csv(given.out / "learned-models-summary.csv", lines)
@@ -66,148 +110,117 @@ def main() -> None:
     save(draw(lines), given.out / "learned-models.png")
 
 
-def environment(source: str) -> Environment:
-    """Return an environment of Gymnasium whose absorbing state with the only reward, or the last state, is the goal."""
-    model = load_model(f"gymnasium:{source}")
-    last = model.states - 1
-    goal = next(s for s in range(last, -1, -1) if model.is_absorbing(s))
-    model = replace(model, labels={"goal": np.arange(model.states) == goal})
-    return Environment(source.partition("-")[0], model, _best(model, goal))
+def environment(source: Source) -> Environment:
+    """Return an environment, in which the goal is the last absorbing state."""
+    model = load_model(source.slips)
+    goal = next(state for state in range(model.states - 1, -1, -1) if model.is_absorbing(state))
+    at = np.arange(model.states)
+    model = replace(model, labels={"goal": at == goal, "bad": np.isin(at, source.bad)})
+    behaviour = np.full((model.states, model.actions), RANDOM / model.actions)
+    straight = _best(load_model(source.straight), goal)
+    behaviour[at, straight] += 1.0 - RANDOM
+    return Environment(source, model, behaviour, straight, _best(model, goal))
 
 
-def _best(model: MDP, goal: int) -> list[int]:
-    """Return the actions that most likely reach the goal within 200 steps, by backward induction."""
+def _best(model: MDP, goal: int) -> Ints:
+    """Return the actions [S] that reach the goal most likely within `HORIZON` steps, of these the fastest."""
     sizes = np.diff(model.indptr)
     of = np.repeat(np.arange(len(sizes)), sizes)
     values = (np.arange(model.states) == goal).astype(np.float64)
-    actions = np.zeros(model.states, dtype=np.int64)
-    for _ in range(200):
+    for _ in range(HORIZON):
         means = np.bincount(of, model.probabilities * values[model.successors], len(sizes))
         table = means.reshape(model.states, model.actions)
-        actions, values = table.argmax(axis=1), np.maximum(table.max(axis=1), values)
-    return [int(action) for action in actions]
+        values = np.maximum(0.999 * table.max(axis=1), values)
+    best: Ints = table.argmax(axis=1)
+    return best
 
 
-def one_model(there: Environment, steps: int, number: int, seed: int) -> Row:
-    """Learn a model, observe a path, and compare its bands with the truth."""
-    rng = np.random.default_rng((seed, number, steps))
-    model = learned(there.model, *_recorded(there.model, steps, rng))
-    path = _possible_path(there.model, model, rng)
-    truth = _ask(there.model, there.best, path, None)
-    found = _ask(model, [*there.best, 0], path, BandSettings(seed=number))
+def models(there: Environment, number: int, seed: int) -> Iterator[Row]:
+    """Learn a model from a recording of each length, observe a path, and compare its bands with the truth."""
+    for steps in SIZES:
+        rng = np.random.default_rng((seed, number, steps))
+        model = learned(there.model, recorded(there.model, there.behaviour, steps, rng))
+        path, truths = _informative_path(there, model, rng)
+        found = _answers(there, model, path, BandSettings(seed=number))
+        for name, truth, answer in zip(there.source.queries, truths, found, strict=True):
+            yield {
+                "environment": there.source.name,
+                "query": name,
+                "steps": steps,
+                "model": number,
+                **_numbers(truth, answer),
+            }
+
+
+def _numbers(truth: Verdict, answer: Verdict) -> Row:
     assert truth.value is not None
-    assert truth.bounds is not None
-    assert found.credible is not None
-    assert found.guaranteed is not None
-    row: Row = {"environment": there.name, "steps": steps, "model": number, "truth": plain(truth.value)}
-    for name, (low, high) in (("bounds", truth.bounds), ("credible", found.credible), ("guaranteed", found.guaranteed)):
-        row |= {f"{name}_low": plain(low), f"{name}_high": plain(high)}
-    row["support"] = found.support
-    return row
+    row: Row = {"truth": plain(truth.value)}
+    for name, band in (("bounds", truth.bounds), ("credible", answer.credible), ("guaranteed", answer.guaranteed)):
+        assert band is not None
+        row |= {f"{name}_low": plain(band[0]), f"{name}_high": plain(band[1])}
+    return {**row, "support": answer.support}
 
 
-def _ask(model: MDP, best: Sequence[int], path: Sequence[tuple[int, int]], bands: BandSettings | None) -> Verdict:
-    uniform = np.full((model.states, model.actions), 1.0 / model.actions)
-    policies = {"nominal": uniform, "best": list(best)}
-    return check(QUERY, model=model, path=path, policies=policies, causal_model="any", bands=bands)
+def _answers(
+    there: Environment, model: MDP, path: Sequence[tuple[int, int]], bands: BandSettings | None
+) -> list[Verdict]:
+    more = model.states - there.model.states  # `elsewhere`, where any action will do
+    policies = {
+        "nominal": np.vstack([there.behaviour, *[there.behaviour[:1]] * more]),
+        "straight": [*there.straight.tolist(), *[0] * more],
+        "best": [*there.best.tolist(), *[0] * more],
+    }
+    queries = list(there.source.queries.values())
+    return check_many(queries, model=model, path=path, policies=policies, causal_model="any", bands=bands)
 
 
-def _recorded(model: MDP, steps: int, rng: np.random.Generator) -> tuple[Ints, Ints, Ints]:
-    """Return states, actions and successors [steps] of episodes with uniformly random actions."""
-    begins, ends = np.cumsum(model.probabilities), model.indptr[1:]
-    before = np.concatenate([[0.0], begins])
-    actions, chances = rng.integers(model.actions, size=steps), rng.random(steps)
-    states, successors = np.zeros(steps, dtype=np.int64), np.zeros(steps, dtype=np.int64)
-    first = _first_state(model)
-    absorbing = [model.is_absorbing(state) for state in range(model.states)]
-    state = age = 0
-    for n in range(steps):
-        if age == 0:
-            state = first
-        row = state * model.actions + actions[n]
-        begin = model.indptr[row]
-        at = min(int(np.searchsorted(begins, before[begin] + chances[n], side="right")), int(ends[row]) - 1)
-        states[n], successors[n] = state, model.successors[at]
-        state = int(successors[n])
-        age = 0 if absorbing[state] or age + 1 == LONGEST else age + 1
-    return states, actions, successors
-
-
-def _first_state(model: MDP) -> int:
-    return 0 if model.initial is None else int(model.initial.argmax())
-
-
-def learned(true: MDP, states: Ints, actions: Ints, successors: Ints) -> MDP:
-    """Return the model learned from recorded steps, in their order; absorbing states of the true model are known."""
-    elsewhere, width = true.states, true.actions
-    rows = states * width + actions
-    seen, first, inverse, visits = np.unique(
-        rows * (elsewhere + 1) + successors, return_index=True, return_inverse=True, return_counts=True
-    )
-    del inverse
-    since = [int((rows[begin + 1 :] == key // (elsewhere + 1)).sum()) for key, begin in zip(seen, first, strict=True)]
-    different, begins = np.unique(rows, return_index=True)
-    order = np.zeros((elsewhere + 1) * width, dtype=np.int64)
-    order[different[np.argsort(begins)]] = np.arange(1, len(different) + 1)
-    given = [
-        (row, row // width if row // width == elsewhere or true.is_absorbing(row // width) else elsewhere)
-        for row in range(len(order))
-        if order[row] == 0
-    ]
-    keys = np.concatenate([seen, [row * (elsewhere + 1) + target for row, target in given]]).astype(np.int64)
-    counts, later = (np.concatenate([values, np.zeros(len(given), dtype=np.int64)]) for values in (visits, since))
-    sort = np.argsort(keys)
-    keys, counts, later = keys[sort], counts[sort].astype(np.int64), later[sort].astype(np.int64)
-    indptr = np.concatenate([[0], np.cumsum(np.bincount(keys // (elsewhere + 1), minlength=len(order)))])
-    goal = np.append(true.labels["goal"], False)
-    return MDP.from_rows(
-        states=elsewhere + 1,
-        actions=width,
-        indptr=indptr,
-        successors=keys % (elsewhere + 1),
-        probabilities=posterior_mean(counts, indptr, 1.0),
-        labels={"goal": goal},
-        counts=Counts(counts, later, order, elsewhere),
-    )
-
-
-def _possible_path(true: MDP, model: MDP, rng: np.random.Generator) -> list[tuple[int, int]]:
-    """Return the newest path of the true model, from the first state on, whose transitions the learned one has."""
-    for path in _paths(true, rng):
+def _informative_path(
+    there: Environment, model: MDP, rng: np.random.Generator
+) -> tuple[list[tuple[int, int]], list[Verdict]]:
+    """Return a path whose transitions the learned model has, on which no answer is certain, and the true answers."""
+    for path in _paths(there, rng):
         followed = zip(path, [pair[0] for pair in path[1:]], strict=False)
         if all(successor in model.row(*pair)[0] for pair, successor in followed):
-            return path
+            truths = _answers(there, there.model, path, None)
+            if all(CERTAIN <= truth.value <= 1.0 - CERTAIN for truth in truths if truth.value is not None):
+                return path, truths
     raise AssertionError("paths have no end")
 
 
-def _paths(true: MDP, rng: np.random.Generator) -> Iterator[list[tuple[int, int]]]:
+def _paths(there: Environment, rng: np.random.Generator) -> Iterator[list[tuple[int, int]]]:
     while True:
-        state, path = _first_state(true), []
+        state, path = there.source.begin, []
         for _ in range(PAIRS):
-            action = int(rng.integers(true.actions))
+            action = int(rng.choice(there.model.actions, p=there.behaviour[state]))
             path.append((state, action))
-            successors, probabilities = true.row(state, action)
+            successors, probabilities = there.model.row(state, action)
             state = int(rng.choice(successors, p=probabilities))
         yield path
 
 
 def summary(rows: Sequence[Row]) -> list[Row]:
-    """Return coverage, its standard error and the median width of both bands, by environment and steps."""
-    lines: list[Row] = []
-    for name, steps in dict.fromkeys((row["environment"], row["steps"]) for row in rows):
-        part = [row for row in rows if (row["environment"], row["steps"]) == (name, steps)]
-        line: Row = {"environment": name, "steps": steps, "models": len(part)}
-        for band, low, high in (("credible", "truth", "truth"), ("guaranteed", "bounds_low", "bounds_high")):
-            held = np.array([_holds(row, band, low, high) for row in part])
-            widths = [row[f"{band}_high"] - row[f"{band}_low"] for row in part]
-            line |= {
-                f"{band}_coverage": plain(float(held.mean())),
-                f"{band}_error": plain(float(np.sqrt(held.mean() * (1 - held.mean()) / len(part)))),
-                f"{band}_width": plain(float(np.median(widths))),
-            }
-        line["bounds_width"] = plain(float(np.median([row["bounds_high"] - row["bounds_low"] for row in part])))
-        lines.append(line)
-    return lines
+    """Return coverage, its standard error and the median width of both bands, by environment, query and steps."""
+    groups: dict[tuple[str, str, int], list[Row]] = {}
+    for row in rows:
+        groups.setdefault((row["environment"], row["query"], row["steps"]), []).append(row)
+    return [_summary(*key, part) for key, part in sorted(groups.items())]
+
+
+def _summary(name: str, query: str, steps: int, part: Sequence[Row]) -> Row:
+    line: Row = {"environment": name, "query": query, "steps": steps, "models": len(part)}
+    for band, low, high in (("credible", "truth", "truth"), ("guaranteed", "bounds_low", "bounds_high")):
+        held = np.mean([_holds(row, band, low, high) for row in part])
+        line |= {
+            f"{band}_coverage": plain(float(held)),
+            f"{band}_error": plain(float(np.sqrt(held * (1 - held) / len(part)))),
+            f"{band}_width": _width(part, band),
+        }
+    line["bounds_width"] = _width(part, "bounds")
+    return line
+
+
+def _width(part: Sequence[Row], band: str) -> float:
+    return plain(float(np.median([row[f"{band}_high"] - row[f"{band}_low"] for row in part])))
 
 
 def _holds(row: Row, band: str, low: str, high: str) -> bool:
@@ -215,25 +228,29 @@ def _holds(row: Row, band: str, low: str, high: str) -> bool:
 
 
 def draw(lines: Sequence[Row]) -> Figure:
-    """Draw coverage and widths against the number of recorded steps."""
-    picture = figure(10, 4)
-    coverage, width = picture.subplots(1, 2)
-    for name, dash in zip(dict.fromkeys(line["environment"] for line in lines), ("-", "--"), strict=False):
-        part = [line for line in lines if line["environment"] == name]
+    """Draw coverage and widths against the number of recorded steps, one column for each environment and query."""
+    kinds = list(dict.fromkeys((line["environment"], line["query"]) for line in lines))
+    picture = figure(12, 6)
+    places = picture.subplots(2, len(kinds), sharex=True, sharey="row")
+    for (name, query), (coverage, width) in zip(kinds, places.T, strict=True):
+        part = [line for line in lines if (line["environment"], line["query"]) == (name, query)]
         steps = [line["steps"] for line in part]
         for band, ink in (("credible", BLUE), ("guaranteed", ORANGE)):
-            ends = [2 * line[f"{band}_error"] for line in part]
-            shares = [line[f"{band}_coverage"] for line in part]
-            coverage.errorbar(steps, shares, yerr=ends, color=ink, linestyle=dash, marker="o", capsize=3)
-            widths = [line[f"{band}_width"] for line in part]
-            width.plot(steps, widths, color=ink, linestyle=dash, marker="o", label=f"{band}, {name}")
-        width.plot(
-            steps, [line["bounds_width"] for line in part], color="black", linestyle=dash, label=f"bounds, {name}"
-        )
-    coverage.axhline(0.95, color="black", linewidth=0.8, linestyle=":")
-    coverage.set(xscale="log", xlabel="recorded steps", title="Fraction of models whose band holds the truth")
-    width.set(xscale="log", yscale="log", xlabel="recorded steps", title="Median width of the band")
-    picture.legend(*width.get_legend_handles_labels(), loc="outside lower center", ncols=3, frameon=False)
+            errors = [2 * line[f"{band}_error"] for line in part]
+            held = [line[f"{band}_coverage"] for line in part]
+            coverage.errorbar(steps, held, yerr=errors, color=ink, marker="o", capsize=3, label=band)
+            width.plot(steps, [line[f"{band}_width"] for line in part], color=ink, marker="o")
+        width.plot(steps, [line["bounds_width"] for line in part], color="black", linestyle="--", label="bounds, true")
+        coverage.axhline(0.95, color="black", linewidth=0.8, linestyle=":")
+        coverage.set(xscale="log", title=f"{name}, {query}")
+        width.set(xlabel="recorded steps")
+    places[0, 0].set(ylabel="models whose band holds the truth")
+    places[1, 0].set(ylabel="median width")
+    entries = [
+        *zip(*places[0, 0].get_legend_handles_labels(), strict=True),
+        *zip(*places[1, 0].get_legend_handles_labels(), strict=True),
+    ]
+    picture.legend(*zip(*entries, strict=True), loc="outside lower center", ncols=3, frameon=False)
     return picture
 
 

@@ -169,7 +169,9 @@ class BandSettings(msgspec.Struct, frozen=True):
     """How the bands of a learned model are computed; `monitor.engine` checks it."""
 
     draws: Annotated[int, Meta(ge=1, le=10_000)] = 64
-    """Number of models drawn from the posterior; the answer is evaluated exactly on each."""
+    """Number of models drawn from the posterior; the answer is evaluated exactly on each, twice: with what was never
+    observed as bad, and as good, as can be.
+    """
     seed: Annotated[int, Meta(ge=0, le=(1 << 53) - 1)] = 0
     """Seed of the draws: the same seed draws the same models."""
     level: Rate = 0.95
@@ -350,8 +352,8 @@ class Quantity(msgspec.Struct, frozen=True):
     confidence: float | None = None
     """Level of the confidence interval, in (0, 1); left out of an exact answer."""
     credible: tuple[float, float] | None = None
-    """On a learned model: the Gumbel-Max value over models drawn from the posterior, at the level of the verdict's
-    `bands`; left out otherwise.
+    """On a learned model: the Gumbel-Max value over models drawn from the posterior, in which what was never observed
+    is as bad and as good as can be, at the level of the verdict's `bands`; left out otherwise.
     """
     guaranteed: tuple[float, float] | None = None
     """On a learned model: bounds over every causal model and every row in the confidence set; left out otherwise."""

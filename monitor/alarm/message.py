@@ -163,7 +163,9 @@ class ValueBands(msgspec.Struct, frozen=True):
     """Bands of one value on a learned model."""
 
     credible: tuple[float | None, float | None] | None
-    """Band of the value over models drawn from the posterior, at the level `level`."""
+    """Band of the value over models drawn from the posterior, in which what was never observed is as bad and as good as
+    can be, at the level `level`.
+    """
     guaranteed: tuple[float | None, float | None] | None
     """Bounds over every causal model and every row in the confidence set; `null` unless `causal_model` is `any`."""
     support: int | None

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = ["abstraction_of", "function_of", "reading", "sampled", "with_sizes"]
 
-PLAIN: Final = ("index", "name", "values")
+PLAIN: Final = ("auto", "index", "name", "values")
 
 
 def function_of(said: dict[str, Any]) -> str:
@@ -29,7 +29,7 @@ def function_of(said: dict[str, Any]) -> str:
         return ""
     if ":" not in kind:
         raise ModelError(
-            f"--abstraction {kind}: give index, name, values, kmeans:K or FILE.py:FUNCTION; for bins: --bins"
+            f"--abstraction {kind}: give auto, index, name, values, kmeans:K or FILE.py:FUNCTION; for bins: --bins"
         )
     return str(kind)
 
@@ -85,10 +85,14 @@ def sampled(sources: Sequence[RowFile], columns: tuple[str, ...], seed: int, wha
 
 def reading(what: str, sources: Sequence[RowFile]) -> Any:  # noqa: ANN401 - a context manager of a Bar
     """Return a progress bar over the bytes of all sources."""
-    return progress(what, total=sum(source.path.stat().st_size for source in sources) or None)
+    from monitor.learning.files import size_of  # noqa: PLC0415 - keep `cfmon --help` light
+
+    return progress(what, total=sum(size_of(source.path) for source in sources) or None)
 
 
 def with_sizes(sources: Sequence[RowFile]) -> list[tuple[RowFile, int]]:
     """Return each source with the number of bytes before it."""
-    sizes = [source.path.stat().st_size for source in sources]
+    from monitor.learning.files import size_of  # noqa: PLC0415 - keep `cfmon --help` light
+
+    sizes = [size_of(source.path) for source in sources]
     return [(source, sum(sizes[:i])) for i, source in enumerate(sources)]

@@ -219,7 +219,7 @@ def _sentences(best: Measured) -> list[str]:
     missing = best.steps - best.answered
     if missing > best.steps // 100:
         said.append(
-            f"{missing:,} steps had no verdict: their transitions are impossible in the model, or just after one"
+            f"{missing:,} steps had no verdict: their transitions were not learned, or come just after one that was not"
         )
     return said
 

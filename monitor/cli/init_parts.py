@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from monitor.cli.comparing import verdict_of
 from monitor.cli.init_files import config_text, written_policy, written_sample
 from monitor.cli.output import progress, warned
 from monitor.cli.recordings import (
@@ -168,10 +169,10 @@ def _learned(request: Request, staging: Path) -> _Base:
     paths = recorded_files(request.recordings)
     sources = [open_recording(path, request.topic) for path in paths]
     said = request.said | {"unsafe": [request.unsafe]}
-    learner = new_learner(sources, staging / "model.npz", request.roles, said, request.seed)
+    learner, compared = new_learner(sources, staging / "model.npz", request.roles, said, request.seed)
     sources = [with_function(source, learner.function) for source in sources]
     if not request.quiet:
-        show_roles(learner, paths)
+        show_roles(learner, paths, compared)
     kept = Collected(request.seed)
     with reading("counting", sources) as bar:
         for source, before in with_sizes(sources):
@@ -179,18 +180,21 @@ def _learned(request: Request, staging: Path) -> _Base:
             learner.files.append(digest_of(source.path))
     save_learner(learner, companion_of(staging / "model.npz"))
     assert learner.states is not None
-    return _split(request, learner, kept, ENCODERS[learner.states.kind], label)
+    base = _split(request, learner, kept, ENCODERS[learner.states.kind], label)
+    base.notes += [verdict_of(compared)] if compared else []
+    return base
 
 
 def _split(request: Request, learner: Learner, kept: Collected, encoder: str, label: str) -> _Base:
     """Measure on held-out paths, unless they have too few unsafe events and all paths have more."""
-    from monitor.learning.build import built, numbered  # noqa: PLC0415 - keep `cfmon --help` light
+    from monitor.learning.build import built  # noqa: PLC0415 - keep `cfmon --help` light
+    from monitor.learning.states import numbered  # noqa: PLC0415 - likewise
     from monitor.proposal.paths import first_steps, paths_of, unsafe_events  # noqa: PLC0415 - likewise
 
     assert learner.states is not None
     assert learner.actions is not None
     model = learner.model(str(request.folder / "model.npz"))
-    where = numbered(learner.tally, learner.states)
+    where = learner.where()
     held, every = paths_of(kept.held(), where), paths_of(kept.every(), where)
     unsafe = model.labels[label]
     events = [sum(len(unsafe_events(path, unsafe)) for path in first_steps(part, request.steps) if part)
@@ -198,7 +202,14 @@ def _split(request: Request, learner: Learner, kept: Collected, encoder: str, la
     notes = [f"learned from {learner.tally.draws:,} transitions; {label!r} holds in {int(unsafe.sum()):,} states"]
     if held and kept.train.draws and (events[0] >= FEW or events[0] >= events[-1]):
         train = replace(kept.train, visited=learner.tally.visited)
-        before = built(train, (learner.states, learner.actions), learner.labels, prior=learner.prior, source="held out")
+        before = built(
+            train,
+            (learner.states, learner.actions),
+            numbered(train, learner.states),
+            learner.labels,
+            prior=learner.prior,
+            source="held out",
+        )
         if before.states == model.states:
             return _Base(model, before, first_steps(held, request.steps), _words(held, request, "held-out recordings; "
                          "for this, the model was learned without them"), encoder, label, notes)  # fmt: skip

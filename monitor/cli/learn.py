@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from monitor.cli.counting import count_files, resumed
 from monitor.cli.output import print_json, printable, progress, say
 from monitor.cli.recordings import (
     ENCODERS,
@@ -26,30 +27,26 @@ from monitor.cli.recordings import (
     TruncatedColumn,
     new_learner,
     open_recording,
-    read_into,
-    reading,
     recorded_files,
     show_roles,
     with_function,
-    with_sizes,
 )
 from monitor.errors import ModelError
 
 if TYPE_CHECKING:
-    from monitor.learning.files import RowFile
+    from monitor.learning.companion import Part
+    from monitor.learning.comparison import Scored
     from monitor.learning.holdout import Holdout
     from monitor.learning.learner import Learner
     from monitor.model.mdp import MDP
 
 __all__ = ["model_learn"]
 
-MISSED: Final = 0.02
-"""Fraction of a label's visits in states without the label from which it is reported."""
-
 
 def model_learn(
     files: Annotated[
-        list[Path], typer.Argument(help="recordings, CSV, JSON lines, Parquet or Arrow files, or folders")
+        list[Path],
+        typer.Argument(help="recordings, CSV, JSON lines, Parquet, Arrow, MCAP, Minari, or folders"),
     ],
     *,
     out: Annotated[Path | None, typer.Option("--out", "-o", metavar="MODEL.npz", help="model to write")] = None,
@@ -89,8 +86,8 @@ def model_learn(
 
     Columns are guessed from their names and shown. A condition compares columns: 'death: done and reward < 0'.
 
-    MODEL.learn.npz beside the model holds all counts. It is written after each file; continue an interrupted run, or
-    add recordings, with --append: files that were counted already are skipped.
+    MODEL.learn.npz beside the model holds all counts. It is written after each file, and MODEL.learn.part.npz within a
+    large one; continue an interrupted run, or add recordings, with --append: what was counted already is skipped.
     """
     target = _target(out, append)
     roles = {
@@ -103,15 +100,27 @@ def model_learn(
         _refuse_options(roles | said)
     paths = recorded_files(files)
     sources = [open_recording(path, topic) for path in paths]
-    learner = _resumed(append) if append is not None else new_learner(sources, target, roles, said, seed)
+    compared: list[Scored] = []
+    part: Part | None = None
+    if append is not None:
+        learner, part = resumed(append, paths)
+    else:
+        learner, compared = new_learner(sources, target, roles, said, seed)
     sources = [with_function(source, learner.function) for source in sources]
     if not as_json:
-        show_roles(learner, paths)
+        show_roles(learner, paths, compared)
     holdout = _holdout(report or [], seed)
-    counted, skipped = _count(learner, sources, target, holdout)
-    model = _write(learner, target)
-    problems = None if holdout is None else _report(learner, model, holdout, report or [])
+    earlier = learner.tally.draws
+    counted, skipped = count_files(learner, sources, target, holdout, part)
+    before = len(learner.kept)
+    model, moved = _write(learner, target)
+    problems = (
+        None if holdout is None else _report(learner, model, holdout, report or [], compared=compared, earlier=earlier)
+    )
     facts = _facts(learner, model, target) | {"files counted": counted, "files skipped": skipped}
+    if compared:
+        facts["abstractions compared"] = [asdict(each) for each in compared]
+    facts |= {"states before": before, "states moved": moved}
     facts["messages dropped"] = sum(getattr(source, "dropped", 0) for source in sources)
     if problems is not None:
         facts["problems"] = problems
@@ -139,12 +148,6 @@ def _refuse_options(given: dict[str, Any]) -> None:
         )
 
 
-def _resumed(model: Path) -> Learner:
-    from monitor.learning.companion import companion_of, load_learner  # noqa: PLC0415 - keep `cfmon --help` light
-
-    return load_learner(companion_of(model))
-
-
 def _holdout(reports: Sequence[Path], seed: int) -> Holdout | None:
     from monitor.learning.holdout import Holdout  # noqa: PLC0415 - keep `cfmon --help` light
 
@@ -154,25 +157,34 @@ def _holdout(reports: Sequence[Path], seed: int) -> Holdout | None:
     return Holdout(seed) if reports else None
 
 
-def _report(learner: Learner, model: MDP, holdout: Holdout, paths: Sequence[Path]) -> list[str]:
+def _report(
+    learner: Learner,
+    model: MDP,
+    holdout: Holdout,
+    paths: Sequence[Path],
+    *,
+    compared: Sequence[Scored],
+    earlier: int,
+) -> list[str]:
     """Write the report; return why the abstraction is not good enough, or nothing."""
     from monitor.cli.learn_report import as_html, as_markdown  # noqa: PLC0415 - keep `cfmon --help` light
-    from monitor.learning.build import numbered  # noqa: PLC0415 - likewise
     from monitor.learning.report import reported  # noqa: PLC0415 - likewise
+    from monitor.learning.separation import missed, unseparated  # noqa: PLC0415 - likewise
 
     assert learner.states is not None
     if not holdout.train.draws:
         raise ModelError("--report needs steps that are counted in this run; these files were counted before")
     unsafe = [label.name for label in learner.labels if label.unsafe]
     with progress("computing the report"):
-        states = numbered(learner.tally, learner.states)
-        found = reported(model, states, holdout, [label.name for label in learner.labels], unsafe)
-        found = replace(found, problems=(*_mixed(_missed_by_label(learner)), *found.problems))
+        found = reported(model, learner.where(), holdout, [label.name for label in learner.labels], unsafe)
+        found = replace(
+            found, earlier=earlier, problems=(*unseparated(missed(learner.tally, learner.labels)), *found.problems)
+        )
         if learner.states.kind == "nearest":
             distances = tuple(learner.states.distances.tolist())
             found = replace(found, distances=distances, farthest=learner.states.farthest)
     for path in paths:
-        text = (as_html if path.suffix == ".html" else as_markdown)(found, model.source)
+        text = (as_html if path.suffix == ".html" else as_markdown)(found, model.source, compared)
         try:
             path.write_text(text, encoding="utf-8")
         except OSError as error:
@@ -180,35 +192,25 @@ def _report(learner: Learner, model: MDP, holdout: Holdout, paths: Sequence[Path
     return list(found.problems)
 
 
-def _count(learner: Learner, sources: Sequence[RowFile], target: Path, holdout: Holdout | None) -> tuple[int, int]:
-    """Count the files that were not counted yet, keeping the counts after each; return how many, and how many not."""
+def _write(learner: Learner, target: Path) -> tuple[MDP, bool]:
+    """Write the model and the numbers of its states; return the model, and whether numbers of old states changed."""
     from monitor.learning.companion import companion_of, save_learner  # noqa: PLC0415 - keep `cfmon --help` light
-    from monitor.learning.files import digest_of  # noqa: PLC0415 - likewise
-
-    known = set(learner.files)
-    with reading("counting", sources) as bar:
-        for source, before in with_sizes(sources):
-            digest = digest_of(source.path)
-            if digest in learner.files:
-                continue
-            read_into(learner, source, bar, before, holdout)
-            learner.files.append(digest)
-            save_learner(learner, companion_of(target))
-    new = len(set(learner.files) - known)
-    return new, len(sources) - new
-
-
-def _write(learner: Learner, target: Path) -> MDP:
-    from monitor.model.io import save_model  # noqa: PLC0415 - keep `cfmon --help` light
+    from monitor.model.io import save_model  # noqa: PLC0415 - likewise
 
     with progress(f"writing {target}"):
         model = learner.model(str(target))
+        codes = tuple(learner.where().codes.tolist())
+        moved = codes[: len(learner.kept)] != learner.kept
+        if codes != learner.kept:
+            learner.kept = codes
+            save_learner(learner, companion_of(target))
         save_model(model, target)
-    return model
+    return model, moved
 
 
 def _facts(learner: Learner, model: MDP, target: Path) -> dict[str, Any]:
-    from monitor.model.io import model_sha256  # noqa: PLC0415 - keep `cfmon --help` light
+    from monitor.learning.separation import missed  # noqa: PLC0415 - keep `cfmon --help` light
+    from monitor.model.io import model_sha256  # noqa: PLC0415 - likewise
 
     assert learner.states is not None
     tally = learner.tally
@@ -227,34 +229,10 @@ def _facts(learner: Learner, model: MDP, target: Path) -> dict[str, Any]:
         "gaps": tally.gaps,
         "next states that differ": tally.mismatches,
         "labels": {label.name: int(model.labels[label.name].sum()) for label in learner.labels},
-        "label missed": _missed_by_label(learner),
+        "label missed": missed(tally, learner.labels),
         "state encoder": ENCODERS[learner.states.kind],
         "ends not recorded": sum(code < 4096 for code in table.keys.tolist()),
     }
-
-
-def _missed_by_label(learner: Learner) -> dict[str, float | None]:
-    table = learner.tally.visited
-    return {label.name: _missed(table["true"][:, i], table["seen"]) for i, label in enumerate(learner.labels)}
-
-
-def _mixed(missed: dict[str, float | None]) -> list[str]:
-    """Return a sentence for each label that the states do not separate."""
-    return [
-        f"{printable(name)}: {part:.0%} of the visits where its condition holds are in states that do not "
-        "have the label, because it does not hold in most of their visits; use other bins or columns"
-        for name, part in missed.items()
-        if part is not None and part > MISSED
-    ]
-
-
-def _missed(true: Any, seen: Any) -> float | None:  # noqa: ANN401 - arrays
-    """Return the fraction of the visits where a label's condition holds that are in states without the label.
-
-    None if the condition holds nowhere.
-    """
-    total = int(true.sum())
-    return float(true[2 * true <= seen].sum()) / total if total else None
 
 
 def _finish(facts: dict[str, Any], *, as_json: bool) -> None:
@@ -280,12 +258,28 @@ def _many(count: int, what: str) -> str:
     return f"{count:,} {what}{'' if count == 1 else 's'}"
 
 
+def _renumbered(facts: dict[str, Any]) -> list[str]:
+    """Return a sentence if a model that has learned more has other states than before."""
+    new = facts["states"] - facts["states before"]
+    if facts["states moved"]:
+        moved = "new indices have taken the numbers of ends of episodes and of 'elsewhere', which come after them now"
+        return [f"{moved}; make policies for this model again"]
+    if facts["states before"] and new:
+        return [
+            f"{_many(new, 'new state')}, after those before, which keep their numbers; policies may lack the new ones"
+        ]
+    return []
+
+
 def _notes(facts: dict[str, Any]) -> list[str]:
+    from monitor.learning.separation import unseparated  # noqa: PLC0415 - keep `cfmon --help` light
+
     notes = []
-    for name, missed in facts["label missed"].items():
-        if missed is None:
+    for name, part in facts["label missed"].items():
+        if part is None:
             notes.append(f"{printable(name)}: its condition holds in no row")
-    notes += _mixed(facts["label missed"])
+    notes += unseparated(facts["label missed"])
+    notes += _renumbered(facts)
     if facts["gaps"]:
         notes.append(f"{_many(facts['gaps'], 'gap')}: a step is missing there, and no transition is counted across it")
     if facts["messages dropped"]:

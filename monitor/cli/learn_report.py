@@ -7,6 +7,7 @@ from html import escape
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
+    from monitor.learning.comparison import Scored
     from monitor.learning.report import Calibration, Gain, Report
 
 __all__ = ["as_html", "as_markdown"]
@@ -62,7 +63,14 @@ SCARCE: Final = (
 )
 
 
-def sections(report: Report) -> list[Section]:
+COMPARED: Final = (
+    "Squared errors of forecasts of the labels on held-out paths, over those of always forecasting the frequency: 0 is "
+    "perfect, 1 no better. Beside it the difference to the best one, with its standard error by paths, and the largest "
+    "gain of a history in nats a step."
+)
+
+
+def sections(report: Report, compared: Sequence[Scored]) -> list[Section]:
     """Return heading, explanation and table of each section."""
     cover = report.coverage
     visits: list[Row] = [(name, f"{count:,}") for name, count in zip(CLASSES, cover.classes, strict=True)]
@@ -73,6 +81,10 @@ def sections(report: Report) -> list[Section]:
         ("Prediction of the next state", PREDICTED, ("knows", *gains), list(map(_gain_row, report.simpler))),
         ("Markov test", MARKOV, ("knows state, action and", *gains), list(map(_gain_row, report.histories))),
     ]
+    if compared:
+        from monitor.cli.comparing import HEAD, table_of, verdict_of  # noqa: PLC0415 - keep `cfmon --help` light
+
+        found.insert(0, ("Abstractions compared", f"{COMPARED} {verdict_of(compared)}", HEAD, table_of(compared)))
     if report.distances:
         distant = DISTANT.format(farthest=report.farthest)
         found.append(("Distances from the centres", distant, ("distance", "observations", "part"), _distances(report)))
@@ -93,18 +105,18 @@ def _distances(report: Report) -> list[Row]:
     return [(name, f"{n:,}", f"{n / total:.1%}") for name, n in zip(classes, report.distances, strict=True)]
 
 
-def as_markdown(report: Report, model: str) -> str:
+def as_markdown(report: Report, model: str, compared: Sequence[Scored] = ()) -> str:
     """Return the report as Markdown."""
     first, *problems = verdict(report)
     lines = [f"# {model}", "", f"**{first}**", "", *[f"- {problem}" for problem in problems], "" if problems else None]
     lines += [_about(report), ""]
-    for heading, text, head, rows in sections(report):
+    for heading, text, head, rows in sections(report, compared):
         lines += [f"## {heading}", "", text, ""]
         lines += [_pipes(head), _pipes(["---"] * len(head)), *[_pipes(row) for row in rows], ""]
     return "\n".join(line for line in lines if line is not None)
 
 
-def as_html(report: Report, model: str) -> str:
+def as_html(report: Report, model: str, compared: Sequence[Scored] = ()) -> str:
     """Return the report as one HTML page that loads nothing."""
     first, *problems = verdict(report)
     items = "".join(f"<li>{escape(problem)}</li>" for problem in problems)
@@ -114,7 +126,7 @@ def as_html(report: Report, model: str) -> str:
         f'<div class="verdict{" bad" if problems else ""}"><strong>{escape(first)}</strong><ul>{items}</ul></div>',
         f"<p>{escape(_about(report))}</p>",
     ]
-    for heading, text, head, rows in sections(report):
+    for heading, text, head, rows in sections(report, compared):
         body += [f"<h2>{escape(heading)}</h2><p>{escape(text)}</p>", charts.get(heading, ""), _html_table(head, rows)]
     return (
         f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{escape(model)}</title>'
@@ -126,9 +138,16 @@ def as_html(report: Report, model: str) -> str:
 
 def _about(report: Report) -> str:
     limit = " Histories beyond a limit of two million kinds were not counted." if report.full else ""
+    part = (
+        f" This covers only what was counted in this run. The model has {report.earlier:,} further transitions, "
+        "counted before, which are neither tested here nor used in these predictions: for a report on all, learn a "
+        "new model from all recordings."
+        if report.earlier
+        else ""
+    )
     return (
         f"Checked on {report.held:,} held-out steps of {report.paths:,} paths, with a model of the "
-        f"{report.transitions:,} steps of the other paths.{limit}"
+        f"{report.transitions:,} steps of the other paths.{part}{limit}"
     )
 
 

@@ -5,7 +5,7 @@ Shared by `cfmon model learn` and `cfmon init`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
@@ -14,11 +14,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from monitor.cli.abstractions import abstraction_of, function_of, reading, with_sizes
+from monitor.cli.comparing import best_abstraction, show_comparison
 from monitor.cli.output import Bar, printable, say
 from monitor.errors import ModelError, RecordingError
 
 if TYPE_CHECKING:
-    from monitor.learning.files import RowFile
+    from monitor.learning.abstraction import Numbering
+    from monitor.learning.comparison import Scored
+    from monitor.learning.files import Place, RowFile
     from monitor.learning.holdout import Holdout
     from monitor.learning.learner import Learner
 
@@ -47,7 +50,11 @@ __all__ = [
     "with_sizes",
 ]
 
-SUFFIXES: Final = (".csv", ".tsv", ".jsonl", ".ndjson", ".parquet", ".arrow", ".feather")
+KEEP: Final = 1_000_000
+KEEP_EACH: Final = 10
+"""The counts within a file are kept after so many rows, and so many more for each transition that has to be written."""
+
+SUFFIXES: Final = (".csv", ".tsv", ".jsonl", ".ndjson", ".parquet", ".arrow", ".feather", ".mcap")
 
 ENCODERS: Final = {"index": "index", "name": "name", "values": "valuation", "bins": "bins", "nearest": "nearest"}
 """Kind of the states of a learner -> `state_encoder` of a configuration."""
@@ -73,7 +80,9 @@ ObservationColumns = Annotated[
 ]
 AbstractionKind = Annotated[
     str | None,
-    typer.Option(metavar="KIND", help="index, name, values, kmeans:K, or FILE.py:FUNCTION; default: by the columns"),
+    typer.Option(
+        metavar="KIND", help="auto, index, name, values, kmeans:K, or FILE.py:FUNCTION; default: by the columns"
+    ),
 ]
 RewardTiming = Annotated[
     TimingName | None,
@@ -86,11 +95,18 @@ Bins = Annotated[
 
 
 def recorded_files(given: Iterable[Path]) -> list[Path]:
-    """Return the files named, those in folders included, each once; RecordingError for a folder without any."""
+    """Return the files named, those in folders included, each once; RecordingError for a folder without any.
+
+    A Minari dataset is a folder that counts as one file.
+    """
+    from monitor.learning.minari_rows import METADATA, is_minari  # noqa: PLC0415 - keep `cfmon --help` light
+
     found: list[Path] = []
     for path in given:
-        if path.is_dir():
-            inside = sorted(each for each in path.rglob("*") if each.suffix.lower() in SUFFIXES)
+        if path.is_dir() and not is_minari(path):
+            datasets = {each.parent.parent for each in path.rglob(str(METADATA))}
+            inside = [each for each in path.rglob("*") if each.suffix.lower() in SUFFIXES]
+            inside = sorted([*datasets, *(each for each in inside if not datasets & set(each.parents))])
             if not inside:
                 raise RecordingError(f"{path}: there is no file of {', '.join(SUFFIXES)} in it")
             found += inside
@@ -102,10 +118,13 @@ def recorded_files(given: Iterable[Path]) -> list[Path]:
 def open_recording(path: Path, topic: str) -> RowFile:
     """Return the rows of a recording of ours (its steps on `topic`), or of a table. RecordingError: no such file."""
     from monitor.learning.files import open_rows  # noqa: PLC0415 - keep `cfmon --help` light
+    from monitor.learning.mcap_rows import McapRows  # noqa: PLC0415 - likewise
     from monitor.sidecar.recorded_rows import RecordedRows, is_recording  # noqa: PLC0415 - likewise
 
     if not path.exists():
         raise RecordingError(f"{path}: there is no such file")
+    if path.suffix.lower() == ".mcap":
+        return McapRows(path, topic)
     return RecordedRows(path, topic) if is_recording(path) else open_rows(path)
 
 
@@ -118,17 +137,19 @@ def with_function(source: RowFile, function: str) -> RowFile:
 
 def new_learner(
     sources: Sequence[RowFile], target: Path, given: dict[str, Any], said: dict[str, Any], seed: int
-) -> Learner:
-    """Return a learner for new files: columns guessed from the first one, and bins computed from all."""
+) -> tuple[Learner, list[Scored]]:
+    """Return a learner for new files: columns guessed from the first one, and bins computed from all.
+
+    Also returns the scores of abstractions, if several were compared.
+    """
     from monitor.learning.columns import guessed  # noqa: PLC0415 - keep `cfmon --help` light
-    from monitor.learning.companion import companion_of  # noqa: PLC0415 - likewise
+    from monitor.learning.companion import companion_of, part_of  # noqa: PLC0415 - likewise
     from monitor.learning.functions import state_function  # noqa: PLC0415 - likewise
     from monitor.learning.learner import Learner, labels_of  # noqa: PLC0415 - likewise
 
-    if companion_of(target).exists():
-        raise ModelError(
-            f"{companion_of(target)} already exists; add to it or continue it with --append {target}, or remove it"
-        )
+    for counts in (companion_of(target), part_of(target)):
+        if counts.exists():
+            raise ModelError(f"{counts} already exists; add to it or continue it with --append {target}, or remove it")
     function = function_of(said)
     names = sources[0].names()
     if function:
@@ -137,30 +158,64 @@ def new_learner(
     roles = guessed(names, given, str(sources[0].path))
     conditions = labels_of(said["label"], said["unsafe"], roles, names)
     roles = _with_columns(roles, [column for condition, _ in conditions for column in condition.columns], names)
-    states = None if function else abstraction_of(sources, roles.state, said, seed)
-    learner = Learner.new(roles, states, conditions, 1.0 if said["prior"] is None else said["prior"])
+    prior = 1.0 if said["prior"] is None else said["prior"]
+    states: Numbering | None = None
+    table: list[Scored] = []
+    if said["abstraction"] == "auto":
+        states, table = best_abstraction(sources, roles, conditions, prior, seed)
+    elif not function:
+        states = abstraction_of(sources, roles.state, said, seed)
+    learner = Learner.new(roles, states, conditions, prior)
     learner.function = function
-    return learner
+    return learner, table
 
 
 def _with_columns(roles: Any, columns: Sequence[str], names: Sequence[str]) -> Any:  # noqa: ANN401 - Roles, imported late
     return replace(roles, others=tuple(dict.fromkeys(column for column in columns if column in names)))
 
 
-def read_into(learner: Learner, source: RowFile, bar: Bar, before: int, holdout: Holdout | None) -> None:
-    """Count a source; `before`: bytes read before it, for the bar. RecordingError: a column is missing, or no row."""
+def read_into(
+    learner: Learner,
+    source: RowFile,
+    bar: Bar,
+    before: int,
+    holdout: Holdout | None,
+    *,
+    begin: Place | None = None,
+    keep: Callable[[Place], None] | None = None,
+) -> None:
+    """Count a source.
+
+    Args:
+        learner: takes the rows.
+        source: the rows.
+        bar: shows the progress.
+        before: bytes read before the source.
+        holdout: takes the steps too.
+        begin: where to go on in a source that was counted in part; None: at its beginning.
+        keep: called with a place between two batches, now and then.
+
+    Raises RecordingError: a column is missing, or there is no row.
+    """
+    from monitor.learning.files import START, Place  # noqa: PLC0415 - keep `cfmon --help` light
+
     names = source.names()
     missing = [name for name in learner.roles.used if name not in names and not _is_optional(name, learner)]
     if missing:
         raise RecordingError(f"{source.path}: there is no column {missing[0]!r}; it has {', '.join(names)}")
-    learner.begin_file()
-    rows = learner.rows
-    for batch in source.batches(learner.roles.used):
+    if begin is None:
+        learner.begin_file()
+    done = kept = 0 if begin is None else begin.rows
+    for batch in source.batches(learner.roles.used, begin or START):
         steps = learner.read(batch)
         if holdout is not None:
             holdout.add(steps)
-        bar.at(before + source.position, f"counting {source.path.name}: {learner.rows - rows:,} rows")
-    if learner.rows == rows:
+        done += len(batch)
+        if keep is not None and done - kept >= KEEP + len(learner.tally.transitions) * KEEP_EACH:
+            keep(Place(done, source.kinds))
+            kept = done
+        bar.at(before + source.position, f"counting {source.path.name}: {done:,} rows")
+    if not done:
         raise RecordingError(f"{source.path}: has no rows")
 
 
@@ -169,8 +224,9 @@ def _is_optional(name: str, learner: Learner) -> bool:
     return learner.roles.timing == "state" and name in (learner.roles.reward, learner.roles.action)
 
 
-def show_roles(learner: Learner, paths: Sequence[Path]) -> None:
-    """Print the columns in use, guessed or given."""
+def show_roles(learner: Learner, paths: Sequence[Path], compared: Sequence[Scored] = ()) -> None:
+    """Print the columns in use, guessed or given, and the abstractions that were compared."""
     say(f"{paths[0]}{'' if len(paths) == 1 else f' and {len(paths) - 1} more'}: columns")
     for line in learner.roles.lines():
         say(f"  {printable(line)}")
+    show_comparison(compared)

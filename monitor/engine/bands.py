@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from monitor.arrays import Floats, Ints
 from monitor.causal import World
-from monitor.engine.credible import PosteriorValues, band_of, check_band_settings
+from monitor.engine.credible import PosteriorValues, Samples, check_band_settings
 from monitor.errors import LimitError
 from monitor.exact import Checker
 from monitor.exact.row_uses import RowUses, row_uses
@@ -67,19 +67,20 @@ class LearnedBands:
         uses = self._uses(goals, path, terminated=terminated, reasons=reasons)
         return _with(verdict, formula, goals, credible, uses, self.settings, reasons)
 
-    def _credible(self, goals: list[Goal], path: Path, *, terminated: bool, reasons: list[str]) -> list[Floats] | None:
-        """Return the values [M] of each goal over the posterior models."""
+    def _credible(self, goals: list[Goal], path: Path, *, terminated: bool, reasons: list[str]) -> list[Samples] | None:
+        """Return the values of each goal over the posterior models."""
         try:
             return [self._samples(goal, path, terminated=terminated) for goal in goals]
         except LimitError as error:
             reasons.append(f"no credible band: {error}")
             return None
 
-    def _samples(self, goal: Goal, path: Path, *, terminated: bool) -> Floats:
+    def _samples(self, goal: Goal, path: Path, *, terminated: bool) -> Samples:
         since = _since(goal, path)
         values = self._posterior.values(goal.world.change, goal.measure, since, terminated=terminated)
         if goal.world.baseline is not None:
-            values = values - self._posterior.values(goal.world.baseline, goal.measure, since, terminated=terminated)
+            base = self._posterior.values(goal.world.baseline, goal.measure, since, terminated=terminated)
+            return values.minus(base)
         return values
 
     def _uses(
@@ -124,14 +125,14 @@ def _with(  # noqa: PLR0917 - a verdict and the parts to add to it
     verdict: Verdict,
     formula: Formula,
     goals: list[Goal],
-    credible: list[Floats] | None,
+    credible: list[Samples] | None,
     uses: list[list[RowUses]] | None,
     settings: BandSettings,
     reasons: list[str],
 ) -> Verdict:
     """Return the verdict with the bands; a quantity has those of the goal with its text."""
     level = settings.level
-    bands = {} if credible is None else {i: band_of(values, level) for i, values in enumerate(credible)}
+    bands = {} if credible is None else {i: values.band(level) for i, values in enumerate(credible)}
     supports = {} if uses is None else {i: support_of(part) for i, part in enumerate(uses)}
     if len(goals) == 1:
         index = {quantity.text: 0 for quantity in verdict.quantities}
@@ -140,7 +141,7 @@ def _with(  # noqa: PLR0917 - a verdict and the parts to add to it
     quantities = tuple(_quantity(quantity, index[quantity.text], bands, supports) for quantity in verdict.quantities)
     effect = None
     if credible is not None and isinstance(formula, Regret):
-        effect = band_of(credible[1] - credible[0], level)
+        effect = credible[1].minus(credible[0]).band(level)
     known = [support for support in supports.values() if support is not None]
     how = verdict.bands or Bands()
     return replace(

@@ -1,31 +1,34 @@
 """Values over models drawn from the posterior of a learned model: the samples behind a credible band.
 
-Each learned row is drawn from its Dirichlet posterior, of which the model's row is the mean; given rows stay. A drawn
-model has the same support, so policies, labels and automata fit it, and every answer on it is exact. All draws are made
-once and shared by all formulas and agents (docs/semantics.md, section 13.5).
+A drawn model (`posterior.py`) has the states of the learned one, so policies and automata fit it, and every answer on
+it is exact. What was never observed is a state of which nothing is known, so each draw has a low and a high value. All
+draws are made once and shared by all formulas and agents (docs/semantics.md, section 13.5).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
 from monitor.arrays import Floats
 from monitor.causal import World
+from monitor.engine.posterior import Sides, both_sides, drawn_probabilities, opened
 from monitor.engine.seeding import SEEDS
 from monitor.errors import ConfigError, LimitError
 from monitor.exact.evaluators import Evaluators
 from monitor.exact.forward.row_table import Budget
 from monitor.exact.verdict import Path
+from monitor.logic import Automaton
+from monitor.logic.polarity import split_labels
 from monitor.logic.syntax import Change, Probability, Reward
 from monitor.model import MDP
-from monitor.model.rows import frozen
 from monitor.types import BandSettings
 
-__all__ = ["MAX_DRAWN", "MAX_TABLES", "PosteriorValues", "band_of", "check_band_settings", "posterior_draws"]
+__all__ = ["MAX_DRAWN", "MAX_TABLES", "PosteriorValues", "Samples", "check_band_settings"]
 
 MAX_DRAWS = 10_000
 """Most models drawn from the posterior."""
@@ -59,34 +62,39 @@ def _fewest(level: float) -> int:
     return int(np.ceil(2.0 / (1.0 - level) - 1.0 - 1e-9))
 
 
-def band_of(values: Floats, level: float) -> tuple[float, float]:
-    """Return the equal-tailed band of values [M] over posterior models.
+class Samples(NamedTuple):
+    """The least and the greatest value [M] on each drawn model."""
 
-    Its ends are the Weibull quantiles, at positions p (M + 1) of the order statistics: a further draw lies inside
-    with probability `level`.
-    """
-    tail = (1.0 - level) / 2.0
-    low, high = np.quantile(values, [tail, 1.0 - tail], method="weibull").tolist()
-    return low, high
+    low: Floats
+    high: Floats
+
+    def minus(self, other: Samples) -> Samples:
+        """Return the differences: what is unknown in one world need not be what is unknown in the other."""
+        return Samples(self.low - other.high, self.high - other.low)
+
+    def band(self, level: float) -> tuple[float, float]:
+        """Return the equal-tailed band: the lower end of the least values, the upper end of the greatest.
+
+        Ends are Weibull quantiles, at positions p (M + 1) of the order statistics: where low and high agree, a further
+        draw lies inside with probability `level`.
+        """
+        tail = (1.0 - level) / 2.0
+        low = float(np.quantile(self.low, tail, method="weibull"))
+        return low, float(np.quantile(self.high, 1.0 - tail, method="weibull"))
 
 
-def posterior_draws(model: MDP, rng: np.random.Generator) -> Iterator[MDP]:
-    """Yield models drawn from the posterior of a learned model, without end; a given model yields itself."""
-    counts = model.counts
-    if counts is None:
-        while True:
-            yield model
-    sizes = np.diff(model.indptr)
-    learned = np.repeat(counts.order > 0, sizes)
-    at = np.flatnonzero(learned)
-    rows = np.flatnonzero(counts.order > 0)
-    of = np.repeat(np.arange(len(rows)), sizes[rows])
-    shape = counts.visits[at] + counts.prior / sizes[rows][of]
-    while True:
-        masses = rng.standard_gamma(shape)
-        probabilities = model.probabilities.copy()
-        probabilities[at] = masses / np.bincount(of, masses, len(rows))[of]
-        yield replace(model, probabilities=frozen(probabilities), counts=None)
+class Drawn(NamedTuple):
+    """The evaluators of one drawn model, with what is unknown as bad and as good as can be."""
+
+    low: Evaluators
+    high: Evaluators
+
+
+class Shared(NamedTuple):
+    """What all draws share: the budget of cached rows, and the automata, which depend on no model."""
+
+    budget: Budget
+    automata: dict[Measure, Automaton]
 
 
 class PosteriorValues:
@@ -101,36 +109,44 @@ class PosteriorValues:
         self._evaluators, self.settings = evaluators, settings
 
     @cached_property
-    def draws(self) -> list[Evaluators]:
+    def draws(self) -> list[Drawn]:
         """The evaluators of the drawn models, made when they are first needed.
 
         Raises LimitError if all of them would be too large.
         """
         given, settings = self._evaluators, self.settings
         models = {"": given.model, **{name: given.models[name] for name in sorted(given.models)}}
-        size = settings.draws * sum(m.probabilities.size for m in models.values() if m.counts is not None)
+        wide = {name: opened(model) for name, model in models.items()}
+        size = settings.draws * sum(wide[name].probabilities.size for name, m in models.items() if m.counts is not None)
         if size > MAX_DRAWN:
             raise LimitError(
                 f"{settings.draws} posterior models have {size:,} probabilities (limit MAX_DRAWN, {MAX_DRAWN:,}); "
                 "draw fewer models"
             )
-        streams = [
-            posterior_draws(model, np.random.default_rng((settings.seed, number)))
-            for number, model in enumerate(models.values())
-        ]
-        budget = Budget()
-        return [self._drawn(list(models), streams, budget) for _ in range(settings.draws)]
+        streams = {
+            name: drawn_probabilities(model, np.random.default_rng((settings.seed, number)))
+            for number, (name, model) in enumerate(models.items())
+        }
+        unknown = frozenset(model.counts.elsewhere for model in models.values() if model.counts is not None)
+        sides, shared = both_sides(wide.pop(""), unknown), Shared(Budget(), {})
+        return [self._drawn(sides, wide, streams, shared) for _ in range(settings.draws)]
 
-    def values(self, change: Change, measure: Measure, path: Path, *, terminated: bool) -> Floats:
-        """Return the Gumbel-Max values [M] under a change at the path's first pair.
+    def values(self, change: Change, measure: Measure, path: Path, *, terminated: bool) -> Samples:
+        """Return the Gumbel-Max values under a change at the path's first pair.
 
-        Raises LimitError if their value tables would be too large.
+        Raises LimitError if their value tables would be too large, or if a nested quantity has no worst and best case.
         """
         end = path[-1][0] if terminated else None
-        return np.array([_value(drawn, change, measure, path, end) for drawn in self._affordable()])
+        constant = self._evaluators.constant(measure)
+        if constant is not None:
+            return Samples(*np.full((2, self.settings.draws), constant))
+        if isinstance(measure, Probability):
+            measure = Probability(split_labels(measure.path))
+        pairs = [[_value(side, change, measure, path, end) for side in drawn] for drawn in self._affordable()]
+        return Samples(*np.array(pairs).T)
 
-    def _affordable(self) -> Sequence[Evaluators]:
-        size = self._evaluators.table_bytes * self.settings.draws
+    def _affordable(self) -> Sequence[Drawn]:
+        size = self._evaluators.table_bytes * len(Drawn._fields) * self.settings.draws
         if size > MAX_TABLES:
             raise LimitError(
                 f"the value tables of {self.settings.draws} posterior models have {size >> 20} MiB (limit MAX_TABLES); "
@@ -138,10 +154,15 @@ class PosteriorValues:
             )
         return self.draws
 
-    def _drawn(self, names: Sequence[str], streams: Sequence[Iterator[MDP]], budget: Budget) -> Evaluators:
-        """Return the evaluators of one draw; all draws share one budget of cached rows."""
-        model, *others = [next(stream) for stream in streams]
-        return Evaluators(model, self._evaluators.policies, dict(zip(names[1:], others, strict=True)), budget)
+    def _drawn(
+        self, sides: Sides, others: Mapping[str, MDP], streams: Mapping[str, Iterator[Floats]], shared: Shared
+    ) -> Drawn:
+        """Return the evaluators of one draw."""
+        rows = {name: next(stream) for name, stream in streams.items()}
+        models = {name: replace(other, probabilities=rows[name]) for name, other in others.items()}
+        policies = self._evaluators.policies
+        drawn = (replace(side, probabilities=rows[""]) for side in sides)
+        return Drawn(*(Evaluators(m, policies, models, shared.budget, automata=shared.automata) for m in drawn))
 
 
 def _value(evaluators: Evaluators, change: Change, measure: Measure, path: Path, end: int | None) -> float:

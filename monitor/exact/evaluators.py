@@ -73,6 +73,7 @@ class Evaluators:
         policies: name -> table; `nominal` is the deployed one.
         models: name -> other dynamics over the same states and actions, for `model:name`.
         budget: memory for cached rows; shared where there are many models.
+        automata: of measures; likewise, as they depend on no model.
         delta: probability that the confidence set of the rows of learned models misses one, at any time.
 
     Raises ConfigError if no policy is called nominal, another model has other states, or `delta` is not in (0, 1).
@@ -85,6 +86,7 @@ class Evaluators:
         models: Mapping[str, MDP] | None = None,
         budget: Budget | None = None,
         *,
+        automata: dict[Probability | Reward, Automaton] | None = None,
         delta: float = DELTA,
     ) -> None:
         if not 0.0 < delta < 1.0:
@@ -101,7 +103,7 @@ class Evaluators:
         self._budget = budget or Budget()
         self._labelled_automata: dict[Probability | Reward, LabelledAutomaton] = {}
         self._shared_workspace: Workspace | None = None
-        self._automata: dict[Probability | Reward, Automaton] = {}
+        self._automata = {} if automata is None else automata
         self._state_labels: dict[Probability | Reward, StateLabels] = {}
         self._value_tables: OrderedDict[tuple[Law, Probability | Reward], ValueTable] = OrderedDict()
         self._ended: OrderedDict[tuple[str, int], MDP] = OrderedDict()

@@ -10,6 +10,7 @@ from monitor.errors import PathError
 from monitor.exact.verdict import Path
 from monitor.logic import Formula, parse, print_formula
 from monitor.model import MDP
+from monitor.model.recorded import APPEND, never_recorded
 from monitor.policy import PolicyTable, as_table
 
 __all__ = ["as_pairs", "check_path", "read_all", "tables"]
@@ -66,6 +67,8 @@ def _check_transition(model: MDP, n: int, pair: tuple[int, int | None], successo
     state, action = pair
     assert action is not None
     if successor not in model.row(state, action)[0]:
+        if new := never_recorded(model, (state, action), successor):
+            raise PathError(f"pair {n}: {new} was never recorded: correct the path, or the model ({APPEND})")
         raise PathError(
             f"pair {n}: the model gives {successor} probability 0 after state {state}, action {action}; "
             "the path or the model is wrong"

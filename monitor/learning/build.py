@@ -12,13 +12,14 @@ import numpy as np
 from monitor.arrays import AnyArray, Bools, Floats, Ints
 from monitor.errors import ModelError
 from monitor.learning.abstraction import Numbering
-from monitor.learning.episodes import ENDS, base_of, is_end
+from monitor.learning.episodes import ENDS
+from monitor.learning.states import ELSEWHERE, States
 from monitor.learning.tally import ACTION_BITS, CODE_BITS, Tally
 from monitor.model.annotations import Valuation
 from monitor.model.counts import Counts, posterior_mean
 from monitor.model.mdp import MDP
 
-__all__ = ["LabelSpec", "States", "built", "numbered"]
+__all__ = ["LabelSpec", "built"]
 
 NAMED: Final = 20_000
 """Models of more states have no names of states."""
@@ -37,45 +38,10 @@ class LabelSpec:
     unsafe: bool
 
 
-@dataclass(frozen=True)
-class States:
-    """States of a model: first those of the numbering, then the ends of episodes, last `elsewhere`.
-
-    Attributes:
-        base: number of states of the numbering.
-        ends: codes of the ends, ascending.
-    """
-
-    base: int
-    ends: Ints
-
-    @property
-    def count(self) -> int:
-        """Number of all states."""
-        return self.base + len(self.ends) + 1
-
-    @property
-    def elsewhere(self) -> int:
-        """The last state."""
-        return self.count - 1
-
-    def of(self, codes: Ints) -> Ints:
-        """Return the states of codes; `elsewhere` for an end that is not known."""
-        ended = is_end(codes)
-        at = np.minimum(np.searchsorted(self.ends, codes), max(len(self.ends) - 1, 0))
-        known = self.ends[at] == codes if len(self.ends) else np.zeros(len(codes), np.bool_)
-        return np.asarray(np.where(ended, np.where(known, self.base + at, self.elsewhere), base_of(codes)), np.int64)
-
-
-def numbered(tally: Tally, states: Numbering) -> States:
-    """Return the states of the model of these counts."""
-    codes = np.unique(np.concatenate([tally.transitions.keys & ((1 << CODE_BITS) - 1), tally.visited.keys]))
-    return States(states.size, codes[is_end(codes)])
-
-
 def built(
     tally: Tally,
     numberings: tuple[Numbering, Numbering],
+    where: States,
     labels: Sequence[LabelSpec],
     *,
     prior: float,
@@ -83,18 +49,18 @@ def built(
 ) -> MDP:
     """Return the model of these counts; ModelError if nothing was counted.
 
-    `numberings`: of states and of actions. `prior`: pseudo-count of a row, spread evenly over the successors seen.
+    `numberings`: of states and of actions. `where`: the states of the model. `prior`: pseudo-count of a row, spread
+    evenly over the successors seen.
     """
     states, actions = numberings
     if not tally.draws:
         raise ModelError(f"{source}: there is no step from one state to a next one; check the columns of the episode")
-    where = numbered(tally, states)
     shape = where.count, max(actions.size, 1)
     rows = _rows(tally, where, shape[1])
     visits, since = rows.visits, rows.since
     mean = posterior_mean(np.maximum(visits, rows.given), rows.indptr, prior)
     order = np.zeros(shape[0] * shape[1], np.int64)
-    order[_row_numbers(tally.rows.keys, shape[1])] = tally.rows["rank"]
+    order[_row_numbers(tally.rows.keys, where, shape[1])] = tally.rows["rank"]
     valuations = _valuations(states, where)
     rewards, extra, spread = _rewards(tally, rows, shape)
     return MDP.from_rows(
@@ -133,20 +99,20 @@ class _Entries:
     places: Ints
 
 
-def _row_numbers(keys: Ints, actions: int) -> Ints:
-    numbers: Ints = (keys >> ACTION_BITS) * actions + (keys & ((1 << ACTION_BITS) - 1))
+def _row_numbers(keys: Ints, where: States, actions: int) -> Ints:
+    numbers: Ints = where.of_base(keys >> ACTION_BITS) * actions + (keys & ((1 << ACTION_BITS) - 1))
     return numbers
 
 
 def _rows(tally: Tally, where: States, actions: int) -> _Entries:
     """Return the counted rows; a row without data leads to `elsewhere`, and ends stay where they are."""
     keys = tally.transitions.keys
-    at = _row_numbers(keys >> CODE_BITS, actions)
+    at = _row_numbers(keys >> CODE_BITS, where, actions)
     draws = tally.rows["draws"][tally.rows.find(keys >> CODE_BITS)]
     every = np.arange(where.count * actions)
     without = np.setdiff1d(every, at)
     stays = without // actions
-    target = np.where(stays < where.base, where.elsewhere, stays)
+    target = np.where(where.live[stays], where.elsewhere, stays)
     zeros = np.zeros(len(without), np.int64)
     row = np.concatenate([at, without])
     successors = np.concatenate([where.of(keys & ((1 << CODE_BITS) - 1)), target])
@@ -188,9 +154,8 @@ def _labels(tally: Tally, where: States, labels: Sequence[LabelSpec]) -> dict[st
         true = np.zeros(where.count, np.int64)
         np.add.at(true, at, table["true"][:, i])
         found[label.name] = (2 * true > seen) | (unknown & label.unsafe)
-    state = np.arange(where.count)
-    ends = (state >= where.base) & (state < where.elsewhere)
-    return found | {"elsewhere": state == where.elsewhere} | ({"terminal": ends} if ends.any() else {})
+    lost = np.arange(where.count) == where.elsewhere
+    return found | {"elsewhere": lost} | ({"terminal": where.ended} if where.ended.any() else {})
 
 
 def _initial(tally: Tally, where: States) -> Floats | None:
@@ -204,13 +169,14 @@ def _ended_as(where: States) -> Ints | None:
 
     Ends that were not recorded belong to no state. If there is one such end, every state without a copy ends there.
     """
-    if not len(where.ends):
+    if not where.ended.any():
         return None
     ended = np.arange(where.count)
-    own = where.ends >= ENDS
-    if int((~own).sum()) == 1:
-        ended[: where.base] = where.base
-    ended[base_of(where.ends[own])] = where.base + np.flatnonzero(own)
+    own = where.ended & (where.codes >= ENDS)
+    other = np.flatnonzero(where.ended & ~own)
+    if len(other) == 1:
+        ended[where.live] = other[0]
+    ended[where.of_base(where.names[own])] = np.flatnonzero(own)
     return ended
 
 
@@ -222,9 +188,8 @@ def _observations(tally: Tally, where: States, states: Numbering) -> AnyArray | 
         if states.kind != "index" or where.base * where.count > ONE_HOT:
             return None
         hot = np.zeros((where.count, where.base), np.float32)
-        hot[np.arange(where.base), np.arange(where.base)] = 1.0
-        own = base_of(where.ends)
-        hot[where.base + np.flatnonzero(own >= 0), own[own >= 0]] = 1.0
+        known = np.flatnonzero(where.names >= 0)
+        hot[known, where.names[known]] = 1.0
         return hot
     overall = table["sum"].sum(axis=0) / max(int(table["seen"].sum()), 1)
     inputs = np.tile(overall, (where.count, 1))
@@ -247,9 +212,16 @@ def _state_names(states: Numbering, where: States, labels: Sequence[LabelSpec]) 
             names = [str(known[0])[:200] for known in states.known]
         case _:
             names = [", ".join(_value_names(states, known))[:200] for known in states.known]
-    pairs = zip(where.ends.tolist(), base_of(where.ends).tolist(), strict=True)
-    ends = [f"{names[base]}, ended" if base >= 0 else _end_name(code, labels) for code, base in pairs]
-    return _different([*names, *ends, "elsewhere"])
+    every = zip(where.codes.tolist(), where.names.tolist(), where.ended.tolist(), strict=True)
+    return _different(
+        [_name_of(code, names[base] if base >= 0 else "", labels, ended=ended) for code, base, ended in every]
+    )
+
+
+def _name_of(code: int, base: str, labels: Sequence[LabelSpec], *, ended: bool) -> str:
+    if not ended:
+        return base or "elsewhere"
+    return f"{base}, ended" if code >= ENDS else _end_name(code, labels)
 
 
 def _end_name(code: int, labels: Sequence[LabelSpec]) -> str:
@@ -304,7 +276,7 @@ def _valuations(states: Numbering, where: States) -> list[tuple[Any, ...]]:
     """Return the tuples of states for the `valuation` encoder; ends and `elsewhere` get ones that no agent sends."""
     if states.kind != "values":
         return []
-    known = list(states.known)
-    width = len(states.columns)
-    ends = [(f"ended {code}", *[""] * (width - 1)) for code in where.ends.tolist()]
-    return [*known, *ends, ("elsewhere", *[""] * (width - 1))]
+    known, rest = list(states.known), [""] * (len(states.columns) - 1)
+    shown = [("elsewhere", *rest) if code == ELSEWHERE else (f"ended {code}", *rest) for code in where.codes.tolist()]
+    pairs = zip(shown, where.names.tolist(), where.live.tolist(), strict=True)
+    return [known[base] if live else other for other, base, live in pairs]

@@ -1,7 +1,8 @@
 """Companion of a learned model, MODEL.learn.npz: all counts, to learn more. Impure.
 
-It is replaced after each counted file and remembers the digests of these files. So learning that was interrupted goes
-on with the first file that was not counted completely, and no file is counted twice.
+It is replaced after each counted file and remembers the digests of these files, so no file is counted twice. Within a
+large file MODEL.learn.part.npz holds the same counts with those of the file's first rows, and its open episodes. So
+learning that was interrupted goes on there; if the file has changed since, with the whole file.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import io
 import json
 import zipfile
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,14 +22,16 @@ from monitor.learning.abstraction import Numbering
 from monitor.learning.build import LabelSpec
 from monitor.learning.columns import Roles
 from monitor.learning.conditions import parsed
+from monitor.learning.episodes import Episodes
+from monitor.learning.files import Place
 from monitor.learning.learner import Learner
 from monitor.learning.tally import Table, Tally
 from monitor.model.centres import checked_centres
 from monitor.model.npz import pack
 
-__all__ = ["companion_of", "load_learner", "save_learner"]
+__all__ = ["Part", "companion_of", "load_learner", "load_part", "part_of", "save_learner"]
 
-FORMAT: Final = 1
+FORMAT: Final = 2
 TABLES: Final = ("transitions", "rows", "visited")
 
 
@@ -37,9 +40,29 @@ def companion_of(model: Path) -> Path:
     return model.with_suffix(".learn.npz")
 
 
-def save_learner(learner: Learner, path: Path) -> None:
-    """Write the companion; it is replaced as a whole, or not at all. ModelError if it cannot be written."""
-    members: dict[str, AnyArray] = {"about": np.frombuffer(json.dumps(_about(learner)).encode(), np.uint8)}
+def part_of(model: Path) -> Path:
+    """Return the name of the companion with a part of a file."""
+    return model.with_suffix(".learn.part.npz")
+
+
+@dataclass(frozen=True)
+class Part:
+    """A file that was counted up to a place; `digest`: its SHA-256."""
+
+    digest: str
+    place: Place
+
+
+def save_learner(learner: Learner, path: Path, part: Part | None = None) -> None:
+    """Write the companion; it is replaced as a whole, or not at all. ModelError if it cannot be written.
+
+    `part`: the file that is being read, if it is not at its end.
+    """
+    about = _about(learner)
+    members: dict[str, AnyArray] = {}
+    if part is not None:
+        about["part"], members = _part(learner, part)
+    members["about"] = np.frombuffer(json.dumps(about).encode(), np.uint8)
     for name in TABLES:
         table: Table = getattr(learner.tally, name)
         members |= {f"{name}.keys": table.keys} | {f"{name}.{column}": table[column] for column in table.columns}
@@ -56,6 +79,20 @@ def save_learner(learner: Learner, path: Path) -> None:
 
 def load_learner(path: Path) -> Learner:
     """Return the learner of a companion. ModelError if there is none, or it is damaged."""
+    return _loaded(path)[0]
+
+
+def load_part(path: Path) -> tuple[Learner, Part] | None:
+    """Return the learner of a companion with a part of a file; None if there is no such companion."""
+    if not path.exists():
+        return None
+    learner, part = _loaded(path)
+    if part is None:
+        raise ModelError(f"{path}: is damaged (it has no part of a file); remove it")
+    return learner, part
+
+
+def _loaded(path: Path) -> tuple[Learner, Part | None]:
     try:
         content = path.read_bytes()
     except OSError as error:
@@ -66,7 +103,8 @@ def load_learner(path: Path) -> Learner:
     try:
         with np.load(io.BytesIO(content), allow_pickle=False) as archive:
             members = dict(archive)
-        return _learner(members)
+        learner = _learner(members)
+        return learner, _as_part(learner, members)
     except (ValueError, KeyError, TypeError, OSError, EOFError, zipfile.BadZipFile) as error:
         raise ModelError(f"{path}: is damaged ({error or type(error).__name__})") from error
 
@@ -85,9 +123,36 @@ def _about(learner: Learner) -> dict[str, Any]:
         "rows": learner.rows,
         "files": learner.files,
         "function": learner.function,
+        "kept": learner.kept,
         "gaps": learner.tally.gaps,
         "mismatches": learner.tally.mismatches,
     }
+
+
+def _part(learner: Learner, part: Part) -> tuple[dict[str, Any], dict[str, AnyArray]]:
+    """Return what describes a part of a file, and the columns of its open episodes."""
+    episodes = learner.episodes
+    assert episodes is not None
+    about = {
+        "digest": part.digest,
+        "rows": part.place.rows,
+        "kinds": dict(part.place.kinds),
+        "read": episodes.rows,
+        "counts_up": episodes.counts_up,
+        "columns": list(episodes.open),
+    }
+    return about, {f"open.{i}": values for i, values in enumerate(episodes.open.values())}
+
+
+def _as_part(learner: Learner, members: dict[str, AnyArray]) -> Part | None:
+    about = json.loads(members["about"].tobytes()).get("part")
+    if about is None or learner.states is None or learner.actions is None:
+        return None
+    columns = {name: members[f"open.{i}"] for i, name in enumerate(about["columns"])}
+    learner.episodes = Episodes(
+        learner.roles, learner.states, learner.actions, learner.conditions, about["read"], about["counts_up"], columns
+    )
+    return Part(about["digest"], Place(about["rows"], about["kinds"]))
 
 
 def _centres_members(states: Numbering) -> dict[str, AnyArray]:
@@ -114,8 +179,8 @@ def _numbering(numbering: Numbering | None) -> dict[str, Any] | None:
 
 def _learner(members: dict[str, AnyArray]) -> Learner:
     about = json.loads(members["about"].tobytes())
-    if about["format"] != FORMAT:
-        raise ValueError(f"its format is {about['format']}; this version reads {FORMAT}")
+    if not 1 <= about["format"] <= FORMAT:
+        raise ValueError(f"its format is {about['format']}; this version reads up to {FORMAT}")
     given: dict[str, Any] = about["roles"]
     fields: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in given.items()}
     roles = Roles(**fields)
@@ -127,7 +192,7 @@ def _learner(members: dict[str, AnyArray]) -> Learner:
         table.columns = {column: members[f"{name}.{column}"] for column in table.columns}
     tally.gaps, tally.mismatches = about["gaps"], about["mismatches"]
     edges = tuple(members[f"edges.{i}"] for i in range(sum(name.startswith("edges.") for name in members)))
-    return Learner(
+    learner = Learner(
         roles=roles,
         states=_as_numbering(about["states"], edges, members),
         labels=tuple(LabelSpec(name, unsafe) for name, _, unsafe in about["labels"]),
@@ -138,7 +203,11 @@ def _learner(members: dict[str, AnyArray]) -> Learner:
         rows=about["rows"],
         files=about["files"],
         function=about["function"],
+        kept=tuple(about.get("kept", ())),
     )
+    if "kept" not in about and learner.states is not None:  # before format 2 a model had the usual order
+        learner.kept = tuple(learner.where().codes.tolist())
+    return learner
 
 
 def _as_numbering(

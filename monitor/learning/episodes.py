@@ -52,6 +52,7 @@ class Steps:
         state, action, code, reward: a transition; `code` is that of the successor.
         segment: number of the path of a transition; a path is an episode, or a part of one between gaps.
         earlier: [n, 2] state and action one step earlier on the same path; -1: not known.
+        arrived: [n, L] the labels' conditions after the transition, whatever its state.
         visited: codes of visited states. holds: [m, L] the labels. features: [m, D] a policy's input there.
         starts: codes of first states of episodes.
         gaps: how often a step was missing.
@@ -64,6 +65,7 @@ class Steps:
     reward: Floats
     segment: Ints
     earlier: Ints
+    arrived: Bools
     visited: Ints
     holds: Bools
     features: Floats
@@ -80,6 +82,7 @@ class Episodes:
         roles, states, actions, conditions: what rows mean.
         rows: rows before this file, so that paths of all files have different numbers.
         counts_up: `order` is a step counter, so that a missing step is noticed; None: not known yet.
+        open: last row of each open episode, by column.
     """
 
     roles: Roles
@@ -88,20 +91,20 @@ class Episodes:
     conditions: Sequence[Condition]
     rows: int = 0
     counts_up: bool | None = None
-    _open: Mapping[str, AnyArray] = field(default_factory=dict)
+    open: Mapping[str, AnyArray] = field(default_factory=dict)
 
     def read(self, batch: Batch) -> Steps:
         """Return the transitions and visits of the next rows. RecordingError names a row that makes no sense."""
         fresh = dict(batch.columns) | self._encoded(batch)
-        carried = len(self._open.get("@row", ()))
-        columns = concatenated(self._open, fresh)
+        carried = len(self.open.get("@row", ()))
+        columns = concatenated(self.open, fresh)
         rows = _Rows(self.roles, columns, carried, batch, self.counts_up)
         self.counts_up = rows.counts_up
         self.rows += len(batch)
         steps = _steps(rows, self.conditions)
         columns["@segment"] = rows.segment
         keep = rows.open_rows()
-        self._open = {name: values[keep] for name, values in columns.items()}
+        self.open = {name: values[keep] for name, values in columns.items()}
         return steps
 
     def _encoded(self, batch: Batch) -> dict[str, AnyArray]:
@@ -239,7 +242,7 @@ def _of_arrivals(rows: _Rows, conditions: Sequence[Condition]) -> Steps:
     at = at[rows.action[rows.before[at]] >= 0]
     taken = rows.before[at]
     draws = taken, codes[at], rows.reward[at], 2 * at
-    return _made(rows, draws, (codes[fresh], holds, fresh))
+    return _made(rows, draws, holds[at - rows.carried], (codes[fresh], holds, fresh))
 
 
 def _of_steps(rows: _Rows, conditions: Sequence[Condition]) -> Steps:
@@ -260,6 +263,7 @@ def _of_steps(rows: _Rows, conditions: Sequence[Condition]) -> Steps:
         end_codes = code_of(rows.next[ends], rows.terminated[ends])
         own = np.flatnonzero(rows.fresh & acted)
         draws = own, code_of(rows.next[own], rows.terminated[own]), rows.reward[own], 2 * own
+        arrived = _holds(rows, conditions, own, _next_columns(rows, own))
     else:
         end_codes = at_end @ (1 << np.arange(len(conditions), dtype=np.int64))
         at = fresh[before >= 0]
@@ -270,15 +274,19 @@ def _of_steps(rows: _Rows, conditions: Sequence[Condition]) -> Steps:
             rows.reward[np.concatenate([rows.before[at], ends])],
             np.concatenate([2 * at, 2 * ends + 1]),
         )
+        arrived = np.concatenate([holds[at - rows.carried], at_end])
     codes = code_of(rows.state, ended=False)
     visits = np.concatenate([codes[fresh], end_codes]), np.concatenate([holds, at_end]), np.concatenate([fresh, ends])
-    return _made(rows, draws, visits)
+    return _made(rows, draws, arrived, visits)
 
 
-def _made(rows: _Rows, draws: tuple[Ints, Ints, Floats, Ints], visits: tuple[Ints, Bools, Ints]) -> Steps:
+def _made(
+    rows: _Rows, draws: tuple[Ints, Ints, Floats, Ints], arrived: Bools, visits: tuple[Ints, Bools, Ints]
+) -> Steps:
     """Return the steps.
 
-    `draws`: row of the action, code of the successor, reward, time. `visits`: codes, labels, rows.
+    `draws`: row of the action, code of the successor, reward, time. `arrived`: labels after each. `visits`: codes,
+    labels, rows.
     """
     taken, codes, rewards, times = draws
     order = np.argsort(times, kind="stable")
@@ -299,6 +307,7 @@ def _made(rows: _Rows, draws: tuple[Ints, Ints, Floats, Ints], visits: tuple[Int
         reward=rewards,
         segment=rows.segment[taken],
         earlier=_earlier(rows, taken),
+        arrived=arrived[order],
         visited=np.asarray(visits[0], np.int64),
         holds=visits[1],
         features=_features(rows, visits[2]),

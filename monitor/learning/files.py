@@ -5,8 +5,10 @@ from __future__ import annotations
 import csv
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import chain, islice
 from pathlib import Path
+from types import MappingProxyType
 from typing import IO, TYPE_CHECKING, Any, Final, Protocol
 
 import msgspec
@@ -21,20 +23,41 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ROWS",
+    "START",
     "ArrowRows",
     "CsvRows",
     "EmptyFileError",
     "JsonRows",
+    "Place",
     "RecordRows",
     "RowFile",
     "digest_of",
+    "flat",
     "open_rows",
+    "plain",
+    "size_of",
 ]
 
 ROWS: Final = 1 << 16
 """Rows of a batch."""
 
 SUFFIXES: Final = (".csv", ".tsv", ".jsonl", ".ndjson", ".parquet", ".arrow", ".feather")
+
+
+@dataclass(frozen=True)
+class Place:
+    """Place between two batches of a file.
+
+    Attributes:
+        rows: rows before it.
+        kinds: column -> kind of its values there, "b", "i", "f" or "U", for files without types.
+    """
+
+    rows: int = 0
+    kinds: Mapping[str, str] = field(default_factory=dict)
+
+
+START: Final = Place()
 
 
 class EmptyFileError(RecordingError):
@@ -47,22 +70,32 @@ class RowFile(Protocol):
     Attributes:
         path: the file.
         position: bytes read so far, for progress.
+        kinds: those of `Place`, after the last batch.
     """
 
     path: Path
     position: int
 
+    @property
+    def kinds(self) -> Mapping[str, str]:
+        """See above."""
+        ...
+
     def names(self) -> tuple[str, ...]:
         """Return the names of the columns. RecordingError if the file cannot be read or is empty."""
         ...
 
-    def batches(self, wanted: Sequence[str]) -> Iterator[Batch]:
-        """Yield the wanted columns, from the beginning. RecordingError names the row that cannot be read."""
+    def batches(self, wanted: Sequence[str], begin: Place = START) -> Iterator[Batch]:
+        """Yield the wanted columns from a place on. RecordingError names the row that cannot be read."""
         ...
 
 
 def open_rows(path: Path) -> RowFile:
-    """Return the reader of a file by its suffix."""
+    """Return the reader of a file by its suffix, or of a Minari dataset, which is a folder."""
+    if path.is_dir():
+        from monitor.learning.minari_rows import MinariRows  # noqa: PLC0415 - it needs this module
+
+        return MinariRows(path)
     match path.suffix.lower():
         case ".csv" | ".tsv":
             return CsvRows(path)
@@ -74,8 +107,20 @@ def open_rows(path: Path) -> RowFile:
             raise RecordingError(f"{path}: is neither a recording of the monitor nor one of {', '.join(SUFFIXES)}")
 
 
+def size_of(path: Path) -> int:
+    """Return the bytes of a file, or of all files in a folder."""
+    return sum(each.stat().st_size for each in _files_in(path))
+
+
+def _files_in(path: Path) -> list[Path]:
+    return sorted(each for each in path.rglob("*") if each.is_file()) if path.is_dir() else [path]
+
+
 def digest_of(path: Path) -> str:
-    """Return the SHA-256 of a file, in hexadecimal."""
+    """Return the SHA-256 of a file, in hexadecimal; of a folder, that of its files' names and digests."""
+    if path.is_dir():
+        lines = [f"{each.relative_to(path)} {digest_of(each)}" for each in _files_in(path)]
+        return hashlib.sha256("\n".join(lines).encode()).hexdigest()
     try:
         with path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
@@ -89,24 +134,28 @@ class CsvRows:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.position = 0
+        self.kinds: dict[str, str] = {}
 
     def names(self) -> tuple[str, ...]:
         """Return the header."""
         with self._text() as file:
             return self._header(self._reader(file))
 
-    def batches(self, wanted: Sequence[str]) -> Iterator[Batch]:
+    def batches(self, wanted: Sequence[str], begin: Place = START) -> Iterator[Batch]:
         """Yield the wanted columns; a column's type is inferred from its first batch."""
-        kinds: dict[str, str] = {}
+        self.kinds = dict(begin.kinds)
         with self._text() as file:
             reader = self._reader(file)
             names = self._header(reader)
             first = 1
+            while first <= begin.rows and (rows := self._rows(reader, None, first, begin.rows + 1 - first)):
+                first += len(rows)
             while rows := self._rows(reader, len(names), first):
                 fields = {name: [row[names.index(name)] for row in rows] for name in wanted}
-                yield _batch(fields, kinds, first, self.path)
+                batch = _batch(fields, self.kinds, first, self.path)
                 first += len(rows)
                 self.position = file.buffer.tell()  # type: ignore[attr-defined]
+                yield batch
 
     def _text(self) -> IO[str]:
         try:
@@ -137,8 +186,9 @@ class CsvRows:
     def _rows(
         self, reader: Iterator[list[str]], width: int | None, first: int, most: int | None = None
     ) -> list[list[str]]:
+        """Return the next rows that are not blank, at most `most` and `ROWS`; each of `width` fields."""
         try:
-            rows = [row for row in islice(reader, ROWS if most is None else most) if row]
+            rows = list(islice((row for row in reader if row), ROWS if most is None else min(most, ROWS)))
         except UnicodeDecodeError as error:
             raise self._not_text(error) from error
         except csv.Error as error:
@@ -157,6 +207,7 @@ class RecordRows:
 
     path: Path
     position: int = 0
+    kinds: Mapping[str, str] = MappingProxyType({})
 
     def records(self) -> Iterator[Mapping[str, Any]]:
         """Yield the records, flat."""
@@ -170,13 +221,14 @@ class RecordRows:
             raise EmptyFileError(f"{self.path}: is empty")
         return found
 
-    def batches(self, wanted: Sequence[str]) -> Iterator[Batch]:
+    def batches(self, wanted: Sequence[str], begin: Place = START) -> Iterator[Batch]:
         """Yield the wanted columns; a column's type is inferred from its first batch."""
-        kinds: dict[str, str] = {}
-        records, first = self.records(), 1
+        self.kinds = kinds = dict(begin.kinds)
+        records, first = islice(self.records(), begin.rows, None), 1 + begin.rows
         while rows := list(islice(records, ROWS)):
-            yield _batch({name: [row.get(name) for row in rows] for name in wanted}, kinds, first, self.path)
+            batch = _batch({name: [row.get(name) for row in rows] for name in wanted}, kinds, first, self.path)
             first += len(rows)
+            yield batch
 
 
 class JsonRows(RecordRows):
@@ -248,6 +300,7 @@ class ArrowRows:
         self._arrow = pa
         self.path = path
         self.position = 0
+        self.kinds: Mapping[str, str] = START.kinds  # the file has types
 
     def names(self) -> tuple[str, ...]:
         """Return the columns; lists are expanded as in the first batch."""
@@ -257,12 +310,16 @@ class ArrowRows:
             raise RecordingError(f"{self.path}: is empty")
         return tuple(self._columns(batch.slice(0, 1), self._schema(batch)))
 
-    def batches(self, wanted: Sequence[str]) -> Iterator[Batch]:
+    def batches(self, wanted: Sequence[str], begin: Place = START) -> Iterator[Batch]:
         """Yield the wanted columns."""
         bases = list(dict.fromkeys(name.rpartition("[")[0] or name for name in wanted))
         first = 1
         with self._readable():
-            for batch in self._record_batches():
+            for whole in self._record_batches():
+                batch = whole.slice(min(max(begin.rows + 1 - first, 0), whole.num_rows))
+                first += whole.num_rows - batch.num_rows
+                if not batch.num_rows:
+                    continue
                 present = [name for name in self._schema(batch) if name in wanted or name in bases]
                 columns = self._columns(batch, present)
                 missing = [name for name in wanted if name not in columns]
@@ -305,7 +362,7 @@ class ArrowRows:
             table = np.array(rows)
             if table.ndim != 2 or table.dtype.kind not in "biufU":
                 return {}
-            return {f"{name}[{i}]": _plain(table[:, i]) for i in range(table.shape[1])}
+            return {f"{name}[{i}]": plain(table[:, i]) for i in range(table.shape[1])}
         if kinds.is_dictionary(column.type):
             column = column.dictionary_decode()
         if kinds.is_string(column.type) or kinds.is_large_string(column.type):
@@ -316,7 +373,7 @@ class ArrowRows:
             return {}  # pictures, maps and such are no states
         if kinds.is_boolean(column.type) and column.null_count:
             column = column.cast(self._arrow.int8())
-        return {name: _plain(column.to_numpy(zero_copy_only=False))}
+        return {name: plain(column.to_numpy(zero_copy_only=False))}
 
     def _readable(self) -> _ArrowErrors:
         return _ArrowErrors(self.path, (self._arrow.ArrowException, OSError))
@@ -337,7 +394,8 @@ class _ArrowErrors:
             raise RecordingError(f"{self._path}: cannot be read: {reason}") from error
 
 
-def _plain(values: AnyArray) -> AnyArray:
+def plain(values: AnyArray) -> AnyArray:
+    """Return values as a column of a batch has them: int64, float64, Booleans or text."""
     match values.dtype.kind:
         case "b" | "U":
             return values

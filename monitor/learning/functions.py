@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from monitor.errors import ModelError
 from monitor.learning.batch import Batch, typed
-from monitor.learning.files import RowFile
+from monitor.learning.files import START, Place, RowFile
 from monitor.user_code import explained, load_object
 
 __all__ = ["Computed", "state_function"]
@@ -36,10 +36,15 @@ class Computed:
         """Return the names of the columns, the computed one first."""
         return (self._name, *self._rows.names())
 
-    def batches(self, wanted: Sequence[str]) -> Iterator[Batch]:
+    @property
+    def kinds(self) -> Mapping[str, str]:
+        """Those of the file."""
+        return self._rows.kinds
+
+    def batches(self, wanted: Sequence[str], begin: Place = START) -> Iterator[Batch]:
         """Yield the wanted columns, and the computed one."""
         every = self._rows.names()
-        for batch in self._rows.batches(every):
+        for batch in self._rows.batches(every, begin):
             self.position = self._rows.position
             columns = {name: batch.columns[name] for name in wanted if name != self._name}
             yield Batch({self._name: self._computed(batch), **columns}, batch.first, batch.source)

@@ -13,6 +13,7 @@ from monitor.learning.build import LabelSpec, built
 from monitor.learning.columns import Roles
 from monitor.learning.conditions import Condition, parsed
 from monitor.learning.episodes import Episodes, Steps
+from monitor.learning.states import States, numbered
 from monitor.learning.tally import Tally
 from monitor.model.annotations import checked_labels
 from monitor.model.mdp import MDP
@@ -38,6 +39,8 @@ class Learner:
         rows: rows read.
         files: SHA-256 of the files that were counted.
         function: `module.py:function` that computes states, or "".
+        kept: codes of the states of the model that was written last, in the order of their numbers.
+        episodes: of the file that is being read.
     """
 
     roles: Roles
@@ -50,7 +53,8 @@ class Learner:
     rows: int = 0
     files: list[str] = field(default_factory=list)
     function: str = ""
-    _episodes: Episodes | None = None
+    kept: tuple[int, ...] = ()
+    episodes: Episodes | None = None
 
     @classmethod
     def new(
@@ -65,7 +69,7 @@ class Learner:
 
     def begin_file(self) -> None:
         """Begin a file: no episode continues from one file to the next."""
-        self._episodes = None
+        self.episodes = None
 
     def read(self, batch: Batch) -> Steps:
         """Count the rows of a batch; return what was counted."""
@@ -73,9 +77,9 @@ class Learner:
             self.states = Numbering(self._state_kind(batch), self.roles.state)
         if self.actions is None:
             self.actions = Numbering(self._action_kind(batch), (self.roles.action,))
-        if self._episodes is None:
-            self._episodes = Episodes(self.roles, self.states, self.actions, self.conditions, self.rows)
-        steps = self._episodes.read(batch)
+        if self.episodes is None:
+            self.episodes = Episodes(self.roles, self.states, self.actions, self.conditions, self.rows)
+        steps = self.episodes.read(batch)
         self.rows += len(batch)
         self.tally.add(steps)
         return steps
@@ -84,7 +88,14 @@ class Learner:
         """Return the model of the counts so far."""
         if self.states is None or self.actions is None:
             raise ModelError(f"{source}: the recordings have no rows")
-        return built(self.tally, (self.states, self.actions), self.labels, prior=self.prior, source=source)
+        return built(
+            self.tally, (self.states, self.actions), self.where(), self.labels, prior=self.prior, source=source
+        )
+
+    def where(self) -> States:
+        """Return the states of the model of the counts so far."""
+        assert self.states is not None
+        return numbered(self.tally, self.states, self.kept)
 
     def _state_kind(self, batch: Batch) -> Kind:
         name = self.roles.state[0]

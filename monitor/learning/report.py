@@ -15,12 +15,12 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from monitor.arrays import Bools, Floats, Ints
-from monitor.learning.build import States
 from monitor.learning.holdout import HISTORIES, Held, Holdout, mixed, mixed_histories
+from monitor.learning.states import States
 from monitor.learning.tally import ACTION_BITS, CODE_BITS, Table, Tally
 from monitor.model.mdp import MDP
 
-__all__ = ["HORIZONS", "Calibration", "Coverage", "Gain", "Report", "Scarce", "reported"]
+__all__ = ["HORIZONS", "Calibration", "Chain", "Coverage", "Gain", "Report", "Scarce", "reported"]
 
 CONCENTRATION: Final = 1.0
 HISTORY_CONCENTRATION: Final = 10.0
@@ -118,7 +118,8 @@ class Scarce:
 class Report:
     """All numbers of the report.
 
-    `problems`: why the abstraction is not good enough; empty if it is. `distances`, `farthest`: those of the numbering
+    `problems`: why the abstraction is not good enough; empty if it is. `earlier`: transitions of the model that were
+    counted before this run, which the report does not cover. `distances`, `farthest`: those of the numbering
     of states, if it is by nearest centres.
     """
 
@@ -132,6 +133,7 @@ class Report:
     scarce: tuple[Scarce, ...]
     full: bool
     problems: tuple[str, ...] = ()
+    earlier: int = 0
     distances: tuple[int, ...] = ()
     farthest: float = 0.0
 
@@ -149,7 +151,7 @@ def reported(model: MDP, states: States, holdout: Holdout, labels: Sequence[str]
     held, train = holdout.held(), holdout.train
     likely = _Likely(train)
     own = likely.of_pair(held)
-    chain = _Chain(train, states)
+    chain = Chain(train, states)
     calibrations = tuple(
         _calibration(chain, model.labels[label], label, horizon, held) for label in labels for horizon in HORIZONS
     )
@@ -261,17 +263,17 @@ def _coverage(train: Tally, held: Held, pairs: int) -> Coverage:
     )
 
 
-class _Chain:
+class Chain:
     """Markov chain of the training paths under their own behaviour, over the states of the model."""
 
     def __init__(self, train: Tally, states: States) -> None:
         keys, visits = train.transitions.keys, train.transitions["visits"].astype(np.float64)
         self.train, self.states = train, states
         self.row = keys >> CODE_BITS
-        self.source, self.target = self.row >> ACTION_BITS, states.of(keys & ((1 << CODE_BITS) - 1))
+        self.source, self.target = states.of_base(self.row >> ACTION_BITS), states.of(keys & ((1 << CODE_BITS) - 1))
         self.total = np.bincount(self.source, visits, states.count)
         stays = np.flatnonzero(self.total == 0)
-        goes = np.where(stays < states.base, states.elsewhere, stays)
+        goes = np.where(states.live[stays], states.elsewhere, stays)
         weights = np.concatenate([visits / self.total[self.source], np.ones(len(stays))])
         places = np.concatenate([self.source, stays]), np.concatenate([self.target, goes])
         self.matrix = csr_array((weights, places), shape=(states.count, states.count))
@@ -284,7 +286,7 @@ class _Chain:
         return values
 
 
-def _calibration(chain: _Chain, label: Bools, name: str, horizon: int, held: Held) -> Calibration:
+def _calibration(chain: Chain, label: Bools, name: str, horizon: int, held: Held) -> Calibration:
     """Compare forecasts with outcomes, one at a time: the next forecast begins where the one before has ended."""
     forecasts = chain.forecasts(label, horizon)
     predicted: list[float] = []
@@ -325,18 +327,18 @@ def _paths(held: Held, states: States) -> list[tuple[Ints, bool]]:
     """Return the states of each held-out path, and whether it ends in an end: cut where steps do not follow."""
     if not len(held.state):
         return []
-    after = states.of(held.code)
-    follows = (held.path[1:] == held.path[:-1]) & (after[:-1] == held.state[1:])
+    before, after = states.of_base(held.state), states.of(held.code)
+    follows = (held.path[1:] == held.path[:-1]) & (after[:-1] == before[1:])
     begins = np.concatenate([[0], np.flatnonzero(~follows) + 1, [len(held.state)]])
     found = []
     for begin, end in zip(begins[:-1].tolist(), begins[1:].tolist(), strict=True):
         last = int(after[end - 1])
-        path = np.append(held.state[begin:end], last)
-        found.append((path, last >= states.base))
+        path = np.append(before[begin:end], last)
+        found.append((path, not states.live[last]))
     return found
 
 
-def _scarce(chain: _Chain, model: MDP, label: Bools) -> tuple[Scarce, ...]:
+def _scarce(chain: Chain, model: MDP, label: Bools) -> tuple[Scarce, ...]:
     """Return the ten rows with the largest occupancy times spread of what follows, over the root of their visits."""
     values = chain.forecasts(label, HORIZONS[-1])[chain.target]
     keys, places = np.unique(chain.row, return_inverse=True)
@@ -348,7 +350,7 @@ def _scarce(chain: _Chain, model: MDP, label: Bools) -> tuple[Scarce, ...]:
     best = np.argsort(-score, kind="stable")[:10]
     return tuple(
         Scarce(
-            _named(model.state_names, int(keys[i] >> ACTION_BITS)),
+            _named(model.state_names, int(chain.states.of_base(keys[i : i + 1] >> ACTION_BITS)[0])),
             _named(model.action_names, int(keys[i] & ((1 << ACTION_BITS) - 1))),
             int(draws[i]),
             float(score[i]),

@@ -9,9 +9,9 @@ from typing import Final
 import numpy as np
 
 from monitor.arrays import Bools, Floats, Ints
-from monitor.learning.build import States
 from monitor.learning.episodes import Steps, is_end
 from monitor.learning.holdout import FIELDS, HELD, NOTHING, Held, Holdout
+from monitor.learning.states import States
 from monitor.model.mdp import MDP
 
 __all__ = ["Collected", "RecordedPath", "first_steps", "paths_of", "simulated", "unsafe_events"]
@@ -64,7 +64,7 @@ def paths_of(held: Held, where: States) -> list[RecordedPath]:
     begins = np.flatnonzero(np.concatenate([[True], np.diff(held.path) != 0]))
     found = []
     for lo, hi in zip(begins, [*begins[1:], len(held.path)], strict=True):
-        states = np.append(held.state[lo:hi], after[hi - 1])
+        states = np.append(where.of_base(held.state[lo:hi]), after[hi - 1])
         found.append(RecordedPath(states, held.action[lo:hi], bool(ended[hi - 1])))
     return found
 

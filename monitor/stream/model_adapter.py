@@ -8,6 +8,7 @@ from typing import Final
 from monitor.errors import InputError
 from monitor.model.encode import encode_action, encode_state
 from monitor.model.mdp import MDP
+from monitor.model.recorded import APPEND, never_recorded
 from monitor.policy.table import PolicyTable
 from monitor.stream.deduplication import digest
 from monitor.stream.reorder_buffer import Entry
@@ -20,9 +21,6 @@ RELATIVE: Final = 1e-6
 
 ROUNDING: Final = 1e-9
 """Additional difference allowed, as a fraction of the model's largest reward: for sums that cancel to almost 0."""
-
-APPEND: Final = "; `cfmon model learn --append` adds recordings"
-"""What to do about anything that a learned model lacks."""
 
 
 class ModelAdapter:
@@ -75,15 +73,10 @@ class ModelAdapter:
 
     def impossible(self, pair: tuple[int, int], successor: int) -> Break:
         """Return why the path breaks at a transition that is not `possible`."""
+        if new := never_recorded(self._model, pair, successor):
+            return Break("impossible_step", f"{new} was never recorded; {APPEND}", unrecorded=True)
         state, action = pair
-        counts, row = self._model.counts, state * self._model.actions + action
-        if counts is not None and counts.order[row] > 0:
-            new = f"the transition ({state}, {action}) -> {successor}"
-        elif counts is not None and self._successors[self._starts[row]] == counts.elsewhere:
-            new = f"action {action} in state {state}"  # a row without data
-        else:
-            return Break("impossible_step", f"the model has no transition ({state}, {action}) -> {successor}")
-        return Break("impossible_step", f"{new} was never recorded{APPEND}", unrecorded=True)
+        return Break("impossible_step", f"the model has no transition ({state}, {action}) -> {successor}")
 
     def possible(self, pair: tuple[int, int], successor: int) -> bool:
         """Return whether the model gives the transition from the pair a positive probability."""
@@ -136,7 +129,7 @@ class ModelAdapter:
         """Return the error about a state or an action that the model does not have; a learned one may yet learn it."""
         if self._model.counts is None or error.reason == "missing_action":
             return error
-        return InputError(error.reason, f"{error.detail}; it was never recorded{APPEND}")
+        return InputError(error.reason, f"{error.detail}; it was never recorded; {APPEND}")
 
     def _unusable(self, error: InputError) -> Break:
         """Return why the path breaks at a message whose state or action was rejected."""

@@ -15,12 +15,14 @@ from unittest.mock import AsyncMock
 
 import msgpack
 import pytest
+import yaml
 
 from monitor.alarm import document
 from monitor.cli.files import data_file
 from monitor.cli.show import DemoRun
 from monitor.cli.watch import Watcher
 from monitor.model import MDP
+from monitor.sidecar.config.reading import load_config
 from tests.sidecar.keys import make_keys
 
 Stage = tuple[Path, subprocess.CompletedProcess[str]]
@@ -52,6 +54,22 @@ def test_an_alarm_fires_resolves_and_verifies(stage: Stage) -> None:
     assert "all agree" in run.stdout
     assert evidence_files(folder)
     assert "\x1b" not in run.stdout
+
+
+def test_the_webhooks_of_a_configuration_are_not_used(tmp_path: Path) -> None:
+    """Alarms of a simulated agent would page somebody."""
+    file = data_file("config/frozen-lake.yaml")
+    read = load_config(file)
+    content = yaml.safe_load(file.read_text()) | {
+        "model": read.model,
+        "webhooks": {"pager": {"url": "https://a.example"}},
+    }
+    content["policies"] = {name: str(path) for name, path in read.policies.items()}
+    config = tmp_path / "config.yaml"
+    config.write_text(yaml.safe_dump(content))
+    assert load_config(config).webhooks
+    run = DemoRun(config, "lake", steps=1, seed=0, interval=0.0, output=tmp_path)
+    assert run._load("mqtt://127.0.0.1:1", 0).config.webhooks == {}
 
 
 def test_it_ends_by_saying_how_to_look(stage: Stage) -> None:

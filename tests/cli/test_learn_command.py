@@ -16,7 +16,7 @@ from monitor.model.npz import model_sha256
 from monitor.sidecar.events import Heartbeat, Message
 from monitor.sidecar.recording import Header, Recorder
 from monitor.types import Instant
-from tests.learning.recorded import csv_of, random_rows
+from tests.learning.recorded import csv_of, random_rows, same_but_for_numbers
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -26,15 +26,23 @@ LABELS = ("--label", "high: x >= 2", "--unsafe", "bad: done and r < 0")
 
 def test_learning_more_is_learning_all_at_once(cfmon: Run, tmp_path: Path) -> None:
     paths = [str(csv_of(random_rows(np.random.default_rng(i), episodes=30), tmp_path / f"{i}.csv")) for i in range(3)]
-    once, more = tmp_path / "once.npz", tmp_path / "more.npz"
+    paths = [str(csv_of(random_rows(np.random.default_rng(9), episodes=300), tmp_path / "all.csv")), *paths]
+    once, more, new = tmp_path / "once.npz", tmp_path / "more.npz", tmp_path / "new.npz"
     assert cfmon("model", "learn", *paths, "-o", str(once), *ROLES, *LABELS)[0] == 0
     assert cfmon("model", "learn", paths[0], "-o", str(more), *ROLES, *LABELS)[0] == 0
     code, out, _ = cfmon("model", "learn", *paths, "--append", str(more), "--json")
     facts = json.loads(out)
     assert code == 0
-    assert (facts["files counted"], facts["files skipped"]) == (2, 1)
+    assert (facts["files counted"], facts["files skipped"]) == (3, 1)
     assert model_sha256(load_model(once)) == model_sha256(load_model(more)) == facts["sha256"]
     assert cfmon("model", "info", str(once), "--json")[0] == 0
+    assert cfmon("model", "learn", paths[1], "-o", str(new), *ROLES, *LABELS)[0] == 0
+    before = load_model(new).states
+    assert cfmon("model", "learn", *paths, "--append", str(new))[0] == 0
+    assert load_model(new).states > before  # ends of episodes that the first file does not have
+    same_up_to = tmp_path / "same.npz"
+    assert cfmon("model", "learn", paths[1], paths[0], *paths[2:], "-o", str(same_up_to), *ROLES, *LABELS)[0] == 0
+    same_but_for_numbers(load_model(new), load_model(same_up_to))
 
 
 def test_an_interrupted_run_goes_on(cfmon: Run, tmp_path: Path) -> None:
@@ -135,7 +143,7 @@ def test_states_may_be_computed_by_a_function(cfmon: Run, tmp_path: Path) -> Non
         (["rows.csv", "-o", "m.npz"], "column 'x' of the state looks continuous"),
         (
             ["rows.csv", "-o", "m.npz", "--abstraction", "kmeans"],
-            "give index, name, values, kmeans:K or FILE.py:FUNCTION",
+            "give auto, index, name, values, kmeans:K or FILE.py:FUNCTION",
         ),
         (["rows.csv", "-o", "m.npz", "--abstraction", "index", "--bins", "4q"], "not both"),
         (["rows.csv", "-o", "m.npz", "--abstraction", "index", "--state", "x,episode"], "takes one column"),

@@ -10,6 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from monitor.learning.batch import Batch
+from monitor.learning.candidates import Field
 from monitor.learning.companion import companion_of
 from monitor.model import encode_state, load_model
 from monitor.model.npz import model_sha256
@@ -111,3 +113,61 @@ def test_init_takes_clusters(cfmon: Run, steps: str) -> None:
     ]
     assert code == 0
     assert "firing" in states
+
+
+def test_auto_compares_abstractions_and_takes_what_it_says(cfmon: Run, steps: str) -> None:
+    auto = ("--abstraction", "auto", "--state", "level,heat", *UNSAFE)
+    code, out, err = cfmon("model", "learn", steps, "-o", "a.npz", *auto, "--report", "r.md", "--report", "r.html")
+    assert (code, err) == (0, "")
+    table = [line.split() for line in out.splitlines() if line.startswith("  --")]
+    assert {" ".join(row[:2]) for row in table} >= {"--bins 2q", "--bins 16q", "--abstraction kmeans:64"}
+    line = next(line for line in out.splitlines() if "Taken: " in line)
+    taken = line.partition("Taken: ")[2].partition(",")[0].split()
+    assert cfmon("model", "learn", steps, "-o", "b.npz", *taken, "--state", "level,heat", *UNSAFE)[0] == 0
+    assert model_sha256(load_model("a.npz")) == model_sha256(load_model("b.npz"))
+    assert all("Abstractions compared" in Path(name).read_text() for name in ("r.md", "r.html"))
+    assert f"| {' '.join(taken)} |" in Path("r.md").read_text()
+    shown = json.loads(cfmon("model", "learn", steps, "-o", "c.npz", *auto, "--json")[1])
+    assert [each["name"] for each in shown["abstractions compared"]] == [" ".join(row[:2]) for row in table]
+    assert shown["sha256"] == model_sha256(load_model("a.npz"))
+
+
+def test_auto_says_plainly_when_nothing_is_good_enough(cfmon: Run, steps: str) -> None:
+    few = Path(steps).read_text().splitlines()[:600]
+    Path("few.csv").write_text("\n".join(few))
+    code, out, _ = cfmon("model", "learn", "few.csv", "-o", "a.npz", "--abstraction", "auto", *UNSAFE)
+    assert code == 0
+    assert "NONE of these abstractions is good enough. Taken: --" in out
+
+
+def test_auto_on_columns_that_it_cannot_use_is_one_message(cfmon: Run, steps: str) -> None:
+    auto = ("-o", "a.npz", "--abstraction", "auto")
+    assert "give --unsafe or --label" in cfmon("model", "learn", steps, *auto)[2]
+    rows = "\n".join(f"{i // 20},{i % 20},{i / 7},{'ab'[i % 2]},0" for i in range(400))
+    Path("mixed.csv").write_text(f"episode,t,x,k,action\n{rows}\n")
+    code, _, err = cfmon("model", "learn", "mixed.csv", *auto, "--label", "high: x > 5")
+    assert (code, "hold text and numbers with decimals" in err) == (2, True)
+    Path("void.csv").write_text("episode,t,x,k,action\n")
+    assert "void.csv: has no rows" in cfmon("model", "learn", "void.csv", *auto, "--label", "high: x > 5")[2]
+
+
+def test_auto_reads_the_first_rows_of_each_file(cfmon: Run, steps: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    Path("other.csv").write_text(Path(steps).read_text() + "80,0,5.0,300.0,1\n")
+    counted: dict[str, int] = {}
+    read = Field.read
+
+    def counting(field: Field, batch: Batch) -> None:
+        counted[batch.source] = counted.get(batch.source, 0) + len(batch)
+        read(field, batch)
+
+    monkeypatch.setattr(Field, "read", counting)
+    monkeypatch.setattr("monitor.learning.files.ROWS", 500)
+    monkeypatch.setattr("monitor.cli.comparing.ROWS", 2400)
+    assert cfmon("model", "learn", steps, "other.csv", "-o", "a.npz", "--abstraction", "auto", *UNSAFE)[0] == 0
+    assert counted == {steps: 1200, "other.csv": 1200}
+
+
+def test_init_compares_abstractions(cfmon: Run, steps: str) -> None:
+    code, out, err = cfmon("init", "tank", "--recordings", steps, *UNSAFE, "--abstraction", "auto", "--steps", "600")
+    assert (code, err) == (0, "")
+    assert out.count("Taken: --") == 2  # below the table, and in the notes

@@ -12,6 +12,7 @@ import numpy as np
 from monitor.learning.batch import Batch
 from monitor.learning.columns import Roles, Timing
 from monitor.learning.learner import Learner, labels_of
+from monitor.model import MDP
 
 Row = dict[str, Any]
 
@@ -130,3 +131,30 @@ def csv_of(rows: list[Row], path: Path) -> Path:
     lines += [",".join("" if value != value else str(value) for value in row.values()) for row in rows]  # noqa: PLR0124
     path.write_text("\n".join(lines) + "\n")
     return path
+
+
+def same_but_for_numbers(one: MDP, other: MDP) -> None:
+    """Both models are the same but for the numbers of states; names tell which is which."""
+    assert one.counts is not None
+    assert other.counts is not None
+    place = [other.state_names.index(name) for name in one.state_names]
+    assert sorted(place) == list(range(other.states))
+    assert place[one.counts.elsewhere] == other.counts.elsewhere
+    for state, there in enumerate(place):
+        for action in range(one.actions):
+            successors, probabilities = one.row(state, action)
+            found = dict(zip([place[s] for s in successors.tolist()], probabilities.tolist(), strict=True))
+            wanted = other.row(there, action)
+            assert found == dict(zip(wanted[0].tolist(), wanted[1].tolist(), strict=True))
+            for successor in successors.tolist():
+                assert one.reward(state, action, successor) == other.reward(there, action, place[successor])
+            assert one.counts.order[state * one.actions + action] == other.counts.order[there * one.actions + action]
+        assert place[one.ended(state)] == other.ended(there)
+    for name, mask in one.labels.items():
+        assert mask.tolist() == other.labels[name][place].tolist()
+    assert one.initial is not None
+    assert other.initial is not None
+    np.testing.assert_allclose(one.initial, other.initial[place], rtol=1e-12)
+    assert (one.observations is None) == (other.observations is None)
+    if one.observations is not None and other.observations is not None:
+        assert np.array_equal(one.observations, other.observations[place])

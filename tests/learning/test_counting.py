@@ -9,10 +9,10 @@ import pytest
 
 from monitor.errors import ModelError, RecordingError
 from monitor.learning.batch import Batch
-from monitor.learning.build import States, numbered
 from monitor.learning.columns import Roles, Timing
 from monitor.learning.episodes import ENDS
 from monitor.learning.learner import Learner
+from monitor.learning.states import States, numbered
 from monitor.learning.tally import ranks_within
 from monitor.model import MDP
 from monitor.model.npz import model_sha256

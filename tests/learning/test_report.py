@@ -12,11 +12,11 @@ import pytest
 from monitor.learning import holdout as holding
 from monitor.learning import report as reporting
 from monitor.learning.batch import Batch
-from monitor.learning.build import numbered
 from monitor.learning.columns import Roles
 from monitor.learning.holdout import Holdout, held_out, mixed
 from monitor.learning.learner import Learner, labels_of
 from monitor.learning.report import Calibration, Gain, Report, reported
+from monitor.learning.states import numbered
 
 ROLES = Roles(("x",), "a", "ep", "t", None, "done", "cut")
 
@@ -118,7 +118,7 @@ def test_forecasts_are_those_of_simulation() -> None:
     learner, holdout = learned(walk(np.random.default_rng(0), 2000))
     assert learner.states is not None
     states = numbered(learner.tally, learner.states)
-    chain = reporting._Chain(holdout.train, states)
+    chain = reporting.Chain(holdout.train, states)
     label = learner.model("walk").labels["fall"]
     dense = chain.matrix.toarray()
     np.testing.assert_allclose(dense.sum(axis=1), 1.0)

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from monitor.errors import ModelError
-from monitor.learning.build import States
 from monitor.learning.episodes import code_of
 from monitor.learning.holdout import HELD, Held
 from monitor.learning.learner import Learner
+from monitor.learning.states import States
 from monitor.model.mdp import MDP
 from monitor.proposal.choice import candidates, chosen, horizon_of
 from monitor.proposal.measure import Candidate, Measured, measured

@@ -59,6 +59,8 @@ def test_paths_are_relative_to_the_file_and_a_key_may_come_from_the_environment(
     text = "  pager: {url: 'https://hooks.example/a', secret_file: keys/pager, ca: ca.pem, give_up: 1h}\n"
     pager = load(tmp_path, text, {"CFMON_WEBHOOKS__PAGER__TIMEOUT": "3s"}).webhooks["pager"]
     assert (pager.secret_file, pager.ca) == (tmp_path / "keys" / "pager", tmp_path / "ca.pem")
+    chat = load(tmp_path, text, {"CFMON_WEBHOOKS__CHAT__URL": "https://chat.example/hunter2"}).webhooks["chat"]
+    assert chat.address == "https://chat.example"
     assert (pager.timeout, pager.give_up, pager.severities, pager.revisions) == (3.0, 3600.0, None, True)
 
 

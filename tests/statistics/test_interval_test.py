@@ -6,10 +6,12 @@ import itertools
 import math
 from collections.abc import Iterator
 from copy import deepcopy
+from functools import cache
 
 import numpy as np
 import pytest
 
+from monitor.model import MDP
 from monitor.model.allowed_rows import allowed_rows
 from monitor.statistics import betting_odds
 from monitor.statistics.fleet import Fleet
@@ -34,12 +36,18 @@ def join(rows: list[BoundedRow], *, alpha: float = 0.001, impossible: float = 0.
     return Fleet(starts, successors, expected, alpha=alpha, impossible=impossible, bounds=bounds).join()
 
 
-def learned(steps: int, seed: int, slip: float = 0.1, *, alpha: float = 0.001) -> Fleet:
-    """The test of a grid that was learned from so many steps, as the monitor makes it."""
-    draws = [(row // 4, row % 4, to) for row, to in walk(grid(slip), np.random.default_rng([seed, 1]), steps)]
-    model = learned_model(17, 4, draws, {})[0]
-    assert model.counts is not None
-    allowed = allowed_rows(model, model.counts, alpha / 2, 0.0001)
+@cache
+def model(steps: int, seed: int) -> MDP:
+    """A grid whose moves slip in one of ten, learned from so many steps."""
+    draws = [(row // 4, row % 4, to) for row, to in walk(grid(0.1), np.random.default_rng([seed, 1]), steps)]
+    return learned_model(17, 4, draws, {})[0]
+
+
+def learned(steps: int, seed: int, *, alpha: float = 0.001) -> Fleet:
+    """The test of a learned grid, as the monitor makes it."""
+    grown = model(steps, seed)
+    assert grown.counts is not None
+    allowed = allowed_rows(grown, grown.counts, alpha / 2, 0.0001)
     return Fleet(*allowed[:3], alpha=alpha / 2, bounds=allowed.bounds)
 
 
@@ -190,6 +198,19 @@ def test_one_wrong_reading_is_no_proof_in_a_row_that_was_seen_a_million_times() 
     for _ in range(10):
         test.step(0, UNRECORDED)
     assert test.doubted
+
+
+def test_several_agents_together_reject_a_learned_model_and_one_alone_does_not() -> None:
+    for agents, rejected in ((1, False), (2, True)):
+        fleet = learned(200_000, 1)
+        tests = [fleet.join() for _ in range(3)]
+        for n, test in enumerate(tests):
+            for row, successor in walk(grid(0.5 if n < agents else 0.1), np.random.default_rng([n, 7]), 300):
+                test.step(row, successor)
+        fleet.combine(tests)
+        assert [test.doubted for test in tests] == [n < agents for n in range(3)]
+        assert fleet.doubted == rejected
+        assert fleet.transitions == sum(test.transitions for test in tests)
 
 
 @pytest.mark.parametrize("memory", [256, 16])

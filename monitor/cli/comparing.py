@@ -1,0 +1,113 @@
+"""`--abstraction auto`: several abstractions are compared on a part of the recordings, and the best is taken."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from monitor.cli.abstractions import reading, sampled, with_sizes
+from monitor.cli.output import progress, say
+from monitor.errors import RecordingError
+
+if TYPE_CHECKING:
+    from monitor.learning.abstraction import Numbering
+    from monitor.learning.columns import Roles
+    from monitor.learning.comparison import Scored
+    from monitor.learning.conditions import Condition
+    from monitor.learning.files import RowFile
+
+__all__ = ["best_abstraction", "show_comparison", "table_of", "verdict_of"]
+
+ROWS: Final = 300_000
+"""Rows that are read for the comparison, the first ones of each file."""
+
+HEAD: Final = ("abstraction", "states", "error", "more than the best", "Markov", "judgement")
+
+
+def best_abstraction(
+    sources: Sequence[RowFile], roles: Roles, conditions: Sequence[tuple[Condition, bool]], prior: float, seed: int
+) -> tuple[Numbering, list[Scored]]:
+    """Return the numbering of the best abstraction, and the scores of all; RecordingError if none fits the columns."""
+    from monitor.learning.candidates import Field, abstractions, fresh  # noqa: PLC0415 - keep `cfmon --help` light
+    from monitor.learning.comparison import chosen, scored  # noqa: PLC0415 - likewise
+
+    first = next(sources[0].batches(roles.used), None)
+    if first is None:
+        raise RecordingError(f"{sources[0].path}: has no rows")
+    numbers = all(first.column(name).dtype.kind != "U" for name in roles.state)
+    sample = sampled(sources, roles.state, seed, "computing bins") if numbers else None
+    with progress("computing clusters"):
+        found = abstractions(first, roles.state, sample, seed)
+    if not found:
+        raise RecordingError(
+            f"{sources[0].path}: --abstraction auto: the columns {', '.join(roles.state)} hold text and numbers with "
+            "decimals; leave one kind out (--state), or compute states with FILE.py:FUNCTION"
+        )
+    field = Field(found, roles, conditions, prior, seed)
+    with reading("comparing abstractions", sources) as bar:
+        for source, before in with_sizes(sources):
+            field.begin_file()
+            for batch in _first_rows(source, roles.used, ROWS // len(sources)):
+                field.read(batch)
+                bar.at(before + source.position)
+            source.position = 0
+    with progress("comparing abstractions"):
+        table = scored(field.candidates, field.outcomes)
+    return fresh(found[chosen(table).name]), table
+
+
+def _first_rows(source: RowFile, wanted: Sequence[str], most: int) -> Any:  # noqa: ANN401 - an iterator of Batch
+    from monitor.learning.batch import Batch  # noqa: PLC0415 - keep `cfmon --help` light
+
+    for batch in source.batches(wanted):
+        if most <= 0:
+            return
+        yield Batch({name: values[:most] for name, values in batch.columns.items()}, batch.first, batch.source)
+        most -= len(batch)
+
+
+def table_of(table: Sequence[Scored]) -> list[tuple[str, ...]]:
+    """Return a row of words for each abstraction, in the columns of `HEAD`."""
+    return [
+        (
+            each.name,
+            f"{each.states:,}",
+            f"{each.score:.4f}",
+            f"{each.excess:+.4f} +- {each.error:.4f}",
+            f"{each.markov:+.3f}",
+            _judgement(each),
+        )
+        for each in table
+    ]
+
+
+def _judgement(each: Scored) -> str:
+    if not each.problems:
+        return "good enough"
+    more = f" (and {len(each.problems) - 1} more)" if len(each.problems) > 1 else ""
+    return each.problems[0].partition(";")[0].partition(", because")[0] + more
+
+
+def verdict_of(table: Sequence[Scored]) -> str:
+    """Return which abstraction was taken and why, in a sentence."""
+    from monitor.learning.comparison import chosen  # noqa: PLC0415 - keep `cfmon --help` light
+
+    taken = chosen(table)
+    if taken.problems:
+        return (
+            f"NONE of these abstractions is good enough. Taken: {taken.name}, the smallest of those whose error is "
+            "within one standard error of the lowest. More columns may help more than other bins"
+        )
+    return f"Taken: {taken.name}, the smallest of those good enough and within one standard error of the lowest error"
+
+
+def show_comparison(table: Sequence[Scored]) -> None:
+    """Print the table and the choice; nothing without a table."""
+    if not table:
+        return
+    rows = [HEAD, *table_of(table)]
+    widths = [max(len(row[i]) for row in rows) for i in range(len(HEAD))]
+    say("--abstraction auto: squared errors of forecasts on held-out paths; 1: no better than the frequency")
+    for row in rows:
+        say(("  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))).rstrip())
+    say(verdict_of(table))

@@ -1,0 +1,76 @@
+"""Counting of recordings into a learner, with counts that are kept on the way, so that a killed run can go on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from monitor.cli.recordings import read_into, reading, with_sizes
+from monitor.errors import ModelError, RecordingError
+
+if TYPE_CHECKING:
+    from monitor.learning.companion import Part
+    from monitor.learning.files import Place, RowFile
+    from monitor.learning.holdout import Holdout
+    from monitor.learning.learner import Learner
+
+__all__ = ["count_files", "resumed"]
+
+
+def resumed(model: Path, paths: Sequence[Path]) -> tuple[Learner, Part | None]:
+    """Return the counts of a learned model, and the file among `paths` that they hold in part, if there is one.
+
+    A part of a file that is not among `paths`, or has changed, is left out. Raises ModelError: there are no counts.
+    """
+    from monitor.learning.companion import companion_of, load_learner, load_part, part_of  # noqa: PLC0415 - keep `cfmon --help` light
+    from monitor.learning.files import digest_of  # noqa: PLC0415 - likewise
+
+    whole, found = companion_of(model), load_part(part_of(model))
+    base = load_learner(whole) if whole.exists() or found is None else None
+    if found is not None:
+        learner, part = found
+        current = base is None or base.files == learner.files
+        if current and part.digest in {digest_of(path) for path in paths if path.exists()}:
+            return learner, part
+    if base is None:
+        raise ModelError(
+            f"{part_of(model)}: holds a part of a file that is not among these, or has changed since; give that "
+            "file, or remove this one and learn a new model with --out"
+        )
+    return base, None
+
+
+def count_files(
+    learner: Learner, sources: Sequence[RowFile], target: Path, holdout: Holdout | None, part: Part | None
+) -> tuple[int, int]:
+    """Count the files that were not counted yet; return how many, and how many not.
+
+    The counts are kept after each file, and within large ones. `part`: the file that is counted in part; it goes first.
+    """
+    from monitor.learning.companion import Part, companion_of, part_of, save_learner  # noqa: PLC0415 - keep `cfmon --help` light
+    from monitor.learning.files import digest_of  # noqa: PLC0415 - likewise
+
+    known = set(learner.files)
+    digests = [digest_of(source.path) for source in sources]
+    pending = list(zip(with_sizes(sources), digests, strict=True))
+    pending.sort(key=lambda each: part is None or each[1] != part.digest)
+    with reading("counting", sources) as bar:
+        for (source, before), digest in pending:
+            if digest in learner.files:
+                continue
+
+            def keep(place: Place, digest: str = digest) -> None:
+                save_learner(learner, part_of(target), Part(digest, place))
+
+            begin = part.place if part is not None and part.digest == digest else None
+            try:
+                read_into(learner, source, bar, before, holdout, begin=begin, keep=keep)
+            except RecordingError:
+                part_of(target).unlink(missing_ok=True)  # the file must change, and is another one then
+                raise
+            learner.files.append(digest)
+            save_learner(learner, companion_of(target))
+            part_of(target).unlink(missing_ok=True)
+    new = len(set(learner.files) - known)
+    return new, len(sources) - new

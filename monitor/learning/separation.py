@@ -1,0 +1,39 @@
+"""Labels that states do not separate: the condition holds in visits of states that do not have the label."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from monitor.arrays import Ints
+from monitor.learning.build import LabelSpec
+from monitor.learning.tally import Tally
+
+__all__ = ["missed", "unseparated"]
+
+MISSED: Final = 0.02
+"""Fraction of a label's visits in states without the label from which it is reported."""
+
+
+def missed(tally: Tally, labels: Sequence[LabelSpec]) -> dict[str, float | None]:
+    """Return for each label the fraction of the visits where its condition holds that are in states without it.
+
+    None if the condition holds nowhere.
+    """
+    table = tally.visited
+    return {label.name: _part(table["true"][:, i], table["seen"]) for i, label in enumerate(labels)}
+
+
+def unseparated(parts: Mapping[str, float | None]) -> list[str]:
+    """Return a sentence for each label that the states do not separate."""
+    return [
+        f"{name}: {part:.0%} of the visits where its condition holds are in states that do not "
+        "have the label, because it does not hold in most of their visits; use other bins or columns"
+        for name, part in parts.items()
+        if part is not None and part > MISSED
+    ]
+
+
+def _part(true: Ints, seen: Ints) -> float | None:
+    total = int(true.sum())
+    return float(true[2 * true <= seen].sum()) / total if total else None

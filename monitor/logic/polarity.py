@@ -1,0 +1,56 @@
+"""Labels split by polarity, so that a state can be given the labels that make a path formula false, or true.
+
+An occurrence of a label is positive under an even number of negations (a nested `P<p` counts as one). Truth can only
+rise with a label that occurs positively, and only fall with one that occurs negatively. So of a state about which
+nothing is known, "no positive and every negative label" is the worst case, and the opposite the best.
+"""
+
+from __future__ import annotations
+
+from monitor.errors import LimitError
+from monitor.logic.syntax import And, Const, Formula, Goal, Label, Not, Or, Probability, Regret, Reward, Until
+
+__all__ = ["negative", "split_labels"]
+
+
+def negative(name: str) -> str:
+    """Return the name that stands for the negative occurrences of a label; no label can have it."""
+    return f"~{name}"
+
+
+def split_labels(formula: Formula, *, positive: bool = True) -> Formula:
+    """Return a path formula in which the negative occurrences of each label have a name of their own.
+
+    Raises LimitError for a nested quantity that is no monotone function of the labels: an effect, a regret, or a reward
+    under a negation.
+
+    >>> from monitor.logic import parse, print_formula
+    >>> print_formula(split_labels(parse('"a" & !"b"')))
+    '"a" & !"~b"'
+    """
+    match formula:
+        case Const():
+            return formula
+        case Label(name):
+            return formula if positive else Label(negative(name))
+        case Not(arg):
+            return Not(split_labels(arg, positive=not positive))
+        case And(left, right) | Or(left, right):
+            return type(formula)(split_labels(left, positive=positive), split_labels(right, positive=positive))
+        case Until(low, high, left, right):
+            return Until(low, high, split_labels(left, positive=positive), split_labels(right, positive=positive))
+        case Goal() | Regret():
+            return _nested(formula, positive=positive)
+
+
+def _nested(goal: Goal | Regret, *, positive: bool) -> Goal:
+    if isinstance(goal, Regret) or goal.world.baseline is not None or goal.test is None:
+        raise LimitError("a difference of two worlds is nested in another quantity")
+    rises = positive == (goal.test.comparison in (">=", ">"))
+    match goal.measure:
+        case Reward() if rises:
+            return goal
+        case Reward():
+            raise LimitError("an upper bound of a reward is nested in another quantity")
+        case Probability(path):
+            return Goal(goal.world, Probability(split_labels(path, positive=rises)), goal.test)

@@ -1,0 +1,55 @@
+"""How often a further draw of a row discovers a successor that the row had not shown before.
+
+Draws of all rows are pooled by their number in their row: a row that was drawn n times is compared with what the draws
+number n + 1 of other rows brought, and those near it. So one row drawn three times leaks much where rows have many
+successors, and next to nothing where no row ever showed a second one (docs/semantics.md, section 13.5).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from monitor.arrays import Ints
+from monitor.model.counts import Counts
+
+__all__ = ["Discoveries", "discoveries"]
+
+
+class Discoveries(NamedTuple):
+    """Discoveries by class of draws: class j has the draws number 2**j + 1 to 2**(j + 1) of each row.
+
+    `found`, `draws` [J]: discoveries and draws in class j and the one before it. `of_row` [R]: the class of the next
+    draw of each learned row, these in ascending order.
+    """
+
+    found: Ints
+    draws: Ints
+    of_row: Ints
+
+
+def discoveries(counts: Counts, indptr: Ints) -> Discoveries:
+    """Return the discoveries of a learned model, all first draws left out: they discover in any case."""
+    rows = np.flatnonzero(counts.order > 0)
+    lengths = counts.draws(indptr)
+    of_row = _class(lengths[rows])
+    classes = int(of_row.max(initial=0)) + 1
+    of_entry = np.repeat(np.arange(len(lengths)), np.diff(indptr))
+    numbers = lengths[of_entry] - counts.since  # of the draw that discovered the entry, from 1
+    later = numbers[(counts.order[of_entry] > 0) & (numbers > 1)]
+    found = np.bincount(_class(later - 1), minlength=classes)
+    starts = np.left_shift(1, np.arange(classes))
+    draws = np.array([np.clip(lengths[rows] - start, 0, start).sum() for start in starts], dtype=np.int64)
+    return Discoveries(_with_previous(found), _with_previous(draws), of_row)
+
+
+def _class(draws: Ints) -> Ints:
+    """Return the class [n] of the draw that follows so many [n], at least 1."""
+    exponents: Ints = np.frexp(draws.astype(np.float64))[1].astype(np.int64) - 1
+    return exponents
+
+
+def _with_previous(values: Ints) -> Ints:
+    pooled: Ints = values + np.concatenate([[0], values[:-1]])
+    return pooled
