@@ -7,7 +7,16 @@ from collections.abc import Callable
 import pytest
 from msgspec.structs import replace
 
-from monitor.alarm.figures import advised_change, figures_of, fired_of, other, own, stance_of, threshold_of
+from monitor.alarm.figures import (
+    advised_change,
+    figures_of,
+    fired_of,
+    other,
+    own,
+    own_quantity,
+    stance_of,
+    threshold_of,
+)
 from monitor.alarm.refresh import refreshed
 from monitor.engine import check
 from monitor.logic import parse
@@ -83,6 +92,14 @@ def test_a_sampled_verdict_knows_of_no_help(regret: Alert) -> None:
     assert handover is not None
     assert (handover.helps_now, handover.latest_useful) == (None, None)
     assert stance_of(parse(REGRET), verdict, None) != stance_of(parse(REGRET), regret.verdict, None)
+
+
+def test_the_quantity_of_the_agents_own_value(regret: Alert, raise_alert: Callable[..., Alert]) -> None:
+    assert own_quantity(regret.verdict) is regret.verdict.quantities[0]
+    single = raise_alert(GOAL).verdict
+    assert own_quantity(single) is single.quantities[0]
+    for text in (f'{GOAL} & P>=0.1 [ F<=4 "home" ]', '"home"'):
+        assert own_quantity(raise_alert(text).verdict) is None
 
 
 def late(bound: float) -> str:
