@@ -26,10 +26,13 @@ class Broker:
 
     Args:
         url: The broker's URL. The default ports are 1883 and, with TLS, 8883.
-        username, password: Credentials; they take precedence over those in the URL.
-        username_file, password_file: Files with one line of text each, instead of the values.
+        username: Takes precedence over the one in the URL.
+        password: Takes precedence over the one in the URL.
+        username_file: File with one line of text, instead of `username`.
+        password_file: File with one line of text, instead of `password`.
         ca: PEM file of the broker's CA; by default the system's CAs are trusted.
-        certificate, key: The client's own certificate and its key, PEM; `key` may be in the file of the certificate.
+        certificate: PEM file of the client's own certificate.
+        key: PEM file of its key, if that is not in the file of the certificate.
 
     Raises:
         ClientError: The URL is not one, or a file cannot be read. The message does not repeat the URL, which may

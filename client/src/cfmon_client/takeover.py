@@ -87,7 +87,8 @@ class Takeover(Generic[State, Action]):
             formulas, such as `fallback` or `do(brake)`. An alert that names another does not hand over.
         rules: When to hand over: a file (JSON, or YAML), a map, or `Rules`.
         sha256: Policy -> SHA-256 of its file; `nominal` is the agent's own. Others are learned from the monitor.
-        alerts_topic, status_topic: Roots of the topics, as in the monitor's configuration.
+        alerts_topic: Root of the topics of alerts, as in the monitor's configuration.
+        status_topic: Root of the topics of the monitor's status, likewise.
         monitor: MQTT client id of the monitor, if several publish their status at this broker.
         clock: Monotonic time in seconds.
 
