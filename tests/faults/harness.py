@@ -282,6 +282,18 @@ class Scene:
 
         wait_until(current, "the monitor has caught up", patience=4 * PATIENCE)
 
+    @contextmanager
+    def pause(self) -> Iterator[None]:
+        """Let the agents wait; begin when their last step is evaluated and the listener has every alert."""
+        assert self.agents.stdout is not None
+        self.agents.send_signal(signal.SIGUSR1)
+        steps = int(self.agents.stdout.readline())
+        expected = replay(self.monitor.config, self.log, RATE)
+        assert expected.steps == steps
+        self._until_quiet(expected)
+        yield
+        self.agents.send_signal(signal.SIGUSR1)
+
     def outcome(self, *, late: bool = False) -> Outcome:
         """End the agents, wait until their last step is evaluated, and compare the alerts with a run without faults.
 
@@ -292,7 +304,7 @@ class Scene:
         printed, _ = self.agents.communicate(timeout=4 * PATIENCE)
         assert self.agents.returncode == 0, "the agents failed"
         expected = replay(self.monitor.config, self.log, RATE)
-        assert expected.steps == int(printed)
+        assert expected.steps == int(printed.split()[-1])
         self._until_quiet(expected)
         outcome = compare(expected, self.listener.heard, [*self.faults, *self.broker_faults], late=late)
         assert not outcome.problems, "\n".join(outcome.problems[:20])

@@ -1,8 +1,9 @@
 """Publish the agents of `world` over MQTT at QoS 1, with a log: `python -m tests.faults.publisher`.
 
 `PORT LOG RATE SEED [HOST]`: publish RATE steps a second in all until SIGTERM; then send what the broker has not
-acknowledged and print the number of steps. The session is persistent and the outbox unbounded: unacknowledged messages
-lost in a crash of the broker are sent again. Each step is written to LOG, with its time, before it is sent.
+acknowledged and print the number of steps. SIGUSR1 does the same and begins a pause, which the next SIGUSR1 ends. The
+session is persistent and the outbox unbounded: unacknowledged messages lost in a crash of the broker are sent again.
+Each step is written to LOG, with its time, before it is sent.
 """
 
 from __future__ import annotations
@@ -98,13 +99,21 @@ class Outbox:
 def main(port: int, log: Path, rate: float, seed: int, host: str = "127.0.0.1") -> None:
     """Publish until SIGTERM, then wait until all is acknowledged."""
     stopped: list[int] = []  # no Event: the interrupted wait may hold its lock
+    pauses: list[int] = []
     signal.signal(signal.SIGTERM, lambda number, _: stopped.append(number))
+    signal.signal(signal.SIGUSR1, lambda number, _: pauses.append(number))
     client, steps = connected(host, port), agent_steps(seed)
     outbox = Outbox(client)
     sent, begun = 0, time.monotonic()
     with log.open("wb") as file:
         while not stopped:
             time.sleep(TURN)
+            if len(pauses) % 2:
+                paused = time.monotonic()
+                send_all(outbox, sent)
+                while len(pauses) % 2 and not stopped:
+                    time.sleep(TURN)
+                begun += time.monotonic() - paused
             for _ in range(int((time.monotonic() - begun) * rate) - sent):
                 agent, step = next(steps)
                 payload = msgpack.packb({**step, "time": time.time()})
@@ -113,14 +122,20 @@ def main(port: int, log: Path, rate: float, seed: int, host: str = "127.0.0.1") 
                 sent += 1
             file.flush()
             outbox.send()
+    send_all(outbox, sent)
+    client.disconnect()
+    client.loop_stop()
+
+
+def send_all(outbox: Outbox, sent: int) -> None:
+    """Wait until the broker has acknowledged every step; print their number."""
     deadline = time.monotonic() + PATIENCE
     while outbox:
         assert time.monotonic() < deadline, f"the broker does not take {len(outbox)} of {sent} steps"
         outbox.send()
         time.sleep(TURN)
-    client.disconnect()
-    client.loop_stop()
     sys.stdout.write(f"{sent}\n")
+    sys.stdout.flush()
 
 
 def read_log(log: Path) -> Iterator[tuple[str, bytes]]:
