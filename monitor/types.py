@@ -246,8 +246,10 @@ class StreamSettings(msgspec.Struct, frozen=True):
     encoder: Literal["index", "name", "valuation", "bins", "nearest"] = "index"
     """Form of the agents' states: numbers, names, values of variables, or floats that the model's bin edges sort or
     whose nearest centre counts."""
-    nominal_sha256: str | None = None
-    """Digest of the nominal policy's ONNX file; an agent that reports another is blind."""
+    policies: Mapping[str, str] = {}
+    """The known policies: digest of the ONNX file -> name. An agent that reports another digest is blind; if there are
+    none, nothing that it reports is compared.
+    """
 
 
 class TrustSettings(msgspec.Struct, frozen=True):
@@ -286,8 +288,8 @@ class Observation(msgspec.Struct, frozen=True):
 class Step(msgspec.Struct, frozen=True, tag=True):
     """One step of the path, in order, as indices of the model.
 
-    `time`: seconds since the epoch. `late`: older than `max_lag` on arrival. `foreign`: the agent ran another policy
-    than the configured nominal one.
+    `time`: seconds since the epoch. `late`: older than `max_lag` on arrival. `foreign`: the agent ran a policy that is
+    not among the configured ones. `policy`: the name of the one that acted, `nominal` if it is not known.
     """
 
     episode: Episode
@@ -297,6 +299,7 @@ class Step(msgspec.Struct, frozen=True, tag=True):
     time: float
     late: bool = False
     foreign: bool = False
+    policy: str = "nominal"
 
 
 class Break(msgspec.Struct, frozen=True, tag=True):

@@ -298,12 +298,29 @@ class Evaluators:
             if isinstance(atom, Goal) and looks_back(atom)
         }
 
-    def nominal(self, end: int | None = None, until: int = 0) -> Law:
-        """Return the law of the deployed policy; `end`: the state it terminated in, absorbing from `until` on."""
+    def nominal(self, end: int | None = None, until: int = 0, acted: Sequence[str] = ()) -> Law:
+        """Return the law without an intervention: that of the policies that acted, then that of the deployed one.
+
+        `end`: the state it terminated in, absorbing from `until` on. `acted`: names of the policies that acted at
+        offsets 0, 1, ...; the deployed one acts from then on (docs/semantics.md, section 2.5).
+        """
         table = self.policies["nominal"]
         if end is None or self.stays(end):
-            return Law.stationary(table, self.model)
-        return Law.ending(table, self.model, self._ending("", self.model, end), until, end)
+            law = Law.stationary(table, self.model)
+        else:
+            law = Law.ending(table, self.model, self._ending("", self.model, end), until, end)
+        return law.after_phases([self.policies[name] for name in acted])
+
+    def depends_on_policies(self, change: Change, measure: Probability | Reward) -> bool:
+        """Return whether a value depends on which policies acted at the observed pairs, beside what they did.
+
+        Not if the intervention leaves nothing to them: where nominal replays the path, and where another policy, which
+        needs no noise to act, replaces them for good.
+        """
+        if change.kind == "nominal":
+            return any(isinstance(atom, Goal) for atom in self._automaton(measure).atoms)
+        table = self.intervention(change, None).table
+        return table is None or table.actions is None or change.steps is not None
 
     def intervention(self, change: Change, end: int | None) -> Intervention:
         """Return the intervention that a change in a formula stands for."""

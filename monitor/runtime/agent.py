@@ -274,8 +274,9 @@ class AgentMonitor:
         if blind == "model_doubt":
             return "for this agent" if self.test is not None and self.test.doubted else "for all agents"
         if blind == "policy_mismatch":
-            runs, configured = (sha256 or "unknown" for sha256 in (session.policy, session.settings.nominal_sha256))
-            return f"it runs policy {runs[:12]}, configured is {configured[:12]}"
+            runs = (session.policy or "unknown")[:12]
+            known = ", ".join(f"{name} {sha256[:12]}" for sha256, name in session.settings.policies.items())
+            return f"it runs policy {runs}, configured: {known}"
         return path.detail if blind is not None and blind == path.broken else ""
 
     def _answer(self, step: Step, now: Instant, notices: list[Notice], *, connected: bool, when: When) -> None:

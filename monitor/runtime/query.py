@@ -101,7 +101,9 @@ class QueryEvaluator:
                 self.check = engines.checker.incremental_check(
                     query.formula, spec.causal_model, spec.text, window=window
                 )
-            return self.check.verdict(path.held, added, terminated=path.terminated, start_observed=path.start_observed)
+            return self.check.verdict(
+                path.held, added, terminated=path.terminated, start_observed=path.start_observed, acted=path.acted
+            )
         except MonitorError as error:  # too large to answer exactly here
             self.check = None  # how far it advanced is unknown
             self.begun = -1
@@ -114,7 +116,7 @@ class QueryEvaluator:
         if engines.learned is None:
             return verdict
         path = session.path
-        return engines.learned.added(verdict, query.formula, path.held, terminated=path.terminated)
+        return engines.learned.added(verdict, query.formula, path.held, terminated=path.terminated, acted=path.acted)
 
     def _sampled(self, query: Query, engines: Engines, session: Session, step: Step, why: str) -> Verdict:
         """Return a sampled verdict: one more test of this formula on this stream."""
@@ -137,6 +139,7 @@ class QueryEvaluator:
                 terminated=path.terminated,
                 start_observed=path.start_observed,
                 why=why,
+                acted=path.acted,
             )
         except MonitorError as error:
             return _undecided(query, "sampled", f"{why}; {error}" if why else str(error))

@@ -152,7 +152,7 @@ def _monitor(
         model,
         {name: policy.table for name, policy in policies.items()},
         formulas,
-        _stream_settings(config, policies["nominal"]),
+        _stream_settings(config, policies),
         identity=identity,
         models=models,
         sampling=Sampling(**config.sampling.model_dump()),
@@ -256,7 +256,9 @@ def _spec(entry: FormulaConfig, config: Config) -> FormulaSpec:
     )
 
 
-def _stream_settings(config: Config, nominal: Policy) -> StreamSettings:
+def _stream_settings(config: Config, policies: Mapping[str, Policy]) -> StreamSettings:
+    known = {policy.sha256: name for name, policy in policies.items()}
+    known[policies["nominal"].sha256] = "nominal"  # also where another name has the same file
     return StreamSettings(
         window=config.path.window,
         reorder_steps=config.path.reorder.steps,
@@ -268,7 +270,7 @@ def _stream_settings(config: Config, nominal: Policy) -> StreamSettings:
         agents=config.limits.agents,
         pending=config.limits.queue + BATCH,
         encoder=config.state_encoder,
-        nominal_sha256=nominal.sha256,
+        policies=known,
     )
 
 
