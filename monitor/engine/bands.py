@@ -66,7 +66,8 @@ class LearnedBands:
     ) -> Verdict:
         """Return an exact verdict on `path` with its credible band, its support and the pairs to visit.
 
-        `acted`: names of the policies that acted at the pairs; empty: nominal did. What is too large to compute is left out, and `bands.reason` says why.
+        `acted`: names of the policies that acted at the pairs; empty: nominal did. What is too large to compute is left
+        out, and `bands.reason` says why.
         """
         goals = quantity_goals(formula)
         if not goals or verdict.method != "exact" or not verdict.quantities:

@@ -7,7 +7,7 @@ computes (docs/semantics.md, section 6.1). Source: Kazemi & Paoletti, Section 3.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, assert_never
 
@@ -54,7 +54,7 @@ from monitor.model.rewards import aligned_rewards
 from monitor.policy import PolicyTable
 from monitor.types import BandSettings
 
-__all__ = ["DELTA", "Evaluators", "pair_arrays", "within"]
+__all__ = ["DELTA", "Evaluators", "deployed_name", "pair_arrays", "within"]
 
 DELTA = BandSettings().delta
 """Probability that the confidence set of learned rows misses one at any time, unless another is given."""
@@ -76,6 +76,8 @@ class Evaluators:
         automata: of measures; likewise, as they depend on no model.
         delta: probability that the confidence set of the rows of learned models misses one, at any time.
 
+    `deployed`: another name of the nominal policy, by which it can be an intervention where another one acted.
+
     Raises ConfigError if no policy is called nominal, another model has other states, or `delta` is not in (0, 1).
     """
 
@@ -95,6 +97,8 @@ class Evaluators:
             raise ConfigError("no policy is called 'nominal'; it names the deployed one, so name it under policies")
         self.model = model
         self.policies = dict(policies)
+        self.deployed = deployed_name(policies)
+        self.policies[self.deployed] = policies["nominal"]
         self.delta = delta
         self.models = {name: _same_space(model, other, name) for name, other in (models or {}).items()}
         self.rows: RowCache = {}
@@ -422,6 +426,14 @@ class _PastGoal:
         if self._class is None:
             return (self._evaluators.value(world, self._goal.measure),)
         return self._evaluators.interval(world, self._goal.measure, self._class)
+
+
+def deployed_name(policies: Collection[str]) -> str:
+    """Return a name for the deployed policy as an intervention: no other policy is called that."""
+    name = "deployed"
+    while name in policies:
+        name += "_"
+    return name
 
 
 def _before_end(law: Law) -> Law:

@@ -31,7 +31,16 @@ from monitor.sidecar.config.settings import Config, FormulaConfig
 from monitor.sidecar.pipeline import EvidenceFile, Pipeline, Topics
 from monitor.sidecar.sinks.sink import Watched
 from monitor.sidecar.web.runbooks import default_runbook
-from monitor.types import AlarmSpec, Alert, BandSettings, FormulaSpec, Sampling, StreamSettings, TrustSettings
+from monitor.types import (
+    AlarmSpec,
+    Alert,
+    BandSettings,
+    FormulaSpec,
+    Sampling,
+    StreamSettings,
+    TakenOver,
+    TrustSettings,
+)
 
 __all__ = ["BATCH", "Loaded", "assemble", "load"]
 
@@ -88,12 +97,12 @@ class Loaded:
         models = {self.identity.models[name]: canonical_bytes(other) for name, other in self.models.items()}
         return {self.identity.model_sha256: canonical_bytes(self.model), **models, **files}
 
-    def evidence_of(self, alert: Alert) -> EvidenceFile:
-        """Return the evidence of an alarm; EvidenceError if there is no store."""
+    def evidence_of(self, notice: Alert | TakenOver) -> EvidenceFile:
+        """Return the evidence of an alarm or of a judged takeover; EvidenceError if there is no store."""
         if self.config.store.path is None:
             raise EvidenceError("store.path is null: nothing is kept")
         manifests = {name: policy.manifest.model_dump(mode="json") for name, policy in self.policies.items()}
-        content = make_evidence(alert, self.identity, self.tables, manifests)
+        content = make_evidence(notice, self.identity, self.tables, manifests)
         return EvidenceFile(evidence_id(content), content)
 
     @property
