@@ -107,7 +107,7 @@ class Checker:
     def incremental_check(
         self, formula: Formula, causal_model: CausalModel = "gumbel", text: str | None = None, *, window: int
     ) -> IncrementalCheck:
-        """Return the check of a validated formula along one path of at most `window` pairs."""
+        """Return the check of a validated formula along one path of at most `window` pairs; 0: each is another path."""
         return IncrementalCheck(self._evaluators, formula, causal_model, text or print_formula(formula), window)
 
     def stepper(self, goal: Goal) -> Stepper:

@@ -51,7 +51,11 @@ class WorldValues:
 
 
 class PathValues:
-    """Values of all goals of a formula, along one path of at most `window` pairs."""
+    """Values of all goals of a formula, along one path of at most `window` pairs.
+
+    `window` 0: nothing is kept from pair to pair, and each value is computed when it is needed. This is faster for one
+    value far back on one path.
+    """
 
     def __init__(self, evaluators: Evaluators, formula: Formula, window: int) -> None:
         self.evaluators = evaluators
@@ -66,7 +70,7 @@ class PathValues:
         self._acted: Sequence[str] = ()
         self._restart = False
         for goal, changes, offset in [*goals(formula), *_advised(formula)]:
-            if asks_back(goal.measure) or evaluators.constant(goal.measure) is not None:
+            if not window or asks_back(goal.measure) or evaluators.constant(goal.measure) is not None:
                 continue  # computed by `Evaluators` at each call
             keep = min(offset + 1, window) if offset >= 0 else window
             only = -1 if isinstance(formula, Regret) else 0

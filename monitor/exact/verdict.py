@@ -65,7 +65,7 @@ class IncrementalCheck:
         formula: validated.
         causal_model: the class for bounds; `gumbel`: none.
         text: the formula as its user wrote it.
-        window: pairs a path can have.
+        window: pairs a path can have; 0: nothing is kept from one verdict to the next.
     """
 
     def __init__(

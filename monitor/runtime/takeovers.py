@@ -113,9 +113,8 @@ def judged_takeover(
     """
     checker, since = engines.checker, len(path) - 1
     formula = takeover_formula(goal, checker.evaluators.deployed, since)
-    verdict = checker.check(
-        formula, path, causal_model=spec.causal_model, terminated=terminated, acted=acted, text=print_formula(formula)
-    )
+    once = checker.incremental_check(formula, spec.causal_model, print_formula(formula), window=0)
+    verdict = once.verdict(path, terminated=terminated, acted=acted)
     if engines.learned is None or spec.bands == "off":
         return verdict
     return engines.learned.added(verdict, formula, path, terminated=terminated, acted=acted)

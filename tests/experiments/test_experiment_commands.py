@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import pytest
 
-from experiments import histograms, learned_models, sanity, table1, takeovers, traces
+from experiments import histograms, judged_takeovers, learned_models, sanity, table1, takeovers, traces
 from experiments.grid import PANELS, Grid
 from experiments.output import figure, progress
 
@@ -36,6 +36,7 @@ COMMANDS = [
         ["takeovers-simulated.csv", "takeovers.csv", "takeovers-summary.csv"],
         ["takeovers.png"],
     ),
+    Command(judged_takeovers, ["--episodes", "20"], ["takeovers-judged.csv"], []),
     Command(traces, [], ["traces.csv"], ["traces.png"]),
     Command(table1, ["--runs", "20", "--environment", "gotodoor"], ["table1.csv", "table1.md"], []),
 ]
