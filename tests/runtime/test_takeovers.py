@@ -11,11 +11,14 @@ import numpy as np
 import pytest
 
 from monitor.engine import Engines
+from monitor.errors import LimitError
 from monitor.exact import Checker
-from monitor.logic import parse
-from monitor.logic.syntax import Regret
+from monitor.exact.evaluators import Evaluators
+from monitor.logic import automaton, parse
+from monitor.logic.syntax import Change, Goal, Regret
 from monitor.model import MDP
 from monitor.policy.table import PolicyTable, as_table
+from monitor.runtime import takeovers
 from monitor.runtime.agent import AgentMonitorState
 from monitor.runtime.monitor import Monitor, MonitorState
 from monitor.runtime.takeovers import (
@@ -34,6 +37,7 @@ from monitor.types import (
     Forecast,
     FormulaSpec,
     Instant,
+    Judged,
     Notice,
     Observation,
     Sampling,
@@ -498,3 +502,44 @@ def test_a_path_knows_who_acted_at_each_pair_it_holds() -> None:
         ["careful", "nominal", "nominal"],
         [],
     ]
+
+
+# ---- what is too large ----
+
+
+def test_a_judgement_that_is_too_large_is_undecided_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = Stream(road())
+    stream.send("nominal", ROAD)
+    stream.send("careful", ROAD, ROAD)
+
+    def refuse(*_: object, **__: object) -> None:
+        raise LimitError("too many states")
+
+    monkeypatch.setattr(takeovers, "judged_takeover", refuse)
+    stream.send("careful", ROAD)
+    [taken] = stream.taken
+    assert (taken.outcome, taken.reason) == ("undecided", "too many states")
+
+
+def test_a_goal_whose_table_is_too_large_judges_nothing_and_is_watched_all_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    prepare = Evaluators.prepare
+
+    def refuse(self: Evaluators, goal: Goal, change: Change) -> None:
+        if change.name == self.deployed:
+            raise LimitError("too many states")
+        prepare(self, goal, change)
+
+    monkeypatch.setattr(Evaluators, "prepare", refuse)
+    stream = Stream(road())
+    assert [query.judged for query in stream.monitor.queries] == [None]
+    stream.send("nominal", ROAD)
+    assert any(isinstance(notice, Judged) for notice in stream.notices)
+
+
+def test_a_goal_that_unfolds_too_far_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(automaton, "MAX_OBLIGATIONS", 2)
+    text = 'regret(careful@0, P>=0.5 [ (F<=9 "home") & (G<=7 !"ditch") ])'
+    reason = takeover_goal(parse(text), FormulaSpec("f", text))
+    assert "MAX_OBLIGATIONS" in str(reason)

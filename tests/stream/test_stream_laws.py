@@ -327,6 +327,33 @@ def test_a_new_nominal_policy_is_held_against_the_one_last_named() -> None:
     assert [step.foreign for step in again.drain() if isinstance(step, Step)] == [True]
 
 
+@pytest.mark.parametrize("still_known", [True, False])
+def test_who_acted_is_kept_while_the_policy_is_configured(*, still_known: bool) -> None:
+    both = replace(SETTINGS, policies={"ab" * 32: "nominal", "cd" * 32: "careful"})
+    session = Session("a", MODEL, both)
+    for seq, policy in enumerate(["ab", "cd", "cd"]):
+        session.arrive(Observation("a", "e", seq, seq, 0, policy=policy * 32), NOON)
+    session.advance()
+    session.advance()
+    changed = {"ef" * 32: "nominal", **({"cd" * 32: "careful"} if still_known else {})}
+    again = kept(session, settings=replace(both, policies=changed))
+    assert again.path.acted == ["nominal", "careful"]
+    again.revise()
+    assert (again.path.acted, again.mismatch) == ((["nominal", "careful"], False) if still_known else ([], True))
+    steps = [step for step in again.drain() if isinstance(step, Step)]
+    assert [(step.policy, step.foreign) for step in steps] == ([("careful", False)] if still_known else [])
+
+
+def test_a_smaller_window_keeps_the_newest_of_those_who_acted() -> None:
+    both = replace(SETTINGS, policies={"ab" * 32: "nominal", "cd" * 32: "careful"})
+    session = Session("a", MODEL, both)
+    for seq, policy in enumerate(["ab", "cd", "cd"]):
+        session.arrive(Observation("a", "e", seq, seq, 0, policy=policy * 32), NOON)
+    tuple(session.drain())
+    again = kept(session, settings=replace(both, window=2))
+    assert (len(again.path), again.path.acted) == (2, ["careful", "careful"])
+
+
 # ---- the short cut of a step that comes in order ----
 
 
