@@ -107,6 +107,8 @@ class LearnedBands:
         return uses
 
     def _in_world(self, change: Change, goal: Goal, path: Path, *, terminated: bool) -> RowUses:
+        if change.decides:
+            raise LimitError(f"rows that {change.name} uses are not counted")
         evaluators = self._evaluators
         end = path[-1][0] if terminated and not evaluators.stays(path[-1][0]) else None
         nominal = evaluators.nominal(end, until=len(path) - 1)

@@ -134,8 +134,11 @@ class PosteriorValues:
     def values(self, change: Change, measure: Measure, path: Path, *, terminated: bool) -> Samples:
         """Return the Gumbel-Max values under a change at the path's first pair.
 
-        Raises LimitError if their value tables would be too large, or if a nested quantity has no worst and best case.
+        Raises LimitError if their value tables would be too large, if a nested quantity has no worst and best case, or
+        if the change makes decisions for the goal.
         """
+        if change.decides:
+            raise LimitError(f"{change.name} is not evaluated on posterior models: each would need tables of its own")
         end = path[-1][0] if terminated else None
         constant = self._evaluators.constant(measure)
         if constant is not None:

@@ -13,9 +13,10 @@ from typing import Literal, assert_never
 
 import numpy as np
 
-from monitor.arrays import Ints
+from monitor.arrays import AnyArray, Floats, Ints
 from monitor.causal import Intervention, Law, RowCache, World
 from monitor.errors import ConfigError, LimitError
+from monitor.exact.best.catalogue import BestCatalogue
 from monitor.exact.forward.buffers import (
     MAX_LEVELS,
     ForwardBuffers,
@@ -60,6 +61,8 @@ DELTA = BandSettings().delta
 """Probability that the confidence set of learned rows misses one at any time, unless another is given."""
 MAX_VALUE_TABLES = 256
 """Value tables kept at once; a table is needed again as long as its formula is watched."""
+
+Path = Sequence[tuple[int, int | None]]
 
 MAX_ENDED = 16
 """Models kept in which an episode has ended; each is needed again when an episode ends in that very state."""
@@ -109,6 +112,7 @@ class Evaluators:
         self._ended: OrderedDict[tuple[str, int], MDP] = OrderedDict()
         self._confidence: dict[MDP, IntervalRows] = {}
         self._guaranteed: OrderedDict[tuple[Law, Law, Probability | Reward], GuaranteedValues] = OrderedDict()
+        self.best = BestCatalogue(model, self.policies["nominal"], _BestSource(self))
 
     def value(self, world: World, measure: Probability | Reward) -> float:
         """Return the Gumbel-Max value of a measure in a world: a probability or an expected reward."""
@@ -149,6 +153,31 @@ class Evaluators:
             return HistoryChain(world, value_table.automaton, value_table.labelling, past, causal_model).interval()
         evaluator = self.evaluator(world.nominal, world.law, measure)
         return evaluator.interval(pair_arrays(world.path), STABLE if causal_model == "stable" else ANY)
+
+    def decided(self, change: Change, measure: Probability | Reward, path: Path, end: int | None) -> float:
+        """Return the Gumbel-Max value of a measure from the first pair of a path on, with decisions made for it.
+
+        `end`: the state in which the episode has ended, unless it is absorbing anyway.
+        """
+        constant = self.constant(measure)
+        if constant is not None:
+            return constant
+        return within(measure, self.best.value(change, measure, pair_arrays(path), end))
+
+    def decided_interval(
+        self,
+        change: Change,
+        measure: Probability | Reward,
+        path: Path,
+        causal_model: Literal["any", "stable"],
+        end: int | None,
+    ) -> tuple[float, float]:
+        """Return the bounds of the same value over a class of causal models."""
+        constant = self.constant(measure)
+        if constant is not None:
+            return constant, constant
+        low, high = self.best.interval(change, measure, pair_arrays(path), causal_model, end)
+        return within(measure, low), within(measure, high)
 
     def guaranteed(self, nominal: Law, law: Law, measure: Probability | Reward) -> GuaranteedValues | None:
         """Return bounds over every causal model and every row of the confidence set, for any path under a law.
@@ -257,8 +286,11 @@ class Evaluators:
     def prepare(self, goal: Goal, change: Change) -> None:
         """Make the value table of a goal under a change, unless the model is too large for one.
 
-        Raises LimitError if the table of a small model would be too large (see `ValueTable.prepare`).
+        Raises LimitError if the table of a small model, or that of the best decisions, would be too large.
         """
+        if change.decides:
+            self.decided(change, goal.measure, [(0, None)], None)
+            return
         nominal = self.nominal()
         value_table = self.value_table(nominal.under(self.intervention(change, None)), goal.measure)
         if not self._past(goal.measure, nominal, None):
@@ -270,7 +302,12 @@ class Evaluators:
         For a large model this is not known in advance: there the single path is refused.
         """
         nominal = self.nominal()
-        if change.kind == "nominal" or is_large(self.model) or self._past(goal.measure, nominal, None):
+        if (
+            change.kind == "nominal"
+            or change.decides
+            or is_large(self.model)
+            or self._past(goal.measure, nominal, None)
+        ):
             return
         if self.constant(goal.measure) is not None:
             return
@@ -318,6 +355,8 @@ class Evaluators:
             case "model":
                 other = self.models[change.name]
                 return Intervention(dynamics=other, future=self._ending(change.name, other, end))
+            case "best" | "optimal":
+                raise AssertionError("decisions made for a goal are no law; see `best`")
             case _:
                 assert_never(change.kind)
 
@@ -372,6 +411,22 @@ class _NestedWorld:
         before = self.outer.after(min(offset, self.outer.stationary_from()))
         law = before.under(self.evaluators.intervention(change, self.outer.end))
         return before, law, self.evaluators.value_table(law, self.goal.measure)
+
+
+@dataclass(frozen=True)
+class _BestSource:
+    """For the best decisions: automata, label sets and nominal values."""
+
+    evaluators: Evaluators
+
+    def automaton(self, measure: Probability | Reward) -> Automaton:
+        return self.evaluators._automaton(measure)  # noqa: SLF001 - of this module
+
+    def label_sets(self, measure: Probability | Reward) -> AnyArray:
+        return StateLabels(self.automaton(measure), self.evaluators.model).masks
+
+    def nominal_values(self, measure: Probability | Reward, end: int | None, obligation: int) -> Floats:
+        return self.evaluators.value_table(self.evaluators.nominal(end), measure).all_values(0, obligation)
 
 
 class _PastGoal:

@@ -4,7 +4,7 @@ It computes what `monitor.check` computes exactly, from the definitions: the clo
 expansion laws of the path operators, and a dictionary of node values. It shares neither code nor method with the exact
 engine (`monitor.exact`): no automaton, no compiled code, nothing cached between queries. Keep it independent: then
 agreement of the two rules out a shared error. Read `row.py`, `world.py`, `residual.py`, `transition.py`, `unroll.py`,
-`verdict.py`, in this order; `intervals.py` and `guaranteed.py` add the guaranteed bands of learned models.
+`best.py`, `verdict.py`, in this order; `intervals.py` and `guaranteed.py` add the guaranteed bands of learned models.
 """
 
 from __future__ import annotations

@@ -32,6 +32,9 @@ class Ending:
     until: int
 
 
+EXACT_ONLY = "use engine: exact, or name a policy"
+
+
 class Scene(Protocol):
     """Worlds to draw from, with automata and label functions of measures."""
 
@@ -151,6 +154,8 @@ class Simulated:
         return _Labels(self.automaton(measure), self._worlds.main)
 
     def _check_change(self, change: Change, text: str) -> None:
+        if change.decides:
+            raise error_at(f"{change.name} decides by exact values, which a simulator does not have", text, change.at)
         known: Iterable[str] = self._worlds.policies if change.kind == "policy" else self._worlds.models
         if change.kind in ("policy", "model") and change.name not in known:
             raise error_at(_unknown(change.kind, change.name, known), text, change.at)
@@ -190,6 +195,8 @@ class _Worlds:
                 return self._under(self.policies[change.name], change.steps)
             case "action":
                 return self._under(ConstantDecisions(self._action(change.name)), change.steps)
+            case "best" | "optimal":
+                raise LimitError(f"{change.name} decides by exact values, which samples do not have; {EXACT_ONLY}")
             case _:
                 assert_never(change.kind)
 

@@ -1,0 +1,165 @@
+"""`BestValues`: the best decisions for one measure, on any path; `Outlook`: all that one backward pass finds."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from monitor.arrays import Floats, Ints
+from monitor.errors import LimitError
+from monitor.exact.best.induction import Decisions, Held, Plan, induct, reach
+from monitor.exact.best.lanes import NEVER, Lanes, Way, lanes_of
+from monitor.exact.best.options import Options
+from monitor.exact.best.prior import MAX_NUMBERS, TIE, Prior
+from monitor.exact.best.stages import FIRST_SLOT, Layout, Stages
+from monitor.exact.forward.row_table import EXACT
+
+__all__ = ["BestValues", "Change", "Outlook"]
+
+Pairs = tuple[Ints, Ints]
+"""States and actions [n] of a path; -1 for an action not yet taken."""
+
+
+class Change(NamedTuple):
+    """The first changed decision of a best plan.
+
+    `level`: its offset from the intervention state; `state`, `taken`: the observed pair (-1: not yet taken);
+    `proposed`: the action to take instead.
+    """
+
+    level: int
+    state: int
+    taken: int
+    proposed: int
+
+
+class Outlook(NamedTuple):
+    """Values of a measure from one pair on, and the first change of each plan.
+
+    `unchanged`: with no change; `few` [K + 1]: at most k decisions are best, k = 0..K; `best`: all are; `optimal`:
+    those of the policy that is best without hindsight. `first` [K + 1]: the first change of the plan with at most k.
+    """
+
+    unchanged: float
+    few: list[float]
+    best: float
+    optimal: float
+    first: list[Change | None]
+
+
+class _Pass(NamedTuple):
+    """Results of one backward pass: values [slots, lanes] of the first level, and the decisions."""
+
+    values: Floats
+    decisions: Decisions
+
+
+class BestValues:
+    """Values of the best decisions under one measure and direction.
+
+    Args:
+        options: the rows of the model, as decisions choose between them.
+        stages: the obligations of the measure.
+        prior: its tables beyond the path.
+        end: the state in which the episode has ended, or NO_STATE.
+    """
+
+    def __init__(self, options: Options, stages: Stages, prior: Prior, end: int) -> None:
+        self._options, self._stages, self._prior, self._end = options, stages, prior, end
+
+    def value(self, pairs: Pairs, way: Way) -> float:
+        """Return the Gumbel-Max value from the first pair on, with decisions made in one way."""
+        lanes, (lane,) = lanes_of([way])
+        return float(self._run(pairs, lanes, EXACT, greatest=False).values[0, lane])
+
+    def interval(self, pairs: Pairs, way: Way, kind: int) -> tuple[float, float]:
+        """Return the best guaranteed and the best possible value over a class of causal models (ANY or STABLE).
+
+        The smaller one comes first, whatever the direction.
+        """
+        lanes, (lane,) = lanes_of([way])
+        low, high = (self._run(pairs, lanes, kind, greatest=greatest).values[0, lane] for greatest in (False, True))
+        return float(low), float(high)
+
+    def outlook(self, pairs: Pairs, most: int) -> Outlook:
+        """Return all Gumbel-Max values from the first pair on, with up to `most` changes."""
+        ways = [Way("free"), Way("optimal"), *(Way("few", n) for n in range(most + 1))]
+        lanes, (best, optimal, *few) = lanes_of(ways)
+        found = self._run(pairs, lanes, EXACT, greatest=False)
+        values = found.values[0]
+        return Outlook(
+            float(values[few[0]]),
+            [float(values[lane]) for lane in few],
+            float(values[best]),
+            float(values[optimal]),
+            [self._first_change(pairs, found.decisions, lane) for lane in few],
+        )
+
+    def _first_change(self, pairs: Pairs, decisions: Decisions, lane: int) -> Change | None:
+        """Return the first decision on the observed path that a better one replaces: up to it the world is ours."""
+        layout, slot = self._layout(pairs), 0
+        states, actions = pairs
+        for level in range(len(layout.used)):
+            held, changed = decisions.held[level, slot, lane], decisions.changed[level, slot, lane]
+            action, state = int(decisions.action[level, slot, lane]), int(states[level])
+            gain = changed - held if self._prior.largest else held - changed
+            if action >= 0 and gain > TIE * max(1.0, abs(held)):
+                return Change(level, state, int(actions[level]), action)
+            slot = int(layout.target[level, slot, self._stages.label_of[state]]) - FIRST_SLOT
+            if slot < 0:
+                break
+        return None
+
+    def _layout(self, pairs: Pairs) -> Layout:
+        return self._stages.layout(len(pairs[0]))
+
+    def _run(self, pairs: Pairs, lanes: Lanes, kind: int, *, greatest: bool) -> _Pass:
+        layout = self._layout(pairs)
+        levels, widest = len(layout.used), layout.target.shape[1]
+        states, actions = (each[:levels] for each in pairs)
+        outcomes = np.full(levels, -1)
+        outcomes[: len(pairs[0]) - 1] = pairs[0][1 : levels + 1]
+        held = Held(states, actions, outcomes, self._end)
+        plan = self._plan(layout, lanes)
+        size, width = len(self._stages.label_of), len(lanes.spends)
+        if (2 * widest * width + levels) * size > MAX_NUMBERS:
+            raise LimitError(
+                f"the best decisions would need more than {MAX_NUMBERS} numbers for {widest} obligations, {width} ways "
+                f"to decide and {size} states (limit MAX_NUMBERS); shorten the formula's intervals"
+            )
+        buffers, reached = np.zeros((2, size, widest, width)), np.zeros((levels, size), dtype=np.bool_)
+        if levels == len(pairs[0]):
+            self._close(buffers[0], layout.obligations[levels], lanes, levels)
+        decisions = Decisions(
+            np.zeros((levels, widest, width)),
+            np.zeros((levels, widest, width)),
+            np.full((levels, widest, width), -1),
+        )
+        reach(self._options, plan, lanes, held, reached)
+        now = induct(self._options, plan, lanes, held, reached, buffers, decisions, kind, greatest, self._prior.largest)
+        return _Pass(buffers[now, int(states[0])], decisions)
+
+    def _plan(self, layout: Layout, lanes: Lanes) -> Plan:
+        policy, policy_of = np.zeros((0, 0), dtype=np.int64), np.zeros(layout.target.shape[:2], dtype=np.int64)
+        if lanes.follows.any():
+            needed = sorted({o for obligations in layout.obligations[:-1] for o in obligations})
+            policy = np.stack([self._prior.choices(obligation) for obligation in needed])
+            for level, obligations in enumerate(layout.obligations[:-1]):
+                policy_of[level, : len(obligations)] = [needed.index(obligation) for obligation in obligations]
+        return Plan(layout.target, layout.rewarded, layout.used, self._stages.label_of, policy, policy_of)
+
+    def _close(self, ahead: Floats, obligations: list[int], lanes: Lanes, level: int) -> None:
+        """Write the values after the last pair, at `level`, to `ahead` [S, slots, lanes]."""
+        for slot, obligation in enumerate(obligations):
+            for lane in range(len(lanes.spends)):
+                ahead[:, slot, lane] = self._beyond(obligation, lanes, lane, level)
+
+    def _beyond(self, obligation: int, lanes: Lanes, lane: int, level: int) -> Floats:
+        if lanes.follows[lane]:
+            return self._prior.followed(obligation)
+        if lanes.holds[lane]:
+            return self._prior.takeover(0, obligation)
+        if lanes.until[lane] == NEVER:
+            return self._prior.best(obligation)
+        return self._prior.takeover(int(lanes.until[lane]) - level, obligation)
