@@ -28,6 +28,8 @@ WORDS = {
     "OFFSET": "an offset",
     "NUMBER": "a number",
     "NAME": "a name",
+    "BEST": "a name",
+    "OPTIMAL": "a name",
 }
 
 
@@ -71,7 +73,7 @@ def _unexpected(error: UnexpectedInput, text: str) -> FormulaError:
     operator = re.search(rf"\b({'|'.join(TIMED.values())})\s*\Z", text[:at])
     if operator and text[at : at + 1] != "[":
         return error_at(f"{operator[1]} needs an interval such as <=10 or [2,5]: every formula is bounded", text, at)
-    wanted = ", ".join(sorted(_in_words(word) for word in expected or ())[:8])
+    wanted = ", ".join(sorted({_in_words(word) for word in expected or ()})[:8])
     return error_at(f"{found}; expected {wanted}" if wanted else found, text, at)
 
 

@@ -6,8 +6,9 @@
    decision is left and the step is held, that of the best action with one decision less, whichever is better.
 3. The unchanged decision is that of the world without intervention. After the last held step nothing is changed in
    mode `few`.
-4. The optimal policy knows neither observations nor the end of the episode. Among actions whose values differ by at
-   most 1e-12 it takes the one that nominal takes (with the largest probability), else the least.
+4. The optimal policy does not know what was observed, except an end of the episode, which is a part of the model.
+   Among actions whose values differ by at most 1e-12 it takes the one that nominal takes (with the largest
+   probability), else the least.
 5. Over a class of causal models each row takes its worst or its best distribution, for each action by itself.
 
 Definitions: docs/semantics.md, section 14.
@@ -16,7 +17,7 @@ Definitions: docs/semantics.md, section 14.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -26,7 +27,7 @@ from monitor.errors import LimitError
 from monitor.logic.syntax import NOMINAL, Change, Const, Goal, Label, Probability, Reward
 from monitor.referee.residual import TRUE, Residual, collect, expand
 from monitor.referee.transition import Aim, mean, row
-from monitor.referee.world import MAIN, Frame, Moment, Setting, World, intervene, position
+from monitor.referee.world import Frame, Setting, World, intervene, position
 from monitor.types import CausalModel
 
 __all__ = ["BEST_LIMIT", "Deciding"]
@@ -59,9 +60,20 @@ class Route:
     aim: Aim
     largest: bool
 
-    def at(self, offset: int) -> int:
-        """Return the offset, no larger than that of the last world."""
-        return min(offset, len(self.worlds) - 1)
+    def at(self, offset: int) -> World:
+        """Return the world without intervention at an offset."""
+        return self.worlds[min(offset, len(self.worlds) - 1)]
+
+    @property
+    def beyond(self) -> Route:
+        """The route after the last held step, where every offset is the same."""
+        return Route(self.worlds[-1:], 0, "value", self.largest)
+
+    @property
+    def prior(self) -> Route:
+        """The route without observations."""
+        worlds = tuple(World((), world.timeline) for world in self.worlds)
+        return Route(worlds[-1:], 0, "value", self.largest) if len(set(worlds)) == 1 else replace(self, worlds=worlds)
 
 
 class Deciding:
@@ -75,7 +87,7 @@ class Deciding:
     def __init__(self, setting: Setting, causal_model: CausalModel) -> None:
         self._setting, self._causal_model = setting, causal_model
         self._tables: dict[tuple[Route, int, Residual, Mode], Floats] = {}
-        self._picks: dict[tuple[bool, Residual, int], int] = {}
+        self._picks: dict[tuple[Route, int, Residual, int], int] = {}
         self._read = 0
 
     def measure(self, goal: Goal, change: Change, frame: Frame, aim: Aim) -> float:
@@ -94,22 +106,23 @@ class Deciding:
         """Return the values [n] of nodes in n states."""
         if isinstance(residual, Const):
             return np.full(len(states), float(residual == TRUE))
-        place = route, min(offset, route.held), residual, mode  # after the last held step nothing changes any more
-        table = self._tables.setdefault(place, np.full(self._setting.main.states, np.nan))
+        if offset >= route.held:
+            route, offset, mode = route.beyond, 0, UNCHANGED if mode.kind == "few" else mode
+        table = self._tables.setdefault((route, offset, residual, mode), np.full(self._setting.main.states, np.nan))
         for state in states[np.isnan(table[states])].tolist():
             table[state] = self._value(route, offset, residual, mode, state)
         return table[states]
 
     def _value(self, route: Route, offset: int, residual: Residual, mode: Mode, state: int) -> float:
         if mode.kind == "optimal":
-            return self._worth(route, offset, residual, mode, state, self._pick(route.largest, residual, state))
+            return self._worth(route, offset, residual, mode, state, self._pick(route.prior, offset, residual, state))
         better = max if route.largest else min
         if mode.kind == "free" and mode.left:
             later = Mode("free", mode.left - (mode.left < FOREVER))
             return better(self._each(route, offset, residual, later, state))
-        if mode.kind == "free" or offset >= route.held:
+        if mode.kind == "free":
             mode = UNCHANGED
-        choices = self._setting.actions(route.worlds[route.at(offset)], state)
+        choices = self._setting.actions(route.at(offset), state)
         kept = sum(weight * self._worth(route, offset, residual, mode, state, a) for a, weight in choices)
         if not mode.left:
             return kept
@@ -134,9 +147,8 @@ class Deciding:
         after = self._after(residual, state)
         if isinstance(after, Const) and not earns:
             return float(after == TRUE)
-        world = route.worlds[route.at(offset)]
         causal_model = "gumbel" if route.aim == "value" else self._causal_model
-        found = row(self._setting, world, (state, action), causal_model)
+        found = row(self._setting, route.at(offset), (state, action), causal_model)
         ahead = self._values(route, offset + 1, after, later, found.successors)
         return mean(found, ahead + found.rewards if earns else ahead, route.aim)
 
@@ -146,19 +158,16 @@ class Deciding:
         known = self._setting.main.labels
         return expand(residual, lambda atom: isinstance(atom, Label) and bool(known[atom.name][state]))
 
-    def _pick(self, largest: bool, residual: Residual, state: int) -> int:  # noqa: FBT001 - a direction
-        """Return the optimal policy's action in a node, from the model alone."""
-        key = largest, residual, state
+    def _pick(self, route: Route, offset: int, residual: Residual, state: int) -> int:
+        """Return the optimal policy's action in a node. `route`: without observations."""
+        key = route, min(offset, route.held), residual, state
         if key not in self._picks:
-            running = Route((World((), (_running(),)),), 0, "value", largest)
             actions = np.flatnonzero(self._setting.main.available(state)).tolist()
-            worths = list(self._each(running, 0, residual, Mode("free", FOREVER), state))
-            best = max(worths) if largest else min(worths)
-            near = [
-                a for a, worth in zip(actions, worths, strict=True) if abs(worth - best) <= TIE * max(1.0, abs(best))
-            ]
+            worths = list(self._each(route, key[1], residual, Mode("free", FOREVER), state))
+            best = max(worths) if route.largest else min(worths)
+            tied = [a for a, worth in zip(actions, worths, strict=True) if abs(worth - best) <= TIE * max(1.0, abs(best))]
             taken = self._setting.policies["nominal"].distribution(state, self._setting.main.actions)
-            self._picks[key] = max(near, key=lambda action: (taken[action], -action))
+            self._picks[key] = max(tied, key=lambda action: (taken[action], -action))
         return self._picks[key]
 
 
@@ -169,7 +178,3 @@ def _mode(change: Change) -> Mode:
         return Mode("few", change.limit)
     return Mode("free", FOREVER if change.steps is None else change.steps)
 
-
-def _running() -> Moment:
-    """Return the moment of an episode that goes on under nominal."""
-    return Moment("nominal", MAIN, ended=False)

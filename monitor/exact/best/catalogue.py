@@ -53,7 +53,7 @@ class BestCatalogue:
     def __init__(self, model: MDP, nominal: PolicyTable, source: Source) -> None:
         self._model, self._nominal, self._source = model, nominal, source
         self._options: Options | None = None
-        self._known: OrderedDict[tuple[Measure, bool, int | None], tuple[BestValues, Prior]] = OrderedDict()
+        self._known: OrderedDict[tuple[Measure, bool, int | None], BestValues] = OrderedDict()
 
     def value(self, change: Change, measure: Measure, pairs: Pairs, end: int | None = None) -> float:
         """Return the Gumbel-Max value of a measure from the first pair on, with the decisions of a change.
@@ -87,22 +87,18 @@ class BestCatalogue:
 
     def of(self, measure: Measure, end: int | None = None, *, largest: bool = True) -> BestValues:
         """Return the values of the best decisions for a measure without nested quantities, in one direction."""
-        return self._entry(measure, end, largest=largest)[0]
-
-    def _entry(self, measure: Measure, end: int | None, *, largest: bool) -> tuple[BestValues, Prior]:
         key = measure, largest, end
         if key not in self._known:
             if self._options is None:
                 self._options = options_of(self._model, self._nominal)
             state = NO_STATE if end is None else end
-            running = None if end is None else self._entry(measure, None, largest=largest)[1]
             stages = Stages(self._source.automaton(measure), self._source.label_sets(measure))
 
             def nominal(obligation: int) -> Floats:
                 return self._source.nominal_values(measure, end, obligation)
 
-            prior = Prior(self._options, stages, nominal, largest, state, running)
-            self._known[key] = BestValues(self._options, stages, prior, state), prior
+            prior = Prior(self._options, stages, nominal, state, largest=largest)
+            self._known[key] = BestValues(self._options, stages, prior, state)
             if len(self._known) > MAX_MEASURES:
                 self._known.popitem(last=False)
         self._known.move_to_end(key)

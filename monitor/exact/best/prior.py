@@ -37,24 +37,14 @@ class Prior:
         options: the rows to choose from.
         stages: the obligations.
         nominal: their values under the nominal policy.
-        largest: whether decisions maximise the value; else they minimise it.
         end: the state in which the episode has ended, absorbing under every action, or NO_STATE.
-        running: the tables of the episode that goes on, if this one has ended: `choices` are theirs, as to foresee the
-            end would be hindsight.
+        largest: whether decisions maximise the value; else they minimise it.
     """
 
-    def __init__(
-        self,
-        options: Options,
-        stages: Stages,
-        nominal: Nominal,
-        largest: bool,
-        end: int,
-        running: Prior | None = None,
-    ) -> None:
+    def __init__(self, options: Options, stages: Stages, nominal: Nominal, end: int, *, largest: bool) -> None:
         self._options, self._stages, self._end = options, stages, end
         self.largest = largest
-        self._nominal, self._running = nominal, running
+        self._nominal = nominal
         self._best: dict[int, Floats] = {}
         self._choices: dict[int, Ints] = {}
         self._followed: dict[int, Floats] = {}
@@ -67,8 +57,6 @@ class Prior:
 
     def choices(self, obligation: int) -> Ints:
         """Return the best action [S] in each state; -1 where none is available."""
-        if self._running is not None:
-            return self._running.choices(obligation)
         self._fill(obligation)
         return self._choices[obligation]
 
@@ -76,7 +64,7 @@ class Prior:
         """Return the values [S] of the policy that `choices` are."""
         for each in self._stages.below(obligation):
             if each not in self._followed:
-                self._followed[each], _ = self._backup(each, self._followed.__getitem__, self.choices(each))
+                self._followed[each], _ = self._backup(each, self._followed.__getitem__, self._end, self.choices(each))
         return self._followed[obligation]
 
     def takeover(self, steps: int, obligation: int) -> Floats:
@@ -87,7 +75,7 @@ class Prior:
             return self.best(obligation)
         if (steps, obligation) not in self._takeovers:
             self._check_size()
-            values, _ = self._backup(obligation, lambda rest: self.takeover(steps - 1, rest), NO_CHOICES)
+            values, _ = self._backup(obligation, lambda rest: self.takeover(steps - 1, rest), self._end)
             self._takeovers[steps, obligation] = values
         return self._takeovers[steps, obligation]
 
@@ -97,10 +85,19 @@ class Prior:
         for each in self._stages.below(obligation):
             if each not in self._best:
                 self._check_size()
-                self._best[each], self._choices[each] = self._backup(each, self._best.__getitem__, NO_CHOICES)
+                self._best[each], self._choices[each] = self._backup(each, self._best.__getitem__, self._end)
 
-    def _backup(self, obligation: int, ahead: Callable[[int], Floats], fixed: Ints) -> tuple[Floats, Ints]:
-        """Return values and choices [S]. `fixed`: the action to take [S], or NO_CHOICES."""
+    def before_end(self, obligation: int, ahead: Callable[[int], Floats]) -> tuple[Floats, Ints]:
+        """Return the values [S] and choices [S] if every decision is best, a step before those of `ahead`.
+
+        `ahead`: obligation -> values [S]. The episode has not ended yet at this step.
+        """
+        return self._backup(obligation, ahead, NO_STATE)
+
+    def _backup(
+        self, obligation: int, ahead: Callable[[int], Floats], end: int, fixed: Ints | None = None
+    ) -> tuple[Floats, Ints]:
+        """Return values and choices [S]. `fixed`: the action to take [S]; None: the best one."""
         rests = self._stages.rests(obligation)
         different = sorted(set(rests) - {FALSE, TRUE})
         slot = {FALSE: FALSE, TRUE: TRUE} | {rest: FIRST_SLOT + n for n, rest in enumerate(different)}
@@ -115,9 +112,9 @@ class Prior:
             np.array([slot[rest] for rest in rests]),
             self._stages.automaton.rewards(obligation),
             later,
-            self._end,
+            end,
             self.largest,
-            fixed,
+            NO_CHOICES if fixed is None else fixed,
             values,
             choices,
         )

@@ -11,7 +11,7 @@ from monitor.errors import LimitError
 from monitor.exact.best.induction import Decisions, Held, Plan, induct, reach
 from monitor.exact.best.lanes import NEVER, Lanes, Way, lanes_of
 from monitor.exact.best.options import Options
-from monitor.exact.best.prior import MAX_NUMBERS, TIE, Prior
+from monitor.exact.best.prior import MAX_NUMBERS, NO_STATE, TIE, Prior
 from monitor.exact.best.stages import FIRST_SLOT, Layout, Stages
 from monitor.exact.forward.row_table import EXACT
 
@@ -121,7 +121,7 @@ class BestValues:
         outcomes = np.full(levels, -1)
         outcomes[: len(pairs[0]) - 1] = pairs[0][1 : levels + 1]
         held = Held(states, actions, outcomes, self._end)
-        plan = self._plan(layout, lanes)
+        plan = self._plan(layout, lanes, len(pairs[0]))
         size, width = len(self._stages.label_of), len(lanes.spends)
         if (2 * widest * width + levels) * size > MAX_NUMBERS:
             raise LimitError(
@@ -140,14 +140,35 @@ class BestValues:
         now = induct(self._options, plan, lanes, held, reached, buffers, decisions, kind, greatest, self._prior.largest)
         return _Pass(buffers[now, int(states[0])], decisions)
 
-    def _plan(self, layout: Layout, lanes: Lanes) -> Plan:
-        policy, policy_of = np.zeros((0, 0), dtype=np.int64), np.zeros(layout.target.shape[:2], dtype=np.int64)
+    def _plan(self, layout: Layout, lanes: Lanes, pairs: int) -> Plan:
+        policy, policy_of = [np.zeros(0, dtype=np.int64)], np.zeros(layout.target.shape[:2], dtype=np.int64)
         if lanes.follows.any():
-            needed = sorted({o for obligations in layout.obligations[:-1] for o in obligations})
-            policy = np.stack([self._prior.choices(obligation) for obligation in needed])
-            for level, obligations in enumerate(layout.obligations[:-1]):
-                policy_of[level, : len(obligations)] = [needed.index(obligation) for obligation in obligations]
-        return Plan(layout.target, layout.rewarded, layout.used, self._stages.label_of, policy, policy_of)
+            choices = self._choices(layout, pairs)
+            policy = list(choices.values())
+            for row, (level, slot) in enumerate(choices):
+                policy_of[level, slot] = row
+        return Plan(layout.target, layout.rewarded, layout.used, self._stages.label_of, np.stack(policy), policy_of)
+
+    def _choices(self, layout: Layout, pairs: int) -> dict[tuple[int, int], Ints]:
+        """Return the optimal policy [S] at each level and slot of a path of some pairs.
+
+        It depends on the level only if the episode has ended: then the last pair is the first that knows the end.
+        """
+        levels = list(enumerate(layout.obligations[:-1]))
+        if self._end == NO_STATE:
+            return {(k, slot): self._prior.choices(o) for k, row in levels for slot, o in enumerate(row)}
+        chosen: dict[tuple[int, int], Ints] = {}
+        ahead: dict[int, Floats] = {}
+        for level, obligations in reversed(levels):
+            here: dict[int, Floats] = {}
+            for slot, obligation in enumerate(obligations):
+                if level == pairs - 1:
+                    here[obligation] = self._prior.best(obligation)
+                    chosen[level, slot] = self._prior.choices(obligation)
+                else:
+                    here[obligation], chosen[level, slot] = self._prior.before_end(obligation, ahead.__getitem__)
+            ahead = here
+        return chosen
 
     def _close(self, ahead: Floats, obligations: list[int], lanes: Lanes, level: int) -> None:
         """Write the values after the last pair, at `level`, to `ahead` [S, slots, lanes]."""
