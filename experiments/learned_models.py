@@ -81,7 +81,8 @@ ENVIRONMENTS = (
 class Environment(NamedTuple):
     """A true model with labels `goal` and `bad`, the policy of the recorded agent [S, A], and actions [S].
 
-    `straight`: the best ones if nothing slipped, which the agent takes most of the time; `skilful`: the best as it slips.
+    `straight`: the best ones if nothing slipped, which the agent takes most of the time; `skilful`: the best as it
+    slips.
     """
 
     source: Source

@@ -165,7 +165,8 @@ class Deciding:
             actions = np.flatnonzero(self._setting.main.available(state)).tolist()
             worths = list(self._each(route, key[1], residual, Mode("free", FOREVER), state))
             best = max(worths) if route.largest else min(worths)
-            tied = [a for a, worth in zip(actions, worths, strict=True) if abs(worth - best) <= TIE * max(1.0, abs(best))]
+            near = TIE * max(1.0, abs(best))
+            tied = [a for a, worth in zip(actions, worths, strict=True) if abs(worth - best) <= near]
             taken = self._setting.policies["nominal"].distribution(state, self._setting.main.actions)
             self._picks[key] = max(tied, key=lambda action: (taken[action], -action))
         return self._picks[key]
@@ -177,4 +178,3 @@ def _mode(change: Change) -> Mode:
     if change.limit is not None:
         return Mode("few", change.limit)
     return Mode("free", FOREVER if change.steps is None else change.steps)
-

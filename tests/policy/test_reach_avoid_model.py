@@ -27,10 +27,13 @@ def grid() -> MDP:
 
 @pytest.fixture(scope="module")
 def checker(grid: MDP) -> Checker:
-    return Checker(grid, {
-        name: load_policy(FOLDER / f"{file}.yaml", grid).table
-        for name, file in (("nominal", "nominal"), ("planned", "optimal"))
-    })
+    return Checker(
+        grid,
+        {
+            name: load_policy(FOLDER / f"{file}.yaml", grid).table
+            for name, file in (("nominal", "nominal"), ("planned", "optimal"))
+        },
+    )
 
 
 def script() -> ModuleType:

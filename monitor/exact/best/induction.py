@@ -2,12 +2,12 @@
 
 Level k is the k-th held pair. With v the values one level on, rho_k(. | x, a) the counterfactual row of (x, a) given
 the observed transition of the level (docs/semantics.md, section 3.1), the model's own row at the last pair, and o' the
-obligation after the labels of x, a decision for a has the value
+obligation after the labels of x, a decision for a has the value (docs/semantics.md, section 14.2)
 
     q(a) = sum over y of rho_k(y | x, a) (R(x, a, y) + v(y, o')).
 
-A *lane* (`lanes.py`) says which decisions are allowed: the best one, the unchanged one (docs/semantics.md, section 2.3,
-and section 7 for a stochastic nominal policy), or that of a given policy. Rules:
+A *lane* (`lanes.py`) says which decisions are allowed: the best one, the unchanged one (docs/semantics.md, section 2.3;
+docs/semantics.md, section 7 for a stochastic nominal policy), or that of a given policy. Rules:
 
 - Only states that some allowed decision reaches from the first pair have values (`reach`).
 - Actions with the same row and reward are evaluated once (`options.py`), except in the observed state: there the

@@ -9,7 +9,7 @@ import pytest
 from monitor.types import Verdict
 from tests.oracle.recourse_cases import SETTINGS, Question, questions
 from tests.truth.engine_side import Engine
-from tests.truth.generate import Case
+from tests.truth.generate import Case, Kind
 
 GROUPS = 6
 EXACT = 1e-12
@@ -19,7 +19,7 @@ def words(asked: Question) -> tuple[str, ...]:
     return "best", "optimal", f"best[{asked.steps}]", f"best[<={asked.changes}]"
 
 
-def asked_of(number: int, kind: str) -> Iterator[tuple[Question, str, Case]]:
+def asked_of(number: int, kind: Kind) -> Iterator[tuple[Question, str, Case]]:
     for seed in range(number, SETTINGS, GROUPS):
         for asked in questions(seed):
             for word in words(asked):
@@ -51,7 +51,7 @@ def test_the_referee_finds_the_values_of_the_oracle(number: int) -> None:
 
 @pytest.mark.parametrize("kind", ["any", "stable"])
 @pytest.mark.parametrize("number", range(GROUPS))
-def test_bounds_are_those_of_the_oracle(number: int, kind: str) -> None:
+def test_bounds_are_those_of_the_oracle(number: int, kind: Kind) -> None:
     wide = 0
     for asked, word, case in asked_of(number, kind):
         low, high = map(float, asked.recourse.bounds(word, kind))
