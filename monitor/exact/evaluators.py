@@ -47,6 +47,7 @@ from monitor.exact.value_table import (
     is_large,
 )
 from monitor.logic import FALSE, TRUE, Automaton, PathAutomaton, RewardAutomaton
+from monitor.logic.policy_names import check_policy_names
 from monitor.logic.syntax import Change, Goal, Probability, Reward
 from monitor.logic.traversal import looks_back
 from monitor.model import MDP, encode_action
@@ -96,6 +97,7 @@ class Evaluators:
             raise ConfigError(f"bands.delta must lie strictly between 0 and 1, not {delta:g}")
         if "nominal" not in policies:
             raise ConfigError("no policy is called 'nominal'; it names the deployed one, so name it under policies")
+        check_policy_names(policies)
         self.model = model
         self.policies = dict(policies)
         self.delta = delta

@@ -11,6 +11,7 @@ from lark import Lark, Token, Transformer, v_args
 
 from monitor.logic.printer import print_change
 from monitor.logic.syntax import (
+    DECIDING,
     NOMINAL,
     And,
     Change,
@@ -43,7 +44,7 @@ MAX_HORIZON = 1_000_000
 TIMED = {"EVENTUALLY": "F", "ALWAYS": "G", "UNTIL": "U", "WEAK": "W", "RELEASE": "R"}
 """Operators that need an interval: the name in the grammar, the letter in the text."""
 
-RESERVED = "nominal|do|model|delta|regret|handover|best|max|min|optimal"
+RESERVED = "|".join(("nominal", "do", "model", "delta", "regret", "handover", *DECIDING))
 """Words that no policy can be called."""
 
 GRAMMAR = (

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 __all__ = [
+    "DECIDING",
     "NOMINAL",
     "And",
     "Change",
@@ -121,6 +122,9 @@ class Change:
 
 
 NOMINAL = Change("nominal")
+
+DECIDING = ("best", "max", "min", "optimal")
+"""Words for decisions that are made for the goal; no policy can be called that."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from typing import get_args
 
 from monitor.errors import ConfigError, LimitError
 from monitor.logic.parser import parse
+from monitor.logic.policy_names import check_policy_names
 from monitor.logic.printer import print_formula
 from monitor.logic.syntax import Formula
 from monitor.model.mdp import MDP
@@ -73,6 +74,7 @@ def judge(
         raise ConfigError("the referee evaluates enumerated models only")
     if "nominal" not in policies:
         raise ConfigError("no policy is called 'nominal'; add the deployed policy under this name")
+    check_policy_names(policies)
     text = query if isinstance(query, str) else print_formula(query)
     formula, others = parse(text), dict(models or {})
     tables = {name: as_table(policy, model) for name, policy in policies.items()}

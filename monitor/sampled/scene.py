@@ -13,6 +13,7 @@ from monitor.errors import ConfigError, FormulaError, LimitError
 from monitor.exact.evaluators import Evaluators
 from monitor.logic import Automaton, PathAutomaton, RewardAutomaton, print_formula
 from monitor.logic.parser import error_at
+from monitor.logic.policy_names import check_policy_names
 from monitor.logic.syntax import Change, Formula, Goal, Label, Probability, Reward
 from monitor.logic.traversal import asks_back, goals, nested_goals
 from monitor.model import MDP, encode_action
@@ -112,6 +113,7 @@ class Simulated:
     ) -> None:
         if "nominal" not in policies:
             raise ConfigError("no policy is called 'nominal'; it names the deployed one, so name it under policies")
+        check_policy_names(policies)
         self._names = {name: number for number, name in enumerate(actions)}
         self._actions = model.actions
         self._worlds = _Worlds(model, policies, models or {}, self._action)

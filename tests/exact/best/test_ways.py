@@ -10,12 +10,14 @@ import numpy as np
 import pytest
 
 import monitor
-from monitor.errors import LimitError
+from monitor.errors import ConfigError, LimitError
 from monitor.exact.best import prior
 from monitor.exact.best.options import options_of
 from monitor.exact.best.values import Change, Outlook
 from monitor.logic.syntax import Goal
 from monitor.policy import as_table
+from monitor.referee import judge
+from tests.exact.learned import learned_world
 from tests.exact.small import path_formula, small_world
 
 Pairs = list[tuple[int, int]]
@@ -164,3 +166,49 @@ def test_a_pass_that_is_too_large_is_refused(monkeypatch: pytest.MonkeyPatch) ->
 def test_samples_refuse_decisions() -> None:
     with pytest.raises(LimitError, match="best decides by exact values, which samples do not have"):
         monitor.check(f"best@2.{REACH}", model=LEDGE, path=FELL, policies=POLICIES, engine="sampled")
+
+
+@pytest.mark.parametrize("name", ["best", "max", "min", "optimal"])
+def test_no_policy_can_have_the_name_of_a_word(name: str) -> None:
+    about: dict[str, Any] = {"model": LEDGE, "path": FELL, "policies": {**POLICIES, name: [CRAWL] * 4}}
+    for answer in (monitor.check, judge):
+        with pytest.raises(ConfigError, match=f"no policy can be called '{name}'"):
+            answer("P=? [ true ]", **about)
+
+
+def test_a_growing_path_is_answered_as_a_new_one() -> None:
+    for text in (f"regret(best@1, {REACH})", f"best[<=1]@-1.{REACH}", 'max[1]@1.P=? [ G<=3 "safe" ]'):
+        checker = monitor.Checker(LEDGE, {name: as_table(actions, LEDGE) for name, actions in POLICIES.items()})
+        formula = monitor.parse(text)
+        incremental = checker.incremental_check(formula, "stable", text, window=5)
+        for end in range(1, len(FELL) + 1):
+            verdict = incremental.verdict(FELL[:end], 1)
+            assert verdict == checker.check(formula, FELL[:end], causal_model="stable", text=text)
+
+
+def test_preparing_a_formula_makes_its_tables() -> None:
+    checker = monitor.Checker(LEDGE, {name: as_table(actions, LEDGE) for name, actions in POLICIES.items()})
+    checker.prepare(monitor.parse(f"regret(best@2, {REACH})"), "any", window=8)
+    assert checker.check(monitor.parse(f"regret(best@2, {REACH})"), FELL).outcome == "regret"
+
+
+def test_no_more_measures_are_kept_than_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("monitor.exact.best.catalogue.MAX_MEASURES", 1)
+    checker = monitor.Checker(LEDGE, {name: as_table(actions, LEDGE) for name, actions in POLICIES.items()})
+    values = [checker.check(monitor.parse(f'max@2.P=? [ F<={steps} "home" ]'), FELL).value for steps in (3, 2, 3, 2)]
+    assert values[:2] == values[2:]
+    assert values[0] != values[1]
+    assert len(checker.evaluators.best._known) == 1
+
+
+def test_on_a_learned_model_the_bands_that_are_missing_are_named() -> None:
+    world, text = learned_world(Random(2)), 'best@1.P>=0.5 [ F<=2 "a" ]'
+    about: dict[str, Any] = {"model": world.model, "policies": world.policies, "path": world.setting.path}
+    verdict = monitor.check(text, **about, causal_model="any")
+    assert verdict.bands is not None
+    assert verdict.guaranteed is None
+    for part in ("no guaranteed band", "no credible band: best is not evaluated", "no support: rows that best uses"):
+        assert part in verdict.bands.reason
+    second = judge(text, **about, causal_model="any")
+    assert second.quantities[0].value == pytest.approx(verdict.quantities[0].value, abs=1e-12)
+    assert second.guaranteed is None
