@@ -10,7 +10,7 @@ from monitor.exact.best.lanes import NEVER, Way
 from monitor.exact.best.options import Options, options_of
 from monitor.exact.best.prior import NO_STATE, Prior
 from monitor.exact.best.stages import Stages
-from monitor.exact.best.values import BestValues, Outlook, Pairs
+from monitor.exact.best.values import BestValues, Observed, Outlook
 from monitor.exact.forward.row_table import ANY, STABLE
 from monitor.logic import Automaton
 from monitor.logic.syntax import Change, Probability, Reward
@@ -55,35 +55,26 @@ class BestCatalogue:
         self._options: Options | None = None
         self._known: OrderedDict[tuple[Measure, bool, int | None], BestValues] = OrderedDict()
 
-    def value(self, change: Change, measure: Measure, pairs: Pairs, end: int | None = None) -> float:
+    def value(self, change: Change, measure: Measure, path: Observed) -> float:
         """Return the Gumbel-Max value of a measure from the first pair on, with the decisions of a change.
-
-        `end`: the state in which the episode has ended, unless it is absorbing anyway.
 
         Raises LimitError if tables would be too large.
         """
-        return self.of(measure, end, largest=change.largest).value(pairs, _way(change))
+        return self.of(measure, path.end, largest=change.largest).value(path, _way(change))
 
     def interval(
-        self,
-        change: Change,
-        measure: Measure,
-        pairs: Pairs,
-        causal_model: Literal["any", "stable"],
-        end: int | None = None,
+        self, change: Change, measure: Measure, path: Observed, causal_model: Literal["any", "stable"]
     ) -> tuple[float, float]:
         """Return bounds of the value over a class of causal models. Raises LimitError as `value` does."""
         kind = STABLE if causal_model == "stable" else ANY
-        return self.of(measure, end, largest=change.largest).interval(pairs, _way(change), kind)
+        return self.of(measure, path.end, largest=change.largest).interval(path, _way(change), kind)
 
-    def outlook(
-        self, measure: Measure, pairs: Pairs, end: int | None = None, *, largest: bool = True, most: int = 3
-    ) -> Outlook:
+    def outlook(self, measure: Measure, path: Observed, *, largest: bool = True, most: int = 3) -> Outlook:
         """Return the values of `best`, `optimal`, no change and `best[<=k]` for k up to `most`, from one backward pass.
 
         Raises LimitError as `value` does.
         """
-        return self.of(measure, end, largest=largest).outlook(pairs, most)
+        return self.of(measure, path.end, largest=largest).outlook(path, most)
 
     def of(self, measure: Measure, end: int | None = None, *, largest: bool = True) -> BestValues:
         """Return the values of the best decisions for a measure without nested quantities, in one direction."""
@@ -98,7 +89,7 @@ class BestCatalogue:
                 return self._source.nominal_values(measure, end, obligation)
 
             prior = Prior(self._options, stages, nominal, state, largest=largest)
-            self._known[key] = BestValues(self._options, stages, prior, state)
+            self._known[key] = BestValues(self._options, self._nominal, stages, prior, state)
             if len(self._known) > MAX_MEASURES:
                 self._known.popitem(last=False)
         self._known.move_to_end(key)

@@ -25,7 +25,7 @@ import numpy as np
 from monitor.arrays import Bools, Floats, Ints
 from monitor.causal.row import choose, greedy
 from monitor.exact.best.lanes import Lanes
-from monitor.exact.best.options import Options
+from monitor.exact.best.options import Acting, Options
 from monitor.exact.best.rows import Row, prepare, scratch_row
 from monitor.exact.best.stages import FIRST_SLOT
 from monitor.jit import compiled, inlined
@@ -36,13 +36,15 @@ __all__ = ["Decisions", "Held", "Plan", "induct", "reach"]
 class Held(NamedTuple):
     """A held path: `states`, `actions` [L] (-1: not yet taken), and `outcomes` [L], -1 where none was observed.
 
-    `end`: the state in which the episode has ended, absorbing where no outcome was observed, or -1.
+    `end`: the state in which the episode has ended, absorbing where no outcome was observed, or -1. `acted` [L]: the
+    index of the policy that acted.
     """
 
     states: Ints
     actions: Ints
     outcomes: Ints
     end: int
+    acted: Ints
 
 
 class Plan(NamedTuple):
@@ -71,7 +73,7 @@ class Decisions(NamedTuple):
 
 
 @compiled
-def reach(options: Options, plan: Plan, lanes: Lanes, held: Held, reached: Bools) -> None:
+def reach(options: Options, acting: Acting, plan: Plan, lanes: Lanes, held: Held, reached: Bools) -> None:
     """Mark in `reached` [L, S] the states that the allowed decisions reach, and those observed.
 
     Successors count too that the observations exclude.
@@ -86,7 +88,7 @@ def reach(options: Options, plan: Plan, lanes: Lanes, held: Held, reached: Bools
         for state in range(states):
             if not reached[level, state]:
                 continue
-            unchanged(options, held, level, state, weight)
+            unchanged(acting, held, level, state, weight)
             pick(options, plan, lanes, level, state, False, picks)
             for action in range(actions):
                 pair = state * actions + action
@@ -104,18 +106,21 @@ def best_allowed(lanes: Lanes, level: int) -> bool:
 
 
 @compiled
-def unchanged(options: Options, held: Held, level: int, state: int, weight: Floats) -> None:
+def unchanged(acting: Acting, held: Held, level: int, state: int, weight: Floats) -> None:
     """Write the distribution of the unchanged decision to `weight` [A]."""
     s, a = held.states[level], held.actions[level]
     weight[:] = 0.0
     if a >= 0 and state == s:
         weight[a] = 1.0
-    elif len(options.actions):
-        weight[options.actions[state]] = 1.0
+        return
+    policy = held.acted[level]
+    row = acting.row[policy]
+    if row < 0:
+        weight[acting.actions[policy, state]] = 1.0
     elif a >= 0:
-        choose(options.choices[s], a, options.choices[state], weight)
+        choose(acting.choices[row, s], a, acting.choices[row, state], weight)
     else:
-        weight[:] = options.choices[state]
+        weight[:] = acting.choices[row, state]
 
 
 @compiled
@@ -143,6 +148,7 @@ def pick(options: Options, plan: Plan, lanes: Lanes, level: int, state: int, mer
 @compiled
 def induct(
     options: Options,
+    acting: Acting,
     plan: Plan,
     lanes: Lanes,
     held: Held,
@@ -156,7 +162,7 @@ def induct(
     """Compute all values; return the index n of `buffers` with those of the first level.
 
     Args:
-        options, plan, lanes, held: see there.
+        options, acting, plan, lanes, held: see there.
         reached: [L, S], from `reach`.
         buffers: [2, S, slots, lanes]; the first has the values after the last pair.
         decisions: filled.
@@ -193,7 +199,7 @@ def induct(
                 continue
             kept[:], best[:], best_action[:] = 0.0, -np.inf, -1
             merged = outcome < 0 or state != s
-            unchanged(options, held, level, state, weight)
+            unchanged(acting, held, level, state, weight)
             if merged:
                 merge(options, state, weight)
             pick(options, plan, lanes, level, state, merged, picks)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -11,7 +12,7 @@ from monitor.jit import compiled
 from monitor.model import MDP
 from monitor.policy import PolicyTable
 
-__all__ = ["Options", "options_of"]
+__all__ = ["Acting", "Options", "acting_of", "options_of"]
 
 
 class Options(NamedTuple):
@@ -30,6 +31,30 @@ class Options(NamedTuple):
     alike: Ints
     actions: Ints
     choices: Floats
+
+
+class Acting(NamedTuple):
+    """Policies that acted, n of them: `actions` [n, S] of the deterministic ones, `choices` [m, S, A] of the others.
+
+    `row` [n]: the index of a policy in `choices`, -1 if it is deterministic.
+    """
+
+    actions: Ints
+    choices: Floats
+    row: Ints
+
+
+def acting_of(tables: Sequence[PolicyTable], states: int, actions: int) -> tuple[Acting, Ints]:
+    """Return the policies that acted at some pairs, each once, and the index of each pair's."""
+    different = list(dict.fromkeys(tables))
+    choices = [table.probabilities for table in different if table.probabilities is not None]
+    certain = [np.zeros(states, dtype=np.int64) if table.actions is None else table.actions for table in different]
+    row = np.full(len(different), -1)
+    row[[table.probabilities is not None for table in different]] = np.arange(len(choices))
+    acting = Acting(
+        np.stack(certain).astype(np.int64), np.stack(choices) if choices else np.zeros((0, states, actions)), row
+    )
+    return acting, np.array([different.index(table) for table in tables])
 
 
 def options_of(model: MDP, nominal: PolicyTable) -> Options:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -10,15 +11,26 @@ from monitor.arrays import Floats, Ints
 from monitor.errors import LimitError
 from monitor.exact.best.induction import Decisions, Held, Plan, induct, reach
 from monitor.exact.best.lanes import NEVER, Lanes, Way, lanes_of
-from monitor.exact.best.options import Options
+from monitor.exact.best.options import Options, acting_of
 from monitor.exact.best.prior import MAX_NUMBERS, NO_STATE, TIE, Prior
 from monitor.exact.best.stages import FIRST_SLOT, Layout, Stages
 from monitor.exact.forward.row_table import EXACT
+from monitor.policy import PolicyTable
 
-__all__ = ["BestValues", "Change", "Outlook"]
+__all__ = ["BestValues", "Change", "Observed", "Outlook"]
 
-Pairs = tuple[Ints, Ints]
-"""States and actions [n] of a path; -1 for an action not yet taken."""
+
+class Observed(NamedTuple):
+    """A path: `states` and `actions` [n], -1 for an action not yet taken.
+
+    `end`: the state in which the episode has ended, unless that is absorbing anyway; None: it has not. `acted`: the
+    policy that acted at each pair; empty: nominal did.
+    """
+
+    states: Ints
+    actions: Ints
+    end: int | None = None
+    acted: Sequence[PolicyTable] = ()
 
 
 class Change(NamedTuple):
@@ -60,68 +72,69 @@ class BestValues:
 
     Args:
         options: the rows of the model, as decisions choose between them.
+        nominal: the deployed policy.
         stages: the obligations of the measure.
         prior: its tables beyond the path.
         end: the state in which the episode has ended, or NO_STATE.
     """
 
-    def __init__(self, options: Options, stages: Stages, prior: Prior, end: int) -> None:
-        self._options, self._stages, self._prior, self._end = options, stages, prior, end
+    def __init__(self, options: Options, nominal: PolicyTable, stages: Stages, prior: Prior, end: int) -> None:
+        self._options, self._nominal, self._stages, self._prior, self._end = options, nominal, stages, prior, end
 
-    def value(self, pairs: Pairs, way: Way) -> float:
+    def value(self, path: Observed, way: Way) -> float:
         """Return the Gumbel-Max value from the first pair on, with decisions made in one way."""
         lanes, (lane,) = lanes_of([way])
-        return float(self._run(pairs, lanes, EXACT, greatest=False).values[0, lane])
+        return float(self._run(path, lanes, EXACT, greatest=False).values[0, lane])
 
-    def interval(self, pairs: Pairs, way: Way, kind: int) -> tuple[float, float]:
+    def interval(self, path: Observed, way: Way, kind: int) -> tuple[float, float]:
         """Return the best guaranteed and the best possible value over a class of causal models (ANY or STABLE).
 
         The smaller one comes first, whatever the direction.
         """
         lanes, (lane,) = lanes_of([way])
-        low, high = (self._run(pairs, lanes, kind, greatest=greatest).values[0, lane] for greatest in (False, True))
+        low, high = (self._run(path, lanes, kind, greatest=greatest).values[0, lane] for greatest in (False, True))
         return float(low), float(high)
 
-    def outlook(self, pairs: Pairs, most: int) -> Outlook:
+    def outlook(self, path: Observed, most: int) -> Outlook:
         """Return all Gumbel-Max values from the first pair on, with up to `most` changes."""
         ways = [Way("free"), Way("optimal"), *(Way("few", n) for n in range(most + 1))]
         lanes, (best, optimal, *few) = lanes_of(ways)
-        found = self._run(pairs, lanes, EXACT, greatest=False)
+        found = self._run(path, lanes, EXACT, greatest=False)
         values = found.values[0]
         return Outlook(
             float(values[few[0]]),
             [float(values[lane]) for lane in few],
             float(values[best]),
             float(values[optimal]),
-            [self._first_change(pairs, found.decisions, lane) for lane in few],
+            [self._first_change(path, found.decisions, lane) for lane in few],
         )
 
-    def _first_change(self, pairs: Pairs, decisions: Decisions, lane: int) -> Change | None:
+    def _first_change(self, path: Observed, decisions: Decisions, lane: int) -> Change | None:
         """Return the first decision on the observed path that a better one replaces: up to it the world is ours."""
-        layout, slot = self._layout(pairs), 0
-        states, actions = pairs
+        layout, slot = self._layout(path), 0
         for level in range(len(layout.used)):
             held, changed = decisions.held[level, slot, lane], decisions.changed[level, slot, lane]
-            action, state = int(decisions.action[level, slot, lane]), int(states[level])
+            action, state = int(decisions.action[level, slot, lane]), int(path.states[level])
             gain = changed - held if self._prior.largest else held - changed
             if action >= 0 and gain > TIE * max(1.0, abs(held)):
-                return Change(level, state, int(actions[level]), action)
+                return Change(level, state, int(path.actions[level]), action)
             slot = int(layout.target[level, slot, self._stages.label_of[state]]) - FIRST_SLOT
             if slot < 0:
                 break
         return None
 
-    def _layout(self, pairs: Pairs) -> Layout:
-        return self._stages.layout(len(pairs[0]))
+    def _layout(self, path: Observed) -> Layout:
+        return self._stages.layout(len(path.states))
 
-    def _run(self, pairs: Pairs, lanes: Lanes, kind: int, *, greatest: bool) -> _Pass:
-        layout = self._layout(pairs)
+    def _run(self, path: Observed, lanes: Lanes, kind: int, *, greatest: bool) -> _Pass:
+        layout = self._layout(path)
         levels, widest = len(layout.used), layout.target.shape[1]
-        states, actions = (each[:levels] for each in pairs)
+        states, actions = path.states[:levels], path.actions[:levels]
         outcomes = np.full(levels, -1)
-        outcomes[: len(pairs[0]) - 1] = pairs[0][1 : levels + 1]
-        held = Held(states, actions, outcomes, self._end)
-        plan = self._plan(layout, lanes, len(pairs[0]))
+        outcomes[: len(path.states) - 1] = path.states[1 : levels + 1]
+        acting, acted = acting_of(path.acted[:levels] or [self._nominal] * levels, *self._options.rewards.shape)
+        held = Held(states, actions, outcomes, self._end, acted)
+        plan = self._plan(layout, lanes, len(path.states))
         size, width = len(self._stages.label_of), len(lanes.spends)
         if (2 * widest * width + levels) * size > MAX_NUMBERS:
             raise LimitError(
@@ -129,15 +142,17 @@ class BestValues:
                 f"to decide and {size} states (limit MAX_NUMBERS); shorten the formula's intervals"
             )
         buffers, reached = np.zeros((2, size, widest, width)), np.zeros((levels, size), dtype=np.bool_)
-        if levels == len(pairs[0]):
+        if levels == len(path.states):
             self._close(buffers[0], layout.obligations[levels], lanes, levels)
         decisions = Decisions(
             np.zeros((levels, widest, width)),
             np.zeros((levels, widest, width)),
             np.full((levels, widest, width), -1),
         )
-        reach(self._options, plan, lanes, held, reached)
-        now = induct(self._options, plan, lanes, held, reached, buffers, decisions, kind, greatest, self._prior.largest)
+        reach(self._options, acting, plan, lanes, held, reached)
+        now = induct(
+            self._options, acting, plan, lanes, held, reached, buffers, decisions, kind, greatest, self._prior.largest
+        )
         return _Pass(buffers[now, int(states[0])], decisions)
 
     def _plan(self, layout: Layout, lanes: Lanes, pairs: int) -> Plan:

@@ -13,7 +13,7 @@ import monitor
 from monitor.errors import ConfigError, LimitError
 from monitor.exact.best import prior
 from monitor.exact.best.options import options_of
-from monitor.exact.best.values import Change, Outlook
+from monitor.exact.best.values import Change, Observed, Outlook
 from monitor.logic.syntax import Goal
 from monitor.policy import as_table
 from monitor.referee import judge
@@ -49,7 +49,7 @@ def outlook(
     assert isinstance(goal, Goal)
     checker = monitor.Checker(model, {name: as_table(table, model) for name, table in policies.items()})
     states, actions = np.array(path).T
-    return checker.evaluators.best.outlook(goal.measure, (states, actions), most=most)
+    return checker.evaluators.best.outlook(goal.measure, Observed(states, actions), most=most)
 
 
 def test_one_other_decision_would_have_led_home() -> None:
