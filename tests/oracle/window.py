@@ -11,7 +11,7 @@ from tests.oracle.couplings import rows_of_models
 from tests.oracle.evaluate import resolve
 from tests.oracle.race import ONE
 from tests.oracle.setting import Dist, Setting
-from tests.oracle.worlds import DEPLOYED, MAIN, Laws
+from tests.oracle.worlds import MAIN, Laws
 
 Unchanged = Literal["policy", "observed"]
 Rows = Callable[[int, int, int], Sequence[Dist]]
@@ -36,7 +36,7 @@ class Window:
         self.path = setting.path[position:]
         self.d = len(self.path) - 1
         self._observed = unchanged == "observed"
-        self._world = self.laws.world(DEPLOYED, position, self.path, ast.Change("nominal", "nominal", None))
+        self._world = self.laws.world(self.laws.observed, position, self.path, ast.Change("nominal", "nominal", None))
 
     def available(self, state: int) -> list[int]:
         """Return the actions that have a row."""
