@@ -210,18 +210,18 @@ def draw(rows: Sequence[Row]) -> Figure:
             shown, bins=np.arange(0.0, 30.5, 0.5).tolist(), histtype="step", label=f"k = {k}", linestyle=look
         )
         mine = [line for line in lines if line["k"] == k]
-        for name, color in (("improvement", BLUE), ("by_policy", ORANGE)):
+        for name, color, label in (("improvement", BLUE, "observed action"), ("by_policy", ORANGE, "policy")):
             points = [line["alpha"] for line in mine], [line[name] for line in mine]
-            by_alpha.plot(*points, color=color, linestyle=look, label=f"k = {k}, {name.replace('_', ' ')}")
+            by_alpha.plot(*points, color=color, linestyle=look, label=f"k = {k}, else {label}")
     for alpha in ALPHAS:
         mine = [line for line in lines if line["alpha"] == alpha]
         for panel, name in ((outcome, "outcome"), (number, "explanations")):
             panel.plot([line["k"] for line in mine], [line[name] for line in mine], label=f"alpha = {alpha}")
     distribution.set(xlabel=f"improvement in percent, alpha = {SHOWN}", ylabel="realisations")
-    by_alpha.set(xlabel="alpha", ylabel="mean improvement in percent")
+    by_alpha.set(xlabel="alpha", ylabel="mean improvement in percent", ylim=(0.0, None))
     outcome.set(xlabel="k", ylabel="mean outcome")
     number.set(xlabel="k", ylabel=f"different explanations in {WORLDS} worlds")
-    for panel in (distribution, by_alpha, outcome, number):
+    for panel in (distribution, by_alpha, number):
         panel.legend(fontsize="small")
     return picture
 
