@@ -56,6 +56,8 @@ __all__ = [
     "Skipped",
     "Step",
     "StreamSettings",
+    "TakenOver",
+    "TakeoverOutcome",
     "TestName",
     "Threshold",
     "Trust",
@@ -90,6 +92,10 @@ AlarmState = Literal["clear", "pending", "firing", "resolved", "ended", "removed
 """`clear`, `pending` and `firing` are the states of an alarm; `resolved`, `ended` and `removed` close a firing one."""
 
 Outcome = Literal["safe", "regret", "unavoidable", "undecided"]
+TakeoverOutcome = Literal["needed", "needless", "harmful", "futile", "undecided"]
+"""Whether a goal needed a takeover. `needed`: it was met, and the deployed policy would have missed it; `needless`: the
+deployed policy would have met it too; `harmful`: only the deployed policy would have met it; `futile`: neither.
+"""
 CausalModel = Literal["gumbel", "any", "stable"]
 Rate = Annotated[float, Meta(gt=0, lt=1)]
 Positive = Annotated[int, Meta(ge=1)]
@@ -246,8 +252,10 @@ class StreamSettings(msgspec.Struct, frozen=True):
     encoder: Literal["index", "name", "valuation", "bins", "nearest"] = "index"
     """Form of the agents' states: numbers, names, values of variables, or floats that the model's bin edges sort or
     whose nearest centre counts."""
-    nominal_sha256: str | None = None
-    """Digest of the nominal policy's ONNX file; an agent that reports another is blind."""
+    policies: Mapping[str, str] = {}
+    """The known policies: digest of the ONNX file -> name. An agent that reports another digest is blind; if there are
+    none, nothing that it reports is compared.
+    """
 
 
 class TrustSettings(msgspec.Struct, frozen=True):
@@ -286,8 +294,8 @@ class Observation(msgspec.Struct, frozen=True):
 class Step(msgspec.Struct, frozen=True, tag=True):
     """One step of the path, in order, as indices of the model.
 
-    `time`: seconds since the epoch. `late`: older than `max_lag` on arrival. `foreign`: the agent ran another policy
-    than the configured nominal one.
+    `time`: seconds since the epoch. `late`: older than `max_lag` on arrival. `foreign`: the agent ran a policy that is
+    not among the configured ones. `policy`: the name of the one that acted, `nominal` if it is not known.
     """
 
     episode: Episode
@@ -297,6 +305,7 @@ class Step(msgspec.Struct, frozen=True, tag=True):
     time: float
     late: bool = False
     foreign: bool = False
+    policy: str = "nominal"
 
 
 class Break(msgspec.Struct, frozen=True, tag=True):
@@ -572,7 +581,8 @@ class Alert(msgspec.Struct, frozen=True):
 
     `verdict` is the newest one, `figures` its numbers, `fired` those on which the alarm fired. `seq`, `time`: step of
     the verdict. `first_seq`, `since`: step and time of the first verdict of the breach; seconds since the epoch.
-    `path`: (state, action) pairs of the verdict's path, for the evidence; not published.
+    `path`: (state, action) pairs of the verdict's path, `acted`: the policies that acted at them (none: always
+    nominal), for the evidence; not published.
     """
 
     id: str
@@ -597,6 +607,7 @@ class Alert(msgspec.Struct, frozen=True):
     path: tuple[tuple[int, int | None], ...]
     start_observed: bool
     terminated: bool
+    acted: tuple[str, ...] = ()
 
 
 class Refreshed(msgspec.Struct, frozen=True):
@@ -708,6 +719,33 @@ class Forecast(msgspec.Struct, frozen=True):
     came_true: bool | None
 
 
+class TakenOver(msgspec.Struct, frozen=True):
+    """A takeover, judged by the goal of a formula when the goal's horizon has passed.
+
+    `policy`: the one that took over, at step `first_seq`, at time `since` (seconds since the epoch). `seq`, `time`: the
+    step at which it was judged; if it is undecided, that of the takeover. `reason`: why it is undecided. `verdict`: two
+    quantities, what happened and what the deployed policy would have done; None if undecided. `path`: the pairs from
+    the takeover on, `acted`: the policies that acted there. `evidence`: id of the evidence, if it is kept.
+    """
+
+    agent: str
+    formula: str
+    policy: str
+    outcome: TakeoverOutcome
+    episode: Episode
+    first_seq: int
+    since: float
+    seq: int
+    time: float
+    reason: str = ""
+    verdict: Verdict | None = None
+    path: tuple[tuple[int, int | None], ...] = ()
+    acted: tuple[str, ...] = ()
+    start_observed: bool = False
+    terminated: bool = False
+    evidence: str = ""
+
+
 class Calibration(msgspec.Struct, frozen=True):
     """Counts of followed forecasts as plain data, for `monitor.statistics.calibration`.
 
@@ -749,4 +787,5 @@ Notice = (
     | Trust
     | Forecast
     | Calibrated
+    | TakenOver
 )

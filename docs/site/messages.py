@@ -48,7 +48,10 @@ STEP: Final[Mapping[str, tuple[str, str]]] = {
     "reward": ("number, optional", "Reward of the transition into this state."),
     "terminated": ("`true` or `false`, optional", "The episode ends in this state, which is absorbing."),
     "truncated": ("`true` or `false`, optional", "The episode is cut off here; the state is not absorbing."),
-    "policy": ("text, optional", "SHA-256 of the policy that runs; unless it is the nominal one, formulas are blind."),
+    "policy": (
+        "text, optional",
+        "SHA-256 of the policy that acts; if it is none of the configured ones, formulas are blind.",
+    ),
     "extra": (
         "map, optional",
         "Anything else; kept in recordings, otherwise ignored, also when duplicates are compared.",

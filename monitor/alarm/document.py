@@ -16,7 +16,7 @@ import msgspec
 import numpy as np
 
 from monitor.errors import EvidenceError
-from monitor.types import CausalModel, Episode, Verdict
+from monitor.types import CausalModel, Episode, TakeoverOutcome, Verdict
 
 __all__ = [
     "EVIDENCE_VERSION",
@@ -24,6 +24,7 @@ __all__ = [
     "ONLY_LEARNED",
     "Evidence",
     "PolicyEvidence",
+    "TakeoverEvidence",
     "evidence_id",
     "pack_evidence",
     "plain",
@@ -46,6 +47,10 @@ ONLY_LEARNED = frozenset(
 """Fields of answers on learned models; left out where they have no value. A support of 0 is one."""
 
 
+ONLY_TAKEOVERS = frozenset({"acted", "takeover"})
+"""Fields of evidence on a path on which another policy than nominal acted; left out elsewhere."""
+
+
 class PolicyEvidence(msgspec.Struct, frozen=True):
     """A policy as the verdict used it."""
 
@@ -55,6 +60,15 @@ class PolicyEvidence(msgspec.Struct, frozen=True):
     """The file's manifest."""
     choices: tuple[tuple[int, tuple[tuple[int, float], ...]], ...]
     """For each state of the path, ascending: the actions with positive probability, and their probabilities."""
+
+
+class TakeoverEvidence(msgspec.Struct, frozen=True):
+    """The takeover that the evidence is about."""
+
+    policy: str
+    """The policy that took over."""
+    outcome: TakeoverOutcome
+    """Whether the goal needed it."""
 
 
 class Evidence(msgspec.Struct, frozen=True):
@@ -102,6 +116,10 @@ class Evidence(msgspec.Struct, frozen=True):
     """The verdict on which the alarm fired; its `profile` is a list of [offset, nominal, alternative]."""
     versions: Mapping[str, str]
     """Name -> version of the software."""
+    acted: tuple[str, ...] = ()
+    """The policy that acted at each pair of the path; left out if nominal did at all of them."""
+    takeover: TakeoverEvidence | None = None
+    """The takeover that was judged, in place of an alarm; left out of the evidence of an alarm."""
 
     @property
     def id(self) -> str:
@@ -167,6 +185,8 @@ def plain(value: object) -> Any:  # noqa: ANN401 - whatever shape the value has,
             for name in ONLY_LEARNED & members.keys():
                 if members[name] is None or members[name] == ():
                     del members[name]
+            for name in ONLY_TAKEOVERS & {name for name, member in members.items() if not member}:
+                del members[name]
             if isinstance(value, Verdict):
                 members["profile"] = [[offset, *value.profile[offset]] for offset in sorted(value.profile)]
             return plain(members)

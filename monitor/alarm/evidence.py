@@ -23,19 +23,22 @@ from monitor.alarm.document import (
     EVIDENCE_VERSION,
     Evidence,
     PolicyEvidence,
+    TakeoverEvidence,
     evidence_id,
     pack_evidence,
     plain,
     read_evidence,
 )
 from monitor.alarm.message import Identity, alert_id
+from monitor.alarm.takeover import contradictions_of_takeover
 from monitor.engine import check, on_stream
 from monitor.errors import ConfigError, LimitError, MonitorError
+from monitor.exact.evaluators import deployed_name
 from monitor.model.mdp import MDP
 from monitor.model.npz import model_sha256
 from monitor.policy.table import PolicyTable
 from monitor.referee import judge
-from monitor.types import AlarmSpec, Alert, BandSettings, FormulaSpec, Verdict
+from monitor.types import AlarmSpec, Alert, BandSettings, FormulaSpec, TakenOver, Verdict
 
 __all__ = [
     "ENGINE",
@@ -57,40 +60,54 @@ TOLERANCE = 1e-9
 
 
 def make_evidence(
-    alert: Alert,
+    about: Alert | TakenOver,
     identity: Identity,
     tables: Mapping[str, PolicyTable],
     manifests: Mapping[str, Mapping[str, object]],
 ) -> bytes:
-    """Return the evidence for `alert`, whose verdict used these policies; the same alert gives the same bytes.
+    """Return the evidence for an alert, or for a judged takeover, whose verdict used these policies.
 
-    `manifests`: name -> the policy's manifest as plain data (text, numbers, Booleans, lists, maps).
+    The same alert gives the same bytes. `manifests`: name -> the policy's manifest as plain data (text, numbers,
+    Booleans, lists, maps).
 
     Raises EvidenceError if a number is not finite.
     """
-    verdict = alert.verdict
+    verdict, takeover = about.verdict, None
+    assert verdict is not None, "it was judged"
+    if isinstance(about, Alert):
+        number, text = about.id, about.text
+    else:
+        deployed, text = deployed_name(tables), verdict.formula
+        identity = replace(identity, policies={**identity.policies, deployed: identity.policies["nominal"]})
+        tables = {**tables, deployed: tables["nominal"]}
+        manifests = {**manifests, deployed: manifests.get("nominal", {})}
+        spec = FormulaSpec(about.formula, text, causal_model=verdict.causal_model)
+        number = alert_id(about.agent, about.episode, spec, identity, about.first_seq)
+        takeover = TakeoverEvidence(about.policy, about.outcome)
     evidence = Evidence(
         v=EVIDENCE_VERSION,
         digest="",
-        alert=alert.id,
-        agent=alert.agent,
-        episode=alert.episode,
-        formula=alert.formula,
-        text=alert.text,
+        alert=number,
+        agent=about.agent,
+        episode=about.episode,
+        formula=about.formula,
+        text=text,
         causal_model=verdict.causal_model,
-        seq=alert.seq,
-        first_seq=alert.first_seq,
-        time=float(alert.time),
-        since=float(alert.since),
-        path=alert.path,
-        start_observed=alert.start_observed,
-        terminated=alert.terminated,
+        seq=about.seq,
+        first_seq=about.first_seq,
+        time=float(about.time),
+        since=float(about.since),
+        path=about.path,
+        start_observed=about.start_observed,
+        terminated=about.terminated,
         model=identity.model_name,
         model_sha256=identity.model_sha256,
         models=identity.models,
-        policies={name: _policy(alert, identity, name, table, manifests) for name, table in tables.items()},
+        policies={name: _policy(about, identity, name, table, manifests) for name, table in tables.items()},
         verdict=verdict,
         versions=identity.versions,
+        acted=about.acted,
+        takeover=takeover,
     )
     return pack_evidence(evidence)
 
@@ -171,7 +188,7 @@ def contradictions(evidence: Evidence) -> list[str]:
     It needs neither the model nor the policies, so it can be called before they are opened.
     """
     problems = [*_of_identity(evidence), *_of_place(evidence), *_of_manifests(evidence)]
-    return problems or list(_of_noise(evidence))
+    return problems or [*_of_noise(evidence), *contradictions_of_takeover(evidence)]
 
 
 def _verdict(evidence: Evidence, model: MDP, tables: Mapping[str, PolicyTable], models: Mapping[str, MDP]) -> Verdict:
@@ -189,6 +206,7 @@ def _verdict(evidence: Evidence, model: MDP, tables: Mapping[str, PolicyTable], 
         models=models,
         drawn=drawn,
         bands=_band_settings(evidence),
+        acted=evidence.acted,
     )
     return verdict if drawn is None else replace(verdict, reason=evidence.verdict.reason)
 
@@ -227,6 +245,7 @@ def _by_referee(
         terminated=evidence.terminated,
         start_observed=evidence.start_observed,
         delta=settings.delta,
+        acted=evidence.acted,
     )
     if evidence.verdict.bands is None:
         return [judged]
@@ -290,13 +309,13 @@ def _of_noise(evidence: Evidence) -> Iterator[str]:
 
 
 def _policy(
-    alert: Alert,
+    about: Alert | TakenOver,
     identity: Identity,
     name: str,
     table: PolicyTable,
     manifests: Mapping[str, Mapping[str, object]],
 ) -> PolicyEvidence:
-    states = sorted({state for state, _ in alert.path})
+    states = sorted({state for state, _ in about.path})
     return PolicyEvidence(
         sha256=identity.policies[name],
         manifest=manifests.get(name, {}),

@@ -6,6 +6,7 @@ docs/semantics.md, section 2.2). Laws know nothing of an observed path; `monitor
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -57,6 +58,18 @@ class Law:
     def ending(cls, table: PolicyTable, dynamics: MDP, future: MDP, until: int, end: int) -> Law:
         """Return one policy, in a model whose state `end` is absorbing from offset `until` on (as `future` says)."""
         return cls(((None, table),), dynamics, future, until, end)
+
+    def after_phases(self, tables: Sequence[PolicyTable]) -> Law:
+        """Return this law with other policies in force at offsets 0, 1, ..., one each."""
+        phases: list[tuple[int | None, PolicyTable]] = []
+        for offset, table in enumerate(tables):
+            if phases and phases[-1][1] is table:
+                phases.pop()
+            phases.append((offset + 1, table))
+        if phases and phases[-1][1] is self.table(len(tables)):
+            phases.pop()
+        rest = [(end, table) for end, table in self.phases if end is None or end > len(tables)]
+        return replace(self, phases=(*phases, *rest)) if phases else self
 
     def model_at(self, offset: int) -> MDP:
         """Return the model whose rows are in force at an offset."""

@@ -7,7 +7,19 @@ from typing import Annotated
 import typer
 
 from monitor._version import __version__
-from monitor.cli import configs, demo, evidence, exploring, exporting, init, models, questions, streaming, warming
+from monitor.cli import (
+    configs,
+    demo,
+    evidence,
+    exploring,
+    exporting,
+    init,
+    models,
+    questions,
+    streaming,
+    takeovers,
+    warming,
+)
 
 __all__ = ["app"]
 
@@ -25,6 +37,7 @@ app.command()(questions.check)
 app.command()(streaming.replay)
 app.command()(evidence.verify)
 app.command()(evidence.explain)
+app.command()(takeovers.takeovers)
 app.command()(warming.warm)
 models.model_app.command("explore")(exploring.model_explore)
 models.policy_app.command("export")(exporting.policy_export)

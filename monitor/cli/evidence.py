@@ -103,6 +103,10 @@ def explain(
         raise ConfigError(f"cannot draw {target}: give it a name that ends in .svg or .png")
     with progress("recomputing the alarm") as bar:
         proof = _proof(evidence, expected, objects, large=large)
+        if proof.evidence.takeover is not None:
+            raise EvidenceError(
+                "this is the evidence of a takeover, and only alarms are drawn; `cfmon verify` shows it"
+            )
         from monitor.picture import draw, explain  # noqa: PLC0415 - keep `cfmon --help` light
 
         bar.at(0, "drawing the alarm")

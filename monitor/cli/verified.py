@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec.structs import asdict
+
 from monitor.cli.output import printable, say
 
 if TYPE_CHECKING:
@@ -25,9 +27,11 @@ def as_document(report: Report, known: Expected) -> dict[str, object]:
     """Return the report as `--json` prints it. Keys may be added but not renamed."""
     document = report.document
     alarm = {} if document is None else {"evidence": document.id, "alert": document.alert, "formula": document.text}
+    takeover = {} if document is None or document.takeover is None else {"takeover": asdict(document.takeover)}
     return {
         "verified": not report.problems,
         **alarm,
+        **takeover,
         "numbers": _recorded(document),
         "disagreements": list(report.problems),
         "derived_by": report.derived_by,
@@ -62,7 +66,12 @@ def show(file: Path, report: Report, known: Expected) -> None:
 
 def _print_alarm(document: Evidence) -> None:
     whose = f"agent {document.agent}, episode {document.episode}, step {document.seq}"
-    say(printable(f"  alarm    {document.formula} of {whose}"))
+    takeover = document.takeover
+    if takeover is None:
+        say(printable(f"  alarm    {document.formula} of {whose}"))
+    else:
+        judged = f"by {takeover.policy!r} from step {document.first_seq}: {takeover.outcome} for {document.formula}"
+        say(printable(f"  takeover {judged}, of {whose}"))
     say(printable(f"  formula  {document.text}"))
     say(printable(f"  model    {document.model}  sha256 {document.model_sha256}"))
     for name, policy in document.policies.items():

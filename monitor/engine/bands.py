@@ -6,7 +6,8 @@ gets the credible band (`credible.py`) and what it rests on (`monitor.exact.row_
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 from msgspec.structs import replace
@@ -50,75 +51,95 @@ class LearnedBands:
         """Draw the models and compute their value tables, so that the first verdict is not delayed."""
         for goal in quantity_goals(formula):
             try:
-                self._samples(goal, path, terminated=False)
+                self._samples(goal, _Observed(path, terminated=False))
             except LimitError:
                 return  # each verdict says so
 
-    def added(self, verdict: Verdict, formula: Formula, path: Path, *, terminated: bool = False) -> Verdict:
+    def added(
+        self,
+        verdict: Verdict,
+        formula: Formula,
+        path: Path,
+        *,
+        terminated: bool = False,
+        acted: Sequence[str] = (),
+    ) -> Verdict:
         """Return an exact verdict on `path` with its credible band, its support and the pairs to visit.
 
-        What is too large to compute is left out, and `bands.reason` says why.
+        `acted`: names of the policies that acted at the pairs; empty: nominal did. What is too large to compute is left
+        out, and `bands.reason` says why.
         """
         goals = quantity_goals(formula)
         if not goals or verdict.method != "exact" or not verdict.quantities:
             return verdict
         reasons: list[str] = []
-        credible = self._credible(goals, path, terminated=terminated, reasons=reasons)
-        uses = self._uses(goals, path, terminated=terminated, reasons=reasons)
+        observed = _Observed(path, terminated, acted)
+        credible = self._credible(goals, observed, reasons)
+        uses = self._uses(goals, observed, reasons)
         return _with(verdict, formula, goals, credible, uses, self.settings, reasons)
 
-    def _credible(self, goals: list[Goal], path: Path, *, terminated: bool, reasons: list[str]) -> list[Samples] | None:
+    def _credible(self, goals: list[Goal], observed: _Observed, reasons: list[str]) -> list[Samples] | None:
         """Return the values of each goal over the posterior models."""
         try:
-            return [self._samples(goal, path, terminated=terminated) for goal in goals]
+            return [self._samples(goal, observed) for goal in goals]
         except LimitError as error:
             reasons.append(f"no credible band: {error}")
             return None
 
-    def _samples(self, goal: Goal, path: Path, *, terminated: bool) -> Samples:
-        since = _since(goal, path)
-        values = self._posterior.values(goal.world.change, goal.measure, since, terminated=terminated)
+    def _samples(self, goal: Goal, observed: _Observed) -> Samples:
+        since = observed.since(goal)
+        values = self._in_posterior(goal.world.change, goal, since)
         if goal.world.baseline is not None:
-            base = self._posterior.values(goal.world.baseline, goal.measure, since, terminated=terminated)
-            return values.minus(base)
+            return values.minus(self._in_posterior(goal.world.baseline, goal, since))
         return values
 
-    def _uses(
-        self, goals: list[Goal], path: Path, *, terminated: bool, reasons: list[str]
-    ) -> list[list[RowUses]] | None:
+    def _in_posterior(self, change: Change, goal: Goal, since: _Observed) -> Samples:
+        path, terminated, acted = since
+        return self._posterior.values(change, goal.measure, path, terminated=terminated, acted=acted)
+
+    def _uses(self, goals: list[Goal], observed: _Observed, reasons: list[str]) -> list[list[RowUses]] | None:
         """Return the uses of the rows of each goal, by model."""
         if any(isinstance(goal.measure, Probability) and any(nested_goals(goal.measure.path)) for goal in goals):
             reasons.append("no support: a quantity is nested in another")
             return None
         try:
-            return [self._of_goal(goal, _since(goal, path), terminated=terminated) for goal in goals]
+            return [self._of_goal(goal, observed.since(goal)) for goal in goals]
         except LimitError as error:
             reasons.append(f"no support: {error}")
             return None
 
-    def _of_goal(self, goal: Goal, path: Path, *, terminated: bool) -> list[RowUses]:
-        uses = [self._in_world(goal.world.change, goal, path, terminated=terminated)]
+    def _of_goal(self, goal: Goal, since: _Observed) -> list[RowUses]:
+        uses = [self._in_world(goal.world.change, goal, since)]
         if goal.world.baseline is None:
             return uses
-        base = self._in_world(goal.world.baseline, goal, path, terminated=terminated)
+        base = self._in_world(goal.world.baseline, goal, since)
         if base.model is not uses[0].model:
             return [*uses, base]
         uses[0].add(base, sign=-1.0)
         return uses
 
-    def _in_world(self, change: Change, goal: Goal, path: Path, *, terminated: bool) -> RowUses:
+    def _in_world(self, change: Change, goal: Goal, since: _Observed) -> RowUses:
+        path, terminated, acted = since
         evaluators = self._evaluators
         end = path[-1][0] if terminated and not evaluators.stays(path[-1][0]) else None
-        nominal = evaluators.nominal(end, until=len(path) - 1)
+        nominal = evaluators.nominal(end, until=len(path) - 1, acted=acted)
         world = World.at(path, 0, nominal, evaluators.intervention(change, end), evaluators.rows)
         if evaluators.constant(goal.measure) is not None:
             return RowUses.none_of(world.law.dynamics)
         return row_uses(world, evaluators.value_table(world.law, goal.measure), goal.measure)
 
 
-def _since(goal: Goal, path: Path) -> Path:
-    """Return the pairs from the intervention on: the answer depends on no other."""
-    return path[resolve(goal.world.offset, len(path))[1] :]
+class _Observed(NamedTuple):
+    """The observed path of an answer. `acted`: names of the policies that acted at its pairs; empty: nominal did."""
+
+    path: Path
+    terminated: bool
+    acted: Sequence[str] = ()
+
+    def since(self, goal: Goal) -> _Observed:
+        """Return what was observed from the intervention on: the answer depends on nothing before."""
+        first = resolve(goal.world.offset, len(self.path))[1]
+        return _Observed(self.path[first:], self.terminated, self.acted[first:])
 
 
 def _with(  # noqa: PLR0917 - a verdict and the parts to add to it

@@ -14,7 +14,7 @@ from monitor.engine.seeding import SEEDS, alone, check_sampling
 from monitor.engine.simulated import check_simulated_labels, check_simulated_path, simulated_scene
 from monitor.errors import ConfigError, LimitError
 from monitor.exact import Checker, tables
-from monitor.exact.inputs import as_pairs, check_path, read_all
+from monitor.exact.inputs import as_pairs, check_acted, check_path, read_all
 from monitor.exact.names import validate
 from monitor.exact.verdict import Path
 from monitor.logic import Formula
@@ -43,6 +43,7 @@ def check(
     sampling: Sampling | None = None,
     drawn: Drawn | None = None,
     bands: BandSettings | None = BANDS,
+    acted: Sequence[str] = (),
 ) -> Verdict:
     """Answer one formula on one observed path.
 
@@ -62,6 +63,7 @@ def check(
         drawn: of an earlier verdict, to draw it again; replaces `sampling`.
         bands: for a model learned from data, how its bands are computed. With None, or `draws` 0, the credible band is
             not, nor is the support.
+        acted: names of the policies that acted, one for each pair; empty: nominal did at all of them.
 
     Raises:
         FormulaError, PathError, PolicyError, ConfigError, LimitError: each says what is wrong, where, how to fix it.
@@ -89,6 +91,7 @@ def check(
         sampling=sampling,
         drawn=drawn,
         bands=bands,
+        acted=acted,
     )[0]
 
 
@@ -106,6 +109,7 @@ def check_many(
     sampling: Sampling | None = None,
     drawn: Drawn | None = None,
     bands: BandSettings | None = BANDS,
+    acted: Sequence[str] = (),
     each: Callable[[int], None] = lambda _answered: None,
 ) -> list[Verdict]:
     """Answer several formulas on one path, sharing what they have in common; all are read before any is answered.
@@ -122,8 +126,9 @@ def check_many(
     if not (0 <= drawn.seed < SEEDS and drawn.first >= 0):
         raise ConfigError(f"drawn holds seed {drawn.seed} and first {drawn.first}, which no verdict was drawn with")
     settings = _Settings(
-        as_pairs(path), engine, causal_model, drawn, terminated=terminated, start_observed=start_observed
+        as_pairs(path), engine, causal_model, drawn, terminated=terminated, start_observed=start_observed, acted=acted
     )
+    check_acted(acted, settings.path, policies)
     read = read_all(queries)
     if not isinstance(model, MDP):
         return _collect(_simulated(read, model, policies, models or {}, settings), each)
@@ -158,6 +163,7 @@ class _Settings:
     drawn: Drawn
     terminated: bool
     start_observed: bool
+    acted: Sequence[str] = ()
 
     def exact(self, formula: Formula, text: str, checker: Checker) -> Verdict:
         return checker.check(
@@ -167,6 +173,7 @@ class _Settings:
             terminated=self.terminated,
             start_observed=self.start_observed,
             text=text,
+            acted=self.acted,
         )
 
     def sampled(self, formula: Formula, text: str, sampler: SampledChecker, why: str = "") -> Verdict:
@@ -178,6 +185,7 @@ class _Settings:
             terminated=self.terminated,
             start_observed=self.start_observed,
             why=why,
+            acted=self.acted,
         )
 
 
@@ -200,7 +208,7 @@ def _chosen(formula: Formula, text: str, settings: _Settings, checker: Checker, 
 def _with_bands(learned: LearnedBands | None, verdict: Verdict, formula: Formula, settings: _Settings) -> Verdict:
     if learned is None:
         return verdict
-    return learned.added(verdict, formula, settings.path, terminated=settings.terminated)
+    return learned.added(verdict, formula, settings.path, terminated=settings.terminated, acted=settings.acted)
 
 
 def _simulated(

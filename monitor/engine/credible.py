@@ -131,8 +131,12 @@ class PosteriorValues:
         sides, shared = both_sides(wide.pop(""), unknown), Shared(Budget(), {})
         return [self._drawn(sides, wide, streams, shared) for _ in range(settings.draws)]
 
-    def values(self, change: Change, measure: Measure, path: Path, *, terminated: bool) -> Samples:
+    def values(
+        self, change: Change, measure: Measure, path: Path, *, terminated: bool, acted: Sequence[str] = ()
+    ) -> Samples:
         """Return the Gumbel-Max values under a change at the path's first pair.
+
+        `acted`: names of the policies that acted at the pairs; empty: nominal did.
 
         Raises LimitError if their value tables would be too large, or if a nested quantity has no worst and best case.
         """
@@ -142,7 +146,8 @@ class PosteriorValues:
             return Samples(*np.full((2, self.settings.draws), constant))
         if isinstance(measure, Probability):
             measure = Probability(split_labels(measure.path))
-        pairs = [[_value(side, change, measure, path, end) for side in drawn] for drawn in self._affordable()]
+        given = change, measure, path, end, acted
+        pairs = [[_value(side, *given) for side in drawn] for drawn in self._affordable()]
         return Samples(*np.array(pairs).T)
 
     def _affordable(self) -> Sequence[Drawn]:
@@ -165,9 +170,11 @@ class PosteriorValues:
         return Drawn(*(Evaluators(m, policies, models, shared.budget, automata=shared.automata) for m in drawn))
 
 
-def _value(evaluators: Evaluators, change: Change, measure: Measure, path: Path, end: int | None) -> float:
+def _value(  # noqa: PLR0917 - the evaluators, and what the value is a function of
+    evaluators: Evaluators, change: Change, measure: Measure, path: Path, end: int | None, acted: Sequence[str]
+) -> float:
     """Return the value under a change at the first pair of a path that ended in `end`, if it did."""
     ended = None if end is None or evaluators.stays(end) else end
-    nominal = evaluators.nominal(ended, until=len(path) - 1)
+    nominal = evaluators.nominal(ended, until=len(path) - 1, acted=acted)
     world = World.at(path, 0, nominal, evaluators.intervention(change, ended), evaluators.rows)
     return evaluators.value(world, measure)

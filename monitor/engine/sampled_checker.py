@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from copy import copy
 
 from msgspec.structs import replace
 
 from monitor.engine.case import Case
+from monitor.errors import LimitError
 from monitor.exact.verdict import Path
 from monitor.logic import Formula
 from monitor.logic.syntax import Goal, Regret
@@ -47,6 +49,7 @@ class SampledChecker:
         terminated: bool = False,
         start_observed: bool = True,
         why: str = "",
+        acted: Sequence[str] = (),
     ) -> Verdict:
         """Draw worlds until the formula is decided or the limit is reached.
 
@@ -58,10 +61,13 @@ class SampledChecker:
             terminated: the episode has ended in the last state.
             start_observed: whether the first pair is the episode's first step.
             why: the reason for sampling, which begins the verdict's `reason`.
+            acted: names of the policies that acted at the pairs; empty: nominal did at all of them.
 
         Raises:
             LimitError, FormulaError, ConfigError: samples cannot answer this, with the reason.
         """
+        if acted:
+            self._check_policies(formula, path)
         sampler = copy(self._sampler)  # its step tables are shared
         sampler.seed = drawn.seed
         case = Case(sampler, self._rows, self._rewards or drawn.sampling.rewards, path, drawn, terminated=terminated)
@@ -77,6 +83,15 @@ class SampledChecker:
             start_dropped=not start_observed and any(offset < 0 for _, _, offset in goals(formula)),
             reason="; ".join(part for part in (why, verdict.reason) if part),
         )
+
+    def _check_policies(self, formula: Formula, path: Path) -> None:
+        """Raise LimitError if it matters to a formula that another policy than nominal acted."""
+        chooses, depends = path[-1][1] is None, self._sampler.scene.depends_on_policies
+        if any(chooses or depends(change, goal.measure) for goal, changes, _ in goals(formula) for change in changes):
+            raise LimitError(
+                "another policy than nominal acted at some of the steps, and sampled answers to this formula are not "
+                "made for that; use the exact engine"
+            )
 
     def warm_up(self, formula: Formula, path: Path, drawn: Drawn) -> None:
         """Draw a first sample, so that the first message is not delayed. Raises what `verdict` would."""

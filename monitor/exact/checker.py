@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -98,10 +98,11 @@ class Checker:
         terminated: bool = False,
         start_observed: bool = True,
         text: str | None = None,
+        acted: Sequence[str] = (),
     ) -> Verdict:
         """Answer a validated formula on a possible path (oldest pair first); see `monitor.check` for the arguments."""
         check = IncrementalCheck(self._evaluators, formula, causal_model, text or print_formula(formula), len(path))
-        return check.verdict(tuple(path), terminated=terminated, start_observed=start_observed)
+        return check.verdict(tuple(path), terminated=terminated, start_observed=start_observed, acted=acted)
 
     def incremental_check(
         self, formula: Formula, causal_model: CausalModel = "gumbel", text: str | None = None, *, window: int

@@ -7,7 +7,7 @@ computes (docs/semantics.md, section 6.1). Source: Kazemi & Paoletti, Section 3.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, assert_never
 
@@ -54,7 +54,7 @@ from monitor.model.rewards import aligned_rewards
 from monitor.policy import PolicyTable
 from monitor.types import BandSettings
 
-__all__ = ["DELTA", "Evaluators", "pair_arrays", "within"]
+__all__ = ["DELTA", "Evaluators", "deployed_name", "pair_arrays", "within"]
 
 DELTA = BandSettings().delta
 """Probability that the confidence set of learned rows misses one at any time, unless another is given."""
@@ -76,6 +76,8 @@ class Evaluators:
         automata: of measures; likewise, as they depend on no model.
         delta: probability that the confidence set of the rows of learned models misses one, at any time.
 
+    `deployed`: another name of the nominal policy, by which it can be an intervention where another one acted.
+
     Raises ConfigError if no policy is called nominal, another model has other states, or `delta` is not in (0, 1).
     """
 
@@ -95,6 +97,8 @@ class Evaluators:
             raise ConfigError("no policy is called 'nominal'; it names the deployed one, so name it under policies")
         self.model = model
         self.policies = dict(policies)
+        self.deployed = deployed_name(policies)
+        self.policies[self.deployed] = policies["nominal"]
         self.delta = delta
         self.models = {name: _same_space(model, other, name) for name, other in (models or {}).items()}
         self.rows: RowCache = {}
@@ -298,12 +302,29 @@ class Evaluators:
             if isinstance(atom, Goal) and looks_back(atom)
         }
 
-    def nominal(self, end: int | None = None, until: int = 0) -> Law:
-        """Return the law of the deployed policy; `end`: the state it terminated in, absorbing from `until` on."""
+    def nominal(self, end: int | None = None, until: int = 0, acted: Sequence[str] = ()) -> Law:
+        """Return the law without an intervention: that of the policies that acted, then that of the deployed one.
+
+        `end`: the state it terminated in, absorbing from `until` on. `acted`: names of the policies that acted at
+        offsets 0, 1, ...; the deployed one acts from then on (docs/semantics.md, section 2.5).
+        """
         table = self.policies["nominal"]
         if end is None or self.stays(end):
-            return Law.stationary(table, self.model)
-        return Law.ending(table, self.model, self._ending("", self.model, end), until, end)
+            law = Law.stationary(table, self.model)
+        else:
+            law = Law.ending(table, self.model, self._ending("", self.model, end), until, end)
+        return law.after_phases([self.policies[name] for name in acted])
+
+    def depends_on_policies(self, change: Change, measure: Probability | Reward) -> bool:
+        """Return whether a value depends on which policies acted at the observed pairs, beside what they did.
+
+        Not if the intervention leaves nothing to them: where nominal replays the path, and where another policy, which
+        needs no noise to act, replaces them for good.
+        """
+        if change.kind == "nominal":
+            return any(isinstance(atom, Goal) for atom in self._automaton(measure).atoms)
+        table = self.intervention(change, None).table
+        return table is None or table.actions is None or change.steps is not None
 
     def intervention(self, change: Change, end: int | None) -> Intervention:
         """Return the intervention that a change in a formula stands for."""
@@ -405,6 +426,14 @@ class _PastGoal:
         if self._class is None:
             return (self._evaluators.value(world, self._goal.measure),)
         return self._evaluators.interval(world, self._goal.measure, self._class)
+
+
+def deployed_name(policies: Collection[str]) -> str:
+    """Return a name for the deployed policy as an intervention: no other policy is called that."""
+    name = "deployed"
+    while name in policies:
+        name += "_"
+    return name
 
 
 def _before_end(law: Law) -> Law:

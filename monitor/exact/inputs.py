@@ -13,7 +13,7 @@ from monitor.model import MDP
 from monitor.model.recorded import APPEND, never_recorded
 from monitor.policy import PolicyTable, as_table
 
-__all__ = ["as_pairs", "check_path", "read_all", "tables"]
+__all__ = ["as_pairs", "check_acted", "check_path", "read_all", "tables"]
 
 
 def read_all(queries: Sequence[str | Formula]) -> list[tuple[Formula, str]]:
@@ -46,6 +46,15 @@ def as_pairs(path: object) -> list[tuple[int, int | None]]:
         problem = f"pair {len(pairs)}: a pair (state, action) of whole numbers is needed"
         raise PathError(f"{problem}, such as (0, 1), or (0, None) for an action not yet taken") from None
     return pairs
+
+
+def check_acted(acted: Sequence[str], path: Path, policies: Mapping[str, object]) -> None:
+    """Raise PathError unless `acted` is empty or names a policy for each pair of a path."""
+    if acted and len(acted) != len(path):
+        raise PathError(f"acted names {len(acted)} policies for {len(path)} pairs; name one for each pair, or none")
+    for n, name in enumerate(acted):
+        if name not in policies:
+            raise PathError(f"pair {n}: no policy is called {name!r}; there is {', '.join(policies)}")
 
 
 def check_path(model: MDP, path: Path) -> None:

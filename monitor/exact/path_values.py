@@ -63,6 +63,7 @@ class PathValues:
         self._from_start: list[tuple[WorldValues, int]] = []
         """The values needed at @-k only, and k: the index of their start point changes as the path grows."""
         self._path: Path = ()
+        self._acted: Sequence[str] = ()
         self._restart = False
         for goal, changes, offset in [*goals(formula), *_advised(formula)]:
             if asks_back(goal.measure) or evaluators.constant(goal.measure) is not None:
@@ -73,16 +74,17 @@ class PathValues:
                 evaluator = evaluators.evaluator(self._nominal, self._law(self._nominal, change, None), goal.measure)
                 self._add(WorldValues(change, goal.measure, evaluator, keep, only), min(offset, 0))
 
-    def advance(self, path: Path, added: int, end: int | None) -> None:
+    def advance(self, path: Path, added: int, end: int | None, acted: Sequence[str] = ()) -> None:
         """Process the last `added` pairs of a path. If `added` >= the path's length, the path is new.
 
-        `end`: the state in which the episode has terminated. After an error some values have advanced and some have
-        not, so the next call restarts all of them.
+        `end`: the state in which the episode has terminated. `acted`: names of the policies that acted at the pairs;
+        empty: nominal did. After an error some values have advanced and some have not, so the next call restarts all
+        of them.
         """
         if self._restart:
             added = len(path)
         self._restart = True
-        self._path = path
+        self._path, self._acted = path, acted
         self._end = None if end is None or self.evaluators.stays(end) else end
         answer_now = self._end is None and added > 0
         if added >= len(path):
@@ -116,7 +118,7 @@ class PathValues:
     def value(self, change: Change, measure: Measure, position: int) -> float:
         """Return the Gumbel-Max value under a change at `path[position]`."""
         entry = self._by_world.get((id(change), id(measure)))
-        if entry is None or self._foresees_end(entry):
+        if entry is None or self._foresees_end(entry) or self._mixes(change, measure):
             return self.evaluators.value(self._world(change, position), measure)
         return within(measure, float(entry.values[len(self._path) - 1 - position if entry.only < 0 else 0]))
 
@@ -124,7 +126,7 @@ class PathValues:
         """Return the values at offsets 0, 1, ..., as far back as the formula looks."""
         entry = self._by_world.get((id(change), id(measure)))
         count = len(self._path) if entry is None else min(entry.keep, len(self._path))
-        if entry is None or self._foresees_end(entry):
+        if entry is None or self._foresees_end(entry) or self._mixes(change, measure):
             return [self.value(change, measure, len(self._path) - 1 - offset) for offset in range(count)]
         return [within(measure, value) for value in entry.values[:count].tolist()]
 
@@ -132,7 +134,7 @@ class PathValues:
         """Return bounds of the value over a class of causal models."""
         assert causal_model != "gumbel"
         entry = self._by_world.get((id(change), id(measure)))
-        if entry is None or self._end is not None:
+        if entry is None or self._end is not None or self._mixes(change, measure):
             return self.evaluators.interval(self._world(change, position), measure, causal_model)
         pairs = pair_arrays(self._path[position:])
         low, high = entry.evaluator.interval(pairs, STABLE if causal_model == "stable" else ANY)
@@ -146,7 +148,7 @@ class PathValues:
         constant = self.evaluators.constant(measure)
         if constant is not None:
             return constant, constant
-        nominal = self.evaluators.nominal(self._end, until=len(self._path) - 1 - position)
+        nominal = self._nominal_at(position)
         values = self.evaluators.guaranteed(nominal, self._law(nominal, change, self._end), measure)
         if values is None:
             return None
@@ -183,10 +185,20 @@ class PathValues:
         return nominal.under(self.evaluators.intervention(change, end))
 
     def _world(self, change: Change, position: int) -> World:
-        nominal = self.evaluators.nominal(self._end, until=len(self._path) - 1 - position)
-        return World.at(
-            self._path, position, nominal, self.evaluators.intervention(change, self._end), self.evaluators.rows
-        )
+        intervention = self.evaluators.intervention(change, self._end)
+        return World.at(self._path, position, self._nominal_at(position), intervention, self.evaluators.rows)
+
+    def _nominal_at(self, position: int) -> Law:
+        """Return the law without an intervention, from a position of the path on."""
+        acted = self._acted[position:]
+        return self.evaluators.nominal(self._end, until=len(self._path) - 1 - position, acted=acted)
+
+    def _mixes(self, change: Change, measure: Measure) -> bool:
+        """Return whether a value depends on another policy than nominal that acted: then it is computed by itself."""
+        if not self._acted:
+            return False
+        chooses = self._path[-1][1] is None  # the last action is left to the policy that acts
+        return chooses or self.evaluators.depends_on_policies(change, measure)
 
 
 def _advised(formula: Formula) -> Iterator[tuple[Goal, tuple[Change, ...], int]]:

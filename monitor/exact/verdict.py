@@ -84,7 +84,13 @@ class IncrementalCheck:
             self._regret_texts = [print_formula(goal) for goal in regret_goals(formula)]
 
     def verdict(
-        self, path: Path, added: int | None = None, *, terminated: bool = False, start_observed: bool = True
+        self,
+        path: Path,
+        added: int | None = None,
+        *,
+        terminated: bool = False,
+        start_observed: bool = True,
+        acted: Sequence[str] = (),
     ) -> Verdict:
         """Return the verdict on a path (oldest pair first).
 
@@ -93,11 +99,13 @@ class IncrementalCheck:
             added: pairs at the end of the path that were not there at the last call; None: it is another path.
             terminated: the episode has ended in the last state, which is absorbing from then on.
             start_observed: whether the first pair is the episode's first step.
+            acted: names of the policies that acted at the pairs; empty: nominal did at all of them.
         """
         self.path, self.quantities, self._refused = path, [], ""
         self._due = False
         self.start_dropped = self._from_start and not start_observed
-        self.path_values.advance(path, len(path) if added is None else added, path[-1][0] if terminated else None)
+        end = path[-1][0] if terminated else None
+        self.path_values.advance(path, len(path) if added is None else added, end, acted)
         if isinstance(self.formula, Regret):
             return self.regret(self.formula)
         verdict = self.plain(self.formula)

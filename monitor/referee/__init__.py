@@ -9,7 +9,7 @@ agreement of the two rules out a shared error. Read `row.py`, `world.py`, `resid
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import get_args
 
 from monitor.errors import ConfigError, LimitError
@@ -19,7 +19,7 @@ from monitor.logic.syntax import Formula
 from monitor.model.mdp import MDP
 from monitor.policy.table import as_table
 from monitor.referee.guaranteed import Guaranteed
-from monitor.referee.inputs import Path, check_models, checked_path, named_actions
+from monitor.referee.inputs import Path, check_acted, check_models, checked_path, named_actions
 from monitor.referee.unroll import Unroll
 from monitor.referee.verdict import Judge
 from monitor.referee.world import MAIN, Frame, Moment, Setting, Step
@@ -39,6 +39,7 @@ def judge(
     terminated: bool = False,
     start_observed: bool = True,
     delta: float = BandSettings().delta,
+    acted: Sequence[str] = (),
 ) -> Verdict:
     """Evaluate one formula on one observed path, as `monitor.check` does exactly.
 
@@ -53,6 +54,7 @@ def judge(
         start_observed: whether the first pair is the episode's first step (else `@-k` verdicts say so).
         delta: probability that the guaranteed band misses, which `any` adds on a model learned from data. The credible
             band and the support are the engine's alone.
+        acted: names of the policies that acted, one for each pair; empty: nominal did at all of them.
 
     Raises:
         FormulaError, PathError, PolicyError, ConfigError: as `monitor.check`.
@@ -79,24 +81,29 @@ def judge(
     check_models(others, model)
     actions = named_actions(formula, text, model, tables, others)
     pairs = checked_path(path, model, terminated=terminated)
+    check_acted(acted, len(pairs), tables)
     last = pairs[-1][0]
     setting = Setting({MAIN: model, **others}, tables, last if terminated else None)
     unroll = Unroll(setting, actions, causal_model)
     due = causal_model == "any" and any(each.counts is not None for each in setting.models.values())
     guaranteed = Guaranteed(setting, actions, delta) if due else None
     labels = {name: bool(states[last]) for name, states in model.labels.items()}
-    judged = Judge(unroll, _observed(pairs, terminated=terminated), labels, causal_model, start_observed, guaranteed)
+    frame = _observed(pairs, acted or ["nominal"] * len(pairs), terminated=terminated)
+    judged = Judge(unroll, frame, labels, causal_model, start_observed, guaranteed)
     try:
         return judged.verdict(formula, text)
     except RecursionError as error:
         raise LimitError("the referee cannot evaluate a formula nested this deeply; the exact engine can") from error
 
 
-def _observed(pairs: list[tuple[int, int | None]], *, terminated: bool) -> Frame:
-    """Return the observed path: nominal and the main model throughout, ended from the last pair on if it has."""
+def _observed(pairs: list[tuple[int, int | None]], acted: Sequence[str], *, terminated: bool) -> Frame:
+    """Return the observed path under the policies that acted, and nominal after it.
+
+    The main model is in force throughout; the episode has ended from the last pair on if it has.
+    """
     last = len(pairs) - 1
     steps = tuple(
-        Step(state, action, Moment("nominal", MAIN, ended=terminated and place == last))
-        for place, (state, action) in enumerate(pairs)
+        Step(state, action, Moment(policy, MAIN, ended=terminated and place == last))
+        for place, ((state, action), policy) in enumerate(zip(pairs, acted, strict=True))
     )
     return Frame(steps, (Moment("nominal", MAIN, ended=terminated),))

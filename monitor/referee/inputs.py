@@ -17,7 +17,7 @@ from monitor.logic.syntax import Formula, Goal, Label, Regret
 from monitor.logic.traversal import subformulas
 from monitor.model.mdp import MDP
 
-__all__ = ["Path", "check_models", "checked_path", "named_actions"]
+__all__ = ["Path", "check_acted", "check_models", "checked_path", "named_actions"]
 
 Path = Sequence[tuple[int, int | None]]
 
@@ -50,6 +50,15 @@ def checked_path(path: Path, model: MDP, *, terminated: bool) -> list[tuple[int,
             problem = f"the model gives {s_next} probability 0 after state {state}, action {action}"
             raise PathError(f"pair {n}: {problem}; the path or the model is wrong")
     return pairs
+
+
+def check_acted(acted: Sequence[str], length: int, policies: Mapping[str, object]) -> None:
+    """Raise PathError unless a policy that exists is named for each pair of a path, or none at all."""
+    if len(acted) not in (0, length):
+        raise PathError(f"the path has {length} pairs, and the policies that acted are named for {len(acted)} of them")
+    unknown = sorted(set(acted) - set(policies))
+    if unknown:
+        raise PathError(f"a policy that acted does not exist: {unknown[0]!r}; there is {', '.join(policies)}")
 
 
 def check_models(models: Mapping[str, MDP], model: MDP) -> None:

@@ -11,6 +11,7 @@ from monitor.alarm.message import Identity
 from monitor.engine import Engines
 from monitor.runtime.formula import FormulaMonitor, FormulaMonitorState, When
 from monitor.runtime.query import Query
+from monitor.runtime.takeovers import BROKEN, CUT_OFF, GONE, UNKNOWN
 from monitor.runtime.trust import ModelTrust
 from monitor.statistics.interval_odds import UNRECORDED
 from monitor.statistics.model_test import ModelTest, ModelTestState
@@ -66,6 +67,7 @@ class AgentMonitor:
         self._engines = engines
         self._formulas = [FormulaMonitor(query, session.agent, identity) for query in queries]
         self._followed = [formula.forecasts for formula in self._formulas if formula.forecasts is not None]
+        self._judging = [formula.takeovers for formula in self._formulas if formula.takeovers is not None]
         self._open = False
         self._by_time = any(isinstance(query.spec.every, float) for query in queries)
 
@@ -95,6 +97,8 @@ class AgentMonitor:
                 notices += self._test_model(self.test, before if follows else None, event)
             if self._followed:
                 self._advance_forecasts(event, notices, continued=path.begun == begun)
+            if self._judging:
+                notices += self._advance_takeovers(event, before if path.begun == begun else None)
             before, begun = path.last, path.begun
             match event:
                 case Step():
@@ -139,6 +143,8 @@ class AgentMonitor:
         for forecasts in self._followed:
             if (dropped := forecasts.drop()) is not None:
                 yield dropped
+        for takeovers in self._judging:
+            yield from takeovers.drop(GONE)
         for formula in self._formulas:
             yield from formula.close(how)
 
@@ -179,7 +185,8 @@ class AgentMonitor:
         one it was made for, and at a truncated end; at a terminated one the last state stays for good.
         """
         session = self.session
-        if isinstance(event, Step) and continued and not session.mismatch:  # nearly always, so it is one short loop
+        own = isinstance(event, Step) and event.policy == "nominal" and not session.mismatch
+        if isinstance(event, Step) and continued and own:  # nearly always, so it is one short loop
             state = event.state
             for forecasts in self._followed:
                 if forecasts.value is not None and (over := forecasts.read(state)) is not None:
@@ -191,6 +198,32 @@ class AgentMonitor:
             over = forecasts.drop() if stays is None else forecasts.stay(stays)
             if over is not None:
                 notices.append(over)
+
+    def _advance_takeovers(self, event: Step | Break | End, before: Step | None) -> Iterator[Notice]:
+        """Follow a takeover that begins with an event; judge those whose horizon has passed, give up those cut off.
+
+        `before`: the step before this one on the path, if any.
+        """
+        path, engines = self.session.path, self._engines
+        match event:
+            case Step(foreign=True):
+                for takeovers in self._judging:
+                    yield from takeovers.drop(UNKNOWN)
+            case Step():
+                for takeovers in self._judging:
+                    if before is None:
+                        yield from takeovers.drop(BROKEN)
+                    if event.policy == takeovers.policy and _takes_over(event, before):
+                        takeovers.begin(event)
+                    yield from takeovers.advance(path, engines)
+            case End():
+                for takeovers in self._judging:
+                    yield from (
+                        takeovers.advance(path, engines, ended=True) if event.terminated else takeovers.drop(CUT_OFF)
+                    )
+            case _:
+                for takeovers in self._judging:
+                    yield from takeovers.drop(BROKEN)
 
     def _test_model(self, test: ModelTest, before: Step | None, event: Step | Break | End) -> Iterator[Notice]:
         """Test the model on an event; report if it is contradicted from now on.
@@ -274,8 +307,9 @@ class AgentMonitor:
         if blind == "model_doubt":
             return "for this agent" if self.test is not None and self.test.doubted else "for all agents"
         if blind == "policy_mismatch":
-            runs, configured = (sha256 or "unknown" for sha256 in (session.policy, session.settings.nominal_sha256))
-            return f"it runs policy {runs[:12]}, configured is {configured[:12]}"
+            runs = (session.policy or "unknown")[:12]
+            known = ", ".join(f"{name} {sha256[:12]}" for sha256, name in session.settings.policies.items())
+            return f"it runs policy {runs}, configured: {known}"
         return path.detail if blind is not None and blind == path.broken else ""
 
     def _answer(self, step: Step, now: Instant, notices: list[Notice], *, connected: bool, when: When) -> None:
@@ -297,3 +331,10 @@ class AgentMonitor:
             notices += formula.close("ended")
             formula.start_episode()
         notices.append(Ended(self.session.agent, end.episode))
+
+
+def _takes_over(step: Step, before: Step | None) -> bool:
+    """Return whether another policy than nominal takes over with a step; `before`: the step before it on the path."""
+    if before is None:
+        return step.seq == 0 and step.policy != "nominal"
+    return step.policy != before.policy == "nominal" and not before.foreign

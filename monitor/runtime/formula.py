@@ -15,6 +15,7 @@ from monitor.alarm.summary import summary
 from monitor.engine import Engines
 from monitor.runtime.forecasts import Forecasts, ForecastsState
 from monitor.runtime.query import Query, QueryEvaluator
+from monitor.runtime.takeovers import Takeovers, TakeoversState
 from monitor.stream import Session
 from monitor.types import (
     AlarmMoved,
@@ -46,6 +47,7 @@ class _JudgedPath(msgspec.Struct, frozen=True):
     pairs: tuple[tuple[int, int | None], ...]
     start_observed: bool
     terminated: bool
+    acted: tuple[str, ...] = ()
 
 
 class _Published(msgspec.Struct, frozen=True):
@@ -64,7 +66,7 @@ class _Published(msgspec.Struct, frozen=True):
 class FormulaMonitorState(msgspec.Struct, frozen=True, array_like=True):
     """State of a `FormulaMonitor` as plain data. `asked`: its `answered_at`; `tests`: as in `QueryEvaluator`.
 
-    `forecasts`: None if none are followed.
+    `forecasts`: None if none are followed; `takeovers`: likewise, None if none are judged.
     """
 
     alarm: Alarm
@@ -76,6 +78,7 @@ class FormulaMonitorState(msgspec.Struct, frozen=True, array_like=True):
     skipped: float | None
     published: _Published | None = None
     forecasts: ForecastsState | None = None
+    takeovers: TakeoversState | None = None
 
 
 class FormulaMonitor:
@@ -88,6 +91,7 @@ class FormulaMonitor:
         answered_at: ticks of the last answer, for formulas that are due by time.
         last: the last answer of this episode.
         forecasts: of the agent's own future, compared with what happened; None: none are followed.
+        takeovers: those that the formula's goal judges; None: it judges none.
         skipped: ticks at which an answer was last skipped, so that an alarm may be missing.
     """
 
@@ -104,6 +108,7 @@ class FormulaMonitor:
         "query",
         "skipped",
         "steps",
+        "takeovers",
     )
 
     def __init__(self, query: Query, agent: str, identity: Identity) -> None:
@@ -115,6 +120,8 @@ class FormulaMonitor:
         self.skipped: float | None = None
         target = query.target
         self.forecasts = None if target is None else Forecasts(target, agent, query.spec.name)
+        by = query.judged
+        self.takeovers = None if by is None else Takeovers(by, agent, query.spec)
         self._path: _JudgedPath | None = None
         self._published: _Published | None = None
         self._evaluator = QueryEvaluator()
@@ -173,11 +180,12 @@ class FormulaMonitor:
         self.last = Judged(self._agent, spec.name, verdict, step.episode, step.seq, step.time, step.late)
         notices.append(self.last)
         forecasts = self.forecasts
-        if forecasts is not None and forecasts.value is None and not path.ended:  # else no future is left
+        own = step.policy == "nominal" and not path.ended  # else another policy acts on, or no future is left
+        if forecasts is not None and forecasts.value is None and own:
             forecasts.begin(verdict, path.held)
         self.alarm, change = advance(self.alarm, judge(verdict, spec.alarm), spec.alarm, seq=step.seq, time=step.time)
         if change is not None or self.alarm.state == "firing":  # only then can an alert be about it
-            self._path = _JudgedPath(path.pairs, path.start_observed, path.terminated)
+            self._path = _JudgedPath(path.pairs, path.start_observed, path.terminated, tuple(path.acted))
         if change is not None:
             notices += self._report(change, step.time, now)
         elif self.alarm.state == "firing" and not ends:
@@ -237,6 +245,7 @@ class FormulaMonitor:
             self.skipped,
             self._published,
             forecasts,
+            None if self.takeovers is None else self.takeovers.dump(),
         )
 
     def load(self, state: FormulaMonitorState) -> None:
@@ -246,6 +255,8 @@ class FormulaMonitor:
         self.skipped, self._published = state.skipped, state.published
         if self.forecasts is not None and state.forecasts is not None:
             self.forecasts.load(state.forecasts)
+        if self.takeovers is not None and state.takeovers is not None:
+            self.takeovers.load(state.takeovers)
 
     def _refresh(self, now: Instant) -> Iterator[Notice]:
         """Publish a revision if the newest verdict of a firing alarm is news, else keep it for the heartbeat.
@@ -323,4 +334,5 @@ class FormulaMonitor:
             path=path.pairs,
             start_observed=path.start_observed,
             terminated=path.terminated,
+            acted=path.acted,
         )

@@ -26,6 +26,7 @@ from monitor.runtime.admission import Admission
 from monitor.runtime.agent import AgentMonitor, AgentMonitorState
 from monitor.runtime.forecasts import dropped_forecast
 from monitor.runtime.query import Query, prepare
+from monitor.runtime.takeovers import dropped_takeovers
 from monitor.runtime.trust import ModelTrust, ModelTrustState
 from monitor.statistics.calibration import CalibrationCounts
 from monitor.stream import Session, TimerQueue
@@ -111,7 +112,8 @@ class Monitor:
         bands = bands or BandSettings()
         self._checker = Checker(model, tables(policies, model), models, delta=bands.delta)
         self._engines = Engines(self._checker, sampling or Sampling(), bands)
-        self._queries = prepare(formulas, self._engines, window=self.settings.window)
+        known = set(self.settings.policies.values()) - {"nominal"}
+        self._queries = prepare(formulas, self._engines, window=self.settings.window, known=known)
         self._identity = identity or identity_of(model, self._checker.policies, models or {})
         self._agents: dict[str, AgentMonitor] = {}
         self._ready: dict[str, None] = {}  # agents with something to advance over, in order of arrival
@@ -280,6 +282,7 @@ class Monitor:
             notices += closing.close("removed")
             for name in [spec.name for spec in removed if spec.name in before.formulas]:
                 notices += dropped_forecast(agent, name, before.formulas[name].forecasts)
+                notices += dropped_takeovers(agent, name, before.formulas[name].takeovers)
             if not same:
                 session.revise()
             monitor = self._agents[agent] = self._agent_monitor(session)

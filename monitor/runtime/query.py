@@ -15,10 +15,11 @@ from monitor.errors import ConfigError, LimitError, MonitorError
 from monitor.exact import IncrementalCheck, validate
 from monitor.logic import Formula, parse
 from monitor.logic.printer import print_change
-from monitor.logic.syntax import Goal, Probability, Regret
+from monitor.logic.syntax import Change, Goal, Probability, Regret
 from monitor.logic.traversal import goals, handover_goal, largest_offset, nested_goals
 from monitor.model import MDP
 from monitor.runtime.forecasts import FollowedForecast, Target, followed_forecast, target_of
+from monitor.runtime.takeovers import TakeoverGoal, takeover_goal
 from monitor.stream import Session
 from monitor.types import BandsWhen, CausalModel, Engine, FormulaSpec, Outcome, Step, Threshold, Verdict
 
@@ -43,7 +44,7 @@ class Query:
     """A formula to monitor, parsed and checked.
 
     `sampled`: it is never answered exactly; `why`: the reason, if its `engine` is not `sampled`. `target`: which of its
-    forecasts is followed; None: none is.
+    forecasts is followed; None: none is. `judged`: what takeovers are judged by; None: they are not.
     """
 
     spec: FormulaSpec
@@ -51,6 +52,7 @@ class Query:
     sampled: bool = False
     why: str = ""
     target: Target | None = field(default=None, compare=False)
+    judged: TakeoverGoal | None = field(default=None, compare=False)
 
     @cached_property
     def lookback(self) -> int:
@@ -72,6 +74,11 @@ class Query:
     def followed(self) -> FollowedForecast | str:
         """The forecast that is followed, or the reason why none is."""
         return followed_forecast(self.formula, self.spec.engine)
+
+    @cached_property
+    def judges(self) -> TakeoverGoal | str:
+        """What takeovers can be judged by, or the reason why they are not."""
+        return takeover_goal(self.formula, self.spec)
 
 
 @dataclass(slots=True)
@@ -101,7 +108,9 @@ class QueryEvaluator:
                 self.check = engines.checker.incremental_check(
                     query.formula, spec.causal_model, spec.text, window=window
                 )
-            return self.check.verdict(path.held, added, terminated=path.terminated, start_observed=path.start_observed)
+            return self.check.verdict(
+                path.held, added, terminated=path.terminated, start_observed=path.start_observed, acted=path.acted
+            )
         except MonitorError as error:  # too large to answer exactly here
             self.check = None  # how far it advanced is unknown
             self.begun = -1
@@ -114,7 +123,7 @@ class QueryEvaluator:
         if engines.learned is None:
             return verdict
         path = session.path
-        return engines.learned.added(verdict, query.formula, path.held, terminated=path.terminated)
+        return engines.learned.added(verdict, query.formula, path.held, terminated=path.terminated, acted=path.acted)
 
     def _sampled(self, query: Query, engines: Engines, session: Session, step: Step, why: str) -> Verdict:
         """Return a sampled verdict: one more test of this formula on this stream."""
@@ -137,6 +146,7 @@ class QueryEvaluator:
                 terminated=path.terminated,
                 start_observed=path.start_observed,
                 why=why,
+                acted=path.acted,
             )
         except MonitorError as error:
             return _undecided(query, "sampled", f"{why}; {error}" if why else str(error))
@@ -182,27 +192,44 @@ def read_query(spec: FormulaSpec, vocabulary: Vocabulary | None, *, window: int)
     return query
 
 
-def prepare(formulas: Sequence[Query | FormulaSpec | str], engines: Engines, *, window: int) -> list[Query]:
+def prepare(
+    formulas: Sequence[Query | FormulaSpec | str], engines: Engines, *, window: int, known: Collection[str] = ()
+) -> list[Query]:
     """Return the formulas to monitor, checked and their tables built; a bare text gets the name `formula_<n>`.
 
-    A `Query` was made by `read_query` for the same vocabulary and `window`, so it is not checked again.
+    `known`: the policies that an agent can report; only their takeovers are judged. A `Query` was made by `read_query`
+    for the same vocabulary and `window`, so it is not checked again.
 
     Raises:
         FormulaError, ConfigError, LimitError: before the first message, never after it.
     """
     specs = [FormulaSpec(f"formula_{n}", spec) if isinstance(spec, str) else spec for n, spec in enumerate(formulas)]
-    queries = [_prepared(spec, engines, window) for spec in specs]
+    queries = [_prepared(spec, engines, window, known) for spec in specs]
     _check_names([query.spec.name for query in queries])
     return queries
 
 
-def _prepared(spec: Query | FormulaSpec, engines: Engines, window: int) -> Query:
+def _prepared(spec: Query | FormulaSpec, engines: Engines, window: int, known: Collection[str]) -> Query:
     checker = engines.checker
     vocabulary = checker.model, checker.policies, checker.models
     query = spec if isinstance(spec, Query) else read_query(spec, vocabulary, window=window)
     sampled, why = engines.prepare(query.formula, query.spec, window=window)
     target = None if sampled else target_of(query.formula, query.spec.engine, checker.model)
-    return replace(query, sampled=sampled, why=why, target=target)
+    judged = None if sampled else _judged(query, engines, known)
+    return replace(query, sampled=sampled, why=why, target=target, judged=judged)
+
+
+def _judged(query: Query, engines: Engines, known: Collection[str]) -> TakeoverGoal | None:
+    """Return what takeovers are judged by, its tables built; None if none are, or if it is too large."""
+    by = query.judges
+    if isinstance(by, str) or by.policy not in known:
+        return None
+    evaluators = engines.checker.evaluators
+    try:
+        evaluators.prepare(by.goal, Change("policy", evaluators.deployed))
+    except LimitError:
+        return None
+    return by
 
 
 def _check_names(names: Sequence[str]) -> None:

@@ -47,6 +47,10 @@ class Scene(Protocol):
         """Return which atoms of a measure's automaton hold in the world of a change."""
         ...
 
+    def depends_on_policies(self, change: Change, measure: Probability | Reward) -> bool:
+        """Return whether an outcome may depend on which policies acted, beside what they did."""
+        ...
+
 
 class Enumerated:
     """An enumerated model: nested quantities are decided exactly, at each visited state.
@@ -88,6 +92,10 @@ class Enumerated:
             return many(offset, pairs[:, 0], pairs[:, 1])[back]
 
         return labels
+
+    def depends_on_policies(self, change: Change, measure: Probability | Reward) -> bool:
+        """Return whether an outcome depends on which policies acted, beside what they did."""
+        return self._evaluators.depends_on_policies(change, measure)
 
 
 class Simulated:
@@ -149,6 +157,11 @@ class Simulated:
             for nested in nested_goals(measure.path):
                 raise _refused(nested, print_formula(measure.path))
         return _Labels(self.automaton(measure), self._worlds.main)
+
+    def depends_on_policies(self, change: Change, measure: Probability | Reward) -> bool:
+        """Return True unless the path is replayed: a simulated policy may be stochastic."""
+        del measure
+        return change.kind != "nominal"
 
     def _check_change(self, change: Change, text: str) -> None:
         known: Iterable[str] = self._worlds.policies if change.kind == "policy" else self._worlds.models

@@ -16,14 +16,14 @@ from msgspec.structs import replace
 
 from monitor._version import __version__
 from monitor.alarm.message import Identity, Named, named_policies, plain_message, rfc3339
-from monitor.errors import InputError
+from monitor.errors import EvidenceError, InputError
 from monitor.runtime.agent import AgentMonitorState
 from monitor.runtime.monitor import Monitor, MonitorState, Waiting
 from monitor.sidecar.effects import Effects, EvidenceFile, Publication
 from monitor.sidecar.events import Connected, Evaluate, Event, Heartbeat, Lost, Message
 from monitor.sidecar.sinks.alert_publisher import AlertPublisher, Published, as_json
 from monitor.stream import agent_of, decode, seal, unseal
-from monitor.types import Alert, Blind, BlindReason, Forgotten, Instant, Notice, Received, Refreshed
+from monitor.types import Alert, Blind, BlindReason, Forgotten, Instant, Notice, Received, Refreshed, TakenOver
 
 __all__ = [
     "OFFLINE",
@@ -125,7 +125,8 @@ class _Agent(msgspec.Struct, frozen=True, array_like=True):
 class Pipeline:
     """A monitor with its input (topics, bytes) and its output (topics, bytes, evidence).
 
-    `evidence_of` makes the file that proves an alarm. Not thread-safe: one event after the other.
+    `evidence_of` makes the file that proves an alarm, or the judgement of a takeover. Not thread-safe: one event after
+    the other.
     """
 
     def __init__(
@@ -136,7 +137,7 @@ class Pipeline:
         topics: Topics,
         client_id: str,
         message_bytes: int,
-        evidence_of: Callable[[Alert], EvidenceFile],
+        evidence_of: Callable[[Alert | TakenOver], EvidenceFile],
     ) -> None:
         self._monitor = monitor
         self._identity = identity
@@ -315,7 +316,19 @@ class Pipeline:
                     self._publisher.see(notice)
                 case _:
                     pass
-        return Effects(tuple(publications), tuple(evidence), tuple(notices))
+        shown = [self._proved(each, evidence) if isinstance(each, TakenOver) else each for each in notices]
+        return Effects(tuple(publications), tuple(evidence), tuple(shown))
+
+    def _proved(self, notice: TakenOver, evidence: list[EvidenceFile]) -> TakenOver:
+        """Return a judged takeover with the id of its evidence, if that can be kept."""
+        if notice.verdict is None:
+            return notice
+        try:
+            file = self._evidence_of(notice)
+        except EvidenceError:  # report it without evidence
+            return notice
+        evidence.append(file)
+        return replace(notice, evidence=file.id)
 
     def _status(self, now: Instant) -> Publication:
         message = StatusMessage(

@@ -28,14 +28,14 @@ class ModelAdapter:
 
     Args:
         model: the MDP.
-        settings: state encoder, largest lag, and the sha256 of the nominal policy's file.
+        settings: state encoder, largest lag, and the sha256 of each known policy's file.
         nominal: the agent's own policy, as configured; actions are compared with it.
     """
 
     def __init__(self, model: MDP, settings: StreamSettings, nominal: PolicyTable | None) -> None:
         self._model = model
         self._settings = settings
-        self._sha256 = None if settings.nominal_sha256 is None else settings.nominal_sha256.lower()
+        self._policies = {sha256.lower(): name for sha256, name in settings.policies.items()}
         # Single entries are read at each message; a memory view returns Python numbers, in a tenth of the time.
         self._starts = model.indptr.data
         self._successors = model.successors.data
@@ -121,9 +121,18 @@ class ModelAdapter:
         likely = self._likely[state * self._model.actions + action]
         return self._repeats[2 * state] - likely, self._repeats[2 * state + 1]
 
-    def foreign(self, policy: str | None) -> bool:
-        """Return whether the policy that an agent reported (sha256, None: none) is another than the nominal one."""
-        return policy is not None and self._sha256 is not None and policy != self._sha256
+    def acting(self, sha256: str | None) -> str | None:
+        """Return the name of the policy that an agent reported; None if it is not among the known ones.
+
+        `sha256`: as reported; None: it reported none, so it is taken to run the nominal one.
+        """
+        if sha256 is None or not self._policies:
+            return "nominal"
+        return self._policies.get(sha256)
+
+    def knows(self, policy: str) -> bool:
+        """Return whether a policy of this name is known."""
+        return policy == "nominal" or policy in self._policies.values()
 
     def _explained(self, error: InputError) -> InputError:
         """Return the error about a state or an action that the model does not have; a learned one may yet learn it."""

@@ -5,13 +5,16 @@ A path of n pairs has n - 1 observed transitions (docs/semantics.md, section 1.3
 
 from __future__ import annotations
 
-from typing import assert_never
+from typing import Final, assert_never
 
 import msgspec
 
 from monitor.types import BlindReason, Break, End, Episode, Step
 
 __all__ = ["PathState", "SlidingPath"]
+
+NOMINAL: Final = "nominal"
+"""Name of the deployed policy."""
 
 
 class PathState(msgspec.Struct, frozen=True, array_like=True):
@@ -24,6 +27,7 @@ class PathState(msgspec.Struct, frozen=True, array_like=True):
     terminated: bool
     broken: BlindReason | None
     detail: str
+    acted: list[str] = []
 
 
 class SlidingPath:
@@ -32,6 +36,7 @@ class SlidingPath:
     Attributes:
         held: (state, action) pairs, oldest first; the newest action is None if the episode's last message had none. The
             list is updated in place; `pairs` is a copy.
+        acted: names of the policies that acted at the held pairs, oldest first; empty if nominal did at all of them.
         last: the newest step, None if the path is empty.
         start_dropped: True if older pairs of the path have left the window.
         ended: True if the episode has ended; the pairs are kept for the last verdicts, until the next step or break.
@@ -60,6 +65,7 @@ class SlidingPath:
         self.begun = 0
         self.pushed = 0
         self.held: list[tuple[int, int | None]] = []
+        self.acted: list[str] = []
 
     def __len__(self) -> int:
         return len(self.held)
@@ -113,6 +119,8 @@ class SlidingPath:
             self._clear("gap", f"seq {self.last.seq} is followed by {step.seq}")
         if self.last is None:
             self._begin(step)
+        if self.acted or step.policy != NOMINAL:
+            self._note_policy(step.policy)
         self.held.append((step.state, step.action))
         if len(self.held) > self.window:
             del self.held[0]
@@ -132,19 +140,35 @@ class SlidingPath:
     def dump(self) -> PathState:
         """Return the state as plain data. Serialize it before the next event: it shares the list of pairs."""
         return PathState(
-            self.held, self.last, self.start_dropped, self.ended, self.terminated, self.broken, self.detail
+            self.held,
+            self.last,
+            self.start_dropped,
+            self.ended,
+            self.terminated,
+            self.broken,
+            self.detail,
+            self.acted,
         )
 
     @classmethod
     def load(cls, window: int, state: PathState) -> SlidingPath:
         """Return the path of a dumped state; a smaller window keeps the newest pairs."""
         path = cls(window)
-        path.held = state.held[-window:]
+        path.held, path.acted = state.held[-window:], state.acted[-window:]
         path.last = state.last
         path.start_dropped = state.start_dropped or len(state.held) > window
         path.ended, path.terminated = state.ended, state.terminated
         path.broken, path.detail = state.broken, state.detail
         return path
+
+    def _note_policy(self, policy: str) -> None:
+        """Note which policy acts at the pair that is about to be appended; forget the one that leaves the window."""
+        if not self.acted:
+            self.acted += [NOMINAL] * len(self.held)
+        self.acted.append(policy)
+        del self.acted[: -self.window]
+        if self.acted.count(NOMINAL) == len(self.acted):
+            self.acted.clear()
 
     def _begin(self, step: Step) -> None:
         # after a conflict, which of the two messages with seq 0 is correct is unknown: no observed start
@@ -155,6 +179,7 @@ class SlidingPath:
 
     def _clear(self, broken: BlindReason | None, detail: str) -> None:
         self.held.clear()
+        self.acted.clear()
         self.begun += 1
         self.pushed = 0
         self.last = None

@@ -83,7 +83,7 @@ class Session:
             dropped and replaced by a `Break("dropped")`.
         since: ticks at which each pending event was added.
         path: the path up to the last event moved by `advance`.
-        mismatch: True if the policy the agent last reported, as of the newest step, is not the nominal one. The path is
+        mismatch: True if the policy the agent last reported, as of the newest step, is not a known one. The path is
             still valid; forecasts under nominal are not.
         last_heard: ticks of the last new message, None before the first.
         last_message: ticks of the last valid message, new or not.
@@ -226,9 +226,11 @@ class Session:
     def revise(self) -> None:
         """Adapt to a changed model or nominal policy; drop all steps if one does not fit the model."""
         self.deviation = Deviation()
-        self.mismatch = foreign = self._adapter.foreign(self.policy)
-        pending = [replace(event, foreign=foreign) if isinstance(event, Step) else event for event in self.pending]
-        self.pending = deque(pending)
+        acting = self._adapter.acting(self.policy)
+        self.mismatch = acting is None
+        self.pending = deque(
+            self._revised(event, foreign=acting is None) if isinstance(event, Step) else event for event in self.pending
+        )
         if self._fits():
             return
         changed = Break("warming_up", "the steps before do not fit the model, which was changed")
@@ -317,10 +319,11 @@ class Session:
             self._break(self._adapter.impossible(self.previous, entry.state))
         if self.previous is not None and entry.reward is not None:
             notices += self._rewarded(self.previous, entry.state, entry)
-        foreign = self._adapter.foreign(self.policy)
-        self._emit(Step(entry.episode, entry.seq, entry.state, entry.action, entry.time, entry.late, foreign))
+        acting = self._adapter.acting(self.policy)
+        by = acting is None, acting or "nominal"
+        self._emit(Step(entry.episode, entry.seq, entry.state, entry.action, entry.time, entry.late, *by))
         self.previous = None if entry.action is None else (entry.state, entry.action)
-        if entry.action is not None:
+        if entry.action is not None and by[1] == "nominal":  # the others are no deviation: they took over
             notices += self._acted(entry.state, entry.action)
         return notices
 
@@ -376,8 +379,14 @@ class Session:
         self.since.clear()
         self.since.extend([since] * len(self.pending))
 
+    def _revised(self, step: Step, *, foreign: bool) -> Step:
+        known = not foreign and self._adapter.knows(step.policy)
+        return replace(step, foreign=foreign, policy=step.policy if known else "nominal")
+
     def _fits(self) -> bool:
-        """Return whether all accepted steps are possible in the model."""
+        """Return whether all accepted steps are possible in the model, and the policies that acted are known."""
+        if not all(map(self._adapter.knows, self.path.acted)):
+            return False
         pending = ((event.state, event.action) if isinstance(event, Step) else None for event in self.pending)
         before: tuple[int, int | None] | None = None
         for pair in chain(self.path.held, [None] if self.path.ended else [], pending):

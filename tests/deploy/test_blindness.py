@@ -142,7 +142,7 @@ CAUSES = [
         f"{SESSION}::test_joining_in_mid_episode",
     ),
     Row(
-        "The agent reports that it runs another policy than the configured nominal one",
+        "The agent reports that a policy acts that is none of the configured ones",
         "policy_mismatch",
         BLIND,
         "CfmonFormulaBlind",

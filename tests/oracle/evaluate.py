@@ -15,7 +15,7 @@ from tests.oracle import syntax as ast
 from tests.oracle.race import ONE
 from tests.oracle.setting import Pair, Setting
 from tests.oracle.tree import Choices, Tree, Truths
-from tests.oracle.worlds import DEPLOYED, Laws, Regime, World
+from tests.oracle.worlds import Laws, Regime, World
 
 TIE = Fraction(1, 10**12)
 Interval = tuple[Fraction, Fraction]
@@ -292,8 +292,8 @@ class Evaluator:
     def _part(self, quantity: ast.Quantity, kind: str, compare: ast.Compare | None = None) -> Part:
         path = self.setting.path
         used, _ = resolve(quantity.world.offset, len(path))
-        value = self.value(quantity, DEPLOYED, 0, path)
-        bounds = None if kind == "gumbel" else self.bounds(quantity, DEPLOYED, 0, path, kind)
+        value = self.value(quantity, self.laws.observed, 0, path)
+        bounds = None if kind == "gumbel" else self.bounds(quantity, self.laws.observed, 0, path, kind)
         holds = robust = None
         if compare is not None:
             holds = compares(value, compare.op, compare.bound)
@@ -380,7 +380,7 @@ class Evaluator:
             return answer
         path = self.setting.path
         worlds = (
-            self.laws.world(DEPLOYED, len(path) - 1, path[-1:], each.change)
+            self.laws.world(self.laws.observed, len(path) - 1, path[-1:], each.change)
             for each in (quantity.world, goal.quantity.world)
         )
         nominal, given = (self._arm(goal.quantity, world) for world in worlds)
@@ -394,7 +394,7 @@ class Evaluator:
         for back in range(farthest + 1):
             position = len(path) - 1 - back
             worlds = (
-                self.laws.world(DEPLOYED, position, path[position:], each.quantity.world.change)
+                self.laws.world(self.laws.observed, position, path[position:], each.quantity.world.change)
                 for each in (formula.nominal, formula.under)
             )
             values = [self._arm(formula.under.quantity, world) for world in worlds]

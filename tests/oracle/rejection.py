@@ -111,7 +111,7 @@ class Sampler:
             if taken is not None and state == seen and not world.changed(time):
                 actions[there] = taken
             else:
-                actions[there] = _winners(policy[state], noise[there])
+                actions[there] = winners(policy[state], noise[there])
         return actions
 
     def _policy(self, regime: Regime, time: int) -> tuple[Dist, ...]:
@@ -134,22 +134,28 @@ class Sampler:
         successors = np.zeros_like(states)
         for state, action in np.unique(np.column_stack([states, actions]), axis=0).tolist():
             there = (states == state) & (actions == action)
-            successors[there] = _winners(self._laws.row(world.regime.model, time, state, action), noise[there])
+            successors[there] = winners(self._laws.row(world.regime.model, time, state, action), noise[there])
         return successors
 
     def _noise(self, size: int, dist: Dist | None, outcome: int | None) -> Noise:
-        """Return Gumbel noise [worlds, size] that makes `outcome` the choice from `dist`, by rejection."""
-        noise = self._random.gumbel(size=(self._worlds, size))
-        if dist is None:
-            return noise
-        wrong = np.flatnonzero(_winners(dist, noise) != outcome)
-        while wrong.size:
-            noise[wrong] = self._random.gumbel(size=(wrong.size, size))
-            wrong = wrong[_winners(dist, noise[wrong]) != outcome]
+        return posterior_noise(self._random, (self._worlds, size), dist, outcome)
+
+
+def posterior_noise(
+    random: np.random.Generator, shape: tuple[int, int], dist: Dist | None, outcome: int | None
+) -> Noise:
+    """Return Gumbel noise [worlds, size] that makes `outcome` the choice from `dist`, by rejection; any without one."""
+    noise = random.gumbel(size=shape)
+    if dist is None:
         return noise
+    wrong = np.flatnonzero(winners(dist, noise) != outcome)
+    while wrong.size:
+        noise[wrong] = random.gumbel(size=(wrong.size, shape[1]))
+        wrong = wrong[winners(dist, noise[wrong]) != outcome]
+    return noise
 
 
-def _winners(dist: Dist, noise: Noise) -> npt.NDArray[np.int64]:
+def winners(dist: Dist, noise: Noise) -> npt.NDArray[np.int64]:
     """Return argmax_j (log p_j + G_j) in each world."""
     weights: Floats = np.zeros(noise.shape[1])
     for outcome, chance in dist.items():

@@ -31,6 +31,7 @@ class Setting:
     models: Mapping[str, Rows] = field(default_factory=dict)
     action_names: tuple[str, ...] | None = None
     terminated: bool = False
+    acted: tuple[str, ...] = ()  # the policy that acted at each pair; empty: nominal
 
     def to_json(self) -> dict[str, Any]:
         """Return the setting as lists and strings; fractions are written "1/3"."""
@@ -49,6 +50,7 @@ class Setting:
             "action_names": None if self.action_names is None else list(self.action_names),
             "path": [list(pair) for pair in self.path],
             "terminated": self.terminated,
+            "acted": list(self.acted),
         }
 
     @classmethod
@@ -70,6 +72,7 @@ class Setting:
             action_names=None if names is None else tuple(names),
             path=tuple((s, a) for s, a in data["path"]),
             terminated=data.get("terminated", False),
+            acted=tuple(data.get("acted", ())),
         )
 
 

@@ -77,6 +77,8 @@ class Laws:
         self.setting = setting
         self.end = len(setting.path) - 1 if setting.terminated else None
         self.last_state = setting.path[-1][0]
+        acted = enumerate(setting.acted, 1)
+        self.observed = Regime(MAIN, (*acted, *DEPLOYED.schedule))  # under what the path was seen, and what follows it
         self._rows: dict[str, Rows] = {MAIN: setting.rows, **setting.models}
         self._policies: dict[Policy, tuple[Dist, ...]] = dict(setting.policies)
         names = setting.action_names or tuple(str(a) for a in range(setting.actions))

@@ -116,7 +116,7 @@ class Life:
 
     def make(self, nominal: Sequence[int] = NOMINAL) -> Monitor:
         """A monitor that has seen nothing."""
-        settings = StreamSettings(max_lag=1e9, window=8, reorder_steps=0, nominal_sha256="a" * 64)
+        settings = StreamSettings(max_lag=1e9, window=8, reorder_steps=0, policies={"a" * 64: "nominal"})
         return Monitor(self.model, {"nominal": list(nominal), "careful": CAREFUL}, self.formulas, settings)
 
     def step(

@@ -201,13 +201,13 @@ def test_a_lost_connection_blinds_everyone(corridor: MDP) -> None:
 
 
 def test_another_policy_than_the_nominal_blinds(corridor: MDP) -> None:
-    stream = Stream(corridor, [spec()], StreamSettings(nominal_sha256="a" * 64, max_lag=1e9))
+    stream = Stream(corridor, [spec()], StreamSettings(policies={"a" * 64: "nominal"}, max_lag=1e9))
     foreign = Observation("ada", 0, 0, 0, RASH, policy="b" * 64)
     assert [blind.reason for blind in of(Blind, stream.send(foreign))] == ["policy_mismatch"]
 
 
 def test_each_step_is_judged_by_the_policy_of_its_own_time(corridor: MDP) -> None:
-    stream = Stream(corridor, [spec()], StreamSettings(nominal_sha256="a" * 64))
+    stream = Stream(corridor, [spec()], StreamSettings(policies={"a" * 64: "nominal"}))
     now = Instant(0.0, 0.0)
     for seq, policy in enumerate("abba"):
         stream.monitor.observe(Observation("ada", 0, seq, 0, CAREFUL, policy=policy * 64), now)
@@ -227,7 +227,7 @@ def test_a_burst_is_not_lost_however_small_the_window(corridor: MDP) -> None:
 
 
 def test_a_formula_that_is_not_due_goes_blind_and_sees_again_all_the_same(corridor: MDP) -> None:
-    stream = Stream(corridor, [spec(every=9)], StreamSettings(nominal_sha256="a" * 64, max_lag=1e9))
+    stream = Stream(corridor, [spec(every=9)], StreamSettings(policies={"a" * 64: "nominal"}, max_lag=1e9))
     now = Instant(0.0, 0.0)
     told = []
     for seq, policy in enumerate("aba"):  # at one instant, so that it is not the look every second that tells

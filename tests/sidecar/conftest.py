@@ -14,7 +14,7 @@ from monitor.policy import PolicyTable, as_table
 from monitor.runtime.monitor import Monitor
 from monitor.sidecar.events import Evaluate, Event, Message
 from monitor.sidecar.pipeline import Effects, EvidenceFile, Pipeline, Topics
-from monitor.types import AlarmSpec, Alert, FormulaSpec, Instant, StreamSettings
+from monitor.types import AlarmSpec, Alert, FormulaSpec, Instant, StreamSettings, TakenOver
 
 RASH, CAREFUL = 0, 1
 LOST, HOME = 4, 5
@@ -80,7 +80,7 @@ class Driver:
 def make_pipeline(
     corridor: MDP, tables: dict[str, PolicyTable], identity: Identity, formulas: Sequence[FormulaSpec]
 ) -> Callable[[], Pipeline]:
-    def evidence_of(alert: Alert) -> EvidenceFile:
+    def evidence_of(alert: Alert | TakenOver) -> EvidenceFile:
         content = make_evidence(alert, identity, tables, {name: {"name": name} for name in tables})
         return EvidenceFile(evidence_id(content), content)
 

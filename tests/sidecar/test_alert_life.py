@@ -20,7 +20,7 @@ from monitor.sidecar.events import Evaluate, Heartbeat, Lost, Message
 from monitor.sidecar.pipeline import Effects, EvidenceFile, Pipeline, Topics
 from monitor.sidecar.sinks.alert_publisher import AlertPublisher
 from monitor.sidecar.sinks.status_view import StatusView
-from monitor.types import AlarmSpec, Alert, Blind, FormulaSpec, Instant, StreamSettings, TrustSettings
+from monitor.types import AlarmSpec, Alert, Blind, FormulaSpec, Instant, StreamSettings, TakenOver, TrustSettings
 from tests.sidecar.conftest import CAREFUL, HOME, LOST, RASH, REGRET, Driver
 from tests.sidecar.watched import watched
 
@@ -39,7 +39,7 @@ def alerts(*many: Effects, repeats: bool | None = None) -> list[dict[str, Any]]:
 
 @pytest.fixture
 def make(corridor: MDP, tables: dict[str, PolicyTable], identity: Identity) -> Callable[..., Pipeline]:
-    def evidence_of(alert: Alert) -> EvidenceFile:
+    def evidence_of(alert: Alert | TakenOver) -> EvidenceFile:
         content = make_evidence(alert, identity, tables, {})
         return EvidenceFile(read_evidence(content).id, content)
 

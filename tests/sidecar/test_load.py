@@ -32,9 +32,9 @@ def test_everything_the_configuration_names_is_loaded(config: Path) -> None:
     assert loaded.formulas[0].alarm.runbook == "https://example.org/watch"
     settings = loaded.monitor.settings
     assert settings.window == 16
-    assert settings.nominal_sha256 == hashlib.sha256((config.parent / "rash.onnx").read_bytes()).hexdigest()
+    assert settings.policies[hashlib.sha256((config.parent / "rash.onnx").read_bytes()).hexdigest()] == "nominal"
     assert loaded.identity.model_name == "model.npz"
-    assert loaded.identity.policies["nominal"] == settings.nominal_sha256
+    assert settings.policies[loaded.identity.policies["careful"]] == "careful"
     assert loaded.monitor.agents() == ()
 
 

@@ -128,8 +128,9 @@ def test_in_json_the_parts_are_fields(service: Service, capsys: pytest.CaptureFi
 def test_a_policy_that_is_not_the_configured_one_is_named(service: Service, log: pytest.LogCaptureFixture) -> None:
     other = "c" * 64
     lived(service, {"state": 0, "action": RASH, "policy": other})
-    configured = service._loaded.identity.policies["nominal"]
-    why = f"policy_mismatch: it runs policy {other[:12]}, configured is {configured[:12]}"
+    policies = service._loaded.identity.policies
+    configured = ", ".join(f"{name} {policies[name][:12]}" for name in ("nominal", "careful"))
+    why = f"policy_mismatch: it runs policy {other[:12]}, configured: {configured}"
     assert (WARNING, f"ada: blind ({why}): watch, chance") in entries(log)
     told = next(entry for entry in fields(log) if entry.get("blind") == "policy_mismatch")
     assert (told["agent"], told["formulas"]) == ("ada", ["watch", "chance"])

@@ -21,7 +21,7 @@ from monitor.runtime.monitor import Monitor
 from monitor.sidecar.events import Connected, Evaluate, Event, Message
 from monitor.sidecar.mqtt.outbox import Outbox
 from monitor.sidecar.pipeline import Effects, EvidenceFile, Pipeline, Snapshot, Topics
-from monitor.types import AlarmSpec, Alert, Blind, FormulaSpec, Instant, Judged, Sampling, StreamSettings
+from monitor.types import AlarmSpec, Alert, Blind, FormulaSpec, Instant, Judged, Sampling, StreamSettings, TakenOver
 from tests.sidecar.chaos import DEEDS, Life
 
 POLICIES = Path(__file__).parents[2] / "policies"
@@ -33,10 +33,11 @@ SETTINGS = StreamSettings(window=8, reorder_steps=3, forget_after=60.0, max_lag=
 Make = Callable[[], Pipeline]
 
 
-def proof(alert: Alert) -> EvidenceFile:
+def proof(about: Alert | TakenOver) -> EvidenceFile:
     """Stands for evidence: the same for the same alert, another for another."""
-    content = msgspec.msgpack.encode(alert)
-    return EvidenceFile(f"{alert.id}-{alert.revision}", content)
+    content = msgspec.msgpack.encode(about)
+    number = about.revision if isinstance(about, Alert) else about.first_seq
+    return EvidenceFile(f"{about.formula}-{about.seq}-{number}", content)
 
 
 def maker(

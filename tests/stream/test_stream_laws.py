@@ -29,7 +29,7 @@ MODEL = MDP.from_transitions(
     transitions=[(s, a, s2, 1 / 3) for s in range(4) for a in range(2) for s2 in (1, 2, 3) if (s, a) != (3, 1)],
     labels={},
 )
-SETTINGS = StreamSettings(window=5, reorder_steps=6, reorder_wait=0.5, nominal_sha256="ab" * 32)
+SETTINGS = StreamSettings(window=5, reorder_steps=6, reorder_wait=0.5, policies={"ab" * 32: "nominal"})
 PATIENT = StreamSettings(window=5, reorder_steps=64)
 NOON = Instant(wall=1000.0, ticks=50.0)
 
@@ -319,7 +319,7 @@ def test_a_new_nominal_policy_is_held_against_the_one_last_named() -> None:
     session = Session("a", MODEL, SETTINGS)
     session.arrive(Observation("a", "e", 0, 0, 0, policy="ab" * 32), NOON)
     tuple(session.drain())
-    changed = replace(SETTINGS, nominal_sha256="cd" * 32)
+    changed = replace(SETTINGS, policies={"cd" * 32: "nominal"})
     again = kept(session, settings=changed)
     again.revise()
     assert (session.mismatch, again.mismatch) == (False, True)

@@ -241,7 +241,7 @@ def test_a_conflict_before_an_end_that_waits_is_one_of_an_ended_episode() -> Non
 
 
 def test_a_policy_that_only_one_content_names_is_not_known() -> None:
-    told = Told(replace(SETTINGS, nominal_sha256="ab" * 32))
+    told = Told(replace(SETTINGS, policies={"ab" * 32: "nominal"}))
     told.send(message(0, policy="ab" * 32), message(2, policy="cd" * 32), message(2), message(1), message(3))
     assert [step.foreign for step in told.session.drain() if isinstance(step, Step)] == [False] * 3
 
@@ -495,7 +495,7 @@ def test_the_reward_of_a_held_step_is_kept_with_it() -> None:
 
 
 def test_a_policy_that_is_not_the_nominal_one() -> None:
-    told = Told(replace(SETTINGS, nominal_sha256="ab" * 32))
+    told = Told(replace(SETTINGS, policies={"ab" * 32: "nominal"}))
     seen = []
     for seq, policy in enumerate([None, "AB" * 32, "cd" * 32, None, "ab" * 32]):
         told.send(message(seq, policy=policy))

@@ -56,6 +56,7 @@ class Engine:
             "policies": policies,
             "path": list(setting.path),
             "terminated": setting.terminated,
+            "acted": setting.acted,
         }
         self._checker = monitor.Checker(model, {name: _policy(table) for name, table in policies.items()}, models)
 
@@ -63,9 +64,8 @@ class Engine:
         """Return the verdict of a `Checker` that has answered other questions of the setting before."""
         formula = monitor.parse(case.formula)
         path, kind = self._about["path"], case.causal_model
-        return self._checker.check(
-            formula, path, causal_model=kind, terminated=self._setting.terminated, text=case.formula
-        )
+        ended, acted = self._setting.terminated, self._setting.acted
+        return self._checker.check(formula, path, causal_model=kind, terminated=ended, text=case.formula, acted=acted)
 
     def verdict_alone(self, case: Case) -> monitor.Verdict:
         """Return the verdict of `monitor.check`, which starts from nothing."""

@@ -37,6 +37,7 @@ def features(evaluator: Evaluator, case: Case) -> set[str]:
         "takeover": any(change.length is not None for change in changes),
         "clipped": any(resolve(world.offset, length)[0] != world.offset for world in worlds),
         "missing action": setting.path[-1][1] is None,
+        "another acted": any(name != "nominal" for name in setting.acted),
         "bounds": case.causal_model != "gumbel",
     }
     return {name for name, here in present.items() if here}

@@ -45,7 +45,18 @@ def random_setting(random: Random) -> Setting:
         action_names=ACTION_NAMES[:actions] if random.random() < 0.2 else None,
         path=path,
         terminated=random.random() < 0.25,
+        acted=_acted(random, len(path), tuple(policies)),
     )
+
+
+def _acted(random: Random, length: int, policies: tuple[str, ...]) -> tuple[str, ...]:
+    """Return who acted: mostly nominal throughout, else policies that took over for a while each."""
+    if random.random() < 0.7:
+        return ()
+    acted = [random.choice(policies)]
+    while len(acted) < length:
+        acted.append(random.choice(policies) if random.random() < 0.4 else acted[-1])
+    return tuple(acted)
 
 
 def _available(random: Random, states: int, actions: int) -> Available:

@@ -158,8 +158,10 @@ def _worlds(world: ast.World) -> Iterator[ast.World]:
 
 def _settings(setting: Setting) -> Iterator[Setting]:
     if len(setting.path) > 1:
-        yield replace(setting, path=setting.path[1:])
-        yield replace(setting, path=setting.path[:-1])
+        yield replace(setting, path=setting.path[1:], acted=setting.acted[1:])
+        yield replace(setting, path=setting.path[:-1], acted=setting.acted[:-1])
+    if setting.acted:
+        yield replace(setting, acted=())
     if setting.terminated:
         yield replace(setting, terminated=False)
     if setting.action_names:
@@ -171,7 +173,7 @@ def _settings(setting: Setting) -> Iterator[Setting]:
     yield from _without(setting, "transition_rewards")
     yield from _without(setting, "labels")
     for name, table in setting.policies.items():
-        if name != "nominal":
+        if name != "nominal" and name not in setting.acted:
             yield from _without(setting, "policies", (name,))
         for smaller in _tables(table):
             yield replace(setting, policies={**setting.policies, name: smaller})

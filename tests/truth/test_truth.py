@@ -25,8 +25,8 @@ SEEDS = 20  # in each part
 # Each of these is in at least one of twenty questions.
 COUNTED = 10  # questions of a seed whose features are counted
 WANTED = {
-    "bounds", "clipped", "delta", "do", "ended", "look-back", "missing action", "model", "nested", "number",
-    "regret", "reward", "stochastic", "takeover",
+    "another acted", "bounds", "clipped", "delta", "do", "ended", "look-back", "missing action", "model", "nested",
+    "number", "regret", "reward", "stochastic", "takeover",
 }  # fmt: skip
 
 

@@ -215,4 +215,22 @@ def _over_time(made: Dashboard) -> Dashboard:
                 nothing="no formula was blind",
             )
         )
+        .with_panel(
+            graph(
+                "Takeovers, and whether they were needed",
+                "Judged takeovers by formula. Needed: the deployed policy would have missed the goal, and it was met. "
+                "Needless: the deployed policy would have met it too. Harmful: only the deployed policy would have met "
+                "it. Futile: neither. Undecided: not known, such as in an episode that was cut off.",
+                [
+                    query(
+                        f"sum by (formula, outcome) (increase(cfmon_takeovers_total{{{HERE}}}[$__rate_interval]))",
+                        "{{formula}} {{outcome}}",
+                    )
+                ],
+                unit="short",
+                bars=True,
+                nothing="no formula judges takeovers",
+                width=24,
+            )
+        )
     )

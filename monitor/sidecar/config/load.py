@@ -31,7 +31,16 @@ from monitor.sidecar.config.settings import Config, FormulaConfig
 from monitor.sidecar.pipeline import EvidenceFile, Pipeline, Topics
 from monitor.sidecar.sinks.sink import Watched
 from monitor.sidecar.web.runbooks import default_runbook
-from monitor.types import AlarmSpec, Alert, BandSettings, FormulaSpec, Sampling, StreamSettings, TrustSettings
+from monitor.types import (
+    AlarmSpec,
+    Alert,
+    BandSettings,
+    FormulaSpec,
+    Sampling,
+    StreamSettings,
+    TakenOver,
+    TrustSettings,
+)
 
 __all__ = ["BATCH", "Loaded", "assemble", "load"]
 
@@ -88,12 +97,12 @@ class Loaded:
         models = {self.identity.models[name]: canonical_bytes(other) for name, other in self.models.items()}
         return {self.identity.model_sha256: canonical_bytes(self.model), **models, **files}
 
-    def evidence_of(self, alert: Alert) -> EvidenceFile:
-        """Return the evidence of an alarm; EvidenceError if there is no store."""
+    def evidence_of(self, notice: Alert | TakenOver) -> EvidenceFile:
+        """Return the evidence of an alarm or of a judged takeover; EvidenceError if there is no store."""
         if self.config.store.path is None:
             raise EvidenceError("store.path is null: nothing is kept")
         manifests = {name: policy.manifest.model_dump(mode="json") for name, policy in self.policies.items()}
-        content = make_evidence(alert, self.identity, self.tables, manifests)
+        content = make_evidence(notice, self.identity, self.tables, manifests)
         return EvidenceFile(evidence_id(content), content)
 
     @property
@@ -152,7 +161,7 @@ def _monitor(
         model,
         {name: policy.table for name, policy in policies.items()},
         formulas,
-        _stream_settings(config, policies["nominal"]),
+        _stream_settings(config, policies),
         identity=identity,
         models=models,
         sampling=Sampling(**config.sampling.model_dump()),
@@ -256,7 +265,9 @@ def _spec(entry: FormulaConfig, config: Config) -> FormulaSpec:
     )
 
 
-def _stream_settings(config: Config, nominal: Policy) -> StreamSettings:
+def _stream_settings(config: Config, policies: Mapping[str, Policy]) -> StreamSettings:
+    known = {policy.sha256: name for name, policy in policies.items()}
+    known[policies["nominal"].sha256] = "nominal"  # also where another name has the same file
     return StreamSettings(
         window=config.path.window,
         reorder_steps=config.path.reorder.steps,
@@ -268,7 +279,7 @@ def _stream_settings(config: Config, nominal: Policy) -> StreamSettings:
         agents=config.limits.agents,
         pending=config.limits.queue + BATCH,
         encoder=config.state_encoder,
-        nominal_sha256=nominal.sha256,
+        policies=known,
     )
 
 

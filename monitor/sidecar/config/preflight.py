@@ -1,18 +1,20 @@
-"""Checks of `cfmon config check` beyond reading: the port is free, and the store can be written."""
+"""Checks of `cfmon config check` beyond reading: the port, the store, and whether takeovers can be judged."""
 
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Sequence
 from http.client import HTTPConnection, HTTPException
 from typing import Final
 from urllib.parse import urlsplit
 
 from monitor.errors import ConfigError, Mistakes
+from monitor.runtime.query import Query
 from monitor.sidecar.config.settings import Config
 from monitor.sidecar.web.http import HEADERS
 from monitor.sidecar.web.server import open_socket
 
-__all__ = ["check_places"]
+__all__ = ["check_places", "takeover_notes"]
 
 PATIENCE: Final = 2.0
 """Seconds for the server on the port to respond."""
@@ -28,6 +30,19 @@ def check_places(config: Config) -> list[str]:
     with mistakes.collect():
         _check_store(config)
     mistakes.raise_all()
+    return notes
+
+
+def takeover_notes(queries: Sequence[Query], window: int) -> list[str]:
+    """Return which formulas judge takeovers, and which of them cannot because the path is too short."""
+    notes = []
+    for query in queries:
+        if (by := query.judged) is None:
+            continue
+        note = f"{query.spec.name} judges takeovers by {by.policy!r} after {by.pairs} steps"
+        if by.pairs > window:
+            note += f"; all are undecided, because path.window is {window}: make it {by.pairs} or more"
+        notes.append(note)
     return notes
 
 

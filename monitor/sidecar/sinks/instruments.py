@@ -21,7 +21,7 @@ from monitor.sidecar.sinks.reliability import WORDS
 from monitor.sidecar.sinks.sink import Watched
 from monitor.statistics.calibration import CalibrationCounts
 from monitor.stream.decode import REASONS
-from monitor.types import MessageResult
+from monitor.types import MessageResult, TakeoverOutcome
 
 __all__ = ["BANDS", "BAND_ENDS", "FIGURES", "PLACES", "Instruments"]
 
@@ -105,6 +105,7 @@ class Instruments:
         self.skipped = self._counted("evaluations_skipped", "Evaluations skipped under load.", "formula")
         self.forecasts = self._counted("forecasts", "Forecasts, by outcome.", "formula", "outcome")
         self.calibration = self._many(CALIBRATION, "formula")
+        self.takeovers = self._counted("takeovers", "Takeovers, by whether the goal needed them.", "formula", "outcome")
         self.forgotten = Counter("cfmon_agents_forgotten", "Agents forgotten after silence.", registry=registry)
         self.negative_lags = Counter("cfmon_negative_lags", "Messages with a time in the future.", registry=registry)
         self.store_errors = Counter("cfmon_store_errors", "Failed writes to the store.", registry=registry)
@@ -212,6 +213,7 @@ class Instruments:
                 self.verdicts.inc((formula.name, outcome, method), 0)
         self.skipped.inc((formula.name,), 0)
         self._start_forecasts(query)
+        self._start_takeovers(query)
         self.verdict_seconds.start(formula.name)
 
     def _start_forecasts(self, query: Query) -> None:
@@ -224,6 +226,14 @@ class Instruments:
         for outcome in WORDS.values():
             self.forecasts.inc((name, outcome), 0)
         self.show_calibration(name, CalibrationCounts())
+
+    def _start_takeovers(self, query: Query) -> None:
+        """Create no series where takeovers are not judged: 0 would say that there were none."""
+        if query.judged is None:
+            self.takeovers.drop("formula", query.spec.name)
+            return
+        for outcome in get_args(TakeoverOutcome):
+            self.takeovers.inc((query.spec.name, outcome), 0)
 
     def _forget_threshold(self, formula: str) -> None:
         with contextlib.suppress(KeyError):

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from monitor._version import __version__
 from monitor.alarm.summary import BLIND_WORDS, departing_text
+from monitor.alarm.takeover import takeover_text
 from monitor.sidecar.config.load import Loaded
 from monitor.sidecar.effects import Effects
 from monitor.sidecar.log import RateLimitedLog
@@ -29,6 +30,7 @@ from monitor.types import (
     Received,
     RewardMismatch,
     Skipped,
+    TakenOver,
     Trust,
 )
 
@@ -44,6 +46,8 @@ MOST_NAMED: Final = 3
 """Agents named in one entry on blindness; more are counted."""
 FIELDS: Final = ("agent", "state", "revision", "severity", "blind", "outcome", "value", "episode", "seq", "summary")
 """Fields of an alert that are fields of its entry."""
+TAKEN_OVER: Final = ("agent", "formula", "policy", "outcome", "episode", "first_seq", "seq", "evidence")
+"""Fields of a judged takeover that are fields of its entry."""
 LEVELS: Final = {"firing": logging.WARNING}
 """Every other state of an alarm is information."""
 
@@ -145,6 +149,10 @@ class Logbook:
                 topic = f"{self._alerts}/{notice.agent}/{notice.formula}"
                 words = "overload: answers of %s for %s are skipped; alarms on %s may be missing"
                 self._about_log.warn(("skipped", topic), now, words, notice.formula, notice.agent, topic)
+            case TakenOver():
+                proof = f" [evidence {notice.evidence}]" if notice.evidence else ""
+                fields = {name: getattr(notice, name) for name in TAKEN_OVER}
+                ABOUT.info("%s%s", takeover_text(notice), proof, extra={"fields": fields})
             case Forgotten():
                 where = "in the middle of an episode" if notice.open else "between episodes"
                 ABOUT.warning("%s is forgotten: silent for %.0f s, %s", notice.agent, notice.silent, where)

@@ -37,6 +37,7 @@ from monitor.types import (
     Refreshed,
     RewardMismatch,
     Skipped,
+    TakenOver,
     Trust,
     Verdict,
 )
@@ -185,14 +186,10 @@ class Metrics:
                 self._count_alert(notice, now)
             case Refreshed():
                 pass  # its verdict is shown as judged
-            case OffPolicy():
-                self._on.off_policy.inc((notice.agent,))
+            case OffPolicy() | RewardMismatch() | Skipped() | TakenOver():
+                self._count(notice)
             case Deviates():
                 self._show_deviation(notice)
-            case RewardMismatch():
-                self._on.reward_mismatch.inc((notice.agent,))
-            case Skipped():
-                self._on.skipped.inc((notice.formula,), notice.count)
             case Ended():
                 self._blank(notice.agent, self._severity)
             case Forgotten():
@@ -202,6 +199,19 @@ class Metrics:
                 self._show_trust(notice)
             case Forecast() | Calibrated():
                 self._show_forecasts(notice)
+            case _:
+                assert_never(notice)
+
+    def _count(self, notice: OffPolicy | RewardMismatch | Skipped | TakenOver) -> None:
+        match notice:
+            case OffPolicy():
+                self._on.off_policy.inc((notice.agent,))
+            case RewardMismatch():
+                self._on.reward_mismatch.inc((notice.agent,))
+            case Skipped():
+                self._on.skipped.inc((notice.formula,), notice.count)
+            case TakenOver():
+                self._on.takeovers.inc((notice.formula, notice.outcome))
             case _:
                 assert_never(notice)
 
