@@ -78,14 +78,14 @@ class Agent:
         if self.guard is not None:
             self.guard.reset()
 
-    def act(self, proposed: int, nominal: str) -> None:
+    def act(self, proposed: int, nominal: str | None) -> None:
         """Take one step: `proposed`, or what the guard chooses; publish it. `nominal`: SHA-256 of the own policy."""
-        action, acting = proposed, nominal
+        action, policy = proposed, nominal
         if self.guard is not None:
             action = self.guard.action(self.state, proposed)
             self.handed_over |= self.guard.acting.policy != NOMINAL
-            acting = self.guard.acting.sha256 or nominal
-        self.steps.step(self.state, action, policy=acting)
+            policy = self.guard.acting.sha256
+        self.steps.step(self.state, action, policy=policy)
         self.state, self.length = self.simulator.step(action), self.length + 1
 
     @property
@@ -200,6 +200,7 @@ def _admit(given: Namespace, stack: ExitStack) -> Ward:
                     agent=steps.agent,
                     policies={"fallback": lambda state: fallback.decide(state, other_choices)},
                     rules=RULES,
+                    sha256={NOMINAL: nominal.manifest.sha256, "fallback": fallback.manifest.sha256},
                     alerts_topic=given.alerts,
                     status_topic=given.status,
                 )

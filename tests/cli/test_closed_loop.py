@@ -62,7 +62,7 @@ class Guard:
     def __init__(self, action: int | None) -> None:
         self._action = action
         self.resets = 0
-        self.acting = SimpleNamespace(policy="nominal", sha256=None)
+        self.acting = SimpleNamespace(policy="nominal", sha256="a" * 64)
 
     def reset(self) -> None:
         self.resets += 1
