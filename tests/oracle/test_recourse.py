@@ -243,6 +243,20 @@ def test_hindsight_does_not_buy_the_ticket_that_lost() -> None:
     assert [losing.value(word) for word in worlds] == [0, Fraction("0.1"), 0, 0]
 
 
+@pytest.mark.parametrize(
+    ("nominal", "value"),
+    [({1: "1"}, "0.5"), ({2: "1"}, "0"), ({0: "0.4", 1: "0.6"}, "0.5"), ({0: "0.5", 1: "0.5"}, "0")],
+    ids=["nominal's", "neither is nominal's", "the more probable", "equally probable"],
+)
+def test_of_equally_good_actions_the_optimal_policy_takes(nominal: dict[int, str], value: str) -> None:
+    """Ticket 1 as good as ticket 0, which was taken and lost."""
+    setting = lottery()
+    even = {key: {k: Fraction(1, 2) for k in setting.rows[key]} for key in ((0, 0), (0, 1))}
+    policy = ({action: Fraction(weight) for action, weight in nominal.items()}, *setting.policies["nominal"][1:])
+    equal = replace(setting, rows=dict(setting.rows) | even, policies={"nominal": policy})
+    assert Recourse(equal, 'P>=0.5 [ F<=1 "won" ]', 1).value("optimal") == Fraction(value)
+
+
 def test_an_observed_action_may_stay_unchanged_wherever_it_is_available() -> None:
     """From 1, not visited, nominal goes back to 0 and the observed action goes on to 2."""
     rows = {(s, a): {(s + 1) % 3 if a else max(s - 1, 0): ONE} for s in range(3) for a in range(2)}
