@@ -212,3 +212,9 @@ def test_on_a_learned_model_the_bands_that_are_missing_are_named() -> None:
     second = judge(text, **about, causal_model="any")
     assert second.quantities[0].value == pytest.approx(verdict.quantities[0].value, abs=1e-12)
     assert second.guaranteed is None
+
+
+def test_the_referee_refuses_more_rows_than_its_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("monitor.referee.best.BEST_LIMIT", 3)
+    with pytest.raises(LimitError, match="at most 3 rows to make decisions"):
+        judge(f"best@2.{REACH}", model=LEDGE, path=FELL, policies=POLICIES)
