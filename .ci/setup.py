@@ -57,7 +57,7 @@ def install_project(extra: str) -> int:
         return fail(problem)
     say(f"installing the project with its extra `{extra}` into .venv (a minute or two, once)")
     pip = [str(PYTHON), "-m", "pip", "install", "--disable-pip-version-check", "--no-input", "--progress-bar=off"]
-    client = ["--editable", f"{ROOT / 'client'}[gymnasium]"] if extra == "dev" else []
+    client = ["--editable", f"{ROOT / 'client'}{'[gymnasium]' if extra == 'dev' else ''}"]
     code, output = follow([*pip, "--editable", f"{ROOT}[{extra}]", *client])
     if code != 0:
         return fail(f"pip could not install the project; its last lines:\n{output}")

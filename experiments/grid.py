@@ -46,7 +46,7 @@ class Panel(NamedTuple):
     @property
     def query(self) -> str:
         """The query in the monitor's language."""
-        return f"optimal@{self.offset}.P=? [ {REACH_AVOID} ]"
+        return f"planned@{self.offset}.P=? [ {REACH_AVOID} ]"
 
 
 PANELS = (
@@ -75,8 +75,9 @@ class Grid:
 
     def __init__(self) -> None:
         self.model: MDP = load_model(FOLDER / "model.npz")
-        tables = {name: load_policy(FOLDER / f"{name}.yaml", self.model).table for name in ("nominal", "optimal")}
-        self.nominal, self.optimal = (_actions(tables[name]) for name in ("nominal", "optimal"))
+        files = {"nominal": "nominal", "planned": "optimal"}  # `optimal` is a word of the formula language
+        tables = {name: load_policy(FOLDER / f"{file}.yaml", self.model).table for name, file in files.items()}
+        self.nominal, self.optimal = (_actions(tables[name]) for name in files)
         self.start = int(np.flatnonzero(self.model.labels["start"])[0])
         self.scene = Enumerated(Evaluators(self.model, tables))
         self.checker = Checker(self.model, tables)
@@ -130,7 +131,7 @@ class Grid:
 
     def unobserved(self, count: int, seed: int) -> Floats:
         """Sample whether phi holds under `optimal` without observation, [count]; no observed path uses this noise."""
-        goal = _goal(f"optimal@0.P=? [ {REACH_AVOID} ]")
+        goal = _goal(f"planned@0.P=? [ {REACH_AVOID} ]")
         first = 1 << 31  # beyond all particles of observed paths
         return Sampler(self.scene, seed).outcomes(goal, [(self.start, None)], range(first, first + count))
 
@@ -154,9 +155,9 @@ class Grid:
         steps from there.
         """
         if panel.offset == -1:
-            return self._value("optimal", self.start)
+            return self._value("planned", self.start)
         chances = self.row(self.start, int(self.nominal[self.start]))
-        return sum(float(chances[s]) * self._value("optimal", int(s)) for s in np.flatnonzero(chances))
+        return sum(float(chances[s]) * self._value("planned", int(s)) for s in np.flatnonzero(chances))
 
     def _value(self, policy: str, state: int) -> float:
         value = self.checker.check(parse(f"{policy}@0.P=? [ {REACH_AVOID} ]"), [(state, None)]).value

@@ -65,7 +65,7 @@ ENVIRONMENTS = (
         "gymnasium:CliffWalking-v1",
         begin=25,
         bad=(36,),  # whoever falls starts again
-        queries={"short": 'straight@3.P=? [ G<=6 !"bad" ]', "long": 'best@3.P=? [ F<=60 "goal" ]'},
+        queries={"short": 'straight@3.P=? [ G<=6 !"bad" ]', "long": 'skilful@3.P=? [ F<=60 "goal" ]'},
     ),
     Source(
         "FrozenLake",
@@ -73,7 +73,7 @@ ENVIRONMENTS = (
         "gymnasium:FrozenLake-v1?is_slippery=false",
         begin=0,
         bad=(5, 7, 11, 12),
-        queries={"short": 'straight@3.P=? [ G<=6 !"bad" ]', "long": 'best@3.P=? [ F<=60 "goal" ]'},
+        queries={"short": 'straight@3.P=? [ G<=6 !"bad" ]', "long": 'skilful@3.P=? [ F<=60 "goal" ]'},
     ),
 )
 
@@ -81,7 +81,8 @@ ENVIRONMENTS = (
 class Environment(NamedTuple):
     """A true model with labels `goal` and `bad`, the policy of the recorded agent [S, A], and actions [S].
 
-    `straight`: the best ones if nothing slipped, which the agent takes most of the time; `best`: the best as it slips.
+    `straight`: the best ones if nothing slipped, which the agent takes most of the time; `skilful`: the best as it
+    slips.
     """
 
     source: Source
@@ -168,7 +169,7 @@ def _answers(
     policies = {
         "nominal": np.vstack([there.behaviour, *[there.behaviour[:1]] * more]),
         "straight": [*there.straight.tolist(), *[0] * more],
-        "best": [*there.best.tolist(), *[0] * more],
+        "skilful": [*there.best.tolist(), *[0] * more],
     }
     queries = list(there.source.queries.values())
     return check_many(queries, model=model, path=path, policies=policies, causal_model="any", bands=bands)

@@ -78,11 +78,12 @@ class Clinic:
     @lru_cache  # noqa: B019 - one clinic a process
     def values(self, query: str) -> Floats:
         """Return the value of a query in each state, [S]."""
-        return values(query, model=self.model, policies=self.policies)
+        policies = {named(name): table for name, table in self.policies.items()}
+        return values(query, model=self.model, policies=policies)
 
     def regret(self, fallback: str, theta: float) -> Bools:
         """Return the states [S] in which nominal misses the goal at `theta` and the fallback, from now on, meets it."""
-        own, other = (self.values(f"{name}@0.P=? {GOAL}") for name in ("nominal", fallback))
+        own, other = (self.values(f"{name}@0.P=? {GOAL}") for name in ("nominal", named(fallback)))
         return (own < theta) & (other >= theta)
 
     def choices(self, name: str) -> Floats:
@@ -110,6 +111,11 @@ class Clinic:
             shape=(model.states, rows.shape[0]),
         )
         return csr_array(weights @ rows)
+
+
+def named(policy: str) -> str:
+    """Return the name of a policy in formulas, where `optimal` is a word of the language."""
+    return "planned" if policy == "optimal" else policy
 
 
 class Point(NamedTuple):
@@ -156,8 +162,8 @@ def curve(clinic: Clinic, fallback: str, rule: str) -> list[tuple[float, Point]]
         found = clinic.values(
             {
                 "risk": 'nominal@0.P=? [ F<=20 "death" ]',
-                "effect": f"delta({fallback},nominal)@0.P=? {GOAL}",
-                "handover": f"handover({fallback}, P>={THETA} {GOAL}, 10)",
+                "effect": f"delta({named(fallback)},nominal)@0.P=? {GOAL}",
+                "handover": f"handover({named(fallback)}, P>={THETA} {GOAL}, 10)",
             }[rule]
         )
         grid = np.unique(np.quantile(found[~clinic.ended & (found > 0.0)], np.linspace(0.0, 0.99, POINTS)))

@@ -156,6 +156,8 @@ class World:
                 table = self.setting.policies[change.name]
             case "action":
                 table = [{int(change.name): ONE}] * self.setting.states
+            case "best" | "optimal":
+                raise AssertionError("this oracle knows no decisions made for a goal")
             case _:
                 assert_never(change.kind)
         return Regime(

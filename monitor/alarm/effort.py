@@ -23,6 +23,9 @@ MAX_WORK: Final = 100_000
 PAIRS: Final = 100
 """Pairs of the path, counted at each offset, that cost as much as one obligation."""
 
+DECISIONS: Final = 10
+"""Obligations that cost as much as one for which decisions are made: all actions are tried."""
+
 DRAWS: Final = 1_000
 """Steps of samples that cost as much as one obligation."""
 
@@ -56,12 +59,13 @@ def _goals(formula: Formula) -> Iterator[tuple[Goal, int]]:
 
 
 def _parts(goal: Goal) -> int:
-    """Return the number of obligations of a goal's measure, multiplied by the steps of a takeover that ends."""
+    """Return the obligations of a goal's measure, times the steps of a takeover that ends and the decisions to make."""
     measure = goal.measure
     parts = measure.high + 1 if isinstance(measure, Reward) else _unfolded(measure.path)
     changes = goal.world.change, goal.world.baseline or NOMINAL
-    lasting = max(change.steps or 0 for change in changes)
-    return parts * (1 + min(lasting, parts))
+    lasting = max(max(change.steps or 0, change.limit or 0) for change in changes)
+    tried = DECISIONS if any(change.decides for change in changes) else 1
+    return parts * (1 + min(lasting, parts)) * tried
 
 
 def _unfolded(path: Formula) -> int:

@@ -118,7 +118,8 @@ def change_of(formula: Formula) -> Change | None:
 def advised_change(formula: Formula) -> Change | None:
     """Return the policy or action that a formula suggests to hand over to.
 
-    It is that of `regret`, of `handover`, or of the effect of handing over now; None for every other formula.
+    It is that of `regret`, of `handover`, or of the effect of handing over now; None for every other formula. From now
+    on the best decisions are those of the optimal policy, so `best` is advice too; a few changed decisions are none.
     """
     goal = handover_goal(formula)
     if goal is not None:
@@ -126,7 +127,7 @@ def advised_change(formula: Formula) -> Change | None:
     if isinstance(formula, Goal) and effect_of_now(formula):
         return formula.world.change
     change = change_of(formula)
-    return None if change is None or change.kind == "model" else change
+    return None if change is None or change.kind == "model" or change.limit is not None else change
 
 
 def fired_of(figures: Figures, judged: Judged) -> Fired:

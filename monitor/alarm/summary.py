@@ -60,11 +60,34 @@ BLIND_WORDS: Final[Mapping[BlindReason, str]] = {
 
 NOW: Final = "from now on"
 
-NOUN: Final = {"nominal": "'nominal'", "policy": "'{}'", "action": "action {}", "model": "model '{}'"}
-DO: Final = {"policy": "Hand over to {}", "action": "Take {}"}
-DOING: Final = {"policy": "handing over to {}", "action": "taking {}"}
-ACTING: Final = {"policy": "Handing over", "action": "Taking it"}
-BEEN: Final = {"policy": "'{}' taken over", "action": "action {} been taken", "model": "model '{}' been in force"}
+NOUN: Final = {
+    "nominal": "'nominal'",
+    "policy": "'{}'",
+    "action": "action {}",
+    "model": "model '{}'",
+    "best": "the best decisions in hindsight",
+    "optimal": "the optimal policy",
+}
+DO: Final = {"policy": "Hand over to {}", "action": "Take {}", "best": "Act optimally", "optimal": "Act optimally"}
+DOING: Final = {
+    "policy": "handing over to {}",
+    "action": "taking {}",
+    "best": "acting optimally",
+    "optimal": "acting optimally",
+}
+ACTING: Final = {
+    "policy": "Handing over",
+    "action": "Taking it",
+    "best": "Acting optimally",
+    "optimal": "Acting optimally",
+}
+BEEN: Final = {
+    "policy": "'{}' taken over",
+    "action": "action {} been taken",
+    "model": "model '{}' been in force",
+    "best": "every decision been the best in hindsight",
+    "optimal": "the optimal policy taken over",
+}
 """An intervention as a noun, as an instruction, as a gerund, and after "had"."""
 
 NEEDED: Final[Mapping[Comparison, str]] = {"<": "less than", "<=": "at most", ">=": "at least", ">": "more than"}
@@ -212,7 +235,7 @@ class _Sentences:
             start = self._starting()
         elif start == NOW:
             return ""
-        comma = "," if change.steps is not None and start[0].isdigit() else ""
+        comma = "," if change.steps is not None and change.kind != "best" and start[0].isdigit() else ""
         return f"Had {_been(change)}{comma} {start}: {alternative}"
 
     def handover_then(self) -> str:
@@ -386,10 +409,15 @@ def _quote(text: str, otherwise: str) -> str:
 
 
 def _noun(change: Change) -> str:
+    if change.limit is not None:
+        return f"at most {_decisions(change.limit)} changed in hindsight"
     return NOUN[change.kind].format(change.name) + _lasting(change)
 
 
 def _been(change: Change) -> str:
+    if change.kind == "best":
+        few = None if change.limit is None else f"at most {_decisions(change.limit)} been changed for the better"
+        return f"{few or BEEN['best'] + _lasting(change)}, starting"
     return BEEN[change.kind].format(change.name) + _lasting(change)
 
 
@@ -414,6 +442,10 @@ def _capital(text: str) -> str:
 
 def _lasting(change: Change) -> str:
     return "" if change.steps is None else f" for {_steps(change.steps)}"
+
+
+def _decisions(count: int) -> str:
+    return f"{count} decision" if count == 1 else f"{count} decisions"
 
 
 def _steps(count: int) -> str:

@@ -12,6 +12,9 @@ from rich.text import Text
 
 from monitor.alarm.document import ONLY_LEARNED
 from monitor.cli.output import ExitCode
+from monitor.logic import parse
+from monitor.logic.syntax import Change
+from monitor.logic.traversal import goals
 from monitor.types import Drawn, Quantity, Verdict
 
 __all__ = ["exit_code", "verdict_data", "verdict_table"]
@@ -25,6 +28,10 @@ OUTCOMES = {
     "undecided": "undecided",
 }
 CLASSES = {"gumbel": "Gumbel-Max", "any": "every causal model", "stable": "every stable causal model"}
+DECIDED = {
+    "best": "with hindsight, which no policy has: compare optimal",
+    "optimal": "without hindsight, as well as possible",
+}
 STYLES = {"safe": "green", "holds": "green", "regret": "bold red", "unavoidable": "bold yellow", "fails": "bold red"}
 
 
@@ -155,9 +162,16 @@ def _quantity(quantity: Quantity, verdict: Verdict, path: Path) -> RenderableTyp
         met = {True: "met", False: "missed", None: "undecided"}[quantity.holds]
         table.add_row("    bound", f"{_number(quantity.threshold)}: {met}")
     table.add_row("    world", _world(quantity, path))
+    for change in _deciding(quantity):
+        table.add_row("    decided", DECIDED[change.kind])
     text = " ".join(quantity.text.split())
     same = text == " ".join(verdict.formula.split())
     return table if same else Group(Text(f"  {text}"), table)
+
+
+def _deciding(quantity: Quantity) -> list[Change]:
+    """Return the changes of a quantity that make decisions for its goal."""
+    return [change for _, changes, _ in goals(parse(quantity.text)) for change in changes if change.decides]
 
 
 def _world(quantity: Quantity, path: Path) -> str:

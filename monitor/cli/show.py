@@ -8,8 +8,8 @@ import logging
 import shutil
 import sys
 from asyncio.subprocess import Process
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,21 +18,17 @@ from paho.mqtt.enums import CallbackAPIVersion
 
 from monitor.cli.embedded import embedded_broker, free_port
 from monitor.cli.output import progress, say
+from monitor.cli.stage import PREFERRED_PORT, ended, eventually, interrupted, load, running
 from monitor.cli.watch import Watcher
-from monitor.sidecar.config.load import Loaded, assemble
-from monitor.sidecar.config.reading import load_config
+from monitor.sidecar.config.load import Loaded
 from monitor.sidecar.mqtt.broker import parse_broker
 from monitor.sidecar.service import Service
-from monitor.sidecar.signals import when_ended
 from monitor.sidecar.sinks.logbook import ALARMS
 from monitor.sidecar.tasks import unless
 
 __all__ = ["DemoRun"]
 
 AGENT = "demo"
-PREFERRED_PORT = 9108
-TIMEOUT = 20.0
-"""Seconds to wait for the monitor to start, to catch up and to finish, before the demo reports a problem."""
 
 
 @dataclass(frozen=True)
@@ -63,25 +59,16 @@ class DemoRun:
         logging.getLogger(ALARMS).addHandler(logging.NullHandler())  # the watcher shows them
         service = Service(loaded)
         watcher = Watcher(loaded.model, self._header(loaded, service.start()))
-        with _interrupted() as stop:
-            async with embedded_broker(broker_port), _running(service), _watching(loaded, url, watcher) as online:
-                if not await _eventually(online.is_set):
+        with interrupted() as stop:
+            async with embedded_broker(broker_port), running(service), _watching(loaded, url, watcher) as online:
+                if not await eventually(online.is_set):
                     return ["the monitor did not come online"]
                 with watcher.shown():
                     problem = await self._act(loaded, url, watcher, stop)
             return [problem] if problem else await self._summarise(watcher, stop)
 
     def _load(self, url: str, port: int) -> Loaded:
-        """Read the configuration, without its webhooks: alarms of a simulated agent must page nobody."""
-        config = load_config(self.config, self._settings(url, port))
-        return assemble(config.model_copy(update={"webhooks": {}}))
-
-    def _settings(self, url: str, port: int) -> dict[str, str]:
-        """Return the settings that the demo overrides, as environment variables."""
-        store = self.output.absolute() / self.scenario / "cfmon.sqlite"
-        for suffix in ("", "-wal"):  # start afresh: the episode names of an earlier run are the same
-            store.with_name(store.name + suffix).unlink(missing_ok=True)
-        return {"CFMON_MQTT__URL": url, "CFMON_HTTP__LISTEN": f"127.0.0.1:{port}", "CFMON_STORE__PATH": str(store)}
+        return load(self.config, self.output.absolute() / self.scenario, url, port)
 
     def _header(self, loaded: Loaded, address: str) -> str:
         formulas = "\n".join(f"  formula        {spec.name}: {spec.text}" for spec in loaded.formulas)
@@ -98,7 +85,7 @@ class DemoRun:
         """Run the agent until it ends and the monitor has caught up; return what went wrong, empty if nothing."""
         process = await self._spawn(loaded, url)
         try:
-            finished = await unless(stop, _ended(process))
+            finished = await unless(stop, ended(process))
         finally:
             if process.returncode is None:
                 process.terminate()
@@ -107,9 +94,9 @@ class DemoRun:
             return ""
         if process.returncode != 0:
             return f"the agent exited with code {process.returncode}; its output is above"
-        if not await _eventually(lambda: watcher.seen.steps >= self.steps and watcher.over):
+        if not await eventually(lambda: watcher.seen.steps >= self.steps and watcher.over):
             return "the broker did not deliver every step that the agent published"
-        if not await _eventually(lambda: watcher.settled):
+        if not await eventually(lambda: watcher.settled):
             return "the monitor did not close an alarm although its episode is over"
         return ""
 
@@ -149,7 +136,7 @@ class DemoRun:
         if not resolved or evidence is None:
             missing = "no alarm fired" if not fired else "no alarm resolved within its episode"
             return [f"{missing}; run longer (--steps) or try another --seed"]
-        if not await _eventually(evidence.is_file):  # the monitor writes it after it has published the alert
+        if not await eventually(evidence.is_file):  # the monitor writes it after it has published the alert
             return [f"the monitor did not write the evidence {evidence}"]
         say(f"verify the evidence of a resolved alarm in a new process:\n$ {_command()} verify {evidence}")
         process = await asyncio.create_subprocess_exec(sys.executable, "-m", "monitor", "verify", str(evidence))
@@ -171,30 +158,6 @@ def _command() -> str:
     if shutil.which("cfmon") or not beside.is_file():
         return "cfmon"
     return str(beside.relative_to(Path.cwd()) if beside.is_relative_to(Path.cwd()) else beside)
-
-
-async def _ended(process: Process) -> None:
-    await process.wait()
-
-
-@contextmanager
-def _interrupted() -> Iterator[asyncio.Event]:
-    """Yield an event that Ctrl-C and SIGTERM set while the block lasts."""
-    stop = asyncio.Event()
-    with when_ended(stop.set):
-        yield stop
-
-
-@asynccontextmanager
-async def _running(service: Service) -> AsyncIterator[None]:
-    """Run the monitor while the block lasts, then stop it cleanly; raise what stopped it early."""
-    stop = asyncio.Event()
-    task = asyncio.create_task(service.run(stop))
-    try:
-        yield
-    finally:
-        stop.set()
-        await task
 
 
 @asynccontextmanager
@@ -226,12 +189,3 @@ async def _watching(loaded: Loaded, url: str, watcher: Watcher) -> AsyncIterator
     finally:
         client.disconnect()
         await asyncio.to_thread(client.loop_stop)
-
-
-async def _eventually(condition: Callable[[], bool]) -> bool:
-    """Return whether the condition becomes true within `TIMEOUT`."""
-    for _ in range(int(TIMEOUT / 0.05)):
-        if condition():
-            return True
-        await asyncio.sleep(0.05)
-    return False

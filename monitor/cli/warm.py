@@ -37,8 +37,9 @@ FORMULAS: Final = (
     'P>=0.5 [ G<=4 P>=0.5 [ F<=3 "goal" ] ]',
     'P>=0.1 [ G<=2 fallback@2.P>=0.5 [ G<=4 !"hole" ] ]',
     "delta(fallback,nominal)@3.R=? [ C<=8 ]",
+    'best[<=2]@3.P>=0.8 [ G<=8 !"hole" ]',
 )
-"""One of each kind: regret, one world, nested, nested with an offset, an expected reward."""
+"""One of each kind: regret, one world, nested, nested with an offset, an expected reward, decisions for the goal."""
 
 
 def configurations(configs: Sequence[str]) -> Iterator[tuple[str, Loaded]]:

@@ -119,6 +119,8 @@ class LearnedBands:
         return uses
 
     def _in_world(self, change: Change, goal: Goal, since: _Observed) -> RowUses:
+        if change.decides:
+            raise LimitError(f"rows that {change.name} uses are not counted")
         path, terminated, acted = since
         evaluators = self._evaluators
         end = path[-1][0] if terminated and not evaluators.stays(path[-1][0]) else None

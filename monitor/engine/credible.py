@@ -138,8 +138,11 @@ class PosteriorValues:
 
         `acted`: names of the policies that acted at the pairs; empty: nominal did.
 
-        Raises LimitError if their value tables would be too large, or if a nested quantity has no worst and best case.
+        Raises LimitError if their value tables would be too large, if a nested quantity has no worst and best case, or
+        if the change makes decisions for the goal.
         """
+        if change.decides:
+            raise LimitError(f"{change.name} is not evaluated on posterior models: each would need tables of its own")
         end = path[-1][0] if terminated else None
         constant = self._evaluators.constant(measure)
         if constant is not None:

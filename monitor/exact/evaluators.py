@@ -13,9 +13,11 @@ from typing import Literal, assert_never
 
 import numpy as np
 
-from monitor.arrays import Ints
+from monitor.arrays import AnyArray, Floats, Ints
 from monitor.causal import Intervention, Law, RowCache, World
 from monitor.errors import ConfigError, LimitError
+from monitor.exact.best.catalogue import BestCatalogue
+from monitor.exact.best.values import Observed
 from monitor.exact.forward.buffers import (
     MAX_LEVELS,
     ForwardBuffers,
@@ -46,6 +48,7 @@ from monitor.exact.value_table import (
     is_large,
 )
 from monitor.logic import FALSE, TRUE, Automaton, PathAutomaton, RewardAutomaton
+from monitor.logic.policy_names import check_policy_names
 from monitor.logic.syntax import Change, Goal, Probability, Reward
 from monitor.logic.traversal import looks_back
 from monitor.model import MDP, encode_action
@@ -95,6 +98,7 @@ class Evaluators:
             raise ConfigError(f"bands.delta must lie strictly between 0 and 1, not {delta:g}")
         if "nominal" not in policies:
             raise ConfigError("no policy is called 'nominal'; it names the deployed one, so name it under policies")
+        check_policy_names(policies)
         self.model = model
         self.policies = dict(policies)
         self.deployed = deployed_name(policies)
@@ -113,6 +117,7 @@ class Evaluators:
         self._ended: OrderedDict[tuple[str, int], MDP] = OrderedDict()
         self._confidence: dict[MDP, IntervalRows] = {}
         self._guaranteed: OrderedDict[tuple[Law, Law, Probability | Reward], GuaranteedValues] = OrderedDict()
+        self.best = BestCatalogue(model, self.policies["nominal"], _BestSource(self))
 
     def value(self, world: World, measure: Probability | Reward) -> float:
         """Return the Gumbel-Max value of a measure in a world: a probability or an expected reward."""
@@ -153,6 +158,23 @@ class Evaluators:
             return HistoryChain(world, value_table.automaton, value_table.labelling, past, causal_model).interval()
         evaluator = self.evaluator(world.nominal, world.law, measure)
         return evaluator.interval(pair_arrays(world.path), STABLE if causal_model == "stable" else ANY)
+
+    def decided(self, change: Change, measure: Probability | Reward, path: Observed) -> float:
+        """Return the Gumbel-Max value of a measure from the first pair of a path on, with decisions made for it."""
+        constant = self.constant(measure)
+        if constant is not None:
+            return constant
+        return within(measure, self.best.value(change, measure, path))
+
+    def decided_interval(
+        self, change: Change, measure: Probability | Reward, path: Observed, causal_model: Literal["any", "stable"]
+    ) -> tuple[float, float]:
+        """Return the bounds of the same value over a class of causal models."""
+        constant = self.constant(measure)
+        if constant is not None:
+            return constant, constant
+        low, high = self.best.interval(change, measure, path, causal_model)
+        return within(measure, low), within(measure, high)
 
     def guaranteed(self, nominal: Law, law: Law, measure: Probability | Reward) -> GuaranteedValues | None:
         """Return bounds over every causal model and every row of the confidence set, for any path under a law.
@@ -261,8 +283,11 @@ class Evaluators:
     def prepare(self, goal: Goal, change: Change) -> None:
         """Make the value table of a goal under a change, unless the model is too large for one.
 
-        Raises LimitError if the table of a small model would be too large (see `ValueTable.prepare`).
+        Raises LimitError if the table of a small model, or that of the best decisions, would be too large.
         """
+        if change.decides:
+            self.decided(change, goal.measure, Observed(*pair_arrays([(0, None)])))
+            return
         nominal = self.nominal()
         value_table = self.value_table(nominal.under(self.intervention(change, None)), goal.measure)
         if not self._past(goal.measure, nominal, None):
@@ -274,7 +299,12 @@ class Evaluators:
         For a large model this is not known in advance: there the single path is refused.
         """
         nominal = self.nominal()
-        if change.kind == "nominal" or is_large(self.model) or self._past(goal.measure, nominal, None):
+        if (
+            change.kind == "nominal"
+            or change.decides
+            or is_large(self.model)
+            or self._past(goal.measure, nominal, None)
+        ):
             return
         if self.constant(goal.measure) is not None:
             return
@@ -339,6 +369,8 @@ class Evaluators:
             case "model":
                 other = self.models[change.name]
                 return Intervention(dynamics=other, future=self._ending(change.name, other, end))
+            case "best" | "optimal":
+                raise AssertionError("decisions made for a goal are no law; see `best`")
             case _:
                 assert_never(change.kind)
 
@@ -393,6 +425,22 @@ class _NestedWorld:
         before = self.outer.after(min(offset, self.outer.stationary_from()))
         law = before.under(self.evaluators.intervention(change, self.outer.end))
         return before, law, self.evaluators.value_table(law, self.goal.measure)
+
+
+@dataclass(frozen=True)
+class _BestSource:
+    """For the best decisions: automata, label sets and nominal values."""
+
+    evaluators: Evaluators
+
+    def automaton(self, measure: Probability | Reward) -> Automaton:
+        return self.evaluators._automaton(measure)  # noqa: SLF001 - of this module
+
+    def label_sets(self, measure: Probability | Reward) -> AnyArray:
+        return StateLabels(self.automaton(measure), self.evaluators.model).masks
+
+    def nominal_values(self, measure: Probability | Reward, end: int | None, obligation: int) -> Floats:
+        return self.evaluators.value_table(self.evaluators.nominal(end), measure).all_values(0, obligation)
 
 
 class _PastGoal:

@@ -46,7 +46,7 @@ class _NameCheck:
 
     def _change(self, change: Change) -> None:
         match change.kind:
-            case "nominal":
+            case "nominal" | "best" | "optimal":
                 pass
             case "policy":
                 self._known(change.name, [p for p in self.policies if p != "nominal"], "policy", change.at)

@@ -13,6 +13,7 @@ import numpy as np
 from monitor.arrays import Floats
 from monitor.causal import Law, World
 from monitor.errors import FormulaError
+from monitor.exact.best.values import Observed
 from monitor.exact.evaluators import Evaluators, pair_arrays, within
 from monitor.exact.forward import step
 from monitor.exact.forward.buffers import ForwardBuffers
@@ -66,6 +67,8 @@ class PathValues:
         self._end: int | None = None
         self._from_start: list[tuple[WorldValues, int]] = []
         """The values needed at @-k only, and k: the index of their start point changes as the path grows."""
+        self._keep: dict[int, int] = {}
+        """Offsets back to which there are values, by the id of a change that decides; these are made at each call."""
         self._path: Path = ()
         self._acted: Sequence[str] = ()
         self._restart = False
@@ -75,6 +78,9 @@ class PathValues:
             keep = min(offset + 1, window) if offset >= 0 else window
             only = -1 if isinstance(formula, Regret) else 0
             for change in changes:
+                if change.decides:
+                    self._keep[id(change)] = keep
+                    continue
                 evaluator = evaluators.evaluator(self._nominal, self._law(self._nominal, change, None), goal.measure)
                 self._add(WorldValues(change, goal.measure, evaluator, keep, only), min(offset, 0))
 
@@ -121,6 +127,8 @@ class PathValues:
 
     def value(self, change: Change, measure: Measure, position: int) -> float:
         """Return the Gumbel-Max value under a change at `path[position]`."""
+        if change.decides:
+            return self.evaluators.decided(change, measure, self._since(position))
         entry = self._by_world.get((id(change), id(measure)))
         if entry is None or self._foresees_end(entry) or self._mixes(change, measure):
             return self.evaluators.value(self._world(change, position), measure)
@@ -129,7 +137,8 @@ class PathValues:
     def profile(self, change: Change, measure: Measure) -> list[float]:
         """Return the values at offsets 0, 1, ..., as far back as the formula looks."""
         entry = self._by_world.get((id(change), id(measure)))
-        count = len(self._path) if entry is None else min(entry.keep, len(self._path))
+        keep = self._keep.get(id(change), len(self._path)) if entry is None else entry.keep
+        count = min(keep, len(self._path))
         if entry is None or self._foresees_end(entry) or self._mixes(change, measure):
             return [self.value(change, measure, len(self._path) - 1 - offset) for offset in range(count)]
         return [within(measure, value) for value in entry.values[:count].tolist()]
@@ -137,6 +146,8 @@ class PathValues:
     def bounds(self, change: Change, measure: Measure, position: int, causal_model: CausalModel) -> tuple[float, float]:
         """Return bounds of the value over a class of causal models."""
         assert causal_model != "gumbel"
+        if change.decides:
+            return self.evaluators.decided_interval(change, measure, self._since(position), causal_model)
         entry = self._by_world.get((id(change), id(measure)))
         if entry is None or self._end is not None or self._mixes(change, measure):
             return self.evaluators.interval(self._world(change, position), measure, causal_model)
@@ -152,6 +163,8 @@ class PathValues:
         constant = self.evaluators.constant(measure)
         if constant is not None:
             return constant, constant
+        if change.decides:
+            return None
         nominal = self._nominal_at(position)
         values = self.evaluators.guaranteed(nominal, self._law(nominal, change, self._end), measure)
         if values is None:
@@ -196,6 +209,11 @@ class PathValues:
         """Return the law without an intervention, from a position of the path on."""
         acted = self._acted[position:]
         return self.evaluators.nominal(self._end, until=len(self._path) - 1 - position, acted=acted)
+
+    def _since(self, position: int) -> Observed:
+        """Return the path from a position on."""
+        tables = [self.evaluators.policies[name] for name in self._acted[position:]]
+        return Observed(*pair_arrays(self._path[position:]), self._end, tables)
 
     def _mixes(self, change: Change, measure: Measure) -> bool:
         """Return whether a value depends on another policy than nominal that acted: then it is computed by itself."""

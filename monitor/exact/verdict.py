@@ -34,8 +34,8 @@ __all__ = ["IncrementalCheck", "Path", "resolve"]
 
 Band = tuple[float, float]
 NO_GUARANTEE = (
-    "no guaranteed band: quantities are nested, rewards of a transition vary, or the episode has ended in a state that "
-    "is not absorbing in the model"
+    "no guaranteed band: quantities are nested, decisions are made for the goal, rewards of a transition vary, or the "
+    "episode has ended in a state that is not absorbing in the model"
 )
 
 

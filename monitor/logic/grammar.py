@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 from math import isfinite
 from typing import Any
@@ -10,6 +11,7 @@ from lark import Lark, Token, Transformer, v_args
 
 from monitor.logic.printer import print_change
 from monitor.logic.syntax import (
+    DECIDING,
     NOMINAL,
     And,
     Change,
@@ -41,6 +43,9 @@ MAX_HORIZON = 1_000_000
 
 TIMED = {"EVENTUALLY": "F", "ALWAYS": "G", "UNTIL": "U", "WEAK": "W", "RELEASE": "R"}
 """Operators that need an interval: the name in the grammar, the letter in the text."""
+
+RESERVED = "|".join(("nominal", "do", "model", "delta", "regret", "handover", *DECIDING))
+"""Words that no policy can be called."""
 
 GRAMMAR = (
     r"""
@@ -79,14 +84,20 @@ world: change ["@" OFFSET]                          -> world
      | "@" OFFSET                                   -> bare
 change: "nominal" ["[" NATURAL "]"]                 -> nominal
       | NAME ["[" NATURAL "]"]                      -> policy
-      | "do" "(" (NAME | NATURAL) ")" ["[" NATURAL "]"] -> action
-      | "model" ":" NAME                            -> model
+      | "do" "(" (NAME | NATURAL | BEST | OPTIMAL) ")" ["[" NATURAL "]"] -> action
+      | "model" ":" (NAME | BEST | OPTIMAL)         -> model
+      | BEST [duration]                             -> best
+      | OPTIMAL [duration]                          -> optimal
+duration: "[" NATURAL "]"                           -> steps
+        | "[" "<=" NATURAL "]"                      -> limit
 interval: "[" NATURAL "," NATURAL "]"               -> span
         | "<=" NATURAL                              -> within
         | "=" NATURAL                               -> exactly
 
 NEXT: "X"
 HANDOVER: "handover"
+BEST: "best" | "max" | "min"
+OPTIMAL: "optimal"
 LABEL: /"[A-Za-z0-9_.-]{1,64}"/
 NATURAL: /[0-9]+/
 OFFSET: /-?[0-9]+/
@@ -95,7 +106,7 @@ NUMBER: /-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?/
 %ignore /\/\/[^\n]*/
 """
     + "".join(f'{name}: "{letter}"\n' for name, letter in TIMED.items())
-    + rf"NAME: /(?!(P|C|X|{'|'.join(TIMED.values())}|true|false|nominal|do|model|delta|regret|handover)\b)"
+    + rf"NAME: /(?!(P|C|X|{'|'.join(TIMED.values())}|true|false|{RESERVED})\b)"
     r"[A-Za-z_][A-Za-z0-9_]*/"
 )
 
@@ -125,6 +136,14 @@ def _natural(token: Token) -> int:
     return int(token)
 
 
+def _aimed(world: WorldRef, goal: Goal) -> WorldRef:
+    """Return the world with the direction of `best` and `optimal`: that which serves the goal."""
+    change, test = world.change, goal.test
+    if test is None or change.name not in ("best", "optimal") or not change.decides:
+        return world
+    return replace(world, change=replace(change, largest=test.comparison in (">=", ">")))
+
+
 @v_args(inline=True)
 class _Build(Transformer[Token, Any]):
     """Builds nodes bottom up; each method is an alternative of the grammar."""
@@ -142,10 +161,10 @@ class _Build(Transformer[Token, Any]):
         return Goal(WorldRef(), Reward(*interval), Test(comparison, _bound(number), _place(number)))
 
     def goal_in(self, world: WorldRef, goal: Goal) -> Goal:
-        return Goal(world, goal.measure, goal.test)
+        return Goal(_aimed(world, goal), goal.measure, goal.test)
 
     def ask_handover(self, word: Token, change: Change, goal: Goal, steps: Token) -> Goal:
-        if change.kind in ("nominal", "model"):
+        if change.kind not in ("policy", "action"):
             raise Problem(f"handover needs a policy or an action to hand over to, not {print_change(change)}", word)
         return handover(change, goal, _natural(steps), _place(word))
 
@@ -155,7 +174,7 @@ class _Build(Transformer[Token, Any]):
         return Goal(asked.world, asked.measure, Test(comparison, _bound(number), _place(number)))
 
     def regret(self, world: WorldRef, goal: Goal) -> Regret:
-        return Regret(world, goal)
+        return Regret(_aimed(world, goal), goal)
 
     def lt(self) -> str:
         return "<"
@@ -200,6 +219,21 @@ class _Build(Transformer[Token, Any]):
 
     def model(self, name: Token) -> Change:
         return Change("model", str(name), None, _place(name))
+
+    def best(self, word: Token, duration: tuple[int | None, int | None] | None) -> Change:
+        steps, limit = duration or (None, None)
+        return Change("best", str(word), steps, _place(word), limit, largest=word != "min")
+
+    def optimal(self, word: Token, duration: tuple[int | None, int | None] | None) -> Change:
+        if duration is not None:
+            raise Problem("optimal takes no number of steps; best[k] and best[<=k] do", word)
+        return Change("optimal", str(word), None, _place(word))
+
+    def steps(self, count: Token) -> tuple[int | None, int | None]:
+        return _natural(count), None
+
+    def limit(self, count: Token) -> tuple[int | None, int | None]:
+        return None, _natural(count)
 
     def span(self, low: Token, high: Token) -> tuple[int, int]:
         if _natural(low) > _natural(high):

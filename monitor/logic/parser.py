@@ -8,8 +8,8 @@ from lark import UnexpectedCharacters, UnexpectedInput, UnexpectedToken
 
 from monitor.errors import FormulaError
 from monitor.logic.grammar import TIMED, Problem, grammar
-from monitor.logic.syntax import Formula, Goal, Probability, Regret, Temporal, Test, WorldRef
-from monitor.logic.traversal import children
+from monitor.logic.syntax import Change, Formula, Goal, Probability, Regret, Temporal, Test, WorldRef
+from monitor.logic.traversal import children, nested_goals
 
 __all__ = ["MAX_DEPTH", "MAX_LENGTH", "MAX_NODES", "error_at", "parse"]
 
@@ -28,6 +28,8 @@ WORDS = {
     "OFFSET": "an offset",
     "NUMBER": "a number",
     "NAME": "a name",
+    "BEST": "a name",
+    "OPTIMAL": "a name",
 }
 
 
@@ -36,8 +38,8 @@ def parse(text: str) -> Formula:
 
     Labels and policies are names here; `monitor.exact` looks them up in a model.
 
-    >>> parse('fallback@5.P>=0.95 [ G<=20 !"unsafe" ]').world
-    WorldRef(change=Change(kind='policy', name='fallback', steps=None), baseline=None, offset=5)
+    >>> parse('fallback@5.P>=0.95 [ G<=20 !"unsafe" ]').world.change
+    Change(kind='policy', name='fallback', steps=None, limit=None, largest=True)
     """
     if len(text) > MAX_LENGTH:
         raise FormulaError(f"longer than {MAX_LENGTH} characters", text[:80], 1, 81)
@@ -71,7 +73,7 @@ def _unexpected(error: UnexpectedInput, text: str) -> FormulaError:
     operator = re.search(rf"\b({'|'.join(TIMED.values())})\s*\Z", text[:at])
     if operator and text[at : at + 1] != "[":
         return error_at(f"{operator[1]} needs an interval such as <=10 or [2,5]: every formula is bounded", text, at)
-    wanted = ", ".join(sorted(_in_words(word) for word in expected or ())[:8])
+    wanted = ", ".join(sorted({_in_words(word) for word in expected or ()})[:8])
     return error_at(f"{found}; expected {wanted}" if wanted else found, text, at)
 
 
@@ -98,6 +100,13 @@ def _check_shape(formula: Formula, text: str) -> None:
 
 def _check_node(node: Formula, text: str, *, inside: bool) -> None:
     match node:
+        case Goal(WorldRef(change, baseline)) | Regret(WorldRef(change, baseline)):
+            for each in (change, *([] if baseline is None else [baseline])):
+                if each.decides and (problem := _undecidable(node, each, inside=inside)):
+                    raise error_at(problem, text, each.at)
+        case _:
+            pass
+    match node:
         case Temporal(at=at) if not inside:
             raise error_at("a temporal operator outside the brackets of P; write P=? [ ... ] around it", text, at)
         case Goal(WorldRef(_, None, _), Probability(), Test(_, bound, at)) if not 0.0 <= bound <= 1.0:
@@ -109,3 +118,19 @@ def _check_node(node: Formula, text: str, *, inside: bool) -> None:
             raise error_at(problem, text, text.find("regret"))
         case _:
             pass
+
+
+def _undecidable(node: Goal | Regret, change: Change, *, inside: bool) -> str:
+    """Return why decisions cannot be made for a goal; empty if they can."""
+    word, goal = change.name, node if isinstance(node, Goal) else node.goal
+    if inside:
+        return f"{word} decides for a whole goal, so it may not stand inside the brackets of P"
+    if isinstance(goal.measure, Probability) and any(nested_goals(goal.measure.path)):
+        return f"{word} cannot decide for a goal with another P or R nested inside its brackets"
+    if word in ("max", "min"):
+        return ""
+    if node.world.baseline is not None:
+        return f"{word} decides for one goal, and delta has two values; say max or min"
+    if goal.test is None:
+        return f"{word} serves a comparison such as P>=0.9; for =? say max or min"
+    return ""

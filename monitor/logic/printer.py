@@ -92,7 +92,7 @@ def _world(world: WorldRef) -> str:
 
 
 def print_change(change: Change) -> str:
-    """Return a change in concrete syntax: `fallback[3]`, `do(brake)`, `model:icy`, `nominal`."""
+    """Return a change in concrete syntax: `fallback[3]`, `do(brake)`, `model:icy`, `best[<=2]`, `nominal`."""
     steps = "" if change.steps is None else f"[{change.steps}]"
     match change.kind:
         case "nominal":
@@ -103,6 +103,8 @@ def print_change(change: Change) -> str:
             return f"do({change.name}){steps}"
         case "model":
             return f"model:{change.name}"
+        case "best" | "optimal":
+            return change.name + (steps if change.limit is None else f"[<={change.limit}]")
         case _:
             assert_never(change.kind)
 

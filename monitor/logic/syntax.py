@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 __all__ = [
+    "DECIDING",
     "NOMINAL",
     "And",
     "Change",
@@ -101,15 +102,29 @@ class Until(Temporal):
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """An intervention. `name`: of the policy, action or model; `steps`: its duration (None: unlimited)."""
+    """An intervention. `name`: of the policy, action or model; `steps`: its duration (None: unlimited).
 
-    kind: Literal["nominal", "policy", "action", "model"]
+    Kind `best` (the word in `name` is `best`, `max` or `min`) and kind `optimal` make decisions for the goal: for the
+    `largest` value of its measure, or the smallest. `limit`: decisions that `best` may change (None: all of them).
+    """
+
+    kind: Literal["nominal", "policy", "action", "model", "best", "optimal"]
     name: str = ""
     steps: int | None = None
     at: int = field(default=0, compare=False, repr=False)
+    limit: int | None = None
+    largest: bool = True
+
+    @property
+    def decides(self) -> bool:
+        """True if decisions are made for the goal, so that the change is no policy by itself."""
+        return self.kind in ("best", "optimal")
 
 
 NOMINAL = Change("nominal")
+
+DECIDING = ("best", "max", "min", "optimal")
+"""Words for decisions that are made for the goal; no policy can be called that."""
 
 
 @dataclass(frozen=True, slots=True)

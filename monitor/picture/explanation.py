@@ -7,6 +7,7 @@ Probabilities are exact (forward products, as in `monitor.exact`), whoever gave 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import assert_never
 
 import msgspec
 
@@ -16,6 +17,7 @@ from monitor.causal import World
 from monitor.errors import LimitError
 from monitor.exact import Checker
 from monitor.logic import Formula, parse
+from monitor.logic.printer import print_change
 from monitor.logic.syntax import Change, Goal, Regret, Reward
 from monitor.logic.traversal import asks_back, goals, largest_offset
 from monitor.model import MDP
@@ -27,6 +29,7 @@ __all__ = ["Branch", "Explanation", "Moment", "explain"]
 
 ROUTES = 6
 """Paths shown of a world: more cannot be distinguished."""
+DECIDES = "decisions made for the goal have no distribution of states"
 
 
 class Branch(msgspec.Struct, frozen=True):
@@ -42,8 +45,8 @@ class Branch(msgspec.Struct, frozen=True):
     begins: int
     value: float
     bounds: tuple[float, float] | None
-    distribution: Distribution | None
-    routes: tuple[Route, ...]
+    distribution: Distribution | None = None
+    routes: tuple[Route, ...] = ()
     problem: str = ""
     credible: tuple[float, float] | None = None
     guaranteed: tuple[float, float] | None = None
@@ -131,6 +134,9 @@ def _of(quantities: tuple[Quantity, ...], n: int) -> Quantity:
 def _branch(checker: Checker, evidence: Evidence, goal: Goal, change: Change, quantity: Quantity) -> Branch:
     path, offset = evidence.path, quantity.offset
     begins = len(path) - 1 - offset if offset >= 0 else -offset - 1
+    if change.decides:
+        name, value, bounds = _name(change), quantity.value, quantity.bounds
+        return Branch(name, nominal=False, begins=begins, value=value, bounds=bounds, problem=DECIDES)
     worlds = checker.evaluators
     end = path[-1][0] if evidence.terminated else None
     nominal = worlds.nominal(end, len(path) - 1 - begins)
@@ -167,8 +173,12 @@ def _name(change: Change) -> str:
             return change.name if change.steps is None else f"{change.name} for {change.steps} steps"
         case "action":
             return f"action {change.name}" if change.steps is None else f"action {change.name} for {change.steps} steps"
-        case _:
+        case "model":
             return f"model {change.name}"
+        case "best" | "optimal":
+            return print_change(change)
+        case _:
+            assert_never(change.kind)
 
 
 def _history(checker: Checker, evidence: Evidence, formula: Formula) -> tuple[Moment, ...]:

@@ -4,7 +4,7 @@ It computes what `monitor.check` computes exactly, from the definitions: the clo
 expansion laws of the path operators, and a dictionary of node values. It shares neither code nor method with the exact
 engine (`monitor.exact`): no automaton, no compiled code, nothing cached between queries. Keep it independent: then
 agreement of the two rules out a shared error. Read `row.py`, `world.py`, `residual.py`, `transition.py`, `unroll.py`,
-`verdict.py`, in this order; `intervals.py` and `guaranteed.py` add the guaranteed bands of learned models.
+`best.py`, `verdict.py`, in this order; `intervals.py` and `guaranteed.py` add the guaranteed bands of learned models.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import get_args
 
 from monitor.errors import ConfigError, LimitError
 from monitor.logic.parser import parse
+from monitor.logic.policy_names import check_policy_names
 from monitor.logic.printer import print_formula
 from monitor.logic.syntax import Formula
 from monitor.model.mdp import MDP
@@ -75,6 +76,7 @@ def judge(
         raise ConfigError("the referee evaluates enumerated models only")
     if "nominal" not in policies:
         raise ConfigError("no policy is called 'nominal'; add the deployed policy under this name")
+    check_policy_names(policies)
     text = query if isinstance(query, str) else print_formula(query)
     formula, others = parse(text), dict(models or {})
     tables = {name: as_table(policy, model) for name, policy in policies.items()}

@@ -91,7 +91,9 @@ class Guaranteed:
         return bands[0][0] - bands[1][1], bands[0][1] - bands[1][0]
 
     def _undefined(self, goal: Goal) -> bool:
-        """Return whether quantities are nested, rewards of a transition vary, or the episode's end changes a row."""
+        """Return whether quantities are nested, rewards vary, a change decides, or the episode's end changes a row."""
+        if any(change.decides for change in _changes(goal)):
+            return True
         setting, end = self._setting, self._setting.end
         if end is not None and not all(model.is_absorbing(end) for model in setting.models.values()):
             return True

@@ -109,7 +109,7 @@ def _names(formula: Formula) -> Iterator[tuple[str, str, int]]:
                 yield "label", name, at
             case Goal(world) | Regret(world):
                 for change in (world.change, world.baseline):
-                    if change is not None and change.kind != "nominal":
+                    if change is not None and change.kind != "nominal" and not change.decides:
                         yield change.kind, change.name, change.at
             case _:
                 pass

@@ -25,6 +25,7 @@ import numpy as np
 from monitor.arrays import Floats, Ints
 from monitor.errors import LimitError
 from monitor.logic.syntax import Change, Const, Goal, Label, Probability, Reward
+from monitor.referee.best import Deciding
 from monitor.referee.residual import TRUE, Residual, collect, expand, looks_back, nested, present, window
 from monitor.referee.transition import Aim, Row, mean, mixed, row
 from monitor.referee.world import Frame, Setting, Step, World, intervene, position
@@ -76,6 +77,7 @@ class Unroll:
         self._values: dict[tuple[Aim, World, Obligation], dict[int, float]] = {}
         self._truths: dict[tuple[object, ...], bool | None] = {}
         self._plain: dict[tuple[object, ...], Row] = {}
+        self._deciding = Deciding(setting, causal_model)
         self._read = 0
 
     def quantity(self, goal: Goal, frame: Frame, aim: Aim = "value") -> float:
@@ -93,6 +95,8 @@ class Unroll:
 
     def _measure(self, goal: Goal, change: Change, frame: Frame, aim: Aim) -> float:
         """Find the nodes forwards, then value them backwards."""
+        if change.decides:
+            return self._deciding.measure(goal, change, frame, aim)
         _, start = position(goal.world.offset, len(frame.steps))
         world = intervene(frame, start, change, self._actions[change.name] if change.kind == "action" else None)
         state, measure = frame.steps[start].state, goal.measure

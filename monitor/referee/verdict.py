@@ -28,8 +28,8 @@ __all__ = ["Judge"]
 
 Band = tuple[float, float]
 NO_GUARANTEE = (
-    "no guaranteed band: quantities are nested, rewards of a transition vary, or the episode has ended in a state that "
-    "is not absorbing in the model"
+    "no guaranteed band: quantities are nested, decisions are made for the goal, rewards of a transition vary, or the "
+    "episode has ended in a state that is not absorbing in the model"
 )
 Truths = frozenset[bool]
 """Possible truth values over the class of causal models."""

@@ -245,7 +245,8 @@ def _check_guarantee(query: Query, models: Sequence[MDP]) -> None:
     if spec.alarm.only_if is None or spec.causal_model != "any" or all(model.counts is None for model in models):
         return
     measures = [goal.measure for goal, _, _ in goals(query.formula)]
-    if any(isinstance(measure, Probability) and any(nested_goals(measure.path)) for measure in measures):
+    decides = any(change.decides for _, changes, _ in goals(query.formula) for change in changes)
+    if decides or any(isinstance(measure, Probability) and any(nested_goals(measure.path)) for measure in measures):
         raise SpecError(spec.name, ("alarm", "only_if"), NO_GUARANTEE)
 
 

@@ -13,6 +13,7 @@ from monitor.errors import ConfigError, FormulaError, LimitError
 from monitor.exact.evaluators import Evaluators
 from monitor.logic import Automaton, PathAutomaton, RewardAutomaton, print_formula
 from monitor.logic.parser import error_at
+from monitor.logic.policy_names import check_policy_names
 from monitor.logic.syntax import Change, Formula, Goal, Label, Probability, Reward
 from monitor.logic.traversal import asks_back, goals, nested_goals
 from monitor.model import MDP, encode_action
@@ -30,6 +31,9 @@ class Ending:
 
     state: int
     until: int
+
+
+EXACT_ONLY = "use engine: exact, or name a policy"
 
 
 class Scene(Protocol):
@@ -117,6 +121,7 @@ class Simulated:
     ) -> None:
         if "nominal" not in policies:
             raise ConfigError("no policy is called 'nominal'; it names the deployed one, so name it under policies")
+        check_policy_names(policies)
         self._names = {name: number for number, name in enumerate(actions)}
         self._actions = model.actions
         self._worlds = _Worlds(model, policies, models or {}, self._action)
@@ -164,6 +169,8 @@ class Simulated:
         return change.kind != "nominal"
 
     def _check_change(self, change: Change, text: str) -> None:
+        if change.decides:
+            raise error_at(f"{change.name} decides by exact values, which a simulator does not have", text, change.at)
         known: Iterable[str] = self._worlds.policies if change.kind == "policy" else self._worlds.models
         if change.kind in ("policy", "model") and change.name not in known:
             raise error_at(_unknown(change.kind, change.name, known), text, change.at)
@@ -203,6 +210,8 @@ class _Worlds:
                 return self._under(self.policies[change.name], change.steps)
             case "action":
                 return self._under(ConstantDecisions(self._action(change.name)), change.steps)
+            case "best" | "optimal":
+                raise LimitError(f"{change.name} decides by exact values, which samples do not have; {EXACT_ONLY}")
             case _:
                 assert_never(change.kind)
 

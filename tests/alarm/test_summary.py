@@ -460,3 +460,39 @@ def test_a_real_regret_reads_as_it_should(regret: Alert) -> None:
         "robot-7: P(no crash in 4 steps, from 2 steps ago) = 0.59; at least 0.80 required. "
         "Hand over to 'careful' now: 0.91 instead of 0.54. Had 'careful' taken over 2 steps ago: 0.94."
     )
+
+
+@pytest.mark.parametrize(
+    ("change", "had"),
+    [
+        ("best", "Had every decision been the best in hindsight, starting 5 steps ago: 0.93"),
+        ("best[2]", "Had every decision been the best in hindsight for 2 steps, starting 5 steps ago: 0.93"),
+        ("best[<=1]", "Had at most 1 decision been changed for the better, starting 5 steps ago: 0.93"),
+        ("max[<=2]", "Had at most 2 decisions been changed for the better, starting 5 steps ago: 0.93"),
+        ("optimal", "Had the optimal policy taken over 5 steps ago: 0.93"),
+    ],
+)
+def test_decisions_made_for_the_goal_are_said_in_words(change: str, had: str) -> None:
+    assert f". {had}" in say(f"regret({change}@5, {GOAL})", regretted("regret"))
+
+
+@pytest.mark.parametrize("change", ["best", "optimal"])
+def test_the_advice_of_the_best_decisions_is_to_act_optimally_from_now_on(change: str) -> None:
+    text = f"regret({change}@5, {GOAL})"
+    helped = say(text, regretted("regret", profile={0: (0.60, 0.90)}, latest_useful=0))
+    assert "Act optimally now: 0.90 instead of 0.60" in helped
+    late = say(text, regretted("regret", profile={0: (0.60, 0.70)}, latest_useful=2))
+    assert "Acting optimally no longer suffices (0.70): stop the agent safely" in late
+    assert "Acting optimally last sufficed 2 steps ago; now: 0.70 instead of 0.60" in late
+
+
+def test_a_few_changed_decisions_are_no_advice() -> None:
+    told = say(f"regret(best[<=1]@5, {GOAL})", regretted("regret", profile={0: (0.60, 0.90)}, latest_useful=0))
+    assert told == f"{FOUND}. Had at most 1 decision been changed for the better, starting 5 steps ago: 0.93"
+
+
+def test_the_value_of_the_best_decisions_says_whose_it_is() -> None:
+    assert say(f"max@5.{GOAL}", plain(0.61, offset=5)).startswith(
+        f"{CHANCE} with the best decisions in hindsight starting 5 steps ago = 0.61"
+    )
+    assert "with at most 2 decisions changed in hindsight" in say(f"best[<=2]@5.{GOAL}", plain(0.61, offset=5))

@@ -164,3 +164,15 @@ def test_the_referee_answers_as_the_engine_does(cfmon: Run) -> None:
         checked["verdicts"][0][name] for name in ("answer", "robust", "offset", "clipped", "latest_useful")
     ]
     assert verdict["effect_bounds"] == pytest.approx(checked["verdicts"][0]["effect_bounds"], abs=1e-9)
+
+
+@pytest.mark.usefixtures("workdir")
+def test_the_table_says_which_decisions_used_hindsight(cfmon: Run) -> None:
+    for change, said in (
+        ("best", "with hindsight, which no policy has"),
+        ("optimal", "without hindsight"),
+        ("bold", ""),
+    ):
+        _, out, _ = ask(cfmon, f'{change}@1.P>=0.5 [ G<=3 !"unsafe" ]')
+        assert said in out
+        assert ("decided" in out) == bool(said)

@@ -18,7 +18,7 @@ from paho.mqtt.publish import single
 
 from monitor.model import MDP
 from tests.client.test_alert import example
-from tests.servers import Mosquitto, sidecar, wait_until
+from tests.servers import PATIENCE, Mosquitto, sidecar, wait_until
 from tests.sidecar.conftest import CAREFUL, HOME, RASH
 from tests.sidecar.project import CONFIG, write_project
 
@@ -249,6 +249,14 @@ def test_a_bug_in_the_thread_ends_the_listening_and_nothing_else(
     assert guard.action(0, "go") == "brake in 0"
     guard.close()
     assert "demo: listening to the monitor ended" in caplog.text
+
+
+def test_an_agent_can_wait_for_the_monitor(broker: Mosquitto, guarded: Callable[..., Takeover[int, str]]) -> None:
+    guard = guarded(broker.url)
+    say(broker, "cfmon/status/m", {"state": "offline"})
+    assert not guard.wait(0.0)
+    say(broker, "cfmon/status/m", {"state": "online"})
+    assert guard.wait(PATIENCE)
 
 
 def test_only_the_named_monitor_is_listened_to(

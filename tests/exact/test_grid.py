@@ -68,7 +68,7 @@ def test_the_best_policy_depends_on_time() -> None:
         ahead = int(model.row(state, action)[0][np.argmax(model.row(state, action)[1])])
         path.append((ahead, int(policy[ahead])))
     careless = [DOWN] * 176
-    text = 'delta(best,careless)@5.P=? [ !"unsafe" U<=10 "goal" ]'
-    effect = check(text, model=model, path=path, policies={"nominal": policy, "best": policy, "careless": careless})
+    text = 'delta(same,careless)@5.P=? [ !"unsafe" U<=10 "goal" ]'
+    effect = check(text, model=model, path=path, policies={"nominal": policy, "same": policy, "careless": careless})
     assert effect.value is not None
     assert 0.0 < effect.value <= 1.0

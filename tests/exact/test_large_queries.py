@@ -25,7 +25,7 @@ ICU = Path(__file__).parents[2] / "policies" / "icu-sepsis"
 @pytest.fixture(scope="module")
 def icu() -> tuple[MDP, dict[str, PolicyTable]]:
     model = monitor.load_model(ICU / "model.npz")
-    files = {"nominal": "deployed", "clinicians": "clinicians", "optimal": "optimal"}
+    files = {"nominal": "deployed", "clinicians": "clinicians", "planned": "optimal"}
     return model, {name: load_policy(ICU / f"{file}.yaml", model).table for name, file in files.items()}
 
 
@@ -70,9 +70,9 @@ def gumbel_paths(  # one posterior draw of the noise of every observed step, top
 def test_ten_observed_and_twenty_further_steps_of_icu_sepsis(icu: tuple[MDP, dict[str, PolicyTable]]) -> None:
     model, policies = icu
     path = observe(model, policies["nominal"], 11, seed=5)
-    actions = policies["optimal"].actions
+    actions = policies["planned"].actions
     assert actions is not None
-    verdict = Checker(model, policies).check(parse('optimal@10.P=? [ G<=30 !"death" ]'), path)
+    verdict = Checker(model, policies).check(parse('planned@10.P=? [ G<=30 !"death" ]'), path)
     assert verdict.value is not None
     assert (verdict.method, verdict.offset, verdict.clipped) == ("exact", 10, False)
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import pytest
 
-from experiments import histograms, judged_takeovers, learned_models, sanity, table1, takeovers, traces
+from experiments import few_changes, histograms, judged_takeovers, learned_models, sanity, table1, takeovers, traces
 from experiments.grid import PANELS, Grid
 from experiments.output import figure, progress
 
@@ -37,6 +37,12 @@ COMMANDS = [
         ["takeovers.png"],
     ),
     Command(judged_takeovers, ["--episodes", "20"], ["takeovers-judged.csv"], []),
+    Command(
+        few_changes,
+        ["--paths", "1", "--compared", "2"],
+        ["few-changes.csv", "few-changes-summary.csv", "few-changes-drawn.csv"],
+        ["few-changes.png"],
+    ),
     Command(traces, [], ["traces.csv"], ["traces.png"]),
     Command(table1, ["--runs", "20", "--environment", "gotodoor"], ["table1.csv", "table1.md"], []),
 ]

@@ -47,7 +47,7 @@ def test_exact_means_are_those_told_beside_the_model(grid: Grid) -> None:
     assert f"| nominal | {grid.exact_nominal():.6f} |" in told
     for panel in PANELS[:2]:
         assert (
-            f"| `optimal@{panel.offset}`, mean over nominal paths (any length) | {grid.exact_mean(panel):.6f} |" in told
+            f"| `planned@{panel.offset}`, mean over nominal paths (any length) | {grid.exact_mean(panel):.6f} |" in told
         )
     assert grid.exact_mean(PANELS[1]) == grid.exact_mean(PANELS[2])
 

@@ -3,8 +3,8 @@
 A causal model of one step is a joint distribution J >= 0 of the outcome under p and the outcome under q, with these two
 marginals. Given that p led to `observed` the row is x_k = J[observed, k] / p_observed. So x_k <= q_k / p_observed, and
 x sums to 1; conversely the rest of q has as much mass as the rest of p, and any distribution of it makes x part of a J.
-In a `stable` model x_k is 0 as well for each barred k: p_k > 0 and q_observed p_k >= q_k p_observed, k not observed,
-provided that p and q have a common outcome (docs/semantics.md, section 6.3).
+In a `stable` model x_k is 0 as well for each barred k: p_k > 0 and q_observed p_k >= q_k p_observed, k not observed
+(docs/semantics.md, section 6.3). Without a common outcome of p and q none is barred.
 
 A linear function is largest in a vertex of { x : 0 <= x <= limit, sum x = 1 }. In a vertex at most one x_k lies
 strictly between 0 and its limit.
@@ -31,12 +31,11 @@ def rows_of_models(p: Dist, q: Dist, observed: int, kind: str) -> tuple[Dist, ..
 def limits(p: Dist, q: Dist, observed: int, kind: str) -> Dist:
     """Return the largest probability of each outcome that can have any."""
     chance = p[observed]
-    overlap = any(k in p for k in q)
 
     def barred(k: int) -> bool:
         return k != observed and k in p and q.get(observed, ZERO) * p[k] >= q[k] * chance
 
-    left_out = {k for k in q if barred(k)} if kind == "stable" and overlap else set()
+    left_out = {k for k in q if barred(k)} if kind == "stable" else set()
     return {k: min(ONE, weight / chance) for k, weight in q.items() if k not in left_out}
 
 

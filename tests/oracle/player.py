@@ -78,7 +78,7 @@ class Player:
         best = self._recourse.pick([value for _, value in options])
         option = next(option for option, value in options if value == best)
         if len(option.actions) > 1:
-            return winners(self._window.nominal(place.state), noise), option.left
+            return winners(self._window.acting(offset, place.state), noise), option.left
         return np.full(len(noise), next(iter(option.actions))), option.left
 
     def _moves(self, offset: int) -> Noise:
@@ -91,8 +91,8 @@ class Player:
         return posterior_noise(self._random, (self._worlds, window.setting.states), row, outcome)
 
     def _choices(self, offset: int) -> Noise:
-        """Return noise of the action, [worlds, actions]; an action that nominal never takes says nothing about it."""
+        """Return noise of the action, [worlds, actions]; an action that the policy never takes says nothing."""
         window, taken = self._window, self._window.taken(offset)
-        policy = window.nominal(window.path[offset][0]) if taken is not None else {}
+        policy = window.acting(offset, window.path[offset][0]) if taken is not None else {}
         informs = policy if taken in policy else None
         return posterior_noise(self._random, (self._worlds, window.setting.actions), informs, taken)

@@ -208,7 +208,7 @@ class Recourse:
         """Allow the action that is best without hindsight: by backward induction with rows of prior noise.
 
         Of actions within 1e-12 (relative to a value beyond 1) the one that nominal takes, of a stochastic nominal
-        policy the one with the largest probability, else the lowest index.
+        policy the one with the largest probability, else the lowest index. Who acted on the held path does not matter.
         """
         if self._optimal is None:
             self._optimal = self._prior_choice()

@@ -26,11 +26,10 @@ def extreme(p: Dist, q: Dist, observed: int, kind: str, values: dict[int, Fracti
         [float(k == column) for _, k in pairs] for column in q
     ]
     totals = [float(weight) for weight in (*p.values(), *q.values())]
-    overlap = set(p) & set(q)
 
     def high(i: int, k: int) -> float:
         barred = k != observed and k in p and q.get(observed, 0) * p[k] >= q[k] * p[observed]
-        return 0.0 if kind == "stable" and overlap and i == observed and barred else 1.0
+        return 0.0 if kind == "stable" and i == observed and barred else 1.0
 
     solved = linprog(cost, A_eq=np.array(equal), b_eq=totals, bounds=[(0.0, high(*pair)) for pair in pairs])
     assert solved.success

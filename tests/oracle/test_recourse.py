@@ -51,6 +51,7 @@ def test_the_cases_have_what_is_hard() -> None:
     assert sum(len(s.rows) < s.states * s.actions for s in settings) >= 30  # an action is unavailable
     assert sum(any(len(row) == 1 for row in s.rows.values()) for s in settings) >= 250  # deterministic rows
     assert sum(s.terminated for s in settings) >= 80
+    assert sum(len(set(s.acted)) > 1 for s in settings) >= 50  # not nominal throughout
     assert sum(s.path[-1][1] is None for s in settings) >= 50
     differ = [{word: each.recourse.value(word) for word in ("nominal", "best", "optimal")} for each in asked]
     assert sum(values["best"] != values["nominal"] for values in differ) >= 250
@@ -163,10 +164,10 @@ def test_more_changes_serve_the_goal_at_least_as_much(number: int) -> None:
     assert whole >= 5
 
 
-@pytest.mark.parametrize("number", range(GROUPS))
+@pytest.mark.parametrize("number", range(3))
 def test_bounds_contain_the_gumbel_value(number: int) -> None:
     wide = 0
-    for asked in group(number):
+    for asked in group(number, 3):
         recourse = asked.recourse
         for word in ("best", f"best[<={asked.changes}]", f"best[{asked.steps}]", "optimal"):
             value = recourse.value(word)
@@ -177,7 +178,7 @@ def test_bounds_contain_the_gumbel_value(number: int) -> None:
         assert recourse.bounds("nominal", "any") == (happened, happened)
         if recourse.window.d == 0:
             assert recourse.bounds("best", "any") == (recourse.value("best"),) * 2
-    assert wide >= 3
+    assert wide >= 10
 
 
 def paths_of(setting: Setting, position: int) -> Iterator[tuple[tuple[Pair, ...], Fraction]]:
@@ -205,7 +206,7 @@ def test_over_all_paths_hindsight_adds_to_what_the_optimal_policy_is_worth_under
         if asked.setting.terminated or recourse.window.d not in {1, 2}:
             continue
         paths = list(paths_of(asked.setting, len(asked.setting.path) - 1 - recourse.window.d))
-        each = [Recourse(replace(asked.setting, path=path), asked.goal, len(path) - 1) for path, _ in paths]
+        each = [Recourse(replace(asked.setting, path=path, acted=()), asked.goal, len(path) - 1) for path, _ in paths]
         optimal, best = (
             sum((one.value(word) * chance for one, (_, chance) in zip(each, paths, strict=True)), Fraction(0))
             for word in ("optimal", "best")
@@ -241,6 +242,20 @@ def test_hindsight_does_not_buy_the_ticket_that_lost() -> None:
     assert recourse.bounds("best", "any") == (ZERO, ONE)  # any coupling of .55 with the .4 that lost
     losing = Recourse(lottery(), 'P<=0.5 [ F<=1 "won" ]', 1)
     assert [losing.value(word) for word in worlds] == [0, Fraction("0.1"), 0, 0]
+
+
+@pytest.mark.parametrize(
+    ("nominal", "value"),
+    [({1: "1"}, "0.5"), ({2: "1"}, "0"), ({0: "0.4", 1: "0.6"}, "0.5"), ({0: "0.5", 1: "0.5"}, "0")],
+    ids=["nominal's", "neither is nominal's", "the more probable", "equally probable"],
+)
+def test_of_equally_good_actions_the_optimal_policy_takes(nominal: dict[int, str], value: str) -> None:
+    """Ticket 1 as good as ticket 0, which was taken and lost."""
+    setting = lottery()
+    even = {key: {k: Fraction(1, 2) for k in setting.rows[key]} for key in ((0, 0), (0, 1))}
+    policy = ({action: Fraction(weight) for action, weight in nominal.items()}, *setting.policies["nominal"][1:])
+    equal = replace(setting, rows=dict(setting.rows) | even, policies={"nominal": policy})
+    assert Recourse(equal, 'P>=0.5 [ F<=1 "won" ]', 1).value("optimal") == Fraction(value)
 
 
 def test_an_observed_action_may_stay_unchanged_wherever_it_is_available() -> None:

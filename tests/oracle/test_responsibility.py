@@ -155,6 +155,24 @@ def test_avoidable_by_hand() -> None:
     assert avoidable_is_robust(before, "any")
 
 
+def test_avoidable_in_hindsight_is_robust_only_if_no_causal_model_makes_foresight_enough() -> None:
+    """Under `any` the other way may have been sure to win. The way taken was good, and only its second step bad."""
+    half, sure = Fraction(1, 2), ONE
+    ways = {
+        (0, 0): {1: Fraction("0.6"), 2: Fraction("0.4")},
+        (0, 1): {3: half, 4: half},
+        (3, 0): {1: sure},
+        (3, 1): {4: sure},
+    }
+    ends = {(state, action): {state: sure} for state in (1, 2, 4) for action in range(2)}
+    setting = Setting(5, 2, ways | ends, {"nominal": ({1: ONE},) * 5}, ((0, 1), (3, 1)), {"won": frozenset({1})})
+    recourse = Recourse(setting, 'P>=0.7 [ F<=2 "won" ]', 1)
+    assert avoidable(recourse) == "hindsight"
+    assert recourse.bounds("best", "any") == (ONE, ONE)
+    assert recourse.bounds("optimal", "any") == (Fraction("0.2"), ONE)
+    assert not avoidable_is_robust(recourse, "any")
+
+
 def ladder() -> Setting:
     """Return four rungs: action 1 climbs for sure, action 0 stays; from the top there is no way down."""
     rows = {(s, a): {min(s + a, 3): ONE} for s in range(4) for a in range(2)}

@@ -11,7 +11,7 @@ from tests.oracle.couplings import rows_of_models
 from tests.oracle.evaluate import resolve
 from tests.oracle.race import ONE
 from tests.oracle.setting import Dist, Setting
-from tests.oracle.worlds import DEPLOYED, MAIN, Laws
+from tests.oracle.worlds import MAIN, Laws
 
 Unchanged = Literal["policy", "observed"]
 Rows = Callable[[int, int, int], Sequence[Dist]]
@@ -25,8 +25,8 @@ class Window:
         setting: with the deployed policy under `nominal`.
         offset: of the intervention, as in a formula.
         unchanged: what an unchanged decision up to offset d is. `policy`: in the state really visited the action really
-            taken, elsewhere the nominal policy's. `observed`: the action really taken at that offset wherever it is
-            available.
+            taken, elsewhere that of the policy that acted at this offset. `observed`: the action really taken at that
+            offset wherever it is available.
     """
 
     def __init__(self, setting: Setting, offset: int, *, unchanged: Unchanged = "policy") -> None:
@@ -36,7 +36,7 @@ class Window:
         self.path = setting.path[position:]
         self.d = len(self.path) - 1
         self._observed = unchanged == "observed"
-        self._world = self.laws.world(DEPLOYED, position, self.path, ast.Change("nominal", "nominal", None))
+        self._world = self.laws.world(self.laws.observed, position, self.path, ast.Change("nominal", "nominal", None))
 
     def available(self, state: int) -> list[int]:
         """Return the actions that have a row."""
@@ -52,6 +52,10 @@ class Window:
         if self._observed and taken is not None and taken in self.available(state):
             return {taken: ONE}
         return self.laws.actions(self._world, self._world.start + offset, state)
+
+    def acting(self, offset: int, state: int) -> Dist:
+        """Return the distribution of the action of the policy that acted at an offset, nothing observed."""
+        return self.setting.policies[self._world.regime.policy(self._world.start + offset)][state]
 
     def nominal(self, state: int) -> Dist:
         """Return the distribution of the deployed policy's action, nothing observed."""

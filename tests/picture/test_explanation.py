@@ -115,6 +115,14 @@ def test_a_nested_quantity_that_looks_back_is_reported_and_not_drawn() -> None:
     assert "looks back" in explanation.branches[0].problem
 
 
+def test_decisions_made_for_the_goal_are_named_and_not_drawn() -> None:
+    text = 'regret(best[<=1]@2, P>=0.9 [ F<=3 "goal" ])'
+    nominal, best = explain(evidence_of(text), GRID, POLICIES).branches
+    assert nominal.distribution is not None
+    assert (best.name, best.nominal, best.distribution) == ("best[<=1]", False, None)
+    assert "no distribution" in best.problem
+
+
 @settings(max_examples=60, deadline=None)
 @given(st.integers(0, 10_000), st.integers(2, 4), st.integers(1, 3))
 def test_likeliest_paths_against_enumeration(seed: int, states: int, steps: int) -> None:

@@ -71,6 +71,11 @@ def test_objects_are_named_by_what_they_hold(config: Path) -> None:
             ConfigError,
             "line 3, policies.do: 'do' is a word of the formula",
         ),
+        (
+            ("careful: careful.yaml", "best: careful.yaml"),
+            ConfigError,
+            "line 3, policies.best: 'best' is a word of the formula",
+        ),
         (("severity: critical", "when: fails"), ConfigError, "formulas[0].alarm.when: 'fails' never happens"),
         (
             ("heartbeat: 1s", 'labels: {lots: "much"}'),

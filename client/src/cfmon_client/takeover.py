@@ -129,9 +129,17 @@ class Takeover(Generic[State, Action]):
         self._pid = os.getpid()
         self._loop = asyncio.new_event_loop()
         self._stopped = asyncio.Event()
+        self._heard = threading.Event()
         self._thread = threading.Thread(target=self._run, name="cfmon-takeover", daemon=True)
         self._thread.start()
         atexit.register(self.close)
+
+    def wait(self, timeout: float = 10.0) -> bool:
+        """Wait for the monitor's first sign of life, at most `timeout` seconds; return whether there was one.
+
+        An agent that begins earlier acts unguarded until then, for the time that `silent_after` says.
+        """
+        return self._heard.wait(timeout)
 
     def action(self, state: State, proposed: Action) -> Action:
         """Return the action to take: `proposed`, or that of the policy that has taken over.
@@ -250,7 +258,10 @@ class Takeover(Generic[State, Action]):
         async with aclosing(receive(self._broker, alerts, statuses)) as messages:
             async for message in messages:
                 if message.topic.matches(statuses):
-                    self._known = self._known.with_status(_document(bytes(message.payload)), self._agent, self._clock())
+                    document = _document(bytes(message.payload))
+                    self._known = self._known.with_status(document, self._agent, self._clock())
+                    if document.get("state") == "online":
+                        self._heard.set()
                 elif (alert := alert_of(message, self._limited)) is not None:
                     self._known = self._known.with_alert(alert)
 

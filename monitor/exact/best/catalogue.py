@@ -1,0 +1,105 @@
+"""The best decisions for all measures on one model: tables are made once and shared by all paths."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import Literal, Protocol
+
+from monitor.arrays import AnyArray, Floats
+from monitor.exact.best.lanes import NEVER, Way
+from monitor.exact.best.options import Options, options_of
+from monitor.exact.best.prior import NO_STATE, Prior
+from monitor.exact.best.stages import Stages
+from monitor.exact.best.values import BestValues, Observed, Outlook
+from monitor.exact.forward.row_table import ANY, STABLE
+from monitor.logic import Automaton
+from monitor.logic.syntax import Change, Probability, Reward
+from monitor.model import MDP
+from monitor.policy import PolicyTable
+
+__all__ = ["BestCatalogue", "Source"]
+
+MAX_MEASURES = 64
+"""Measures, by direction and end of the episode, whose tables are kept at once."""
+
+Measure = Probability | Reward
+
+
+class Source(Protocol):
+    """What the catalogue needs to know of the other evaluators of the model."""
+
+    def automaton(self, measure: Measure) -> Automaton:
+        """Return the automaton of a measure."""
+        ...
+
+    def label_sets(self, measure: Measure) -> AnyArray:
+        """Return the label sets [S] of its automaton."""
+        ...
+
+    def nominal_values(self, measure: Measure, end: int | None, obligation: int) -> Floats:
+        """Return the values [S] of an obligation under the nominal policy, after an end of the episode or without."""
+        ...
+
+
+class BestCatalogue:
+    """Evaluator of the best decisions on one model.
+
+    Args:
+        model: its rows and rewards.
+        nominal: the deployed policy.
+        source: of automata and nominal values.
+    """
+
+    def __init__(self, model: MDP, nominal: PolicyTable, source: Source) -> None:
+        self._model, self._nominal, self._source = model, nominal, source
+        self._options: Options | None = None
+        self._known: OrderedDict[tuple[Measure, bool, int | None], BestValues] = OrderedDict()
+
+    def value(self, change: Change, measure: Measure, path: Observed) -> float:
+        """Return the Gumbel-Max value of a measure from the first pair on, with the decisions of a change.
+
+        Raises LimitError if tables would be too large.
+        """
+        return self.of(measure, path.end, largest=change.largest).value(path, _way(change))
+
+    def interval(
+        self, change: Change, measure: Measure, path: Observed, causal_model: Literal["any", "stable"]
+    ) -> tuple[float, float]:
+        """Return bounds of the value over a class of causal models. Raises LimitError as `value` does."""
+        kind = STABLE if causal_model == "stable" else ANY
+        return self.of(measure, path.end, largest=change.largest).interval(path, _way(change), kind)
+
+    def outlook(self, measure: Measure, path: Observed, *, largest: bool = True, most: int = 3) -> Outlook:
+        """Return the values of `best`, `optimal`, no change and `best[<=k]` for k up to `most`, from one backward pass.
+
+        Raises LimitError as `value` does.
+        """
+        return self.of(measure, path.end, largest=largest).outlook(path, most)
+
+    def of(self, measure: Measure, end: int | None = None, *, largest: bool = True) -> BestValues:
+        """Return the values of the best decisions for a measure without nested quantities, in one direction."""
+        key = measure, largest, end
+        if key not in self._known:
+            if self._options is None:
+                self._options = options_of(self._model, self._nominal)
+            state = NO_STATE if end is None else end
+            stages = Stages(self._source.automaton(measure), self._source.label_sets(measure))
+
+            def nominal(obligation: int) -> Floats:
+                return self._source.nominal_values(measure, end, obligation)
+
+            prior = Prior(self._options, stages, nominal, state, largest=largest)
+            self._known[key] = BestValues(self._options, self._nominal, stages, prior, state)
+            if len(self._known) > MAX_MEASURES:
+                self._known.popitem(last=False)
+        self._known.move_to_end(key)
+        return self._known[key]
+
+
+def _way(change: Change) -> Way:
+    """Return how the decisions of a change are made."""
+    if change.kind == "optimal":
+        return Way("optimal")
+    if change.limit is not None:
+        return Way("few", change.limit)
+    return Way("free", until=NEVER if change.steps is None else change.steps)

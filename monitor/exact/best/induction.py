@@ -1,0 +1,285 @@
+"""Backward pass over a path: the values of the best decisions at every (level, state, obligation). Compiled.
+
+Level k is the k-th held pair. With v the values one level on, rho_k(. | x, a) the counterfactual row of (x, a) given
+the observed transition of the level (docs/semantics.md, section 3.1), the model's own row at the last pair, and o' the
+obligation after the labels of x, a decision for a has the value (docs/semantics.md, section 14.2)
+
+    q(a) = sum over y of rho_k(y | x, a) (R(x, a, y) + v(y, o')).
+
+A *lane* (`lanes.py`) says which decisions are allowed: the best one, the unchanged one (docs/semantics.md, section 2.3;
+docs/semantics.md, section 7 for a stochastic nominal policy), or that of a given policy. Rules:
+
+- Only states that some allowed decision reaches from the first pair have values (`reach`).
+- Actions with the same row and reward are evaluated once (`options.py`), except in the observed state: there the
+  observed action has a certain outcome, which under other causal models its equals have not.
+- For a class of causal models (ANY, STABLE) a row is known up to bounds (`rows.py`), and the least or the greatest mean
+  within them is taken, whatever the direction of the decisions.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from monitor.arrays import Bools, Floats, Ints
+from monitor.causal.row import choose, greedy
+from monitor.exact.best.lanes import Lanes
+from monitor.exact.best.options import Acting, Options
+from monitor.exact.best.rows import Row, prepare, scratch_row
+from monitor.exact.best.stages import FIRST_SLOT
+from monitor.jit import compiled, inlined
+
+__all__ = ["Decisions", "Held", "Plan", "induct", "reach"]
+
+
+class Held(NamedTuple):
+    """A held path: `states`, `actions` [L] (-1: not yet taken), and `outcomes` [L], -1 where none was observed.
+
+    `end`: the state in which the episode has ended, absorbing where no outcome was observed, or -1. `acted` [L]: the
+    index of the policy that acted.
+    """
+
+    states: Ints
+    actions: Ints
+    outcomes: Ints
+    end: int
+    acted: Ints
+
+
+class Plan(NamedTuple):
+    """What is evaluated: `target`, `rewarded`, `used` of a `Layout`, `label_of` [S], and the optimal policy.
+
+    `policy` [n, S]: its actions for n obligations; `policy_of` [L, slots]: which of them a slot has.
+    """
+
+    target: Ints
+    rewarded: Bools
+    used: Ints
+    label_of: Ints
+    policy: Ints
+    policy_of: Ints
+
+
+class Decisions(NamedTuple):
+    """Values of decisions in the observed states, arrays [L, slots, lanes].
+
+    `held`: if the decision is unchanged; `changed`: if it is the best one, `action` (-1: none is allowed).
+    """
+
+    held: Floats
+    changed: Floats
+    action: Ints
+
+
+@compiled
+def reach(options: Options, acting: Acting, plan: Plan, lanes: Lanes, held: Held, reached: Bools) -> None:
+    """Mark in `reached` [L, S] the states that the allowed decisions reach, and those observed.
+
+    Successors count too that the observations exclude.
+    """
+    states, actions = options.rewards.shape
+    weight, picks = np.zeros(actions), np.zeros(plan.target.shape[1], dtype=np.int64)
+    for level in range(len(held.states)):
+        reached[level, held.states[level]] = True
+        if level + 1 == len(held.states):
+            return
+        every = best_allowed(lanes, level)
+        for state in range(states):
+            if not reached[level, state]:
+                continue
+            unchanged(acting, held, level, state, weight)
+            pick(options, plan, lanes, level, state, False, picks)
+            for action in range(actions):
+                pair = state * actions + action
+                if options.alike[pair] < 0:
+                    continue
+                if (every and options.alike[pair] == action) or weight[action] > 0.0 or (picks == action).any():
+                    for k in range(options.indptr[pair], options.indptr[pair + 1]):
+                        reached[level + 1, options.successors[k]] = True
+
+
+@compiled
+def best_allowed(lanes: Lanes, level: int) -> bool:
+    """Return whether some lane may take the best decision at a level."""
+    return bool(((lanes.spends >= 0) & (level < lanes.until)).any())
+
+
+@compiled
+def unchanged(acting: Acting, held: Held, level: int, state: int, weight: Floats) -> None:
+    """Write the distribution of the unchanged decision to `weight` [A]."""
+    s, a = held.states[level], held.actions[level]
+    weight[:] = 0.0
+    if a >= 0 and state == s:
+        weight[a] = 1.0
+        return
+    policy = held.acted[level]
+    row = acting.row[policy]
+    if row < 0:
+        weight[acting.actions[policy, state]] = 1.0
+    elif a >= 0:
+        choose(acting.choices[row, s], a, acting.choices[row, state], weight)
+    else:
+        weight[:] = acting.choices[row, state]
+
+
+@compiled
+def merge(options: Options, state: int, weight: Floats) -> None:
+    """Move the weights [A] of actions to the least action with the same row."""
+    actions = len(weight)
+    for action in range(actions):
+        alike = options.alike[state * actions + action]
+        if weight[action] > 0.0 and alike != action:
+            weight[alike] += weight[action]
+            weight[action] = 0.0
+
+
+@compiled
+def pick(options: Options, plan: Plan, lanes: Lanes, level: int, state: int, merged: bool, picks: Ints) -> None:
+    """Write the optimal policy's action at each slot to `picks`; -1 without such a lane."""
+    picks[:] = -1
+    if lanes.follows.any():
+        for slot in range(plan.used[level]):
+            picks[slot] = plan.policy[plan.policy_of[level, slot], state]
+            if merged:
+                picks[slot] = options.alike[state * options.rewards.shape[1] + picks[slot]]
+
+
+@compiled
+def induct(
+    options: Options,
+    acting: Acting,
+    plan: Plan,
+    lanes: Lanes,
+    held: Held,
+    reached: Bools,
+    buffers: Floats,
+    decisions: Decisions,
+    kind: int,
+    greatest: bool,
+    largest: bool,
+) -> int:
+    """Compute all values; return the index n of `buffers` with those of the first level.
+
+    Args:
+        options, acting, plan, lanes, held: see there.
+        reached: [L, S], from `reach`.
+        buffers: [2, S, slots, lanes]; the first has the values after the last pair.
+        decisions: filled.
+        kind: EXACT, ANY or STABLE.
+        greatest: for ANY and STABLE, whether means are as large as possible.
+        largest: whether decisions maximise.
+    """
+    states, actions = options.rewards.shape
+    slots, width = buffers.shape[2], buffers.shape[3]
+    sign, now = 1.0 if largest else -1.0, 0
+    row, observed = scratch_row(options), np.zeros(states)
+    weight, picks, mean = np.zeros(actions), np.zeros(slots, dtype=np.int64), np.zeros(width)
+    kept, followed, best = np.zeros((slots, width)), np.zeros(slots), np.zeros((slots, width))
+    best_action = np.zeros((slots, width), dtype=np.int64)
+    for level in range(len(held.states) - 1, -1, -1):
+        ahead, here = buffers[now], buffers[1 - now]
+        now = 1 - now
+        s, a, outcome = held.states[level], held.actions[level], held.outcomes[level]
+        first, last = 0, 0
+        if outcome >= 0:
+            first, last = options.indptr[s * actions + a], options.indptr[s * actions + a + 1]
+        for k in range(first, last):
+            observed[options.successors[k]] = options.probabilities[k]
+        every = best_allowed(lanes, level)
+        for state in range(states):
+            if not reached[level, state]:
+                continue
+            label = plan.label_of[state]
+            if outcome < 0 and state == held.end:
+                for slot in range(plan.used[level]):
+                    stay(ahead, here, state, slot, plan.target[level, slot, label])
+                    if state == s:
+                        decisions.held[level, slot], decisions.action[level, slot] = here[state, slot], -1
+                continue
+            kept[:], best[:], best_action[:] = 0.0, -np.inf, -1
+            merged = outcome < 0 or state != s
+            unchanged(acting, held, level, state, weight)
+            if merged:
+                merge(options, state, weight)
+            pick(options, plan, lanes, level, state, merged, picks)
+            for action in range(actions):
+                alike = options.alike[state * actions + action]
+                if alike < 0 or (merged and alike != action):
+                    continue
+                if not (every or weight[action] > 0.0 or (picks == action).any()):
+                    continue
+                certain = state == s and action == a
+                reward, length, point = prepare(options, state, action, outcome, certain, observed, kind, row)
+                for slot in range(plan.used[level]):
+                    needed = width if weight[action] > 0.0 or picks[slot] == action else lanes.common
+                    then, earns = plan.target[level, slot, label], plan.rewarded[level, slot]
+                    row_means(row, reward, length, point, then, earns, ahead, needed, greatest, mean)
+                    if weight[action] > 0.0:
+                        for lane in range(width):
+                            kept[slot, lane] += weight[action] * mean[lane]
+                    if picks[slot] == action:
+                        followed[slot] = mean[width - 1]
+                    for lane in range(width):
+                        spent = lanes.spends[lane]
+                        if spent >= 0 and level < lanes.until[lane] and sign * mean[spent] > best[slot, lane]:
+                            best[slot, lane], best_action[slot, lane] = sign * mean[spent], action
+            for slot in range(plan.used[level]):
+                for lane in range(width):
+                    value = kept[slot, lane]
+                    if lanes.follows[lane]:
+                        value = followed[slot]
+                    elif best_action[slot, lane] >= 0:
+                        better = best[slot, lane] > sign * value
+                        value = value if lanes.holds[lane] and not better else sign * best[slot, lane]
+                    here[state, slot, lane] = value
+                if state == s:
+                    decisions.held[level, slot], decisions.action[level, slot] = kept[slot], best_action[slot]
+                    decisions.changed[level, slot] = sign * best[slot]
+        for k in range(first, last):
+            observed[options.successors[k]] = 0.0
+    return now
+
+
+@inlined
+def stay(ahead: Floats, here: Floats, state: int, slot: int, target: int) -> None:
+    """Write the values of a slot in the state in which the episode has ended."""
+    if target < FIRST_SLOT:
+        here[state, slot] = target
+    else:
+        here[state, slot] = ahead[state, target - FIRST_SLOT]
+
+
+@inlined
+def row_means(
+    row: Row,
+    reward: float,
+    length: int,
+    point: bool,
+    target: int,
+    earns: bool,
+    ahead: Floats,
+    needed: int,
+    greatest: bool,
+    mean: Floats,
+) -> None:
+    """Write reward and mean of the values ahead over a row to the first `needed` lanes of `mean`.
+
+    `length`: successors of the row; `point`: it is known, not only up to bounds; `earns`: its reward counts.
+    """
+    base = reward if earns else 0.0
+    if not point:
+        for lane in range(needed):
+            for k in range(length):
+                row.values[k] = row.extra[k] if earns else 0.0
+                row.values[k] += target if target < FIRST_SLOT else ahead[row.successors[k], target - FIRST_SLOT, lane]
+            mean[lane] = base + greedy(row.weights[:length], row.upper[:length], row.values, greatest)
+        return
+    if earns:
+        for k in range(length):
+            base += row.weights[k] * row.extra[k]
+    mean[:needed] = base + target if target < FIRST_SLOT else base
+    if target >= FIRST_SLOT:
+        for k in range(length):
+            for lane in range(needed):
+                mean[lane] += row.weights[k] * ahead[row.successors[k], target - FIRST_SLOT, lane]

@@ -1,0 +1,65 @@
+"""Lanes of the backward pass: the values of one node under several ways to decide, computed side by side."""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from monitor.arrays import Bools, Ints
+
+__all__ = ["NEVER", "Lanes", "Way", "lanes_of"]
+
+NEVER = 1 << 62
+"""A level that no path reaches."""
+
+
+class Way(NamedTuple):
+    """A way to decide.
+
+    `free`: every decision is best, up to `until` (a level), then unchanged; `few`: at most `changes` are best, the
+    others unchanged; `optimal`: those of the policy that is best without hindsight.
+    """
+
+    kind: Literal["free", "few", "optimal"]
+    changes: int = 0
+    until: int = NEVER
+
+
+class Lanes(NamedTuple):
+    """One lane for each way, and those that they lead to; n of them.
+
+    `spends` [n]: the lane in which the path goes on after a best decision, -1 if none is allowed; `until` [n]: the
+    first level at which it no longer is. `holds` [n]: whether a decision may be unchanged below that level; from it on
+    each is. `follows` [n]: whether the optimal policy decides. `common`: the first lanes, to which best decisions lead.
+    `most` [n]: best decisions allowed.
+    """
+
+    spends: Ints
+    until: Ints
+    holds: Bools
+    follows: Bools
+    common: int
+    most: Ints
+
+
+def lanes_of(ways: list[Way]) -> tuple[Lanes, list[int]]:
+    """Return the lanes, and the lane of each way; `few` with n changes has lanes for all numbers below n too."""
+    most = max((way.changes for way in ways if way.kind == "few"), default=-1)
+    free = list(dict.fromkeys(way.until for way in ways if way.kind == "free"))
+    optimal = any(way.kind == "optimal" for way in ways)
+    first_few = len(free)
+    spends = [*range(len(free)), *range(first_few - 1, first_few + most)]
+    if most >= 0:
+        spends[first_few] = -1
+    count = len(spends) + optimal
+    lanes = Lanes(
+        np.array([*spends, *[-1] * optimal], dtype=np.int64),
+        np.array([*free, *[NEVER] * (count - len(free))], dtype=np.int64),
+        np.arange(count) >= first_few,
+        np.arange(count) == count - 1 if optimal else np.zeros(count, dtype=np.bool_),
+        len(free) + max(most, 0),
+        np.array([*[NEVER] * len(free), *range(most + 1), *[0] * optimal], dtype=np.int64),
+    )
+    places = {"free": 0, "few": first_few, "optimal": count - 1}
+    return lanes, [places[way.kind] + (free.index(way.until) if way.kind == "free" else way.changes) for way in ways]

@@ -1,0 +1,101 @@
+"""Rows of a model as decisions choose between them: actions with the same row and reward are one option. Compiled."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from monitor.arrays import AnyArray, Floats, Ints
+from monitor.jit import compiled
+from monitor.model import MDP
+from monitor.policy import PolicyTable
+
+__all__ = ["Acting", "Options", "acting_of", "options_of"]
+
+
+class Options(NamedTuple):
+    """Rows (CSR over pairs state * A + action), rewards, and the nominal policy.
+
+    `rewards` [S, A], `extra` [N] (or empty): the part of the reward that depends on the successor. `alike` [S * A]: the
+    least action of the state with the same row and rewards, -1 if the action is unavailable. `actions` [S] of the
+    nominal policy if it is deterministic, else `choices` [S, A]; the other one is empty.
+    """
+
+    indptr: Ints
+    successors: Ints
+    probabilities: Floats
+    rewards: Floats
+    extra: Floats
+    alike: Ints
+    actions: Ints
+    choices: Floats
+
+
+class Acting(NamedTuple):
+    """Policies that acted, n of them: `actions` [n, S] of the deterministic ones, `choices` [m, S, A] of the others.
+
+    `row` [n]: the index of a policy in `choices`, -1 if it is deterministic.
+    """
+
+    actions: Ints
+    choices: Floats
+    row: Ints
+
+
+def acting_of(tables: Sequence[PolicyTable], states: int, actions: int) -> tuple[Acting, Ints]:
+    """Return the policies that acted at some pairs, each once, and the index of each pair's."""
+    different = list(dict.fromkeys(tables))
+    choices = [table.probabilities for table in different if table.probabilities is not None]
+    certain = [np.zeros(states, dtype=np.int64) if table.actions is None else table.actions for table in different]
+    row = np.full(len(different), -1)
+    row[[table.probabilities is not None for table in different]] = np.arange(len(choices))
+    acting = Acting(
+        np.stack(certain).astype(np.int64), np.stack(choices) if choices else np.zeros((0, states, actions)), row
+    )
+    return acting, np.array([different.index(table) for table in tables])
+
+
+def options_of(model: MDP, nominal: PolicyTable) -> Options:
+    """Return the options of a model whose deployed policy is `nominal`."""
+    extra = np.zeros(0) if model.transition_rewards is None else model.transition_rewards
+    rows = _fixed(model.indptr), _fixed(model.successors), _fixed(model.probabilities)
+    rewards, alike = (_fixed(model.rewards), _fixed(extra)), np.empty(model.states * model.actions, dtype=np.int64)
+    _find_alike(*rows, *rewards, alike)
+    actions = np.zeros(0, dtype=np.int64) if nominal.actions is None else nominal.actions.astype(np.int64)
+    choices = np.zeros((0, model.actions)) if nominal.probabilities is None else nominal.probabilities
+    return Options(*rows, *rewards, _fixed(alike), _fixed(actions), _fixed(choices))
+
+
+def _fixed(array: AnyArray) -> AnyArray:
+    """Return a read-only view: to numba a writeable array has another type, for which it would compile again."""
+    view = np.ascontiguousarray(array).view()
+    view.flags.writeable = False
+    return view
+
+
+@compiled
+def _find_alike(
+    indptr: Ints, successors: Ints, probabilities: Floats, rewards: Floats, extra: Floats, alike: Ints
+) -> None:
+    """Write `Options.alike`."""
+    states, actions = rewards.shape
+    for state in range(states):
+        for action in range(actions):
+            pair = state * actions + action
+            begin, end = indptr[pair], indptr[pair + 1]
+            alike[pair] = action if end > begin else -1
+            for earlier in range(action if end > begin else 0):
+                other = state * actions + earlier
+                first = indptr[other]
+                if alike[other] != earlier or indptr[other + 1] - first != end - begin:
+                    continue
+                same = bool(rewards[state, earlier] == rewards[state, action])
+                for k in range(end - begin):
+                    same = same and successors[first + k] == successors[begin + k]
+                    same = same and probabilities[first + k] == probabilities[begin + k]
+                    same = same and (len(extra) == 0 or extra[first + k] == extra[begin + k])
+                if same:
+                    alike[pair] = earlier
+                    break

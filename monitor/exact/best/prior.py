@@ -1,0 +1,206 @@
+"""Values of the best decisions without observations, by backward induction over obligations; the policy they make.
+
+The best decision depends on the state and on the obligation that remains. Where several are best up to 1e-12, the one
+that the nominal policy takes (with the largest probability) is chosen, else the least action.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from monitor.arrays import Floats, Ints
+from monitor.errors import LimitError
+from monitor.exact.best.options import Options
+from monitor.exact.best.stages import FIRST_SLOT, Stages
+from monitor.jit import compiled
+from monitor.logic import FALSE, TRUE
+
+__all__ = ["MAX_NUMBERS", "NO_STATE", "TIE", "Prior"]
+
+MAX_NUMBERS = 20_000_000
+"""Numbers (obligations x states) that the tables of one measure may hold: 160 MB."""
+NO_STATE = -1
+"""In place of the state in which the episode has ended: it has not."""
+TIE = 1e-12
+"""Difference of values, relative to the larger of 1 and the best, up to which decisions are equally good."""
+
+Nominal = Callable[[int], Floats]
+"""Obligation -> values [S] under the nominal policy."""
+
+
+class Prior:
+    """Tables of one measure, filled on demand.
+
+    Args:
+        options: the rows to choose from.
+        stages: the obligations.
+        nominal: their values under the nominal policy.
+        end: the state in which the episode has ended, absorbing under every action, or NO_STATE.
+        largest: whether decisions maximise the value; else they minimise it.
+    """
+
+    def __init__(self, options: Options, stages: Stages, nominal: Nominal, end: int, *, largest: bool) -> None:
+        self._options, self._stages, self._end = options, stages, end
+        self.largest = largest
+        self._nominal = nominal
+        self._best: dict[int, Floats] = {}
+        self._choices: dict[int, Ints] = {}
+        self._followed: dict[int, Floats] = {}
+        self._takeovers: dict[tuple[int, int], Floats] = {}
+
+    def best(self, obligation: int) -> Floats:
+        """Return the values [S] if every decision is best."""
+        self._fill(obligation)
+        return self._best[obligation]
+
+    def choices(self, obligation: int) -> Ints:
+        """Return the best action [S] in each state; -1 where none is available."""
+        self._fill(obligation)
+        return self._choices[obligation]
+
+    def followed(self, obligation: int) -> Floats:
+        """Return the values [S] of the policy that `choices` are."""
+        for each in self._stages.below(obligation):
+            if each not in self._followed:
+                self._followed[each], _ = self._backup(each, self._followed.__getitem__, self._end, self.choices(each))
+        return self._followed[obligation]
+
+    def takeover(self, steps: int, obligation: int) -> Floats:
+        """Return the values [S] if the next `steps` decisions are best and the later ones nominal."""
+        if steps <= 0:
+            return self._nominal(obligation)
+        if steps >= self._stages.automaton.horizon(obligation):
+            return self.best(obligation)
+        if (steps, obligation) not in self._takeovers:
+            self._check_size()
+            values, _ = self._backup(obligation, lambda rest: self.takeover(steps - 1, rest), self._end)
+            self._takeovers[steps, obligation] = values
+        return self._takeovers[steps, obligation]
+
+    def _fill(self, obligation: int) -> None:
+        if obligation in self._best:
+            return
+        for each in self._stages.below(obligation):
+            if each not in self._best:
+                self._check_size()
+                self._best[each], self._choices[each] = self._backup(each, self._best.__getitem__, self._end)
+
+    def before_end(self, obligation: int, ahead: Callable[[int], Floats]) -> tuple[Floats, Ints]:
+        """Return the values [S] and choices [S] if every decision is best, a step before those of `ahead`.
+
+        `ahead`: obligation -> values [S]. The episode has not ended yet at this step.
+        """
+        return self._backup(obligation, ahead, NO_STATE)
+
+    def _backup(
+        self, obligation: int, ahead: Callable[[int], Floats], end: int, fixed: Ints | None = None
+    ) -> tuple[Floats, Ints]:
+        """Return values and choices [S]. `fixed`: the action to take [S]; None: the best one."""
+        rests = self._stages.rests(obligation)
+        different = sorted(set(rests) - {FALSE, TRUE})
+        slot = {FALSE: FALSE, TRUE: TRUE} | {rest: FIRST_SLOT + n for n, rest in enumerate(different)}
+        states = len(self._stages.label_of)
+        later = np.zeros((len(different), states))
+        for n, rest in enumerate(different):
+            later[n] = ahead(rest)
+        values, choices = np.zeros(states), np.full(states, -1)
+        _backup(
+            self._options,
+            self._stages.label_of,
+            np.array([slot[rest] for rest in rests]),
+            self._stages.automaton.rewards(obligation),
+            later,
+            end,
+            self.largest,
+            NO_CHOICES if fixed is None else fixed,
+            values,
+            choices,
+        )
+        return values, choices
+
+    def _check_size(self) -> None:
+        tables = 2 * len(self._best) + len(self._followed) + len(self._takeovers)
+        states = len(self._stages.label_of)
+        if tables * states > MAX_NUMBERS:
+            raise LimitError(
+                f"the best decisions need a table of more than {MAX_NUMBERS} numbers (limit MAX_NUMBERS): at least "
+                f"{tables} vectors for {states} states; shorten the formula's intervals"
+            )
+
+
+NO_CHOICES: Ints = np.zeros(0, dtype=np.int64)
+"""No action is fixed: the best one is chosen."""
+
+
+@compiled
+def _backup(
+    options: Options,
+    label_of: Ints,
+    targets: Ints,
+    rewarded: bool,
+    ahead: Floats,
+    end: int,
+    largest: bool,
+    fixed: Ints,
+    values: Floats,
+    choices: Ints,
+) -> None:
+    """Write the value [S] and the choice [S] of one obligation; `targets` [labels] as in `Layout`, `ahead` [n, S]."""
+    states, actions = options.rewards.shape
+    sign = 1.0 if largest else -1.0
+    means = np.zeros(actions)
+    for state in range(states):
+        target = targets[label_of[state]]
+        best = -np.inf
+        for action in range(actions):
+            pair = state * actions + action
+            if options.alike[pair] < 0 or (len(fixed) and fixed[state] != action):
+                continue
+            if options.alike[pair] == action or len(fixed):
+                means[action] = mean_of(options, state, action, target, rewarded, ahead, end)
+            else:
+                means[action] = means[options.alike[pair]]
+            if sign * means[action] > best:
+                best = sign * means[action]
+                choices[state] = action
+        if choices[state] < 0:
+            continue
+        values[state] = sign * best
+        if len(fixed):
+            continue
+        liked = 0.0
+        for action in range(actions - 1, -1, -1):
+            if options.alike[state * actions + action] < 0:
+                continue
+            if best - sign * means[action] > TIE * max(1.0, abs(best)):
+                continue
+            weight = nominal_weight(options, state, action)
+            if weight >= liked:
+                choices[state], liked = action, weight
+
+
+@compiled
+def nominal_weight(options: Options, state: int, action: int) -> float:
+    """Return the probability of an action under the nominal policy."""
+    if len(options.actions):
+        return 1.0 if options.actions[state] == action else 0.0
+    return float(options.choices[state, action])
+
+
+@compiled
+def mean_of(options: Options, state: int, action: int, target: int, rewarded: bool, ahead: Floats, end: int) -> float:
+    """Return the reward of a pair plus the mean of the values ahead, over the row of the model."""
+    if state == end:
+        return float(ahead[target - FIRST_SLOT, state]) if target >= FIRST_SLOT else float(target)
+    pair = state * options.rewards.shape[1] + action
+    total = options.rewards[state, action] if rewarded else 0.0
+    if target < FIRST_SLOT:
+        total += target
+    for k in range(options.indptr[pair], options.indptr[pair + 1]):
+        if target >= FIRST_SLOT:
+            total += options.probabilities[k] * ahead[target - FIRST_SLOT, options.successors[k]]
+        if rewarded and len(options.extra):
+            total += options.probabilities[k] * options.extra[k]
+    return total

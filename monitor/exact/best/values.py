@@ -1,0 +1,201 @@
+"""`BestValues`: the best decisions for one measure, on any path; `Outlook`: all that one backward pass finds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from monitor.arrays import Floats, Ints
+from monitor.errors import LimitError
+from monitor.exact.best.induction import Decisions, Held, Plan, induct, reach
+from monitor.exact.best.lanes import NEVER, Lanes, Way, lanes_of
+from monitor.exact.best.options import Options, acting_of
+from monitor.exact.best.prior import MAX_NUMBERS, NO_STATE, TIE, Prior
+from monitor.exact.best.stages import FIRST_SLOT, Layout, Stages
+from monitor.exact.forward.row_table import EXACT
+from monitor.policy import PolicyTable
+
+__all__ = ["BestValues", "Change", "Observed", "Outlook"]
+
+
+class Observed(NamedTuple):
+    """A path: `states` and `actions` [n], -1 for an action not yet taken.
+
+    `end`: the state in which the episode has ended, unless that is absorbing anyway; None: it has not. `acted`: the
+    policy that acted at each pair; empty: nominal did.
+    """
+
+    states: Ints
+    actions: Ints
+    end: int | None = None
+    acted: Sequence[PolicyTable] = ()
+
+
+class Change(NamedTuple):
+    """The first changed decision of a best plan.
+
+    `level`: its offset from the intervention state; `state`, `taken`: the observed pair (-1: not yet taken);
+    `proposed`: the action to take instead.
+    """
+
+    level: int
+    state: int
+    taken: int
+    proposed: int
+
+
+class Outlook(NamedTuple):
+    """Values of a measure from one pair on, and the first change of each plan.
+
+    `unchanged`: with no change; `few` [K + 1]: at most k decisions are best, k = 0..K; `best`: all are; `optimal`:
+    those of the policy that is best without hindsight. `first` [K + 1]: the first change of the plan with at most k.
+    """
+
+    unchanged: float
+    few: list[float]
+    best: float
+    optimal: float
+    first: list[Change | None]
+
+
+class _Pass(NamedTuple):
+    """Results of one backward pass: values [slots, lanes] of the first level, and the decisions."""
+
+    values: Floats
+    decisions: Decisions
+
+
+class BestValues:
+    """Values of the best decisions under one measure and direction.
+
+    Args:
+        options: the rows of the model, as decisions choose between them.
+        nominal: the deployed policy.
+        stages: the obligations of the measure.
+        prior: its tables beyond the path.
+        end: the state in which the episode has ended, or NO_STATE.
+    """
+
+    def __init__(self, options: Options, nominal: PolicyTable, stages: Stages, prior: Prior, end: int) -> None:
+        self._options, self._nominal, self._stages, self._prior, self._end = options, nominal, stages, prior, end
+
+    def value(self, path: Observed, way: Way) -> float:
+        """Return the Gumbel-Max value from the first pair on, with decisions made in one way."""
+        lanes, (lane,) = lanes_of([way])
+        return float(self._run(path, lanes, EXACT, greatest=False).values[0, lane])
+
+    def interval(self, path: Observed, way: Way, kind: int) -> tuple[float, float]:
+        """Return the best guaranteed and the best possible value over a class of causal models (ANY or STABLE).
+
+        The smaller one comes first, whatever the direction.
+        """
+        lanes, (lane,) = lanes_of([way])
+        low, high = (self._run(path, lanes, kind, greatest=greatest).values[0, lane] for greatest in (False, True))
+        return float(low), float(high)
+
+    def outlook(self, path: Observed, most: int) -> Outlook:
+        """Return all Gumbel-Max values from the first pair on, with up to `most` changes."""
+        ways = [Way("free"), Way("optimal"), *(Way("few", n) for n in range(most + 1))]
+        lanes, (best, optimal, *few) = lanes_of(ways)
+        found = self._run(path, lanes, EXACT, greatest=False)
+        values = found.values[0]
+        return Outlook(
+            float(values[few[0]]),
+            [float(values[lane]) for lane in few],
+            float(values[best]),
+            float(values[optimal]),
+            [self._first_change(path, found.decisions, lane) for lane in few],
+        )
+
+    def _first_change(self, path: Observed, decisions: Decisions, lane: int) -> Change | None:
+        """Return the first decision on the observed path that a better one replaces: up to it the world is ours."""
+        layout, slot = self._layout(path), 0
+        for level in range(len(layout.used)):
+            held, changed = decisions.held[level, slot, lane], decisions.changed[level, slot, lane]
+            action, state = int(decisions.action[level, slot, lane]), int(path.states[level])
+            gain = changed - held if self._prior.largest else held - changed
+            if action >= 0 and gain > TIE * max(1.0, abs(held)):
+                return Change(level, state, int(path.actions[level]), action)
+            slot = int(layout.target[level, slot, self._stages.label_of[state]]) - FIRST_SLOT
+            if slot < 0:
+                break
+        return None
+
+    def _layout(self, path: Observed) -> Layout:
+        return self._stages.layout(len(path.states))
+
+    def _run(self, path: Observed, lanes: Lanes, kind: int, *, greatest: bool) -> _Pass:
+        layout = self._layout(path)
+        levels, widest = len(layout.used), layout.target.shape[1]
+        states, actions = path.states[:levels], path.actions[:levels]
+        outcomes = np.full(levels, -1)
+        outcomes[: len(path.states) - 1] = path.states[1 : levels + 1]
+        acting, acted = acting_of(path.acted[:levels] or [self._nominal] * levels, *self._options.rewards.shape)
+        held = Held(states, actions, outcomes, self._end, acted)
+        plan = self._plan(layout, lanes, len(path.states))
+        size, width = len(self._stages.label_of), len(lanes.spends)
+        if (2 * widest * width + levels) * size > MAX_NUMBERS:
+            raise LimitError(
+                f"the best decisions would need more than {MAX_NUMBERS} numbers for {widest} obligations, {width} ways "
+                f"to decide and {size} states (limit MAX_NUMBERS); shorten the formula's intervals"
+            )
+        buffers, reached = np.zeros((2, size, widest, width)), np.zeros((levels, size), dtype=np.bool_)
+        if levels == len(path.states):
+            self._close(buffers[0], layout.obligations[levels], lanes, levels)
+        decisions = Decisions(
+            np.zeros((levels, widest, width)),
+            np.zeros((levels, widest, width)),
+            np.full((levels, widest, width), -1),
+        )
+        reach(self._options, acting, plan, lanes, held, reached)
+        now = induct(
+            self._options, acting, plan, lanes, held, reached, buffers, decisions, kind, greatest, self._prior.largest
+        )
+        return _Pass(buffers[now, int(states[0])], decisions)
+
+    def _plan(self, layout: Layout, lanes: Lanes, pairs: int) -> Plan:
+        policy, policy_of = [np.zeros(0, dtype=np.int64)], np.zeros(layout.target.shape[:2], dtype=np.int64)
+        if lanes.follows.any():
+            choices = self._choices(layout, pairs)
+            policy = list(choices.values())
+            for row, (level, slot) in enumerate(choices):
+                policy_of[level, slot] = row
+        return Plan(layout.target, layout.rewarded, layout.used, self._stages.label_of, np.stack(policy), policy_of)
+
+    def _choices(self, layout: Layout, pairs: int) -> dict[tuple[int, int], Ints]:
+        """Return the optimal policy [S] at each level and slot of a path of some pairs.
+
+        It depends on the level only if the episode has ended: then the last pair is the first that knows the end.
+        """
+        levels = list(enumerate(layout.obligations[:-1]))
+        if self._end == NO_STATE:
+            return {(k, slot): self._prior.choices(o) for k, row in levels for slot, o in enumerate(row)}
+        chosen: dict[tuple[int, int], Ints] = {}
+        ahead: dict[int, Floats] = {}
+        for level, obligations in reversed(levels):
+            here: dict[int, Floats] = {}
+            for slot, obligation in enumerate(obligations):
+                if level == pairs - 1:
+                    here[obligation] = self._prior.best(obligation)
+                    chosen[level, slot] = self._prior.choices(obligation)
+                else:
+                    here[obligation], chosen[level, slot] = self._prior.before_end(obligation, ahead.__getitem__)
+            ahead = here
+        return chosen
+
+    def _close(self, ahead: Floats, obligations: list[int], lanes: Lanes, level: int) -> None:
+        """Write the values after the last pair, at `level`, to `ahead` [S, slots, lanes]."""
+        for slot, obligation in enumerate(obligations):
+            for lane in range(len(lanes.spends)):
+                ahead[:, slot, lane] = self._beyond(obligation, lanes, lane, level)
+
+    def _beyond(self, obligation: int, lanes: Lanes, lane: int, level: int) -> Floats:
+        if lanes.follows[lane]:
+            return self._prior.followed(obligation)
+        if lanes.holds[lane]:
+            return self._prior.takeover(0, obligation)
+        if lanes.until[lane] == NEVER:
+            return self._prior.best(obligation)
+        return self._prior.takeover(int(lanes.until[lane]) - level, obligation)
