@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from experiments.output import arguments, plain, write_csv
-from experiments.takeovers import EPISODES, FALLBACKS, GOAL, THETA, Clinic, Row
+from experiments.takeovers import EPISODES, FALLBACKS, GOAL, THETA, Clinic, Row, named
 from monitor.alarm.takeover import outcome_of
 from monitor.engine import Engines
 from monitor.exact import Checker
@@ -48,7 +48,8 @@ class Ward:
         dense[np.repeat(np.arange(len(dense)), np.diff(model.indptr)), model.successors] = model.probabilities
         self._rows = _log(dense)
         self._choices = {name: _log(clinic.choices(name)) for name in clinic.policies}
-        self.engines = Engines(Checker(model, clinic.policies), Sampling())
+        policies = {named(name): table for name, table in clinic.policies.items()}
+        self.engines = Engines(Checker(model, policies), Sampling())
 
     @cached_property
     def goal(self) -> Goal:
@@ -98,13 +99,13 @@ def main() -> None:
 def judged(ward: Ward, fallback: str, episodes: int, seed: int) -> Judged:
     """Simulate episodes with the fallback that regret hands over to, and judge each takeover."""
     rng, found = np.random.default_rng(seed), Judged()
-    spec = FormulaSpec("regret", f"regret({fallback}@0, P>={THETA} {GOAL})")
+    spec = FormulaSpec("regret", f"regret({named(fallback)}@0, P>={THETA} {GOAL})")
     for begin in range(0, episodes, BLOCK):
         states = _taken_over(ward.clinic, fallback, min(BLOCK, episodes - begin), rng)
         paths, met, would_meet = _lives(ward, fallback, states, rng)
         for path in paths:
             ended = len(path) <= STEPS
-            acted = (fallback,) * len(path)
+            acted = (named(fallback),) * len(path)
             verdict = judged_takeover(ward.goal, ward.engines, spec, path, acted=acted, terminated=ended)
             happened, gone_on = verdict.quantities
             assert happened.value == float(met[len(found.values) - len(found.met)]), "what happened is a fact"

@@ -41,6 +41,7 @@ __all__ = [
     "curve",
     "deciles",
     "exact",
+    "named",
     "simulated",
     "table",
 ]
