@@ -281,6 +281,16 @@ def test_two_programs_derive_the_same_verdict(content: bytes, road: MDP, tables:
         assert derive_again(evidence, road, tables, derivers=[deriver]) == ([], deriver.name, ())
 
 
+def test_the_referee_derives_decisions_made_for_the_goal(
+    road: MDP, identity: Identity, tables: Tables, raise_alert: Callable[..., Alert]
+) -> None:
+    for change in ("best", "best[<=1]", "best[1]", "optimal"):
+        alert = raise_alert(f'regret({change}@2, P>=0.8 [ G<=4 !"crash" ])', causal_model="stable")
+        evidence = read_evidence(make_evidence(alert, identity, tables, {}))
+        for deriver in (REFEREE, ENGINE):
+            assert derive_again(evidence, road, tables, derivers=[deriver]) == ([], deriver.name, ())
+
+
 def test_a_path_the_model_rules_out_gives_no_verdict(content: bytes, road: MDP, tables: Tables) -> None:
     document = msgpack.unpackb(content)
     for state in (5, 6, -1, 2**63):

@@ -109,6 +109,19 @@ def test_each_verdict_is_the_answer_check_gives_on_the_held_path(corridor: MDP) 
     assert [v.clipped for v in verdicts] == [True, True, False, False, False]
 
 
+def test_decisions_made_for_the_goal_are_answered_on_a_stream_as_alone(corridor: MDP) -> None:
+    text = 'regret(best[<=1]@2, P>=0.8 [ G<=3 !"lost" ])'
+    path = [(0, RASH), (1, RASH), (2, CAREFUL), (2, RASH), (3, None)]
+    observations = [step(n, s, a, terminated=a is None) for n, (s, a) in enumerate(path)]
+    verdicts = [judged.verdict for judged in of(Judged, Stream(corridor, [spec(text)]).send(*observations))]
+    assert len(verdicts) == len(path)
+    for n, verdict in enumerate(verdicts, start=1):
+        alone = check(
+            text, model=corridor, path=path[:n], policies=POLICIES, causal_model="any", terminated=n == len(path)
+        )
+        assert verdict == alone
+
+
 def test_an_alarm_fires_resolves_and_tells_the_same_id(corridor: MDP) -> None:
     stream = Stream(corridor, [spec(keep=2)])
     fired = of(Alert, stream.send(step(0, 0)))
