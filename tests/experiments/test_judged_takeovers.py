@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import csv
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from experiments.judged_takeovers import Judged, Ward, judged, line
 from experiments.takeovers import FALLBACKS, THETA, Clinic
 
+KEPT = Path(__file__).parents[2] / "docs" / "experiments" / "takeovers-judged.csv"
 EVENTS = ("only_fallback_survives", "both_survive", "only_deployed_survives", "neither_survives")
 EPISODES = 300
 
@@ -37,3 +41,15 @@ def test_outcomes_are_the_facts_and_the_bound(found: dict[str, Judged], fallback
     met, meets = np.array(one.met), np.array(one.values) >= THETA
     truths = {"needed": met & ~meets, "needless": met & meets, "harmful": ~met & meets, "futile": ~met & ~meets}
     assert dict(one.outcomes) == {name: truth.sum() for name, truth in truths.items() if truth.any()}
+
+
+def test_the_kept_judgements_are_within_three_standard_errors() -> None:
+    with KEPT.open(newline="") as handle:
+        rows = list(csv.DictReader(handle))
+    assert [(row["fallback"], int(row["episodes"])) for row in rows] == [(name, 100_000) for name in FALLBACKS]
+    for row in rows:
+        for event in EVENTS:
+            error = abs(float(row[event]) - float(row[f"{event}_simulated"]))
+            assert error < 3 * float(row[f"{event}_error"])
+        outcomes = [int(row[name]) for name in ("needed", "needless", "harmful", "futile")]
+        assert sum(outcomes) == int(row["takeovers"])
