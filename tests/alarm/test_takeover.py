@@ -11,7 +11,7 @@ from monitor.alarm.audit import audit
 from monitor.alarm.document import Evidence, TakeoverEvidence, plain
 from monitor.alarm.evidence import ENGINE, REFEREE, contradictions, derive_again, make_evidence, read_evidence
 from monitor.alarm.message import alert_id, identity_of
-from monitor.alarm.takeover import outcome_of, takeover_text
+from monitor.alarm.takeover import contradictions_of_takeover, outcome_of, takeover_text
 from monitor.policy.table import PolicyTable, as_table
 from monitor.types import FormulaSpec, TakenOver
 from tests.runtime.test_takeovers import POLICIES, ROAD, SAFE, Stream, road
@@ -175,3 +175,10 @@ def test_the_audit_keeps_formulas_apart() -> None:
     assert (cost.formula, cost.robust, cost.deviation) == ("cost", None, None)
     assert cost.deployed == pytest.approx(second.verdict.quantities[1].value)
     assert audit([replace(documents[0], takeover=None)]) == []
+
+
+def test_an_alarm_with_an_unknown_policy_on_its_path_is_found_too() -> None:
+    document = replace(evidence(), takeover=None)
+    assert list(contradictions_of_takeover(document)) == []
+    wrong = replace(document, acted=("careful", "who", "careful"))
+    assert list(contradictions_of_takeover(wrong)) == ["acted: there is no policy 'who' in the evidence"]

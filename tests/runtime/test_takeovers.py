@@ -44,6 +44,7 @@ from monitor.types import (
     StreamSettings,
     TakenOver,
 )
+from tests.exact.learned import learned_model
 from tests.oracle.evaluate import Evaluator
 from tests.oracle.setting import Dist, Setting
 from tests.truth.engine_side import model_of
@@ -543,3 +544,26 @@ def test_a_goal_that_unfolds_too_far_says_so(monkeypatch: pytest.MonkeyPatch) ->
     text = 'regret(careful@0, P>=0.5 [ (F<=9 "home") & (G<=7 !"ditch") ])'
     reason = takeover_goal(parse(text), FormulaSpec("f", text))
     assert "MAX_OBLIGATIONS" in str(reason)
+
+
+def test_on_a_learned_model_the_judgement_has_its_bands() -> None:
+    draws = [(s, a, t) for s, a, t in [(0, 0, 1), (0, 0, 0), (0, 1, 0), (1, 0, 1), (1, 1, 1)] for _ in range(20)]
+    model, _ = learned_model(3, 2, draws, {"ditch": frozenset({DITCH})})
+    for bands, there in (("auto", True), ("off", False)):
+        stream = Stream(model, [FormulaSpec("f", SAFE, bands=bands)])  # type: ignore[arg-type] # a literal
+        stream.send("nominal", ROAD)
+        stream.send("careful", ROAD, ROAD, ROAD)
+        [taken] = stream.taken
+        assert taken.verdict is not None
+        credible = taken.verdict.quantities[1].credible
+        assert (credible is not None) is there
+        if credible is not None:
+            assert credible[0] <= taken.verdict.quantities[1].value <= credible[1]
+
+
+def test_a_removed_formula_that_judged_none_drops_none() -> None:
+    stream = Stream(road(), ['"ditch"'])
+    stream.send("careful", ROAD)
+    stream.formulas = ['"home"']
+    stream.restart()
+    assert stream.taken == []
