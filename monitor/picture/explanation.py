@@ -139,7 +139,7 @@ def _branch(checker: Checker, evidence: Evidence, goal: Goal, change: Change, qu
         return Branch(name, nominal=False, begins=begins, value=value, bounds=bounds, problem=DECIDES)
     worlds = checker.evaluators
     end = path[-1][0] if evidence.terminated else None
-    nominal = worlds.nominal(end, len(path) - 1 - begins)
+    nominal = worlds.nominal(end, len(path) - 1 - begins, evidence.acted[begins:])
     world = World.at(path, begins, nominal, worlds.intervention(change, end), worlds.rows)
     distribution, problem = None, ""
     if asks_back(goal.measure):
@@ -194,6 +194,7 @@ def _history(checker: Checker, evidence: Evidence, formula: Formula) -> tuple[Mo
                 None if n == 1 else 1,
                 terminated=evidence.terminated and last,
                 start_observed=evidence.start_observed,
+                acted=evidence.acted[:n],
             )
         except LimitError:
             return ()

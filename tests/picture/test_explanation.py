@@ -46,14 +46,18 @@ def evidence_of(
     tables: Mapping[str, PolicyTable] = POLICIES,
     causal_model: CausalModel = "gumbel",
     terminated: bool = False,
+    acted: tuple[str, ...] = (),
 ) -> Evidence:
     """As an alarm on this path would leave it; its digest is of no matter here."""
-    verdict = check(text, model=model, path=path, policies=tables, causal_model=causal_model, terminated=terminated)
+    verdict = check(
+        text, model=model, path=path, policies=tables, causal_model=causal_model, terminated=terminated, acted=acted
+    )
     policies = {name: PolicyEvidence("0" * 64, {}, ()) for name in tables}
     return Evidence(
         v=2, digest="0" * 64, alert="a", agent="robot", episode="e1", formula="f", text=text, causal_model=causal_model,
         seq=len(path) - 1, first_seq=0, time=1.7e9, since=1.7e9, path=path, start_observed=True, terminated=terminated,
         model="grid.npz", model_sha256=model_sha256(model), models={}, policies=policies, verdict=verdict, versions={},
+        acted=acted,
     )  # fmt: skip
 
 
@@ -86,6 +90,17 @@ def test_the_history_is_what_was_answered_after_each_step() -> None:
         assert moment.bounds == verdict.quantities[1].bounds
     assert len(explanation.history) == len(PATH)
     assert explanation.summary.startswith("robot: when it fired, P(no unsafe in 8 steps, from 3 steps before) = 0.96")
+
+
+def test_worlds_and_history_know_which_policy_acted() -> None:
+    text, acted = 'fallback[1]@2.P=? [ F<=6 "goal" ]', ("nominal", "fallback", "nominal", "fallback", "nominal")
+    evidence = evidence_of(text, acted=acted)
+    assert evidence.verdict.value != evidence_of(text).verdict.value
+    explanation = explain(evidence, GRID, POLICIES)
+    assert explanation.history[-1].value == evidence.verdict.value
+    (branch,) = explanation.branches
+    assert branch.distribution is not None
+    assert branch.distribution.satisfied[-1] == pytest.approx(evidence.verdict.value, abs=1e-12)
 
 
 def test_an_alarm_on_what_holds_is_told_as_such() -> None:
