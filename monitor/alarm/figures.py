@@ -51,10 +51,13 @@ def figures_of(
 ) -> Figures:
     """Return the numbers of a verdict on `formula`, for an alarm in `state` with blind reason `blind`.
 
-    Only a firing alarm has advice (`handover`).
+    Only a firing alarm has advice (`handover`), and only where a policy or an action can be handed over to: decisions
+    made for the goal are none.
     """
     value, bounds = own(verdict)
-    handover = _advice(formula, verdict, blind) if state == "firing" else None
+    change = advised_change(formula)
+    given = state == "firing" and change is not None and not change.decides
+    handover = _advice(formula, verdict, blind) if given else None
     return Figures(value, bounds, threshold_of(formula), _alternative(formula, verdict), handover)
 
 
@@ -89,7 +92,7 @@ def threshold_of(formula: Formula) -> Threshold | None:
 
 
 def handover_of(formula: Formula, verdict: Verdict) -> Handover | None:
-    """Return whether handing over at the newest step would help; None if there is no policy to hand over to."""
+    """Return whether following the advice at the newest step would help; None if the formula advises nothing."""
     change = advised_change(formula)
     if change is None:
         return None
@@ -116,10 +119,11 @@ def change_of(formula: Formula) -> Change | None:
 
 
 def advised_change(formula: Formula) -> Change | None:
-    """Return the policy or action that a formula suggests to hand over to.
+    """Return the policy or action that a formula suggests to hand over to, or the decisions that it suggests.
 
     It is that of `regret`, of `handover`, or of the effect of handing over now; None for every other formula. From now
-    on the best decisions are those of the optimal policy, so `best` is advice too; a few changed decisions are none.
+    on the best decisions are those of the optimal policy, so `best` is advice too. `best[k]` and `best[<=k]` are none:
+    they do not say what to do now and later; nor are `max` and `min`, whose direction need not be that of the goal.
     """
     goal = handover_goal(formula)
     if goal is not None:
@@ -127,7 +131,11 @@ def advised_change(formula: Formula) -> Change | None:
     if isinstance(formula, Goal) and effect_of_now(formula):
         return formula.world.change
     change = change_of(formula)
-    return None if change is None or change.kind == "model" or change.limit is not None else change
+    if change is None or change.kind == "model":
+        return None
+    if change.decides and (change.name in ("max", "min") or (change.steps, change.limit) != (None, None)):
+        return None
+    return change
 
 
 def fired_of(figures: Figures, judged: Judged) -> Fired:

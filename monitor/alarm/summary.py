@@ -195,7 +195,8 @@ class _Sentences:
             return f"{DO[change.kind].format(_noun(change))} now: {_instead(now, test)}"
         if needless:
             return f"No need to act: without {doing} it is {own} from now on"
-        suffices = "no longer suffices" if handover.latest_useful else "does not suffice"
+        sufficed = handover.latest_useful and change.kind != "best"  # with hindsight it sufficed for nobody
+        suffices = "no longer suffices" if sufficed else "does not suffice"
         return f"{_capital(doing)} {suffices} ({given}): stop the agent safely"
 
     def _advice_on_effect(self, blind: BlindReason | None) -> str:
@@ -214,8 +215,9 @@ class _Sentences:
                 if blind not in (None, "model_doubt") or test.holds(own):
                     return ""
                 doing = ACTING[change.kind]
+                known = " with hindsight" if change.kind == "best" else ""
                 last = (
-                    f"{doing} last sufficed {self._ago(handover.latest_useful)}; now"
+                    f"{doing}{known} last sufficed {self._ago(handover.latest_useful)}; now"
                     if handover.latest_useful
                     else f"{doing} now"
                 )
@@ -410,19 +412,34 @@ def _quote(text: str, otherwise: str) -> str:
 
 def _noun(change: Change) -> str:
     if change.limit is not None:
-        return f"at most {_decisions(change.limit)} changed in hindsight"
+        return f"at most {_decisions(change.limit)} changed{_towards(change)} in hindsight"
+    if _towards(change):
+        return f"decisions{_towards(change)} in hindsight{_lasting(change)}"
     return NOUN[change.kind].format(change.name) + _lasting(change)
 
 
 def _been(change: Change) -> str:
+    if change.limit is not None:
+        towards = _towards(change) or " for the better"
+        return f"at most {_decisions(change.limit)} been changed{towards} in hindsight, starting"
+    if _towards(change):
+        return f"every decision been the one{_towards(change)} in hindsight{_lasting(change)}, starting"
     if change.kind == "best":
-        few = None if change.limit is None else f"at most {_decisions(change.limit)} been changed for the better"
-        return f"{few or BEEN['best'] + _lasting(change)}, starting"
+        return f"{BEEN['best']}{_lasting(change)}, starting"
     return BEEN[change.kind].format(change.name) + _lasting(change)
 
 
+def _towards(change: Change) -> str:
+    """Return what `max` and `min` decide for; nothing for other changes, which need not say it."""
+    match change.name:
+        case "max" | "min" if change.decides:
+            return f" for the {'largest' if change.largest else 'smallest'} value"
+        case _:
+            return ""
+
+
 def _advised(parsed: Formula, verdict: Verdict) -> tuple[Change, Test, Handover] | None:
-    """Return what to hand over to, the test of the goal that it serves, and its effect now; None without advice."""
+    """Return what is advised, the test of the goal that it serves, and its effect now; None without advice."""
     handover, change = handover_of(parsed, verdict), advised_change(parsed)
     goal = parsed.goal if isinstance(parsed, Regret) else handover_goal(parsed)
     if handover is None or change is None or goal is None or goal.test is None:

@@ -158,6 +158,23 @@ def test_other_comparisons_of_worlds_advise_nothing(text: str) -> None:
     assert advised_change(parse(text)) is None
 
 
+@pytest.mark.parametrize("change", ["best", "best[1]", "best[<=1]", "optimal", "max", "min"])
+def test_decisions_made_for_the_goal_are_nothing_to_hand_over_to(
+    raise_alert: Callable[..., Alert], change: str
+) -> None:
+    text = f"regret({change}@2, {GOAL})"
+    verdict = raise_alert(text).verdict
+    assert 0 in verdict.profile
+    figures = figures_of(parse(text), verdict)
+    assert figures.handover is None
+    assert figures.alternative is not None
+    advised = change in ("best", "optimal")
+    assert (advised_change(parse(text)) is not None) is advised
+    assert (stance_of(parse(text), verdict, None).helps_now is not None) is advised, (
+        "a revision, for the summary changes"
+    )
+
+
 @pytest.mark.parametrize("state", ["resolved", "ended", "removed"])
 def test_an_alarm_that_is_over_advises_no_handover(raise_alert: Callable[..., Alert], state: AlarmState) -> None:
     verdict = raise_alert(f"{late(0.8)} >= 0").verdict

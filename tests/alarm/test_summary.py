@@ -467,8 +467,17 @@ def test_a_real_regret_reads_as_it_should(regret: Alert) -> None:
     [
         ("best", "Had every decision been the best in hindsight, starting 5 steps ago: 0.93"),
         ("best[2]", "Had every decision been the best in hindsight for 2 steps, starting 5 steps ago: 0.93"),
-        ("best[<=1]", "Had at most 1 decision been changed for the better, starting 5 steps ago: 0.93"),
-        ("max[<=2]", "Had at most 2 decisions been changed for the better, starting 5 steps ago: 0.93"),
+        ("best[<=1]", "Had at most 1 decision been changed for the better in hindsight, starting 5 steps ago: 0.93"),
+        ("max", "Had every decision been the one for the largest value in hindsight, starting 5 steps ago: 0.93"),
+        ("min", "Had every decision been the one for the smallest value in hindsight, starting 5 steps ago: 0.93"),
+        (
+            "min[2]",
+            "Had every decision been the one for the smallest value in hindsight for 2 steps, starting 5 steps ago",
+        ),
+        (
+            "min[<=2]",
+            "Had at most 2 decisions been changed for the smallest value in hindsight, starting 5 steps ago: 0.93",
+        ),
         ("optimal", "Had the optimal policy taken over 5 steps ago: 0.93"),
     ],
 )
@@ -476,23 +485,43 @@ def test_decisions_made_for_the_goal_are_said_in_words(change: str, had: str) ->
     assert f". {had}" in say(f"regret({change}@5, {GOAL})", regretted("regret"))
 
 
-@pytest.mark.parametrize("change", ["best", "optimal"])
-def test_the_advice_of_the_best_decisions_is_to_act_optimally_from_now_on(change: str) -> None:
+@pytest.mark.parametrize(
+    ("change", "now", "then"),
+    [
+        ("best", "does not suffice", "Acting optimally with hindsight"),
+        ("optimal", "no longer suffices", "Acting optimally"),
+    ],
+)
+def test_the_advice_of_the_best_decisions_is_to_act_optimally_from_now_on(change: str, now: str, then: str) -> None:
     text = f"regret({change}@5, {GOAL})"
     helped = say(text, regretted("regret", profile={0: (0.60, 0.90)}, latest_useful=0))
     assert "Act optimally now: 0.90 instead of 0.60" in helped
     late = say(text, regretted("regret", profile={0: (0.60, 0.70)}, latest_useful=2))
-    assert "Acting optimally no longer suffices (0.70): stop the agent safely" in late
-    assert "Acting optimally last sufficed 2 steps ago; now: 0.70 instead of 0.60" in late
+    assert f"Acting optimally {now} (0.70): stop the agent safely" in late
+    assert f"{then} last sufficed 2 steps ago; now: 0.70 instead of 0.60" in late
 
 
-def test_a_few_changed_decisions_are_no_advice() -> None:
-    told = say(f"regret(best[<=1]@5, {GOAL})", regretted("regret", profile={0: (0.60, 0.90)}, latest_useful=0))
-    assert told == f"{FOUND}. Had at most 1 decision been changed for the better, starting 5 steps ago: 0.93"
+def test_to_act_optimally_follows_the_direction_of_the_goal() -> None:
+    text, lower = 'regret(best@5, P<=0.2 [ F<=20 "death" ])', {0: (0.40, 0.10)}
+    assert "Act optimally now: 0.10 instead of 0.40" in say(text, regretted("regret", profile=lower, latest_useful=0))
+
+
+@pytest.mark.parametrize("change", ["best[<=1]", "best[2]", "max", "min", "min[2]", "max[<=2]"])
+@pytest.mark.parametrize(("given", "latest"), [(0.90, 0), (0.70, 2), (0.70, None)])
+def test_few_decisions_and_those_for_a_direction_are_no_advice(change: str, given: float, latest: int | None) -> None:
+    told = say(f"regret({change}@5, {GOAL})", regretted("regret", profile={0: (0.60, given)}, latest_useful=latest))
+    finding, had = told.split(". Had ")
+    assert finding == FOUND
+    assert had.endswith(", starting 5 steps ago: 0.93")
 
 
 def test_the_value_of_the_best_decisions_says_whose_it_is() -> None:
     assert say(f"max@5.{GOAL}", plain(0.61, offset=5)).startswith(
-        f"{CHANCE} with the best decisions in hindsight starting 5 steps ago = 0.61"
+        f"{CHANCE} with decisions for the largest value in hindsight starting 5 steps ago = 0.61"
     )
+    assert "with decisions for the smallest value in hindsight" in say(f"min@5.{GOAL}", plain(0.61, offset=5))
+    assert "with at most 2 decisions changed for the smallest value in hindsight starting" in say(
+        f"min[<=2]@5.{GOAL}", plain(0.61, offset=5)
+    )
+    assert "with the best decisions in hindsight starting" in say(f"best@5.{GOAL}", plain(0.61, offset=5))
     assert "with at most 2 decisions changed in hindsight" in say(f"best[<=2]@5.{GOAL}", plain(0.61, offset=5))
