@@ -28,10 +28,6 @@ OUTCOMES = {
     "undecided": "undecided",
 }
 CLASSES = {"gumbel": "Gumbel-Max", "any": "every causal model", "stable": "every stable causal model"}
-DECIDED = {
-    "best": "with hindsight, which no policy has: compare optimal",
-    "optimal": "without hindsight, as well as possible",
-}
 STYLES = {"safe": "green", "holds": "green", "regret": "bold red", "unavoidable": "bold yellow", "fails": "bold red"}
 
 
@@ -163,7 +159,8 @@ def _quantity(quantity: Quantity, verdict: Verdict, path: Path) -> RenderableTyp
         table.add_row("    bound", f"{_number(quantity.threshold)}: {met}")
     table.add_row("    world", _world(quantity, path))
     for change in _deciding(quantity):
-        table.add_row("    decided", DECIDED[change.kind])
+        if decided := _decided(change, _back(quantity, path)):
+            table.add_row("    decided", decided)
     text = " ".join(quantity.text.split())
     same = text == " ".join(verdict.formula.split())
     return table if same else Group(Text(f"  {text}"), table)
@@ -174,9 +171,24 @@ def _deciding(quantity: Quantity) -> list[Change]:
     return [change for _, changes, _ in goals(parse(quantity.text)) for change in changes if change.decides]
 
 
+def _decided(change: Change, back: int) -> str:
+    """Return what decisions made for the goal knew; nothing if `best` has no observed transition to look back on."""
+    if change.kind == "optimal":
+        return "without hindsight, as well as possible"
+    if back == 0:
+        return ""
+    # `optimal` cannot be asked for a number
+    return "with hindsight, which no policy has" + (": compare optimal" if change.name == "best" else "")
+
+
+def _back(quantity: Quantity, path: Path) -> int:
+    """Return how many transitions were observed since the world began."""
+    return quantity.offset if quantity.offset >= 0 else len(path) + quantity.offset
+
+
 def _world(quantity: Quantity, path: Path) -> str:
     """Return where the counterfactual world begins, and which of its noise is inferred from observations."""
-    back = quantity.offset if quantity.offset >= 0 else len(path) + quantity.offset
+    back = _back(quantity, path)
     used = f"@{quantity.offset}" + (", clipped to the path" if quantity.clipped else "")
     state = path[len(path) - 1 - back][0]
     if back == 0:

@@ -168,11 +168,16 @@ def test_the_referee_answers_as_the_engine_does(cfmon: Run) -> None:
 
 @pytest.mark.usefixtures("workdir")
 def test_the_table_says_which_decisions_used_hindsight(cfmon: Run) -> None:
-    for change, said in (
-        ("best", "with hindsight, which no policy has"),
-        ("optimal", "without hindsight"),
-        ("bold", ""),
+    for world, asked, said in (
+        ("best@1", ">=0.5", "with hindsight, which no policy has: compare optimal"),
+        ("best@0", ">=0.5", ""),
+        ("max@1", "=?", "with hindsight, which no policy has"),
+        ("max@0", "=?", ""),
+        ("optimal@1", ">=0.5", "without hindsight"),
+        ("optimal@0", ">=0.5", "without hindsight"),
+        ("bold@1", ">=0.5", ""),
     ):
-        _, out, _ = ask(cfmon, f'{change}@1.P>=0.5 [ G<=3 !"unsafe" ]')
+        _, out, _ = ask(cfmon, f'{world}.P{asked} [ G<=3 !"unsafe" ]')
         assert said in out
         assert ("decided" in out) == bool(said)
+        assert ("compare optimal" in out) == ("compare optimal" in said)
