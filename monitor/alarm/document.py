@@ -113,7 +113,9 @@ class Evidence(msgspec.Struct, frozen=True):
     policies: Mapping[str, PolicyEvidence]
     """Name -> policy, as the verdict used it."""
     verdict: Verdict
-    """The verdict on which the alarm fired, or by which the takeover was judged; its `profile` is a list of [offset, nominal, alternative]."""
+    """The verdict on which the alarm fired, or that judged the takeover; its `profile` is a list of [offset, nominal,
+    alternative].
+    """
     versions: Mapping[str, str]
     """Name -> version of the software."""
     acted: tuple[str, ...] = ()
