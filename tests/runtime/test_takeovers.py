@@ -89,7 +89,7 @@ class Stream:
     def now(self) -> Instant:
         return Instant(100.0 + self.seq, float(self.seq))
 
-    def send(self, policy: str, *states: int, **more: object) -> None:
+    def send(self, policy: str, /, *states: int, **more: object) -> None:
         """Steps in which a policy acts: a name, or any digest."""
         for state in states:
             actions = POLICIES.get(policy, POLICIES["nominal"])
@@ -271,6 +271,16 @@ def test_a_takeover_whose_beginning_was_not_seen_is_not_judged() -> None:
     stream.send("d" * 64, ROAD)  # whose actions are nobody's
     stream.send("careful", *[ROAD] * 4)
     assert stream.taken == []
+
+
+def test_a_takeover_is_not_invented_for_the_next_episode() -> None:
+    stream = Stream(road())
+    stream.send("nominal", ROAD)
+    stream.send("careful", ROAD)
+    stream.send("careful", HOME, terminated=True)
+    stream.seq = 0
+    stream.send("nominal", *[ROAD] * 4, policy=None, episode="f")
+    assert [taken.episode for taken in stream.taken] == ["e"]
 
 
 def test_a_forgotten_agent_and_a_removed_formula_leave_it_undecided() -> None:
