@@ -90,8 +90,8 @@ class Session:
         old: ticks of the first and last message since `last_heard` of episodes that have (or may have) ended, or None.
         deviation: deviation of the last actions from nominal.
         order: the reorder buffer.
-        previous, policy: the newest pair (None after a break) and the policy last reported, pending events included; the
-            end of an episode forgets a known one other than nominal.
+        previous, policy: the newest pair (None after a break) and the policy last reported, pending events included;
+            the end of an episode forgets a known one other than nominal.
         dropped: True after `lost`, until a gap is attributed to it.
     """
 
