@@ -51,15 +51,15 @@ class Result:
     outcomes: dict[str, int] = field(default_factory=dict)
 
     def rate(self, kind: str, what: str) -> tuple[float, float]:
-        """Return the share of this kind's episodes that count as `what`, and its standard error; NaN if there is none.
+        """Return the fraction of this kind's episodes that count as `what`, and its standard error; NaN if none.
 
         The error is that of a binomial proportion.
         """
         tally = self.tallies[kind]
         if not tally["episodes"]:
             return math.nan, math.nan
-        share = tally[what] / tally["episodes"]
-        return share, math.sqrt(share * (1.0 - share) / tally["episodes"])
+        fraction = tally[what] / tally["episodes"]
+        return fraction, math.sqrt(fraction * (1.0 - fraction) / tally["episodes"])
 
     @property
     def gain(self) -> tuple[float, float]:
@@ -80,7 +80,7 @@ class Result:
         for outcome in (*OUTCOMES, "undecided"):
             count = self.outcomes.get(outcome, 0)
             if judged and (count or outcome != "undecided"):
-                rows.append((f"  {outcome}", f"{count / judged:.1%} of {judged:,}", ""))
+                rows.append((f"  {outcome}", f"{100 * count / judged:.1f} % of {judged:,}", ""))
         return rows
 
 
@@ -141,7 +141,7 @@ class ClosedLoop:
             return "stopped before its last episode"
         if process.returncode != 0:
             return f"the agents exited with code {process.returncode}; their output is above"
-        await eventually(lambda: not 0 < _take_outcomes(address, result) < result.tallies["guarded"]["takeovers"])
+        await eventually(lambda: _take_outcomes(address, result) >= result.tallies["guarded"]["takeovers"])
         return ""
 
     async def _spawn(self, loaded: Loaded, url: str) -> Process:
@@ -211,8 +211,8 @@ def _drawn(result: Result) -> Table:
     return table
 
 
-def _percent(share: float, error: float) -> str:
-    return "-" if math.isnan(share) else f"{100 * share:.1f} % ± {100 * error:.1f}"
+def _percent(fraction: float, error: float) -> str:
+    return "-" if math.isnan(fraction) else f"{100 * fraction:.1f} % ± {100 * error:.1f}"
 
 
 def _empty() -> Tally:

@@ -53,7 +53,9 @@ SAMPLED: Final = "its answers are sampled, and only exact ones judge takeovers"
 CUT_OFF: Final = "the episode was cut off before the goal's horizon had passed"
 UNKNOWN: Final = "a policy that is not configured acted before the goal's horizon had passed"
 BROKEN: Final = "the path broke before the goal's horizon had passed"
-GONE: Final = "the agent fell silent, or the formula was removed, before the goal's horizon had passed"
+GONE: Final = (
+    "the agent fell silent, or the model, a policy or the formula changed, before the goal's horizon had passed"
+)
 
 
 class TakeoverGoal(msgspec.Struct, frozen=True):

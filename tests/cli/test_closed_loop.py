@@ -16,12 +16,14 @@ import pytest
 from cfmon_client.steps import Steps
 
 from monitor.cli import closed_loop, guarded_agents
-from monitor.cli.closed_loop import ClosedLoop, Result
+from monitor.cli.closed_loop import OUTCOMES, ClosedLoop, Result
 from monitor.cli.guarded_agents import ALONE, GUARDED, MAX_EPISODE_STEPS, Agent, Tally, Ward
 from monitor.cli.simulator import Simulator
+from monitor.cli.stage import load
 from monitor.errors import ConfigError
 from monitor.model import MDP
 from tests.cli.test_demo import started
+from tests.servers import PATIENCE
 
 CONFIG = Path(__file__).parents[2] / "config" / "icu-sepsis-takeover.yaml"
 LONG = MDP.from_transitions(
@@ -135,17 +137,17 @@ def test_rates_have_binomial_errors_and_the_gain_adds_them() -> None:
     ]
 
 
-def test_outcomes_are_shares_of_what_is_judged() -> None:
+def test_outcomes_are_fractions_of_what_is_judged() -> None:
     result = Result(outcomes={"needed": 30, "needless": 50, "futile": 20})
     shown = result.lines()[3:]
     assert [(row[0].strip(), row[1]) for row in shown] == [
-        ("needed", "30.0% of 100"),
-        ("needless", "50.0% of 100"),
-        ("harmful", "0.0% of 100"),
-        ("futile", "20.0% of 100"),
+        ("needed", "30.0 % of 100"),
+        ("needless", "50.0 % of 100"),
+        ("harmful", "0.0 % of 100"),
+        ("futile", "20.0 % of 100"),
     ]
     result.outcomes["undecided"] = 100
-    assert result.lines()[-1] == ("  undecided", "50.0% of 200", "")
+    assert result.lines()[-1] == ("  undecided", "50.0 % of 200", "")
 
 
 @pytest.mark.parametrize(("survived", "fine"), [(800, True), (544, False)])
@@ -187,14 +189,25 @@ def test_a_broker_that_is_away_is_one_line() -> None:
     assert "missing.yaml" in run.stderr
 
 
+def test_a_run_starts_afresh(tmp_path: Path) -> None:
+    """A mark without its store would be reported as damage."""
+    for suffix in ("", "-wal", "-shm", "-mark"):
+        (tmp_path / f"cfmon.sqlite{suffix}").touch()
+    load(CONFIG, tmp_path, "mqtt://127.0.0.1:1", 0)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_everything_together(tmp_path: Path) -> None:
-    """Twice in one folder: the second run starts afresh."""
-    for _ in range(2):
-        run = started("demo", "--takeover", "--episodes", "24", "--interval", "0.02", cwd=tmp_path)
-        rows = {line.split()[0]: line for line in run.stdout.splitlines() if line.strip()}
-        assert run.stderr == ""
-        assert rows["episodes"].split()[1:] == ["24", "24"]
-        assert " % ± " in rows["survived"]
-        assert not rows["handed"].split()[2].startswith("0.0"), run.stdout
-        assert "percentage points" in rows["survival"]
-        assert run.returncode in {0, 1}  # by chance: too few episodes
+    command = [sys.executable, "-m", "monitor", "demo", "--takeover", "--episodes", "10", "--interval", "0.02"]
+    run = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=2 * PATIENCE, check=False)
+    rows = {line.split()[0]: line for line in run.stdout.splitlines() if line.strip()}
+    assert run.stderr == ""
+    assert rows["episodes"].split()[1:] == ["10", "10"]
+    assert " % ± " in rows["survived"]
+    takeovers = round(10 * float(rows["handed"].split()[2]) / 100)
+    assert takeovers > 0, run.stdout
+    judged = [rows[outcome].split() for outcome in (*OUTCOMES, "undecided") if outcome in rows]
+    assert {words[4] for words in judged} == {str(takeovers)}, run.stdout
+    assert sum(float(words[1]) for words in judged) == pytest.approx(100, abs=0.3)
+    assert "percentage points" in rows["survival"]
+    assert run.returncode in {0, 1}  # by chance: too few episodes
