@@ -12,7 +12,8 @@ derived again from evidence like those of any verdict. The goals are those of th
 `regret(fallback@2, Q)` and `handover(fallback, Q, h)`, Q judges the takeovers by `fallback`.
 
 A takeover is judged only when the whole horizon has passed, or the episode has terminated, even if the goal is decided
-earlier: whether it is counted must not depend on how it ends. One that cannot be judged is `undecided`.
+earlier: whether it is counted must not depend on how it ends. For the same reason a path that cannot hold the whole
+horizon judges none. One that cannot be judged is `undecided`.
 """
 
 from __future__ import annotations
@@ -195,10 +196,10 @@ class Takeovers:
     def _judge(self, takeover: Takeover, path: SlidingPath, engines: Engines) -> TakenOver:
         first, last = path.first_seq, path.last
         assert first is not None and last is not None, "the path has a step"  # noqa: PT018 - one fact
-        begin = takeover.seq - first
-        if begin < 0:
-            needs = last.seq - takeover.seq + 1
-            reason = f"the path holds {path.window} steps, and {needs} are needed; make path.window larger"
+        begin, needs = takeover.seq - first, self._by.pairs
+        if begin < 0 or needs > path.window:  # also at an early end, or only those that end early would be judged
+            holds = path.window if needs > path.window else len(path)  # the window was smaller before a restart
+            reason = f"the path holds {holds} steps, and {needs} are needed; make path.window larger"
             return self._undecided(takeover, reason)
         pairs, acted = path.pairs[begin:], tuple(path.acted[begin:]) or ("nominal",) * (len(path) - begin)
         try:
