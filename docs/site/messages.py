@@ -50,7 +50,11 @@ STEP: Final[Mapping[str, tuple[str, str]]] = {
     "truncated": ("`true` or `false`, optional", "The episode is cut off here; the state is not absorbing."),
     "policy": (
         "text, optional",
-        "SHA-256 of the policy that acts; if it is none of the configured ones, formulas are blind.",
+        (
+            "SHA-256 of the policy that acts; if it is none of the configured ones, formulas are blind. A step without "
+            "it was acted by the policy reported last in the episode, at its start by the nominal one; a policy that "
+            "is not configured stays reported, also across episodes, until another one is."
+        ),
     ),
     "extra": (
         "map, optional",

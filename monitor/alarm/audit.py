@@ -10,9 +10,9 @@ from typing import get_args
 import msgspec
 
 from monitor.alarm.document import Evidence
-from monitor.logic import parse
-from monitor.logic.syntax import And, Goal, Probability
-from monitor.types import TakeoverOutcome
+from monitor.logic import parse, print_formula
+from monitor.logic.syntax import And, Goal, Probability, WorldRef
+from monitor.types import CausalModel, TakeoverOutcome
 
 __all__ = ["Audited", "audit"]
 
@@ -24,8 +24,12 @@ class Audited(msgspec.Struct, frozen=True):
     """Name of the formula that has the goal."""
     policy: str
     """The policy that took over."""
+    goal: str
+    """The goal that judged, as text: a formula of the same name may have had another one."""
+    causal_model: CausalModel
+    """The class of causal models of the bounds; `gumbel`: no bounds."""
     takeovers: int
-    """Number of judged takeovers."""
+    """Number of judgements, one for each takeover."""
     outcomes: dict[str, int]
     """Number of takeovers by outcome."""
     robust: int | None
@@ -39,25 +43,29 @@ class Audited(msgspec.Struct, frozen=True):
 
 
 def audit(documents: Iterable[Evidence]) -> list[Audited]:
-    """Return the judged takeovers among documents, by formula and policy; evidence of alarms is left out.
+    """Return the judgements among documents, by formula, policy, goal and causal model; alarms are left out.
 
-    Raises FormulaError if a document's text is not a formula.
+    The documents do not contradict themselves (`contradictions`). Raises FormulaError if a text is not a formula.
     """
-    groups: dict[tuple[str, str], list[Evidence]] = {}
+    groups: dict[tuple[str, str, str, CausalModel], list[Evidence]] = {}
     for document in documents:
-        if document.takeover is not None:
-            groups.setdefault((document.formula, document.takeover.policy), []).append(document)
-    return [_audited(formula, policy, group) for (formula, policy), group in sorted(groups.items())]
+        if (takeover := document.takeover) is not None:
+            goal = print_formula(_goal(document.text)).removeprefix("nominal@0.")  # as a user writes it
+            key = document.formula, takeover.policy, goal, document.causal_model
+            groups.setdefault(key, []).append(document)
+    return [_audited(*key, group) for key, group in sorted(groups.items())]
 
 
-def _audited(formula: str, policy: str, group: list[Evidence]) -> Audited:
+def _audited(formula: str, policy: str, goal: str, causal_model: CausalModel, group: list[Evidence]) -> Audited:
     counts = Counter(document.takeover.outcome for document in group if document.takeover is not None)
     happened, deployed = ([each.verdict.quantities[n].value for each in group] for n in (0, 1))
     bounded = [each.verdict.robust for each in group if each.verdict.robust is not None]
-    certain = all(_is_probability(each.text) for each in group)
+    certain = isinstance(_goal(group[0].text).measure, Probability)
     return Audited(
         formula,
         policy,
+        goal,
+        causal_model,
         len(group),
         {outcome: counts[outcome] for outcome in get_args(TakeoverOutcome) if outcome != "undecided"},
         sum(bounded) if bounded else None,
@@ -67,7 +75,9 @@ def _audited(formula: str, policy: str, group: list[Evidence]) -> Audited:
     )
 
 
-def _is_probability(text: str) -> bool:
+def _goal(text: str) -> Goal:
+    """Return the goal that a judgement's formula has twice, without the offset, which depends on the takeover."""
     formula = parse(text)
-    goal = formula.right if isinstance(formula, And) else formula
-    return isinstance(goal, Goal) and isinstance(goal.measure, Probability)
+    assert isinstance(formula, And), "a judgement is a conjunction"
+    assert isinstance(formula.left, Goal), "of two goals"
+    return Goal(WorldRef(), formula.left.measure, formula.left.test)

@@ -79,7 +79,7 @@ class Evidence(msgspec.Struct, frozen=True):
     digest: str
     """SHA-256, in hexadecimal, of the document without this field."""
     alert: str
-    """The alarm's id."""
+    """The alarm's id; of a judged takeover an id made in the same way, which no alert has."""
     agent: str
     """The agent's name."""
     episode: Episode
@@ -91,9 +91,9 @@ class Evidence(msgspec.Struct, frozen=True):
     causal_model: CausalModel
     """The class of causal models of the bounds; `gumbel`: no bounds."""
     seq: int
-    """The step of the path's last pair, at which the alarm fired."""
+    """The step of the path's last pair, at which the alarm fired or the takeover was judged."""
     first_seq: int
-    """The step at which the breach began."""
+    """The step at which the breach began; of a takeover its first step, where the path begins."""
     time: float
     """Time of the step `seq`, in seconds since the epoch."""
     since: float
@@ -113,7 +113,9 @@ class Evidence(msgspec.Struct, frozen=True):
     policies: Mapping[str, PolicyEvidence]
     """Name -> policy, as the verdict used it."""
     verdict: Verdict
-    """The verdict on which the alarm fired; its `profile` is a list of [offset, nominal, alternative]."""
+    """The verdict on which the alarm fired, or that judged the takeover; its `profile` is a list of [offset, nominal,
+    alternative].
+    """
     versions: Mapping[str, str]
     """Name -> version of the software."""
     acted: tuple[str, ...] = ()

@@ -31,7 +31,7 @@ from monitor.logic.syntax import (
 from monitor.logic.traversal import handover_goal
 from monitor.types import AlarmState, BlindReason, Departing, FormulaSpec, Handover, Verdict
 
-__all__ = ["BLIND_WORDS", "departing_text", "summary"]
+__all__ = ["BLIND_WORDS", "NEEDED", "decimals", "departing_text", "summary"]
 
 LONGEST_QUOTE = 60
 """Longest formula that is quoted, in characters; a longer one is named instead."""
@@ -185,7 +185,7 @@ class _Sentences:
         now, doing = self._verdict.profile.get(0), DOING[change.kind].format(_noun(change))
         if now is None:
             return f"It is not known whether {doing} now would help"
-        own, given, _ = _decimals(*now, test.bound)
+        own, given, _ = decimals(*now, test.bound)
         needless = test.holds(now[0]) and not handover.helps_now
         if blind not in (None, "model_doubt"):
             if needless:
@@ -254,7 +254,7 @@ class _Sentences:
             return []  # `learned` says it, with the guaranteed band
         if verdict.bounds is None:
             return ["Causal models disagree on this"]
-        low, high = _decimals(*verdict.bounds)
+        low, high = decimals(*verdict.bounds)
         change = change_of(self._parsed)
         return [f"Causal models disagree: {low} to {high}{'' if change is None else f' with {_noun(change)}'}"]
 
@@ -268,10 +268,10 @@ class _Sentences:
             visits = "visit" if verdict.support == 1 else "visits"
             parts.append(f"The model rests on at least {verdict.support:,} {visits}")
         if quantity is not None and quantity.credible is not None and how.level is not None:
-            low, high = _decimals(*quantity.credible)
+            low, high = decimals(*quantity.credible)
             parts.append(f"{100 * how.level:.4g} % credible {low} to {high}")
         if quantity is not None and quantity.guaranteed is not None:
-            low, high = _decimals(*quantity.guaranteed)
+            low, high = decimals(*quantity.guaranteed)
             parts.append(f"guaranteed {low} to {high}")
         if how.delta is not None and verdict.robust is not None:
             parts.append("robust" if verdict.robust else "not robust")
@@ -303,7 +303,7 @@ class _Sentences:
     def _compared(self, test: Test) -> list[str]:
         """Return nominal, alternative and bound, with decimals that distinguish them."""
         nominal, alternative = (quantity.value for quantity in self._verdict.quantities)
-        return _decimals(nominal, alternative, test.bound)
+        return decimals(nominal, alternative, test.bound)
 
     def _quantity(self, world: WorldRef, measure: Probability | Reward) -> str:
         """Return the quantity of a plain goal, with its intervention."""
@@ -318,8 +318,8 @@ class _Sentences:
         """Return the value and the requirement."""
         value = self._verdict.quantities[0].value
         if test is None:
-            return _decimals(value)[0]
-        shown, bound = _decimals(value, test.bound)
+            return decimals(value)[0]
+        shown, bound = decimals(value, test.bound)
         needed = f"{NEEDED[test.comparison]} {bound}"
         return f"{shown}; " + (f"alarm if {needed}" if self._formula.alarm.when == "holds" else f"{needed} required")
 
@@ -327,7 +327,7 @@ class _Sentences:
         formula, verdict = self._formula, self._verdict
         truth = {True: "holds", False: "fails", None: "is undecided"}[verdict.holds]
         listed = [
-            f"{_quote(q.text, 'one quantity')} = {_decimals(q.value)[0]}" for q in verdict.quantities[:MOST_QUANTITIES]
+            f"{_quote(q.text, 'one quantity')} = {decimals(q.value)[0]}" for q in verdict.quantities[:MOST_QUANTITIES]
         ]
         more = len(verdict.quantities) - len(listed)
         listed += [f"and {more} more"] * (more > 0)
@@ -432,7 +432,7 @@ def _advised(parsed: Formula, verdict: Verdict) -> tuple[Change, Test, Handover]
 
 def _instead(values: tuple[float, float], test: Test) -> str:
     """Return the alternative's and the nominal value, with decimals that distinguish them and the bound."""
-    nominal, alternative, _ = _decimals(*values, test.bound)
+    nominal, alternative, _ = decimals(*values, test.bound)
     return f"{alternative} either way" if nominal == alternative else f"{alternative} instead of {nominal}"
 
 
@@ -452,7 +452,7 @@ def _steps(count: int) -> str:
     return f"{count} step" if count == 1 else f"{count} steps"
 
 
-def _decimals(*values: float) -> list[str]:
+def decimals(*values: float) -> list[str]:
     """Return the numbers with as many decimals as distinguish them, at least two."""
     shown: list[str] = []
     for decimals in range(2, MOST_DECIMALS + 1):

@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from typing import Final
 
 from monitor.alarm.document import Evidence
+from monitor.alarm.summary import NEEDED, decimals
+from monitor.errors import FormulaError
 from monitor.logic import Formula, parse
 from monitor.logic.syntax import NOMINAL, And, Change, Goal, WorldRef
 from monitor.types import TakenOver, TakeoverOutcome, Verdict
@@ -50,10 +52,13 @@ def takeover_text(notice: TakenOver) -> str:
     happened, gone_on = notice.verdict.quantities
     fact = "met" if happened.holds else "missed"
     would = "met" if gone_on.holds else "missed"
-    value = f"{gone_on.value:.3g}, against the bound {gone_on.threshold:g}"
+    formula = parse(notice.verdict.formula)
+    test = formula.right.test if isinstance(formula, And) and isinstance(formula.right, Goal) else None
+    assert test is not None, "a takeover is judged by a bound"
+    value, bound = decimals(gone_on.value, test.bound)
     return (
         f"{begins} was {notice.outcome} for {notice.formula}: the goal was {fact}; the deployed policy would have "
-        f"{would} it ({value})"
+        f"{would} it ({value}; {NEEDED[test.comparison]} {bound} required)"
     )
 
 
@@ -71,9 +76,17 @@ def contradictions_of_takeover(evidence: Evidence) -> Iterator[str]:
         yield f"first_seq: {evidence.first_seq} is recorded, but the path begins at {evidence.seq - (pairs - 1)}"
     if acted[:1] != (takeover.policy,) or takeover.policy == "nominal":
         yield f"takeover.policy: {takeover.policy} is recorded, which does not act at the first pair, or is nominal"
-    if (outcome := outcome_of(evidence.verdict)) != takeover.outcome:
+    outcome = outcome_of(evidence.verdict)
+    if outcome != takeover.outcome:
         yield f"takeover.outcome: {takeover.outcome} is recorded, {outcome} follows from the verdict"
-    if not _judges(parse(evidence.text), evidence):
+    elif outcome == "undecided":
+        yield "takeover.outcome: undecided is recorded, and an undecided takeover has no evidence"
+    try:
+        formula = parse(evidence.text)
+    except FormulaError as error:
+        yield f"text: not a formula: {str(error).splitlines()[0]}"
+        return
+    if not _judges(formula, evidence):
         yield "text: not what happened and what the deployed policy would have done, from the takeover on"
 
 

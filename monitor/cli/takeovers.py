@@ -68,9 +68,10 @@ def _documents(folder: Path, problems: list[str]) -> Iterator[Evidence]:
 
 
 def _show(folder: Path, rows: list[Audited], problems: list[str]) -> None:
-    say(printable(f"takeovers with evidence in {folder}: {sum(row.takeovers for row in rows)}"))
+    say(printable(f"judgements of takeovers with evidence in {folder}: {sum(row.takeovers for row in rows)}"))
     for row in rows:
-        say(printable(f"  {row.formula}, by {row.policy!r}: {row.takeovers}"))
+        among = "" if row.causal_model == "gumbel" else f" (causal_model: {row.causal_model})"
+        say(printable(f"  {row.formula}, by {row.policy!r}, for {row.goal}{among}: {row.takeovers}"))
         counts = ", ".join(f"{outcome} {count}" for outcome, count in row.outcomes.items())
         robust = "" if row.robust is None else f"; robust {row.robust}"
         say(f"    {counts}{robust}")

@@ -12,7 +12,8 @@ derived again from evidence like those of any verdict. The goals are those of th
 `regret(fallback@2, Q)` and `handover(fallback, Q, h)`, Q judges the takeovers by `fallback`.
 
 A takeover is judged only when the whole horizon has passed, or the episode has terminated, even if the goal is decided
-earlier: whether it is counted must not depend on how it ends. One that cannot be judged is `undecided`.
+earlier: whether it is counted must not depend on how it ends. For the same reason a path that cannot hold the whole
+horizon judges none. One that cannot be judged is `undecided`.
 """
 
 from __future__ import annotations
@@ -52,7 +53,9 @@ SAMPLED: Final = "its answers are sampled, and only exact ones judge takeovers"
 CUT_OFF: Final = "the episode was cut off before the goal's horizon had passed"
 UNKNOWN: Final = "a policy that is not configured acted before the goal's horizon had passed"
 BROKEN: Final = "the path broke before the goal's horizon had passed"
-GONE: Final = "the agent fell silent, or the formula was removed, before the goal's horizon had passed"
+GONE: Final = (
+    "the agent fell silent, or the model, a policy or the formula changed, before the goal's horizon had passed"
+)
 
 
 class TakeoverGoal(msgspec.Struct, frozen=True):
@@ -185,10 +188,10 @@ class Takeovers:
     def _judge(self, takeover: Takeover, path: SlidingPath, engines: Engines) -> TakenOver:
         first, last = path.first_seq, path.last
         assert first is not None and last is not None, "the path has a step"  # noqa: PT018 - one fact
-        begin = takeover.seq - first
-        if begin < 0:
-            needs = last.seq - takeover.seq + 1
-            reason = f"the path holds {path.window} steps, and {needs} are needed; make path.window larger"
+        begin, needs = takeover.seq - first, self._by.pairs
+        if begin < 0 or needs > path.window:  # also at an early end, or only those that end early would be judged
+            holds = path.window if needs > path.window else len(path)  # the window was smaller before a restart
+            reason = f"the path holds {holds} steps, and {needs} are needed; make path.window larger"
             return self._undecided(takeover, reason)
         pairs, acted = path.pairs[begin:], tuple(path.acted[begin:]) or ("nominal",) * (len(path) - begin)
         try:

@@ -90,7 +90,8 @@ class Session:
         old: ticks of the first and last message since `last_heard` of episodes that have (or may have) ended, or None.
         deviation: deviation of the last actions from nominal.
         order: the reorder buffer.
-        previous, policy: the newest pair (None after a break) and the policy last reported, pending events included.
+        previous, policy: the newest pair (None after a break) and the policy last reported, pending events included;
+            the end of an episode forgets a known one other than nominal.
         dropped: True after `lost`, until a gap is attributed to it.
     """
 
@@ -297,6 +298,8 @@ class Session:
             case Closed():
                 self._emit(End(released.episode, terminated=released.terminated))
                 self.previous = None
+                if self._adapter.acting(self.policy) not in {None, "nominal"}:
+                    self.policy = None  # a takeover ends with its episode; an unknown policy goes on blinding
                 return ()
             case Discarded(entry=entry):
                 detail = f"seq {entry.seq} of episode {entry.episode!r} is after the end of the episode"

@@ -8,11 +8,12 @@ import pytest
 from msgspec.structs import replace
 
 from monitor.alarm.audit import audit
-from monitor.alarm.document import Evidence, TakeoverEvidence, plain
+from monitor.alarm.document import Evidence, TakeoverEvidence, pack_evidence, plain
 from monitor.alarm.evidence import ENGINE, REFEREE, contradictions, derive_again, make_evidence, read_evidence
 from monitor.alarm.message import alert_id, identity_of
 from monitor.alarm.takeover import contradictions_of_takeover, outcome_of, takeover_text
 from monitor.policy.table import PolicyTable, as_table
+from monitor.sidecar.evidence.verification import examine
 from monitor.types import FormulaSpec, TakenOver
 from tests.runtime.test_takeovers import POLICIES, ROAD, SAFE, Stream, road
 
@@ -92,6 +93,27 @@ def test_another_formula_is_not_that_of_a_judgement(change: Any) -> None:  # noq
     ]
 
 
+def test_an_undecided_takeover_has_no_evidence() -> None:
+    document = evidence()
+    undecided = replace(document.verdict, quantities=())
+    crafted = replace(document, verdict=undecided, takeover=TakeoverEvidence("careful", "undecided"))
+    assert contradictions(crafted) == [
+        "takeover.outcome: undecided is recorded, and an undecided takeover has no evidence"
+    ]
+
+
+def test_a_text_that_is_no_formula_is_found() -> None:
+    document = evidence()
+    identity = replace(IDENTITY, policies={name: policy.sha256 for name, policy in document.policies.items()})
+    spec = FormulaSpec(document.formula, "(((")
+    alert = alert_id(document.agent, document.episode, spec, identity, document.first_seq)
+    crafted = replace(document, text="(((", alert=alert)
+    [found] = contradictions(crafted)
+    assert found.startswith("text: not a formula: ")
+    report = examine(pack_evidence(crafted), lambda sha256: pytest.fail(f"{sha256} is opened"))
+    assert report.problems == (found,)
+
+
 def test_a_takeover_that_begins_elsewhere_is_found() -> None:
     document = evidence()
     policies = {name: policy.sha256 for name, policy in document.policies.items()}
@@ -152,12 +174,20 @@ def test_the_sentence_says_what_happened_and_what_would_have() -> None:
     assert outcome_of(notice.verdict) == "needed"
     assert takeover_text(notice) == (
         "ada: the takeover by 'careful' at step 1 of 'e' was needed for watch: the goal was met; the deployed policy "
-        "would have missed it (0.11, against the bound 0.5)"
+        "would have missed it (0.11; at least 0.50 required)"
     )
     lost = replace(notice, outcome="undecided", verdict=None, reason="the path broke")
     assert takeover_text(lost) == (
         "ada: the takeover by 'careful' at step 1 of 'e' is not judged by watch: the path broke"
     )
+
+
+def test_the_sentence_has_enough_digits_and_the_direction_of_the_bound() -> None:
+    close = taken(SAFE.replace("0.5", "0.1106")), taken('regret(careful@0, P<=0.89 [ F<=2 "ditch" ])')
+    assert [takeover_text(notice).partition("the deployed policy ")[2] for notice in close] == [
+        "would have missed it (0.110; at least 0.111 required)",
+        "would have met it (0.8895; at most 0.8900 required)",
+    ]
 
 
 def test_the_audit_keeps_formulas_apart() -> None:
@@ -175,6 +205,16 @@ def test_the_audit_keeps_formulas_apart() -> None:
     assert (cost.formula, cost.robust, cost.deviation) == ("cost", None, None)
     assert cost.deployed == pytest.approx(second.verdict.quantities[1].value)
     assert audit([replace(documents[0], takeover=None)]) == []
+
+
+def test_the_audit_keeps_goals_of_one_name_and_their_causal_models_apart() -> None:
+    notices = taken(), taken(SAFE.replace("0.5", "0.6")), taken(causal_model="any")
+    rows = audit([evidence(notice) for notice in notices])
+    assert [(row.formula, row.goal, row.causal_model, row.takeovers) for row in rows] == [
+        ("watch", 'P>=0.5 [ G<=2 !"ditch" ]', "any", 1),
+        ("watch", 'P>=0.5 [ G<=2 !"ditch" ]', "gumbel", 1),
+        ("watch", 'P>=0.6 [ G<=2 !"ditch" ]', "gumbel", 1),
+    ]
 
 
 def test_an_alarm_with_an_unknown_policy_on_its_path_is_found_too() -> None:

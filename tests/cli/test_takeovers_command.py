@@ -138,8 +138,8 @@ def test_the_audit_counts_what_was_needed(loaded: Loaded, tmp_path: Path, cfmon:
     code, out, _ = cfmon("takeovers", str(folder))
     assert code == 0
     assert out.splitlines() == [
-        f"takeovers with evidence in {folder}: 1",
-        "  careful_would_have, by 'careful': 1",
+        f"judgements of takeovers with evidence in {folder}: 1",
+        "  careful_would_have, by 'careful', for P>=0.8 [ G<=3 !\"crash\" ]: 1",
         "    needed 1, needless 0, harmful 0, futile 0",
         f"{held} (standard deviation 0.16)",
         "  undecided takeovers leave no evidence; cfmon_takeovers_total counts them",

@@ -89,7 +89,7 @@ class Stream:
     def now(self) -> Instant:
         return Instant(100.0 + self.seq, float(self.seq))
 
-    def send(self, policy: str, *states: int, **more: object) -> None:
+    def send(self, policy: str, /, *states: int, **more: object) -> None:
         """Steps in which a policy acts: a name, or any digest."""
         for state in states:
             actions = POLICIES.get(policy, POLICIES["nominal"])
@@ -264,6 +264,29 @@ def test_a_window_that_the_takeover_has_left_leaves_it_undecided() -> None:
     assert enough.outcomes == ["needed"]
 
 
+@pytest.mark.parametrize("last", [ROAD, DITCH, HOME])
+def test_a_window_that_is_too_short_judges_no_takeover_however_its_episode_ends(last: int) -> None:
+    short, enough = Stream(road(), window=2), Stream(road(), window=3)
+    for stream in (short, enough):
+        stream.send("nominal", ROAD)
+        stream.send("careful", ROAD)
+        stream.send("careful", last, terminated=True)
+    assert short.taken[0].reason == "the path holds 2 steps, and 3 are needed; make path.window larger"
+    assert (short.outcomes, len(enough.taken)) == (["undecided"], 1)
+    assert enough.outcomes != ["undecided"]
+
+
+def test_a_takeover_that_a_smaller_window_has_dropped_stays_undecided_in_a_larger_one() -> None:
+    stream = Stream(road(), window=1)
+    stream.send("nominal", ROAD)
+    stream.send("careful", ROAD, ROAD)
+    stream.settings = msgspec.structs.replace(stream.settings, window=8)
+    stream.restart()
+    stream.send("careful", ROAD)
+    [taken] = stream.taken
+    assert taken.reason == "the path holds 2 steps, and 3 are needed; make path.window larger"
+
+
 def test_a_takeover_whose_beginning_was_not_seen_is_not_judged() -> None:
     stream = Stream(road())
     stream.seq = 3  # the agent was joined in the middle of its episode
@@ -271,6 +294,16 @@ def test_a_takeover_whose_beginning_was_not_seen_is_not_judged() -> None:
     stream.send("d" * 64, ROAD)  # whose actions are nobody's
     stream.send("careful", *[ROAD] * 4)
     assert stream.taken == []
+
+
+def test_a_takeover_is_not_invented_for_the_next_episode() -> None:
+    stream = Stream(road())
+    stream.send("nominal", ROAD)
+    stream.send("careful", ROAD)
+    stream.send("careful", HOME, terminated=True)
+    stream.seq = 0
+    stream.send("nominal", *[ROAD] * 4, policy=None, episode="f")
+    assert [taken.episode for taken in stream.taken] == ["e"]
 
 
 def test_a_forgotten_agent_and_a_removed_formula_leave_it_undecided() -> None:

@@ -36,8 +36,8 @@ def publish(
     Args:
         broker: URL of the broker, such as `mqtt://localhost`, or a `Broker` with credentials and certificates.
         agent: The agent's name: `[A-Za-z0-9_.-]{1,64}`.
-        policy: SHA-256 of the policy file that the agent runs, sent with each step. If it is not that of the monitor's
-            nominal policy, the monitor reports that instead of wrong answers.
+        policy: SHA-256 of the policy file that the agent runs, sent with each step. If the monitor's configuration has
+            no policy with it, the monitor reports that instead of wrong answers.
         topic: Topic of steps, as in the monitor's configuration; `+` is the agent's name.
         memory: Bytes of steps that are kept while the broker is away; beyond them the oldest are dropped.
         republish: Seconds of acknowledged steps that are published again after a reconnection, because a killed broker
