@@ -19,7 +19,7 @@ from monitor.logic.syntax import Change, Goal, Probability, Regret
 from monitor.logic.traversal import goals, handover_goal, largest_offset, nested_goals
 from monitor.model import MDP
 from monitor.runtime.forecasts import FollowedForecast, Target, followed_forecast, target_of
-from monitor.runtime.takeovers import TakeoverGoal, takeover_goal
+from monitor.runtime.takeovers import UNREPORTED, TakeoverGoal, takeover_goal
 from monitor.stream import Session
 from monitor.types import BandsWhen, CausalModel, Engine, FormulaSpec, Outcome, Step, Threshold, Verdict
 
@@ -44,7 +44,8 @@ class Query:
     """A formula to monitor, parsed and checked.
 
     `sampled`: it is never answered exactly; `why`: the reason, if its `engine` is not `sampled`. `target`: which of its
-    forecasts is followed; None: none is. `judged`: what takeovers are judged by; None: they are not.
+    forecasts is followed; None: none is. `judged`: what takeovers are judged by; None: they are not, for the
+    reason `unjudged`.
     """
 
     spec: FormulaSpec
@@ -53,6 +54,7 @@ class Query:
     why: str = ""
     target: Target | None = field(default=None, compare=False)
     judged: TakeoverGoal | None = field(default=None, compare=False)
+    unjudged: str = field(default="", compare=False)
 
     @cached_property
     def lookback(self) -> int:
@@ -74,11 +76,6 @@ class Query:
     def followed(self) -> FollowedForecast | str:
         """The forecast that is followed, or the reason why none is."""
         return followed_forecast(self.formula, self.spec.engine)
-
-    @cached_property
-    def judges(self) -> TakeoverGoal | str:
-        """What takeovers can be judged by, or the reason why they are not."""
-        return takeover_goal(self.formula, self.spec)
 
 
 @dataclass(slots=True)
@@ -215,20 +212,29 @@ def _prepared(spec: Query | FormulaSpec, engines: Engines, window: int, known: C
     query = spec if isinstance(spec, Query) else read_query(spec, vocabulary, window=window)
     sampled, why = engines.prepare(query.formula, query.spec, window=window)
     target = None if sampled else target_of(query.formula, query.spec.engine, checker.model)
-    judged = None if sampled else _judged(query, engines, known)
-    return replace(query, sampled=sampled, why=why, target=target, judged=judged)
+    judged = _judged(query, engines, known, sampled=sampled)
+    return replace(
+        query,
+        sampled=sampled,
+        why=why,
+        target=target,
+        judged=None if isinstance(judged, str) else judged,
+        unjudged=judged if isinstance(judged, str) else "",
+    )
 
 
-def _judged(query: Query, engines: Engines, known: Collection[str]) -> TakeoverGoal | None:
-    """Return what takeovers are judged by, its tables built; None if none are, or if it is too large."""
-    by = query.judges
-    if isinstance(by, str) or by.policy not in known:
-        return None
+def _judged(query: Query, engines: Engines, known: Collection[str], *, sampled: bool) -> TakeoverGoal | str:
+    """Return what takeovers are judged by, its tables built, or the reason why none are."""
+    by = takeover_goal(query.formula, sampled=sampled)
+    if isinstance(by, str):
+        return by
+    if by.policy not in known:
+        return UNREPORTED
     evaluators = engines.checker.evaluators
     try:
         evaluators.prepare(by.goal, Change("policy", evaluators.deployed))
-    except LimitError:
-        return None
+    except LimitError as error:
+        return str(error)
     return by
 
 

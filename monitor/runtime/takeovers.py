@@ -37,7 +37,11 @@ __all__ = [
     "BROKEN",
     "CUT_OFF",
     "GONE",
+    "NESTED",
+    "NO_POLICY",
+    "SAMPLED",
     "UNKNOWN",
+    "UNREPORTED",
     "Takeover",
     "TakeoverGoal",
     "Takeovers",
@@ -50,6 +54,10 @@ __all__ = [
 NO_POLICY: Final = "it names no policy that could take over; regret(fallback@2, ..) and handover(fallback, ..) do"
 NESTED: Final = "its goal asks for a probability within a probability, which no observed state decides"
 SAMPLED: Final = "its answers are sampled, and only exact ones judge takeovers"
+UNREPORTED: Final = (
+    "no step can name its policy, which has no SHA-256 of its own: another policy of the configuration has the same "
+    "file; remove one of the two names"
+)
 CUT_OFF: Final = "the episode was cut off before the goal's horizon had passed"
 UNKNOWN: Final = "a policy that is not configured acted before the goal's horizon had passed"
 BROKEN: Final = "the path broke before the goal's horizon had passed"
@@ -66,12 +74,12 @@ class TakeoverGoal(msgspec.Struct, frozen=True):
     pairs: int
 
 
-def takeover_goal(formula: Formula, spec: FormulaSpec) -> TakeoverGoal | str:
-    """Return what a formula judges takeovers by, or the reason why it judges none."""
+def takeover_goal(formula: Formula, *, sampled: bool = False) -> TakeoverGoal | str:
+    """Return what a formula judges takeovers by, or the reason why it judges none. `sampled`: its answers are."""
     change, goal = _alternative(formula)
     if change is None or goal is None or change.kind != "policy":
         return NO_POLICY
-    if spec.engine == "sampled":
+    if sampled:
         return SAMPLED
     measure = goal.measure
     if not isinstance(measure, Probability):

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from monitor.runtime.takeovers import CUT_OFF
+from monitor.runtime.takeovers import CUT_OFF, NESTED, SAMPLED, UNREPORTED
 from monitor.sidecar.config.load import Loaded, assemble
 from monitor.sidecar.effects import Effects
 from monitor.sidecar.events import Evaluate, Message
 from monitor.sidecar.pipeline import Pipeline
-from monitor.sidecar.sinks.logbook import Logbook
+from monitor.sidecar.sinks.logbook import Logbook, log_watched
 from monitor.sidecar.sinks.metrics import Metrics
 from monitor.types import Instant, TakenOver
 from tests.deploy.small_world import CRASH, DRIFT, EDGE, PARK, ROAD, STAY, write_world
@@ -171,6 +171,33 @@ def test_the_check_of_a_configuration_says_who_judges_and_whether_the_window_suf
     assert notes[16] == ["careful_would_have judges takeovers by 'careful' after 4 steps"]
     short = "; all are undecided, because path.window is 3: make it 4 or more"
     assert notes[3] == [notes[16][0] + short]
+
+
+def test_the_check_of_a_configuration_says_why_a_formula_judges_no_takeovers(world: Path, cfmon: Cfmon) -> None:
+    config = json.loads(world.read_text())
+    goal = 'P>=0.5 [ G<=2 !"crash" ]'
+    nested = f"regret(careful@1, P>=0.5 [ F<=1 ({goal}) ])"
+    config["formulas"] = [
+        {"name": "nested", "formula": nested},
+        {"name": "drawn", "formula": f"regret(careful@1, {goal})", "engine": "sampled"},
+        {"name": "braking", "formula": f"regret(do(1)@1, {goal})"},
+    ]
+    world.write_text(json.dumps(config))
+    notes = json.loads(cfmon("config", "check", str(world), "--json")[1])["notes"]
+    assert notes == [f"nested judges no takeovers: {NESTED}", f"drawn judges no takeovers: {SAMPLED}"]
+
+
+@pytest.mark.parametrize("other", ["other", "nominal"])
+def test_a_policy_with_the_file_of_another_is_reported_by_the_check_and_at_start(
+    world: Path, cfmon: Cfmon, caplog: pytest.LogCaptureFixture, other: str
+) -> None:
+    config = json.loads(world.read_text())
+    config["policies"][other] = config["policies"]["careful"]
+    world.write_text(json.dumps(config))
+    note = f"careful_would_have judges no takeovers: {UNREPORTED}"
+    assert json.loads(cfmon("config", "check", str(world), "--json")[1])["notes"] == [note]
+    log_watched(assemble(world))
+    assert [record.getMessage() for record in caplog.records if record.levelname == "WARNING"] == [note]
 
 
 def counted(metrics: Metrics) -> dict[str, float]:

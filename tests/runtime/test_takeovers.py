@@ -379,7 +379,7 @@ def test_a_known_policy_is_no_mismatch_and_no_deviation_and_drops_the_forecast()
 )
 def test_why_a_formula_judges_no_takeover(text: str, more: dict[str, str], reason: str) -> None:
     spec = FormulaSpec("f", text, **more)  # type: ignore[arg-type] # an engine
-    assert takeover_goal(parse(text), spec) == reason
+    assert takeover_goal(parse(text), sampled=spec.engine == "sampled") == reason
     stream = Stream(road(), [spec])
     stream.send("nominal", ROAD)
     stream.send("careful", *[ROAD] * 4)
@@ -588,7 +588,7 @@ def test_a_goal_whose_table_is_too_large_judges_nothing_and_is_watched_all_the_s
 def test_a_goal_that_unfolds_too_far_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(automaton, "MAX_OBLIGATIONS", 2)
     text = 'regret(careful@0, P>=0.5 [ (F<=9 "home") & (G<=7 !"ditch") ])'
-    reason = takeover_goal(parse(text), FormulaSpec("f", text))
+    reason = takeover_goal(parse(text))
     assert "MAX_OBLIGATIONS" in str(reason)
 
 

@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 
 from monitor.errors import ConfigError, Mistakes
 from monitor.runtime.query import Query
+from monitor.runtime.takeovers import NO_POLICY
 from monitor.sidecar.config.settings import Config
 from monitor.sidecar.web.http import HEADERS
 from monitor.sidecar.web.server import open_socket
@@ -34,10 +35,15 @@ def check_places(config: Config) -> list[str]:
 
 
 def takeover_notes(queries: Sequence[Query], window: int) -> list[str]:
-    """Return which formulas judge takeovers, and which of them cannot because the path is too short."""
+    """Return which formulas judge takeovers, which cannot because the path is too short, and why others do not.
+
+    A formula that names no policy has no takeovers to judge, so nothing is said of it.
+    """
     notes = []
     for query in queries:
         if (by := query.judged) is None:
+            if query.unjudged != NO_POLICY:
+                notes.append(f"{query.spec.name} judges no takeovers: {query.unjudged}")
             continue
         note = f"{query.spec.name} judges takeovers by {by.policy!r} after {by.pairs} steps"
         if by.pairs > window:

@@ -14,6 +14,7 @@ from typing import Any, Final
 from monitor._version import __version__
 from monitor.alarm.summary import BLIND_WORDS, departing_text
 from monitor.alarm.takeover import takeover_text
+from monitor.runtime.takeovers import UNREPORTED
 from monitor.sidecar.config.load import Loaded
 from monitor.sidecar.effects import Effects
 from monitor.sidecar.log import RateLimitedLog
@@ -90,6 +91,9 @@ def log_watched(loaded: Loaded) -> None:
             text=text,
             severity=alarm.severity,
         )
+    for query in loaded.monitor.queries:
+        if query.unjudged == UNREPORTED:
+            ABOUT.warning("%s judges no takeovers: %s", query.spec.name, UNREPORTED)
 
 
 def _say(message: str, **fields: object) -> None:
