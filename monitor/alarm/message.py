@@ -70,6 +70,11 @@ class Identity(msgspec.Struct, frozen=True):
         """Return whether models and policies are the same, ignoring the model's name and the software."""
         return (self.model_sha256, self.policies, self.models) == (other.model_sha256, other.policies, other.models)
 
+    def changed_policies(self, other: Identity) -> frozenset[str]:
+        """Return the names of the policies of both that have different files."""
+        common = self.policies.keys() & other.policies.keys()
+        return frozenset(name for name in common if self.policies[name] != other.policies[name])
+
 
 def identity_of(model: MDP, policies: Mapping[str, PolicyTable], models: Mapping[str, MDP]) -> Identity:
     """Return the identity of models and policies given as values, not as files: digests of their contents."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import get_args
 
 from monitor.engine.bands import LearnedBands
-from monitor.engine.choice import NOT_EXACT
+from monitor.engine.choice import NOT_EXACT, neither
 from monitor.engine.credible import check_band_settings
 from monitor.engine.sampled_checker import SampledChecker
 from monitor.engine.seeding import SEEDS, alone, check_sampling
@@ -201,8 +201,8 @@ def _chosen(formula: Formula, text: str, settings: _Settings, checker: Checker, 
             raise LimitError(f"{error}; and {NO_BOUNDS}") from error
         try:
             return settings.sampled(formula, text, sampler, NOT_EXACT + str(error))
-        except LimitError as other:  # neither engine can answer: the reason of the exact one comes first
-            raise LimitError(f"{error}; nor by sampling: {other}") from error
+        except LimitError as other:
+            raise neither(error, other) from error
 
 
 def _with_bands(learned: LearnedBands | None, verdict: Verdict, formula: Formula, settings: _Settings) -> Verdict:

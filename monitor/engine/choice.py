@@ -15,11 +15,19 @@ from monitor.logic import Formula
 from monitor.sampled import Enumerated
 from monitor.types import BandSettings, FormulaSpec, Sampling
 
-__all__ = ["NOT_EXACT", "Engines"]
+__all__ = ["NOT_EXACT", "Engines", "neither"]
 
 BANDS = BandSettings()
 NOT_EXACT = "sampled, because the exact engine refused: "
 """How a verdict's `reason` begins where `auto` could not answer exactly."""
+
+
+def neither(exact: LimitError, sampled: LimitError) -> LimitError:
+    """Return the error of a formula that both engines refuse: the reason of the exact one comes first.
+
+    What the sampled engine advises after its reason is left out: often the exact engine, which has refused.
+    """
+    return LimitError(f"{exact}; nor by sampling: {str(sampled).partition('; ')[0]}")
 
 
 class Engines:
@@ -52,7 +60,7 @@ class Engines:
             True if it will always be sampled, and why; no reason if the user chose sampling.
 
         Raises:
-            LimitError: the requested engine cannot answer it: at start, not on the stream.
+            LimitError: the requested engine cannot answer it, or `auto` by neither: at start, not on the stream.
         """
         if spec.engine == "sampled":
             self._warm_up(formula)
@@ -62,7 +70,10 @@ class Engines:
         except LimitError as error:
             if spec.engine == "exact" or spec.causal_model != "gumbel":
                 raise
-            self._warm_up(formula)
+            try:
+                self._warm_up(formula)
+            except LimitError as other:
+                raise neither(error, other) from error
             return True, NOT_EXACT + str(error)
         if spec.engine == "auto" and spec.causal_model == "gumbel" and is_large(self.checker.model):
             self._try_to_warm_up(formula)

@@ -70,6 +70,8 @@ def _error(problem: str, text: str) -> FormulaError:
 
 
 def _values(evaluators: Evaluators, goal: Goal, change: Change) -> Floats:
+    if change.decides:
+        return evaluators.decided_everywhere(change, goal.measure)
     law = evaluators.nominal().under(evaluators.intervention(change, None))
     value_table = evaluators.value_table(law, goal.measure)
     return value_table.compute_once(value_table.automaton.start)

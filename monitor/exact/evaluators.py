@@ -176,6 +176,14 @@ class Evaluators:
         low, high = self.best.interval(change, measure, path, causal_model)
         return within(measure, low), within(measure, high)
 
+    def decided_everywhere(self, change: Change, measure: Probability | Reward) -> Floats:
+        """Return the same value in every state [S], as on a path of that state alone."""
+        constant = self.constant(measure)
+        if constant is not None:
+            return np.full(self.model.states, constant)
+        found = self.best.everywhere(change, measure)
+        return np.clip(found, 0.0, 1.0) if isinstance(measure, Probability) else found
+
     def guaranteed(self, nominal: Law, law: Law, measure: Probability | Reward) -> GuaranteedValues | None:
         """Return bounds over every causal model and every row of the confidence set, for any path under a law.
 
@@ -349,8 +357,10 @@ class Evaluators:
         """Return whether a value depends on which policies acted at the observed pairs, beside what they did.
 
         Not if the intervention leaves nothing to them: where nominal replays the path, and where another policy, which
-        needs no noise to act, replaces them for good.
+        needs no noise to act, replaces them for good. Decisions made for a goal are weighed against theirs.
         """
+        if change.decides:
+            return True
         if change.kind == "nominal":
             return any(isinstance(atom, Goal) for atom in self._automaton(measure).atoms)
         table = self.intervention(change, None).table

@@ -233,7 +233,7 @@ def _advised(formula: Formula) -> Iterator[tuple[Goal, tuple[Change, ...], int]]
 class Stepper:
     """Values of one goal, pair by pair, at every offset up to its own.
 
-    Raises FormulaError for a difference, an offset `@-k`, or nested goals that look back.
+    Raises FormulaError for a difference, an offset `@-k`, decisions made for the goal, or nested goals that look back.
     """
 
     def __init__(self, evaluators: Evaluators, goal: Goal) -> None:
@@ -241,6 +241,14 @@ class Stepper:
         if world.baseline is not None or world.offset < 0 or asks_back(goal.measure):
             raise FormulaError(
                 "only one world at @t, t >= 0, without nested @t, can be followed step by step", "", 1, 1
+            )
+        if world.change.decides:
+            raise FormulaError(
+                f"{world.change.name} is evaluated backward along a whole path, so it cannot be followed step by "
+                "step; check one path after another",
+                "",
+                1,
+                1,
             )
         nominal = evaluators.nominal()
         evaluator = evaluators.evaluator(

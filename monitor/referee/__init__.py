@@ -95,7 +95,10 @@ def judge(
     try:
         return judged.verdict(formula, text)
     except RecursionError as error:
-        raise LimitError("the referee cannot evaluate a formula nested this deeply; the exact engine can") from error
+        raise LimitError(
+            "the referee, which is recursive, cannot evaluate a formula nested this deeply, or decisions over a "
+            "horizon this long; the exact engine can"
+        ) from error
 
 
 def _observed(pairs: list[tuple[int, int | None]], acted: Sequence[str], *, terminated: bool) -> Frame:

@@ -265,6 +265,7 @@ class Monitor:
         """
         same, kept = self._identity.same_inputs_as(state.identity), self.kept(state)
         removed = [spec for spec in state.formulas if spec.name not in kept]
+        changed = self._identity.changed_policies(state.identity)
         try:
             former = [Query(spec, parse(spec.text)) for spec in removed]
         except FormulaError as error:
@@ -284,7 +285,7 @@ class Monitor:
                 notices += dropped_forecast(agent, name, before.formulas[name].forecasts)
                 notices += dropped_takeovers(agent, name, before.formulas[name].takeovers)
             if not same:
-                session.revise()
+                session.revise(changed)
             monitor = self._agents[agent] = self._agent_monitor(session)
             monitor.load(before, kept)
             if same_test:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from itertools import chain
 from typing import Final, Literal, assert_never
 
@@ -224,23 +225,27 @@ class Session:
         session.deviation = Deviation.load(state.deviation)
         return session
 
-    def revise(self) -> None:
-        """Adapt to a changed model or nominal policy; drop all steps if one does not fit the model."""
+    def revise(self, changed: AbstractSet[str] = frozenset()) -> None:
+        """Adapt to a changed model or changed policies; drop all steps if one fits neither.
+
+        `changed`: names of the policies whose file is another one than before.
+        """
         self.deviation = Deviation()
+        unfit = self._unfit(changed)
         acting = self._adapter.acting(self.policy)
         self.mismatch = acting is None
         self.pending = deque(
             self._revised(event, foreign=acting is None) if isinstance(event, Step) else event for event in self.pending
         )
-        if self._fits():
+        if not unfit:
             return
-        changed = Break("warming_up", "the steps before do not fit the model, which was changed")
-        self.path.restart(changed.reason, changed.detail)
+        restart = Break("warming_up", unfit)
+        self.path.restart(restart.reason, restart.detail)
         self.previous = None
         if self.pending:
-            self._drop(changed)
+            self._drop(restart)
         for key, entry in self.order.held.items():
-            self.order.held[key] = replace(entry, state=None, action=None, problem=entry.problem or changed)
+            self.order.held[key] = replace(entry, state=None, action=None, problem=entry.problem or restart)
 
     # ---- results of messages ----
 
@@ -386,10 +391,18 @@ class Session:
         known = not foreign and self._adapter.knows(step.policy)
         return replace(step, foreign=foreign, policy=step.policy if known else "nominal")
 
+    def _unfit(self, changed: AbstractSet[str]) -> str:
+        """Return why the accepted steps do not fit the model and the policies; empty if they do."""
+        acted = {*self.path.acted, *(event.policy for event in self.pending if isinstance(event, Step))}
+        others = acted - {"nominal"}
+        if not all(map(self._adapter.knows, others)):
+            return "a policy that acted in the steps before is not configured any more"
+        if others and changed & {*others, "nominal"}:
+            return "a policy that acted in the steps before was changed"
+        return "" if self._fits() else "the steps before do not fit the model, which was changed"
+
     def _fits(self) -> bool:
-        """Return whether all accepted steps are possible in the model, and the policies that acted are known."""
-        if not all(map(self._adapter.knows, self.path.acted)):
-            return False
+        """Return whether all accepted steps are possible in the model."""
         pending = ((event.state, event.action) if isinstance(event, Step) else None for event in self.pending)
         before: tuple[int, int | None] | None = None
         for pair in chain(self.path.held, [None] if self.path.ended else [], pending):

@@ -239,6 +239,12 @@ def test_a_world_is_its_models_and_policies_and_not_their_reader(identity: Ident
     assert not any(identity.same_inputs_as(replace(identity, **other)) for other in others)
 
 
+def test_a_policy_has_changed_if_another_file_has_its_name(identity: Identity) -> None:
+    one = replace(identity, policies={"nominal": "a" * 64, "careful": "b" * 64, "gone": "c" * 64})
+    other = replace(identity, policies={"nominal": "a" * 64, "careful": "d" * 64, "new": "e" * 64})
+    assert other.changed_policies(one) == one.changed_policies(other) == {"careful"}
+
+
 def test_an_id_does_not_depend_on_who_computes_it_or_in_which_order(identity: Identity) -> None:
     formula = FormulaSpec("watch", 'P>=0.9 [ F<=4 "home" ]')
     same = Identity("elsewhere", identity.model_sha256, dict(reversed(list(identity.policies.items()))), {})

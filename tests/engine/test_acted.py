@@ -53,6 +53,12 @@ def test_samples_are_refused_where_it_matters_who_acted(text: str) -> None:
     assert value(text, [], engine="sampled", sampling=Sampling(limit=500, error=0.2)) is not None
 
 
+@pytest.mark.parametrize("change", ["best", "best[<=1]", "best[1]", "optimal"])
+def test_samples_refuse_decisions_for_a_goal_whoever_acted(change: str) -> None:
+    with pytest.raises(LimitError, match="another policy than nominal acted at some of the steps"):
+        value(f'{change}@2.P>=0.5 [ F<=3 "home" ]', ACTED, engine="sampled")
+
+
 @pytest.mark.parametrize("text", [DEPENDS[0], DEPENDS[0].replace("careful", "do(1)")])
 def test_it_matters_where_a_counterfactual_path_is_left_to_who_acted(text: str) -> None:
     assert value(text, ACTED) != value(text, [])

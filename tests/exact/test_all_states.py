@@ -21,7 +21,7 @@ from monitor.exact.labelling import _passes
 from monitor.logic import parse
 from monitor.logic.syntax import Goal, Test
 from monitor.model import MDP
-from tests.exact.small import LAW, chances, question, small_world
+from tests.exact.small import LAW, chances, path_formula, question, small_world
 
 WORLDS = ("nominal@0", "alt@0", "alt[1]@0", "do(1)@0", "model:icy@0", "delta(alt,nominal)@0", "delta(third,alt)@0")
 
@@ -43,6 +43,20 @@ def test_every_state_has_the_value_of_a_path_that_begins_there(chance: Random) -
     assert found.shape == (small.model.states,)
     for state in range(small.model.states):
         expected = small.ask(text, path=[(state, None)], terminated=False).value
+        assert found[state] == pytest.approx(expected, abs=1e-12)
+
+
+@settings(LAW)
+@given(chances)
+def test_every_state_has_the_best_value_of_a_path_that_begins_there(chance: Random) -> None:
+    small = small_world(chance, stochastic=chance.random() < 0.5)
+    world = chance.choice(
+        ("max", "min", "max[0]", "min[1]", "max[2]", "max[<=0]", "min[<=1]", "max[<=3]", "delta(max,alt)")
+    )
+    measure = chance.choice((f"P=? [ {path_formula(chance)} ]", "R=? [ C<=3 ]", "P=? [ true ]"))
+    found = values(f"{world}@0.{measure}", model=small.model, policies=small.policies, models=small.models)
+    for state in range(small.model.states):
+        expected = small.ask(f"{world}@0.{measure}", path=[(state, None)], terminated=False).value
         assert found[state] == pytest.approx(expected, abs=1e-12)
 
 

@@ -330,6 +330,19 @@ def test_a_restart_in_between_changes_nothing() -> None:
     assert stopped.taken == through.taken
 
 
+def test_after_a_reload_with_another_file_of_the_same_name_the_path_begins_anew(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    stream = Stream(road())
+    stream.send("nominal", ROAD)
+    stream.send("careful", ROAD)
+    assert len(stream.monitor._agents["ada"].session.path) == 2
+    monkeypatch.setitem(POLICIES, "careful", [RUSH] * 3)
+    stream.restart()
+    path = stream.monitor._agents["ada"].session.path
+    assert (len(path), path.broken) == (0, "warming_up")
+
+
 def test_without_known_policies_nobody_takes_over() -> None:
     stream = Stream(road())
     stream.settings = StreamSettings(window=8, max_lag=1e9)

@@ -335,13 +335,40 @@ def test_who_acted_is_kept_while_the_policy_is_configured(*, still_known: bool) 
         session.arrive(Observation("a", "e", seq, seq, 0, policy=policy * 32), NOON)
     session.advance()
     session.advance()
-    changed = {"ef" * 32: "nominal", **({"cd" * 32: "careful"} if still_known else {})}
+    changed = {"ab" * 32: "nominal", **({"cd" * 32: "careful"} if still_known else {})}
     again = kept(session, settings=replace(both, policies=changed))
     assert again.path.acted == ["nominal", "careful"]
     again.revise()
     assert (again.path.acted, again.mismatch) == ((["nominal", "careful"], False) if still_known else ([], True))
     steps = [step for step in again.drain() if isinstance(step, Step)]
     assert [(step.policy, step.foreign) for step in steps] == ([("careful", False)] if still_known else [])
+
+
+@pytest.mark.parametrize("advanced", [0, 1, 3])
+@pytest.mark.parametrize(
+    ("acted", "changed", "kept_path"),
+    [
+        (["ab", "cd", "cd"], {"careful"}, False),
+        (["ab", "cd", "cd"], {"nominal"}, False),
+        (["ab", "cd", "cd"], {"other"}, True),
+        (["ab", "ab", "ab"], {"nominal", "careful"}, True),
+    ],
+)
+def test_steps_are_not_attributed_to_another_file_of_the_same_name(
+    acted: list[str], changed: set[str], advanced: int, *, kept_path: bool
+) -> None:
+    all_of = replace(SETTINGS, policies={"ab" * 32: "nominal", "cd" * 32: "careful", "ef" * 32: "other"})
+    session = Session("a", MODEL, all_of)
+    for seq, policy in enumerate(acted):
+        session.arrive(Observation("a", "e", seq, seq, 0, policy=policy * 32), NOON)
+    for _ in range(advanced):
+        session.advance()
+    again = kept(session, settings=all_of)
+    again.revise(changed)
+    events = tuple(again.drain())
+    assert len(again.path) == (3 if kept_path else 0)
+    assert kept_path or again.path.broken == "warming_up"
+    assert any(isinstance(event, Break) for event in events) == (not kept_path and advanced < 3)
 
 
 def test_a_smaller_window_keeps_the_newest_of_those_who_acted() -> None:

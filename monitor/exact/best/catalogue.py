@@ -69,6 +69,10 @@ class BestCatalogue:
         kind = STABLE if causal_model == "stable" else ANY
         return self.of(measure, path.end, largest=change.largest).interval(path, _way(change), kind)
 
+    def everywhere(self, change: Change, measure: Measure) -> Floats:
+        """Return the value [S] in every state, without observations. Raises LimitError as `value` does."""
+        return self.of(measure, largest=change.largest).everywhere(_way(change))
+
     def outlook(self, measure: Measure, path: Observed, *, largest: bool = True, most: int = 3) -> Outlook:
         """Return the values of `best`, `optimal`, no change and `best[<=k]` for k up to `most`, from one backward pass.
 

@@ -32,7 +32,6 @@ class Lanes(NamedTuple):
     `spends` [n]: the lane in which the path goes on after a best decision, -1 if none is allowed; `until` [n]: the
     first level at which it no longer is. `holds` [n]: whether a decision may be unchanged below that level; from it on
     each is. `follows` [n]: whether the optimal policy decides. `common`: the first lanes, to which best decisions lead.
-    `most` [n]: best decisions allowed.
     """
 
     spends: Ints
@@ -40,7 +39,6 @@ class Lanes(NamedTuple):
     holds: Bools
     follows: Bools
     common: int
-    most: Ints
 
 
 def lanes_of(ways: list[Way]) -> tuple[Lanes, list[int]]:
@@ -59,7 +57,6 @@ def lanes_of(ways: list[Way]) -> tuple[Lanes, list[int]]:
         np.arange(count) >= first_few,
         np.arange(count) == count - 1 if optimal else np.zeros(count, dtype=np.bool_),
         len(free) + max(most, 0),
-        np.array([*[NEVER] * len(free), *range(most + 1), *[0] * optimal], dtype=np.int64),
     )
     places = {"free": 0, "few": first_few, "optimal": count - 1}
     return lanes, [places[way.kind] + (free.index(way.until) if way.kind == "free" else way.changes) for way in ways]

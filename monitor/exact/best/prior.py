@@ -7,6 +7,7 @@ that the nominal policy takes (with the largest probability) is chosen, else the
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 
@@ -74,10 +75,25 @@ class Prior:
         if steps >= self._stages.automaton.horizon(obligation):
             return self.best(obligation)
         if (steps, obligation) not in self._takeovers:
-            self._check_size()
-            values, _ = self._backup(obligation, lambda rest: self.takeover(steps - 1, rest), self._end)
-            self._takeovers[steps, obligation] = values
+            for left, each in reversed(self._missing(steps, obligation)):  # fewest steps first
+                self._check_size()
+                self._takeovers[left, each], _ = self._backup(each, partial(self.takeover, left - 1), self._end)
         return self._takeovers[steps, obligation]
+
+    def _missing(self, steps: int, obligation: int) -> list[tuple[int, int]]:
+        """Return the takeovers (steps, obligation) that one needs and that have no values, itself first.
+
+        Each comes before those that it leads to, so that none recurs: a long one would exceed Python's stack.
+        """
+        missing, found = [(steps, obligation)], {(steps, obligation)}
+        for left, each in missing:
+            for rest in set(self._stages.rests(each)) - {FALSE, TRUE}:
+                key = left - 1, rest
+                filled = left <= 1 or left > self._stages.automaton.horizon(rest) or key in self._takeovers
+                if not filled and key not in found:
+                    found.add(key)
+                    missing.append(key)
+        return missing
 
     def _fill(self, obligation: int) -> None:
         if obligation in self._best:

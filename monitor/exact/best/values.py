@@ -83,7 +83,7 @@ class BestValues:
 
     def value(self, path: Observed, way: Way) -> float:
         """Return the Gumbel-Max value from the first pair on, with decisions made in one way."""
-        lanes, (lane,) = lanes_of([way])
+        lanes, (lane,) = lanes_of([_possible(way, path)])
         return float(self._run(path, lanes, EXACT, greatest=False).values[0, lane])
 
     def interval(self, path: Observed, way: Way, kind: int) -> tuple[float, float]:
@@ -91,9 +91,14 @@ class BestValues:
 
         The smaller one comes first, whatever the direction.
         """
-        lanes, (lane,) = lanes_of([way])
+        lanes, (lane,) = lanes_of([_possible(way, path)])
         low, high = (self._run(path, lanes, kind, greatest=greatest).values[0, lane] for greatest in (False, True))
         return float(low), float(high)
+
+    def everywhere(self, way: Way) -> Floats:
+        """Return the values [S] on the paths of one state, whose action is not yet taken: one decision is held."""
+        steps = min(way.changes, 1) if way.kind == "few" else way.until
+        return self._prior.takeover(steps, self._stages.automaton.start).copy()
 
     def outlook(self, path: Observed, most: int) -> Outlook:
         """Return all Gumbel-Max values from the first pair on, with up to `most` changes."""
@@ -136,7 +141,7 @@ class BestValues:
         held = Held(states, actions, outcomes, self._end, acted)
         plan = self._plan(layout, lanes, len(path.states))
         size, width = len(self._stages.label_of), len(lanes.spends)
-        if (2 * widest * width + levels) * size > MAX_NUMBERS:
+        if (2 * widest * width + levels) * size + 3 * levels * widest * width > MAX_NUMBERS:
             raise LimitError(
                 f"the best decisions would need more than {MAX_NUMBERS} numbers for {widest} obligations, {width} ways "
                 f"to decide and {size} states (limit MAX_NUMBERS); shorten the formula's intervals"
@@ -199,3 +204,8 @@ class BestValues:
         if lanes.until[lane] == NEVER:
             return self._prior.best(obligation)
         return self._prior.takeover(int(lanes.until[lane]) - level, obligation)
+
+
+def _possible(way: Way, path: Observed) -> Way:
+    """Return a way that changes at most as many decisions as the path has: more are worth no more, but cost memory."""
+    return way._replace(changes=min(way.changes, len(path.states)))

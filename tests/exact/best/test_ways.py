@@ -10,13 +10,15 @@ import numpy as np
 import pytest
 
 import monitor
-from monitor.errors import ConfigError, LimitError
+from monitor.engine import Engines
+from monitor.errors import ConfigError, FormulaError, LimitError
 from monitor.exact.best import prior
 from monitor.exact.best.options import options_of
 from monitor.exact.best.values import Change, Observed, Outlook
 from monitor.logic.syntax import Goal
 from monitor.policy import as_table
 from monitor.referee import judge
+from monitor.types import FormulaSpec, Sampling
 from tests.exact.learned import learned_world
 from tests.exact.small import path_formula, small_world
 
@@ -163,6 +165,57 @@ def test_a_pass_that_is_too_large_is_refused(monkeypatch: pytest.MonkeyPatch) ->
         ask('best@0.P>=0.5 [ F<=3 "home" ]', [(0, WALK)])
 
 
+def test_the_decisions_count_in_the_size_of_a_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 3 pairs, 1 obligation each, 4 states: 2 x 4 + 3 x 4 numbers of values and states, 3 x 3 of decisions."""
+    text = 'best@2.P>=0.5 [ F<=5 "home" ]'
+    monkeypatch.setattr("monitor.exact.best.values.MAX_NUMBERS", 29)
+    assert ask(text).quantities[0].value is not None
+    monkeypatch.setattr("monitor.exact.best.values.MAX_NUMBERS", 28)
+    with pytest.raises(LimitError, match="limit MAX_NUMBERS"):
+        ask(text)
+
+
+@pytest.mark.parametrize("causal_model", ["gumbel", "any"])
+def test_more_changes_than_decisions_cost_nothing(causal_model: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    few = ask(f"best[<=3]@2.{REACH}", causal_model=causal_model)
+    monkeypatch.setattr("monitor.exact.best.values.MAX_NUMBERS", 2 * 4 * 4 + 3 * 4 + 3 * 3 * 4)
+    many = ask(f"best[<=1000000]@2.{REACH}", causal_model=causal_model)
+    assert (many.quantities[0].value, many.bounds) == (few.quantities[0].value, few.bounds)
+
+
+def test_a_long_takeover_is_computed_without_recursion() -> None:
+    text = 'P>=0.5 [ G<=5000 "safe" ]'
+    long, short = (ask(f"best[{steps}]@0.{text}", [(0, WALK)]).quantities[0].value for steps in (4000, 2))
+    assert long == pytest.approx(ask(f"best@0.{text}", [(0, WALK)]).quantities[0].value, abs=1e-12)
+    assert short is not None
+    assert long is not None
+    assert short < long
+
+
+def test_what_decides_is_not_followed_step_by_step() -> None:
+    checker = monitor.Checker(LEDGE, {name: as_table(actions, LEDGE) for name, actions in POLICIES.items()})
+    goal = monitor.parse(f"best@2.{REACH}")
+    assert isinstance(goal, Goal)
+    with pytest.raises(FormulaError, match="best is evaluated backward along a whole path"):
+        checker.stepper(goal)
+
+
+def test_a_stream_that_neither_engine_can_follow_gives_the_reason_of_both(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prior, "MAX_NUMBERS", 10)
+    checker = monitor.Checker(LEDGE, {name: as_table(actions, LEDGE) for name, actions in POLICIES.items()})
+    text = f"best@2.{REACH}"
+    with pytest.raises(
+        LimitError, match=r"limit MAX_NUMBERS.*; nor by sampling: best decides by exact values"
+    ) as refused:
+        Engines(checker, Sampling()).prepare(monitor.parse(text), FormulaSpec(name="best", text=text, engine="auto"))
+    assert "use engine: exact" not in str(refused.value)
+
+
+def test_the_referee_names_the_horizon_it_refuses() -> None:
+    with pytest.raises(LimitError, match="decisions over a horizon this long"):
+        judge('best@2.P>=0.5 [ G<=2000 "safe" ]', model=LEDGE, path=FELL, policies=POLICIES)
+
+
 def test_samples_refuse_decisions() -> None:
     with pytest.raises(LimitError, match="best decides by exact values, which samples do not have"):
         monitor.check(f"best@2.{REACH}", model=LEDGE, path=FELL, policies=POLICIES, engine="sampled")
@@ -188,8 +241,14 @@ def test_a_growing_path_is_answered_as_a_new_one() -> None:
 
 def test_preparing_a_formula_makes_its_tables() -> None:
     checker = monitor.Checker(LEDGE, {name: as_table(actions, LEDGE) for name, actions in POLICIES.items()})
-    checker.prepare(monitor.parse(f"regret(best@2, {REACH})"), "any", window=8)
-    assert checker.check(monitor.parse(f"regret(best@2, {REACH})"), FELL).outcome == "regret"
+    formula = monitor.parse(f"regret(best@2, {REACH})")
+    checker.prepare(formula, "any", window=8)
+    (values,) = checker.evaluators.best._known.values()
+    made = list(values._prior._best)
+    assert len(made) == 3  # F<=2 to F<=0: what may remain after the pair that is observed
+    assert checker.check(formula, FELL).outcome == "regret"
+    assert list(checker.evaluators.best._known.values()) == [values]
+    assert list(values._prior._best) == made
 
 
 def test_no_more_measures_are_kept_than_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
