@@ -26,6 +26,7 @@ from monitor.arrays import Bools, Floats, Ints
 from monitor.causal.row import choose, greedy
 from monitor.exact.best.lanes import Lanes
 from monitor.exact.best.options import Acting, Options
+from monitor.exact.best.prior import TIE
 from monitor.exact.best.rows import Row, prepare, scratch_row
 from monitor.exact.best.stages import FIRST_SLOT
 from monitor.jit import compiled, inlined
@@ -64,7 +65,8 @@ class Plan(NamedTuple):
 class Decisions(NamedTuple):
     """Values of decisions in the observed states, arrays [L, slots, lanes].
 
-    `held`: if the decision is unchanged; `changed`: if it is the best one, `action` (-1: none is allowed).
+    `held`: if the decision is unchanged; `changed`: if it is the best one. `action`: the least of the best ones, up to
+    `TIE` (-1: none is allowed).
     """
 
     held: Floats
@@ -176,7 +178,7 @@ def induct(
     row, observed = scratch_row(options), np.zeros(states)
     weight, picks, mean = np.zeros(actions), np.zeros(slots, dtype=np.int64), np.zeros(width)
     kept, followed, best = np.zeros((slots, width)), np.zeros(slots), np.zeros((slots, width))
-    best_action = np.zeros((slots, width), dtype=np.int64)
+    chosen, best_action = np.zeros((slots, width)), np.zeros((slots, width), dtype=np.int64)
     for level in range(len(held.states) - 1, -1, -1):
         ahead, here = buffers[now], buffers[1 - now]
         now = 1 - now
@@ -222,8 +224,12 @@ def induct(
                         followed[slot] = mean[width - 1]
                     for lane in range(width):
                         spent = lanes.spends[lane]
-                        if spent >= 0 and level < lanes.until[lane] and sign * mean[spent] > best[slot, lane]:
-                            best[slot, lane], best_action[slot, lane] = sign * mean[spent], action
+                        if spent < 0 or level >= lanes.until[lane]:
+                            continue
+                        value = sign * mean[spent]
+                        best[slot, lane] = max(best[slot, lane], value)
+                        if best_action[slot, lane] < 0 or value > chosen[slot, lane] + tie(chosen[slot, lane]):
+                            chosen[slot, lane], best_action[slot, lane] = value, action
             for slot in range(plan.used[level]):
                 for lane in range(width):
                     value = kept[slot, lane]
@@ -239,6 +245,12 @@ def induct(
         for k in range(first, last):
             observed[options.successors[k]] = 0.0
     return now
+
+
+@inlined
+def tie(value: float) -> float:
+    """Return the difference up to which other values are as good as one: rounding must not choose among them."""
+    return TIE * max(1.0, abs(value))
 
 
 @inlined
