@@ -26,7 +26,7 @@ def missed(number: int, kind: Kind) -> Iterator[tuple[Question, Case]]:
     for seed in range(number, SETTINGS, GROUPS):
         for asked in questions(seed):
             if not asked.recourse.meets(asked.recourse.value("nominal")):
-                yield asked, Case(asked.setting, f"regret(optimal[1]@{asked.offset}, {asked.goal})", kind)
+                yield asked, Case(asked.setting, f"regret(optimal@{asked.offset}, {asked.goal})", kind)
 
 
 def recourse_of(verdict: Verdict) -> Recourse:
