@@ -50,7 +50,7 @@ bench: $(VENV)/.dev ## Measure every row beside its peers (minutes): table, var/
 
 experiments: $(VENV)/.dev ## Reproduce the paper's figures and tables, and ours (minutes): CSV and PNG in var/experiments (ARGS="--seed 3")
 	@mkdir -p var/experiments
-	@for each in histograms sanity traces table1 takeovers judged_takeovers few_changes learned_models; do \
+	@for each in histograms sanity traces table1 takeovers judged_takeovers few_changes graph_game learned_models; do \
 		echo "== $$each"; $(BIN)/python -m experiments.$$each --out var/experiments $(ARGS) || exit 1; done
 	@echo "== error rates"; $(BIN)/python -m tests.statistics.error_rates --csv var/experiments/error-rates.csv $(ARGS)
 
