@@ -10,9 +10,48 @@ from hypothesis import settings
 
 from tests.servers import Mosquitto, mosquitto
 
+TESTS = Path(__file__).parent
+LONG_FILES = (
+    "docs/test_commands.py",
+    "deploy/test_install.py",
+    "deploy/test_stack.py",
+    "truth/test_truth.py",
+    "docs/test_site.py",
+    "cli/test_demo.py",
+    "deploy/test_alert_chain.py",
+    "exact/best/test_oracle.py",
+    "oracle/test_recourse.py",
+    "sidecar/test_pictures.py",
+    "experiments/test_experiment_commands.py",
+    "page/test_states.py",
+    "cli/test_learned_models.py",
+    "sidecar/test_service.py",
+    "sidecar/test_reload.py",
+    "sidecar/test_damage.py",
+    "faults/test_outages.py",
+    "faults/test_redelivery.py",
+    "logic/test_automaton.py",
+    "exact/test_laws.py",
+    "client/test_watching.py",
+)
+"""Files that take longest (see `--durations`), longest first: otherwise one process works alone in the end."""
+
+UNTRACED = ("truth", "oracle", "reference", "fuzz", "experiments", "benchmarks")
+"""Folders that compare answers over and over: each package has its own tests, and tracing doubles the time."""
+
 # The time an example takes is the machine's, not the code's: a slow or busy one must not fail a test.
 settings.register_profile("unhurried", deadline=None)
 settings.load_profile("unhurried")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put the files that take longest first, and measure no coverage where it shows nothing new."""
+    places = {TESTS / name: place for place, name in enumerate(LONG_FILES)}
+    items.sort(key=lambda item: places.get(item.path, len(places)))
+    untraced = [TESTS / name for name in UNTRACED]
+    for item in items:
+        if any(item.path.is_relative_to(folder) for folder in untraced):
+            item.add_marker(pytest.mark.no_cover)
 
 
 @pytest.fixture
