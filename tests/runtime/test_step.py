@@ -224,7 +224,10 @@ def test_a_changed_formula_is_closed_when_the_state_is_read() -> None:
 
 @pytest.mark.parametrize(("digits", "most"), [(6, 16 * KIB), (64, 20 * KIB)])
 def test_the_state_of_an_agent_with_all_it_can_remember_is_small(digits: int, most: int) -> None:
-    """Window 64, one formula, episodes with names of so many digits: 4 KiB each of digests of the open and of ended episodes, and of names of older ones."""
+    """Window 64, one formula, episodes with names of so many digits.
+
+    4 KiB each of digests of the open and of ended episodes, and of names of older ones.
+    """
     states = 600
     ring = [(s, 0, (s + k) % states, 0.5) for s in range(states) for k in (1, 2)]
     model = MDP.from_transitions(states=states, actions=1, transitions=ring, labels={"bad": [7]})
