@@ -36,8 +36,28 @@ LONG_FILES = (
 )
 """Files that take longest (see `--durations`), longest first: otherwise one process works alone in the end."""
 
-UNTRACED = ("truth", "oracle", "reference", "fuzz", "experiments", "benchmarks")
-"""Folders that compare answers over and over: each package has its own tests, and tracing doubles the time."""
+UNTRACED = (
+    "benchmarks",
+    "cli/test_learned_cliff.py",
+    "cli/test_learned_models.py",
+    "engine/test_differential.py",
+    "engine/test_verdict_rates.py",
+    "exact/best/test_oracle.py",
+    "exact/test_interval_storm.py",
+    "exact/test_laws.py",
+    "exact/test_storm.py",
+    "experiments",
+    "fuzz",
+    "oracle",
+    "reference",
+    "runtime/test_acted.py",
+    "sampled/test_agreement.py",
+    "statistics/test_confidence.py",
+    "statistics/test_error_rates.py",
+    "stream/test_stream_laws.py",
+    "truth",
+)
+"""Files and folders that compare over and over what the other tests of a package cover: tracing doubles their time."""
 
 # The time an example takes is the machine's, not the code's: a slow or busy one must not fail a test.
 settings.register_profile("unhurried", deadline=None)
@@ -50,7 +70,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: places.get(item.path, len(places)))
     untraced = [TESTS / name for name in UNTRACED]
     for item in items:
-        if any(item.path.is_relative_to(folder) for folder in untraced):
+        if any(item.path.is_relative_to(place) for place in untraced):
             item.add_marker(pytest.mark.no_cover)
 
 
