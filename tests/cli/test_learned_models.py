@@ -35,6 +35,7 @@ def monitored(
     formula: str,
     encoder: str,
     steps: list[Observation],
+    *,
     bands: BandsWhen = "auto",
 ) -> list[Notice]:
     """What a monitor reports about these steps."""
