@@ -43,7 +43,6 @@ UNTRACED = (
     "cli/test_learned_models.py",
     "engine/test_differential.py",
     "engine/test_verdict_rates.py",
-    "exact/best/test_oracle.py",
     "exact/test_interval_storm.py",
     "exact/test_laws.py",
     "exact/test_storm.py",
