@@ -184,6 +184,14 @@ class Evaluators:
         found = self.best.everywhere(change, measure)
         return np.clip(found, 0.0, 1.0) if isinstance(measure, Probability) else found
 
+    def observed(self, path: Sequence[tuple[int, int | None]], end: int | None, acted: Sequence[str]) -> Observed:
+        """Return a path as decisions on it are made. `end`: the state in which the episode has terminated.
+
+        `acted`: names of the policies that acted at the pairs; empty: nominal did.
+        """
+        last = None if end is None or self.stays(end) else end
+        return Observed(*pair_arrays(path), last, [self.policies[name] for name in acted])
+
     def guaranteed(self, nominal: Law, law: Law, measure: Probability | Reward) -> GuaranteedValues | None:
         """Return bounds over every causal model and every row of the confidence set, for any path under a law.
 

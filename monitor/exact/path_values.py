@@ -212,8 +212,7 @@ class PathValues:
 
     def _since(self, position: int) -> Observed:
         """Return the path from a position on."""
-        tables = [self.evaluators.policies[name] for name in self._acted[position:]]
-        return Observed(*pair_arrays(self._path[position:]), self._end, tables)
+        return self.evaluators.observed(self._path[position:], self._end, self._acted[position:])
 
     def _mixes(self, change: Change, measure: Measure) -> bool:
         """Return whether a value depends on another policy than nominal that acted: then it is computed by itself."""
