@@ -81,6 +81,8 @@ class StatusMessage(msgspec.Struct, frozen=True):
     """`offline` comes without the other fields: as the last will, and as the last message of a clean stop."""
     client_id: str
     """The monitor's MQTT client id."""
+    shard: str | None
+    """`3/8`: it monitors only the agents of shard 3 of 8; `null`: all agents."""
     version: str
     """Version of the software."""
     model: Named
@@ -137,12 +139,14 @@ class Pipeline:
         topics: Topics,
         client_id: str,
         message_bytes: int,
+        shard: str | None = None,
         evidence_of: Callable[[Alert | TakenOver], EvidenceFile],
     ) -> None:
         self._monitor = monitor
         self._identity = identity
         self._topics = topics
         self._client_id = client_id
+        self._shard = shard
         self._message_bytes = message_bytes
         self._evidence_of = evidence_of
         self._publisher = AlertPublisher(identity, topics.alerts, evidence_of)
@@ -335,6 +339,7 @@ class Pipeline:
             v=1,
             state="online",
             client_id=self._client_id,
+            shard=self._shard,
             version=__version__,
             model=Named(self._identity.model_name, self._identity.model_sha256),
             policies=named_policies(self._identity),

@@ -11,6 +11,7 @@ only its losses remain: a name that appears again must not count twice.
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Iterable, Sequence
 from typing import Final
@@ -20,7 +21,7 @@ import msgspec
 from monitor.statistics.betting_odds import Departure, Odds, Shared
 from monitor.statistics.interval_odds import Bounds, IntervalOdds
 from monitor.statistics.interval_test import IntervalModelTest
-from monitor.statistics.model_test import ModelTest, check_levels
+from monitor.statistics.model_test import OWN_TRANSITIONS, ModelTest, check_levels
 
 __all__ = ["FRACTIONS", "Fleet", "FleetState"]
 
@@ -70,12 +71,22 @@ class Fleet:
         check_levels(alpha, impossible)
         self._rows = starts, successors, probabilities
         self._intervals = None if bounds is None else IntervalOdds(*self._rows, bounds)
-        self._shared = Shared(self._intervals or Odds(*self._rows))
         self.cap = alpha ** (-2.0 / 3.0)
+        self._alpha, self._impossible = alpha, impossible
+        self._start(Shared(self._intervals or Odds(*self._rows)))
+
+    def _start(self, shared: Shared) -> None:
+        """Begin without agents; `shared` has counted nothing."""
+        self._shared = shared
         self.doubted = False
         self.log10_e = 0.0
-        self._alpha, self._impossible = alpha, impossible
         self._lost = [0.0] * len(FRACTIONS)
+
+    def alone(self) -> Fleet:
+        """Return the fleet of one agent, in which nothing was tested: it counts what its agent's own test counts."""
+        other = copy.copy(self)
+        other._start(Shared(self._shared.odds, OWN_TRANSITIONS))  # noqa: SLF001 - a copy of this object
+        return other
 
     def join(self) -> ModelTest:
         """Return a test for a new agent."""
