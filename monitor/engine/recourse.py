@@ -57,7 +57,7 @@ def recourse(
 
     >>> model = MDP.from_transitions(
     ...     states=3, actions=2, labels={"home": [2]},
-    ...     transitions=[(0, 0, 1, 1.0), (0, 1, 2, 0.5), (0, 1, 0, 0.5), *[(s, a, s, 1) for s in (1, 2) for a in (0, 1)]])
+    ...     transitions=[(0, 0, 1, 1), (0, 1, 2, 0.5), (0, 1, 0, 0.5), *[(s, a, s, 1) for s in (1, 2) for a in (0, 1)]])
     >>> report = recourse('nominal@1.P>=0.4 [ F<=1 "home" ]', model=model, path=[(0, 0), (1, 0)],
     ...     policies={"nominal": [0, 0, 0]})
     >>> report.avoidable, report.plans[1].value, report.decisions[0].responsibility
@@ -78,5 +78,5 @@ def recourse(
     check_path(model, pairs)
     settings = Settings(most, within, unchanged)
     return recourse_of(
-        checker.evaluators, query_of(formula, offset), pairs, settings, terminated=terminated, acted=acted
+        checker.evaluators, query_of(formula, text, offset), pairs, settings, terminated=terminated, acted=acted
     )

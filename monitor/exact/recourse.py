@@ -12,13 +12,13 @@ import msgspec
 import numpy as np
 
 from monitor.causal import Intervention, World
-from monitor.errors import FormulaError
 from monitor.exact.best.plans import PlannedChange, Planner
 from monitor.exact.best.responsibility import responsibility
 from monitor.exact.best.values import BestValues, Lookback, Observed
 from monitor.exact.evaluators import Evaluators, within
 from monitor.exact.verdict import Path, resolve
 from monitor.logic import Formula, print_formula
+from monitor.logic.parser import error_at
 from monitor.logic.printer import print_change
 from monitor.logic.syntax import Goal, Probability, Regret, Reward, Test, WorldRef
 from monitor.logic.traversal import nested_goals
@@ -53,8 +53,8 @@ class Decision(msgspec.Struct, frozen=True):
     effects: tuple[Effect, ...]
     """One for each action that is available in the state, the one taken included."""
     responsibility: float | None = None
-    """1/m, with m the size of the smallest set of decisions that contains it, whose best change meets the goal while that
-    of no proper part does; 0 without one of at most `within` decisions; `null` if the goal is not missed.
+    """1/m, with m the size of the smallest set of decisions that contains it, whose best change meets the goal while
+    that of no proper part does; 0 without one of at most `within` decisions; `null` if the goal is not missed.
     """
 
 
@@ -131,32 +131,37 @@ class Settings(NamedTuple):
 DEFAULTS = Settings()
 
 
-def query_of(formula: Formula, offset: int | None = None) -> Query:
+def query_of(formula: Formula, text: str, offset: int | None = None) -> Query:
     """Return the goal of a formula whose decisions can be examined; `offset` replaces the formula's.
 
     Raises FormulaError, which says what can be examined instead, if the formula is no such goal.
     """
     match formula:
         case Regret(world, goal):
-            test, measure, largest = goal.test, goal.measure, world.change.largest
+            test, measure = goal.test, goal.measure
         case Goal(world, measure, test):
-            if world.baseline is not None:
-                raise FormulaError(f"a difference of two worlds has no decisions to explain; {USE}")
-            if not (world.change.kind == "nominal" or world.change.decides):
-                name = print_change(world.change)
-                raise FormulaError(f"in the world {name} the decisions are not those that were made; {USE}")
-            if test is None and not world.change.decides:
-                raise FormulaError("=? does not say whether large or small values are wanted; say max@.. or min@..")
-            largest = world.change.largest
+            _check_world(world, test, text)
         case _:
-            raise FormulaError(f"only one goal can be explained at a time, and this is none or several; {USE}")
-    if test is not None:
-        largest = test.comparison in (">=", ">")
+            raise error_at(f"decisions are explained for one goal, and this is none or several; {USE}", text, 0)
     if isinstance(measure, Probability) and any(nested_goals(measure.path)):
-        raise FormulaError(
-            "decisions are not made for a goal with another one nested in it; explain the nested goal by itself"
-        )
+        problem = "decisions are not made for a goal with another one nested in it; explain the nested goal by itself"
+        raise error_at(problem, text, 0)
+    largest = world.change.largest if test is None else test.comparison in (">=", ">")
     return Query(measure, test, world.offset if offset is None else offset, largest)
+
+
+def _check_world(world: WorldRef, test: Test | None, text: str) -> None:
+    """Raise FormulaError unless decisions of the path as it happened can be explained from a goal in this world."""
+    change = world.change
+    if world.baseline is not None:
+        raise error_at(f"a difference of two worlds has no decisions to explain; {USE}", text, change.at)
+    if not (change.kind == "nominal" or change.decides):
+        problem = f"the decisions of the world {print_change(change)} are not those that were made"
+        raise error_at(f"{problem}; {USE}", text, change.at)
+    if test is None and not change.decides:
+        raise error_at(
+            "=? does not say whether large or small values are wanted; say max@.. or min@..", text, change.at
+        )
 
 
 def recourse_of(
@@ -176,7 +181,8 @@ def recourse_of(
     """
     constant = evaluators.constant(query.measure)
     if constant is not None:
-        raise FormulaError(f"the value of this goal is {constant:g} on every path, so no decision matters; {USE}")
+        problem = f"the value of this goal is {constant:g} on every path, so no decision matters"
+        raise error_at(f"{problem}; explain another goal", query.text, 0)
     used, position, clipped = resolve(query.offset, len(path))
     since, end = path[position:], path[-1][0] if terminated else None
     observed = evaluators.observed(since, end, acted[position:])._replace(repeats=settings.unchanged == "observed")
@@ -201,7 +207,9 @@ def recourse_of(
         avoidable=_avoidable(query, unchanged, optimal, best),
         within=settings.within,
         plans=tuple(Plan(k, value, query.meets(value), planner.plan(k)) for k, value in enumerate(few)),
-        decisions=_decisions(evaluators, query, since, found, _degrees(query, values, observed, found, settings.within)),
+        decisions=_decisions(
+            evaluators, query, since, found, _degrees(query, values, observed, found, settings.within)
+        ),
     )
 
 
@@ -237,9 +245,7 @@ def _decisions(
 ) -> tuple[Decision, ...]:
     available = [np.flatnonzero(evaluators.model.available(state)).tolist() for state, _ in path]
     return tuple(
-        Decision(
-            len(path) - 1 - n, state, taken, _effects(query, found, n, available[n]), degrees[n]
-        )
+        Decision(len(path) - 1 - n, state, taken, _effects(query, found, n, available[n]), degrees[n])
         for n, (state, taken) in enumerate(path)
     )
 
@@ -250,5 +256,7 @@ def _effects(query: Query, found: Lookback, decision: int, available: Sequence[i
     values = dict.fromkeys(available, happened)
     if decision < len(found.actions):
         here = found.actions[decision]
-        values |= {action: within(query.measure, float(here[action])) for action in available if np.isfinite(here[action])}
+        values |= {
+            action: within(query.measure, float(here[action])) for action in available if np.isfinite(here[action])
+        }
     return tuple(Effect(action, value, value - happened) for action, value in values.items())

@@ -69,8 +69,8 @@ class Decisions(NamedTuple):
     """Values of the decisions on the observed path, and what is decided elsewhere.
 
     `held` [L, lanes]: if the decision is unchanged. `actions` [L, A, lanes]: if it is a given action, and later ones
-    are those of the lane; nan if the action is unavailable, nothing remains, or no lane decides. `chosen` [L, S, slots, lanes]: the best
-    action where it is better than the unchanged decision, else -1; empty: not wanted.
+    are those of the lane; nan if the action is unavailable, nothing remains, or no lane decides. `chosen` [L, S, slots,
+    lanes]: the best action where it is better than the unchanged decision, else -1; empty: not wanted.
     """
 
     held: Floats
