@@ -89,8 +89,9 @@ class AgentStep:
     >>> formulas = ['P>=0.9 [ G<=3 !"bad" ]']
     >>> agent = AgentStep(monitor.Monitor(model, {"nominal": [0]}, formulas), "ada")
     >>> message = b'{"v": 1, "episode": 1, "seq": 0, "state": 0, "action": 0}'
-    >>> [type(notice).__name__ for notice in agent.step(message, monitor.Instant(wall=1000.0, ticks=0.0))]
-    ['Received', 'Judged', 'AlarmMoved', 'Alert']
+    >>> notices = agent.step(message, monitor.Instant(wall=1000.0, ticks=0.0))
+    >>> print(*(type(notice).__name__ for notice in notices))
+    Received Judged AlarmMoved Alert
     """
 
     def __init__(self, monitor: Monitor, agent: str, state: AgentState | None = None) -> None:

@@ -27,6 +27,8 @@ from monitor.types import Alert, Blind, BlindReason, Forgotten, Instant, Notice,
 
 __all__ = [
     "OFFLINE",
+    "AgentState",
+    "CommonState",
     "Effects",
     "EvidenceFile",
     "Pipeline",
@@ -103,7 +105,7 @@ class StatusMessage(msgspec.Struct, frozen=True):
     """The same, in seconds since the epoch."""
 
 
-class _Common(msgspec.Struct, frozen=True, array_like=True):
+class CommonState(msgspec.Struct, frozen=True, array_like=True):
     """State of a pipeline beside its agents. `sent`: time of the last event, seconds since the epoch."""
 
     monitor: MonitorState
@@ -114,10 +116,10 @@ class _Common(msgspec.Struct, frozen=True, array_like=True):
 
 def topics_of(common: bytes) -> Topics:
     """Return the topics in force when a snapshot was taken. Raise InputError (`bad_snapshot`) if it is damaged."""
-    return unseal(common, _Common).topics
+    return unseal(common, CommonState).topics
 
 
-class _Agent(msgspec.Struct, frozen=True, array_like=True):
+class AgentState(msgspec.Struct, frozen=True, array_like=True):
     """State of one agent."""
 
     watch: AgentMonitorState
@@ -195,9 +197,9 @@ class Pipeline:
         """Return the state after the last event: of the agents changed since the last call, or of all."""
         changed = self._monitor.changed(everything=everything)
         return Snapshot(
-            seal(_Common(self._monitor.dump(), self._topics, self.status_topic, self._sent)),
+            seal(CommonState(self._monitor.dump(), self._topics, self.status_topic, self._sent)),
             {
-                agent: None if watch is None else seal(_Agent(watch, self._publisher.dump(agent)))
+                agent: None if watch is None else seal(AgentState(watch, self._publisher.dump(agent)))
                 for agent, watch in changed.items()
             },
             {
@@ -232,8 +234,8 @@ class Pipeline:
         Raises:
             InputError: `bad_snapshot`; then nothing has changed here.
         """
-        before = unseal(common, _Common)
-        found = {agent: unseal(data, _Agent) for agent, data in agents.items() if data is not None}
+        before = unseal(common, CommonState)
+        found = {agent: unseal(data, AgentState) for agent, data in agents.items() if data is not None}
         if any(agent != state.watch.session.agent for agent, state in found.items()):
             raise InputError("bad_snapshot", "an agent's state is that of another; start anew without it")
         if missing:

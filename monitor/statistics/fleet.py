@@ -18,12 +18,12 @@ from typing import Final
 
 import msgspec
 
-from monitor.statistics.betting_odds import Departure, Odds, Shared
+from monitor.statistics.betting_odds import MAX_TRANSITIONS, Departure, Odds, Shared
 from monitor.statistics.interval_odds import Bounds, IntervalOdds
 from monitor.statistics.interval_test import IntervalModelTest
 from monitor.statistics.model_test import OWN_TRANSITIONS, ModelTest, check_levels
 
-__all__ = ["FRACTIONS", "Fleet", "FleetState"]
+__all__ = ["FRACTIONS", "Fleet", "FleetState", "joined_fleets"]
 
 FRACTIONS: Final = (1.0, 0.1, 0.01, 0.001)
 """f: fraction of the wealth at stake on each agent."""
@@ -132,3 +132,23 @@ class Fleet:
         self._shared.transitions = state.transitions
         self._lost = list(state.lost)
         self.doubted, self.log10_e = state.doubted, state.log10_e
+
+
+def joined_fleets(states: Sequence[FleetState]) -> FleetState:
+    """Return the fleet of the agents of several fleets, in which none of them was tested twice.
+
+    The product over all agents is the product of the fleets' products, so it is still a supermartingale; losses of
+    forgotten agents are factors of at most 1, so one that several fleets have counts against a rejection only. A
+    rejection stays. Counts may be any that were made before the next step.
+    """
+    counts: dict[int, int] = {}
+    for state in states:
+        for index, seen in state.counts.items():
+            counts[index] = counts.get(index, 0) + seen
+    return FleetState(
+        counts=counts if len(counts) <= MAX_TRANSITIONS else {},
+        lost=[sum(each) for each in zip(*(state.lost for state in states), strict=True)],
+        transitions=sum(state.transitions for state in states),
+        doubted=any(state.doubted for state in states),
+        log10_e=max(state.log10_e for state in states),
+    )
