@@ -1,4 +1,4 @@
-"""What other decisions on an observed path would have given: docs/semantics.md, section 14.4.
+"""What other decisions on an observed path would have given: docs/semantics.md, sections 14.3 and 14.4.
 
 Values, plans and effects come from one backward pass; degrees of responsibility from another one.
 """
