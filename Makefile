@@ -9,8 +9,9 @@ export PATH := $(PATH):/usr/local/sbin:/usr/sbin
 PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11 python; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && { command -v $$p; break; }; done)
 ARGS ?=
-# Test files run in parallel, because many mostly wait; the tests of one file run in order.
-SIDE_BY_SIDE := -n auto --maxprocesses 4 --dist loadfile
+# Test files run in parallel, one more than there are processors, because many mostly wait; the tests of one file run in
+# order. tests/conftest.py says which files come first.
+SIDE_BY_SIDE := -n $(shell cores=$$(getconf _NPROCESSORS_ONLN); echo $$((cores < 3 ? cores + 1 : 4))) --dist loadfile --no-loadscope-reorder
 # Packages without clock, I/O and randomness: everything in them can be tested.
 PURE := monitor/types.py,monitor/errors.py,monitor/arrays.py,monitor/runtime/*,monitor/model/*,monitor/policy/*,monitor/causal/*,monitor/logic/*,monitor/exact/*,monitor/exact/forward/*,monitor/stream/*,monitor/alarm/*,monitor/statistics/*,monitor/sampled/*,monitor/engine/*,monitor/picture/*,monitor/learning/*,monitor/proposal/*
 
@@ -23,6 +24,8 @@ help: ## Show this list
 demo: $(VENV)/.demo ## Run the monitor beside a live agent: an alarm fires, resolves and is verified (ARGS=--forever, ARGS="--seed 3")
 	@$(BIN)/cfmon demo $(ARGS)
 
+# The tests start some hundred processes; without bytecode each would compile the sources again.
+test: export PYTHONDONTWRITEBYTECODE :=
 test: $(VENV)/.dev ## Run all checks: lint, types, import contracts, tests
 	@$(PYTHON) .ci/setup.py system
 	@$(MAKE) --no-print-directory lint
@@ -50,7 +53,7 @@ bench: $(VENV)/.dev ## Measure every row beside its peers (minutes): table, var/
 
 experiments: $(VENV)/.dev ## Reproduce the paper's figures and tables, and ours (minutes): CSV and PNG in var/experiments (ARGS="--seed 3")
 	@mkdir -p var/experiments
-	@for each in histograms sanity traces table1 takeovers judged_takeovers few_changes learned_models; do \
+	@for each in histograms sanity traces table1 takeovers judged_takeovers few_changes graph_game learned_models; do \
 		echo "== $$each"; $(BIN)/python -m experiments.$$each --out var/experiments $(ARGS) || exit 1; done
 	@echo "== error rates"; $(BIN)/python -m tests.statistics.error_rates --csv var/experiments/error-rates.csv $(ARGS)
 

@@ -32,6 +32,9 @@ if TYPE_CHECKING:
     from monitor.policy.session import load_policy as load_policy
     from monitor.policy.table import PolicyTable as PolicyTable
     from monitor.runtime.monitor import Monitor as Monitor
+    from monitor.runtime.step import AgentState as AgentState
+    from monitor.runtime.step import AgentStep as AgentStep
+    from monitor.runtime.step import step as step
     from monitor.sidecar.config.load import load as load
     from monitor.stream.decode import decode as decode
     from monitor.types import AlarmSpec as AlarmSpec
@@ -58,6 +61,7 @@ _HOMES = {
         "PolicyError",
     ),
     "monitor.runtime.monitor": ("Monitor",),
+    "monitor.runtime.step": ("AgentState", "AgentStep", "step"),
     "monitor.logic": ("parse",),
     "monitor.model.mdp": ("MDP",),
     "monitor.model.io": ("load_model", "save_model"),

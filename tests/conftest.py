@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import sys
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
@@ -10,9 +11,80 @@ from hypothesis import settings
 
 from tests.servers import Mosquitto, mosquitto
 
+TESTS = Path(__file__).parent
+LONG_FILES = (
+    "docs/test_commands.py",
+    "deploy/test_install.py",
+    "deploy/test_stack.py",
+    "truth/test_truth.py",
+    "docs/test_site.py",
+    "cli/test_demo.py",
+    "deploy/test_alert_chain.py",
+    "exact/best/test_oracle.py",
+    "oracle/test_recourse.py",
+    "sidecar/test_pictures.py",
+    "experiments/test_experiment_commands.py",
+    "page/test_states.py",
+    "cli/test_learned_models.py",
+    "sidecar/test_service.py",
+    "sidecar/test_reload.py",
+    "sidecar/test_damage.py",
+    "faults/test_outages.py",
+    "faults/test_redelivery.py",
+    "logic/test_automaton.py",
+    "exact/test_laws.py",
+    "client/test_watching.py",
+)
+"""Files that take longest (see `--durations`), longest first: otherwise one process works alone in the end."""
+
+UNTRACED = (
+    "benchmarks",
+    "cli/test_learned_cliff.py",
+    "cli/test_learned_models.py",
+    "engine/test_differential.py",
+    "engine/test_verdict_rates.py",
+    "exact/test_interval_storm.py",
+    "exact/test_laws.py",
+    "exact/test_storm.py",
+    "experiments",
+    "fuzz",
+    "oracle",
+    "reference",
+    "runtime/test_acted.py",
+    "sampled/test_agreement.py",
+    "statistics/test_confidence.py",
+    "statistics/test_error_rates.py",
+    "stream/test_stream_laws.py",
+    "truth",
+)
+"""Files and folders that compare over and over what the other tests of a package cover: tracing doubles their time."""
+
 # The time an example takes is the machine's, not the code's: a slow or busy one must not fail a test.
 settings.register_profile("unhurried", deadline=None)
 settings.load_profile("unhurried")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put the files that take longest first, and measure no coverage where it shows nothing new."""
+    places = {str(TESTS / name): place for place, name in enumerate(LONG_FILES)}
+    untraced = tuple(str(TESTS / name) for name in UNTRACED)
+    items.sort(key=lambda item: places.get(str(item.path), len(places)))
+    for item in items:
+        if str(item.path).startswith(untraced):
+            item.add_marker(pytest.mark.untraced)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
+    """Run what is marked as `untraced` without the tracer of coverage (the marker of pytest-cov fails beside xdist)."""
+    if item.get_closest_marker("untraced") is None:
+        return (yield)
+    tracer = sys.gettrace()
+    sys.settrace(None)
+    try:
+        return (yield)
+    finally:
+        sys.settrace(tracer)
 
 
 @pytest.fixture

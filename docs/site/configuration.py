@@ -31,6 +31,7 @@ KINDS: Final = {
     "^[0-9]{1,9}(\\.[0-9]+)?(kB|MB|GB|TB)$": "size",
     "^[A-Za-z0-9_.-]{1,64}$": "name: letters, digits, `_ . -`, at most 64",
     "^[A-Za-z_][A-Za-z0-9_]{0,63}$": "name: letters, digits, `_`, not a digit first, at most 64",
+    "^[0-9]{1,4}/[0-9]{1,4}$": "shard, number/of",
     "^\\S(.{0,78}\\S)?$": "text on one line, at most 80 characters",
     "^https?://\\S+$": "http or https address",
     "^[A-Za-z0-9._-]{1,253}$|^\\[[0-9A-Fa-f:.]{2,64}\\]$": "host name or address",

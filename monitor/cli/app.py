@@ -16,6 +16,7 @@ from monitor.cli import (
     init,
     models,
     questions,
+    stores,
     streaming,
     takeovers,
     warming,
@@ -45,6 +46,7 @@ app.add_typer(models.model_app, name="model")
 app.add_typer(models.policy_app, name="policy")
 app.add_typer(configs.app, name="config")
 app.add_typer(evidence.app, name="evidence")
+app.add_typer(stores.app, name="store")
 
 
 @app.callback(invoke_without_command=True)

@@ -278,36 +278,12 @@ def _unread(node: _Node) -> _Sum:
             assert_never(node)
 
 
-def _implies(one: _Element, other: _Element) -> bool:
+def _implies(one: _Timed, other: _Timed) -> bool:
     """Return whether `one` entails `other` by their intervals alone (sound, not complete)."""
-    if one == other:
-        return True
-    if isinstance(one, _Literal) or isinstance(other, _Literal):
-        return False
     if (one.until, one.left, one.right) != (other.until, other.left, other.right):
         return False
     inner, outer = (one, other) if one.until else (other, one)
     return outer.low <= inner.low and inner.high <= outer.high
-
-
-def _entails(one: _Cube, other: _Cube) -> bool:
-    return all(any(_implies(mine, theirs) for mine in one) for theirs in other)
-
-
-def _reduce(cube: _Cube) -> _Cube:
-    """Drop what another element of the conjunction entails."""
-    return frozenset(e for e in cube if not any(o != e and _implies(o, e) for o in cube))
-
-
-def _absorb(cubes: set[_Cube]) -> _Sum:
-    """Drop every cube that entails another one (which is then the weaker, sufficient alternative)."""
-    _check_alternatives(len(cubes))
-    kept: list[_Cube] = []
-    for cube in sorted(cubes, key=len):
-        if not any(_entails(cube, other) for other in kept):
-            kept = [other for other in kept if not _entails(other, cube)]
-            kept.append(cube)
-    return frozenset(kept)
 
 
 def _either(one: _Sum, other: _Sum) -> _Sum:
@@ -315,7 +291,8 @@ def _either(one: _Sum, other: _Sum) -> _Sum:
         return _ALWAYS
     if not one or not other:
         return one or other
-    return _absorb({*one, *other})
+    basis = _Basis(one | other)
+    return basis.absorb(set(map(basis.mask, one | other)))
 
 
 def _both(one: _Sum, other: _Sum) -> _Sum:
@@ -324,7 +301,52 @@ def _both(one: _Sum, other: _Sum) -> _Sum:
     if other == _ALWAYS:
         return one
     _check_alternatives(len(one) * len(other))
-    return _absorb({_reduce(left | right) for left, right in product(one, other)})
+    basis = _Basis(one | other)
+    pairs = product(map(basis.mask, one), map(basis.mask, other))
+    return basis.absorb({basis.reduce(left | right) for left, right in pairs})
+
+
+class _Basis:
+    """The elements of some conjunctions: a conjunction is a bit mask over them, because all pairs are compared."""
+
+    def __init__(self, cubes: _Sum) -> None:
+        elements = frozenset[_Element]().union(*cubes)
+        self._bits = {element: 1 << n for n, element in enumerate(elements)}
+        timed = [element for element in elements if isinstance(element, _Timed)]
+        weaker = [
+            (self._bits[one], sum(self._bits[other] for other in timed if other is not one and _implies(one, other)))
+            for one in timed
+        ]
+        self._weaker = [(bit, entailed) for bit, entailed in weaker if entailed]
+
+    def mask(self, cube: _Cube) -> int:
+        return sum(self._bits[element] for element in cube)
+
+    def reduce(self, mask: int) -> int:
+        """Drop what another element of the conjunction entails."""
+        return mask & ~self._entailed(mask)
+
+    def absorb(self, masks: set[int]) -> _Sum:
+        """Drop every conjunction that entails another one (which is then the weaker, sufficient alternative)."""
+        _check_alternatives(len(masks))
+        kept: dict[int, int] = {}  # with what it entails
+        for mask in sorted(masks, key=int.bit_count):
+            entailed = mask | self._entailed(mask)
+            if all(other & ~entailed for other in kept):
+                kept = {other: implied for other, implied in kept.items() if mask & ~implied}
+                kept[mask] = entailed
+        return frozenset(map(self._cube, kept))
+
+    def _entailed(self, mask: int) -> int:
+        """Return the elements that an element of the conjunction entails, other than itself."""
+        found = 0
+        for bit, weaker in self._weaker:
+            if mask & bit:
+                found |= weaker
+        return found
+
+    def _cube(self, mask: int) -> _Cube:
+        return frozenset([element for element, bit in self._bits.items() if mask & bit])
 
 
 def _check_alternatives(count: int) -> None:

@@ -9,6 +9,7 @@ notices after. No clock and no I/O: time is an argument.
 
 from __future__ import annotations
 
+import copy
 import math
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
@@ -115,6 +116,13 @@ class Monitor:
         known = set(self.settings.policies.values()) - {"nominal"}
         self._queries = prepare(formulas, self._engines, window=self.settings.window, known=known)
         self._identity = identity or identity_of(model, self._checker.policies, models or {})
+        # Looking for silent agents visits all of them, so it is done four times within the shortest timeout.
+        self._pause = min(self.settings.stale_after, self.settings.forget_after) / 4
+        self._start(ModelTrust(model, trust or TrustSettings(), self.settings.encoder))
+
+    def _start(self, trust: ModelTrust) -> None:
+        """Begin without agents."""
+        self._trust = trust
         self._agents: dict[str, AgentMonitor] = {}
         self._ready: dict[str, None] = {}  # agents with something to advance over, in order of arrival
         self._timers = TimerQueue()  # agents to evaluate at a time, with or without new steps
@@ -122,11 +130,26 @@ class Monitor:
         self._deleted_pages: dict[str, dict[int, bytes | None]] = {}  # of forgotten agents, until `pages` returns them
         self._newcomers = Admission()
         self._connected = True
-        self._trust = ModelTrust(model, trust or TrustSettings(), self.settings.encoder)
         self._swept: float | None = None
         self._former = {query.spec.name: CalibrationCounts() for query in self._queries if query.target is not None}
-        # Looking for silent agents visits all of them, so it is done four times within the shortest timeout.
-        self._pause = min(self.settings.stale_after, self.settings.forget_after) / 4
+
+    def alone(self) -> Monitor:
+        """Return a monitor for one agent that has seen nothing; it shares all that was read, checked and computed.
+
+        Its test of the model is that of a fleet of one agent.
+        """
+        other = copy.copy(self)
+        other._start(self._trust.alone())  # noqa: SLF001 - a copy of this object
+        return other
+
+    @property
+    def due(self) -> float | None:
+        """Ticks at which to call `evaluate` even if nothing happens before; None: no agent is known."""
+        if not self._agents:
+            return None
+        times = [each for agent in self._agents.values() for each in (agent.due, agent.session.deadline)]
+        sweep = None if self._swept is None else self._swept + self._pause
+        return min((at for at in (*times, sweep) if at is not None), default=-math.inf)
 
     @property
     def queries(self) -> tuple[Query, ...]:

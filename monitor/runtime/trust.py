@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable, Iterator
 from typing import Final
 
@@ -50,11 +51,19 @@ class ModelTrust:
     def __init__(self, model: MDP, settings: TrustSettings, encoder: str) -> None:
         self._settings, self._encoder = settings, encoder
         self._actions = model.actions
-        self._reported = 0
-        self._fleet: Fleet | None = None
         self._delta = 0.0 if model.counts is None else settings.alpha / 2
-        if settings.enabled:
-            self._fleet = _fleet(model, settings, self._delta)
+        self._start(_fleet(model, settings, self._delta) if settings.enabled else None)
+
+    def _start(self, fleet: Fleet | None) -> None:
+        """Begin with a fleet in which nothing was tested; None: nothing is."""
+        self._reported = 0
+        self._fleet = fleet
+
+    def alone(self) -> ModelTrust:
+        """Return the test of a fleet of one agent, in which nothing was tested; the model's odds are shared."""
+        other = copy.copy(self)
+        other._start(None if self._fleet is None else self._fleet.alone())  # noqa: SLF001 - a copy of this object
+        return other
 
     @property
     def contradicted(self) -> bool:

@@ -82,6 +82,7 @@ class Health:
         return {
             "version": __version__,
             "client_id": self._client_id,
+            "shard": self._loaded.config.mqtt.shard,
             "broker": self._loaded.config.mqtt.broker.address,
             "connected": self._link.up,
             "queue": len(self._inbox),

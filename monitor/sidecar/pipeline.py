@@ -27,6 +27,8 @@ from monitor.types import Alert, Blind, BlindReason, Forgotten, Instant, Notice,
 
 __all__ = [
     "OFFLINE",
+    "AgentState",
+    "CommonState",
     "Effects",
     "EvidenceFile",
     "Pipeline",
@@ -81,6 +83,8 @@ class StatusMessage(msgspec.Struct, frozen=True):
     """`offline` comes without the other fields: as the last will, and as the last message of a clean stop."""
     client_id: str
     """The monitor's MQTT client id."""
+    shard: str | None
+    """`3/8`: it monitors only the agents of shard 3 of 8; `null`: all agents."""
     version: str
     """Version of the software."""
     model: Named
@@ -101,7 +105,7 @@ class StatusMessage(msgspec.Struct, frozen=True):
     """The same, in seconds since the epoch."""
 
 
-class _Common(msgspec.Struct, frozen=True, array_like=True):
+class CommonState(msgspec.Struct, frozen=True, array_like=True):
     """State of a pipeline beside its agents. `sent`: time of the last event, seconds since the epoch."""
 
     monitor: MonitorState
@@ -112,10 +116,10 @@ class _Common(msgspec.Struct, frozen=True, array_like=True):
 
 def topics_of(common: bytes) -> Topics:
     """Return the topics in force when a snapshot was taken. Raise InputError (`bad_snapshot`) if it is damaged."""
-    return unseal(common, _Common).topics
+    return unseal(common, CommonState).topics
 
 
-class _Agent(msgspec.Struct, frozen=True, array_like=True):
+class AgentState(msgspec.Struct, frozen=True, array_like=True):
     """State of one agent."""
 
     watch: AgentMonitorState
@@ -137,12 +141,14 @@ class Pipeline:
         topics: Topics,
         client_id: str,
         message_bytes: int,
+        shard: str | None = None,
         evidence_of: Callable[[Alert | TakenOver], EvidenceFile],
     ) -> None:
         self._monitor = monitor
         self._identity = identity
         self._topics = topics
         self._client_id = client_id
+        self._shard = shard
         self._message_bytes = message_bytes
         self._evidence_of = evidence_of
         self._publisher = AlertPublisher(identity, topics.alerts, evidence_of)
@@ -191,9 +197,9 @@ class Pipeline:
         """Return the state after the last event: of the agents changed since the last call, or of all."""
         changed = self._monitor.changed(everything=everything)
         return Snapshot(
-            seal(_Common(self._monitor.dump(), self._topics, self.status_topic, self._sent)),
+            seal(CommonState(self._monitor.dump(), self._topics, self.status_topic, self._sent)),
             {
-                agent: None if watch is None else seal(_Agent(watch, self._publisher.dump(agent)))
+                agent: None if watch is None else seal(AgentState(watch, self._publisher.dump(agent)))
                 for agent, watch in changed.items()
             },
             {
@@ -228,8 +234,8 @@ class Pipeline:
         Raises:
             InputError: `bad_snapshot`; then nothing has changed here.
         """
-        before = unseal(common, _Common)
-        found = {agent: unseal(data, _Agent) for agent, data in agents.items() if data is not None}
+        before = unseal(common, CommonState)
+        found = {agent: unseal(data, AgentState) for agent, data in agents.items() if data is not None}
         if any(agent != state.watch.session.agent for agent, state in found.items()):
             raise InputError("bad_snapshot", "an agent's state is that of another; start anew without it")
         if missing:
@@ -335,6 +341,7 @@ class Pipeline:
             v=1,
             state="online",
             client_id=self._client_id,
+            shard=self._shard,
             version=__version__,
             model=Named(self._identity.model_name, self._identity.model_sha256),
             policies=named_policies(self._identity),

@@ -37,7 +37,7 @@ class Recovered(msgspec.Struct, frozen=True):
 
 def setting_of(loaded: Loaded, client_id: str, ticks: float) -> Setting:
     """Return what a snapshot taken now depends on."""
-    return Setting(client_id, loaded.world, loaded.formulas, ticks)
+    return Setting(client_id, loaded.world, loaded.formulas, ticks, shard=loaded.config.mqtt.shard or "")
 
 
 def steps_left(setting: Setting | None, steps: str) -> str | None:

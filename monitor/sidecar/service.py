@@ -21,6 +21,7 @@ from typing import Final
 from numba.core import event
 
 from monitor._version import __version__
+from monitor.errors import ConfigError
 from monitor.sidecar.clock import Clock, read_clock
 from monitor.sidecar.config.load import Loaded, assemble
 from monitor.sidecar.config.reading import check_secrets
@@ -37,6 +38,7 @@ from monitor.sidecar.outgoing import Outgoing
 from monitor.sidecar.recording import Header, Recorder
 from monitor.sidecar.recovery import Recovered, setting_of, steps_left, take_up
 from monitor.sidecar.reload import Reloader, check_fixed
+from monitor.sidecar.shard_filter import check_store
 from monitor.sidecar.signals import when_ended
 from monitor.sidecar.sinks.logbook import log_banner, log_watched
 from monitor.sidecar.sinks.sinks import Sinks
@@ -66,8 +68,8 @@ CHECKS: Final = 60
 
 def make_client_id(loaded: Loaded) -> str:
     """Return the configured id, or host name and digest of the configuration: two sidecars never collide."""
-    if loaded.config.mqtt.client_id is not None:
-        return loaded.config.mqtt.client_id
+    if loaded.config.mqtt.session is not None:
+        return loaded.config.mqtt.session
     host = re.sub(r"[^A-Za-z0-9_.-]", "-", platform.node())[:40] or "cfmon"
     return f"{host}-{loaded.config.digest[:12]}"
 
@@ -97,6 +99,8 @@ class Service:
         key = self.config.store.signing_key
         self._signer = None if key is None else read_signer(key)
         self._store = None if self.config.store.path is None else Store(self.config.store.path, self._signer)
+        if self._store is not None:
+            self._check_shard(self._store)
         self.client_id = self._choose_client_id()
         self._clock = Clock()
         self._inbox = Inbox(self.config.limits.queue)
@@ -308,6 +312,13 @@ class Service:
         )
 
     # ---- setting up and closing ----
+
+    def _check_shard(self, store: Store) -> None:
+        try:
+            check_store(store.kept, self.config.mqtt)
+        except ConfigError:
+            store.close()
+            raise
 
     def _choose_client_id(self) -> str:
         """Return the configured id, or that of the store: the broker keeps unseen messages under it."""

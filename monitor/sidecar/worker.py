@@ -21,6 +21,7 @@ from monitor.sidecar.outgoing import Outgoing
 from monitor.sidecar.overload import OverloadDetector
 from monitor.sidecar.pipeline import Pipeline
 from monitor.sidecar.recording import Recorder
+from monitor.sidecar.shard_filter import ShardFilter
 from monitor.sidecar.sinks.sinks import Sinks
 from monitor.sidecar.store.alarm_history import Changes
 from monitor.sidecar.store.journal import Setting
@@ -52,6 +53,9 @@ reached; else an unstable broker would keep silence from being noticed.
 
 FINAL_WRITE_SECONDS: Final = 0.5
 """Seconds at the end for writing evidence files; the rest stays in the database."""
+
+EVALUATION_PAUSE: Final = 0.02
+"""Seconds without an evaluation while only messages of other shards arrive."""
 
 PACE_WEIGHT: Final = 0.1
 """Weight of the newest evaluation in the running estimate of the seconds that one step takes."""
@@ -98,6 +102,7 @@ class Worker:
         self._live = 0  # steps of this batch that arrived when they happened
         self._pressure = OverloadDetector(config.stream.max_lag / 2)
         self._failures = self._damages = 0
+        self._shard = ShardFilter(config.mqtt)
 
     async def run(self) -> None:
         """Accept what arrives; answer formulas after each batch, and whenever the inbox wakes us."""
@@ -109,16 +114,23 @@ class Worker:
     def turn(self) -> None:
         """Process one batch."""
         receipts: list[Receipt] = []
-        taken = self._live = 0
+        taken = others = self._live = 0
         most = min(BATCH, self._config.limits.queue - self._left)
         while taken < most:
             if (entry := self._inbox.take()) is None:
                 break
             taken += 1
+            if not self._shard.takes(entry.topic):
+                others += 1
+                receipts += _receipts(entry)  # acknowledged in order, as MQTT requires
+                continue
             receipts += self._accept(entry)
         fetched = taken < BACKLOG_MESSAGES or read_clock().ticks - self._reached > BACKLOG_SECONDS
         self._caught_up = self._caught_up or (self._up and fetched)
-        self._evaluate(backlog=taken - self._live >= BACKLOG_MESSAGES)
+        if others:
+            self._sinks.metrics.others_seen(others)
+        if taken > others or not others or self._left or self._evaluation_due():
+            self._evaluate(backlog=taken - others - self._live >= BACKLOG_MESSAGES)
         self._settle(receipts)
 
     def beat(self) -> None:
@@ -221,10 +233,13 @@ class Worker:
                 # A longer payload is rejected; one byte more than the limit is enough to see that.
                 payload = entry.payload[: self._config.limits.message_bytes + 1]
                 self._count(self._step(Message(entry.now, entry.topic, payload)))
-                return () if entry.receipt is None else (entry.receipt,)
             case Dropped():
                 self._step(Lost(entry.now, entry.topic, entry.count))
-                return entry.receipts
+        return _receipts(entry)
+
+    def _evaluation_due(self) -> bool:
+        """Return whether time has to pass although only messages of other shards arrived."""
+        return read_clock().ticks - self.evaluated.ticks >= EVALUATION_PAUSE
 
     def _count(self, effects: Effects) -> None:
         """Count a step that arrived when it happened; a backlog comes all at once and says nothing about the agent.
@@ -273,7 +288,7 @@ class Worker:
         outcomes, self._outcomes = self._outcomes, []
         messages = [message for event, effects in outcomes for message in effects.publications]
         numbered = self._outbox.number(message for message in messages if self._up or not message.repeats)
-        self._keep(outcomes, numbered, receipts, self._sinks.view.history.note(messages))
+        self._keep(outcomes, numbered, self._sinks.view.history.note(messages))
         for receipt in receipts:
             self.acknowledge(receipt)
         self._outbox.put(numbered)
@@ -284,7 +299,6 @@ class Worker:
         self,
         outcomes: Sequence[tuple[Event, Effects]],
         numbered: Sequence[tuple[int, Publication]],
-        receipts: Sequence[Receipt],
         alarms: Changes,
     ) -> None:
         """An evaluation without effect is written with whatever comes next."""
@@ -292,7 +306,7 @@ class Worker:
             self._outbox.settled()  # nobody needs them, and they would accumulate
             return
         relevant = any(effects.notices or not isinstance(event, Evaluate) for event, effects in outcomes)
-        if not (receipts or numbered or relevant or self._outbox.unsettled):
+        if not (numbered or relevant or self._outbox.unsettled):
             return
         evidence = [file for _, effects in outcomes for file in effects.evidence]
         lasting = [(number, message) for number, message in numbered if not message.repeats]
@@ -330,3 +344,10 @@ class Worker:
             LOG.error("the recording ends here: %s", error)  # noqa: TRY400 - no bug, no traceback
             self.recorder.abandon()
             self.recorder = None
+
+
+def _receipts(entry: Arrived | Dropped) -> Sequence[Receipt]:
+    """Return what acknowledges the messages of an entry of the inbox."""
+    if isinstance(entry, Dropped):
+        return entry.receipts
+    return () if entry.receipt is None else (entry.receipt,)

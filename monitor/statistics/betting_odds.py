@@ -147,12 +147,12 @@ class Learner:
 class Shared:
     """State that the tests of several agents share: the model's odds and the counts of all agents.
 
-    `transitions`: number tested in all, impossible ones included.
+    `most`: transitions counted. `transitions`: number tested in all, impossible ones included.
     """
 
-    def __init__(self, odds: Odds) -> None:
+    def __init__(self, odds: Odds, most: int = MAX_TRANSITIONS) -> None:
         self.odds = odds
-        self.learner = odds.learner(MAX_TRANSITIONS)
+        self.learner = odds.learner(most)
         self.transitions = 0
 
     def count(self, found: Transition) -> None:

@@ -11,18 +11,19 @@ only its losses remain: a name that appears again must not count twice.
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Iterable, Sequence
 from typing import Final
 
 import msgspec
 
-from monitor.statistics.betting_odds import Departure, Odds, Shared
+from monitor.statistics.betting_odds import MAX_TRANSITIONS, Departure, Odds, Shared
 from monitor.statistics.interval_odds import Bounds, IntervalOdds
 from monitor.statistics.interval_test import IntervalModelTest
-from monitor.statistics.model_test import ModelTest, check_levels
+from monitor.statistics.model_test import OWN_TRANSITIONS, ModelTest, check_levels
 
-__all__ = ["FRACTIONS", "Fleet", "FleetState"]
+__all__ = ["FRACTIONS", "Fleet", "FleetState", "joined_fleets"]
 
 FRACTIONS: Final = (1.0, 0.1, 0.01, 0.001)
 """f: fraction of the wealth at stake on each agent."""
@@ -70,12 +71,22 @@ class Fleet:
         check_levels(alpha, impossible)
         self._rows = starts, successors, probabilities
         self._intervals = None if bounds is None else IntervalOdds(*self._rows, bounds)
-        self._shared = Shared(self._intervals or Odds(*self._rows))
         self.cap = alpha ** (-2.0 / 3.0)
+        self._alpha, self._impossible = alpha, impossible
+        self._start(Shared(self._intervals or Odds(*self._rows)))
+
+    def _start(self, shared: Shared) -> None:
+        """Begin without agents; `shared` has counted nothing."""
+        self._shared = shared
         self.doubted = False
         self.log10_e = 0.0
-        self._alpha, self._impossible = alpha, impossible
         self._lost = [0.0] * len(FRACTIONS)
+
+    def alone(self) -> Fleet:
+        """Return the fleet of one agent, in which nothing was tested: it counts what its agent's own test counts."""
+        other = copy.copy(self)
+        other._start(Shared(self._shared.odds, OWN_TRANSITIONS))  # noqa: SLF001 - a copy of this object
+        return other
 
     def join(self) -> ModelTest:
         """Return a test for a new agent."""
@@ -121,3 +132,23 @@ class Fleet:
         self._shared.transitions = state.transitions
         self._lost = list(state.lost)
         self.doubted, self.log10_e = state.doubted, state.log10_e
+
+
+def joined_fleets(states: Sequence[FleetState]) -> FleetState:
+    """Return the fleet of the agents of several fleets, in which none of them was tested twice.
+
+    The product over all agents is the product of the fleets' products, so it is still a supermartingale; losses of
+    forgotten agents are factors of at most 1, so one that several fleets have counts against a rejection only. A
+    rejection stays. Counts may be any that were made before the next step.
+    """
+    counts: dict[int, int] = {}
+    for state in states:
+        for index, seen in state.counts.items():
+            counts[index] = counts.get(index, 0) + seen
+    return FleetState(
+        counts=counts if len(counts) <= MAX_TRANSITIONS else {},
+        lost=[sum(each) for each in zip(*(state.lost for state in states), strict=True)],
+        transitions=sum(state.transitions for state in states),
+        doubted=any(state.doubted for state in states),
+        log10_e=max(state.log10_e for state in states),
+    )

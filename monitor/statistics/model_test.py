@@ -50,7 +50,7 @@ from monitor.errors import ConfigError
 from monitor.statistics import betting_odds
 from monitor.statistics.betting_odds import Departure, Odds, Shared
 
-__all__ = ["ModelTest", "ModelTestState", "check_levels"]
+__all__ = ["OWN_TRANSITIONS", "ModelTest", "ModelTestState", "check_levels"]
 
 OWN_TRANSITIONS: Final = 512
 """Most transitions counted for one agent of several."""

@@ -183,7 +183,7 @@ def test_a_broker_that_is_away_is_one_line() -> None:
         "--url", "mqtt://127.0.0.1:1", "--steps", "agents/+/steps", "--alerts", "a", "--status", "s", "--episodes", "1",
     )  # fmt: skip
     command = [sys.executable, "-m", guarded_agents.__name__, *map(str, arguments)]
-    run = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    run = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert run.returncode == 2
     assert run.stderr.startswith("agents: ")
     assert "missing.yaml" in run.stderr

@@ -23,6 +23,7 @@ from monitor.cli.show import DemoRun
 from monitor.cli.watch import Watcher
 from monitor.model import MDP
 from monitor.sidecar.config.reading import load_config
+from tests.servers import PATIENCE
 from tests.sidecar.keys import make_keys
 
 Stage = tuple[Path, subprocess.CompletedProcess[str]]
@@ -31,7 +32,7 @@ FROZEN_LAKE = ("demo", "--scenario", "frozen-lake", "--steps", "120", "--interva
 
 def started(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "monitor", *arguments]
-    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=120, check=False)
+    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=PATIENCE, check=False)
 
 
 @pytest.fixture(scope="module")

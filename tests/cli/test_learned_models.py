@@ -15,6 +15,7 @@ from monitor.arrays import Ints
 from monitor.types import (
     AlarmSpec,
     Alert,
+    BandsWhen,
     Blind,
     FormulaSpec,
     Instant,
@@ -29,10 +30,16 @@ STEPS = 200_000
 
 
 def monitored(
-    model: MDP, policies: dict[str, Ints], formula: str, encoder: str, steps: list[Observation]
+    model: MDP,
+    policies: dict[str, Ints],
+    formula: str,
+    encoder: str,
+    steps: list[Observation],
+    *,
+    bands: BandsWhen = "auto",
 ) -> list[Notice]:
     """What a monitor reports about these steps."""
-    spec = FormulaSpec("watch", formula, alarm=AlarmSpec(for_=1))
+    spec = FormulaSpec("watch", formula, alarm=AlarmSpec(for_=1), bands=bands)
     settings = StreamSettings(encoder=encoder)  # type: ignore[arg-type]
     watch = Monitor(model, policies, [spec], settings)
     found: list[Notice] = []
@@ -162,8 +169,8 @@ def test_a_tank_is_binned_learned_and_monitored_and_a_leak_is_reported(cfmon: Ru
         levels = tank(np.random.default_rng(seed), steps, leak=leak)
         return [Observation("tank", "e", n, (level,), valve) for n, (level, valve, _) in enumerate(levels)]
 
-    usual = monitored(model, policies, formula, "bins", stream(2, 3000, 0.0))
+    usual = monitored(model, policies, formula, "bins", stream(2, 3000, 0.0), bands="off")
     assert "model_doubt" not in [notice.reason for notice in usual if isinstance(notice, Blind)]
     assert "firing" in [notice.state for notice in usual if isinstance(notice, Alert)]
-    leaking = monitored(model, policies, formula, "bins", stream(2, 1000, 0.8))
+    leaking = monitored(model, policies, formula, "bins", stream(2, 1000, 0.8), bands="off")
     assert "model_doubt" in [notice.reason for notice in leaking if isinstance(notice, Blind)]

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from monitor.cli.files import data_file
-from tests.servers import free_port, mosquitto
+from tests.servers import PATIENCE, free_port, mosquitto
 from tests.terminal import Terminal
 
 RUN = [sys.executable, "-m", "monitor", "run", str(data_file("config/frozen-lake.yaml"))]
@@ -114,7 +114,7 @@ def test_nothing_but_lines_in_a_pipe(env: dict[str, str]) -> None:
         while b"cannot connect" not in heard:
             heard += process.stderr.readline()
         process.send_signal(signal.SIGTERM)
-        out, err = process.communicate(timeout=30)
+        out, err = process.communicate(timeout=PATIENCE)
     assert (process.returncode, out) == (0, b"")
     assert b"\x1b" not in heard + err
 

@@ -11,6 +11,7 @@ import pytest
 
 from monitor.cli.compiling import EVENT, log_compilation
 from monitor.cli.files import data_file
+from tests.servers import PATIENCE
 from tests.terminal import Terminal
 
 HALF_WAY = """
@@ -41,7 +42,7 @@ def test_a_bar_on_a_terminal_that_leaves_no_trace() -> None:
 
 def test_nothing_elsewhere() -> None:
     command = [sys.executable, "-c", HALF_WAY]
-    run = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    run = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=True)
     assert (run.stdout, run.stderr) == ("counted\n", "")
 
 

@@ -15,6 +15,7 @@ import pytest
 
 from monitor.cli.embedded import embedded_broker, free_port
 from monitor.cli.files import data_file
+from tests.servers import PATIENCE
 
 Run = Callable[..., tuple[int, str, str]]
 CONFIG = data_file("config/frozen-lake.yaml")
@@ -27,7 +28,7 @@ REACHED_AT = "https://cfmon.example"
 def lived(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
     """A recording, and the alerts a subscriber heard while it was made, as replay would print them."""
     recording = tmp_path_factory.mktemp("run") / "recording"
-    return recording, asyncio.run(asyncio.wait_for(live(recording), 60))
+    return recording, asyncio.run(asyncio.wait_for(live(recording), PATIENCE))
 
 
 async def live(recording: Path) -> list[str]:

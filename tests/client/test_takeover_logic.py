@@ -175,6 +175,14 @@ def test_alarms_of_earlier_episodes_do_not_count() -> None:
     assert seen(alert(episode=7), current=Current(7)).firing
 
 
+def test_only_the_status_of_the_agents_own_shard_is_a_sign_of_life() -> None:
+    """The agent `ward-3` is in shard 2 of 8, as the page on fleets states it."""
+    known = Known(heard=0.0)
+    for shard, heard in (("3/8", 0.0), ("2/8", 5.0), (None, 5.0), ("2/9999999", 5.0), (7, 5.0)):
+        document = {"state": "online", "shard": shard}
+        assert known.with_status(document, "ward-3", 5.0).heard == heard
+
+
 def test_the_monitor_is_silent_when_it_has_not_been_heard_for_too_long() -> None:
     assert [seen(now=now, silent_after=30.0).silent for now in (0.0, 30.0, 30.5)] == [False, False, True]
     rules = Rules("carry_on", "carry_on", silent_after=5.0)

@@ -252,6 +252,13 @@ UNSEEN = [
         f"{LIVE}::test_every_rule_is_seen_silent_firing_and_silent",
     ),
     Unseen(
+        "A shard of a fleet is no target of Prometheus: its agents may not be monitored",
+        "cfmon_shards",
+        "no status, or its last will, on the status topic",
+        "CfmonShardMissing",
+        f"{LIVE}::test_every_rule_is_seen_silent_firing_and_silent",
+    ),
+    Unseen(
         "The monitor hangs",
         "cfmon_last_evaluation_timestamp_seconds",
         "`/healthz`, the service manager's watchdog, CfmonWatchdog stops",

@@ -237,6 +237,7 @@ def test_every_metric_named_exists_and_each_is_shown_somewhere() -> None:
     assert named <= set(METRICS)
     counted = {
         "cfmon_agents_forgotten",
+        "cfmon_messages_of_other_shards",
         "cfmon_negative_lags",
         "cfmon_store_errors",
         "cfmon_store_damage",

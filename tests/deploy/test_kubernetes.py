@@ -14,6 +14,7 @@ from monitor.sidecar.config.reading import load_config
 
 ROOT = Path(__file__).parents[2]
 MANIFEST = ROOT / "deploy" / "kubernetes" / "cfmon.yaml"
+FLEET = ROOT / "deploy" / "kubernetes" / "shards.yaml"
 OPERATOR = ROOT / "deploy" / "kubernetes" / "operator.yaml"
 CONTAINERFILE = (ROOT / "deploy" / "Containerfile").read_text()
 RESOURCES: dict[str, Any] = {one["kind"]: one for one in yaml.safe_load_all(MANIFEST.read_text())}
@@ -106,3 +107,41 @@ def test_the_operators_rules_are_ours() -> None:
         check=True,
     )
     assert made.stdout == OPERATOR.read_text()
+
+
+# ---- a fleet ----
+
+SHARDS: dict[str, Any] = {one["kind"]: one for one in yaml.safe_load_all(FLEET.read_text())}
+
+
+@pytest.mark.parametrize("options", [("--kubernetes-version", "1.29"), ()], ids=["1.29", "newest"])
+def test_the_manifest_of_a_fleet_is_valid(options: tuple[str, ...]) -> None:
+    done = validate(FLEET, *options)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_each_pod_is_one_of_as_many_shards_as_there_are_pods(tmp_path: Path) -> None:
+    spec = SHARDS["StatefulSet"]["spec"]
+    (container,) = spec["template"]["spec"]["containers"]
+    index, shard = container["env"]
+    assert index["valueFrom"]["fieldRef"]["fieldPath"] == "metadata.labels['apps.kubernetes.io/pod-index']"
+    file = tmp_path / "config.yaml"
+    file.write_text(SHARDS["ConfigMap"]["data"]["config.yaml"].replace("/opt/cfmon/share/", f"{ROOT}/"))
+    names = set()
+    for number in range(spec["replicas"]):
+        value = shard["value"].replace(f"$({index['name']})", str(number))
+        names.add(load_config(file, {shard["name"]: value}).mqtt.session)
+    assert names == {"fleet-0-3", "fleet-1-3", "fleet-2-3"}
+
+
+def test_a_shard_is_confined_probed_and_scraped_as_the_sidecar_is() -> None:
+    template = SHARDS["StatefulSet"]["spec"]["template"]
+    (container,) = template["spec"]["containers"]
+    same = ("name", "image", "args", "ports", "startupProbe", "livenessProbe", "readinessProbe", "resources")
+    for key in (*same, "securityContext", "volumeMounts"):
+        assert container[key] == SIDECAR[key], key
+    assert template["spec"]["securityContext"] == POD["securityContext"]
+    assert template["spec"]["automountServiceAccountToken"] is False
+    assert template["metadata"]["labels"]["cfmon/monitored"] == "true"
+    sidecars = RESOURCES["StatefulSet"]["spec"]
+    assert SHARDS["StatefulSet"]["spec"]["volumeClaimTemplates"] == sidecars["volumeClaimTemplates"]

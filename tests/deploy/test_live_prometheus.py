@@ -25,6 +25,8 @@ import pytest
 from monitor.runtime.admission import ESTABLISHED
 from monitor.sidecar.clock import read_clock
 from monitor.sidecar.sinks.metrics import Metrics
+from monitor.sidecar.sinks.sink import Part
+from monitor.stream.shard import Shard
 from monitor.types import Blind, Deviates, FormulaSpec, Instant, Judged, Skipped, Trust, Verdict
 from tests.deploy.chain import ALERTS, Publisher, cfmon, hastened, publisher
 from tests.deploy.small_world import DRIFT, EDGE, PARK, ROAD, STAY, write_world
@@ -43,6 +45,7 @@ def hanging_target() -> Iterator[tuple[Metrics, str]]:
     metrics = metrics_of([FormulaSpec("any", "true")], agents=1)
     metrics.connected(up=True)
     metrics.watch_posts("pager", lambda: 0)
+    show_shard(metrics, of=1)
 
     class Page(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -106,6 +109,12 @@ class Watcher:
         return {text for annotations in found for text in annotations.values()}
 
 
+def show_shard(metrics: Metrics, *, of: int) -> None:
+    """Let these be the metrics of the first of so many shards."""
+    metrics._on.shards.clear()
+    metrics._on.show_part(Part("fleet", Shard(0, of)))
+
+
 def wait_for(happened: Callable[[], bool], what: Callable[[], str]) -> None:
     """`wait_until`, with words that are only known at the end."""
     deadline = time.monotonic() + PATIENCE
@@ -152,6 +161,7 @@ class Scene:
         self.stalling.store_damaged(1, read_clock())
         self.stalling.reloaded(ok=False)
         self.stalling.watch_posts("pager", lambda: 1)
+        show_shard(self.stalling, of=2)
         self.agents.step("w1", EDGE, DRIFT, episode="bad")
         self.agents.noise("w1")
         self.agents.step("w3", PARK, STAY)
@@ -164,6 +174,7 @@ class Scene:
         self.stalling.store_works()
         self.stalling.reloaded(ok=True)
         self.stalling.watch_posts("pager", lambda: 0)
+        show_shard(self.stalling, of=1)
         self.agents.step("w1", EDGE, STAY, episode="bad")
         self.agents.step("w1", PARK, STAY, episode="bad", truncated=True)
         self.agents.seq["w1"] = -1

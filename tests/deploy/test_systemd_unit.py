@@ -9,6 +9,7 @@ import pytest
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 UNIT = DEPLOY / "systemd" / "cfmon.service"
+SHARD = DEPLOY / "systemd" / "cfmon@.service"
 MOST_EXPOSED = 2.0
 """On systemd's scale from 0 (confined) to 10; it calls up to 2 `OK` and a unit without any of this 9.6 `UNSAFE`."""
 
@@ -74,3 +75,36 @@ def test_it_is_started_again_whatever_happens_and_watched() -> None:
     assert service["Restart"] == ["always"]
     assert settings("Unit")["StartLimitIntervalSec"] == ["0"]
     assert re.fullmatch(r"\d+s", service["WatchdogSec"][0])
+
+
+def test_the_unit_of_a_shard_differs_only_in_what_is_its_own() -> None:
+    """systemd's %i is `3-8` for cfmon@3-8.service, and %I is `3/8`."""
+    ours, theirs = (
+        [line for line in path.read_text().splitlines() if line and not line.startswith("#")] for path in (UNIT, SHARD)
+    )
+    added = [line for line in theirs if line not in ours]
+    assert [line for line in ours if line not in theirs] == [
+        "Description=Counterfactual monitor",
+        "Environment=CFMON_STORE__PATH=/var/lib/cfmon/cfmon.sqlite",
+        "StateDirectory=cfmon",
+        "WorkingDirectory=/var/lib/cfmon",
+    ]
+    assert added == [
+        "Description=Counterfactual monitor, shard %I",
+        "EnvironmentFile=-/etc/cfmon/shard-%i.env",
+        "Environment=CFMON_STORE__PATH=/var/lib/cfmon/%i/cfmon.sqlite",
+        "Environment=CFMON_MQTT__SHARD=%I",
+        "StateDirectory=cfmon/%i",
+        "WorkingDirectory=/var/lib/cfmon/%i",
+    ]
+
+
+def test_systemd_reads_the_unit_of_a_shard_without_complaint(tmp_path: Path) -> None:
+    program = tmp_path / "cfmon"
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    unit = tmp_path / "cfmon@3-8.service"
+    unit.write_text(SHARD.read_text().replace("/opt/cfmon/bin/cfmon", str(program)))
+    done = analyze("verify", "--recursive-errors=no", "--man=no", str(unit))
+    assert done.returncode == 0, done.stderr
+    assert "cfmon@" not in done.stderr, done.stderr

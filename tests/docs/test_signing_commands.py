@@ -12,6 +12,7 @@ import pytest
 
 from monitor.errors import ConfigError
 from monitor.sidecar.evidence.signing import read_signer, read_verifier
+from tests.servers import PATIENCE
 
 PAGE: Final = Path(__file__).parents[2] / "docs/security.md"
 LINES: Final = re.findall(r"^openssl (?!rand)[^\n]+$", PAGE.read_text(encoding="utf-8"), flags=re.MULTILINE)
@@ -24,7 +25,9 @@ def _openssl() -> None:
 
 
 def run(folder: Path, line: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(["bash", "-c", line], cwd=folder, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(
+        ["bash", "-c", line], cwd=folder, capture_output=True, text=True, timeout=PATIENCE, check=False
+    )
 
 
 def test_what_openssl_makes_and_checks_is_what_the_monitor_signs_with(tmp_path: Path) -> None:

@@ -9,7 +9,17 @@ from typing import NamedTuple
 
 import pytest
 
-from experiments import few_changes, histograms, judged_takeovers, learned_models, sanity, table1, takeovers, traces
+from experiments import (
+    few_changes,
+    graph_game,
+    histograms,
+    judged_takeovers,
+    learned_models,
+    sanity,
+    table1,
+    takeovers,
+    traces,
+)
 from experiments.grid import PANELS, Grid
 from experiments.output import figure, progress
 
@@ -42,6 +52,12 @@ COMMANDS = [
         ["--paths", "1", "--compared", "2"],
         ["few-changes.csv", "few-changes-summary.csv", "few-changes-drawn.csv"],
         ["few-changes.png"],
+    ),
+    Command(
+        graph_game,
+        ["--games", "2"],
+        ["graph-game.csv", "graph-game-summary.csv", "graph-game-converged.csv"],
+        ["graph-game.png"],
     ),
     Command(traces, [], ["traces.csv"], ["traces.png"]),
     Command(table1, ["--runs", "20", "--environment", "gotodoor"], ["table1.csv", "table1.md"], []),

@@ -30,7 +30,19 @@ from tests.faults.expected import ALERTS, Expected, Heard, Outcome, compare, rep
 from tests.faults.world import AGENTS, write_world
 from tests.servers import PATIENCE, Sidecar, end, free_port, listens, need, wait_until
 
-__all__ = ["AT_MOST", "HEARTBEAT", "LONG", "RATE", "Broker", "Listener", "Monitor", "Scene", "only_long", "scene"]
+__all__ = [
+    "AT_MOST",
+    "HEARTBEAT",
+    "LONG",
+    "PROMPT",
+    "RATE",
+    "Broker",
+    "Listener",
+    "Monitor",
+    "Scene",
+    "only_long",
+    "scene",
+]
 
 LONG = os.environ.get("CFMON_FAULTS") == "long"
 only_long = pytest.mark.skipif(not LONG, reason="slow: make faults")

@@ -46,7 +46,7 @@ from monitor.policy.onnx_scan import refuse_unsafe
 from monitor.sidecar.config.reading import load_config
 from monitor.sidecar.events import Connected, Evaluate, Event, Heartbeat, Lost, Message
 from monitor.sidecar.evidence.verification import examine
-from monitor.sidecar.pipeline import _Agent, _Common
+from monitor.sidecar.pipeline import AgentState, CommonState
 from monitor.sidecar.recording import Recording
 from monitor.stream.decode import REASONS, agent_of, decode, validate
 from monitor.stream.snapshot import seal, unseal
@@ -295,7 +295,7 @@ def _watching() -> _Watching:
 
 def snapshot(data: bytes) -> None:
     """A sealed state, common or of an agent: `InputError` "bad_snapshot", or one that is sealed to the same state."""
-    for kind in (_Common, _Agent):
+    for kind in (CommonState, AgentState):
         try:
             state = unseal(data, kind)
         except InputError as error:

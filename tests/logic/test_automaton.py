@@ -124,6 +124,7 @@ def test_depth_one_with_every_interval() -> None:
     assert disagreements(specs) == []
 
 
+@pytest.mark.untraced
 def test_depth_two() -> None:
     inner: list[Spec] = [*ATOMS, *formulas(ATOMS, FEW, ("&", "|"))]
     specs = list(formulas(inner, FEW, ("&", "|")))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cache
+from functools import cache, cached_property
 from random import Random
 
 from tests.oracle.recourse import Recourse
@@ -35,7 +35,7 @@ class Question:
     changes: int
     steps: int
 
-    @property
+    @cached_property
     def recourse(self) -> Recourse:
         """Return the oracle of this question."""
         return Recourse(self.setting, self.goal, self.offset)

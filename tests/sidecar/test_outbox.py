@@ -8,6 +8,7 @@ import pytest
 
 from monitor.sidecar.mqtt.outbox import Outbox
 from monitor.sidecar.pipeline import Publication
+from tests.servers import PATIENCE
 
 
 def message(topic: str, payload: str) -> Publication:
@@ -43,13 +44,13 @@ def test_what_is_not_acknowledged_is_sent_again_on_the_next_connection() -> None
 def test_it_is_empty_once_the_broker_has_everything() -> None:
     async def scenario() -> None:
         outbox = Outbox()
-        await asyncio.wait_for(outbox.emptied(), 1.0)
+        await asyncio.wait_for(outbox.emptied(), PATIENCE)
         outbox.put(outbox.number([message("topic", "one")]))
         emptied = asyncio.create_task(outbox.emptied())
         await asyncio.sleep(0)
         assert not emptied.done()
         outbox.done(0)
-        await asyncio.wait_for(emptied, 1.0)
+        await asyncio.wait_for(emptied, PATIENCE)
 
     asyncio.run(scenario())
 
@@ -77,7 +78,7 @@ def test_what_comes_after_the_last_word_waits_for_the_next_process() -> None:
         await asyncio.sleep(0)
         assert not emptied.done()
         outbox.done(1)
-        await asyncio.wait_for(emptied, 1.0)
+        await asyncio.wait_for(emptied, PATIENCE)
         assert outbox.waiting() == [(2, message("alerts", ""))]
 
     asyncio.run(scenario())

@@ -113,5 +113,5 @@ def test_a_manager_that_reads_nothing_does_not_hold_us_up(manager: Manager) -> N
     before = time.monotonic()
     for _ in range(2000):  # far more than a socket of datagrams holds
         told.ready()
-    assert time.monotonic() - before < 5.0
+    assert time.monotonic() - before < PATIENCE / 4  # not for ever; a machine can be slow
     assert manager.hear() == ["READY=1"]

@@ -19,6 +19,7 @@ from typing import Any, Final, Generic, TypeVar, final
 from cfmon_client.broker import Broker, as_broker
 from cfmon_client.connection import LOG, LimitedLog
 from cfmon_client.errors import ClientError
+from cfmon_client.shard import is_elsewhere
 from cfmon_client.steps import check_agent
 from cfmon_client.subscription import alert_of, receive
 from cfmon_client.takeover_logic import NOBODY, Cause, Current, Held, Known, situation, step
@@ -89,7 +90,8 @@ class Takeover(Generic[State, Action]):
         sha256: Policy -> SHA-256 of its file; `nominal` is the agent's own. Others are learned from the monitor.
         alerts_topic: Root of the topics of alerts, as in the monitor's configuration.
         status_topic: Root of the topics of the monitor's status, likewise.
-        monitor: MQTT client id of the monitor, if several publish their status at this broker.
+        monitor: MQTT client id of the monitor, if several publish their status at this broker. Not needed for the
+            shards of one fleet: their statuses say which agents are theirs.
         clock: Monotonic time in seconds.
 
     Raises:
@@ -260,7 +262,7 @@ class Takeover(Generic[State, Action]):
                 if message.topic.matches(statuses):
                     document = _document(bytes(message.payload))
                     self._known = self._known.with_status(document, self._agent, self._clock())
-                    if document.get("state") == "online":
+                    if document.get("state") == "online" and not is_elsewhere(document, self._agent):
                         self._heard.set()
                 elif (alert := alert_of(message, self._limited)) is not None:
                     self._known = self._known.with_alert(alert)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal
 
 from cfmon_client.alert import Alert
+from cfmon_client.shard import is_elsewhere
 from cfmon_client.takeover_rules import Rules
 
 __all__ = ["NOBODY", "Cause", "Current", "Held", "Known", "Situation", "situation", "step"]
@@ -44,8 +45,8 @@ class Known:
         return replace(self, alerts=alerts, sha256={**self.sha256, **_sha256s(alert.document)})
 
     def with_status(self, document: Mapping[str, Any], agent: str, now: float) -> Known:
-        """Return what is known after a status of the monitor; `offline` is no sign of life."""
-        if document.get("state") != "online":
+        """Return what is known after a status; `offline`, or that of another shard's monitor, is no sign of life."""
+        if document.get("state") != "online" or is_elsewhere(document, agent):
             return self
         sha256 = {**self.sha256, **_sha256s(document)}
         return replace(self, heard=now, sha256=sha256, blind=_blind_formulas(document, agent))

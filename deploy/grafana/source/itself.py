@@ -247,8 +247,25 @@ def _losses(made: Dashboard) -> Dashboard:
                 limit=4,
             )
         )
+        .with_panel(_shards())
         .with_panel(_webhooks())
         .with_panel(_forecasts())
+    )
+
+
+def _shards() -> Panel:
+    return graph(
+        "Shards",
+        "Of a fleet whose agents are shared by several monitors: shards that answer, and how many there should be "
+        "(CfmonShardMissing), and messages a second that each shard ignores, because their agents are of other shards.",
+        [
+            query(f"count by (fleet) (count by (fleet, shard) (cfmon_shards{{{HERE}}}))", "{{fleet}}", letter="A"),
+            query(f"max by (fleet) (cfmon_shards{{{HERE}}})", "{{fleet}} expected", letter="B"),
+            query(f"rate(cfmon_messages_of_other_shards_total{{{HERE}}}{RATE})", "{{instance}} ignores", letter="C"),
+        ],
+        unit="none",
+        nothing="no monitor is a shard",
+        width=24,
     )
 
 
@@ -262,7 +279,7 @@ def _webhooks() -> Panel:
         "Alerts that wait for a webhook's receiver, delivered alerts, failed attempts, and alerts given up. "
         "Waiting, failed and dropped should be 0; else see CfmonWebhookFailing.",
         [
-            query(f"max by (webhook) (cfmon_webhook_waiting{{{HERE}}})", "{{webhook}} waiting", letter="A"),
+            query(f"sum by (webhook) (cfmon_webhook_waiting{{{HERE}}})", "{{webhook}} waiting", letter="A"),
             query(posts("delivered"), "{{webhook}} delivered", letter="B"),
             query(posts("failed"), "{{webhook}} failed", letter="C"),
             query(posts("dropped"), "{{webhook}} dropped", letter="D"),
@@ -281,7 +298,8 @@ def _forecasts() -> Panel:
         "Brier score: mean squared error of the probabilities forecast for the agents' own future; 0 is best. "
         "Expected: its mean if the forecasts are correct. Far apart: the deployed model or nominal policy is another "
         "one; the agent's page shows where. Dropped: fraction of forecasts in the time shown whose outcome stays "
-        "unknown; a large one may bias the score. Gap: no forecast is due yet.",
+        "unknown; a large one may bias the score. Of several monitors the largest score is shown. Gap: no "
+        "forecast is due yet.",
         [
             query(f"max by (formula) (cfmon_brier_score{{{HERE}}})", "{{formula}}", letter="A"),
             query(f"max by (formula) (cfmon_brier_score_expected{{{HERE}}})", "{{formula}} expected", letter="B"),

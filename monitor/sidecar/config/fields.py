@@ -8,7 +8,9 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator, WithJsonSchema
 
+from monitor.errors import ConfigError
 from monitor.sidecar.mqtt.broker import parse_broker
+from monitor.stream.shard import parse_shard
 
 __all__ = [
     "Count",
@@ -20,6 +22,7 @@ __all__ = [
     "Listen",
     "Name",
     "Pattern",
+    "ShardText",
     "Size",
     "Topic",
     "Url",
@@ -36,6 +39,7 @@ DURATION = r"^[0-9]+(\.[0-9]+)?(ms|s|m|h|d)$"
 NAME = r"^[A-Za-z0-9_.-]{1,64}$"
 IDENTIFIER = r"^[A-Za-z_][A-Za-z0-9_]{0,63}$"
 WORDS = r"^\S(.{0,78}\S)?$"
+SHARD = r"^[0-9]{1,4}/[0-9]{1,4}$"
 HOST = r"^[A-Za-z0-9._-]{1,253}$|^\[[0-9A-Fa-f:.]{2,64}\]$"
 
 
@@ -103,6 +107,15 @@ def check_pattern(pattern: str) -> str:
     return pattern
 
 
+def check_shard(shard: object) -> str:
+    if not isinstance(shard, str):
+        raise ValueError("must be a text such as 3/8")  # noqa: TRY004 - pydantic collects ValueErrors only
+    try:
+        return str(parse_shard(shard))
+    except ConfigError as error:
+        raise ValueError(str(error)) from None
+
+
 def check_url(url: str) -> str:
     parse_broker(url)
     return url
@@ -137,6 +150,9 @@ Words = Annotated[str, Field(pattern=WORDS)]
 Link = Annotated[str, Field(max_length=2048, pattern=r"^https?://\S+$")]
 Topic = Annotated[str, Field(max_length=512), AfterValidator(check_topic)]
 Host = Annotated[str, Field(pattern=HOST)]
+ShardText = Annotated[
+    str, BeforeValidator(check_shard), WithJsonSchema({"type": "string", "pattern": SHARD, "examples": ["3/8"]})
+]
 Url = Annotated[str, AfterValidator(check_url)]
 Pattern = Annotated[str, Field(max_length=512), AfterValidator(check_pattern)]
 Listen = Annotated[str, AfterValidator(check_listen)]

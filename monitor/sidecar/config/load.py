@@ -29,7 +29,7 @@ from monitor.runtime.query import Query, SpecError, Vocabulary, read_query
 from monitor.sidecar.config.reading import load_config
 from monitor.sidecar.config.settings import Config, FormulaConfig
 from monitor.sidecar.pipeline import EvidenceFile, Pipeline, Topics
-from monitor.sidecar.sinks.sink import Watched
+from monitor.sidecar.sinks.sink import Part, Watched
 from monitor.sidecar.web.runbooks import default_runbook
 from monitor.types import (
     AlarmSpec,
@@ -73,7 +73,8 @@ class Loaded:
     def watched(self) -> Watched:
         """Information for sinks."""
         limits, mqtt = self.config.limits, self.config.mqtt
-        return Watched(self.monitor.queries, self.identity, agents=limits.agents, alerts=mqtt.alerts)
+        part = None if mqtt.part is None or mqtt.client_id is None else Part(mqtt.client_id, mqtt.part)
+        return Watched(self.monitor.queries, self.identity, agents=limits.agents, alerts=mqtt.alerts, part=part)
 
     def with_formulas(self, formulas: Sequence[FormulaSpec]) -> Loaded:
         """Return a copy with a new monitor for these formulas; errors as for `Monitor`."""
@@ -118,6 +119,7 @@ class Loaded:
             self.identity,
             topics=self.topics if topics is None else topics,
             client_id=client_id,
+            shard=self.config.mqtt.shard,
             message_bytes=self.config.limits.message_bytes,
             evidence_of=self.evidence_of,
         )

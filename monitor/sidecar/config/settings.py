@@ -25,6 +25,7 @@ from monitor.sidecar.config.fields import (
     Listen,
     Name,
     Pattern,
+    ShardText,
     Size,
     Topic,
     Url,
@@ -35,6 +36,7 @@ from monitor.sidecar.config.section import Section
 from monitor.sidecar.config.webhook import WebhookConfig
 from monitor.sidecar.config.yamlfile import YamlFile, dotted
 from monitor.sidecar.mqtt.broker import Broker, Tls, parse_broker
+from monitor.stream.shard import Shard, parse_shard
 from monitor.types import (
     AlarmSpec,
     BandSettings,
@@ -85,6 +87,8 @@ class MqttConfig(Section):
     """The status and the last will go to this topic, a level for `client_id`."""
     client_id: Name | None = None
     """Our name at the broker; if absent, host name and digest of this configuration, kept in the store."""
+    shard: ShardText | None = None
+    """`3/8`: monitor only the agents of shard 3 of 8, numbered from 0; needs `client_id`, to which `-3-8` is added."""
     keepalive: Duration = 15.0
     """The broker regards the monitor as lost after 1.5 times this period of silence."""
 
@@ -103,7 +107,20 @@ class MqttConfig(Section):
             raise ValueError("key is of no use without certificate")
         if there.tls is None and (self.ca or self.certificate):
             raise ValueError("ca, certificate and key are for TLS: write mqtts:// in the url")
+        if self.shard is not None and self.client_id is None:
+            raise ValueError("shard needs client_id, the same for all shards: their names at the broker begin with it")
         return self
+
+    @property
+    def part(self) -> Shard | None:
+        """The shard whose agents are monitored; None: all agents are."""
+        return None if self.shard is None else parse_shard(self.shard)
+
+    @property
+    def session(self) -> str | None:
+        """Our name at the broker: `client_id`, which no two shards share; None if it is not configured."""
+        part = self.part
+        return self.client_id if part is None else f"{self.client_id}-{part.number}-{part.of}"
 
     @property
     def _has_password(self) -> bool:

@@ -18,7 +18,7 @@ from monitor._version import __version__
 from monitor.runtime.query import Query
 from monitor.sidecar.sinks.exposition import HistogramFamily, SeriesFamily
 from monitor.sidecar.sinks.reliability import WORDS
-from monitor.sidecar.sinks.sink import Watched
+from monitor.sidecar.sinks.sink import Part, Watched
 from monitor.statistics.calibration import CalibrationCounts
 from monitor.stream.decode import REASONS
 from monitor.types import MessageResult, TakeoverOutcome
@@ -90,10 +90,16 @@ class Instruments:
         self.reload_success = self._gauge("config_reload_success", "1 if the last load of the configuration succeeded.")
         self.model_info = self._gauge("model_info", "The model in use.", "name", "sha256")
         self.policy_info = self._gauge("policy_info", "A policy in use.", "name", "sha256")
+        self.shards = self._gauge("shards", "Number of shards of the monitor's fleet.", "fleet", "shard")
         self.build_info = self._gauge("build_info", "Version of the monitor.", "version")
         self.alarms = self._counted("alarms", "Alarm changes, by the new state.", "formula", "severity", "state")
         self.verdicts = self._counted("verdicts", "Verdicts, by outcome and method.", "formula", "outcome", "method")
         self.messages = self._counted("messages", "Messages, by result.", "result")
+        self.others = Counter(
+            "cfmon_messages_of_other_shards",
+            "Messages ignored, as their agents are of other shards.",
+            registry=registry,
+        )
         self.rejected = self._counted("rejected", "Messages rejected, by reason.", "reason")
         self.off_policy = self._counted("off_policy", "Steps whose action the nominal policy never takes.", "agent")
         self.off_policy_ratio = self._shown(
@@ -129,9 +135,15 @@ class Instruments:
         for reason in sorted(REASONS | {"too_many_agents"}):
             self.rejected.inc((reason,), 0)
         self.adopt(watched)
+        if (part := watched.part) is not None:
+            self.show_part(part)
         self.store_ok.set(1)
         self.reload_success.set(1)
         self.build_info.labels(__version__).set(1)
+
+    def show_part(self, part: Part) -> None:
+        """Show which part of a fleet is watched."""
+        self.shards.labels(part.fleet, str(part.shard)).set(part.shard.of)
 
     def adopt(self, watched: Watched) -> None:
         """Go on under another configuration: new series start at 0, other counters go on."""

@@ -90,6 +90,10 @@ class Metrics:
         """Show whether the broker is reached."""
         self._on.connected.set(up)
 
+    def others_seen(self, count: int) -> None:
+        """Count messages of other shards, which are ignored."""
+        self._on.others.inc(count)
+
     def evaluated(self, seconds: float, notices: Iterable[Notice], now: Instant) -> None:
         """Observe an evaluation that took `seconds`; each verdict among its notices takes an equal part of it."""
         judged = Counter(notice.formula for notice in notices if type(notice) is Judged)

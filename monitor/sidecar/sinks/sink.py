@@ -17,21 +17,31 @@ import msgspec
 from monitor.alarm.message import Identity
 from monitor.runtime.query import Query
 from monitor.sidecar.effects import Effects
+from monitor.stream.shard import Shard
 from monitor.types import Instant
 
-__all__ = ["Sink", "Watched"]
+__all__ = ["Part", "Sink", "Watched"]
+
+
+class Part(msgspec.Struct, frozen=True):
+    """The part of a fleet that is watched: one of the shards whose MQTT client ids begin with `fleet`."""
+
+    fleet: str
+    shard: Shard
 
 
 class Watched(msgspec.Struct, frozen=True):
     """What is watched: all that a sink must know beforehand.
 
-    `agents`: how many at most. `alerts`: the topic under which alerts are published, by agent and formula.
+    `agents`: how many at most. `alerts`: the topic under which alerts are published, by agent and formula. `part`: of a
+    fleet; None: all of it.
     """
 
     queries: Sequence[Query]
     identity: Identity
     agents: int
     alerts: str
+    part: Part | None = None
 
 
 class Sink(Protocol):

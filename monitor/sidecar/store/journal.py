@@ -77,13 +77,17 @@ STORE_ERRORS: Final = (OSError, sqlite3.Error, DamagedError)
 
 
 class Setting(msgspec.Struct, frozen=True, array_like=True):
-    """Circumstances of the snapshot. `world`: digest of model and policies. `ticks`: the latest."""
+    """Circumstances of the snapshot. `world`: digest of model and policies. `ticks`: the latest.
+
+    `shard`: as configured; empty: the agents are all those of the fleet.
+    """
 
     client_id: str
     world: str = ""
     formulas: tuple[FormulaSpec, ...] = ()
     ticks: float = 0.0
     common: bytes | None = None
+    shard: str = ""
 
 
 class Batch(msgspec.Struct, frozen=True):

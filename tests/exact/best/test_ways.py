@@ -54,6 +54,7 @@ def outlook(
     return checker.evaluators.best.outlook(goal.measure, Observed(states, actions), most=most)
 
 
+@pytest.mark.untraced
 def test_one_other_decision_would_have_led_home() -> None:
     found = outlook(REACH, FELL, 3)
     ledge = 0.13235294117647056 + 0.6176470588235294 * 0.8  # home at once, or still there and home by the next step

@@ -125,7 +125,8 @@ function show(told) {
   const { status, now } = told;
   put(at("state"), told.problem || `monitoring ${told.count.agents} agent${told.count.agents === 1 ? "" : "s"}`);
   const model = `${status.model.name} ${status.model.sha256.slice(0, 12)}`;
-  put(at("about"), `${status.client_id} at ${status.broker} · model ${model} · version ${status.version}`);
+  const shard = status.shard ? ` · only the agents of shard ${status.shard}` : "";
+  put(at("about"), `${status.client_id}${shard} at ${status.broker} · model ${model} · version ${status.version}`);
   document.title = `${told.count.firing ? `(${told.count.firing}) ` : told.problem ? "(?) " : ""}Counterfactual monitor`;
 
   announce(told.firing);

@@ -1,0 +1,131 @@
+"""Move agents between monitors: the states of several monitors joined, and one divided by agents."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+import msgspec
+from msgspec.structs import replace
+
+from monitor.runtime.agent import AgentMonitorState
+from monitor.runtime.formula import FormulaMonitorState
+from monitor.runtime.monitor import MonitorState
+from monitor.runtime.trust import ModelTrustState
+from monitor.statistics.calibration import CalibrationCounts
+from monitor.statistics.fleet import joined_fleets
+from monitor.types import Calibration
+
+__all__ = ["MonitorParts", "divided", "joined", "later"]
+
+
+class MonitorParts(msgspec.Struct, frozen=True):
+    """State of a monitor, with that of its agents, by name."""
+
+    common: MonitorState
+    agents: Mapping[str, AgentMonitorState]
+
+
+def joined(monitors: Sequence[MonitorParts]) -> MonitorParts:
+    """Return the state of one monitor of all agents; formulas and identity are those of the first.
+
+    The clocks of the monitors must agree (`later`), and no agent may be in two of them.
+    """
+    agents = {name: state for parts in monitors for name, state in parts.agents.items()}
+    all_common = [parts.common for parts in monitors]
+    newcomers = {name: count for common in all_common for name, count in common.newcomers.items()}
+    return MonitorParts(
+        replace(
+            all_common[0],
+            agents=tuple(agents),
+            ready=tuple(name for common in all_common for name in common.ready),
+            connected=all(common.connected for common in all_common),
+            swept=None,
+            doubt=_joined_trust([common.doubt for common in all_common]),
+            newcomers={name: newcomers[name] for name in sorted(newcomers, key=lambda name: _heard(agents[name]))},
+            former=_joined_counts(common.former for common in all_common),
+        ),
+        agents,
+    )
+
+
+def divided(monitor: MonitorParts, shard_of: Callable[[str], int], shards: int) -> list[MonitorParts]:
+    """Return the states of so many monitors, each with the agents for which `shard_of` gives its number.
+
+    The counts of forecasts of forgotten agents go to the first, so that their sum stays. Every part keeps what the test
+    of the model learned, and the losses of forgotten agents, so that each stays valid (`joined_fleets`).
+    """
+    parts = []
+    for number in range(shards):
+        agents = {name: state for name, state in monitor.agents.items() if shard_of(name) == number}
+        common = replace(
+            monitor.common,
+            agents=tuple(agents),
+            ready=tuple(name for name in monitor.common.ready if name in agents),
+            swept=None,
+            doubt=_part_of_trust(monitor.common.doubt, agents),
+            newcomers={name: count for name, count in monitor.common.newcomers.items() if name in agents},
+            former=monitor.common.former if number == 0 else {},
+        )
+        parts.append(MonitorParts(common, agents))
+    return parts
+
+
+def later(state: AgentMonitorState, seconds: float) -> AgentMonitorState:
+    """Return the state of an agent on a clock whose ticks are so many seconds ahead."""
+
+    def moved(ticks: float | None) -> float | None:
+        return None if ticks is None else ticks + seconds
+
+    session, order = state.session, state.session.order
+    held = [replace(entry, arrived=entry.arrived + seconds) for entry in order.held]
+    return replace(
+        state,
+        session=replace(
+            session,
+            since=[ticks + seconds for ticks in session.since],
+            last_heard=moved(session.last_heard),
+            last_message=moved(session.last_message),
+            old=None if session.old is None else (session.old[0] + seconds, session.old[1] + seconds),
+            order=replace(order, held=held, progress=order.progress + seconds),
+        ),
+        formulas={name: _later_formula(formula, seconds) for name, formula in state.formulas.items()},
+    )
+
+
+def _later_formula(state: FormulaMonitorState, seconds: float) -> FormulaMonitorState:
+    published = state.published
+    return replace(
+        state,
+        asked=None if state.asked is None else state.asked + seconds,
+        skipped=None if state.skipped is None else state.skipped + seconds,
+        published=None if published is None else replace(published, ticks=published.ticks + seconds),
+    )
+
+
+def _heard(state: AgentMonitorState) -> float:
+    """Return the ticks of an agent's last message."""
+    return -math.inf if state.session.last_message is None else state.session.last_message
+
+
+def _joined_counts(counts: Iterable[Mapping[str, Calibration]]) -> dict[str, Calibration]:
+    found: dict[str, CalibrationCounts] = {}
+    for each in counts:
+        for name, one in each.items():
+            found.setdefault(name, CalibrationCounts()).merge(one)
+    return {name: total.dump() for name, total in found.items()}
+
+
+def _joined_trust(states: Sequence[ModelTrustState | None]) -> ModelTrustState | None:
+    """Return the test of the model of several monitors; `told` is 0, so that the next sweep combines it."""
+    tested = [state for state in states if state is not None]
+    if len(tested) < len(states):
+        return None
+    return replace(tested[0], fleet=joined_fleets([state.fleet for state in tested]), told=0)
+
+
+def _part_of_trust(state: ModelTrustState | None, agents: Mapping[str, AgentMonitorState]) -> ModelTrustState | None:
+    if state is None:
+        return None
+    transitions = sum(agent.trust.transitions for agent in agents.values() if agent.trust is not None)
+    return replace(state, fleet=replace(state.fleet, transitions=transitions), told=0)

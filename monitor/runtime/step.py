@@ -1,0 +1,173 @@
+"""The monitor of one agent as a pure step: (state, event) -> (state, notices), for engines that keep state by key.
+
+A sidecar, a job of such an engine and an audit run the same code: `AgentStep` holds a `Monitor` of one agent. The state
+is bytes with version and checksum. Whoever has memory keeps an `AgentStep` for each agent, and writes bytes only at
+checkpoints; `step` does everything from the bytes of the step before, with the same result to the bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final, assert_never
+
+import msgspec
+from msgspec.structs import replace
+
+from monitor.errors import InputError
+from monitor.runtime.agent import AgentMonitorState
+from monitor.runtime.monitor import Monitor, MonitorState
+from monitor.stream import decode, seal, unseal
+from monitor.types import Instant, Notice, Observation
+
+__all__ = ["AgentEvent", "AgentState", "AgentStep", "Link", "Loss", "Stepped", "step"]
+
+
+class Loss(msgspec.Struct, frozen=True):
+    """Messages of the agent were lost on the way; which ones is unknown. `why`: replaces the usual sentence."""
+
+    why: str = ""
+
+
+class Link(msgspec.Struct, frozen=True):
+    """The source of the messages is connected (`up`), or not."""
+
+    up: bool
+
+
+AgentEvent = bytes | Observation | Loss | Link | None
+"""A message of the agent as received or decoded; what happened to its messages; None: only time has passed."""
+
+
+class AgentState(msgspec.Struct, frozen=True):
+    """State of one agent.
+
+    `content`: the bytes that change with each step. `pages`: number -> a page of 4 KiB of the names of ended episodes;
+    a page never changes, and an agent with less than 576 ended episodes has none.
+    """
+
+    content: bytes
+    pages: Mapping[int, bytes] = {}
+
+
+class Stepped(msgspec.Struct, frozen=True):
+    """Result of a step. `due`: ticks at which to step with None if nothing happens before; None: never."""
+
+    state: AgentState
+    notices: list[Notice]
+    due: float | None
+
+
+class _Content(msgspec.Struct, frozen=True, array_like=True):
+    """`AgentState.content`. `agent`: None before its first message, and once it is forgotten.
+
+    `same_counts`: the fleet's test counts what the agent's own does, and only the agent's counts are stored.
+    """
+
+    common: MonitorState
+    agent: AgentMonitorState | None
+    same_counts: bool
+
+
+_NO_PAGES: Final[Mapping[int, bytes]] = MappingProxyType({})
+
+
+class AgentStep:
+    """Monitor of one agent, in memory.
+
+    Args:
+        monitor: model, policies and formulas; it is only read, so one is enough for any number of agents.
+        agent: the agent's name.
+        state: of an earlier `AgentStep`; None: nothing is known of the agent. The formulas may have changed since;
+            then `restored` has the notices about it.
+
+    Raises:
+        InputError: `bad_snapshot` if the state is damaged, of another version, or that of another agent.
+
+    >>> import monitor
+    >>> model = monitor.MDP.from_transitions(states=1, actions=1, transitions=[(0, 0, 0, 1.0)], labels={"bad": [0]})
+    >>> formulas = ['P>=0.9 [ G<=3 !"bad" ]']
+    >>> agent = AgentStep(monitor.Monitor(model, {"nominal": [0]}, formulas), "ada")
+    >>> message = b'{"v": 1, "episode": 1, "seq": 0, "state": 0, "action": 0}'
+    >>> notices = agent.step(message, monitor.Instant(wall=1000.0, ticks=0.0))
+    >>> print(*(type(notice).__name__ for notice in notices))
+    Received Judged AlarmMoved Alert
+    """
+
+    def __init__(self, monitor: Monitor, agent: str, state: AgentState | None = None) -> None:
+        self._agent = agent
+        self._monitor = monitor.alone()
+        self._pages: dict[int, bytes] = {}
+        self.restored: list[Notice] = []
+        if state is not None:
+            self._restore(state)
+
+    def step(self, event: AgentEvent, now: Instant) -> list[Notice]:
+        """Process an event, evaluate what is due, and return the notices.
+
+        No content of a message makes it raise. Raises ValueError for an observation of another agent.
+        """
+        return [*self._take(event, now), *self._monitor.evaluate(now)]
+
+    @property
+    def due(self) -> float | None:
+        """Ticks at which to step with None if nothing happens before; None: never."""
+        return self._monitor.due
+
+    def checkpoint(self) -> AgentState:
+        """Return the state after the last step."""
+        for number, page in self._monitor.pages().get(self._agent, {}).items():
+            if page is None:
+                self._pages.pop(number, None)
+            else:
+                self._pages[number] = page
+        agent = self._monitor.changed(everything=True).get(self._agent)
+        common, own = self._monitor.dump(), None if agent is None else agent.trust
+        same = common.doubt is not None and own is not None and common.doubt.fleet.counts == own.counts
+        content = _Content(_with_counts(common, {}) if same else common, agent, same)
+        return AgentState(seal(content), dict(self._pages))
+
+    def _take(self, event: AgentEvent, now: Instant) -> list[Notice]:
+        match event:
+            case None:
+                return []
+            case bytes():
+                try:
+                    observation = decode(self._agent, event)
+                except InputError as error:
+                    return self._monitor.reject(self._agent, error)
+                return self._monitor.observe(observation, now)
+            case Observation():
+                if event.agent != self._agent:
+                    raise ValueError(f"an observation of {event.agent!r} was given to the step of {self._agent!r}")
+                return self._monitor.observe(event, now)
+            case Loss():
+                return self._monitor.lost(self._agent, now, event.why)
+            case Link():
+                return self._monitor.connected(event.up, now)
+            case _:
+                assert_never(event)
+
+    def _restore(self, state: AgentState) -> None:
+        content = unseal(state.content, _Content)
+        found = {} if content.agent is None else {content.agent.session.agent: content.agent}
+        if found.keys() - {self._agent}:
+            raise InputError("bad_snapshot", f"the state is that of {', '.join(found)}, not of {self._agent}")
+        own = None if content.agent is None else content.agent.trust
+        common = _with_counts(content.common, own.counts) if own is not None and content.same_counts else content.common
+        self.restored = self._monitor.load(common, found, {self._agent: state.pages})
+        self._monitor.pages(everything=True)  # all of them are in `state`
+        self._pages = dict(state.pages)
+
+
+def step(monitor: Monitor, agent: str, state: AgentState | None, event: AgentEvent, now: Instant) -> Stepped:
+    """Return the state and the notices after an event; errors as for `AgentStep`. `state`: None at the beginning."""
+    live = AgentStep(monitor, agent, state)
+    notices = [*live.restored, *live.step(event, now)]
+    return Stepped(live.checkpoint(), notices, live.due)
+
+
+def _with_counts(common: MonitorState, counts: dict[int, int]) -> MonitorState:
+    """Return the state with these counts of the fleet's test."""
+    assert common.doubt is not None, "the model is tested"
+    return replace(common, doubt=replace(common.doubt, fleet=replace(common.doubt.fleet, counts=counts)))
