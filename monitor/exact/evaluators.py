@@ -345,7 +345,7 @@ class Evaluators:
 
         `end`: the state it terminated in, absorbing from `until` on. `acted`: names of the policies that acted at
         offsets 0, 1, ...; the deployed one acts from then on (docs/semantics.md, section 2.5). The deployed one also
-        takes the place of an UNKNOWN_POLICY one, for values that do not depend on it.
+        takes the place of UNKNOWN_POLICY, for values that do not depend on it.
         """
         table = self.policies["nominal"]
         if end is None or self.stays(end):

@@ -54,7 +54,7 @@ def checked_path(path: Path, model: MDP, *, terminated: bool) -> list[tuple[int,
 
 
 def check_acted(acted: Sequence[str], length: int, policies: Mapping[str, object]) -> None:
-    """Raise PathError unless a policy that exists (or UNKNOWN_POLICY) is named for each pair of a path, or none at all."""
+    """Raise PathError unless an existing policy, or UNKNOWN_POLICY, is named for each pair, or none at all."""
     if len(acted) not in (0, length):
         raise PathError(f"the path has {length} pairs, and the policies that acted are named for {len(acted)} of them")
     unknown = sorted(set(acted) - set(policies) - {UNKNOWN_POLICY})

@@ -37,8 +37,8 @@ class SlidingPath:
     Attributes:
         held: (state, action) pairs, oldest first; the newest action is None if the episode's last message had none. The
             list is updated in place; `pairs` is a copy.
-        acted: names of the policies that acted at the held pairs, oldest first (UNKNOWN_POLICY: it has no name); empty if
-            nominal did at all of them.
+        acted: names of the policies that acted at the held pairs, oldest first, or UNKNOWN_POLICY; empty if nominal
+            did at all of them.
         last: the newest step, None if the path is empty.
         start_dropped: True if older pairs of the path have left the window.
         ended: True if the episode has ended; the pairs are kept for the last verdicts, until the next step or break.

@@ -339,7 +339,7 @@ class Session:
         if entry.action is not None and by[1] in (
             "nominal",
             UNKNOWN_POLICY,
-        ):  # the others are no deviation: they took over
+        ):  # the others took over
             notices += self._acted(entry.state, entry.action)
         return notices
 
@@ -396,7 +396,7 @@ class Session:
         self.since.extend([since] * len(self.pending))
 
     def _known(self, policy: str, changed: AbstractSet[str]) -> str:
-        """Return the name of a policy that acted if its table is still the one by which it acted, else UNKNOWN_POLICY."""
+        """Return the name of a policy that acted if its table is still the same, else UNKNOWN_POLICY."""
         return UNKNOWN_POLICY if policy in changed or not self._adapter.knows(policy) else policy
 
     def _fits(self) -> bool:
