@@ -1,8 +1,8 @@
 """The graph game of Triantafyllou et al.: its policies, lost games, and the effect of a decision, exact and estimated.
 
 S. Triantafyllou, A. Sukovic, D. Mandal, G. Radanovic: *Agent-Specific Effects* (ICML 2024, arXiv 2310.11334). Six
-agents move on three levels, four times; they win if they end with two on each level. The policies are formulas of the
-paper; nothing is trained. Random numbers are drawn with the seeds and in the order of the authors' code.
+agents move on three levels, four times; they win if they end with two on each level. The policies are formulas, read
+in the authors' code; nothing is trained. Random numbers are drawn with the seeds and in the order of the authors' code.
 """
 
 from __future__ import annotations

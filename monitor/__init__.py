@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from monitor.engine import check as check
+    from monitor.engine import recourse as recourse
     from monitor.errors import ConfigError as ConfigError
     from monitor.errors import EvidenceError as EvidenceError
     from monitor.errors import FormulaError as FormulaError
@@ -48,7 +49,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "monitor.exact": ("Checker", "values"),
-    "monitor.engine": ("check",),
+    "monitor.engine": ("check", "recourse"),
     "monitor.errors": (
         "ConfigError",
         "EvidenceError",

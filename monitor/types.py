@@ -8,12 +8,13 @@ that a `Step`, that (on the held path) a `Verdict`, that an `Alert`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 import msgspec
 from msgspec import Meta
 
 __all__ = [
+    "UNKNOWN_POLICY",
     "AlarmMoved",
     "AlarmSpec",
     "AlarmState",
@@ -307,11 +308,15 @@ class Observation(msgspec.Struct, frozen=True):
     policy: str | None = None
 
 
+UNKNOWN_POLICY: Final = ""
+"""In place of the name of a policy that acted: it is not among the configured ones, so nobody has its table."""
+
+
 class Step(msgspec.Struct, frozen=True, tag=True):
     """One step of the path, in order, as indices of the model.
 
     `time`: seconds since the epoch. `late`: older than `max_lag` on arrival. `foreign`: the agent ran a policy that is
-    not among the configured ones. `policy`: the name of the one that acted, `nominal` if it is not known.
+    not among the configured ones. `policy`: the name of the one that acted, UNKNOWN_POLICY if it is not known.
     """
 
     episode: Episode

@@ -122,7 +122,9 @@ class Evidence(msgspec.Struct, frozen=True):
     versions: Mapping[str, str]
     """Name -> version of the software."""
     acted: tuple[str, ...] = ()
-    """The policy that acted at each pair of the path; left out if nominal did at all of them."""
+    """The policy that acted at each pair of the path; left out if nominal did at all of them. An empty
+    name: its table is not known; the answer does not depend on it.
+    """
     takeover: TakeoverEvidence | None = None
     """The takeover that was judged, in place of an alarm; left out of the evidence of an alarm."""
 

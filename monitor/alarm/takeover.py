@@ -14,7 +14,7 @@ from monitor.alarm.phrases import NEEDED, decimals
 from monitor.errors import FormulaError
 from monitor.logic import Formula, parse
 from monitor.logic.syntax import NOMINAL, And, Change, Goal, WorldRef
-from monitor.types import TakenOver, TakeoverOutcome, Verdict
+from monitor.types import UNKNOWN_POLICY, TakenOver, TakeoverOutcome, Verdict
 
 __all__ = ["contradictions_of_takeover", "outcome_of", "takeover_formula", "takeover_text"]
 
@@ -67,7 +67,7 @@ def contradictions_of_takeover(evidence: Evidence) -> Iterator[str]:
     acted, pairs = evidence.acted, len(evidence.path)
     if acted and len(acted) != pairs:
         yield f"acted: {len(acted)} policies for the {pairs} pairs of the path"
-    if unknown := sorted(set(acted) - evidence.policies.keys()):
+    if unknown := sorted(set(acted) - evidence.policies.keys() - {UNKNOWN_POLICY}):
         yield f"acted: there is no policy {unknown[0]!r} in the evidence"
     takeover = evidence.takeover
     if takeover is None:

@@ -16,6 +16,8 @@ from monitor.model.formats import supported_forms
 from monitor.types import BandSettings, Sampling
 
 if TYPE_CHECKING:
+    from monitor.exact.recourse import RecourseReport
+    from monitor.model import MDP
     from monitor.policy.table import PolicyTable
     from monitor.types import Verdict
 
@@ -39,6 +41,13 @@ class Test(StrEnum):
 
     betting = "betting"
     paper = "paper"
+
+
+class UnchangedName(StrEnum):
+    """Unchanged decision in a state that was not visited: one of `monitor.exact.recourse.Unchanged`."""
+
+    nominal = "nominal"
+    observed = "observed"
 
 
 class CausalModelName(StrEnum):
@@ -95,6 +104,17 @@ def check(
     band_delta: Annotated[
         float, typer.Option(help="learned model: probability that the guaranteed band misses")
     ] = BANDS.delta,
+    explain: Annotated[
+        bool,
+        typer.Option(
+            "--explain", help="explain the decisions: which one mattered, and what few changes would have given"
+        ),
+    ] = False,
+    most: Annotated[int, typer.Option(help="--explain: number of changes of the largest plan")] = 3,
+    unchanged: Annotated[
+        UnchangedName,
+        typer.Option(help="--explain: unchanged decision in a state not visited: nominal's, or the observed action"),
+    ] = UnchangedName.nominal,
     terminated: Annotated[bool, typer.Option("--terminated", help="the episode ended in the last state")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="print one JSON document on stdout")] = False,
 ) -> None:
@@ -102,12 +122,15 @@ def check(
 
     Exit code: 0 holds, safe, or a number; 1 fails, regret or unavoidable; 3 undecided. Of several, the worst.
     """
+    from monitor.cli.explained import explanation_data  # noqa: PLC0415 - likewise
     from monitor.cli.files import read_formulas, read_path, read_policy  # noqa: PLC0415 - likewise
     from monitor.cli.report import exit_code, verdict_data  # noqa: PLC0415 - likewise
-    from monitor.engine import check_many  # noqa: PLC0415 - keep `cfmon --help` light
+    from monitor.engine import check_many, recourse  # noqa: PLC0415 - keep `cfmon --help` light
     from monitor.model.io import load_model  # noqa: PLC0415 - likewise
 
     texts = _formulas(formula, formulas, read_formulas)
+    if explain and engine in (Engine.sampled, Engine.referee):
+        raise ConfigError(f"cfmon check: only the exact engine explains decisions; leave out --engine {engine.value}")
     with progress("reading the model and the policies"):
         mdp = load_model(model)
         models = {name: load_model(source) for name, source in (_named("--other-model", o) for o in other_model or ())}
@@ -139,11 +162,19 @@ def check(
             bands = BandSettings(draws, seed, level, band_delta)
             arguments |= {"engine": engine.value, "sampling": sampling, "bands": bands}
             verdicts = check_many(texts, **arguments, each=bar.at)
+    reports: list[RecourseReport | None] = [None] * len(texts)
+    if explain:
+        with progress("explaining"):
+            about = {name: arguments[name] for name in ("model", "path", "policies", "terminated", "models")}
+            reports = [recourse(text, most=most, unchanged=unchanged.value, **about) for text in texts]
     if as_json:
-        answers = [verdict_data(verdict) for verdict in verdicts]
+        answers = [
+            verdict_data(verdict) | ({} if report is None else {"explanation": explanation_data(report, mdp)})
+            for verdict, report in zip(verdicts, reports, strict=True)
+        ]
         print_json({"model": mdp.source, "path": pairs, "engine": engine.value, "verdicts": answers})
     else:
-        _show(verdicts, pairs)
+        _show(verdicts, pairs, reports, mdp)
     finish(exit_code(verdicts))
 
 
@@ -184,11 +215,19 @@ def _nominal(tables: Mapping[str, PolicyTable], name: str) -> PolicyTable:
     return tables[name]
 
 
-def _show(verdicts: Sequence[Verdict], path: Sequence[tuple[int, int | None]]) -> None:
+def _show(
+    verdicts: Sequence[Verdict],
+    path: Sequence[tuple[int, int | None]],
+    reports: Sequence[RecourseReport | None],
+    model: MDP,
+) -> None:
     from rich.console import Console  # noqa: PLC0415 - only the table needs it
 
+    from monitor.cli.explained import explanation  # noqa: PLC0415 - likewise
     from monitor.cli.report import verdict_table  # noqa: PLC0415 - likewise
 
     console = Console(highlight=False)
-    for verdict in verdicts:
+    for verdict, report in zip(verdicts, reports, strict=True):
         console.print(verdict_table(verdict, path))
+        if report is not None:
+            console.print(explanation(report, model))

@@ -7,6 +7,7 @@
 from monitor.engine.check import NO_BOUNDS, check, check_many
 from monitor.engine.choice import NOT_EXACT, Engines
 from monitor.engine.credible import check_band_settings
+from monitor.engine.recourse import recourse
 from monitor.engine.sampled_checker import SampledChecker
 from monitor.engine.seeding import (
     alone,
@@ -26,5 +27,6 @@ __all__ = [
     "check_many",
     "check_sampling",
     "on_stream",
+    "recourse",
     "stream_seed",
 ]

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from monitor.engine.case import Case
 from monitor.errors import LimitError
-from monitor.exact.verdict import Path
+from monitor.exact.verdict import Path, resolve
 from monitor.logic import Formula
 from monitor.logic.syntax import Goal, Regret
 from monitor.logic.traversal import goals
@@ -67,7 +67,7 @@ class SampledChecker:
             LimitError, FormulaError, ConfigError: samples cannot answer this, with the reason.
         """
         if acted:
-            self._check_policies(formula, path)
+            self._check_policies(formula, path, acted)
         sampler = copy(self._sampler)  # its step tables are shared
         sampler.seed = drawn.seed
         case = Case(sampler, self._rows, self._rewards or drawn.sampling.rewards, path, drawn, terminated=terminated)
@@ -84,14 +84,17 @@ class SampledChecker:
             reason="; ".join(part for part in (why, verdict.reason) if part),
         )
 
-    def _check_policies(self, formula: Formula, path: Path) -> None:
+    def _check_policies(self, formula: Formula, path: Path, acted: Sequence[str]) -> None:
         """Raise LimitError if it matters to a formula that another policy than nominal acted."""
         chooses, depends = path[-1][1] is None, self._sampler.scene.depends_on_policies
-        if any(chooses or depends(change, goal.measure) for goal, changes, _ in goals(formula) for change in changes):
-            raise LimitError(
-                "another policy than nominal acted at some of the steps, and sampled answers to this formula are not "
-                "made for that; use the exact engine"
-            )
+        for goal, changes, offset in goals(formula):
+            _, start, _ = resolve(offset, len(path))  # before it nothing is left to a policy
+            others = any(name != "nominal" for name in acted[start:])
+            if others and any(chooses or depends(change, goal.measure) for change in changes):
+                raise LimitError(
+                    "another policy than nominal acted at some of the steps from the intervention state on, and "
+                    "sampled answers to this formula are not made for that; use the exact engine"
+                )
 
     def warm_up(self, formula: Formula, path: Path, drawn: Drawn) -> None:
         """Draw a first sample, so that the first message is not delayed. Raises what `verdict` would."""

@@ -352,14 +352,15 @@ class Evaluators:
         """Return the law without an intervention: that of the policies that acted, then that of the deployed one.
 
         `end`: the state it terminated in, absorbing from `until` on. `acted`: names of the policies that acted at
-        offsets 0, 1, ...; the deployed one acts from then on (docs/semantics.md, section 2.5).
+        offsets 0, 1, ...; the deployed one acts from then on (docs/semantics.md, section 2.5). The deployed one also
+        takes the place of UNKNOWN_POLICY, for values that do not depend on it.
         """
         table = self.policies["nominal"]
         if end is None or self.stays(end):
             law = Law.stationary(table, self.model)
         else:
             law = Law.ending(table, self.model, self._ending("", self.model, end), until, end)
-        return law.after_phases([self.policies[name] for name in acted])
+        return law.after_phases([self.policies[name or "nominal"] for name in acted])
 
     def depends_on_policies(self, change: Change, measure: Probability | Reward) -> bool:
         """Return whether a value depends on which policies acted at the observed pairs, beside what they did.

@@ -12,6 +12,7 @@ from monitor.logic import Formula, parse, print_formula
 from monitor.model import MDP
 from monitor.model.recorded import APPEND, never_recorded
 from monitor.policy import PolicyTable, as_table
+from monitor.types import UNKNOWN_POLICY
 
 __all__ = ["as_pairs", "check_acted", "check_path", "read_all", "tables"]
 
@@ -49,11 +50,11 @@ def as_pairs(path: object) -> list[tuple[int, int | None]]:
 
 
 def check_acted(acted: Sequence[str], path: Path, policies: Mapping[str, object]) -> None:
-    """Raise PathError unless `acted` is empty or names a policy for each pair of a path."""
+    """Raise PathError unless `acted` is empty or names a policy, or UNKNOWN_POLICY, for each pair of a path."""
     if acted and len(acted) != len(path):
         raise PathError(f"acted names {len(acted)} policies for {len(path)} pairs; name one for each pair, or none")
     for n, name in enumerate(acted):
-        if name not in policies:
+        if name != UNKNOWN_POLICY and name not in policies:
             raise PathError(f"pair {n}: no policy is called {name!r}; there is {', '.join(policies)}")
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from monitor.arrays import Floats
 from monitor.causal import Law, World
-from monitor.errors import FormulaError
+from monitor.errors import FormulaError, PathError
 from monitor.exact.best.values import Observed
 from monitor.exact.evaluators import Evaluators, pair_arrays, within
 from monitor.exact.forward import step
@@ -22,7 +22,7 @@ from monitor.exact.forward.row_table import ANY, STABLE
 from monitor.logic import Formula
 from monitor.logic.syntax import NOMINAL, Change, Goal, Probability, Regret, Reward
 from monitor.logic.traversal import asks_back, goals, handover_goal
-from monitor.types import CausalModel
+from monitor.types import UNKNOWN_POLICY, CausalModel
 
 __all__ = ["Path", "PathValues", "Stepper", "WorldValues"]
 
@@ -126,7 +126,11 @@ class PathValues:
                 self.bounds(entry.change, entry.measure, 0, causal_model)
 
     def value(self, change: Change, measure: Measure, position: int) -> float:
-        """Return the Gumbel-Max value under a change at `path[position]`."""
+        """Return the Gumbel-Max value under a change at `path[position]`.
+
+        Raises PathError if it depends on a policy that acted and is not known.
+        """
+        self._check_known(change, measure, position)
         if change.decides:
             return self.evaluators.decided(change, measure, self._since(position))
         entry = self._by_world.get((id(change), id(measure)))
@@ -213,6 +217,15 @@ class PathValues:
     def _since(self, position: int) -> Observed:
         """Return the path from a position on."""
         return self.evaluators.observed(self._path[position:], self._end, self._acted[position:])
+
+    def _check_known(self, change: Change, measure: Measure, position: int) -> None:
+        """Raise PathError if a value depends on a policy that acted from a position on and is not known."""
+        unknown = self._acted[position:].count(UNKNOWN_POLICY)
+        if unknown and self._mixes(change, measure):
+            raise PathError(
+                f"a policy that is not configured acted at {unknown} of the steps from the intervention state on, and "
+                "the answer depends on what it would have done; configure it under policies"
+            )
 
     def _mixes(self, change: Change, measure: Measure) -> bool:
         """Return whether a value depends on another policy than nominal that acted: then it is computed by itself."""

@@ -8,48 +8,16 @@ from typing import Final
 
 import msgspec
 
+from monitor.picture.axes import LEFT, ROW, Frame, draw_axes, draw_threshold, figure, rounded
 from monitor.picture.explanation import Branch, Explanation
-from monitor.picture.svg import ALTERNATIVE, FAINT, INK, NOMINAL, RULE, Anchor, Canvas, Point
+from monitor.picture.svg import ALTERNATIVE, FAINT, INK, NOMINAL, Anchor, Canvas
 
-__all__ = ["Frame", "dash_of", "draw_history", "draw_labels", "draw_profile", "draw_risk", "ink_of"]
+__all__ = ["dash_of", "draw_history", "draw_labels", "draw_profile", "draw_risk", "ink_of"]
 
-LEFT: Final = 46
-"""Width of the axis numbers at the left of a chart, in pixels."""
-ROW: Final = 16
-"""Height of a line of text above the plot, in pixels."""
-MOST_STEPS: Final = 8
-MOST_LINES: Final = 5
-"""Intervals between ticks along a chart, and up it."""
 BAND: Final = {
     "any": "every causal model that fits what was observed",
     "stable": "every counterfactually stable causal model that fits what was observed",
 }
-
-
-class Frame(msgspec.Struct, frozen=True):
-    """Where a chart is, and what its axes show.
-
-    The topmost `head` pixels hold the heading and other text; `right` is the right margin.
-    """
-
-    x: float
-    y: float
-    width: float
-    height: float
-    low: float
-    high: float
-    bottom: float = 0.0
-    top: float = 1.0
-    head: float = 24.0
-    right: float = 12.0
-
-    def at(self, x: float, y: float) -> Point:
-        """Return the pixel of a data point."""
-        across = (x - self.low) / max(self.high - self.low, 1e-9)
-        up = (y - self.bottom) / max(self.top - self.bottom, 1e-9)
-        left, height = self.x + LEFT, self.height - self.head - 40
-        wide = self.width - LEFT - self.right
-        return left + across * wide, self.y + self.head + (1 - min(max(up, 0.0), 1.0)) * height
 
 
 def ink_of(branch: Branch) -> str:
@@ -91,17 +59,17 @@ def draw_risk(canvas: Canvas, alarm: Explanation, where: Frame) -> None:
     last = max(
         (branch.begins + len(curve) - 1 for branch, curve in zip(branches, curves, strict=True)), default=alarm.now + 1
     )
-    ends = [f"{branch.name} {_figure(curve[-1], alarm)}" for branch, curve in zip(branches, curves, strict=True)]
+    ends = [f"{branch.name} {figure(curve[-1], alarm)}" for branch, curve in zip(branches, curves, strict=True)]
     frame = msgspec.structs.replace(
         where,
         low=alarm.first,
         high=alarm.first + max(last, 1),
-        bottom=_round(min([0.0, *(min(curve) for curve in curves if curve)]), down=True),
-        top=_round(top),
+        bottom=rounded(min([0.0, *(min(curve) for curve in curves if curve)]), down=True),
+        top=rounded(top),
         head=24 + ROW * len(_marks(alarm)),
         right=20 + 7.2 * max(map(len, ends), default=0),
     )
-    _axes(canvas, frame, heading, "step", percent=not alarm.reward)
+    draw_axes(canvas, frame, heading, "step", percent=not alarm.reward)
     _moments(canvas, alarm, frame)
     lowest = math.inf
     last_points = []
@@ -115,6 +83,10 @@ def draw_risk(canvas: Canvas, alarm: Explanation, where: Frame) -> None:
         canvas.text((beside, lowest), end, size=12, ink=ink, bold=True)
     if not branches:
         canvas.text(frame.at(frame.low, 0.5), alarm.branches[0].problem, ink=FAINT)
+    else:
+        missing = [f"no curve for {branch.name}: {branch.problem}" for branch in alarm.branches if branch.problem]
+        at = frame.x + frame.width - 12, frame.y + 14
+        canvas.text(at, "; ".join(missing), size=12, ink=FAINT, anchor="end")
 
 
 def draw_history(canvas: Canvas, alarm: Explanation, where: Frame) -> None:
@@ -122,14 +94,14 @@ def draw_history(canvas: Canvas, alarm: Explanation, where: Frame) -> None:
     moments = alarm.history
     heading = "Value at each step so far"
     if not moments:
-        _axes(canvas, where, heading, "step", percent=not alarm.reward)
+        draw_axes(canvas, where, heading, "step", percent=not alarm.reward)
         canvas.text((where.x + LEFT + 8, where.y + 60), "not answered exactly, so not derived again", ink=FAINT)
         return
     numbers = [m.value for m in moments] + [m.nominal for m in moments if m.nominal is not None]
     numbers += [end for m in moments if m.bounds for end in m.bounds] + (
         [] if alarm.threshold is None else [alarm.threshold]
     )
-    top, bottom = (_round(max(numbers)), _round(min(0.0, *numbers), down=True)) if alarm.reward else (1.0, 0.0)
+    top, bottom = (rounded(max(numbers)), rounded(min(0.0, *numbers), down=True)) if alarm.reward else (1.0, 0.0)
     banded = [m for m in moments if m.bounds is not None]
     frame = msgspec.structs.replace(
         where,
@@ -139,7 +111,7 @@ def draw_history(canvas: Canvas, alarm: Explanation, where: Frame) -> None:
         top=top,
         head=24 + ROW * bool(banded),
     )
-    _axes(canvas, frame, heading, "step", percent=not alarm.reward)
+    draw_axes(canvas, frame, heading, "step", percent=not alarm.reward)
     if banded:
         low = [frame.at(m.seq, m.bounds[0]) for m in banded if m.bounds]
         high = [frame.at(m.seq, m.bounds[1]) for m in banded if m.bounds]
@@ -158,7 +130,7 @@ def draw_history(canvas: Canvas, alarm: Explanation, where: Frame) -> None:
     canvas.polyline(points, ink=ink_of(alternative), width=2.2, dash=dash_of(alternative))
     for point in points:
         canvas.diamond(point, 4, fill=ink_of(alternative))
-    _threshold(canvas, alarm, frame)
+    draw_threshold(canvas, alarm, frame)
 
 
 def draw_profile(canvas: Canvas, alarm: Explanation, where: Frame) -> None:
@@ -168,11 +140,11 @@ def draw_profile(canvas: Canvas, alarm: Explanation, where: Frame) -> None:
     if not profile:
         return
     numbers = [number for _, both in profile for number in both]
-    top, bottom = (_round(max(numbers)), _round(min(0.0, *numbers), down=True)) if alarm.reward else (1.0, 0.0)
+    top, bottom = (rounded(max(numbers)), rounded(min(0.0, *numbers), down=True)) if alarm.reward else (1.0, 0.0)
     far = max(profile[0][0], 1)
     head = 24 + ROW * (alarm.latest_useful is not None)
     frame = msgspec.structs.replace(where, low=-far, high=0, bottom=bottom, top=top, head=head)
-    _axes(canvas, frame, heading, "steps ago", percent=not alarm.reward, signless=True)
+    draw_axes(canvas, frame, heading, "steps ago", percent=not alarm.reward, signless=True)
     nominal = [frame.at(-offset, values[0]) for offset, values in profile]
     other = [frame.at(-offset, values[1]) for offset, values in profile]
     canvas.polyline(nominal, ink=NOMINAL, width=2.2)
@@ -181,7 +153,7 @@ def draw_profile(canvas: Canvas, alarm: Explanation, where: Frame) -> None:
         canvas.dot(point, 3, fill=NOMINAL)
     for point in other:
         canvas.diamond(point, 4, fill=ALTERNATIVE)
-    _threshold(canvas, alarm, frame)
+    draw_threshold(canvas, alarm, frame)
     if alarm.latest_useful is not None:
         x, _ = frame.at(-alarm.latest_useful, 0)
         canvas.line((x, frame.y + 14 + ROW), (x, frame.at(0, bottom)[1]), ink=FAINT, dash="2 4")
@@ -206,7 +178,7 @@ def draw_labels(canvas: Canvas, alarm: Explanation, rows: Sequence[tuple[str, fr
             *(where.x, y, where.width, high, alarm.first, alarm.first + max(last, 1)), head=24 + (words if first else 0)
         )
         is_last = n == len(rows) - 1
-        _axes(canvas, frame, f"“{label}” holds", "step" if is_last else "", percent=True)
+        draw_axes(canvas, frame, f"“{label}” holds", "step" if is_last else "", percent=True)
         _moments(canvas, alarm, frame, say=first)
         for position, (state, _) in enumerate(alarm.evidence.path):
             x, y = frame.at(alarm.first + position, 1.0 if state in states else 0.0)
@@ -221,36 +193,6 @@ def draw_labels(canvas: Canvas, alarm: Explanation, rows: Sequence[tuple[str, fr
 
 
 # ---- what charts share ----
-
-
-def _axes(canvas: Canvas, frame: Frame, heading: str, below: str, *, percent: bool, signless: bool = False) -> None:
-    canvas.text((frame.x, frame.y + 14), heading, bold=True)
-    left, right = frame.at(frame.low, frame.bottom), frame.at(frame.high, frame.bottom)
-    room = frame.height - frame.head - 40
-    for value in _ticks(frame.bottom, frame.top, max(2, min(MOST_LINES, int(room // 22)))):
-        _, y = frame.at(frame.low, value)
-        canvas.line((left[0], y), (right[0], y), ink=INK if value == frame.bottom else RULE, width=0.8)
-        canvas.text((left[0] - 6, y + 4), f"{100 * value:.4g} %" if percent else f"{value:.4g}", size=12, anchor="end")
-    for step in map(int, _ticks(frame.low, frame.high, MOST_STEPS, least=1)):
-        x, y = frame.at(step, frame.bottom)
-        canvas.line((x, y), (x, y + 4))
-        canvas.text((x, y + 17), str(abs(step) if signless else step), size=12, anchor="middle")
-    if below:
-        canvas.text(((left[0] + right[0]) / 2, left[1] + 33), below, size=12, ink=FAINT, anchor="middle")
-
-
-def _interval(span: float, most: int, least: float = 0.0) -> float:
-    """The smallest of 1, 2 and 5 times a power of ten of which at most `most` make up `span`; `least` at least."""
-    wanted = max(span / most, least, 1e-9)
-    scale = 10.0 ** math.floor(math.log10(wanted) + 1e-9)
-    return next(scale * part for part in (1, 2, 5, 10) if scale * part >= wanted * (1 - 1e-9))
-
-
-def _ticks(low: float, high: float, most: int, least: float = 0.0) -> list[float]:
-    """Round numbers from `low` to `high`, evenly apart."""
-    step = _interval(high - low, most, least)
-    first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
-    return [number * step for number in range(first, last + 1)]
 
 
 def _marks(alarm: Explanation) -> list[tuple[int, str]]:
@@ -269,29 +211,7 @@ def _moments(canvas: Canvas, alarm: Explanation, frame: Frame, *, say: bool = Tr
             canvas.text((x + 4, above - 2), what, size=12, ink=FAINT, halo=True)
 
 
-def _threshold(canvas: Canvas, alarm: Explanation, frame: Frame) -> None:
-    if alarm.threshold is None:
-        return
-    a, b = frame.at(frame.low, alarm.threshold), frame.at(frame.high, alarm.threshold)
-    canvas.line(a, b, ink=INK, width=1.4, dash="1 3")
-    needed = {">=": "at least", ">": "more than", "<=": "at most", "<": "less than"}.get(alarm.comparison, "")
-    shown = f"{alarm.threshold:g}" if alarm.reward else f"{100 * alarm.threshold:g} %"
-    canvas.text((frame.x + frame.width - frame.right, frame.y + 14), f"dotted: {needed} {shown}", size=12, anchor="end")
-
-
-def _figure(number: float, alarm: Explanation) -> str:
-    return f"{number:.3g}" if alarm.reward else f"{100 * number:.1f} %"
-
-
 def _banded(alarm: Explanation) -> str:
     """Return whose value has the bounds."""
     alternative = next((branch for branch in alarm.branches if not branch.nominal), alarm.branches[-1])
     return f"the value under {alternative.name}"
-
-
-def _round(number: float, *, down: bool = False) -> float:
-    """Return a round number a little above, or below."""
-    if number == 0.0:
-        return 0.0 if down else 0.01
-    step = _interval(abs(number), MOST_LINES)
-    return step * (math.floor(number / step + 1e-9) if down else math.ceil(number / step - 1e-9))

@@ -10,8 +10,10 @@ from monitor.logic import parse
 from monitor.logic.syntax import Label
 from monitor.logic.traversal import subformulas
 from monitor.model import MDP
+from monitor.picture.axes import Frame
 from monitor.picture.bands import bands_in_words, draw_bands
-from monitor.picture.charts import Frame, draw_history, draw_labels, draw_profile, draw_risk
+from monitor.picture.charts import draw_history, draw_labels, draw_profile, draw_risk
+from monitor.picture.decisions import decisions_in_words, draw_decisions
 from monitor.picture.explanation import Explanation
 from monitor.picture.layout import grid_of
 from monitor.picture.routes import route_in_words
@@ -33,7 +35,7 @@ CAUSAL = {
 
 def draw(alarm: Explanation, model: MDP) -> str:
     """Return the picture as an SVG document; equal explanations give equal bytes."""
-    canvas = Canvas(WIDTH, alarm.title, _description(alarm))
+    canvas = Canvas(WIDTH, alarm.title, _description(alarm, model))
     canvas.text((MARGIN, 40), alarm.title, size=20, bold=True)
     y = 66 + canvas.paragraph((MARGIN, 66), alarm.summary)
     canvas.text((MARGIN, y), alarm.evidence.text, size=13, ink=FAINT)
@@ -53,6 +55,7 @@ def draw(alarm: Explanation, model: MDP) -> str:
     draw_history(canvas, alarm, Frame(MARGIN, y + 286, wide, 256, 0, 1))
     draw_profile(canvas, alarm, Frame(MARGIN + half + 30, y + 286, half, 256, 0, 1))
     y += 560
+    y += draw_decisions(canvas, alarm, model, Frame(MARGIN, y - 4, WIDTH - 2 * MARGIN, 236, 0, 1))
     y += draw_bands(canvas, alarm, model, (MARGIN, y - 10), WIDTH - 2 * MARGIN)
     return canvas.document(_draw_foot(canvas, alarm, y))
 
@@ -107,7 +110,7 @@ def _draw_foot(canvas: Canvas, alarm: Explanation, y: float) -> float:
     return y + 36
 
 
-def _description(alarm: Explanation) -> str:
+def _description(alarm: Explanation, model: MDP) -> str:
     """Return the picture in words, for screen readers."""
     sentences = [alarm.summary]
     sentences += [f"Under {branch.name} the value is {_shown(branch.value, alarm)}." for branch in alarm.branches]
@@ -122,6 +125,7 @@ def _description(alarm: Explanation) -> str:
             for k, v in sorted(alarm.profile.items())
         )
         sentences.append("Had it taken over " + ", ".join(each) + ".")
+    sentences += decisions_in_words(alarm, model)
     return " ".join(sentences)
 
 

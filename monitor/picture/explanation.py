@@ -14,8 +14,9 @@ import msgspec
 from monitor.alarm.document import Evidence
 from monitor.alarm.summary import summary
 from monitor.causal import World
-from monitor.errors import LimitError
+from monitor.errors import FormulaError, LimitError
 from monitor.exact import Checker
+from monitor.exact.recourse import RecourseReport, Settings, query_of, recourse_of
 from monitor.logic import Formula, parse
 from monitor.logic.printer import print_change
 from monitor.logic.syntax import Change, Goal, Regret, Reward
@@ -67,7 +68,8 @@ class Explanation(msgspec.Struct, frozen=True):
     `now`: position of the path's last pair; steps are counted from the path's first pair, whose seq is `first`.
     `threshold`: of the quantity, None for `=?`; `comparison`: with it. `horizon`: steps the formula looks ahead.
     `history`: empty if the formula cannot be answered exactly. `profile`: offset -> (nominal, alternative).
-    `others`: quantities of a compound formula that are not shown.
+    `others`: quantities of a compound formula that are not shown. `recourse`: what other decisions would have given,
+    None if that is not defined for the formula.
     """
 
     title: str
@@ -84,6 +86,7 @@ class Explanation(msgspec.Struct, frozen=True):
     profile: Mapping[int, tuple[float, float]]
     latest_useful: int | None
     others: int
+    recourse: RecourseReport | None = None
 
 
 def explain(
@@ -123,7 +126,23 @@ def explain(
         profile=verdict.profile if isinstance(formula, Regret) else {},
         latest_useful=verdict.latest_useful if isinstance(formula, Regret) else None,
         others=len(found) - 1,
+        recourse=_recourse(checker, evidence, formula if isinstance(formula, Regret) else goal),
     )
+
+
+def _recourse(checker: Checker, evidence: Evidence, formula: Goal | Regret) -> RecourseReport | None:
+    """Return the effects of single decisions, without degrees of responsibility; None where they are not defined."""
+    try:
+        return recourse_of(
+            checker.evaluators,
+            query_of(formula, evidence.text),
+            evidence.path,
+            Settings(most=1, within=1),
+            terminated=evidence.terminated,
+            acted=evidence.acted,
+        )
+    except (FormulaError, LimitError):
+        return None
 
 
 def _of(quantities: tuple[Quantity, ...], n: int) -> Quantity:

@@ -16,6 +16,7 @@ from monitor.logic.parser import error_at
 from monitor.logic.syntax import Formula, Goal, Label, Regret
 from monitor.logic.traversal import subformulas
 from monitor.model.mdp import MDP
+from monitor.types import UNKNOWN_POLICY
 
 __all__ = ["Path", "check_acted", "check_models", "checked_path", "named_actions"]
 
@@ -53,10 +54,10 @@ def checked_path(path: Path, model: MDP, *, terminated: bool) -> list[tuple[int,
 
 
 def check_acted(acted: Sequence[str], length: int, policies: Mapping[str, object]) -> None:
-    """Raise PathError unless a policy that exists is named for each pair of a path, or none at all."""
+    """Raise PathError unless an existing policy, or UNKNOWN_POLICY, is named for each pair, or none at all."""
     if len(acted) not in (0, length):
         raise PathError(f"the path has {length} pairs, and the policies that acted are named for {len(acted)} of them")
-    unknown = sorted(set(acted) - set(policies))
+    unknown = sorted(set(acted) - set(policies) - {UNKNOWN_POLICY})
     if unknown:
         raise PathError(f"a policy that acted does not exist: {unknown[0]!r}; there is {', '.join(policies)}")
 

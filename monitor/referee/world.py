@@ -24,11 +24,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from monitor.arrays import Floats, Ints
-from monitor.errors import LimitError
+from monitor.errors import LimitError, PathError
 from monitor.logic.syntax import Change
 from monitor.model.mdp import MDP
 from monitor.policy.table import PolicyTable
 from monitor.referee.row import counterfactual
+from monitor.types import UNKNOWN_POLICY
 
 __all__ = ["MAIN", "Frame", "Moment", "Setting", "Step", "World", "intervene", "looked_up", "position"]
 
@@ -147,18 +148,23 @@ class Setting:
 
     def actions(self, world: World, state: int) -> list[tuple[int, float]]:
         """Return the actions that may be taken in `state` at the present offset of a world, with probabilities."""
-        distribution = self._choice(world.now.policy, state)
-        if world.seen and world.seen[0].action is not None:
-            step, taken = world.seen[0], world.seen[0].action
-            if world.changed == 0 and state == step.state:
-                return [(taken, 1.0)]
-            observed = self._choice(step.moment.policy, step.state)
-            if 0 < observed[taken] < 1:  # a certain action says nothing about its noise
-                distribution = counterfactual(observed, distribution, taken)
+        step = world.seen[0] if world.seen else None
+        if step is None or step.action is None:
+            distribution = self._choice(world.now.policy, state)
+        elif world.changed == 0 and state == step.state:
+            return [(step.action, 1.0)]
+        else:
+            distribution = self._choice(world.now.policy, state)
+            if distribution.max() < 1:  # a certain action owes nothing to the noise
+                observed = self._choice(step.moment.policy, step.state)
+                if 0 < observed[step.action] < 1:  # and says nothing about it
+                    distribution = counterfactual(observed, distribution, step.action)
         return [(int(action), float(distribution[action])) for action in np.flatnonzero(distribution)]
 
     def _choice(self, policy: str | int, state: int) -> Floats:
         """Return the distribution [A] of the action with prior noise."""
+        if policy == UNKNOWN_POLICY:
+            raise PathError(f"in state {state} acts a policy that acted on the path and is not known")
         if isinstance(policy, str):
             return self.policies[policy].distribution(state, self.main.actions)
         always: Floats = np.eye(1, self.main.actions, policy)[0]

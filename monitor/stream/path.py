@@ -5,6 +5,7 @@ A path of n pairs has n - 1 observed transitions (docs/semantics.md, section 1.3
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final, assert_never
 
 import msgspec
@@ -36,7 +37,8 @@ class SlidingPath:
     Attributes:
         held: (state, action) pairs, oldest first; the newest action is None if the episode's last message had none. The
             list is updated in place; `pairs` is a copy.
-        acted: names of the policies that acted at the held pairs, oldest first; empty if nominal did at all of them.
+        acted: names of the policies that acted at the held pairs, oldest first, or UNKNOWN_POLICY; empty if nominal
+            did at all of them.
         last: the newest step, None if the path is empty.
         start_dropped: True if older pairs of the path have left the window.
         ended: True if the episode has ended; the pairs are kept for the last verdicts, until the next step or break.
@@ -137,6 +139,11 @@ class SlidingPath:
         self.ended = True
         self.terminated = terminated
 
+    def rename(self, name: Callable[[str], str]) -> None:
+        """Give the policies that acted other names; `name`: old name -> new one."""
+        self.acted = [name(policy) for policy in self.acted or [NOMINAL] * len(self.held)]
+        self._forget_if_nominal()
+
     def dump(self) -> PathState:
         """Return the state as plain data. Serialize it before the next event: it shares the list of pairs."""
         return PathState(
@@ -167,6 +174,9 @@ class SlidingPath:
             self.acted += [NOMINAL] * len(self.held)
         self.acted.append(policy)
         del self.acted[: -self.window]
+        self._forget_if_nominal()
+
+    def _forget_if_nominal(self) -> None:
         if self.acted.count(NOMINAL) == len(self.acted):
             self.acted.clear()
 

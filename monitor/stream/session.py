@@ -30,6 +30,7 @@ from monitor.stream.reorder_buffer import (
     ReorderBufferState,
 )
 from monitor.types import (
+    UNKNOWN_POLICY,
     Break,
     Deviates,
     End,
@@ -226,20 +227,24 @@ class Session:
         return session
 
     def revise(self, changed: AbstractSet[str] = frozenset()) -> None:
-        """Adapt to a changed model or changed policies; drop all steps if one fits neither.
+        """Adapt to a changed model or changed policies; drop all steps if one does not fit the model.
 
-        `changed`: names of the policies whose file is another one than before.
+        `changed`: names of the policies whose file is another one than before. What acted under these names, and under
+        names that are gone, is not known any more.
         """
         self.deviation = Deviation()
-        unfit = self._unfit(changed)
         acting = self._adapter.acting(self.policy)
         self.mismatch = acting is None
+        self.path.rename(lambda policy: self._known(policy, changed))
         self.pending = deque(
-            self._revised(event, foreign=acting is None) if isinstance(event, Step) else event for event in self.pending
+            replace(event, foreign=acting is None, policy=self._known(event.policy, changed))
+            if isinstance(event, Step)
+            else event
+            for event in self.pending
         )
-        if not unfit:
+        if self._fits():
             return
-        restart = Break("warming_up", unfit)
+        restart = Break("warming_up", "the steps before do not fit the model, which was changed")
         self.path.restart(restart.reason, restart.detail)
         self.previous = None
         if self.pending:
@@ -328,10 +333,13 @@ class Session:
         if self.previous is not None and entry.reward is not None:
             notices += self._rewarded(self.previous, entry.state, entry)
         acting = self._adapter.acting(self.policy)
-        by = acting is None, acting or "nominal"
+        by = acting is None, acting or UNKNOWN_POLICY
         self._emit(Step(entry.episode, entry.seq, entry.state, entry.action, entry.time, entry.late, *by))
         self.previous = None if entry.action is None else (entry.state, entry.action)
-        if entry.action is not None and by[1] == "nominal":  # the others are no deviation: they took over
+        if entry.action is not None and by[1] in (
+            "nominal",
+            UNKNOWN_POLICY,
+        ):  # the others took over
             notices += self._acted(entry.state, entry.action)
         return notices
 
@@ -387,19 +395,9 @@ class Session:
         self.since.clear()
         self.since.extend([since] * len(self.pending))
 
-    def _revised(self, step: Step, *, foreign: bool) -> Step:
-        known = not foreign and self._adapter.knows(step.policy)
-        return replace(step, foreign=foreign, policy=step.policy if known else "nominal")
-
-    def _unfit(self, changed: AbstractSet[str]) -> str:
-        """Return why the accepted steps do not fit the model and the policies; empty if they do."""
-        acted = {*self.path.acted, *(event.policy for event in self.pending if isinstance(event, Step))}
-        others = acted - {"nominal"}
-        if not all(map(self._adapter.knows, others)):
-            return "a policy that acted in the steps before is not configured any more"
-        if others and changed & {*others, "nominal"}:
-            return "a policy that acted in the steps before was changed"
-        return "" if self._fits() else "the steps before do not fit the model, which was changed"
+    def _known(self, policy: str, changed: AbstractSet[str]) -> str:
+        """Return the name of a policy that acted if its table is still the same, else UNKNOWN_POLICY."""
+        return UNKNOWN_POLICY if policy in changed or not self._adapter.knows(policy) else policy
 
     def _fits(self) -> bool:
         """Return whether all accepted steps are possible in the model."""

@@ -14,7 +14,7 @@ from monitor.model import MDP
 from monitor.policy.table import as_table
 from monitor.referee import judge
 from monitor.sampled import Simulated
-from monitor.types import Sampling
+from monitor.types import UNKNOWN_POLICY, Sampling
 
 WALK, CRAWL = 0, 1
 PATH = [(0, WALK), (1, CRAWL), (1, WALK)]
@@ -53,6 +53,15 @@ def test_samples_are_refused_where_it_matters_who_acted(text: str) -> None:
     assert value(text, [], engine="sampled", sampling=Sampling(limit=500, error=0.2)) is not None
 
 
+def test_samples_answer_again_from_the_state_after_the_last_step_of_another_policy() -> None:
+    text, short = 'mixed@{}.P=? [ F<=3 "home" ]', Sampling(limit=500, error=0.2)
+    for offset, acted in ((0, ["careful", "careful", "nominal"]), (1, ["careful", "nominal", "nominal"])):
+        own = value(text.format(offset), [], engine="sampled", sampling=short)
+        assert value(text.format(offset), acted, engine="sampled", sampling=short) == own
+        with pytest.raises(LimitError, match="from the intervention state on"):
+            value(text.format(offset + 1), acted, engine="sampled", sampling=short)
+
+
 @pytest.mark.parametrize("change", ["best", "best[<=1]", "best[1]", "optimal"])
 def test_samples_refuse_decisions_for_a_goal_whoever_acted(change: str) -> None:
     with pytest.raises(LimitError, match="another policy than nominal acted at some of the steps"):
@@ -86,6 +95,35 @@ def test_a_wrong_list_of_policies_is_an_error(acted: list[str], engine: str, ref
         check(TEXTS[0], **about)  # type: ignore[arg-type] # likewise
     with pytest.raises(PathError, match=referee):
         judge(TEXTS[0], **about)  # type: ignore[arg-type] # likewise
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_an_unknown_policy_does_not_matter_where_nothing_is_left_to_it(text: str) -> None:
+    acted = ["nominal", UNKNOWN_POLICY, "nominal"]
+    assert value(text, acted) == value(text, [])
+    assert judge(text, model=MODEL, path=PATH, policies=POLICIES, acted=acted).value == pytest.approx(value(text, []))
+
+
+@pytest.mark.parametrize("text", [*DEPENDS, 'max[<=1]@2.P=? [ F=2 "ledge" ]', 'delta(max,nominal)@2.P=? [ X "home" ]'])
+def test_an_answer_that_depends_on_an_unknown_policy_is_refused(text: str) -> None:
+    about = {
+        "model": MODEL,
+        "models": {"icy": ICY},
+        "path": PATH,
+        "policies": {**POLICIES, "nominal": [[0.5, 0.5]] * 4},
+    }
+    with pytest.raises(PathError, match="not configured acted at 1 of the steps from the intervention state on"):
+        check(text, **about, acted=["nominal", UNKNOWN_POLICY, "nominal"])  # type: ignore[arg-type] # as the test says
+    before = text.replace("@2", "@0")
+    acted = [UNKNOWN_POLICY, UNKNOWN_POLICY, "nominal"]
+    assert check(before, **about, acted=acted).value == check(before, **about).value  # type: ignore[arg-type] # likewise
+
+
+@pytest.mark.parametrize("text", DEPENDS[:2])
+def test_the_referee_refuses_an_answer_that_depends_on_an_unknown_policy(text: str) -> None:
+    about = {"model": MODEL, "path": PATH, "policies": POLICIES}
+    with pytest.raises(PathError, match="acts a policy that acted on the path and is not known"):
+        judge(text, **about, acted=[UNKNOWN_POLICY] * 3)  # type: ignore[arg-type] # likewise
 
 
 def test_a_simulated_model_depends_on_it_unless_the_path_is_replayed() -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from monitor.model import MDP
 from monitor.picture import draw, explain
-from monitor.picture.charts import _round, _ticks
+from monitor.picture.axes import rounded, ticks
 from monitor.picture.routes import route_in_words
 from monitor.picture.svg import DARK, PAPER, Canvas
 from tests.picture.test_draw import SVG, contrast, without_places
@@ -30,21 +30,21 @@ def is_round(number: float) -> bool:
 
 @given(st.floats(1e-6, 1e6), st.integers(2, 8))
 def test_ticks_are_round_few_and_hold_the_data(number: float, most: int) -> None:
-    top = _round(number)
+    top = rounded(number)
     assert top >= number * (1 - 1e-9)
     assert is_round(top)
-    assert -_round(-number, down=True) == pytest.approx(top)
-    ticks = _ticks(0.0, number, most)
-    assert 1 <= len(ticks) <= most + 1
-    assert all(0 <= tick <= number * (1 + 1e-9) for tick in ticks)
-    gaps = np.diff(ticks)
+    assert -rounded(-number, down=True) == pytest.approx(top)
+    drawn = ticks(0.0, number, most)
+    assert 1 <= len(drawn) <= most + 1
+    assert all(0 <= tick <= number * (1 + 1e-9) for tick in drawn)
+    gaps = np.diff(drawn)
     assert gaps == pytest.approx(np.full(len(gaps), gaps[0])) if len(gaps) else True
 
 
 def test_steps_are_whole_and_round() -> None:
-    assert _ticks(0, 25, 8, least=1) == [0, 5, 10, 15, 20, 25]
-    assert _ticks(37, 101, 8, least=1) == [40, 50, 60, 70, 80, 90, 100]
-    assert _ticks(3, 4, 8, least=1) == [3, 4]
+    assert ticks(0, 25, 8, least=1) == [0, 5, 10, 15, 20, 25]
+    assert ticks(37, 101, 8, least=1) == [40, 50, 60, 70, 80, 90, 100]
+    assert ticks(3, 4, 8, least=1) == [3, 4]
 
 
 def words(picture: str) -> list[str]:

@@ -48,6 +48,29 @@ def policies_for(model: MDP) -> dict[str, object]:
     return {name: [*choices, *[choices[0]] * more] for name, choices in POLICIES.items()}
 
 
+def test_after_an_unknown_policy_an_answer_that_depends_on_it_is_undecided_until_it_lies_before() -> None:
+    model = MDP.from_transitions(
+        states=3,
+        actions=2,
+        transitions=[(s, a, to, 0.5) for s in range(3) for a in range(2) for to in (s, (s + 1) % 3)],
+        labels={"ditch": [1], "home": [2]},
+    )
+    texts = {"depends": 'careful[1]@2.P>=0.5 [ F<=4 "home" ]', "does_not": 'careful@2.P>=0.5 [ F<=4 "home" ]'}
+    specs = [FormulaSpec(name, text, engine="exact") for name, text in texts.items()]
+    known = {sha256: name for name, sha256 in SHA.items()}
+    policies = {**POLICIES, "nominal": [0, 0, 0]}
+    monitor = Monitor(model, policies, specs, StreamSettings(window=5, max_lag=1e9, policies=known))
+    reasons: dict[str, list[str]] = {name: [] for name in texts}
+    for seq, acting in enumerate(["nominal", "unknown", "nominal", "nominal", "nominal"]):
+        now = Instant(float(seq), float(seq))
+        monitor.observe(Observation("ada", 0, seq, 0, 0, policy=SHA.get(acting, "d" * 64)), now)
+        for each in monitor.evaluate(now):
+            if isinstance(each, Judged):
+                reasons[each.formula].append(each.verdict.reason)
+    assert reasons["does_not"] == [""] * 4
+    assert [reason[:30] for reason in reasons["depends"]] == ["", *["a policy that is not configured"[:30]] * 2, ""]
+
+
 @pytest.mark.parametrize("causal_model", ["gumbel", "any"])
 @pytest.mark.parametrize("learned", [False, True])
 def test_a_verdict_on_a_stream_is_that_of_a_check_from_scratch(causal_model: str, *, learned: bool) -> None:

@@ -33,6 +33,7 @@ from monitor.runtime.takeovers import (
     takeover_goal,
 )
 from monitor.types import (
+    UNKNOWN_POLICY,
     Blind,
     Forecast,
     FormulaSpec,
@@ -330,7 +331,7 @@ def test_a_restart_in_between_changes_nothing() -> None:
     assert stopped.taken == through.taken
 
 
-def test_after_a_reload_with_another_file_of_the_same_name_the_path_begins_anew(
+def test_after_a_reload_with_another_file_of_the_same_name_who_acted_is_unknown(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     stream = Stream(road())
@@ -339,8 +340,7 @@ def test_after_a_reload_with_another_file_of_the_same_name_the_path_begins_anew(
     assert len(stream.monitor._agents["ada"].session.path) == 2
     monkeypatch.setitem(POLICIES, "careful", [RUSH] * 3)
     stream.restart()
-    path = stream.monitor._agents["ada"].session.path
-    assert (len(path), path.broken) == (0, "warming_up")
+    assert stream.monitor._agents["ada"].session.path.acted == ["nominal", UNKNOWN_POLICY]
 
 
 def test_without_known_policies_nobody_takes_over() -> None:

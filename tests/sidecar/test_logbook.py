@@ -18,7 +18,7 @@ from monitor.sidecar.log import MAX_KINDS, RateLimitedLog, set_up_logging
 from monitor.sidecar.mqtt.inbox import Arrived
 from monitor.sidecar.service import Service
 from monitor.sidecar.sinks.logbook import Logbook
-from monitor.types import Blind, Deviates, Instant
+from monitor.types import Blind, Deviates, Instant, TakenOver
 from tests.sidecar.conftest import CAREFUL, HOME, RASH
 from tests.sidecar.project import write_project
 from tests.sidecar.watched import watched
@@ -171,6 +171,22 @@ def test_an_agent_that_is_blind_again_and_again_is_logged_once_a_minute(log: pyt
     assert [text for _, text in entries(log) if "blind" in text] == [
         "a0: blind (stale: no step has arrived for too long): watch, chance",
         "a0: blind (stale: no step has arrived for too long): watch, chance",
+    ]
+
+
+def test_an_agent_that_hands_over_again_and_again_is_logged_once_a_minute_for_each_outcome(
+    log: pytest.LogCaptureFixture,
+) -> None:
+    book = Logbook(watched([]))
+    for n in range(100):
+        judged = [
+            TakenOver(agent, "watch", "safe", "undecided", "e", n, 0.0, n, 0.0, "cut off") for agent in ("ada", "bob")
+        ]
+        book.take(Effects(notices=tuple(judged)), Instant(1000.0 + n, float(n)))
+    assert [text for _, text in entries(log, "monitor.service")] == [
+        f"{agent}: the takeover by 'safe' at step {n} of 'e' is not judged by watch: cut off"
+        for n in (0, 60)
+        for agent in ("ada", "bob")
     ]
 
 

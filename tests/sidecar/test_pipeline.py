@@ -86,6 +86,7 @@ def test_the_heartbeat_repeats_what_fires_under_the_same_id_and_revision(driver:
         "blind_formulas": {},
         "sent": "1970-01-01T00:16:42.000Z",
         "sent_unix": driver.now.wall,
+        "shard": None,
     }
     for seq in range(1, 5):
         driver.send(seq, HOME if seq > 1 else 1, CAREFUL)

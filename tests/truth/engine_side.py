@@ -50,7 +50,7 @@ class Engine:
         models = {name: model_of(setting, rows, rewards=False) for name, rows in setting.models.items()}
         policies = {name: _table(table, setting.actions) for name, table in setting.policies.items()}
         self._setting = setting
-        self._about: dict[str, Any] = {
+        self.about: dict[str, Any] = {
             "model": model,
             "models": models,
             "policies": policies,
@@ -63,14 +63,14 @@ class Engine:
     def verdict(self, case: Case) -> monitor.Verdict:
         """Return the verdict of a `Checker` that has answered other questions of the setting before."""
         formula = monitor.parse(case.formula)
-        path, kind = self._about["path"], case.causal_model
+        path, kind = self.about["path"], case.causal_model
         ended, acted = self._setting.terminated, self._setting.acted
         return self._checker.check(formula, path, causal_model=kind, terminated=ended, text=case.formula, acted=acted)
 
     def verdict_alone(self, case: Case) -> monitor.Verdict:
         """Return the verdict of `monitor.check`, which starts from nothing."""
-        return monitor.check(case.formula, causal_model=case.causal_model, engine="exact", **self._about)
+        return monitor.check(case.formula, causal_model=case.causal_model, engine="exact", **self.about)
 
     def verdict_of_referee(self, case: Case) -> monitor.Verdict:
         """Return the verdict of the second evaluator, which shares nothing with the first."""
-        return referee.judge(case.formula, causal_model=case.causal_model, **self._about)
+        return referee.judge(case.formula, causal_model=case.causal_model, **self.about)

@@ -38,7 +38,7 @@ class Held(NamedTuple):
     """A held path: `states`, `actions` [L] (-1: not yet taken), and `outcomes` [L], -1 where none was observed.
 
     `end`: the state in which the episode has ended, absorbing where no outcome was observed, or -1. `acted` [L]: the
-    index of the policy that acted.
+    index of the policy that acted. `repeats`: an unchanged decision is the observed action in every state that has it.
     """
 
     states: Ints
@@ -46,12 +46,14 @@ class Held(NamedTuple):
     outcomes: Ints
     end: int
     acted: Ints
+    repeats: bool
 
 
 class Plan(NamedTuple):
     """What is evaluated: `target`, `rewarded`, `used` of a `Layout`, `label_of` [S], and the optimal policy.
 
-    `policy` [n, S]: its actions for n obligations; `policy_of` [L, slots]: which of them a slot has.
+    `policy` [n, S]: its actions for n obligations; `policy_of` [L, slots]: which of them a slot has. `along` [L]: the
+    slot of each level on the observed path, -1 once nothing remains.
     """
 
     target: Ints
@@ -60,18 +62,20 @@ class Plan(NamedTuple):
     label_of: Ints
     policy: Ints
     policy_of: Ints
+    along: Ints
 
 
 class Decisions(NamedTuple):
-    """Values of decisions in the observed states, arrays [L, slots, lanes].
+    """Values of the decisions on the observed path, and what is decided elsewhere.
 
-    `held`: if the decision is unchanged; `changed`: if it is the best one. `action`: the least of the best ones, up to
-    `TIE` (-1: none is allowed).
+    `held` [L, lanes]: if the decision is unchanged. `actions` [L, A, lanes]: if it is a given action, and later ones
+    are those of the lane; nan if the action is unavailable, nothing remains, or no lane decides. `chosen` [L, S, slots,
+    lanes]: the best action where it is better than the unchanged decision, else -1; empty: not wanted.
     """
 
     held: Floats
-    changed: Floats
-    action: Ints
+    actions: Floats
+    chosen: Ints
 
 
 @compiled
@@ -90,7 +94,7 @@ def reach(options: Options, acting: Acting, plan: Plan, lanes: Lanes, held: Held
         for state in range(states):
             if not reached[level, state]:
                 continue
-            unchanged(acting, held, level, state, weight)
+            unchanged(options, acting, held, level, state, weight)
             pick(options, plan, lanes, level, state, False, picks)
             for action in range(actions):
                 pair = state * actions + action
@@ -104,15 +108,27 @@ def reach(options: Options, acting: Acting, plan: Plan, lanes: Lanes, held: Held
 @compiled
 def best_allowed(lanes: Lanes, level: int) -> bool:
     """Return whether some lane may take the best decision at a level."""
-    return bool(((lanes.spends >= 0) & (level < lanes.until)).any())
+    return bool(((lanes.spends >= 0) & (lanes.since <= level) & (level < lanes.until)).any())
 
 
 @compiled
-def unchanged(acting: Acting, held: Held, level: int, state: int, weight: Floats) -> None:
+def deciding(lanes: Lanes, level: int, active: Ints) -> int:
+    """Write the lanes that may take the best decision at a level to `active`; return their number."""
+    count = 0
+    for lane in range(len(lanes.spends)):
+        if lanes.spends[lane] >= 0 and lanes.since[lane] <= level < lanes.until[lane]:
+            active[count] = lane
+            count += 1
+    return count
+
+
+@compiled
+def unchanged(options: Options, acting: Acting, held: Held, level: int, state: int, weight: Floats) -> None:
     """Write the distribution of the unchanged decision to `weight` [A]."""
     s, a = held.states[level], held.actions[level]
     weight[:] = 0.0
-    if a >= 0 and state == s:
+    repeated = held.repeats and a >= 0 and options.alike[state * len(weight) + a] >= 0
+    if a >= 0 and (state == s or repeated):
         weight[a] = 1.0
         return
     policy = held.acted[level]
@@ -178,7 +194,7 @@ def induct(
     row, observed = scratch_row(options), np.zeros(states)
     weight, picks, mean = np.zeros(actions), np.zeros(slots, dtype=np.int64), np.zeros(width)
     kept, followed, best = np.zeros((slots, width)), np.zeros(slots), np.zeros((slots, width))
-    chosen, best_action = np.zeros((slots, width)), np.zeros((slots, width), dtype=np.int64)
+    best_action, active = np.zeros((slots, width), dtype=np.int64), np.zeros(width, dtype=np.int64)
     for level in range(len(held.states) - 1, -1, -1):
         ahead, here = buffers[now], buffers[1 - now]
         now = 1 - now
@@ -188,48 +204,56 @@ def induct(
             first, last = options.indptr[s * actions + a], options.indptr[s * actions + a + 1]
         for k in range(first, last):
             observed[options.successors[k]] = options.probabilities[k]
-        every = best_allowed(lanes, level)
+        count = deciding(lanes, level, active)
         for state in range(states):
             if not reached[level, state]:
                 continue
             label = plan.label_of[state]
+            along = plan.along[level] if state == s and count > 0 else -1
             if outcome < 0 and state == held.end:
                 for slot in range(plan.used[level]):
                     stay(ahead, here, state, slot, plan.target[level, slot, label])
-                    if state == s:
-                        decisions.held[level, slot], decisions.action[level, slot] = here[state, slot], -1
+                if along >= 0:
+                    decisions.held[level] = here[state, along]
+                    for action in range(actions):
+                        if options.alike[state * actions + action] >= 0:
+                            decisions.actions[level, action] = here[state, along]
                 continue
             kept[:], best[:], best_action[:] = 0.0, -np.inf, -1
             merged = outcome < 0 or state != s
-            unchanged(acting, held, level, state, weight)
+            unchanged(options, acting, held, level, state, weight)
             if merged:
                 merge(options, state, weight)
             pick(options, plan, lanes, level, state, merged, picks)
             for action in range(actions):
                 alike = options.alike[state * actions + action]
                 if alike < 0 or (merged and alike != action):
+                    if alike >= 0 and along >= 0:
+                        decisions.actions[level, action] = decisions.actions[level, alike]
                     continue
-                if not (every or weight[action] > 0.0 or (picks == action).any()):
+                if not (count > 0 or weight[action] > 0.0 or (picks == action).any()):
                     continue
                 certain = state == s and action == a
                 reward, length, point = prepare(options, state, action, outcome, certain, observed, kind, row)
                 for slot in range(plan.used[level]):
-                    needed = width if weight[action] > 0.0 or picks[slot] == action else lanes.common
+                    every = weight[action] > 0.0 or picks[slot] == action or slot == along
+                    needed = width if every else lanes.common
                     then, earns = plan.target[level, slot, label], plan.rewarded[level, slot]
                     row_means(row, reward, length, point, then, earns, ahead, needed, greatest, mean)
+                    if slot == along:
+                        decisions.actions[level, action] = mean
                     if weight[action] > 0.0:
                         for lane in range(width):
                             kept[slot, lane] += weight[action] * mean[lane]
                     if picks[slot] == action:
                         followed[slot] = mean[width - 1]
-                    for lane in range(width):
-                        spent = lanes.spends[lane]
-                        if spent < 0 or level >= lanes.until[lane]:
-                            continue
-                        value = sign * mean[spent]
-                        best[slot, lane] = max(best[slot, lane], value)
-                        if best_action[slot, lane] < 0 or value > chosen[slot, lane] + tie(chosen[slot, lane]):
-                            chosen[slot, lane], best_action[slot, lane] = value, action
+                    for n in range(count):
+                        lane = active[n]
+                        value = sign * mean[lanes.spends[lane]]
+                        if value > best[slot, lane]:
+                            if best_action[slot, lane] < 0 or exceeds(value, best[slot, lane]):
+                                best_action[slot, lane] = action
+                            best[slot, lane] = value
             for slot in range(plan.used[level]):
                 for lane in range(width):
                     value = kept[slot, lane]
@@ -239,18 +263,20 @@ def induct(
                         better = best[slot, lane] > sign * value
                         value = value if lanes.holds[lane] and not better else sign * best[slot, lane]
                     here[state, slot, lane] = value
-                if state == s:
-                    decisions.held[level, slot], decisions.action[level, slot] = kept[slot], best_action[slot]
-                    decisions.changed[level, slot] = sign * best[slot]
+                    if len(decisions.chosen):
+                        gains = best_action[slot, lane] >= 0 and exceeds(best[slot, lane], sign * kept[slot, lane])
+                        decisions.chosen[level, state, slot, lane] = best_action[slot, lane] if gains else -1
+            if along >= 0:
+                decisions.held[level] = kept[along]
         for k in range(first, last):
             observed[options.successors[k]] = 0.0
     return now
 
 
 @inlined
-def tie(value: float) -> float:
-    """Return the difference up to which other values are as good as one: rounding must not choose among them."""
-    return TIE * max(1.0, abs(value))
+def exceeds(value: float, other: float) -> bool:
+    """Return whether a value is larger than another one by more than a tie."""
+    return value - other > TIE * max(1.0, abs(other))
 
 
 @inlined

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import combinations
 from typing import Literal, NamedTuple
 
 import numpy as np
 
 from monitor.arrays import Bools, Ints
 
-__all__ = ["NEVER", "Lanes", "Way", "lanes_of"]
+__all__ = ["NEVER", "Lanes", "Way", "lanes_of", "lanes_of_sets"]
 
 NEVER = 1 << 62
 """A level that no path reaches."""
@@ -29,12 +30,14 @@ class Way(NamedTuple):
 class Lanes(NamedTuple):
     """One lane for each way, and those that they lead to; n of them.
 
-    `spends` [n]: the lane in which the path goes on after a best decision, -1 if none is allowed; `until` [n]: the
-    first level at which it no longer is. `holds` [n]: whether a decision may be unchanged below that level; from it on
-    each is. `follows` [n]: whether the optimal policy decides. `common`: the first lanes, to which best decisions lead.
+    `spends` [n]: the lane in which the path goes on after a best decision, -1 if none is allowed; `since`, `until` [n]:
+    the first level at which it is, and the first at which it no longer is. `holds` [n]: whether a decision may be
+    unchanged below `until`; from it on each is. `follows` [n]: whether the optimal policy decides. `common`: the first
+    lanes, to which best decisions lead.
     """
 
     spends: Ints
+    since: Ints
     until: Ints
     holds: Bools
     follows: Bools
@@ -53,6 +56,7 @@ def lanes_of(ways: list[Way]) -> tuple[Lanes, list[int]]:
     count = len(spends) + optimal
     lanes = Lanes(
         np.array([*spends, *[-1] * optimal], dtype=np.int64),
+        np.zeros(count, dtype=np.int64),
         np.array([*free, *[NEVER] * (count - len(free))], dtype=np.int64),
         np.arange(count) >= first_few,
         np.arange(count) == count - 1 if optimal else np.zeros(count, dtype=np.bool_),
@@ -60,3 +64,23 @@ def lanes_of(ways: list[Way]) -> tuple[Lanes, list[int]]:
     )
     places = {"free": 0, "few": first_few, "optimal": count - 1}
     return lanes, [places[way.kind] + (free.index(way.until) if way.kind == "free" else way.changes) for way in ways]
+
+
+def lanes_of_sets(levels: int, size: int) -> tuple[Lanes, dict[tuple[int, ...], int]]:
+    """Return a lane for each set of at most `size` of the first levels, and the lane of each, in ascending order.
+
+    In the lane of a set the decisions at its levels are best, all others unchanged. The path goes on in the lane of the
+    later levels, so its values are valid up to the first level of its set.
+    """
+    sets = [each for count in range(size + 1) for each in combinations(range(levels), count)]
+    lane = {each: n for n, each in enumerate(sets)}
+    first = [each[0] if each else 0 for each in sets]
+    lanes = Lanes(
+        np.array([lane[each[1:]] if each else -1 for each in sets], dtype=np.int64),
+        np.array(first, dtype=np.int64),
+        np.array(first, dtype=np.int64) + 1,
+        np.ones(len(sets), dtype=np.bool_),
+        np.zeros(len(sets), dtype=np.bool_),
+        sum(len(each) < size for each in sets),
+    )
+    return lanes, lane

@@ -17,20 +17,22 @@ from monitor.exact.best.stages import FIRST_SLOT, Layout, Stages
 from monitor.exact.forward.row_table import EXACT
 from monitor.policy import PolicyTable
 
-__all__ = ["BestValues", "Change", "Observed", "Outlook"]
+__all__ = ["BestValues", "Change", "Lookback", "Observed", "Outlook", "Pass"]
 
 
 class Observed(NamedTuple):
     """A path: `states` and `actions` [n], -1 for an action not yet taken.
 
     `end`: the state in which the episode has ended, unless that is absorbing anyway; None: it has not. `acted`: the
-    policy that acted at each pair; empty: nominal did.
+    policy that acted at each pair; empty: nominal did. `repeats`: an unchanged decision is the observed action in every
+    state that has it, not only in the observed one.
     """
 
     states: Ints
     actions: Ints
     end: int | None = None
     acted: Sequence[PolicyTable] = ()
+    repeats: bool = False
 
 
 class Change(NamedTuple):
@@ -60,11 +62,25 @@ class Outlook(NamedTuple):
     first: list[Change | None]
 
 
-class _Pass(NamedTuple):
+class Pass(NamedTuple):
     """Results of one backward pass: values [slots, lanes] of the first level, and the decisions."""
 
     values: Floats
     decisions: Decisions
+
+
+class Lookback(NamedTuple):
+    """All that one backward pass finds, decision by decision.
+
+    `actions` [L, A]: the value if one decision on the observed path is another and no other is changed; nan if the
+    action is unavailable, or the decision comes when nothing remains. `chosen` [L, S, slots, K + 1]: the changed action
+    of a plan that has so many changes left, -1 if it changes nothing; `layout`: its slots.
+    """
+
+    outlook: Outlook
+    actions: Floats
+    chosen: Ints
+    layout: Layout
 
 
 class BestValues:
@@ -84,7 +100,7 @@ class BestValues:
     def value(self, path: Observed, way: Way) -> float:
         """Return the Gumbel-Max value from the first pair on, with decisions made in one way."""
         lanes, (lane,) = lanes_of([_possible(way, path)])
-        return float(self._run(path, lanes, EXACT, greatest=False).values[0, lane])
+        return float(self.backward(path, lanes).values[0, lane])
 
     def interval(self, path: Observed, way: Way, kind: int) -> tuple[float, float]:
         """Return the best guaranteed and the best possible value over a class of causal models (ANY or STABLE).
@@ -97,7 +113,7 @@ class BestValues:
     def bound(self, path: Observed, way: Way, kind: int, *, greatest: bool) -> float:
         """Return one of the two: every row is as small, or as `greatest`, as the class allows."""
         lanes, (lane,) = lanes_of([_possible(way, path)])
-        return float(self._run(path, lanes, kind, greatest=greatest).values[0, lane])
+        return float(self.backward(path, lanes, kind, greatest=greatest).values[0, lane])
 
     def everywhere(self, way: Way) -> Floats:
         """Return the values [S] on the paths of one state, whose action is not yet taken: one decision is held."""
@@ -106,46 +122,79 @@ class BestValues:
 
     def outlook(self, path: Observed, most: int) -> Outlook:
         """Return all Gumbel-Max values from the first pair on, with up to `most` changes."""
+        return self._outlook(path, most, whole=False)[0]
+
+    def lookback(self, path: Observed, most: int) -> Lookback:
+        """Return the outlook with up to `most` changes, at least 1, and what it depends on."""
+        outlook, few, decisions = self._outlook(path, most, whole=True)
+        effects = decisions.actions[:, :, few[0]] - decisions.held[:, few[0], None]
+        return Lookback(outlook, outlook.unchanged + effects, decisions.chosen[..., few], self.layout(path))
+
+    def _outlook(self, path: Observed, most: int, *, whole: bool) -> tuple[Outlook, list[int], Decisions]:
+        """Return the outlook, the lane of each number of changes, and the decisions: all, or those of the path."""
         ways = [Way("free"), Way("optimal"), *(Way("few", n) for n in range(most + 1))]
         lanes, (best, optimal, *few) = lanes_of(ways)
-        found = self._run(path, lanes, EXACT, greatest=False)
+        found = self.backward(path, lanes, whole=whole)
         values = found.values[0]
-        return Outlook(
+        outlook = Outlook(
             float(values[few[0]]),
             [float(values[lane]) for lane in few],
             float(values[best]),
             float(values[optimal]),
-            [self._first_change(path, found.decisions, lane) for lane in few],
+            [None, *(self._first_change(path, found.decisions, lane) for lane in few[1:])],
         )
+        return outlook, few, found.decisions
 
     def _first_change(self, path: Observed, decisions: Decisions, lane: int) -> Change | None:
-        """Return the first decision on the observed path that a better one replaces: up to it the world is ours."""
-        layout, slot = self._layout(path), 0
-        for level in range(len(layout.used)):
-            held, changed = decisions.held[level, slot, lane], decisions.changed[level, slot, lane]
-            action, state = int(decisions.action[level, slot, lane]), int(path.states[level])
-            gain = changed - held if self._prior.largest else held - changed
-            if action >= 0 and gain > TIE * max(1.0, abs(held)):
-                return Change(level, state, int(path.actions[level]), action)
-            slot = int(layout.target[level, slot, self._stages.label_of[state]]) - FIRST_SLOT
-            if slot < 0:
-                break
+        """Return the first decision on the observed path that a better one replaces: up to it the world is ours.
+
+        `lane`: of some number of changes, after that of one less. Of equally good actions the least is proposed.
+        """
+        sign = 1.0 if self._prior.largest else -1.0
+        for level in range(len(decisions.held)):
+            held, changed = sign * decisions.held[level, lane], sign * decisions.actions[level, :, lane - 1]
+            if np.isnan(changed).all():
+                break  # nothing remains
+            best = float(np.nanmax(changed))
+            if best - held > TIE * max(1.0, abs(held)):
+                proposed = int(np.flatnonzero(changed >= best - TIE * max(1.0, abs(best)))[0])
+                return Change(level, int(path.states[level]), int(path.actions[level]), proposed)
         return None
 
-    def _layout(self, path: Observed) -> Layout:
+    def layout(self, path: Observed) -> Layout:
+        """Return the obligations that may remain at each pair of a path."""
         return self._stages.layout(len(path.states))
 
-    def _run(self, path: Observed, lanes: Lanes, kind: int, *, greatest: bool) -> _Pass:
-        layout = self._layout(path)
+    def slot_after(self, layout: Layout, level: int, slot: int, state: int) -> int:
+        """Return the slot at the next level once the labels of a state were read; negative if nothing remains."""
+        return int(layout.target[level, slot, self._stages.label_of[state]]) - FIRST_SLOT
+
+    def backward(
+        self, path: Observed, lanes: Lanes, kind: int = EXACT, *, greatest: bool = False, whole: bool = False
+    ) -> Pass:
+        """Return the values and the decisions of one backward pass.
+
+        Args:
+            path: from the intervention state on.
+            lanes: ways to decide.
+            kind: EXACT, ANY or STABLE.
+            greatest: for the last two, whether means are as large as possible.
+            whole: whether the decisions in all states are kept, beside those on the path.
+
+        Raises:
+            LimitError: the pass would need too much memory.
+        """
+        layout = self.layout(path)
         levels, widest = len(layout.used), layout.target.shape[1]
         states, actions = path.states[:levels], path.actions[:levels]
         outcomes = np.full(levels, -1)
         outcomes[: len(path.states) - 1] = path.states[1 : levels + 1]
         acting, acted = acting_of(path.acted[:levels] or [self._nominal] * levels, *self._options.rewards.shape)
-        held = Held(states, actions, outcomes, self._end, acted)
-        plan = self._plan(layout, lanes, len(path.states))
-        size, width = len(self._stages.label_of), len(lanes.spends)
-        if (2 * widest * width + levels) * size + 3 * levels * widest * width > MAX_NUMBERS:
+        held = Held(states, actions, outcomes, self._end, acted, path.repeats)
+        plan = self._plan(layout, lanes, path)
+        (size, available), width = self._options.rewards.shape, len(lanes.spends)
+        kept = levels * size * widest * width if whole else 0
+        if (2 * widest * width + levels) * size + levels * width * (1 + available) + kept > MAX_NUMBERS:
             raise LimitError(
                 f"the best decisions would need more than {MAX_NUMBERS} numbers for {widest} obligations, {width} ways "
                 f"to decide and {size} states (limit MAX_NUMBERS); shorten the formula's intervals"
@@ -154,24 +203,36 @@ class BestValues:
         if levels == len(path.states):
             self._close(buffers[0], layout.obligations[levels], lanes, levels)
         decisions = Decisions(
-            np.zeros((levels, widest, width)),
-            np.zeros((levels, widest, width)),
-            np.full((levels, widest, width), -1),
+            np.zeros((levels, width)),
+            np.full((levels, available, width), np.nan),
+            np.full((levels, size, widest, width) if whole else (0, 0, 0, 0), -1),
         )
         reach(self._options, acting, plan, lanes, held, reached)
         now = induct(
             self._options, acting, plan, lanes, held, reached, buffers, decisions, kind, greatest, self._prior.largest
         )
-        return _Pass(buffers[now, int(states[0])], decisions)
+        return Pass(buffers[now, int(states[0])], decisions)
 
-    def _plan(self, layout: Layout, lanes: Lanes, pairs: int) -> Plan:
+    def _plan(self, layout: Layout, lanes: Lanes, path: Observed) -> Plan:
         policy, policy_of = [np.zeros(0, dtype=np.int64)], np.zeros(layout.target.shape[:2], dtype=np.int64)
         if lanes.follows.any():
-            choices = self._choices(layout, pairs)
+            choices = self._choices(layout, len(path.states))
             policy = list(choices.values())
             for row, (level, slot) in enumerate(choices):
                 policy_of[level, slot] = row
-        return Plan(layout.target, layout.rewarded, layout.used, self._stages.label_of, np.stack(policy), policy_of)
+        shape = layout.target, layout.rewarded, layout.used, self._stages.label_of
+        return Plan(*shape, np.stack(policy), policy_of, self._along(layout, path))
+
+    def _along(self, layout: Layout, path: Observed) -> Ints:
+        """Return the slot of each level on the observed path, -1 once nothing remains."""
+        slots = np.full(len(layout.used), -1)
+        slot = 0
+        for level in range(len(slots)):
+            if slot < 0:
+                break
+            slots[level] = slot
+            slot = self.slot_after(layout, level, slot, int(path.states[level]))
+        return slots
 
     def _choices(self, layout: Layout, pairs: int) -> dict[tuple[int, int], Ints]:
         """Return the optimal policy [S] at each level and slot of a path of some pairs.

@@ -156,7 +156,8 @@ class Logbook:
             case TakenOver():
                 proof = f" [evidence {notice.evidence}]" if notice.evidence else ""
                 fields = {name: getattr(notice, name) for name in TAKEN_OVER}
-                ABOUT.info("%s%s", takeover_text(notice), proof, extra={"fields": fields})
+                same = "takeover", notice.formula, notice.agent, notice.outcome
+                self._about_log.write(logging.INFO, same, now, "%s%s", takeover_text(notice), proof, fields=fields)
             case Forgotten():
                 where = "in the middle of an episode" if notice.open else "between episodes"
                 ABOUT.warning("%s is forgotten: silent for %.0f s, %s", notice.agent, notice.silent, where)

@@ -1,0 +1,124 @@
+"""Plans of few changes as small trees: the first change is certain, the next ones are the likeliest."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import msgspec
+
+from monitor.causal import World
+from monitor.exact.best.values import BestValues, Lookback
+
+__all__ = ["PlannedChange", "Planner"]
+
+BRANCHES = 3
+"""Next changes of a plan that are listed, the likeliest ones."""
+LEAST = 0.01
+"""Least probability of a listed change."""
+BEAM = 64
+"""Pairs (state, obligation) that are followed at each step, the likeliest ones."""
+
+
+class PlannedChange(msgspec.Struct, frozen=True):
+    """One changed decision of a plan."""
+
+    offset: int
+    """How many steps it is before the last pair of the path."""
+    state: int
+    """The state there: the observed one up to the first change."""
+    taken: int | None
+    """The action of the unchanged decision; `null` if it was not taken yet, or is random."""
+    proposed: int
+    """The action to take instead."""
+    probability: float
+    """Probability that the plan comes to this change, at least; of the first it is 1. At each step the 64 likeliest
+    states are followed.
+    """
+    further: float = 0.0
+    """Probability that the plan comes to this change and another one after it, at least."""
+    then: tuple[PlannedChange, ...] = ()
+    """The likeliest of those, likeliest first."""
+
+
+class _Node(NamedTuple):
+    state: int
+    slot: int
+
+
+class Planner:
+    """Plans on one path.
+
+    Args:
+        values: of the goal's measure.
+        found: the decisions of the plans.
+        world: what happens while nothing is changed.
+        repeats: see `Observed`.
+    """
+
+    def __init__(self, values: BestValues, found: Lookback, world: World, *, repeats: bool) -> None:
+        self._values, self._found, self._world, self._repeats = values, found, world, repeats
+
+    def plan(self, changes: int) -> PlannedChange | None:
+        """Return the plan with at most so many changes; None if it changes nothing."""
+        first = self._found.outlook.first[changes]
+        if first is None:
+            return None
+        slot = 0
+        for level in range(first.level):
+            slot = self._values.slot_after(self._found.layout, level, slot, self._world.path[level][0])
+        return self._change(first.level, _Node(first.state, slot), first.proposed, 1.0, changes)
+
+    def _change(self, level: int, node: _Node, action: int, chance: float, left: int) -> PlannedChange:
+        """Return a change with those that follow. `left`: changes, this one included."""
+        choices = self._choices(level, node.state)
+        taken = choices[0][0] if len(choices) == 1 and not self._not_taken(level, node.state) else None
+        after = list(self._next(level, node, action, chance, left - 1))
+        then = tuple(
+            self._change(at, there, int(self._found.chosen[at, there.state, there.slot, left - 1]), p, left - 1)
+            for p, at, there in heapq.nlargest(BRANCHES, after)
+            if p >= LEAST
+        )
+        further = min(sum(p for p, _, _ in after), chance)
+        return PlannedChange(self._world.observed - level, node.state, taken, action, chance, further, then)
+
+    def _next(
+        self, level: int, node: _Node, action: int, chance: float, left: int
+    ) -> Iterator[tuple[float, int, _Node]]:
+        """Yield the next changes after an action: probability, level and node of each."""
+        if not left:
+            return
+        masses = self._moved(level, {node: chance}, action)
+        for at in range(level + 1, len(self._found.chosen)):
+            going: dict[_Node, float] = {}
+            for there, mass in heapq.nlargest(BEAM, masses.items(), key=lambda item: item[1]):
+                if self._found.chosen[at, there.state, there.slot, left] >= 0:
+                    yield mass, at, there
+                else:
+                    going[there] = mass
+            masses = self._moved(at, going)
+
+    def _moved(self, level: int, masses: dict[_Node, float], action: int | None = None) -> dict[_Node, float]:
+        """Return the distribution one step on, where something remains; unchanged decisions if no action is given."""
+        ahead: dict[_Node, float] = {}
+        for (state, slot), mass in masses.items():
+            further = self._values.slot_after(self._found.layout, level, slot, state)
+            if further < 0:
+                continue
+            for chosen, weight in self._choices(level, state) if action is None else [(action, 1.0)]:
+                for successor, chance in zip(*self._world.row(level, state, chosen), strict=True):
+                    there = _Node(int(successor), further)
+                    if chance > 0.0:
+                        ahead[there] = ahead.get(there, 0.0) + mass * weight * float(chance)
+        return ahead
+
+    def _choices(self, level: int, state: int) -> list[tuple[int, float]]:
+        taken = self._world.path[level][1]
+        if self._repeats and taken is not None and self._world.nominal.dynamics.available(state)[taken]:
+            return [(taken, 1.0)]
+        return self._world.choices(level, state)
+
+    def _not_taken(self, level: int, state: int) -> bool:
+        """Return whether this is the observed state of a decision that was not made yet."""
+        return self._world.path[level] == (state, None)

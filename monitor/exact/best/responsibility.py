@@ -1,0 +1,61 @@
+"""Degree of responsibility of each decision for a missed goal (Chockler & Halpern, JAIR 2004).
+
+1 / m, with m the size of the smallest set of decisions that contains it, whose best change meets the goal, and of which
+no proper part's does (docs/semantics.md, section 14.4).
+
+The path is the observed one up to the first decision of a set. So the value of the set {j} + later follows from the
+actions at j in the lane of the later ones, and n decisions and sets of m need the lanes of the sets of m - 1: about
+n^(m - 1) / (m - 1)! numbers for each state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import combinations
+
+import numpy as np
+
+from monitor.exact.best.lanes import lanes_of_sets
+from monitor.exact.best.values import BestValues, Observed
+
+__all__ = ["responsibility"]
+
+Meets = Callable[[float], bool]
+
+
+def responsibility(values: BestValues, path: Observed, meets: Meets, within: int, *, largest: bool) -> list[float]:
+    """Return the degree [L] of each decision on a path, 0 without such a set of at most `within` decisions.
+
+    Args:
+        values: of the goal's measure.
+        path: from the intervention state on; the goal is missed.
+        meets: whether a value meets the goal.
+        within: size of the largest sets, at least 1.
+        largest: whether the goal is served by large values.
+
+    Raises:
+        LimitError: the path has too many decisions for sets of this size.
+    """
+    levels = len(values.layout(path).used)
+    lanes, lane_of = lanes_of_sets(levels, max(within - 1, 1))
+    found = values.backward(path, lanes)
+    held, actions = found.decisions.held, found.decisions.actions
+    happened = float(found.values[0, lane_of[()]])
+    best = np.fmax.reduce(actions, axis=1) if largest else np.fmin.reduce(actions, axis=1)
+    sufficient: set[tuple[int, ...]] = set()
+    degrees = [0.0] * len(path.states)
+    for size in range(1, within + 1):
+        for each in combinations(range(levels), size):
+            first, lane = each[0], lane_of[each[1:]]
+            value = happened - held[first, lane_of[()]] + best[first, lane]  # what was earned before is the same
+            if np.isnan(value) or not meets(float(value)) or _has_part(each, sufficient):
+                continue
+            sufficient.add(each)
+            for decision in each:
+                degrees[decision] = max(degrees[decision], 1.0 / size)
+    return degrees
+
+
+def _has_part(each: tuple[int, ...], sufficient: set[tuple[int, ...]]) -> bool:
+    """Return whether a proper part of a set is sufficient."""
+    return any(part in sufficient for size in range(1, len(each)) for part in combinations(each, size))

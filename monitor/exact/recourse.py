@@ -1,0 +1,261 @@
+"""What other decisions on an observed path would have given: docs/semantics.md, sections 14.3 and 14.4.
+
+Values, plans and effects come from one backward pass; degrees of responsibility from another one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, NamedTuple
+
+import msgspec
+import numpy as np
+
+from monitor.causal import Intervention, World
+from monitor.exact.avoidable import avoidable_of
+from monitor.exact.best.plans import PlannedChange, Planner
+from monitor.exact.best.responsibility import responsibility
+from monitor.exact.best.values import BestValues, Lookback, Observed
+from monitor.exact.evaluators import Evaluators, within
+from monitor.exact.verdict import Path, resolve
+from monitor.logic import Formula, print_formula
+from monitor.logic.parser import error_at
+from monitor.logic.printer import print_change
+from monitor.logic.syntax import Goal, Probability, Regret, Reward, Test, WorldRef
+from monitor.logic.traversal import nested_goals
+from monitor.types import Avoidable
+
+__all__ = ["Decision", "Effect", "Plan", "PlannedChange", "Query", "RecourseReport", "query_of", "recourse_of"]
+
+Unchanged = Literal["nominal", "observed"]
+USE = "explain regret(..), or a goal of the path as it happened such as nominal@2.P>=0.9 [ .. ]"
+
+
+class Effect(msgspec.Struct, frozen=True):
+    """What one other action would have given, all other decisions unchanged."""
+
+    action: int
+    """The action."""
+    value: float
+    """Value of the goal."""
+    difference: float
+    """That value minus the value as it happened."""
+
+
+class Decision(msgspec.Struct, frozen=True):
+    """One decision of the path."""
+
+    offset: int
+    """How many steps it is before the last pair of the path."""
+    state: int
+    """The state in which it was made."""
+    taken: int | None
+    """The action taken; `null`: none yet."""
+    effects: tuple[Effect, ...]
+    """One for each action that is available in the state, the one taken included."""
+    responsibility: float | None = None
+    """1/m, with m the size of the smallest set of decisions that contains it, whose best change meets the goal while
+    that of no proper part does; 0 without one of at most `within` decisions; `null` if the goal is not missed.
+    """
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """The best decisions with a limited number of changes, chosen with hindsight."""
+
+    changes: int
+    """Most decisions that are changed."""
+    value: float
+    """Value of the goal."""
+    holds: bool | None
+    """True if that meets the goal; `null` for `=?`."""
+    first: PlannedChange | None
+    """The first change; `null` if none helps."""
+
+
+class RecourseReport(msgspec.Struct, frozen=True):
+    """What other decisions on a path would have given. All values are exact, by the Gumbel-Max causal model."""
+
+    goal: str
+    """The goal, as of the path as it happened."""
+    largest: bool
+    """True if large values serve the goal."""
+    offset: int
+    """The offset from which decisions are examined, in the convention of the formula."""
+    clipped: bool
+    """The path is too short for that offset, which was clipped."""
+    unchanged: float
+    """Value of the goal as it happened."""
+    holds: bool | None
+    """True if that meets the goal; `null` for `=?`."""
+    optimal: float
+    """Value under the policy that is best without hindsight."""
+    best: float
+    """Value if every decision is best with hindsight: no policy has a better one."""
+    avoidable: Avoidable | None
+    """Whether a missed goal could have been met. `foresight`: the policy that is best without hindsight meets it;
+    `hindsight`: only the best decisions with hindsight do; `no`: no decisions do. `null` if it is not missed.
+    """
+    within: int
+    """Size of the largest sets of decisions that were examined for responsibility."""
+    plans: tuple[Plan, ...]
+    """The best plan with at most k changes, for k = 0, 1, ..."""
+    decisions: tuple[Decision, ...]
+    """The decisions from the offset to the last pair, oldest first."""
+
+
+class Query(NamedTuple):
+    """A goal whose decisions are examined. `largest`: whether large values serve it."""
+
+    measure: Probability | Reward
+    test: Test | None
+    offset: int
+    largest: bool
+
+    @property
+    def text(self) -> str:
+        """The goal in the formula language, of the path as it happened."""
+        return print_formula(Goal(WorldRef(offset=self.offset), self.measure, self.test))
+
+    def meets(self, value: float) -> bool | None:
+        """Return whether a value meets the goal; None for `=?`."""
+        return None if self.test is None else self.test.holds(value)
+
+
+class Settings(NamedTuple):
+    """`most`: changes of the largest plan; `within`: size of the largest sets; `unchanged`: see `monitor.recourse`."""
+
+    most: int = 3
+    within: int = 3
+    unchanged: Unchanged = "nominal"
+
+
+DEFAULTS = Settings()
+
+
+def query_of(formula: Formula, text: str, offset: int | None = None) -> Query:
+    """Return the goal of a formula whose decisions can be examined; `offset` replaces the formula's.
+
+    Raises FormulaError, which says what can be examined instead, if the formula is no such goal.
+    """
+    match formula:
+        case Regret(world, goal):
+            test, measure = goal.test, goal.measure
+        case Goal(world, measure, test):
+            _check_world(world, test, text)
+        case _:
+            raise error_at(f"decisions are explained for one goal, and this is none or several; {USE}", text, 0)
+    if isinstance(measure, Probability) and any(nested_goals(measure.path)):
+        problem = "decisions are not made for a goal with another one nested in it; explain the nested goal by itself"
+        raise error_at(problem, text, 0)
+    largest = world.change.largest if test is None else test.comparison in (">=", ">")
+    return Query(measure, test, world.offset if offset is None else offset, largest)
+
+
+def _check_world(world: WorldRef, test: Test | None, text: str) -> None:
+    """Raise FormulaError unless decisions of the path as it happened can be explained from a goal in this world."""
+    change = world.change
+    if world.baseline is not None:
+        raise error_at(f"a difference of two worlds has no decisions to explain; {USE}", text, change.at)
+    if not (change.kind == "nominal" or change.decides):
+        problem = f"the decisions of the world {print_change(change)} are not those that were made"
+        raise error_at(f"{problem}; {USE}", text, change.at)
+    if test is None and not change.decides:
+        raise error_at(
+            "=? does not say whether large or small values are wanted; say max@.. or min@..", text, change.at
+        )
+
+
+def recourse_of(
+    evaluators: Evaluators,
+    query: Query,
+    path: Path,
+    settings: Settings = DEFAULTS,
+    *,
+    terminated: bool = False,
+    acted: Sequence[str] = (),
+) -> RecourseReport:
+    """Return what other decisions on a path would have given; see `monitor.recourse` for the arguments.
+
+    Raises:
+        FormulaError: no decision can change the goal.
+        LimitError: the model, the goal or the path is too large.
+    """
+    constant = evaluators.constant(query.measure)
+    if constant is not None:
+        problem = f"the value of this goal is {constant:g} on every path, so no decision matters"
+        raise error_at(f"{problem}; explain another goal", query.text, 0)
+    used, position, clipped = resolve(query.offset, len(path))
+    since, end = path[position:], path[-1][0] if terminated else None
+    observed = evaluators.observed(since, end, acted[position:])._replace(repeats=settings.unchanged == "observed")
+    values = evaluators.best.of(query.measure, observed.end, largest=query.largest)
+    found = values.lookback(observed, max(settings.most, 1))
+    nominal = evaluators.nominal(end, len(since) - 1, acted[position:])
+    world = World.at(since, 0, nominal, Intervention(), evaluators.rows)
+    planner = Planner(values, found, world, repeats=observed.repeats)
+    unchanged, optimal, best = (
+        within(query.measure, value) for value in (found.outlook.unchanged, found.outlook.optimal, found.outlook.best)
+    )
+    few = [within(query.measure, value) for value in found.outlook.few[: settings.most + 1]]
+    return RecourseReport(
+        goal=query.text,
+        largest=query.largest,
+        offset=used,
+        clipped=clipped,
+        unchanged=unchanged,
+        holds=query.meets(unchanged),
+        optimal=optimal,
+        best=best,
+        avoidable=_avoidable(query, unchanged, optimal, best),
+        within=settings.within,
+        plans=tuple(Plan(k, value, query.meets(value), planner.plan(k)) for k, value in enumerate(few)),
+        decisions=_decisions(
+            evaluators, query, since, found, _degrees(query, values, observed, found, settings.within)
+        ),
+    )
+
+
+def _avoidable(query: Query, unchanged: float, optimal: float, best: float) -> Avoidable | None:
+    if query.test is None or query.test.holds(unchanged):
+        return None
+    return avoidable_of(query.test, best, optimal)
+
+
+def _degrees(
+    query: Query, values: BestValues, observed: Observed, found: Lookback, size: int
+) -> Sequence[float | None]:
+    """Return the degree of responsibility of each decision; None if the goal is not missed.
+
+    A set of decisions does no better than as many changes wherever they are needed, so that without enough of these the
+    sets are not examined.
+    """
+    test, decisions = query.test, len(observed.states)
+    if test is None or test.holds(within(query.measure, found.outlook.unchanged)):
+        return [None] * decisions
+    few = found.outlook.few
+    if size < len(few) and not test.holds(within(query.measure, few[size])):
+        return [0.0] * decisions
+    return responsibility(
+        values, observed, lambda value: test.holds(within(query.measure, value)), size, largest=query.largest
+    )
+
+
+def _decisions(
+    evaluators: Evaluators, query: Query, path: Path, found: Lookback, degrees: Sequence[float | None]
+) -> tuple[Decision, ...]:
+    available = [np.flatnonzero(evaluators.model.available(state)).tolist() for state, _ in path]
+    return tuple(
+        Decision(len(path) - 1 - n, state, taken, _effects(query, found, n, available[n]), degrees[n])
+        for n, (state, taken) in enumerate(path)
+    )
+
+
+def _effects(query: Query, found: Lookback, decision: int, available: Sequence[int]) -> tuple[Effect, ...]:
+    """Return the effect of each available action; none where nothing of the goal remains."""
+    happened = within(query.measure, found.outlook.unchanged)
+    values = dict.fromkeys(available, happened)
+    if decision < len(found.actions):
+        here = found.actions[decision]
+        values |= {
+            action: within(query.measure, float(here[action])) for action in available if np.isfinite(here[action])
+        }
+    return tuple(Effect(action, value, value - happened) for action, value in values.items())
