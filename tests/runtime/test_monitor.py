@@ -114,7 +114,8 @@ def test_decisions_made_for_the_goal_are_answered_on_a_stream_as_alone(corridor:
     text = 'regret(best[<=1]@2, P>=0.8 [ G<=3 !"lost" ])'
     path = [(0, RASH), (1, RASH), (2, CAREFUL), (2, RASH), (3, None)]
     observations = [step(n, s, a, terminated=a is None) for n, (s, a) in enumerate(path)]
-    verdicts = [judged.verdict for judged in of(Judged, Stream(corridor, [spec(text)]).send(*observations))]
+    stream = Stream(corridor, [msgspec.structs.replace(spec(text), recourse="always")])
+    verdicts = [judged.verdict for judged in of(Judged, stream.send(*observations))]
     assert len(verdicts) == len(path)
     for n, verdict in enumerate(verdicts, start=1):
         alone = check(

@@ -133,6 +133,7 @@ def test_every_promised_name_is_there(metrics: Metrics) -> None:
         "cfmon_evaluations_skipped": "counter",
         "cfmon_forecasts": "counter",
         "cfmon_takeovers": "counter",
+        "cfmon_recourse": "counter",
         "cfmon_brier_score": "gauge",
         "cfmon_brier_score_expected": "gauge",
         "cfmon_last_message_timestamp_seconds": "gauge",

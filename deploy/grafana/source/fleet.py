@@ -233,4 +233,22 @@ def _over_time(made: Dashboard) -> Dashboard:
                 width=24,
             )
         )
+        .with_panel(
+            graph(
+                "Missed goals, and whether they could have been met",
+                "Missed goals of regret formulas that were examined (by default while an alarm is pending or fires). "
+                "Foresight: the policy that is best without hindsight would have met them. Hindsight: only with "
+                "knowledge of how it turned out. No: nobody could have. Unknown: too large, sampled, or nested.",
+                [
+                    query(
+                        f"sum by (formula, avoidable) (increase(cfmon_recourse_total{{{HERE}}}[$__rate_interval]))",
+                        "{{formula}} {{avoidable}}",
+                    )
+                ],
+                unit="short",
+                bars=True,
+                nothing="no missed goal is examined",
+                width=24,
+            )
+        )
     )

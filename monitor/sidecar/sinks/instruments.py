@@ -21,9 +21,9 @@ from monitor.sidecar.sinks.reliability import WORDS
 from monitor.sidecar.sinks.sink import Part, Watched
 from monitor.statistics.calibration import CalibrationCounts
 from monitor.stream.decode import REASONS
-from monitor.types import MessageResult, TakeoverOutcome
+from monitor.types import Avoidable, MessageResult, TakeoverOutcome
 
-__all__ = ["BANDS", "BAND_ENDS", "FIGURES", "PLACES", "Instruments"]
+__all__ = ["BANDS", "BAND_ENDS", "FIGURES", "PLACES", "UNKNOWN", "Instruments"]
 
 PAIR = ("agent", "formula")
 PLACES = ("clear", "pending", "firing")
@@ -55,6 +55,9 @@ CALIBRATION = {
     "brier_score_expected": "Expected Brier score if every forecast is correct; NaN: no outcome is known.",
 }
 """Gauges set by followed forecasts, in this order."""
+
+UNKNOWN = "unknown"
+"""Label value for a missed goal of which it is not known whether it could have been met."""
 
 _COUNTED_STATES = ("firing", "resolved", "ended", "removed")
 _OUTCOMES = ("safe", "regret", "unavoidable", "holds", "fails", "undecided", "value")
@@ -112,6 +115,9 @@ class Instruments:
         self.forecasts = self._counted("forecasts", "Forecasts, by outcome.", "formula", "outcome")
         self.calibration = self._many(CALIBRATION, "formula")
         self.takeovers = self._counted("takeovers", "Takeovers, by whether the goal needed them.", "formula", "outcome")
+        self.recourse = self._counted(
+            "recourse", "Missed goals examined, by whether they could have been met.", "formula", "avoidable"
+        )
         self.forgotten = Counter("cfmon_agents_forgotten", "Agents forgotten after silence.", registry=registry)
         self.negative_lags = Counter("cfmon_negative_lags", "Messages with a time in the future.", registry=registry)
         self.store_errors = Counter("cfmon_store_errors", "Failed writes to the store.", registry=registry)
@@ -226,6 +232,7 @@ class Instruments:
         self.skipped.inc((formula.name,), 0)
         self._start_forecasts(query)
         self._start_takeovers(query)
+        self._start_recourse(query)
         self.verdict_seconds.start(formula.name)
 
     def _start_forecasts(self, query: Query) -> None:
@@ -246,6 +253,14 @@ class Instruments:
             return
         for outcome in get_args(TakeoverOutcome):
             self.takeovers.inc((query.spec.name, outcome), 0)
+
+    def _start_recourse(self, query: Query) -> None:
+        """Create no series where no missed goal is examined: 0 would say that there were none."""
+        if query.alternative is None or query.spec.recourse == "off":
+            self.recourse.drop("formula", query.spec.name)
+            return
+        for answer in (*get_args(Avoidable), UNKNOWN):
+            self.recourse.inc((query.spec.name, answer), 0)
 
     def _forget_threshold(self, formula: str) -> None:
         with contextlib.suppress(KeyError):

@@ -15,7 +15,7 @@ from prometheus_client import CollectorRegistry, ProcessCollector, disable_creat
 
 from monitor.alarm.figures import other, own, own_quantity
 from monitor.sidecar.effects import Effects
-from monitor.sidecar.sinks.instruments import FIGURES, PLACES, Instruments
+from monitor.sidecar.sinks.instruments import FIGURES, PLACES, UNKNOWN, Instruments
 from monitor.sidecar.sinks.reliability import WORDS, counted
 from monitor.sidecar.sinks.sink import Watched
 from monitor.sidecar.webhooks.sender import PostResult
@@ -273,6 +273,8 @@ class Metrics:
 
     def _judged(self, notice: Judged) -> None:
         self._on.verdicts.inc((notice.formula, outcome_of(notice.verdict), notice.verdict.method))
+        if (recourse := notice.verdict.recourse) is not None:
+            self._on.recourse.inc((notice.formula, recourse.avoidable or UNKNOWN))
         self._show_verdict(notice)
 
     def _show_verdict(self, notice: Judged) -> None:

@@ -23,6 +23,7 @@ FILES: Final = {
     "/app.js": ("app.js", SCRIPT),
     "/agent.js": ("agent.js", SCRIPT),
     "/bands.js": ("bands.js", SCRIPT),
+    "/recourse.js": ("recourse.js", SCRIPT),
     "/reliability.js": ("reliability.js", SCRIPT),
     "/alarms.js": ("alarms.js", SCRIPT),
     "/uplot.js": ("uplot/uPlot.iife.min.js", SCRIPT),

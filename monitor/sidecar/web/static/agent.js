@@ -3,6 +3,7 @@ import {
   POLICY_ASSUMED, ago, alarmWord, at, departing, deviates, element, evidenceOf, figures, follow, makeAlarm, moment, number, put, rangeOf, required, sync, tell, updateAlarm,
 } from "./common.js";
 import { makeBands, updateBands } from "./bands.js";
+import { makeRecourse, updateRecourse } from "./recourse.js";
 import { makeReliability, updateReliability } from "./reliability.js";
 
 const name = new URLSearchParams(location.search).get("name") ?? "";
@@ -28,7 +29,7 @@ function makeFormula(formula) {
   const caption = element("caption", "", "Values had the alternative taken over at each of these steps");
   const table = element("table", "profile", caption, element("thead", "", element("tr", "", ...heads)), rows);
   const card = element("section", "formula", element("h2", "", formula.name), element("p", "summary"), facts, chart);
-  card.append(element("p", "range quiet"), table, makeBands(), makeReliability());
+  card.append(element("p", "range quiet"), table, makeRecourse(), makeBands(), makeReliability());
   card.append(element("p", "quiet", element("code", "", formula.text)));
   card.id = `formula-${formula.name}`;
   return card;
@@ -62,6 +63,7 @@ function updateFormula(card, { formula, alarms, now }) {
       put(row.children[1], number(at_offset.nominal));
       put(row.children[2], number(at_offset.alternative));
     });
+  updateRecourse(card.querySelector(".recourse"), formula);
   updateBands(card.querySelector(".bands"), formula);
   updateReliability(card.querySelector(".reliability"), formula);
   draw(card, formula, alarms.filter((alarm) => alarm.formula.name === formula.name), now);
