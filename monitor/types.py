@@ -20,6 +20,7 @@ __all__ = [
     "AlarmState",
     "Alert",
     "Alternative",
+    "Avoidable",
     "BandSettings",
     "Bands",
     "BandsWhen",
@@ -29,6 +30,7 @@ __all__ = [
     "Calibrated",
     "Calibration",
     "CausalModel",
+    "Changes",
     "Departing",
     "Drawn",
     "End",
@@ -51,6 +53,8 @@ __all__ = [
     "Quantity",
     "RawState",
     "Received",
+    "Recourse",
+    "RecourseWhen",
     "Refreshed",
     "RewardMismatch",
     "Sampling",
@@ -105,6 +109,14 @@ Engine = Literal["auto", "exact", "sampled"]
 
 BandsWhen = Literal["auto", "always", "off"]
 """Which verdicts on a learned model get a credible band and their support."""
+
+RecourseWhen = Literal["auto", "always", "off"]
+"""Which missed goals of `regret` are examined: whether other decisions could have met them."""
+
+Avoidable = Literal["foresight", "hindsight", "no"]
+"""Whether a missed goal could have been met from the intervention on. `foresight`: by the policy that is best without
+knowledge of what was observed; `hindsight`: only with it; `no`: by nobody.
+"""
 
 TestName = Literal["betting", "paper"]
 """Which tests compare sampled values with thresholds."""
@@ -188,7 +200,7 @@ class BandSettings(msgspec.Struct, frozen=True):
 
 
 class FormulaSpec(msgspec.Struct, frozen=True, eq=False):
-    """One formula to monitor. `labels` and the alarm's `runbook` do not count when two are compared.
+    """One formula to monitor. `labels`, `recourse` and the alarm's `runbook` do not count when two are compared.
 
     >>> FormulaSpec("f", "true", every=1) == FormulaSpec("f", "true", every=1.0)
     False
@@ -212,6 +224,10 @@ class FormulaSpec(msgspec.Struct, frozen=True, eq=False):
     """On a model learned from data, which verdicts get a credible band and their support. `auto`: those that miss the
     goal, and all while the alarm is pending or fires; `always`, `off`.
     """
+    recourse: RecourseWhen = "auto"
+    """Which missed goals of `regret(...)` are examined: whether other decisions could have met them, and how few.
+    `auto`: those while the alarm is pending or fires; `always`, `off`.
+    """
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, FormulaSpec) and self._content() == other._content()
@@ -220,7 +236,7 @@ class FormulaSpec(msgspec.Struct, frozen=True, eq=False):
         return hash(self._content())
 
     def _content(self) -> tuple[object, ...]:
-        """Return all that changes the answer: `every` with its type, no `labels` and no `runbook`."""
+        """Return all that changes an alarm: `every` with its type, no `labels`, no `recourse` and no `runbook`."""
         query = self.name, self.text, self.every, type(self.every), self.causal_model, self.engine, self.bands
         return *query, msgspec.structs.replace(self.alarm, runbook=None)
 
@@ -407,6 +423,53 @@ class Bands(msgspec.Struct, frozen=True):
     """Why a band or the support is missing; empty if none is."""
 
 
+class Changes(msgspec.Struct, frozen=True):
+    """The fewest decisions whose change meets a missed goal, with the first of them: up to it nothing is different.
+
+    They are chosen in hindsight: with what the observed path says about the noise.
+    """
+
+    count: int
+    """Number of changed decisions; all others are unchanged."""
+    value: float
+    """Value with these changes."""
+    offset: int
+    """Of the first changed decision: how many steps before the newest one; 0: the newest."""
+    state: int
+    """The state in which it was made."""
+    taken: int | None
+    """The action taken; `null`: none yet."""
+    proposed: int
+    """The action to take instead."""
+    taken_name: str = ""
+    """Its name in the model; empty if actions have none."""
+    proposed_name: str = ""
+    """Likewise."""
+
+
+class Recourse(msgspec.Struct, frozen=True):
+    """Whether a missed goal could have been met by other decisions, from the intervention on.
+
+    The values are exact, by the Gumbel-Max causal model. docs/semantics.md, section 14.3.
+    """
+
+    avoidable: Avoidable | None = None
+    """`foresight`: the policy that is best without hindsight meets the goal; `hindsight`: only the best decisions in
+    hindsight do; `no`: none do. `null`: not known, for the `reason`.
+    """
+    robust: bool | None = None
+    """True if no causal model of the requested class changes `avoidable`; `null` if none was requested, or not known.
+    """
+    best: float | None = None
+    """Value of the best decisions in hindsight: no policy has a better one."""
+    optimal: float | None = None
+    """Value of the policy that is best without hindsight."""
+    changes: Changes | None = None
+    """The fewest changes that meet the goal; `null` if three are not enough, or if it could not be met."""
+    reason: str = ""
+    """Why something is not known; empty if all is."""
+
+
 class Verdict(msgspec.Struct, frozen=True):
     """Answer to one formula on one path.
 
@@ -472,6 +535,10 @@ class Verdict(msgspec.Struct, frozen=True):
     """Up to three pairs (state, action) whose visits would narrow the credible band most, the best first."""
     bands: Bands | None = None
     """How the bands were obtained."""
+    recourse: Recourse | None = None
+    """Of `regret(...)` whose goal is missed: whether other decisions could have met it; left out otherwise, and where
+    it was not examined.
+    """
 
 
 # ---- notices: results of the monitor; each sink uses those that concern it ----
@@ -529,7 +596,9 @@ class Alternative(msgspec.Struct, frozen=True):
     """The intervention of a regret formula, with its value."""
 
     name: str
-    """The intervention as the formula writes it: a policy, `do(action)` or `model:name`."""
+    """The intervention as the formula writes it: a policy, `do(action)`, `model:name`, or decisions made for the goal:
+    `best`, `best[k]`, `best[<=k]`, `max`, `min`, `optimal`.
+    """
     value: float | None
     """Value under the intervention, by the Gumbel-Max causal model."""
     bounds: tuple[float, float] | None

@@ -14,6 +14,7 @@ from monitor.engine.seeding import SEEDS, alone, check_sampling
 from monitor.engine.simulated import check_simulated_labels, check_simulated_path, simulated_scene
 from monitor.errors import ConfigError, LimitError
 from monitor.exact import Checker, tables
+from monitor.exact.avoidable import SAMPLED, unexamined
 from monitor.exact.inputs import as_pairs, check_acted, check_path, read_all
 from monitor.exact.names import validate
 from monitor.exact.verdict import Path
@@ -44,6 +45,7 @@ def check(
     drawn: Drawn | None = None,
     bands: BandSettings | None = BANDS,
     acted: Sequence[str] = (),
+    recourse: bool = True,
 ) -> Verdict:
     """Answer one formula on one observed path.
 
@@ -64,6 +66,7 @@ def check(
         bands: for a model learned from data, how its bands are computed. With None, or `draws` 0, the credible band is
             not, nor is the support.
         acted: names of the policies that acted, one for each pair; empty: nominal did at all of them.
+        recourse: whether a missed goal of `regret` is examined: could other decisions have met it?
 
     Raises:
         FormulaError, PathError, PolicyError, ConfigError, LimitError: each says what is wrong, where, how to fix it.
@@ -92,6 +95,7 @@ def check(
         drawn=drawn,
         bands=bands,
         acted=acted,
+        recourse=recourse,
     )[0]
 
 
@@ -110,6 +114,7 @@ def check_many(
     drawn: Drawn | None = None,
     bands: BandSettings | None = BANDS,
     acted: Sequence[str] = (),
+    recourse: bool = True,
     each: Callable[[int], None] = lambda _answered: None,
 ) -> list[Verdict]:
     """Answer several formulas on one path, sharing what they have in common; all are read before any is answered.
@@ -126,7 +131,14 @@ def check_many(
     if not (0 <= drawn.seed < SEEDS and drawn.first >= 0):
         raise ConfigError(f"drawn holds seed {drawn.seed} and first {drawn.first}, which no verdict was drawn with")
     settings = _Settings(
-        as_pairs(path), engine, causal_model, drawn, terminated=terminated, start_observed=start_observed, acted=acted
+        as_pairs(path),
+        engine,
+        causal_model,
+        drawn,
+        terminated=terminated,
+        start_observed=start_observed,
+        acted=acted,
+        recourse=recourse,
     )
     check_acted(acted, settings.path, policies)
     read = read_all(queries)
@@ -141,7 +153,7 @@ def check_many(
     check_path(model, settings.path)
     sampler = SampledChecker(Enumerated(checker.evaluators), model)
     learned = None if credible is None or not checker.evaluators.learned else LearnedBands(checker, credible)
-    answers = ((formula, _chosen(formula, text, settings, checker, sampler)) for formula, text in read)
+    answers = ((formula, _examined(formula, text, settings, checker, sampler)) for formula, text in read)
     return _collect((_with_bands(learned, verdict, formula, settings) for formula, verdict in answers), each)
 
 
@@ -163,7 +175,8 @@ class _Settings:
     drawn: Drawn
     terminated: bool
     start_observed: bool
-    acted: Sequence[str] = ()
+    acted: Sequence[str]
+    recourse: bool
 
     def exact(self, formula: Formula, text: str, checker: Checker) -> Verdict:
         return checker.check(
@@ -187,6 +200,13 @@ class _Settings:
             why=why,
             acted=self.acted,
         )
+
+
+def _examined(formula: Formula, text: str, settings: _Settings, checker: Checker, sampler: SampledChecker) -> Verdict:
+    verdict = _chosen(formula, text, settings, checker, sampler)
+    if not settings.recourse:
+        return verdict
+    return checker.with_recourse(verdict, formula, settings.path, terminated=settings.terminated, acted=settings.acted)
 
 
 def _chosen(formula: Formula, text: str, settings: _Settings, checker: Checker, sampler: SampledChecker) -> Verdict:
@@ -229,7 +249,8 @@ def _simulated(
     check_simulated_path(model, settings.path)
     sampler = SampledChecker(scene, model)
     why = "sampled, for a simulated model cannot be enumerated" if settings.engine == "auto" else ""
-    return (settings.sampled(formula, text, sampler, why) for formula, text in read)
+    answers = (settings.sampled(formula, text, sampler, why) for formula, text in read)
+    return (unexamined(verdict, SAMPLED) for verdict in answers) if settings.recourse else answers
 
 
 def _check_engine(engine: str, causal_model: str) -> None:

@@ -77,6 +77,8 @@ class Engines:
             return True, NOT_EXACT + str(error)
         if spec.engine == "auto" and spec.causal_model == "gumbel" and is_large(self.checker.model):
             self._try_to_warm_up(formula)
+        if spec.recourse != "off":
+            self.checker.prepare_recourse(formula, spec.causal_model)
         if self.learned is not None and spec.bands != "off":
             self.learned.prepare(formula, self.checker.some_path())
         return False, ""

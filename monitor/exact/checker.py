@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from monitor.arrays import Floats
+from monitor.exact.avoidable import prepare_recourse, with_recourse
 from monitor.exact.evaluators import DELTA, Evaluators
 from monitor.exact.path_values import PathValues, Stepper
 from monitor.exact.verdict import IncrementalCheck, Path
@@ -99,10 +100,28 @@ class Checker:
         start_observed: bool = True,
         text: str | None = None,
         acted: Sequence[str] = (),
+        recourse: bool = False,
     ) -> Verdict:
         """Answer a validated formula on a possible path (oldest pair first); see `monitor.check` for the arguments."""
         check = IncrementalCheck(self._evaluators, formula, causal_model, text or print_formula(formula), len(path))
-        return check.verdict(tuple(path), terminated=terminated, start_observed=start_observed, acted=acted)
+        verdict = check.verdict(tuple(path), terminated=terminated, start_observed=start_observed, acted=acted)
+        return self.with_recourse(verdict, formula, path, terminated=terminated, acted=acted) if recourse else verdict
+
+    def with_recourse(
+        self,
+        verdict: Verdict,
+        formula: Formula,
+        path: Path,
+        *,
+        terminated: bool = False,
+        acted: Sequence[str] = (),
+    ) -> Verdict:
+        """Return a verdict on `path`; if it is about a missed goal, with whether that could have been met."""
+        return with_recourse(verdict, formula, self._evaluators, path, terminated=terminated, acted=acted)
+
+    def prepare_recourse(self, formula: Formula, causal_model: CausalModel) -> None:
+        """Compute and compile what `with_recourse` needs, so that the first missed goal is not delayed."""
+        prepare_recourse(formula, self._evaluators, self.some_path(), causal_model)
 
     def incremental_check(
         self, formula: Formula, causal_model: CausalModel = "gumbel", text: str | None = None, *, window: int

@@ -15,7 +15,7 @@ import numpy as np
 
 from monitor.arrays import AnyArray, Floats, Ints
 from monitor.causal import Intervention, Law, RowCache, World
-from monitor.errors import ConfigError, LimitError
+from monitor.errors import ConfigError, LimitError, PathError
 from monitor.exact.best.catalogue import BestCatalogue
 from monitor.exact.best.values import Observed
 from monitor.exact.forward.buffers import (
@@ -55,9 +55,9 @@ from monitor.model import MDP, encode_action
 from monitor.model.confidence import IntervalRows, confidence_rows
 from monitor.model.rewards import aligned_rewards
 from monitor.policy import PolicyTable
-from monitor.types import BandSettings
+from monitor.types import UNKNOWN_POLICY, BandSettings
 
-__all__ = ["DELTA", "Evaluators", "deployed_name", "pair_arrays", "within"]
+__all__ = ["DELTA", "Evaluators", "check_known", "deployed_name", "pair_arrays", "within"]
 
 DELTA = BandSettings().delta
 """Probability that the confidence set of learned rows misses one at any time, unless another is given."""
@@ -187,8 +187,9 @@ class Evaluators:
     def observed(self, path: Sequence[tuple[int, int | None]], end: int | None, acted: Sequence[str]) -> Observed:
         """Return a path as decisions on it are made. `end`: the state in which the episode has terminated.
 
-        `acted`: names of the policies that acted at the pairs; empty: nominal did.
+        `acted`: names of the policies that acted at the pairs; empty: nominal did. Raises PathError if one is unknown.
         """
+        check_known(acted)
         last = None if end is None or self.stays(end) else end
         return Observed(*pair_arrays(path), last, [self.policies[name] for name in acted])
 
@@ -518,6 +519,16 @@ def _ends_elsewhere(world: World) -> bool:
         law.until != world.observed and (not law.explicit or (law.until > 0 and law.future is not law.dynamics))
         for law in (world.nominal, world.law)
     )
+
+
+def check_known(acted: Sequence[str]) -> None:
+    """Raise PathError if one of the policies that acted, from the intervention state on, is not known."""
+    unknown = acted.count(UNKNOWN_POLICY)
+    if unknown:
+        raise PathError(
+            f"a policy that is not configured acted at {unknown} of the steps from the intervention state on, and "
+            "the answer depends on what it would have done; configure it under policies"
+        )
 
 
 def within(measure: Probability | Reward, value: float) -> float:

@@ -12,9 +12,9 @@ import numpy as np
 
 from monitor.arrays import Floats
 from monitor.causal import Law, World
-from monitor.errors import FormulaError, PathError
+from monitor.errors import FormulaError
 from monitor.exact.best.values import Observed
-from monitor.exact.evaluators import Evaluators, pair_arrays, within
+from monitor.exact.evaluators import Evaluators, check_known, pair_arrays, within
 from monitor.exact.forward import step
 from monitor.exact.forward.buffers import ForwardBuffers
 from monitor.exact.forward.evaluator import Evaluator
@@ -22,7 +22,7 @@ from monitor.exact.forward.row_table import ANY, STABLE
 from monitor.logic import Formula
 from monitor.logic.syntax import NOMINAL, Change, Goal, Probability, Regret, Reward
 from monitor.logic.traversal import asks_back, goals, handover_goal
-from monitor.types import UNKNOWN_POLICY, CausalModel
+from monitor.types import CausalModel
 
 __all__ = ["Path", "PathValues", "Stepper", "WorldValues"]
 
@@ -220,12 +220,8 @@ class PathValues:
 
     def _check_known(self, change: Change, measure: Measure, position: int) -> None:
         """Raise PathError if a value depends on a policy that acted from a position on and is not known."""
-        unknown = self._acted[position:].count(UNKNOWN_POLICY)
-        if unknown and self._mixes(change, measure):
-            raise PathError(
-                f"a policy that is not configured acted at {unknown} of the steps from the intervention state on, and "
-                "the answer depends on what it would have done; configure it under policies"
-            )
+        if self._mixes(change, measure):
+            check_known(self._acted[position:])
 
     def _mixes(self, change: Change, measure: Measure) -> bool:
         """Return whether a value depends on another policy than nominal that acted: then it is computed by itself."""

@@ -4,7 +4,8 @@ It computes what `monitor.check` computes exactly, from the definitions: the clo
 expansion laws of the path operators, and a dictionary of node values. It shares neither code nor method with the exact
 engine (`monitor.exact`): no automaton, no compiled code, nothing cached between queries. Keep it independent: then
 agreement of the two rules out a shared error. Read `row.py`, `world.py`, `residual.py`, `transition.py`, `unroll.py`,
-`best.py`, `verdict.py`, in this order; `intervals.py` and `guaranteed.py` add the guaranteed bands of learned models.
+`best.py`, `recourse.py`, `verdict.py`, in this order; `intervals.py` and `guaranteed.py` add the guaranteed bands of
+learned models.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from monitor.model.mdp import MDP
 from monitor.policy.table import as_table
 from monitor.referee.guaranteed import Guaranteed
 from monitor.referee.inputs import Path, check_acted, check_models, checked_path, named_actions
+from monitor.referee.recourse import Examiner
 from monitor.referee.unroll import Unroll
 from monitor.referee.verdict import Judge
 from monitor.referee.world import MAIN, Frame, Moment, Setting, Step
@@ -41,6 +43,7 @@ def judge(
     start_observed: bool = True,
     delta: float = BandSettings().delta,
     acted: Sequence[str] = (),
+    recourse: bool = True,
 ) -> Verdict:
     """Evaluate one formula on one observed path, as `monitor.check` does exactly.
 
@@ -56,6 +59,7 @@ def judge(
         delta: probability that the guaranteed band misses, which `any` adds on a model learned from data. The credible
             band and the support are the engine's alone.
         acted: names of the policies that acted, one for each pair; empty: nominal did at all of them.
+        recourse: whether a missed goal of `regret` is examined: could other decisions have met it?
 
     Raises:
         FormulaError, PathError, PolicyError, ConfigError: as `monitor.check`.
@@ -91,7 +95,8 @@ def judge(
     guaranteed = Guaranteed(setting, actions, delta) if due else None
     labels = {name: bool(states[last]) for name, states in model.labels.items()}
     frame = _observed(pairs, acted or ["nominal"] * len(pairs), terminated=terminated)
-    judged = Judge(unroll, frame, labels, causal_model, start_observed, guaranteed)
+    examiner = Examiner(unroll, model, causal_model, learned=due) if recourse else None
+    judged = Judge(unroll, frame, labels, causal_model, start_observed, guaranteed, examiner)
     try:
         return judged.verdict(formula, text)
     except RecursionError as error:

@@ -30,7 +30,7 @@ from monitor.referee.transition import Aim, mean, row
 from monitor.referee.world import Frame, Setting, World, intervene, position
 from monitor.types import CausalModel
 
-__all__ = ["BEST_LIMIT", "Deciding"]
+__all__ = ["BEST_LIMIT", "Deciding", "First"]
 
 BEST_LIMIT = 2_000_000
 """Most rows of one query: one for each offset, state, available action, residual, and number of changes left."""
@@ -46,6 +46,13 @@ class Mode(NamedTuple):
 
 
 UNCHANGED = Mode("few", 0)
+
+
+class First(NamedTuple):
+    """The first decision that few changes change. `step`: its index on the path."""
+
+    step: int
+    action: int
 
 
 @dataclass(frozen=True)
@@ -92,15 +99,39 @@ class Deciding:
 
     def measure(self, goal: Goal, change: Change, frame: Frame, aim: Aim) -> float:
         """Return the value of a goal's measure under a change that decides. Raise LimitError beyond `BEST_LIMIT`."""
+        start, route, residual = self._begun(goal, change, frame, aim)
+        return float(self._values(route, 0, residual, _mode(change), np.array([frame.steps[start].state]))[0])
+
+    def first(self, goal: Goal, changes: int, frame: Frame, *, largest: bool) -> First | None:
+        """Return the first changed decision of the best `changes` changes, made as late as they can be.
+
+        Up to it all is as observed: it is at the first observed pair where changing the decision is better than leaving
+        it. Of equally good actions it takes the least. None if no change is better.
+        """
+        change = Change("best", "best", limit=changes, largest=largest)
+        start, route, residual = self._begun(goal, change, frame, "value")
+        for offset, step in enumerate(frame.steps[start:]):
+            if isinstance(residual, Const):
+                return None
+            mode = Mode("few", changes)
+            kept = self._kept(route, offset, residual, mode, step.state)
+            actions = self._available(step.state)
+            worths = list(self._each(route, offset, residual, Mode("few", changes - 1), step.state))
+            best = max(worths) if largest else min(worths)
+            if abs(best - kept) > _near(kept) and (best > kept) == largest:
+                return First(start + offset, min(_tied(actions, worths, best)))
+            residual = self._after(residual, step.state)
+        return None
+
+    def _begun(self, goal: Goal, change: Change, frame: Frame, aim: Aim) -> tuple[int, Route, Residual]:
+        """Return the index of the intervention's pair, the route from there, and what the goal requires."""
         _, start = position(goal.world.offset, len(frame.steps))
         world = intervene(frame, start, NOMINAL, None)
         worlds = [world]
         while worlds[-1].later() != worlds[-1]:
             worlds.append(worlds[-1].later())
-        held = len(frame.steps) - start
-        route = Route(tuple(worlds), held, aim, change.largest)
-        residual = goal.measure.path if isinstance(goal.measure, Probability) else goal.measure
-        return float(self._values(route, 0, residual, _mode(change), np.array([frame.steps[start].state]))[0])
+        route = Route(tuple(worlds), len(frame.steps) - start, aim, change.largest)
+        return start, route, goal.measure.path if isinstance(goal.measure, Probability) else goal.measure
 
     def _values(self, route: Route, offset: int, residual: Residual, mode: Mode, states: Ints) -> Floats:
         """Return the values [n] of nodes in n states."""
@@ -122,16 +153,24 @@ class Deciding:
             return better(self._each(route, offset, residual, later, state))
         if mode.kind == "free":
             mode = UNCHANGED
-        choices = self._setting.actions(route.at(offset), state)
-        kept = sum(weight * self._worth(route, offset, residual, mode, state, a) for a, weight in choices)
+        kept = self._kept(route, offset, residual, mode, state)
         if not mode.left:
             return kept
         return better(kept, *self._each(route, offset, residual, Mode("few", mode.left - 1), state))
 
+    def _kept(self, route: Route, offset: int, residual: Residual, mode: Mode, state: int) -> float:
+        """Return the value of the unchanged decision."""
+        choices = self._setting.actions(route.at(offset), state)
+        return sum(weight * self._worth(route, offset, residual, mode, state, a) for a, weight in choices)
+
     def _each(self, route: Route, offset: int, residual: Residual, later: Mode, state: int) -> Iterator[float]:
         """Yield the value of each available action, and of mode `later` after it."""
-        for action in np.flatnonzero(self._setting.main.available(state)).tolist():
+        for action in self._available(state):
             yield self._worth(route, offset, residual, later, state, action)
+
+    def _available(self, state: int) -> list[int]:
+        actions: list[int] = np.flatnonzero(self._setting.main.available(state)).tolist()
+        return actions
 
     def _worth(  # noqa: PLR0917 - a node, an action, and what comes after it
         self, route: Route, offset: int, residual: Residual, later: Mode, state: int, action: int
@@ -162,14 +201,21 @@ class Deciding:
         """Return the optimal policy's action in a node. `route`: without observations."""
         key = route, min(offset, route.held), residual, state
         if key not in self._picks:
-            actions = np.flatnonzero(self._setting.main.available(state)).tolist()
             worths = list(self._each(route, key[1], residual, Mode("free", FOREVER), state))
             best = max(worths) if route.largest else min(worths)
-            near = TIE * max(1.0, abs(best))
-            tied = [a for a, worth in zip(actions, worths, strict=True) if abs(worth - best) <= near]
+            tied = _tied(self._available(state), worths, best)
             taken = self._setting.policies["nominal"].distribution(state, self._setting.main.actions)
             self._picks[key] = max(tied, key=lambda action: (taken[action], -action))
         return self._picks[key]
+
+
+def _tied(actions: list[int], worths: list[float], best: float) -> list[int]:
+    """Return the actions that are as good as the best."""
+    return [action for action, worth in zip(actions, worths, strict=True) if abs(worth - best) <= _near(best)]
+
+
+def _near(value: float) -> float:
+    return TIE * max(1.0, abs(value))
 
 
 def _mode(change: Change) -> Mode:

@@ -25,7 +25,7 @@ import numpy as np
 from monitor.arrays import Floats, Ints
 from monitor.errors import LimitError
 from monitor.logic.syntax import Change, Const, Goal, Label, Probability, Reward
-from monitor.referee.best import Deciding
+from monitor.referee.best import Deciding, First
 from monitor.referee.residual import TRUE, Residual, collect, expand, looks_back, nested, present, window
 from monitor.referee.transition import Aim, Row, mean, mixed, row
 from monitor.referee.world import Frame, Setting, Step, World, intervene, position
@@ -92,6 +92,10 @@ class Unroll:
         if isinstance(goal.measure, Probability):  # rounding may exceed the range
             value = min(max(value, 0.0 if goal.world.baseline is None else -1.0), 1.0)
         return value
+
+    def first_change(self, goal: Goal, changes: int, frame: Frame, *, largest: bool) -> First | None:
+        """Return the first changed decision of the best `changes` changes; None if no change is better."""
+        return self._deciding.first(goal, changes, frame, largest=largest)
 
     def _measure(self, goal: Goal, change: Change, frame: Frame, aim: Aim) -> float:
         """Find the nodes forwards, then value them backwards."""

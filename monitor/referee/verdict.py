@@ -20,6 +20,7 @@ from monitor.logic.printer import print_formula
 from monitor.logic.syntax import NOMINAL, And, Change, Const, Formula, Goal, Label, Not, Or, Regret, Temporal, WorldRef
 from monitor.logic.traversal import handover_goal
 from monitor.referee.guaranteed import Guaranteed
+from monitor.referee.recourse import Examiner
 from monitor.referee.unroll import Unroll
 from monitor.referee.world import Frame, position
 from monitor.types import Bands, CausalModel, Outcome, Quantity, Verdict
@@ -47,6 +48,7 @@ class Judge:
         causal_model: the class to bound over; `gumbel`: no bounds.
         guaranteed: computes guaranteed bands; None where none is due.
         start_observed: whether the first pair is the episode's first step.
+        examiner: finds out whether a missed goal could have been met; None: it is not examined.
     """
 
     unroll: Unroll
@@ -55,6 +57,7 @@ class Judge:
     causal_model: CausalModel
     start_observed: bool
     guaranteed: Guaranteed | None
+    examiner: Examiner | None = None
 
     def verdict(self, formula: Formula, text: str) -> Verdict:
         """Return the verdict on a formula; `text`: as written by the user. Raise LimitError if it is too large."""
@@ -119,9 +122,11 @@ class Judge:
             profile[offset] = values
             if _outcome(_holds(goals[0], values[0]), _holds(goals[1], values[1])) == "regret":
                 useful.append(offset)
+        examined = None if self.examiner is None or nominal.holds else self.examiner.recourse(formula, self.frame)
         return {
             "quantities": (nominal, other),
             "outcome": _outcome(nominal.holds, other.holds),
+            "recourse": examined,
             "bounds": other.bounds,
             "guaranteed": other.guaranteed,
             "robust": self._if_bounded(

@@ -13,6 +13,7 @@ from monitor.alarm.machine import Alarm, Change, advance, close, judge, renew, s
 from monitor.alarm.message import Identity, alert_id
 from monitor.alarm.summary import summary
 from monitor.engine import Engines
+from monitor.exact.avoidable import is_missed
 from monitor.runtime.forecasts import Forecasts, ForecastsState
 from monitor.runtime.query import Query, QueryEvaluator
 from monitor.runtime.takeovers import Takeovers, TakeoversState
@@ -177,6 +178,8 @@ class FormulaMonitor:
         verdict = self._evaluator.verdict(self.query, engines, session, step)
         if engines.learned is not None and self._wants_bands(verdict):
             verdict = self._evaluator.with_bands(verdict, self.query, engines, session)
+        if self._examines(verdict):
+            verdict = self._evaluator.with_recourse(verdict, self.query, engines, session)
         self.last = Judged(self._agent, spec.name, verdict, step.episode, step.seq, step.time, step.late)
         notices.append(self.last)
         forecasts = self.forecasts
@@ -197,6 +200,16 @@ class FormulaMonitor:
         if spec.bands == "auto":
             return self.alarm.state != "clear" or judge(verdict, spec.alarm) in ("bad", "breach")
         return spec.bands == "always"
+
+    def _examines(self, verdict: Verdict) -> bool:
+        """Return whether it is found out if this verdict's missed goal could have been met: that costs milliseconds.
+
+        By default only while there is an alarm, which is when somebody reads it.
+        """
+        when = self.query.spec.recourse
+        if when == "off" or not is_missed(verdict):
+            return False
+        return when == "always" or self.alarm.state != "clear" or judge(verdict, self.query.spec.alarm) == "bad"
 
     def revise(self, now: Instant) -> Iterator[Notice]:
         """Publish a withheld revision that is due, with the newest verdict."""

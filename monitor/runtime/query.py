@@ -21,7 +21,7 @@ from monitor.model import MDP
 from monitor.runtime.forecasts import FollowedForecast, Target, followed_forecast, target_of
 from monitor.runtime.takeovers import UNREPORTED, TakeoverGoal, takeover_goal
 from monitor.stream import Session
-from monitor.types import BandsWhen, CausalModel, Engine, FormulaSpec, Outcome, Step, Threshold, Verdict
+from monitor.types import BandsWhen, CausalModel, Engine, FormulaSpec, Outcome, RecourseWhen, Step, Threshold, Verdict
 
 __all__ = ["NOT_ROBUST", "Query", "QueryEvaluator", "SpecError", "Vocabulary", "prepare", "read_query"]
 
@@ -121,6 +121,14 @@ class QueryEvaluator:
             return verdict
         path = session.path
         return engines.learned.added(verdict, query.formula, path.held, terminated=path.terminated, acted=path.acted)
+
+    @staticmethod
+    def with_recourse(verdict: Verdict, query: Query, engines: Engines, session: Session) -> Verdict:
+        """Return a verdict on the session's path; on a missed goal with whether that could have been met."""
+        path = session.path
+        return engines.checker.with_recourse(
+            verdict, query.formula, path.held, terminated=path.terminated, acted=path.acted
+        )
 
     def _sampled(self, query: Query, engines: Engines, session: Session, step: Step, why: str) -> Verdict:
         """Return a sampled verdict: one more test of this formula on this stream."""
@@ -280,6 +288,8 @@ def _problems(query: Query, window: int) -> Iterator[tuple[tuple[str, ...], str]
         yield ("engine",), f"{spec.engine!r} does not exist; use {', '.join(get_args(Engine))}"
     if spec.bands not in get_args(BandsWhen):
         yield ("bands",), f"{spec.bands!r} does not exist; use {', '.join(get_args(BandsWhen))}"
+    if spec.recourse not in get_args(RecourseWhen):
+        yield ("recourse",), f"{spec.recourse!r} does not exist; use {', '.join(get_args(RecourseWhen))}"
     if alarm.only_if not in (None, "robust"):
         yield ("alarm", "only_if"), f"{alarm.only_if!r} does not exist; use robust, or leave it out"
     if alarm.only_if == "robust" and spec.causal_model == "gumbel":

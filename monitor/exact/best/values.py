@@ -107,9 +107,13 @@ class BestValues:
 
         The smaller one comes first, whatever the direction.
         """
+        low, high = (self.bound(path, way, kind, greatest=greatest) for greatest in (False, True))
+        return low, high
+
+    def bound(self, path: Observed, way: Way, kind: int, *, greatest: bool) -> float:
+        """Return one of the two: every row is as small, or as `greatest`, as the class allows."""
         lanes, (lane,) = lanes_of([_possible(way, path)])
-        low, high = (self.backward(path, lanes, kind, greatest=greatest).values[0, lane] for greatest in (False, True))
-        return float(low), float(high)
+        return float(self.backward(path, lanes, kind, greatest=greatest).values[0, lane])
 
     def everywhere(self, way: Way) -> Floats:
         """Return the values [S] on the paths of one state, whose action is not yet taken: one decision is held."""

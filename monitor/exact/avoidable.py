@@ -1,0 +1,176 @@
+"""Whether a missed goal of `regret` could have been met by other decisions: docs/semantics.md, section 14.3.
+
+The answer is about the decisions from the intervention on, whatever the formula's own alternative is. Its values come
+from one backward pass over the held path (`monitor.exact.best`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from msgspec.structs import replace
+
+from monitor.errors import LimitError, PathError
+from monitor.exact.best.lanes import Way
+from monitor.exact.best.values import BestValues, Change, Observed, Outlook
+from monitor.exact.evaluators import Evaluators, within
+from monitor.exact.forward.row_table import ANY, STABLE
+from monitor.exact.verdict import Path, resolve
+from monitor.logic import Formula
+from monitor.logic.syntax import Probability, Regret, Reward, Test
+from monitor.logic.traversal import nested_goals
+from monitor.model import MDP
+from monitor.types import Avoidable, CausalModel, Changes, Recourse, Verdict
+
+__all__ = ["MOST_CHANGES", "NESTED", "SAMPLED", "is_missed", "prepare_recourse", "unexamined", "with_recourse"]
+
+MOST_CHANGES: Final = 3
+"""Largest number of changed decisions that is tried."""
+NESTED: Final = "decisions are not made for a goal with another one nested in it"
+SAMPLED: Final = "decisions are made by exact values, which samples do not have"
+LEARNED: Final = (
+    "whether it is robust is not known: on a learned model decisions made for the goal have no guaranteed band"
+)
+
+
+class _Missed(NamedTuple):
+    """A missed goal. `observed`: the path from the intervention on; `steps`: its pairs as they are."""
+
+    measure: Probability | Reward
+    test: Test
+    observed: Observed
+    steps: Path
+
+    @property
+    def largest(self) -> bool:
+        """Whether the largest value serves the goal most."""
+        return self.test.comparison in (">=", ">")
+
+
+def is_missed(verdict: Verdict) -> bool:
+    """Return whether a verdict is about a missed goal: the outcome of `regret` is `regret` or `unavoidable`."""
+    return verdict.outcome in ("regret", "unavoidable")
+
+
+def with_recourse(
+    verdict: Verdict,
+    formula: Formula,
+    evaluators: Evaluators,
+    path: Path,
+    *,
+    terminated: bool = False,
+    acted: Sequence[str] = (),
+) -> Verdict:
+    """Return the verdict on a missed goal of `regret` with whether it could have been met; any other as it is.
+
+    Args:
+        verdict: on `path`.
+        formula: validated.
+        evaluators: of the model and its policies.
+        path: pairs (state, action), oldest first.
+        terminated: the episode has ended in the last state.
+        acted: names of the policies that acted at the pairs; empty: nominal did.
+    """
+    if not (isinstance(formula, Regret) and is_missed(verdict)):
+        return verdict
+    if verdict.method == "sampled":
+        return unexamined(verdict, SAMPLED)
+    try:
+        missed = _missed(formula, evaluators, path, terminated=terminated, acted=acted)
+        return replace(verdict, recourse=_recourse(missed, evaluators, verdict.causal_model))
+    except (LimitError, PathError) as error:  # too large; or an unknown policy acted
+        return unexamined(verdict, str(error))
+
+
+def unexamined(verdict: Verdict, reason: str) -> Verdict:
+    """Return the verdict on a missed goal with the reason why it is not known whether it could have been met."""
+    return replace(verdict, recourse=Recourse(reason=reason)) if is_missed(verdict) else verdict
+
+
+def prepare_recourse(formula: Formula, evaluators: Evaluators, path: Path, causal_model: CausalModel) -> None:
+    """Compute and compile what the answer needs on any path, so that the first missed goal is not delayed."""
+    if not isinstance(formula, Regret):
+        return
+    try:
+        _recourse(_missed(formula, evaluators, path), evaluators, causal_model)
+    except LimitError:
+        return  # each verdict says so
+
+
+def _missed(
+    formula: Regret, evaluators: Evaluators, path: Path, *, terminated: bool = False, acted: Sequence[str] = ()
+) -> _Missed:
+    assert formula.goal.test is not None
+    first = resolve(formula.world.offset, len(path))[1]
+    end = path[-1][0] if terminated else None
+    observed = evaluators.observed(path[first:], end, acted[first:])
+    return _Missed(formula.goal.measure, formula.goal.test, observed, path[first:])
+
+
+def _recourse(missed: _Missed, evaluators: Evaluators, causal_model: CausalModel) -> Recourse:
+    measure, test = missed.measure, missed.test
+    if isinstance(measure, Probability) and any(nested_goals(measure.path)):
+        return Recourse(reason=NESTED)
+    unknown = causal_model == "any" and evaluators.learned
+    reason, asked = (LEARNED if unknown else ""), causal_model != "gumbel" and not unknown
+    constant = evaluators.constant(measure)
+    if constant is not None:
+        return Recourse(_avoidable(test, constant, constant), asked or None, constant, constant, reason=reason)
+    values = evaluators.best.of(measure, missed.observed.end, largest=missed.largest)
+    outlook = values.outlook(missed.observed, min(MOST_CHANGES, len(missed.steps)))
+    best, optimal = (within(measure, value) for value in (outlook.best, outlook.optimal))
+    avoidable = _avoidable(test, best, optimal)
+    robust = _is_robust(values, missed, avoidable, causal_model) if asked else None
+    return Recourse(avoidable, robust, best, optimal, _changes(missed, outlook, evaluators.model), reason)
+
+
+def _avoidable(test: Test, best: float, optimal: float) -> Avoidable:
+    if test.holds(optimal):
+        return "foresight"
+    return "hindsight" if test.holds(best) else "no"
+
+
+def _is_robust(values: BestValues, missed: _Missed, avoidable: Avoidable, causal_model: CausalModel) -> bool:
+    """Return whether no causal model of the class changes `avoidable`.
+
+    The best decisions have a value at least as good as the optimal policy, in every causal model. So one or two ends
+    of the bounds decide.
+    """
+
+    def meets(way: Way, *, favourable: bool) -> bool:
+        kind, greatest = (STABLE if causal_model == "stable" else ANY), missed.largest == favourable
+        end = values.bound(missed.observed, way, kind, greatest=greatest)
+        return missed.test.holds(within(missed.measure, end))
+
+    if avoidable == "foresight":
+        return meets(Way("optimal"), favourable=False)
+    if avoidable == "no":
+        return not meets(Way("free"), favourable=True)
+    return not meets(Way("optimal"), favourable=True) and meets(Way("free"), favourable=False)
+
+
+def _changes(missed: _Missed, outlook: Outlook, model: MDP) -> Changes | None:
+    """Return the fewest changes that meet the goal; None if none of the outlook do."""
+    for count, (value, first) in enumerate(zip(outlook.few, outlook.first, strict=True)):
+        if first is not None and missed.test.holds(within(missed.measure, value)):
+            return _described(count, within(missed.measure, value), first, missed.steps, model)
+    return None
+
+
+def _described(count: int, value: float, first: Change, steps: Path, model: MDP) -> Changes:
+    taken = steps[first.level][1]
+    return Changes(
+        count=count,
+        value=value,
+        offset=len(steps) - 1 - first.level,
+        state=first.state,
+        taken=taken,
+        proposed=first.proposed,
+        taken_name=_name(model, taken),
+        proposed_name=_name(model, first.proposed),
+    )
+
+
+def _name(model: MDP, action: int | None) -> str:
+    return model.action_names[action] if model.action_names and action is not None else ""

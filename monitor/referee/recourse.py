@@ -1,0 +1,112 @@
+"""Whether a missed goal could have been met by other decisions, world by world.
+
+1. `foresight` if the policy that is best without observations meets the goal, else `hindsight` if the best decisions
+   do, else `no`.
+2. This is robust if no choice within the bounds of the two values changes it.
+3. The fewest changes are those of the first world `best[<=k]`, k = 1, 2, 3, that meets the goal.
+
+Definitions: docs/semantics.md, section 14.3.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import product
+from typing import Final, Literal
+
+from monitor.logic.syntax import Change, Goal, Probability, Regret, Test, WorldRef
+from monitor.logic.traversal import nested_goals
+from monitor.model.mdp import MDP
+from monitor.referee.unroll import Unroll
+from monitor.referee.world import Frame
+from monitor.types import Avoidable, CausalModel, Changes, Recourse
+
+__all__ = ["Examiner"]
+
+MOST_CHANGES: Final = 3
+NESTED: Final = "decisions are not made for a goal with another one nested in it"
+LEARNED: Final = (
+    "whether it is robust is not known: on a learned model decisions made for the goal have no guaranteed band"
+)
+Word = Literal["best", "optimal"]
+
+
+@dataclass(frozen=True)
+class Examiner:
+    """Evaluator of missed goals in one query.
+
+    Attributes:
+        unroll: computes values.
+        model: the main model.
+        causal_model: the class to bound over; `gumbel`: no bounds.
+        learned: whether guaranteed bands are due, which decisions made for a goal do not have.
+    """
+
+    unroll: Unroll
+    model: MDP
+    causal_model: CausalModel
+    learned: bool
+
+    def recourse(self, formula: Regret, frame: Frame) -> Recourse:
+        """Return whether the missed goal of a formula could have been met. Raise LimitError if it is too large."""
+        measure, test = formula.goal.measure, formula.goal.test
+        assert test is not None
+        if isinstance(measure, Probability) and any(nested_goals(measure.path)):
+            return Recourse(reason=NESTED)
+        best, optimal = (
+            self.unroll.quantity(_under(formula, _word(test, word)), frame) for word in ("best", "optimal")
+        )
+        return Recourse(
+            _avoidable(test.holds(optimal), test.holds(best)),
+            None if self.causal_model == "gumbel" or self.learned else self._is_robust(formula, test, frame),
+            best,
+            optimal,
+            self._changes(formula, test, frame),
+            LEARNED if self.learned else "",
+        )
+
+    def _is_robust(self, formula: Regret, test: Test, frame: Frame) -> bool:
+        goals = [_under(formula, _word(test, word)) for word in ("optimal", "best")]
+        truths = [{test.holds(self.unroll.quantity(goal, frame, aim)) for aim in ("least", "most")} for goal in goals]
+        return len({_avoidable(*choice) for choice in product(*truths)}) == 1
+
+    def _changes(self, formula: Regret, test: Test, frame: Frame) -> Changes | None:
+        """Return the fewest changes that meet the goal; None if three do not."""
+        for count in range(1, MOST_CHANGES + 1):
+            goal = _under(formula, _word(test, "best", count))
+            value = self.unroll.quantity(goal, frame)
+            if test.holds(value):
+                break
+        else:
+            return None
+        first = self.unroll.first_change(goal, count, frame, largest=goal.world.change.largest)
+        if first is None:
+            return None
+        step, names = frame.steps[first.step], self.model.action_names
+        return Changes(
+            count=count,
+            value=value,
+            offset=len(frame.steps) - 1 - first.step,
+            state=step.state,
+            taken=step.action,
+            proposed=first.action,
+            taken_name=names[step.action] if names and step.action is not None else "",
+            proposed_name=names[first.action] if names else "",
+        )
+
+
+def _avoidable(foreseen: bool, known: bool) -> Avoidable:  # noqa: FBT001 - two truths
+    """Return the answer from the truth of the goal under the optimal policy, and under the best decisions."""
+    if foreseen:
+        return "foresight"
+    return "hindsight" if known else "no"
+
+
+def _word(test: Test, word: Word, limit: int | None = None) -> Change:
+    """Return the change whose decisions serve a comparison."""
+    return Change(word, word, limit=limit, largest=test.comparison in (">", ">="))
+
+
+def _under(formula: Regret, change: Change) -> Goal:
+    """Return the goal of a formula under a change, at the formula's offset."""
+    return Goal(WorldRef(change, None, formula.world.offset), formula.goal.measure, formula.goal.test)
