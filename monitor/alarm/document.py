@@ -22,6 +22,7 @@ __all__ = [
     "EVIDENCE_VERSION",
     "MAX_EVIDENCE_BYTES",
     "ONLY_LEARNED",
+    "ONLY_MISSED",
     "Evidence",
     "PolicyEvidence",
     "TakeoverEvidence",
@@ -45,6 +46,8 @@ ONLY_LEARNED = frozenset(
     {"credible", "guaranteed", "effect_credible", "effect_guaranteed", "support", "to_visit", "bands"}
 )
 """Fields of answers on learned models; left out where they have no value. A support of 0 is one."""
+ONLY_MISSED = frozenset({"recourse"})
+"""Fields of verdicts on missed goals; left out of all others."""
 
 
 ONLY_TAKEOVERS = frozenset({"acted", "takeover"})
@@ -189,7 +192,7 @@ def plain(value: object) -> Any:  # noqa: ANN401 - whatever shape the value has,
             for name in ONLY_LEARNED & members.keys():
                 if members[name] is None or members[name] == ():
                     del members[name]
-            for name in ONLY_TAKEOVERS & {name for name, member in members.items() if not member}:
+            for name in (ONLY_MISSED | ONLY_TAKEOVERS) & {name for name, member in members.items() if not member}:
                 del members[name]
             if isinstance(value, Verdict):
                 members["profile"] = [[offset, *value.profile[offset]] for offset in sorted(value.profile)]

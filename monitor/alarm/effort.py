@@ -12,7 +12,7 @@ from typing import Final
 
 from monitor.alarm.document import Evidence
 from monitor.logic import Formula, parse
-from monitor.logic.syntax import NOMINAL, Goal, Regret, Reward, Temporal
+from monitor.logic.syntax import NOMINAL, Goal, Probability, Regret, Reward, Temporal
 from monitor.logic.traversal import children, regret_goals, subformulas
 
 __all__ = ["MAX_WORK", "work"]
@@ -25,6 +25,9 @@ PAIRS: Final = 100
 
 DECISIONS: Final = 10
 """Obligations that cost as much as one for which decisions are made: all actions are tried."""
+
+EXAMINED: Final = 4 * DECISIONS
+"""Obligations that cost as much as one of a missed goal for which it is examined whether it could have been met."""
 
 DRAWS: Final = 1_000
 """Steps of samples that cost as much as one obligation."""
@@ -41,6 +44,8 @@ def work(evidence: Evidence) -> int:
         parts, offset = _parts(goal), goal.world.offset
         back = min(offset, last) if offset >= 0 else max(last + 1 + offset, 0)
         total += (parts + back) * (back + 1 if changes > 1 else 1)
+        if changes > 1 and evidence.verdict.recourse is not None:
+            total += _size(goal.measure) * EXAMINED
         farthest, unfolded = max(farthest, back), unfolded + changes * parts
     total += len(evidence.path) * (farthest + 1) // PAIRS
     if evidence.verdict.bands is not None:
@@ -60,12 +65,16 @@ def _goals(formula: Formula) -> Iterator[tuple[Goal, int]]:
 
 def _parts(goal: Goal) -> int:
     """Return the obligations of a goal's measure, times the steps of a takeover that ends and the decisions to make."""
-    measure = goal.measure
-    parts = measure.high + 1 if isinstance(measure, Reward) else _unfolded(measure.path)
+    parts = _size(goal.measure)
     changes = goal.world.change, goal.world.baseline or NOMINAL
     lasting = max(max(change.steps or 0, change.limit or 0) for change in changes)
     tried = DECISIONS if any(change.decides for change in changes) else 1
     return parts * (1 + min(lasting, parts)) * tried
+
+
+def _size(measure: Probability | Reward) -> int:
+    """Return the number of obligations of a measure."""
+    return measure.high + 1 if isinstance(measure, Reward) else _unfolded(measure.path)
 
 
 def _unfolded(path: Formula) -> int:

@@ -207,6 +207,7 @@ def _verdict(evidence: Evidence, model: MDP, tables: Mapping[str, PolicyTable], 
         drawn=drawn,
         bands=_band_settings(evidence),
         acted=evidence.acted,
+        recourse=evidence.verdict.recourse is not None,
     )
     return verdict if drawn is None else replace(verdict, reason=evidence.verdict.reason)
 
@@ -246,11 +247,20 @@ def _by_referee(
         start_observed=evidence.start_observed,
         delta=settings.delta,
         acted=evidence.acted,
+        recourse=evidence.verdict.recourse is not None,
     )
+    _check_recourse(evidence.verdict, judged)
     if evidence.verdict.bands is None:
         return [judged]
     other = _verdict(evidence, model, tables, models)
     return [_completed(judged, other), other]
+
+
+def _check_recourse(recorded: Verdict, judged: Verdict) -> None:
+    """Raise LimitError if the engine could not say whether the goal could have been met, and the referee can."""
+    one, other = recorded.recourse, judged.recourse
+    if one is not None and other is not None and one.avoidable is None and other.avoidable is not None:
+        raise LimitError("whether the goal could have been met is too large for the engine, which left it out")
 
 
 def _completed(judged: Verdict, other: Verdict) -> Verdict:

@@ -12,6 +12,7 @@ import msgspec
 import numpy as np
 
 from monitor.alarm.figures import own_quantity
+from monitor.alarm.recourse import AlertRecourse, alert_recourse
 from monitor.model.formats import file_name
 from monitor.model.mdp import MDP
 from monitor.model.npz import model_sha256
@@ -284,13 +285,20 @@ class AlertMessage(msgspec.Struct, frozen=True):
     """As configured."""
     bands: AlertBands | None = None
     """Uncertainty of the newest verdict, on a model learned from data; left out on any other model."""
+    recourse: AlertRecourse | None = None
+    """Whether the missed goal of `regret(...)` could have been met, by the newest verdict; left out if the goal is met,
+    for every other formula, and where it was not examined (`recourse` in the configuration).
+    """
 
 
 FOLLOWING: Final = (
     "outcome", "value", "threshold", "alternative", "method", "effect", "bounds", "robust", "profile", "handover",
     "episode", "seq", "time", "time_unix", "late", "summary", "bands",
+    "recourse",
 )  # fmt: skip
 """Fields that follow the newest verdict without a new revision."""
+OPTIONAL: Final = ("bands", "recourse")
+"""Fields that are left out where they do not apply."""
 
 
 def alert_payload(alert: Alert, identity: Identity, *, sent: float, evidence: str | None) -> dict[str, object]:
@@ -368,6 +376,7 @@ def _message(
         summary=alert.summary,
         runbook=alert.runbook,
         bands=alert_bands(verdict),
+        recourse=alert_recourse(verdict.recourse, alert.seq),
     )
 
 
@@ -398,11 +407,12 @@ def _value_bands(quantity: Quantity | None) -> ValueBands | None:
 
 
 def plain_message(message: msgspec.Struct) -> dict[str, object]:
-    """Return a message as JSON data: its fields in order, without `bands` if None; infinity and NaN become None."""
+    """Return a message as JSON data: its fields in order, without `OPTIONAL` ones that are None.
+
+    Infinity and NaN become None.
+    """
     fields = {name: _plain(getattr(message, name)) for name in message.__struct_fields__}
-    if fields.get("bands", ()) is None:
-        del fields["bands"]
-    return fields
+    return {name: value for name, value in fields.items() if value is not None or name not in OPTIONAL}
 
 
 def _plain(value: object) -> object:

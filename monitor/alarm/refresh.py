@@ -41,5 +41,6 @@ def refreshed(alert: Alert, news: Refreshed) -> Alert:
             blind=alert.blind,
             verdict=judged.verdict,
             path_length=news.pairs,
+            seq=judged.seq,
         ),
     )

@@ -7,91 +7,21 @@ two decimals, or to as many as distinguish a value from the threshold it misses.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
-from typing import Final, Literal
+from typing import Literal
 
 from monitor.alarm.figures import advised_change, change_of, handover_of, own_quantity
 from monitor.alarm.machine import judge
-from monitor.logic.syntax import (
-    Change,
-    Comparison,
-    Const,
-    Formula,
-    Goal,
-    Label,
-    Not,
-    Probability,
-    Regret,
-    Reward,
-    Test,
-    Until,
-    WorldRef,
-)
+from monitor.alarm.phrases import ACTING, BLIND_WORDS, DO, DOING, NEEDED, been, capital, decimals, noun
+from monitor.alarm.recourse import recourse_sentences
+from monitor.alarm.subject import NOW, Subject, quote
+from monitor.logic.syntax import Change, Formula, Goal, Regret, Test, WorldRef
 from monitor.logic.traversal import handover_goal
-from monitor.types import AlarmState, BlindReason, Departing, FormulaSpec, Handover, Verdict
+from monitor.types import AlarmState, BlindReason, FormulaSpec, Handover, Verdict
 
-__all__ = ["BLIND_WORDS", "NEEDED", "decimals", "departing_text", "summary"]
+__all__ = ["summary"]
 
-LONGEST_QUOTE = 60
-"""Longest formula that is quoted, in characters; a longer one is named instead."""
 MOST_QUANTITIES = 3
 """Quantities listed of a formula with several."""
-MOST_DECIMALS = 12
-"""Most decimals shown: closer numbers are equal for a verdict too."""
-
-BLIND_WORDS: Final[Mapping[BlindReason, str]] = {
-    "gap": "steps are missing",
-    "stale": "no step has arrived for too long",
-    "conflict": "the same step arrived twice with different content",
-    "impossible_step": "a step arrived to which the model gives probability 0",
-    "unknown_state": "a step arrived whose state or action the model does not have",
-    "policy_mismatch": "the agent runs a policy that is not configured",
-    "dropped": "steps were dropped",
-    "warming_up": "too few steps since the path was restarted",
-    "disconnected": "the connection to the broker is down",
-    "deadline": "steps have waited too long to be evaluated",
-    "old_episode": "all arriving steps belong to episodes that have ended",
-    "idle": "the agent has not started another episode for a long time",
-    "overload": "answers are skipped because steps arrive faster than they can be evaluated",
-    "model_doubt": "observed transitions contradict the model",
-}
-"""Blind reason -> why the formula cannot be answered, or the answer not be relied on."""
-
-NOW: Final = "from now on"
-
-NOUN: Final = {
-    "nominal": "'nominal'",
-    "policy": "'{}'",
-    "action": "action {}",
-    "model": "model '{}'",
-    "best": "the best decisions in hindsight",
-    "optimal": "the optimal policy",
-}
-DO: Final = {"policy": "Hand over to {}", "action": "Take {}", "best": "Act optimally", "optimal": "Act optimally"}
-DOING: Final = {
-    "policy": "handing over to {}",
-    "action": "taking {}",
-    "best": "acting optimally",
-    "optimal": "acting optimally",
-}
-ACTING: Final = {
-    "policy": "Handing over",
-    "action": "Taking it",
-    "best": "Acting optimally",
-    "optimal": "Acting optimally",
-}
-BEEN: Final = {
-    "policy": "'{}' taken over",
-    "action": "action {} been taken",
-    "model": "model '{}' been in force",
-    "best": "every decision been the best in hindsight",
-    "optimal": "the optimal policy taken over",
-}
-"""An intervention as a noun, as an instruction, as a gerund, and after "had"."""
-
-NEEDED: Final[Mapping[Comparison, str]] = {"<": "less than", "<=": "at most", ">=": "at least", ">": "more than"}
-
 Spoken = AlarmState | Literal["fired"]
 
 
@@ -104,30 +34,32 @@ def summary(
     blind: BlindReason | None,
     verdict: Verdict,
     path_length: int,
+    seq: int,
 ) -> str:
     """Return the sentences for an alert in `state`, after `verdict`. `parsed`: the formula's text, parsed.
 
     `fired` describes the step at which the alarm fired, as its picture does, and gives no advice. `path_length`: pairs
-    of the verdict's path; 0: unknown, so the sentences do not say how many steps ago an `@-k` was.
+    of the verdict's path; 0: unknown, so the sentences do not say how many steps ago an `@-k` was. `seq`: its step.
     """
     say = _Sentences(formula, parsed, verdict, path_length, "before" if state == "fired" else "ago")
     found, sure = say.finding(), [*say.disagreement(), *say.learned(), *say.obtained(), *_why(blind)]
+    could = say.recourse(seq)
     last = _caution(blind) or "last: "
     match state:
         case "firing":
             lead = [_caution(blind) + found + say.met_again(), say.advice(blind)]
-            parts = [*lead, say.counterfactual(), say.too_late(blind), *sure]
+            parts = [*lead, say.counterfactual(), say.too_late(blind), *could, *sure]
         case "fired":
             had = "; ".join(part for part in (say.counterfactual(), say.handover_then()) if part)
-            parts = [f"when it fired, {found}", had, *sure]
+            parts = [f"when it fired, {found}", had, *could, *sure]
         case "resolved":
             parts = [f"resolved: {_caution(blind)}{found}", *sure]
         case "ended":
-            parts = [f"the episode ended while this alarm was firing; {last}{found}", *sure]
+            parts = [f"the episode ended while this alarm was firing; {last}{found}", *could, *sure]
         case "removed":
             parts = [f"alarm '{formula.name}' was changed or removed while it was firing; {last}{found}", *sure]
         case _:
-            parts = [found, *sure]
+            parts = [found, *could, *sure]
     return f"{agent}: {'. '.join(part for part in parts if part)}."
 
 
@@ -156,9 +88,8 @@ class _Sentences:
     def __init__(
         self, formula: FormulaSpec, parsed: Formula, verdict: Verdict, path_length: int, past: Literal["ago", "before"]
     ) -> None:
-        self._formula, self._parsed, self._verdict, self._pairs = formula, parsed, verdict, path_length
-        self._past = past
-        self._labels = dict(formula.labels)
+        self._formula, self._parsed, self._verdict = formula, parsed, verdict
+        self._subject = Subject(formula, verdict, path_length, past)
         self._handover = _advised(parsed, verdict)
 
     def finding(self) -> str:
@@ -167,9 +98,9 @@ class _Sentences:
         match self._parsed:
             case Regret(_, Goal(_, measure, Test() as test)) if len(verdict.quantities) == 2:
                 nominal, _, bound = self._compared(test)
-                return f"{self._subject(measure, self._when())} = {nominal}; {NEEDED[test.comparison]} {bound} required"
+                return f"{self._subject.of_path(measure)} = {nominal}; {NEEDED[test.comparison]} {bound} required"
             case Goal(world, measure, test) if len(verdict.quantities) == 1:
-                return f"{self._quantity(world, measure)} = {self._figure(test)}"
+                return f"{self._subject.in_world(world, measure)} = {self._figure(test)}"
             case _:
                 return self._combination()
 
@@ -182,7 +113,7 @@ class _Sentences:
         if self._handover is None:
             return self._advice_on_effect(blind)
         change, test, handover = self._handover
-        now, doing = self._verdict.profile.get(0), DOING[change.kind].format(_noun(change))
+        now, doing = self._verdict.profile.get(0), DOING[change.kind].format(noun(change))
         if now is None:
             return f"It is not known whether {doing} now would help"
         own, given, _ = decimals(*now, test.bound)
@@ -190,14 +121,14 @@ class _Sentences:
         if blind not in (None, "model_doubt"):
             if needless:
                 return f"There was no need to act then ({own})"
-            return f"{_capital(doing)} {'helped' if handover.helps_now else 'did not suffice'} then ({given})"
+            return f"{capital(doing)} {'helped' if handover.helps_now else 'did not suffice'} then ({given})"
         if handover.helps_now:
-            return f"{DO[change.kind].format(_noun(change))} now: {_instead(now, test)}"
+            return f"{DO[change.kind].format(noun(change))} now: {_instead(now, test)}"
         if needless:
             return f"No need to act: without {doing} it is {own} from now on"
         sufficed = handover.latest_useful and change.kind != "best"  # with hindsight it sufficed for nobody
         suffices = "no longer suffices" if sufficed else "does not suffice"
-        return f"{_capital(doing)} {suffices} ({given}): stop the agent safely"
+        return f"{capital(doing)} {suffices} ({given}): stop the agent safely"
 
     def _advice_on_effect(self, blind: BlindReason | None) -> str:
         """Return what to do now if the effect of handing over is large enough."""
@@ -205,8 +136,8 @@ class _Sentences:
         if handover is None or change is None or not handover.helps_now:
             return ""
         if blind not in (None, "model_doubt"):
-            return f"{_capital(DOING[change.kind].format(_noun(change)))} helped then"
-        return f"{DO[change.kind].format(_noun(change))} now"
+            return f"{capital(DOING[change.kind].format(noun(change)))} helped then"
+        return f"{DO[change.kind].format(noun(change))} now"
 
     def too_late(self, blind: BlindReason | None) -> str:
         """Return, if handing over does not suffice, its effect now and when it last sufficed."""
@@ -217,7 +148,7 @@ class _Sentences:
                 doing = ACTING[change.kind]
                 known = " with hindsight" if change.kind == "best" else ""
                 last = (
-                    f"{doing}{known} last sufficed {self._ago(handover.latest_useful)}; now"
+                    f"{doing}{known} last sufficed {self._subject.ago(handover.latest_useful)}; now"
                     if handover.latest_useful
                     else f"{doing} now"
                 )
@@ -232,22 +163,30 @@ class _Sentences:
                 pass
             case _:
                 return ""
-        start, (_, alternative, _) = self._start(), self._compared(test)
+        start, (_, alternative, _) = self._subject.start(), self._compared(test)
         if change.kind == "model":
-            start = self._starting()
+            start = self._subject.starting()
         elif start == NOW:
             return ""
         comma = "," if change.steps is not None and change.kind != "best" and start[0].isdigit() else ""
-        return f"Had {_been(change)}{comma} {start}: {alternative}"
+        return f"Had {been(change, hindsight=self._subject.hindsight)}{comma} {start}: {alternative}"
 
     def handover_then(self) -> str:
         """Return the value of handing over at the step at which the alarm fired."""
         match self._handover, self._verdict.profile.get(0):
             case (change, test, _), (float(own), float(given)):
-                had = "" if self.counterfactual() else f"Had {_been(change)} "
+                had = "" if self.counterfactual() else f"Had {been(change, hindsight=False)} "
                 return f"{had}when it fired: {_instead((own, given), test)}"
             case _:
                 return ""
+
+    def recourse(self, seq: int) -> list[str]:
+        """Return what other decisions would have given, if the goal was missed and that was examined."""
+        match self._parsed:
+            case Regret(_, Goal(_, _, Test() as test)):
+                return recourse_sentences(self._verdict.recourse, test, self._subject, seq)
+            case _:
+                return []
 
     def disagreement(self) -> list[str]:
         """Return whether causal models disagree, and the bounds over them."""
@@ -258,7 +197,8 @@ class _Sentences:
             return ["Causal models disagree on this"]
         low, high = decimals(*verdict.bounds)
         change = change_of(self._parsed)
-        return [f"Causal models disagree: {low} to {high}{'' if change is None else f' with {_noun(change)}'}"]
+        who = "" if change is None else f" with {self._subject.named(change)}"
+        return [f"Causal models disagree: {low} to {high}{who}"]
 
     def learned(self) -> list[str]:
         """Return what an answer on a learned model rests on, with the bands of the agent's own value."""
@@ -277,7 +217,7 @@ class _Sentences:
             parts.append(f"guaranteed {low} to {high}")
         if how.delta is not None and verdict.robust is not None:
             parts.append("robust" if verdict.robust else "not robust")
-        return [_capital("; ".join(parts))] if parts else []
+        return [capital("; ".join(parts))] if parts else []
 
     def obtained(self) -> list[str]:
         """Return samples and confidence of a sampled verdict: 1 minus the rate of wrong answers of this kind.
@@ -307,15 +247,6 @@ class _Sentences:
         nominal, alternative = (quantity.value for quantity in self._verdict.quantities)
         return decimals(nominal, alternative, test.bound)
 
-    def _quantity(self, world: WorldRef, measure: Probability | Reward) -> str:
-        """Return the quantity of a plain goal, with its intervention."""
-        if world.baseline is not None:
-            pair = f"{_noun(world.change)} rather than {_noun(world.baseline)}"
-            return f"effect on {self._subject(measure)} of {pair} {self._starting()}"
-        if world.change.kind != "nominal":
-            return f"{self._subject(measure)} with {_noun(world.change)} {self._starting()}"
-        return self._subject(measure, self._when())
-
     def _figure(self, test: Test | None) -> str:
         """Return the value and the requirement."""
         value = self._verdict.quantities[0].value
@@ -329,113 +260,12 @@ class _Sentences:
         formula, verdict = self._formula, self._verdict
         truth = {True: "holds", False: "fails", None: "is undecided"}[verdict.holds]
         listed = [
-            f"{_quote(q.text, 'one quantity')} = {decimals(q.value)[0]}" for q in verdict.quantities[:MOST_QUANTITIES]
+            f"{quote(q.text, 'one quantity')} = {decimals(q.value)[0]}" for q in verdict.quantities[:MOST_QUANTITIES]
         ]
         more = len(verdict.quantities) - len(listed)
         listed += [f"and {more} more"] * (more > 0)
-        listed = listed or [_quote(formula.text, "")]
+        listed = listed or [quote(formula.text, "")]
         return f"formula '{formula.name}' {truth}: {', '.join(listed)}".removesuffix(": ")
-
-    def _subject(self, measure: Probability | Reward, when: str = NOW) -> str:
-        """Return the measure and from when it is counted."""
-        words = self._in_words(measure.path) if isinstance(measure, Probability) else None
-        if words is None:
-            words = _quote(_inside(self._formula.text), f"the goal of '{self._formula.name}'")
-        since = "" if when == NOW else f", {when}"
-        return f"P({words}{since})" if isinstance(measure, Probability) else f"expected reward({words}{since})"
-
-    def _in_words(self, path: Formula) -> str | None:
-        """Return the most common goals in words; None for any other, which is quoted."""
-        late = handover_goal(Goal(WorldRef(), Probability(path)))
-        if late is not None and isinstance(path, Until):
-            return f"too late for {_noun(late.world.change)} within {_steps(path.high)}"
-        match path:
-            case Not(Until(0, high, Const(True), Not(Not(Label(bad))))):
-                return self._never(bad, f"in {_steps(high)}")
-            case Not(Until(0, high, Const(True), Not(Label(good)))):
-                return f"{self._words(good)} throughout {_steps(high)}"
-            case Until(0, high, Const(True), Label(good)):
-                return f"{self._words(good)} within {_steps(high)}"
-            case Until(0, high, Not(Label(bad)), Label(good)):
-                return f"{self._words(good)} within {_steps(high)}, {self._never(bad, 'before it')}"
-            case _:
-                return None
-
-    def _words(self, label: str) -> str:
-        return f"'{self._labels[label]}'" if label in self._labels else label
-
-    def _never(self, label: str, when: str) -> str:
-        return f"{'not' if label in self._labels else 'no'} {self._words(label)} {when}"
-
-    def _when(self) -> str:
-        """Return from when a quantity is counted; `NOW` only for offset 0."""
-        start = self._start()
-        return start if start == NOW else f"from {start.removeprefix('at ')}"
-
-    def _starting(self) -> str:
-        """Return from when an intervention is in force, as a participle."""
-        start = self._start()
-        return start if start == NOW else f"starting {start}"
-
-    def _start(self) -> str:
-        """Return when the intervention begins; `NOW` only for offset 0."""
-        verdict = self._verdict
-        offset, clipped = verdict.offset, verdict.clipped
-        first = "the oldest step still held" if verdict.start_dropped else "the episode's start"
-        if offset < 0:
-            ago = f", {self._ago(self._pairs + offset)}" if self._pairs else ""
-            return f"at {first}{ago}" if offset == -1 else f"{_steps(-offset - 1)} after {first}{ago}"
-        if offset == 0:
-            return NOW
-        return f"at {first}, {self._ago(offset)}" if clipped else self._ago(offset)
-
-    def _ago(self, steps: int) -> str:
-        return f"{_steps(steps)} {self._past}" if steps else "just now"
-
-
-def _inside(text: str) -> str:
-    """Return the content of the last outermost brackets: the measure of a goal or a regret formula."""
-    text = re.sub(r"//[^\n]*", "", text)
-    end = text.rindex("]")
-    depth = 1
-    start = end
-    while depth:
-        start -= 1
-        depth += {"]": 1, "[": -1}.get(text[start], 0)
-    return text[start + 1 : end]
-
-
-def _quote(text: str, otherwise: str) -> str:
-    shown = " ".join(text.split())
-    return shown if len(shown) <= LONGEST_QUOTE else otherwise
-
-
-def _noun(change: Change) -> str:
-    if change.limit is not None:
-        return f"at most {_decisions(change.limit)} changed{_towards(change)} in hindsight"
-    if _towards(change):
-        return f"decisions{_towards(change)} in hindsight{_lasting(change)}"
-    return NOUN[change.kind].format(change.name) + _lasting(change)
-
-
-def _been(change: Change) -> str:
-    if change.limit is not None:
-        towards = _towards(change) or " for the better"
-        return f"at most {_decisions(change.limit)} been changed{towards} in hindsight, starting"
-    if _towards(change):
-        return f"every decision been the one{_towards(change)} in hindsight{_lasting(change)}, starting"
-    if change.kind == "best":
-        return f"{BEEN['best']}{_lasting(change)}, starting"
-    return BEEN[change.kind].format(change.name) + _lasting(change)
-
-
-def _towards(change: Change) -> str:
-    """Return what `max` and `min` decide for; nothing for other changes, which need not say it."""
-    match change.name:
-        case "max" | "min" if change.decides:
-            return f" for the {'largest' if change.largest else 'smallest'} value"
-        case _:
-            return ""
 
 
 def _advised(parsed: Formula, verdict: Verdict) -> tuple[Change, Test, Handover] | None:
@@ -451,35 +281,3 @@ def _instead(values: tuple[float, float], test: Test) -> str:
     """Return the alternative's and the nominal value, with decimals that distinguish them and the bound."""
     nominal, alternative, _ = decimals(*values, test.bound)
     return f"{alternative} either way" if nominal == alternative else f"{alternative} instead of {nominal}"
-
-
-def _capital(text: str) -> str:
-    return text[0].upper() + text[1:]
-
-
-def _lasting(change: Change) -> str:
-    return "" if change.steps is None else f" for {_steps(change.steps)}"
-
-
-def _decisions(count: int) -> str:
-    return f"{count} decision" if count == 1 else f"{count} decisions"
-
-
-def _steps(count: int) -> str:
-    return f"{count} step" if count == 1 else f"{count} steps"
-
-
-def decimals(*values: float) -> list[str]:
-    """Return the numbers with as many decimals as distinguish them, at least two."""
-    shown: list[str] = []
-    for decimals in range(2, MOST_DECIMALS + 1):
-        shown = [f"{value:z.{decimals}f}" for value in values]  # z: what rounds to zero has no sign
-        if len(set(shown)) == len(set(values)):
-            break
-    return shown
-
-
-def departing_text(departing: Departing) -> str:
-    """Return a transition's observed and expected counts as text."""
-    d = departing
-    return f"({d.state}, {d.action}) -> {d.successor} seen {d.seen} times of {d.of}, expected {d.expected:.1f}"

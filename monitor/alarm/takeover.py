@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from monitor.alarm.document import Evidence
-from monitor.alarm.summary import NEEDED, decimals
+from monitor.alarm.phrases import NEEDED, decimals
 from monitor.errors import FormulaError
 from monitor.logic import Formula, parse
 from monitor.logic.syntax import NOMINAL, And, Change, Goal, WorldRef

@@ -10,7 +10,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from monitor.alarm.document import ONLY_LEARNED
+from monitor.alarm.document import ONLY_LEARNED, ONLY_MISSED
 from monitor.cli.output import ExitCode
 from monitor.logic import parse
 from monitor.logic.syntax import Change
@@ -27,6 +27,11 @@ OUTCOMES = {
     "unavoidable": "unavoidable: the nominal policy misses the goal, and so would the alternative",
     "undecided": "undecided",
 }
+AVOIDABLE = {
+    "foresight": "yes, the policy that is best without hindsight meets the goal",
+    "hindsight": "only with hindsight: the best decisions meet the goal, the policy that is best without it does not",
+    "no": "no, nobody could have met the goal from there on",
+}
 CLASSES = {"gumbel": "Gumbel-Max", "any": "every causal model", "stable": "every stable causal model"}
 STYLES = {"safe": "green", "holds": "green", "regret": "bold red", "unavoidable": "bold yellow", "fails": "bold red"}
 
@@ -42,9 +47,10 @@ def exit_code(verdicts: list[Verdict]) -> ExitCode:
 def verdict_data(verdict: Verdict) -> dict[str, object]:
     """Return every field of the verdict under its name, and `answer`: the outcome, `holds`, `fails` or `value`.
 
-    Fields of learned models are left out if the verdict has no bands.
+    Fields of learned models are left out if the verdict has no bands, those of missed goals if none was examined.
     """
     hidden = ONLY_LEARNED if verdict.bands is None else frozenset[str]()
+    hidden |= ONLY_MISSED
     quantities = [
         {name: member for name, member in asdict(quantity).items() if name not in hidden}
         for quantity in verdict.quantities
@@ -58,6 +64,7 @@ def verdict_data(verdict: Verdict) -> dict[str, object]:
         "quantities": quantities,
         "drawn": to_builtins(verdict.drawn),
         **learned,
+        **({} if verdict.recourse is None else {"recourse": to_builtins(verdict.recourse)}),
     }
 
 
@@ -67,6 +74,7 @@ def verdict_table(verdict: Verdict, path: Path) -> RenderableType:
     parts += [_quantity(quantity, verdict, path) for quantity in verdict.quantities]
     if verdict.profile:
         parts.append(_profile(verdict))
+    parts += [Text(f"  {line}") for line in _recourse(verdict)]
     if verdict.drawn is not None:
         parts.append(_drawn(verdict.drawn, verdict))
     parts += [Text(f"  {line}") for line in _learned(verdict)]
@@ -139,6 +147,30 @@ def _learned(verdict: Verdict) -> Iterator[str]:
         yield f"guaranteed: over every causal model and every row in the confidence set, {sure}"
     if how.reason:
         yield how.reason
+
+
+def _recourse(verdict: Verdict) -> Iterator[str]:
+    """Yield whether a missed goal could have been met, and by which changed decisions."""
+    recourse = verdict.recourse
+    if recourse is None:
+        return
+    if recourse.avoidable is not None:
+        robust = {None: "", True: "; no causal model changes this", False: "; another causal model could change this"}
+        yield f"avoidable: {AVOIDABLE[recourse.avoidable]}{robust[recourse.robust]}"
+        yield f"optimal {_number(recourse.optimal)}  exact; best with hindsight {_number(recourse.best)}  exact"
+    changes = recourse.changes
+    if changes is not None:
+        proposed = _action(changes.proposed, changes.proposed_name)
+        first = f"{proposed} instead of {_action(changes.taken, changes.taken_name)} in state {changes.state}"
+        first += f" (@{changes.offset})"
+        several = "" if changes.count == 1 else f"{changes.count} decisions, the first "
+        yield f"changed with hindsight: {several}{first}; value {_number(changes.value)}  exact"
+    if recourse.reason:
+        yield f"avoidable: not known; {recourse.reason}" if recourse.avoidable is None else recourse.reason
+
+
+def _action(action: int | None, name: str) -> str:
+    return "none yet" if action is None else name or f"action {action}"
 
 
 def _quantity(quantity: Quantity, verdict: Verdict, path: Path) -> RenderableType:

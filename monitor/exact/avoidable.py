@@ -23,7 +23,16 @@ from monitor.logic.traversal import nested_goals
 from monitor.model import MDP
 from monitor.types import Avoidable, CausalModel, Changes, Recourse, Verdict
 
-__all__ = ["MOST_CHANGES", "NESTED", "SAMPLED", "is_missed", "prepare_recourse", "unexamined", "with_recourse"]
+__all__ = [
+    "MOST_CHANGES",
+    "NESTED",
+    "SAMPLED",
+    "avoidable_of",
+    "is_missed",
+    "prepare_recourse",
+    "unexamined",
+    "with_recourse",
+]
 
 MOST_CHANGES: Final = 3
 """Largest number of changed decisions that is tried."""
@@ -116,16 +125,17 @@ def _recourse(missed: _Missed, evaluators: Evaluators, causal_model: CausalModel
     reason, asked = (LEARNED if unknown else ""), causal_model != "gumbel" and not unknown
     constant = evaluators.constant(measure)
     if constant is not None:
-        return Recourse(_avoidable(test, constant, constant), asked or None, constant, constant, reason=reason)
+        return Recourse(avoidable_of(test, constant, constant), asked or None, constant, constant, reason=reason)
     values = evaluators.best.of(measure, missed.observed.end, largest=missed.largest)
     outlook = values.outlook(missed.observed, min(MOST_CHANGES, len(missed.steps)))
     best, optimal = (within(measure, value) for value in (outlook.best, outlook.optimal))
-    avoidable = _avoidable(test, best, optimal)
+    avoidable = avoidable_of(test, best, optimal)
     robust = _is_robust(values, missed, avoidable, causal_model) if asked else None
     return Recourse(avoidable, robust, best, optimal, _changes(missed, outlook, evaluators.model), reason)
 
 
-def _avoidable(test: Test, best: float, optimal: float) -> Avoidable:
+def avoidable_of(test: Test, best: float, optimal: float) -> Avoidable:
+    """Return whether a missed goal could have been met, from its values under `best` and `optimal`."""
     if test.holds(optimal):
         return "foresight"
     return "hindsight" if test.holds(best) else "no"

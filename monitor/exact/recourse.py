@@ -12,6 +12,7 @@ import msgspec
 import numpy as np
 
 from monitor.causal import Intervention, World
+from monitor.exact.avoidable import avoidable_of
 from monitor.exact.best.plans import PlannedChange, Planner
 from monitor.exact.best.responsibility import responsibility
 from monitor.exact.best.values import BestValues, Lookback, Observed
@@ -22,10 +23,10 @@ from monitor.logic.parser import error_at
 from monitor.logic.printer import print_change
 from monitor.logic.syntax import Goal, Probability, Regret, Reward, Test, WorldRef
 from monitor.logic.traversal import nested_goals
+from monitor.types import Avoidable
 
 __all__ = ["Decision", "Effect", "Plan", "PlannedChange", "Query", "RecourseReport", "query_of", "recourse_of"]
 
-Avoidable = Literal["foresight", "hindsight", "no"]
 Unchanged = Literal["nominal", "observed"]
 USE = "explain regret(..), or a goal of the path as it happened such as nominal@2.P>=0.9 [ .. ]"
 
@@ -216,9 +217,7 @@ def recourse_of(
 def _avoidable(query: Query, unchanged: float, optimal: float, best: float) -> Avoidable | None:
     if query.test is None or query.test.holds(unchanged):
         return None
-    if query.test.holds(optimal):
-        return "foresight"
-    return "hindsight" if query.test.holds(best) else "no"
+    return avoidable_of(query.test, best, optimal)
 
 
 def _degrees(

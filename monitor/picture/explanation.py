@@ -237,4 +237,5 @@ def _summary(evidence: Evidence, formula: Formula) -> str:
         blind=None,
         verdict=evidence.verdict,
         path_length=len(evidence.path),
+        seq=evidence.seq,
     )

@@ -342,6 +342,7 @@ class FormulaMonitor:
                 blind=blind,
                 verdict=judged.verdict,
                 path_length=len(path.pairs),
+                seq=judged.seq,
             ),
             runbook=spec.alarm.runbook,
             path=path.pairs,

@@ -92,6 +92,7 @@ def raise_alert(road: MDP, tables: dict[str, PolicyTable], identity: Identity) -
         seq = first + len(path) - 1
         figures = figures_of(parse(text), verdict)
         told = summary(
+            seq=seq,
             agent="robot-7",
             formula=formula,
             parsed=parse(text),

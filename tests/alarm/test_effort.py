@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from monitor.alarm.document import Evidence, read_evidence
 from monitor.alarm.effort import MAX_WORK, work
 from monitor.errors import FormulaError
-from monitor.types import Drawn, Sampling
+from monitor.types import Drawn, Recourse, Sampling
 
 GOAL = 'P>=0.8 [ G<=4 !"crash" ]'
 """Five steps from 0 to 4, so five parts."""
@@ -17,10 +17,10 @@ REWARD = "R>=5 [ C<=4 ]"
 
 @pytest.fixture(scope="module")
 def evidence(content: bytes) -> Evidence:
-    """Of a path of four pairs: its last is 3 steps after its first."""
+    """Of a path of four pairs: its last is 3 steps after its first. It was not examined whether it was avoidable."""
     found = read_evidence(content)
     assert (len(found.path), found.verdict.drawn) == (4, None)
-    return found
+    return replace(found, verdict=replace(found.verdict, recourse=None))
 
 
 @pytest.mark.parametrize(
@@ -75,6 +75,13 @@ def test_to_look_back_costs_its_steps_and_a_takeover_that_ends_its_length(
 )
 def test_regret_is_asked_at_every_offset_up_to_its_own(evidence: Evidence, world: str, parts: int) -> None:
     assert work(replace(evidence, text=f"regret({world}, {GOAL})")) == parts
+
+
+def test_a_missed_goal_that_is_examined_costs_as_much_as_four_worlds_of_decisions(evidence: Evidence) -> None:
+    examined = replace(evidence, verdict=replace(evidence.verdict, recourse=Recourse("no")))
+    for world, parts in (("careful@-900", 5), ("careful[2]@-900", 15)):
+        assert work(replace(examined, text=f"regret({world}, {GOAL})")) == parts + 5 * 4 * 10
+    assert work(replace(examined, text=GOAL)) == 5
 
 
 def test_a_hundred_pairs_cost_as_much_as_a_part_at_each_offset(evidence: Evidence) -> None:

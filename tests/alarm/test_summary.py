@@ -7,7 +7,8 @@ from typing import Any, Literal, get_args
 import pytest
 from msgspec.structs import replace
 
-from monitor.alarm.summary import BLIND_WORDS, departing_text, summary
+from monitor.alarm.phrases import BLIND_WORDS, departing_text
+from monitor.alarm.summary import summary
 from monitor.logic import parse
 from monitor.types import (
     AlarmSpec,
@@ -43,6 +44,7 @@ def say(
 ) -> str:
     formula = FormulaSpec("watch", text, alarm=alarm or AlarmSpec(), labels=labels)
     told = summary(
+        seq=14,
         agent="ward-7",
         formula=formula,
         parsed=parse(text),
@@ -458,7 +460,8 @@ def test_common_goals_are_said_in_words_and_others_quoted(path: str, spoken: str
 def test_a_real_regret_reads_as_it_should(regret: Alert) -> None:
     assert regret.summary == (
         "robot-7: P(no crash in 4 steps, from 2 steps ago) = 0.59; at least 0.80 required. "
-        "Hand over to 'careful' now: 0.91 instead of 0.54. Had 'careful' taken over 2 steps ago: 0.94."
+        "Hand over to 'careful' now: 0.91 instead of 0.54. Had 'careful' taken over 2 steps ago: 0.94. "
+        "Acting optimally from step 1 on would have met the goal, without hindsight: 0.94."
     )
 
 

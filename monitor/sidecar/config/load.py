@@ -264,6 +264,7 @@ def _spec(entry: FormulaConfig, config: Config) -> FormulaSpec:
         alarm=AlarmSpec(alarm.for_, alarm.keep, alarm.severity, runbook, alarm.when, alarm.step, alarm.only_if),
         labels=tuple(sorted(config.labels.items())),
         bands=entry.bands,
+        recourse=entry.recourse,
     )
 
 

@@ -44,6 +44,7 @@ from monitor.types import (
     CausalModel,
     Engine,
     FormulaSpec,
+    RecourseWhen,
     Sampling,
     StreamSettings,
     TestName,
@@ -176,6 +177,7 @@ class FormulaConfig(Section):
     causal_model: CausalModel = setting(FormulaSpec, "causal_model")
     engine: Engine = setting(FormulaSpec, "engine")
     bands: BandsWhen = setting(FormulaSpec, "bands")
+    recourse: RecourseWhen = setting(FormulaSpec, "recourse")
     alarm: AlarmConfig = AlarmConfig()
     """When its verdicts become an alarm."""
 

@@ -12,7 +12,7 @@ from collections import defaultdict
 from typing import Any, Final
 
 from monitor._version import __version__
-from monitor.alarm.summary import BLIND_WORDS, departing_text
+from monitor.alarm.phrases import BLIND_WORDS, departing_text
 from monitor.alarm.takeover import takeover_text
 from monitor.runtime.takeovers import UNREPORTED
 from monitor.sidecar.config.load import Loaded

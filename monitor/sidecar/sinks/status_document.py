@@ -10,8 +10,10 @@ import msgspec
 
 from monitor.alarm.figures import other, own
 from monitor.alarm.message import alert_bands, plain_message, refreshed_payload, rfc3339
+from monitor.alarm.phrases import BLIND_WORDS
+from monitor.alarm.recourse import alert_recourse
 from monitor.alarm.refresh import refreshed
-from monitor.alarm.summary import BLIND_WORDS, summary
+from monitor.alarm.summary import summary
 from monitor.runtime.query import Query
 from monitor.sidecar.sinks.curve import Curve
 from monitor.sidecar.sinks.metrics import outcome_of
@@ -118,6 +120,7 @@ def explained(agent: str, query: Query, row: FormulaStatus) -> dict[str, Any]:
         blind=None,
         verdict=verdict,
         path_length=0,
+        seq=row.judged.seq,
     )
     profile = [
         {"offset": offset, "nominal": finite(nominal), "alternative": finite(alternative)}
@@ -158,6 +161,8 @@ def shown(query: Query, row: FormulaStatus) -> dict[str, Any]:
         }
         if (bands := alert_bands(verdict)) is not None:
             shown_row["bands"] = plain_message(bands)
+        if (recourse := alert_recourse(verdict.recourse, row.judged.seq)) is not None:
+            shown_row["recourse"] = plain_message(recourse)
         if alternative is not None:
             shown_row["alternative"] = {"name": alternative, **_both(*other(verdict))}
     return shown_row

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any, Literal
 
 import pytest
+from msgspec.structs import replace
 
 import monitor
 from monitor.exact.avoidable import MOST_CHANGES, NESTED, SAMPLED
@@ -49,18 +50,19 @@ def test_answers_are_those_of_the_oracle(number: int, program: Literal["engine",
         change = few_changes(oracle, MOST_CHANGES)
         assert (change is None) == (found.changes is None), case
         if change is not None and found.changes is not None:
-            last = len(oracle.window.path) - 1
+            value, last = found.changes.value, len(oracle.window.path) - 1
+            assert value == pytest.approx(float(change.value), abs=EXACT), case
             assert found.changes == Changes(
                 change.changes,
-                pytest.approx(float(change.value), abs=EXACT),
+                value,
                 last - change.offset,
                 oracle.window.path[change.offset][0],
                 change.taken,
                 change.proposed,
-                *(_names(asked, change.taken, change.proposed)),
+                *_names(asked, change.taken, change.proposed),
             ), case
             changed += 1
-        seen.add(found.avoidable or "")
+        seen.add(str(found.avoidable))
     assert seen >= {"foresight", "no"}
     assert changed >= 10
 
@@ -83,7 +85,8 @@ def test_robust_is_that_of_the_oracle(number: int, kind: Kind) -> None:
 
 
 HOME = 'P>={} [ F<=3 "home" ]'
-CHANGED = Changes(1, pytest.approx(0.626471, abs=1e-6), 1, 1, WALK, CRAWL)
+LEDGE_THEN_HOME = 0.13235294117647056 + 0.6176470588235294 * 0.8
+CHANGED = Changes(1, LEDGE_THEN_HOME, 1, 1, WALK, CRAWL)
 
 
 @pytest.mark.parametrize(
@@ -94,8 +97,10 @@ def test_the_fall_from_the_ledge(bound: float, expected: str, changes: Changes |
     """Crawling on the ledge would have led home; knowing of the fall makes that more probable."""
     for answer in (ask, _judged):
         found = recourse_of(answer(f"regret(careful@2, {HOME.format(bound)})", FELL))
-        assert (found.avoidable, found.changes) == (expected, changes)
-        assert (found.best, found.optimal) == pytest.approx((0.626471, 0.498981), abs=1e-6)
+        assert found.avoidable == expected
+        rounded = found.changes and replace(found.changes, value=round(found.changes.value, 12))
+        assert rounded == (changes and replace(changes, value=round(changes.value, 12)))
+        assert (found.best, found.optimal) == pytest.approx((LEDGE_THEN_HOME, 0.498981161), abs=1e-9)
 
 
 def _judged(text: str, path: list[tuple[int, int]]) -> Verdict:

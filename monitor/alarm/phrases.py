@@ -1,0 +1,142 @@
+"""Words of sentences: interventions, numbers, reasons. Numbers are rounded to as many decimals as distinguish them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from monitor.logic.syntax import Change, Comparison
+from monitor.types import BlindReason, Departing
+
+__all__ = [
+    "ACTING",
+    "BLIND_WORDS",
+    "DO",
+    "DOING",
+    "NEEDED",
+    "been",
+    "capital",
+    "decimals",
+    "departing_text",
+    "noun",
+    "steps",
+]
+
+MOST_DECIMALS = 12
+"""Most decimals shown: closer numbers are equal for a verdict too."""
+
+BLIND_WORDS: Final[Mapping[BlindReason, str]] = {
+    "gap": "steps are missing",
+    "stale": "no step has arrived for too long",
+    "conflict": "the same step arrived twice with different content",
+    "impossible_step": "a step arrived to which the model gives probability 0",
+    "unknown_state": "a step arrived whose state or action the model does not have",
+    "policy_mismatch": "the agent runs a policy that is not configured",
+    "dropped": "steps were dropped",
+    "warming_up": "too few steps since the path was restarted",
+    "disconnected": "the connection to the broker is down",
+    "deadline": "steps have waited too long to be evaluated",
+    "old_episode": "all arriving steps belong to episodes that have ended",
+    "idle": "the agent has not started another episode for a long time",
+    "overload": "answers are skipped because steps arrive faster than they can be evaluated",
+    "model_doubt": "observed transitions contradict the model",
+}
+"""Blind reason -> why the formula cannot be answered, or the answer not be relied on."""
+
+NOUN: Final = {
+    "nominal": "'nominal'",
+    "policy": "'{}'",
+    "action": "action {}",
+    "model": "model '{}'",
+    "optimal": "the optimal policy",
+}
+DO: Final = {"policy": "Hand over to {}", "action": "Take {}", "best": "Act optimally", "optimal": "Act optimally"}
+DOING: Final = {
+    "policy": "handing over to {}",
+    "action": "taking {}",
+    "best": "acting optimally",
+    "optimal": "acting optimally",
+}
+ACTING: Final = {
+    "policy": "Handing over",
+    "action": "Taking it",
+    "best": "Acting optimally",
+    "optimal": "Acting optimally",
+}
+BEEN: Final = {
+    "policy": "'{}' taken over",
+    "action": "action {} been taken",
+    "model": "model '{}' been in force",
+    "optimal": "the optimal policy taken over",
+}
+"""An intervention as a noun, as an instruction, as a gerund, and after "had"; `noun` and `been` add the others."""
+
+NEEDED: Final[Mapping[Comparison, str]] = {"<": "less than", "<=": "at most", ">=": "at least", ">": "more than"}
+
+
+def noun(change: Change, *, hindsight: bool = True) -> str:
+    """Return an intervention as a noun. `hindsight`: decisions made for the goal know transitions after them."""
+    known = " in hindsight" * hindsight
+    if change.limit is not None:
+        return f"at most {_decisions(change.limit)} changed{_towards(change)}{known}"
+    if _towards(change):
+        return f"decisions{_towards(change)}{known}{_lasting(change)}"
+    if change.kind == "best":
+        return f"the best decisions{known}{_lasting(change)}"
+    return NOUN[change.kind].format(change.name) + _lasting(change)
+
+
+def been(change: Change, *, hindsight: bool = True) -> str:
+    """Return an intervention as it follows "had"; `hindsight` as in `noun`."""
+    known = " in hindsight" * hindsight
+    if change.limit is not None:
+        towards = _towards(change) or " for the better"
+        return f"at most {_decisions(change.limit)} been changed{towards}{known}, starting"
+    if _towards(change):
+        return f"every decision been the one{_towards(change)}{known}{_lasting(change)}, starting"
+    if change.kind == "best":
+        return f"every decision been the best{known}{_lasting(change)}, starting"
+    return BEEN[change.kind].format(change.name) + _lasting(change)
+
+
+def _towards(change: Change) -> str:
+    """Return what `max` and `min` decide for; nothing for other changes, which need not say it."""
+    match change.name:
+        case "max" | "min" if change.decides:
+            return f" for the {'largest' if change.largest else 'smallest'} value"
+        case _:
+            return ""
+
+
+def _lasting(change: Change) -> str:
+    return "" if change.steps is None else f" for {steps(change.steps)}"
+
+
+def _decisions(count: int) -> str:
+    return f"{count} decision" if count == 1 else f"{count} decisions"
+
+
+def capital(text: str) -> str:
+    """Return a text with a capital first letter."""
+    return text[0].upper() + text[1:]
+
+
+def steps(count: int) -> str:
+    """Return a number of steps in words."""
+    return f"{count} step" if count == 1 else f"{count} steps"
+
+
+def decimals(*values: float) -> list[str]:
+    """Return the numbers with as many decimals as distinguish them, at least two."""
+    shown: list[str] = []
+    for decimals in range(2, MOST_DECIMALS + 1):
+        shown = [f"{value:z.{decimals}f}" for value in values]  # z: what rounds to zero has no sign
+        if len(set(shown)) == len(set(values)):
+            break
+    return shown
+
+
+def departing_text(departing: Departing) -> str:
+    """Return a transition's observed and expected counts as text."""
+    d = departing
+    return f"({d.state}, {d.action}) -> {d.successor} seen {d.seen} times of {d.of}, expected {d.expected:.1f}"

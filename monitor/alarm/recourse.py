@@ -1,0 +1,147 @@
+"""Whether a missed goal could have been met: as part of an alert, and in sentences.
+
+The sentences say what would have been, never what to do: the changed decisions are chosen with knowledge that nobody
+had then. Steps have their numbers, so that a sentence is still true when it is read later.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from monitor.alarm.phrases import capital, decimals
+from monitor.alarm.subject import Subject
+from monitor.logic.syntax import Test
+from monitor.types import Avoidable, Changes, Recourse
+
+__all__ = ["AlertChanges", "AlertRecourse", "alert_recourse", "recourse_sentences"]
+
+
+class AlertChanges(msgspec.Struct, frozen=True):
+    """The fewest decisions whose change meets the goal, chosen in hindsight, with the first of them."""
+
+    count: int
+    """Number of changed decisions, at most 3; all others are unchanged."""
+    value: float
+    """The value with these changes."""
+    seq: int
+    """The step of the first changed decision; up to it nothing is different."""
+    offset: int
+    """How many steps that is before the step `seq` of the alert."""
+    state: int
+    """The state in which it was made, as the model's index."""
+    taken: int | None
+    """The action taken, as the model's index; `null`: none yet."""
+    taken_name: str
+    """Its name in the model; empty if actions have none."""
+    proposed: int
+    """The action to take instead."""
+    proposed_name: str
+    """Its name in the model; empty if actions have none."""
+
+
+class AlertRecourse(msgspec.Struct, frozen=True):
+    """Whether the missed goal could have been met by other decisions from the formula's offset on.
+
+    The values are exact, by the Gumbel-Max causal model.
+    """
+
+    avoidable: Avoidable | None
+    """`foresight`: the policy that is best without hindsight would have met it; `hindsight`: only the best decisions in
+    hindsight; `no`: nobody. `null`: not known, for the `reason`.
+    """
+    robust: bool | None
+    """True if no causal model of the requested class changes `avoidable`; `null` if none was requested, or not known.
+    """
+    best: float | None
+    """Value of the best decisions in hindsight: no policy has a better one."""
+    optimal: float | None
+    """Value of the policy that is best without hindsight."""
+    changes: AlertChanges | None
+    """The fewest changed decisions that would have met the goal; `null` if three are not enough, or if it could not be
+    met.
+    """
+    reason: str
+    """Why something is not known; empty if all is."""
+
+
+def alert_recourse(recourse: Recourse | None, seq: int) -> AlertRecourse | None:
+    """Return the part of an alert; `seq`: the step of the verdict. None if the verdict was not examined."""
+    if recourse is None:
+        return None
+    return AlertRecourse(
+        avoidable=recourse.avoidable,
+        robust=recourse.robust,
+        best=recourse.best,
+        optimal=recourse.optimal,
+        changes=None if recourse.changes is None else _changes(recourse.changes, seq),
+        reason=recourse.reason,
+    )
+
+
+def _changes(changes: Changes, seq: int) -> AlertChanges:
+    return AlertChanges(
+        count=changes.count,
+        value=changes.value,
+        seq=seq - changes.offset,
+        offset=changes.offset,
+        state=changes.state,
+        taken=changes.taken,
+        taken_name=changes.taken_name,
+        proposed=changes.proposed,
+        proposed_name=changes.proposed_name,
+    )
+
+
+def recourse_sentences(recourse: Recourse | None, test: Test, subject: Subject, seq: int) -> list[str]:
+    """Return what other decisions would have given, one sentence each.
+
+    Args:
+        recourse: of a verdict; None: not examined, nothing is said.
+        test: of the goal.
+        subject: says from when on decisions are other ones.
+        seq: the step of the verdict.
+    """
+    if recourse is None or recourse.avoidable is None:
+        return []
+    few = _few(recourse.changes, test, seq, hindsight=subject.hindsight)
+    return [*few, _could(recourse, test, subject.since(seq), hindsight=subject.hindsight)]
+
+
+def _few(changes: Changes | None, test: Test, seq: int, *, hindsight: bool) -> list[str]:
+    if changes is None:
+        return []
+    lead = "In hindsight, " if hindsight else ""
+    value, _ = decimals(changes.value, test.bound)
+    what = f"{_instead(changes)} at step {seq - changes.offset}"
+    if changes.count == 1:
+        words = f"{lead}{what}, everything else as it was, would have given {value}"
+    else:
+        words = f"{lead}{changes.count} other decisions would have given {value}, the first: {what}"
+    return [capital(words)]
+
+
+def _instead(changes: Changes) -> str:
+    proposed = changes.proposed_name or f"action {changes.proposed}"
+    if changes.taken is None:
+        return proposed
+    return f"{proposed} instead of {changes.taken_name or f'action {changes.taken}'}"
+
+
+def _could(recourse: Recourse, test: Test, since: str, *, hindsight: bool) -> str:
+    """Return whether the goal could have been met, with the values that say so."""
+    assert recourse.best is not None
+    assert recourse.optimal is not None
+    best, optimal, _ = decimals(recourse.best, recourse.optimal, test.bound)
+    unsure = "; causal models disagree on that" if recourse.robust is False else ""
+    match recourse.avoidable:
+        case "foresight":
+            known = ", without hindsight" if hindsight else ""
+            return f"Acting optimally {since} would have met the goal{known}: {optimal}{unsure}"
+        case "hindsight":
+            return (
+                f"Only with knowledge of how it turned out could the goal have been met {since}: {best}; acting "
+                f"optimally without it: {optimal}{unsure}"
+            )
+        case _:
+            known = ", even in hindsight" if hindsight else ""
+            return f"Nobody could have met the goal {since}{known}: {best} at best{unsure}"

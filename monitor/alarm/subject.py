@@ -1,0 +1,153 @@
+"""What a sentence is about: a quantity in words, and from when it is counted."""
+
+from __future__ import annotations
+
+import re
+from typing import Final, Literal
+
+from monitor.alarm.phrases import noun, steps
+from monitor.logic.syntax import (
+    Change,
+    Const,
+    Formula,
+    Goal,
+    Label,
+    Not,
+    Probability,
+    Reward,
+    Until,
+    WorldRef,
+)
+from monitor.logic.traversal import handover_goal
+from monitor.types import FormulaSpec, Verdict
+
+__all__ = ["NOW", "Subject", "quote"]
+
+LONGEST_QUOTE = 60
+"""Longest formula that is quoted, in characters; a longer one is named instead."""
+NOW: Final = "from now on"
+
+
+class Subject:
+    """Words for the quantities of one verdict.
+
+    Args:
+        formula: with the words for its labels.
+        verdict: on it.
+        pairs: length of the verdict's path; 0: unknown.
+        past: how steps are counted: back from now, or from the step that the sentence is about.
+    """
+
+    def __init__(self, formula: FormulaSpec, verdict: Verdict, pairs: int, past: Literal["ago", "before"]) -> None:
+        self._formula, self._verdict, self._pairs, self._past = formula, verdict, pairs, past
+        self._labels = dict(formula.labels)
+
+    @property
+    def back(self) -> int | None:
+        """How many steps before the newest one the intervention begins; None: not known."""
+        offset = self._verdict.offset
+        if offset >= 0:
+            return offset
+        return self._pairs + offset if self._pairs else None
+
+    @property
+    def hindsight(self) -> bool:
+        """Whether transitions were observed since the intervention, so that decisions can know of them."""
+        return self.back != 0
+
+    def named(self, change: Change) -> str:
+        """Return an intervention as a noun."""
+        return noun(change, hindsight=self.hindsight)
+
+    def of_path(self, measure: Probability | Reward) -> str:
+        """Return the measure of the path as it happened, from the formula's offset on."""
+        return self.of(measure, self.when())
+
+    def in_world(self, world: WorldRef, measure: Probability | Reward) -> str:
+        """Return the measure of a plain goal, with its intervention."""
+        if world.baseline is not None:
+            pair = f"{self.named(world.change)} rather than {self.named(world.baseline)}"
+            return f"effect on {self.of(measure)} of {pair} {self.starting()}"
+        if world.change.kind != "nominal":
+            return f"{self.of(measure)} with {self.named(world.change)} {self.starting()}"
+        return self.of_path(measure)
+
+    def of(self, measure: Probability | Reward, when: str = NOW) -> str:
+        """Return the measure and from when it is counted."""
+        words = self._in_words(measure.path) if isinstance(measure, Probability) else None
+        if words is None:
+            words = quote(_inside(self._formula.text), f"the goal of '{self._formula.name}'")
+        since = "" if when == NOW else f", {when}"
+        return f"P({words}{since})" if isinstance(measure, Probability) else f"expected reward({words}{since})"
+
+    def _in_words(self, path: Formula) -> str | None:
+        """Return the most common goals in words; None for any other, which is quoted."""
+        late = handover_goal(Goal(WorldRef(), Probability(path)))
+        if late is not None and isinstance(path, Until):
+            return f"too late for {noun(late.world.change)} within {steps(path.high)}"
+        match path:
+            case Not(Until(0, high, Const(True), Not(Not(Label(bad))))):
+                return self._never(bad, f"in {steps(high)}")
+            case Not(Until(0, high, Const(True), Not(Label(good)))):
+                return f"{self._words(good)} throughout {steps(high)}"
+            case Until(0, high, Const(True), Label(good)):
+                return f"{self._words(good)} within {steps(high)}"
+            case Until(0, high, Not(Label(bad)), Label(good)):
+                return f"{self._words(good)} within {steps(high)}, {self._never(bad, 'before it')}"
+            case _:
+                return None
+
+    def _words(self, label: str) -> str:
+        return f"'{self._labels[label]}'" if label in self._labels else label
+
+    def _never(self, label: str, when: str) -> str:
+        return f"{'not' if label in self._labels else 'no'} {self._words(label)} {when}"
+
+    def when(self) -> str:
+        """Return from when a quantity is counted; `NOW` only for offset 0."""
+        start = self.start()
+        return start if start == NOW else f"from {start.removeprefix('at ')}"
+
+    def starting(self) -> str:
+        """Return from when an intervention is in force, as a participle."""
+        start = self.start()
+        return start if start == NOW else f"starting {start}"
+
+    def start(self) -> str:
+        """Return when the intervention begins; `NOW` only for offset 0."""
+        verdict = self._verdict
+        offset, clipped = verdict.offset, verdict.clipped
+        first = "the oldest step still held" if verdict.start_dropped else "the episode's start"
+        if offset < 0:
+            ago = f", {self.ago(self._pairs + offset)}" if self._pairs else ""
+            return f"at {first}{ago}" if offset == -1 else f"{steps(-offset - 1)} after {first}{ago}"
+        if offset == 0:
+            return NOW
+        return f"at {first}, {self.ago(offset)}" if clipped else self.ago(offset)
+
+    def since(self, seq: int) -> str:
+        """Return from when on an intervention is in force; by its number, if `seq` is the newest step's."""
+        back = self.back
+        return f"{self.when()} on" if back is None else f"from step {seq - back} on"
+
+    def ago(self, count: int) -> str:
+        """Return how many steps ago something was."""
+        return f"{steps(count)} {self._past}" if count else "just now"
+
+
+def _inside(text: str) -> str:
+    """Return the content of the last outermost brackets: the measure of a goal or a regret formula."""
+    text = re.sub(r"//[^\n]*", "", text)
+    end = text.rindex("]")
+    depth = 1
+    start = end
+    while depth:
+        start -= 1
+        depth += {"]": 1, "[": -1}.get(text[start], 0)
+    return text[start + 1 : end]
+
+
+def quote(text: str, otherwise: str) -> str:
+    """Return a formula, or other words for one that is too long."""
+    shown = " ".join(text.split())
+    return shown if len(shown) <= LONGEST_QUOTE else otherwise
