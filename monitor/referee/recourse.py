@@ -18,8 +18,8 @@ from monitor.logic.syntax import Change, Goal, Probability, Regret, Test, WorldR
 from monitor.logic.traversal import nested_goals
 from monitor.model.mdp import MDP
 from monitor.referee.unroll import Unroll
-from monitor.referee.world import Frame
-from monitor.types import Avoidable, CausalModel, Changes, Recourse
+from monitor.referee.world import Frame, position
+from monitor.types import UNKNOWN_POLICY, Avoidable, CausalModel, Changes, Recourse
 
 __all__ = ["Examiner"]
 
@@ -27,6 +27,10 @@ MOST_CHANGES: Final = 3
 NESTED: Final = "decisions are not made for a goal with another one nested in it"
 LEARNED: Final = (
     "whether it is robust is not known: on a learned model decisions made for the goal have no guaranteed band"
+)
+UNKNOWN: Final = (
+    "a policy that is not configured acted at {} of the steps from the intervention state on, and the answer depends "
+    "on what it would have done; configure it under policies"
 )
 Word = Literal["best", "optimal"]
 
@@ -51,6 +55,9 @@ class Examiner:
         """Return whether the missed goal of a formula could have been met. Raise LimitError if it is too large."""
         measure, test = formula.goal.measure, formula.goal.test
         assert test is not None
+        steps = frame.steps[position(formula.world.offset, len(frame.steps))[1] :]
+        if unknown := sum(step.moment.policy == UNKNOWN_POLICY for step in steps):
+            return Recourse(reason=UNKNOWN.format(unknown))
         if isinstance(measure, Probability) and any(nested_goals(measure.path)):
             return Recourse(reason=NESTED)
         best, optimal = (
