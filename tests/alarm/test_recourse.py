@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import partial
 from typing import Any
 
 import msgpack
@@ -209,13 +208,13 @@ def test_an_altered_answer_is_found(ran: Alert, road: MDP, identity: Identity, t
     leaves = {(name,) for name in recourse} - {("changes",)} | {("changes", name) for name in recourse["changes"]}
     assert leaves <= set(others)
     for place, value in others.items():
-        evil = altered(document, ("verdict", "recourse", *place), partial(_replaced, value))
+        evil = altered(document, ("verdict", "recourse", *place), set_to(value))
         (problem, *_) = derive_again(read_evidence(packed(evil)), road, tables, derivers=[deriver]).problems
         assert problem.startswith(f"verdict.recourse.{'.'.join(place)}: {value!r} is recorded"), place
 
 
-def _replaced(value: object, _: object) -> object:
-    return value
+def set_to(value: object) -> Callable[[object], object]:
+    return lambda _: value
 
 
 def test_what_the_engine_left_out_is_derived_by_the_engine(

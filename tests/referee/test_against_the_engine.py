@@ -22,9 +22,12 @@ def plain(verdict: Verdict) -> list[tuple[str, Any]]:
     fields = asdict(verdict)
     quantities = [(f"quantity {i}", one) for i, one in enumerate(fields.pop("quantities"))]
     profile = sorted(fields.pop("profile").items())
+    parts = [("recourse", recourse)] if (recourse := fields.pop("recourse")) else []
+    parts += [("changes", changes)] if recourse and (changes := recourse.changes) else []
     return [
         *fields.items(),
         *((f"{of} {name}", value) for of, one in quantities for name, value in asdict(one).items()),
+        *((f"{of} {name}", value) for of, one in parts for name, value in asdict(one).items() if name != "changes"),
         *((f"profile {offset}", pair) for offset, pair in profile),
     ]
 
