@@ -116,7 +116,7 @@ def _few(changes: Changes | None, test: Test, seq: int, *, hindsight: bool) -> l
     if changes.count == 1:
         words = f"{lead}{what}, everything else as it was, would have given {value}"
     else:
-        words = f"{lead}{changes.count} other decisions would have given {value}, the first: {what}"
+        words = f"{lead}{changes.count} other decisions together would have given {value}, the first: {what}"
     return [capital(words)]
 
 
@@ -131,17 +131,19 @@ def _could(recourse: Recourse, test: Test, since: str, *, hindsight: bool) -> st
     """Return whether the goal could have been met, with the values that say so."""
     assert recourse.best is not None
     assert recourse.optimal is not None
-    best, optimal, _ = decimals(recourse.best, recourse.optimal, test.bound)
-    unsure = "; causal models disagree on that" if recourse.robust is False else ""
+    unsure = "; under other causal models it may be otherwise" if recourse.robust is False else ""
     match recourse.avoidable:
         case "foresight":
             known = ", without hindsight" if hindsight else ""
+            optimal, _ = decimals(recourse.optimal, test.bound)
             return f"Acting optimally {since} would have met the goal{known}: {optimal}{unsure}"
         case "hindsight":
+            best, optimal, _ = decimals(recourse.best, recourse.optimal, test.bound)
             return (
                 f"Only with knowledge of how it turned out could the goal have been met {since}: {best}; acting "
                 f"optimally without it: {optimal}{unsure}"
             )
         case _:
             known = ", even in hindsight" if hindsight else ""
+            best, _ = decimals(recourse.best, test.bound)
             return f"Nobody could have met the goal {since}{known}: {best} at best{unsure}"

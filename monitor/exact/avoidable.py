@@ -85,12 +85,10 @@ def with_recourse(
         return verdict
     if verdict.method == "sampled":
         return unexamined(verdict, SAMPLED)
-    if _nests(formula):
-        return unexamined(verdict, NESTED)
     try:
         missed = _missed(formula, evaluators, path, terminated=terminated, acted=acted)
         return replace(verdict, recourse=_recourse(missed, evaluators, verdict.causal_model))
-    except (LimitError, PathError) as error:
+    except (LimitError, PathError) as error:  # too large; or an unknown policy acted
         return unexamined(verdict, str(error))
 
 
@@ -101,17 +99,12 @@ def unexamined(verdict: Verdict, reason: str) -> Verdict:
 
 def prepare_recourse(formula: Formula, evaluators: Evaluators, path: Path, causal_model: CausalModel) -> None:
     """Compute and compile what the answer needs on any path, so that the first missed goal is not delayed."""
-    if not isinstance(formula, Regret) or _nests(formula):
+    if not isinstance(formula, Regret):
         return
     try:
         _recourse(_missed(formula, evaluators, path), evaluators, causal_model)
     except LimitError:
         return  # each verdict says so
-
-
-def _nests(formula: Regret) -> bool:
-    measure = formula.goal.measure
-    return isinstance(measure, Probability) and any(nested_goals(measure.path))
 
 
 def _missed(
@@ -126,6 +119,8 @@ def _missed(
 
 def _recourse(missed: _Missed, evaluators: Evaluators, causal_model: CausalModel) -> Recourse:
     measure, test = missed.measure, missed.test
+    if isinstance(measure, Probability) and any(nested_goals(measure.path)):
+        return Recourse(reason=NESTED)
     unknown = causal_model == "any" and evaluators.learned
     reason, asked = (LEARNED if unknown else ""), causal_model != "gumbel" and not unknown
     constant = evaluators.constant(measure)

@@ -187,9 +187,7 @@ class Evaluators:
     def observed(self, path: Sequence[tuple[int, int | None]], end: int | None, acted: Sequence[str]) -> Observed:
         """Return a path as decisions on it are made. `end`: the state in which the episode has terminated.
 
-        `acted`: names of the policies that acted at the pairs; empty: nominal did.
-
-        Raises PathError if one of them is not known.
+        `acted`: names of the policies that acted at the pairs; empty: nominal did. Raises PathError if one is unknown.
         """
         check_known(acted)
         last = None if end is None or self.stays(end) else end
@@ -524,11 +522,12 @@ def _ends_elsewhere(world: World) -> bool:
 
 
 def check_known(acted: Sequence[str]) -> None:
-    """Raise PathError if a policy is not known that acted from the intervention state on."""
-    if unknown := list(acted).count(UNKNOWN_POLICY):
+    """Raise PathError if one of the policies that acted, from the intervention state on, is not known."""
+    unknown = acted.count(UNKNOWN_POLICY)
+    if unknown:
         raise PathError(
-            f"a policy that is not configured acted at {unknown} of the steps from the intervention state on, and the "
-            "answer depends on what it would have done; configure it under policies"
+            f"a policy that is not configured acted at {unknown} of the steps from the intervention state on, and "
+            "the answer depends on what it would have done; configure it under policies"
         )
 
 

@@ -55,12 +55,11 @@ class Examiner:
         """Return whether the missed goal of a formula could have been met. Raise LimitError if it is too large."""
         measure, test = formula.goal.measure, formula.goal.test
         assert test is not None
+        steps = frame.steps[position(formula.world.offset, len(frame.steps))[1] :]
+        if unknown := sum(step.moment.policy == UNKNOWN_POLICY for step in steps):
+            return Recourse(reason=UNKNOWN.format(unknown))
         if isinstance(measure, Probability) and any(nested_goals(measure.path)):
             return Recourse(reason=NESTED)
-        _, start = position(formula.world.offset, len(frame.steps))
-        unknown = sum(step.moment.policy == UNKNOWN_POLICY for step in frame.steps[start:])
-        if unknown:
-            return Recourse(reason=UNKNOWN.format(unknown))
         best, optimal = (
             self.unroll.quantity(_under(formula, _word(test, word)), frame) for word in ("best", "optimal")
         )

@@ -40,7 +40,7 @@ def told(recourse: Recourse, text: str = f"regret(c@5, {GOAL})", **more: Any) ->
         (replace(BRAKE, offset=0, taken=None), "brake at step 14, everything else as it was, would have given 0.97"),
         (
             replace(BRAKE, count=2, value=0.8004),
-            "2 other decisions would have given 0.8004, the first: brake instead of accelerate at step 12",
+            "2 other decisions together would have given 0.8004, the first: brake instead of accelerate at step 12",
         ),
     ],
 )
@@ -66,7 +66,9 @@ def test_a_changed_decision_is_named_with_its_step(changes: Changes, sentence: s
         ("no", "Nobody could have met the goal from step 9 on, even in hindsight: 0.8004 at best"),
     ],
 )
-@pytest.mark.parametrize(("robust", "unsure"), [(None, ""), (True, ""), (False, "; causal models disagree on that")])
+@pytest.mark.parametrize(
+    ("robust", "unsure"), [(None, ""), (True, ""), (False, "; under other causal models it may be otherwise")]
+)
 def test_it_says_whether_the_goal_could_have_been_met(
     avoidable: Avoidable, sentence: str, *, robust: bool | None, unsure: str
 ) -> None:

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 import monitor
 from monitor.exact.avoidable import MOST_CHANGES, NESTED, SAMPLED
 from monitor.referee import judge
-from monitor.types import Changes, Recourse, Verdict
+from monitor.types import UNKNOWN_POLICY, Changes, Recourse, Verdict
 from tests.exact.best.test_ways import CRAWL, FELL, LEDGE, POLICIES, WALK, ask
 from tests.oracle.recourse_cases import SETTINGS, Question, questions
 from tests.oracle.responsibility import avoidable, avoidable_is_robust, few_changes
@@ -132,6 +132,19 @@ def test_now_nothing_is_known_in_hindsight() -> None:
     found = recourse_of(ask('regret(careful@0, P>=0.9 [ F<=2 "home" ])', [(0, WALK)]))
     assert found.best == pytest.approx(found.optimal, abs=1e-12)
     assert found.avoidable == "no"
+
+
+def test_it_is_not_known_after_an_unknown_policy() -> None:
+    text = f"regret(careful@{{}}, {HOME.format(0.9)})"
+    for answer in (monitor.check, judge):
+        found = recourse_of(answer(text.format(1), **_about(acted=["nominal", UNKNOWN_POLICY, "nominal"])))
+        assert found == Recourse(reason=found.reason)
+        assert found.reason.startswith("a policy that is not configured acted at 1 of the steps from the intervention")
+        known, before = (
+            answer(text.format(1), **_about(acted=acted)) for acted in ((), [UNKNOWN_POLICY, *["nominal"] * 2])
+        )
+        assert recourse_of(known) == recourse_of(before)
+        assert recourse_of(known).reason == ""
 
 
 def test_what_cannot_be_answered_has_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
