@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import get_args
 
 import pytest
 from msgspec.structs import replace
@@ -17,6 +18,7 @@ from monitor.sidecar.sinks.metrics import Metrics, outcome_of
 from monitor.types import (
     AlarmMoved,
     Alert,
+    Avoidable,
     Bands,
     Blind,
     BlindReason,
@@ -34,6 +36,7 @@ from monitor.types import (
     OffPolicy,
     Quantity,
     Received,
+    Recourse,
     RewardMismatch,
     Skipped,
     Trust,
@@ -325,6 +328,29 @@ def test_bands_of_a_learned_model_are_shown_while_there_are_any(metrics: Metrics
         assert shown() == all_of_them
         take(metrics, ended)
         assert shown() == {}
+
+
+def test_missed_goals_that_were_examined_are_counted_by_the_answer(metrics: Metrics) -> None:
+    def counts() -> dict[str, float | None]:
+        answers = (*get_args(Avoidable), "unknown")
+        return {each: value(metrics, "cfmon_recourse_total", formula="watch", avoidable=each) for each in answers}
+
+    assert counts() == {"foresight": 0, "hindsight": 0, "no": 0, "unknown": 0}
+    take(metrics, Received("ada", "accepted"), judged())
+    for answer in ("foresight", "no", "no", None):
+        take(metrics, judged(replace(REGRET, recourse=Recourse(answer))))
+    assert counts() == {"foresight": 1, "hindsight": 0, "no": 2, "unknown": 1}
+
+
+def test_what_examines_no_missed_goal_has_no_counter() -> None:
+    watch = FormulaSpec("watch", 'regret(careful@1, P>=0.5 [ F<=3 "home" ])')
+    plain, off = FormulaSpec("plain", 'P>=0.5 [ F<=1 "home" ]'), replace(watch, name="off", recourse="off")
+    metrics = metrics_of([watch, plain, off])
+    assert value(metrics, "cfmon_recourse_total", formula="watch", avoidable="no") == 0
+    for name in ("plain", "off"):
+        assert value(metrics, "cfmon_recourse_total", formula=name, avoidable="no") is None
+    metrics.adopt(watched([replace(watch, recourse="off")]))
+    assert value(metrics, "cfmon_recourse_total", formula="watch", avoidable="no") is None
 
 
 def test_blindness_has_one_reason_at_a_time(metrics: Metrics) -> None:
