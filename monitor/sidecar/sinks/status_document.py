@@ -162,7 +162,7 @@ def shown(query: Query, row: FormulaStatus) -> dict[str, Any]:
         if (bands := alert_bands(verdict)) is not None:
             shown_row["bands"] = plain_message(bands)
         if (recourse := alert_recourse(verdict.recourse, row.judged.seq)) is not None:
-            shown_row["recourse"] = plain_message(recourse)
+            shown_row["recourse"] = {**plain_message(recourse), "hindsight": verdict.offset != 0}
         if alternative is not None:
             shown_row["alternative"] = {"name": alternative, **_both(*other(verdict))}
     return shown_row

@@ -2,8 +2,8 @@
 import { element, number, put, sync } from "./common.js";
 
 const ANSWERS = {
-  foresight: "Yes, without hindsight: the optimal policy would have met the goal.",
-  hindsight: "Only in hindsight: with knowledge of how it turned out. The optimal policy would have missed the goal too.",
+  foresight: "Yes: the optimal policy, which knows nothing in advance, would have met the goal.",
+  hindsight: "Only with knowledge of how it turned out. The optimal policy, which knows nothing in advance, would have missed the goal.",
   no: "No: nobody could have met the goal from there on.",
 };
 
@@ -27,17 +27,18 @@ export function updateRecourse(section, formula) {
   const { avoidable, robust, changes, reason } = recourse;
   const unsure = robust === false ? " Causal models disagree on that." : robust ? " No causal model changes that." : "";
   put(section.querySelector(".answer"), avoidable === null ? "Not known." : ANSWERS[avoidable] + unsure);
-  put(section.querySelector(".change"), avoidable === null ? "" : changed(changes));
+  put(section.querySelector(".change"), avoidable === null ? "" : changed(recourse));
   section.querySelector(".scroll").hidden = avoidable === null;
   sync(section.querySelector("tbody"), avoidable === null ? [] : worlds(formula), (row) => row.name, makeRow, updateRow);
   put(section.querySelector(".reason"), reason && `${reason}.`);
 }
 
-function worlds({ value, recourse: { avoidable, best, optimal, changes } }) {
+function worlds({ value, recourse: { avoidable, best, optimal, changes, hindsight } }) {
+  const [known, unknown] = hindsight ? [", in hindsight", ", without hindsight"] : ["", ""];
   const rows = [{ name: "as they were", value, met: false }];
-  if (changes) rows.push({ name: `${decisions(changes.count)} changed, in hindsight`, value: changes.value, met: true });
-  rows.push({ name: "optimal, without hindsight", value: optimal, met: avoidable === "foresight" });
-  rows.push({ name: "best, in hindsight", value: best, met: avoidable !== "no" });
+  if (changes) rows.push({ name: `${decisions(changes.count)} changed${known}`, value: changes.value, met: true });
+  rows.push({ name: `optimal${unknown}`, value: optimal, met: avoidable === "foresight" });
+  if (hindsight) rows.push({ name: `best${known}`, value: best, met: avoidable !== "no" });
   return rows;
 }
 
@@ -51,8 +52,8 @@ const decisions = (count) => `${count} decision${count === 1 ? "" : "s"}`;
 
 const action = (index, name) => name || `action ${index}`;
 
-function changed(changes) {
-  if (!changes) return "At most three changed decisions would not have met it.";
+function changed({ avoidable, changes }) {
+  if (!changes) return avoidable === "no" ? "" : "Changing at most three decisions would not have met it.";
   const { count, seq, taken, taken_name: was, proposed, proposed_name: other, value } = changes;
   const instead = taken === null ? "" : ` instead of ${action(taken, was)}`;
   const first = `${action(proposed, other)}${instead} at step ${seq}`;
