@@ -34,7 +34,7 @@ def test_each_decision_has_a_bar_and_the_largest_its_action() -> None:
     assert [step for step, _, _ in drawn] == [0, 1, 2, 3]
     best = max(value for _, _, value in drawn)
     assert best > 50
-    (largest,) = [text for text in words(picture) if " instead of " in text]
+    (largest,) = [text for text in words(picture) if re.fullmatch(r".+ instead of .+ at step \d+: .+ %", text)]
     assert f"{best:.1f} %" in largest
     assert "The decision that mattered most: " in picture
 

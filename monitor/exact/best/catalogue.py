@@ -8,6 +8,7 @@ from typing import Literal, Protocol
 from monitor.arrays import AnyArray, Floats
 from monitor.exact.best.lanes import NEVER, Way
 from monitor.exact.best.options import Options, options_of
+from monitor.exact.best.posteriors import Transitions
 from monitor.exact.best.prior import NO_STATE, Prior
 from monitor.exact.best.stages import Stages
 from monitor.exact.best.values import BestValues, Observed, Outlook
@@ -52,7 +53,7 @@ class BestCatalogue:
 
     def __init__(self, model: MDP, nominal: PolicyTable, source: Source) -> None:
         self._model, self._nominal, self._source = model, nominal, source
-        self._options: Options | None = None
+        self._rows: tuple[Options, Transitions] | None = None
         self._known: OrderedDict[tuple[Measure, bool, int | None], BestValues] = OrderedDict()
 
     def value(self, change: Change, measure: Measure, path: Observed) -> float:
@@ -84,16 +85,18 @@ class BestCatalogue:
         """Return the values of the best decisions for a measure without nested quantities, in one direction."""
         key = measure, largest, end
         if key not in self._known:
-            if self._options is None:
-                self._options = options_of(self._model, self._nominal)
+            if self._rows is None:
+                options = options_of(self._model, self._nominal)
+                self._rows = options, Transitions(options)
+            options, transitions = self._rows
             state = NO_STATE if end is None else end
             stages = Stages(self._source.automaton(measure), self._source.label_sets(measure))
 
             def nominal(obligation: int) -> Floats:
                 return self._source.nominal_values(measure, end, obligation)
 
-            prior = Prior(self._options, stages, nominal, state, largest=largest)
-            self._known[key] = BestValues(self._options, self._nominal, stages, prior, state)
+            prior = Prior(options, stages, nominal, state, largest=largest)
+            self._known[key] = BestValues(options, transitions, self._nominal, stages, prior, state)
             if len(self._known) > MAX_MEASURES:
                 self._known.popitem(last=False)
         self._known.move_to_end(key)

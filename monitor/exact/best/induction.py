@@ -18,7 +18,7 @@ docs/semantics.md, section 7 for a stochastic nominal policy), or that of a give
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -26,12 +26,16 @@ from monitor.arrays import Bools, Floats, Ints
 from monitor.causal.row import choose, greedy
 from monitor.exact.best.lanes import Lanes
 from monitor.exact.best.options import Acting, Options
+from monitor.exact.best.posteriors import Posteriors
 from monitor.exact.best.prior import TIE
 from monitor.exact.best.rows import Row, prepare, scratch_row
 from monitor.exact.best.stages import FIRST_SLOT
 from monitor.jit import compiled, inlined
 
-__all__ = ["Decisions", "Held", "Plan", "induct", "reach"]
+__all__ = ["BLOCK", "Decisions", "Held", "Plan", "induct", "reach"]
+
+BLOCK: Final = 4
+"""Lanes whose means are computed together; the numbers of each node are padded to a multiple of it."""
 
 
 class Held(NamedTuple):
@@ -100,7 +104,7 @@ def reach(options: Options, acting: Acting, plan: Plan, lanes: Lanes, held: Held
                 pair = state * actions + action
                 if options.alike[pair] < 0:
                     continue
-                if (every and options.alike[pair] == action) or weight[action] > 0.0 or (picks == action).any():
+                if (every and options.alike[pair] == action) or weight[action] > 0.0 or is_picked(picks, action):
                     for k in range(options.indptr[pair], options.indptr[pair + 1]):
                         reached[level + 1, options.successors[k]] = True
 
@@ -163,9 +167,19 @@ def pick(options: Options, plan: Plan, lanes: Lanes, level: int, state: int, mer
                 picks[slot] = options.alike[state * options.rewards.shape[1] + picks[slot]]
 
 
+@inlined
+def is_picked(picks: Ints, action: int) -> bool:
+    """Return whether the optimal policy takes an action at some slot."""
+    found = False
+    for slot in range(len(picks)):
+        found = found or picks[slot] == action
+    return found
+
+
 @compiled
 def induct(
     options: Options,
+    posteriors: Posteriors,
     acting: Acting,
     plan: Plan,
     lanes: Lanes,
@@ -180,19 +194,19 @@ def induct(
     """Compute all values; return the index n of `buffers` with those of the first level.
 
     Args:
-        options, acting, plan, lanes, held: see there.
+        options, posteriors, acting, plan, lanes, held: see there.
         reached: [L, S], from `reach`.
-        buffers: [2, S, slots, lanes]; the first has the values after the last pair.
+        buffers: [2, S, slots, lanes and padding]; the first has the values after the last pair.
         decisions: filled.
         kind: EXACT, ANY or STABLE.
         greatest: for ANY and STABLE, whether means are as large as possible.
         largest: whether decisions maximise.
     """
     states, actions = options.rewards.shape
-    slots, width = buffers.shape[2], buffers.shape[3]
+    slots, width, padded = buffers.shape[2], len(lanes.spends), buffers.shape[3]
     sign, now = 1.0 if largest else -1.0, 0
     row, observed = scratch_row(options), np.zeros(states)
-    weight, picks, mean = np.zeros(actions), np.zeros(slots, dtype=np.int64), np.zeros(width)
+    weight, picks, mean = np.zeros(actions), np.zeros(slots, dtype=np.int64), np.zeros(padded)
     kept, followed, best = np.zeros((slots, width)), np.zeros(slots), np.zeros((slots, width))
     best_action, active = np.zeros((slots, width), dtype=np.int64), np.zeros(width, dtype=np.int64)
     for level in range(len(held.states) - 1, -1, -1):
@@ -214,10 +228,10 @@ def induct(
                 for slot in range(plan.used[level]):
                     stay(ahead, here, state, slot, plan.target[level, slot, label])
                 if along >= 0:
-                    decisions.held[level] = here[state, along]
+                    decisions.held[level] = here[state, along, :width]
                     for action in range(actions):
                         if options.alike[state * actions + action] >= 0:
-                            decisions.actions[level, action] = here[state, along]
+                            decisions.actions[level, action] = here[state, along, :width]
                 continue
             kept[:], best[:], best_action[:] = 0.0, -np.inf, -1
             merged = outcome < 0 or state != s
@@ -231,17 +245,19 @@ def induct(
                     if alike >= 0 and along >= 0:
                         decisions.actions[level, action] = decisions.actions[level, alike]
                     continue
-                if not (count > 0 or weight[action] > 0.0 or (picks == action).any()):
+                if not (count > 0 or weight[action] > 0.0 or is_picked(picks, action)):
                     continue
                 certain = state == s and action == a
-                reward, length, point = prepare(options, state, action, outcome, certain, observed, kind, row)
+                reward, length, point = prepare(
+                    options, posteriors, level, state, action, outcome, certain, observed, kind, row
+                )
                 for slot in range(plan.used[level]):
                     every = weight[action] > 0.0 or picks[slot] == action or slot == along
                     needed = width if every else lanes.common
                     then, earns = plan.target[level, slot, label], plan.rewarded[level, slot]
                     row_means(row, reward, length, point, then, earns, ahead, needed, greatest, mean)
                     if slot == along:
-                        decisions.actions[level, action] = mean
+                        decisions.actions[level, action] = mean[:width]
                     if weight[action] > 0.0:
                         for lane in range(width):
                             kept[slot, lane] += weight[action] * mean[lane]
@@ -301,7 +317,7 @@ def row_means(
     greatest: bool,
     mean: Floats,
 ) -> None:
-    """Write reward and mean of the values ahead over a row to the first `needed` lanes of `mean`.
+    """Write reward and mean of the values ahead over a row to the first `needed` lanes of `mean`, and maybe some more.
 
     `length`: successors of the row; `point`: it is known, not only up to bounds; `earns`: its reward counts.
     """
@@ -316,8 +332,16 @@ def row_means(
     if earns:
         for k in range(length):
             base += row.weights[k] * row.extra[k]
-    mean[:needed] = base + target if target < FIRST_SLOT else base
-    if target >= FIRST_SLOT:
+    if target < FIRST_SLOT:
+        mean[:needed] = base + target
+        return
+    slot = target - FIRST_SLOT
+    for lane in range(0, needed, BLOCK):  # side by side, in registers
+        one, two, three, four = base, base, base, base
         for k in range(length):
-            for lane in range(needed):
-                mean[lane] += row.weights[k] * ahead[row.successors[k], target - FIRST_SLOT, lane]
+            weight, successor = row.weights[k], row.successors[k]
+            one += weight * ahead[successor, slot, lane]
+            two += weight * ahead[successor, slot, lane + 1]
+            three += weight * ahead[successor, slot, lane + 2]
+            four += weight * ahead[successor, slot, lane + 3]
+        mean[lane], mean[lane + 1], mean[lane + 2], mean[lane + 3] = one, two, three, four

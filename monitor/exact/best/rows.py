@@ -14,6 +14,7 @@ import numpy as np
 from monitor.arrays import Floats, Ints
 from monitor.causal.row import bound, reweigh
 from monitor.exact.best.options import Options
+from monitor.exact.best.posteriors import Posteriors
 from monitor.exact.forward.row_table import EXACT, STABLE
 from monitor.jit import compiled, inlined
 
@@ -57,12 +58,23 @@ def scratch_row(options: Options) -> Row:
 
 @inlined
 def prepare(
-    options: Options, state: int, action: int, outcome: int, certain: bool, observed: Floats, kind: int, row: Row
+    options: Options,
+    posteriors: Posteriors,
+    level: int,
+    state: int,
+    action: int,
+    outcome: int,
+    certain: bool,
+    observed: Floats,
+    kind: int,
+    row: Row,
 ) -> tuple[float, int, bool]:
     """Write the row of a pair to `row`; return its reward, its length, and whether it is known exactly.
 
     Args:
         options: the rows of the model.
+        posteriors: rows that are kept.
+        level: the pair of the path.
         state, action: the pair.
         outcome: the observed successor, -1 if none was.
         certain: the pair is the observed one, so that its successor is the observed one in every causal model.
@@ -71,28 +83,37 @@ def prepare(
         row: overwritten.
     """
     pair = state * options.rewards.shape[1] + action
-    begin, length = options.indptr[pair], options.indptr[pair + 1] - options.indptr[pair]
-    rewarded, at = len(options.extra) > 0, -1
+    begin, end = options.indptr[pair], options.indptr[pair + 1]
+    length, reward = end - begin, options.rewards[state, action]
+    row.successors[:length] = options.successors[begin:end]
+    if len(options.extra):
+        row.extra[:length] = options.extra[begin:end]
+    slot = posteriors.slot_of[level]
+    if slot >= 0 and posteriors.filled[slot, pair] and not certain:
+        row.weights[:length] = posteriors.weights[slot, begin:end]
+        return reward, length, True
+    row.weights[:length] = options.probabilities[begin:end]
+    if outcome < 0:
+        return reward, length, True
+    at = -1
     for k in range(length):
-        row.successors[k], row.weights[k] = options.successors[begin + k], options.probabilities[begin + k]
-        row.extra[k] = options.extra[begin + k] if rewarded else 0.0
         if row.successors[k] == outcome:
             at = k
-    point = True
-    if outcome >= 0:
-        if certain:
-            row.successors[0], row.weights[0], row.extra[0] = outcome, 1.0, row.extra[at]
-            length = 1
-        elif kind == EXACT:
-            condition(row, length, at, observed, outcome)
-        else:
-            point = False
-            row.q[:length] = row.weights[:length]
-            for k in range(length):
-                row.p[k] = observed[row.successors[k]]
-            p, q = row.p[:length], row.q[:length]
-            bound(p, q, observed[outcome], at, kind == STABLE, row.weights, row.upper)
-    return options.rewards[state, action], length, point
+    if certain:
+        row.successors[0], row.weights[0], row.extra[0] = outcome, 1.0, row.extra[at]
+        return reward, 1, True
+    if kind != EXACT:
+        row.q[:length] = row.weights[:length]
+        for k in range(length):
+            row.p[k] = observed[row.successors[k]]
+        p, q = row.p[:length], row.q[:length]
+        bound(p, q, observed[outcome], at, kind == STABLE, row.weights, row.upper)
+        return reward, length, False
+    condition(row, length, at, observed, outcome)
+    if slot >= 0:
+        posteriors.weights[slot, begin:end] = row.weights[:length]
+        posteriors.filled[slot, pair] = True
+    return reward, length, True
 
 
 @compiled

@@ -9,9 +9,10 @@ import numpy as np
 
 from monitor.arrays import Floats, Ints
 from monitor.errors import LimitError
-from monitor.exact.best.induction import Decisions, Held, Plan, induct, reach
+from monitor.exact.best.induction import BLOCK, Decisions, Held, Plan, induct, reach
 from monitor.exact.best.lanes import NEVER, Lanes, Way, lanes_of
 from monitor.exact.best.options import Options, acting_of
+from monitor.exact.best.posteriors import Transitions
 from monitor.exact.best.prior import MAX_NUMBERS, NO_STATE, TIE, Prior
 from monitor.exact.best.stages import FIRST_SLOT, Layout, Stages
 from monitor.exact.forward.row_table import EXACT
@@ -88,14 +89,24 @@ class BestValues:
 
     Args:
         options: the rows of the model, as decisions choose between them.
+        transitions: whose rows are kept; shared by all measures.
         nominal: the deployed policy.
         stages: the obligations of the measure.
         prior: its tables beyond the path.
         end: the state in which the episode has ended, or NO_STATE.
     """
 
-    def __init__(self, options: Options, nominal: PolicyTable, stages: Stages, prior: Prior, end: int) -> None:
-        self._options, self._nominal, self._stages, self._prior, self._end = options, nominal, stages, prior, end
+    def __init__(  # noqa: PLR0917 - what its catalogue has made
+        self,
+        options: Options,
+        transitions: Transitions,
+        nominal: PolicyTable,
+        stages: Stages,
+        prior: Prior,
+        end: int,
+    ) -> None:
+        self._options, self._transitions, self._nominal = options, transitions, nominal
+        self._stages, self._prior, self._end = stages, prior, end
 
     def value(self, path: Observed, way: Way) -> float:
         """Return the Gumbel-Max value from the first pair on, with decisions made in one way."""
@@ -199,7 +210,8 @@ class BestValues:
                 f"the best decisions would need more than {MAX_NUMBERS} numbers for {widest} obligations, {width} ways "
                 f"to decide and {size} states (limit MAX_NUMBERS); shorten the formula's intervals"
             )
-        buffers, reached = np.zeros((2, size, widest, width)), np.zeros((levels, size), dtype=np.bool_)
+        padded = -(-width // BLOCK) * BLOCK
+        buffers, reached = np.zeros((2, size, widest, padded)), np.zeros((levels, size), dtype=np.bool_)
         if levels == len(path.states):
             self._close(buffers[0], layout.obligations[levels], lanes, levels)
         decisions = Decisions(
@@ -208,10 +220,24 @@ class BestValues:
             np.full((levels, size, widest, width) if whole else (0, 0, 0, 0), -1),
         )
         reach(self._options, acting, plan, lanes, held, reached)
-        now = induct(
-            self._options, acting, plan, lanes, held, reached, buffers, decisions, kind, greatest, self._prior.largest
+        posteriors = (
+            self._transitions.of(states, actions, outcomes) if kind == EXACT else self._transitions.none(levels)
         )
-        return Pass(buffers[now, int(states[0])], decisions)
+        now = induct(
+            self._options,
+            posteriors,
+            acting,
+            plan,
+            lanes,
+            held,
+            reached,
+            buffers,
+            decisions,
+            kind,
+            greatest,
+            self._prior.largest,
+        )
+        return Pass(buffers[now, int(states[0]), :, :width], decisions)
 
     def _plan(self, layout: Layout, lanes: Lanes, path: Observed) -> Plan:
         policy, policy_of = [np.zeros(0, dtype=np.int64)], np.zeros(layout.target.shape[:2], dtype=np.int64)
