@@ -58,10 +58,10 @@ DOING: Final = {
     "optimal": "acting optimally",
 }
 ACTING: Final = {
-    "policy": "Handing over",
-    "action": "Taking it",
-    "best": "Acting optimally",
-    "optimal": "Acting optimally",
+    "policy": "handing over",
+    "action": "taking it",
+    "best": "acting optimally",
+    "optimal": "acting optimally",
 }
 BEEN: Final = {
     "policy": "'{}' taken over",

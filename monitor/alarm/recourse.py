@@ -1,7 +1,8 @@
 """Whether a missed goal could have been met: as part of an alert, and in sentences.
 
 The sentences say what would have been, never what to do: the changed decisions are chosen with knowledge that nobody
-had then. Steps have their numbers, so that a sentence is still true when it is read later.
+had then. Steps have their numbers, so that a sentence is still true when it is read later; how long ago one was is said
+beside its number, as in the other sentences.
 """
 
 from __future__ import annotations
@@ -98,23 +99,24 @@ def recourse_sentences(recourse: Recourse | None, test: Test, subject: Subject, 
     Args:
         recourse: of a verdict; None: not examined, nothing is said.
         test: of the goal.
-        subject: says from when on decisions are other ones.
+        subject: says when decisions were made.
         seq: the step of the verdict.
     """
     if recourse is None or recourse.avoidable is None:
         return []
-    few = _few(recourse.changes, test, seq, hindsight=subject.hindsight)
+    few = _few(recourse.changes, test, subject, seq)
     return [*few, _could(recourse, test, subject.since(seq), hindsight=subject.hindsight)]
 
 
-def _few(changes: Changes | None, test: Test, seq: int, *, hindsight: bool) -> list[str]:
+def _few(changes: Changes | None, test: Test, subject: Subject, seq: int) -> list[str]:
     if changes is None:
         return []
-    lead = "In hindsight, " if hindsight else ""
+    lead = "In hindsight, " if subject.hindsight else ""
     value, _ = decimals(changes.value, test.bound)
-    what = f"{_instead(changes)} at step {seq - changes.offset}"
+    ago = f" ({subject.ago(changes.offset)})" if changes.offset else ""
+    what = f"{_instead(changes)} at step {seq - changes.offset}{ago}"
     if changes.count == 1:
-        words = f"{lead}{what}, everything else as it was, would have given {value}"
+        words = f"{lead}{what}, with no other decision changed, would have given {value}"
     else:
         words = f"{lead}{changes.count} other decisions together would have given {value}, the first: {what}"
     return [capital(words)]

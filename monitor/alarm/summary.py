@@ -42,25 +42,25 @@ def summary(
     of the verdict's path; 0: unknown, so the sentences do not say how many steps ago an `@-k` was. `seq`: its step.
     """
     say = _Sentences(formula, parsed, verdict, path_length, "before" if state == "fired" else "ago")
-    found, sure = say.finding(), [*say.disagreement(), *say.learned(), *say.obtained(), *_why(blind)]
-    could = say.recourse(seq)
-    last = _caution(blind) or "last: "
+    found, unsure, could = say.finding(), say.disagreement(), say.recourse(seq)
+    sure = [*say.learned(), *say.obtained(), *_why(blind)]
+    last = f"{_caution(blind) or 'last: '}{found}"
     match state:
         case "firing":
             lead = [_caution(blind) + found + say.met_again(), say.advice(blind)]
-            parts = [*lead, say.counterfactual(), say.too_late(blind), *could, *sure]
+            parts = [*lead, say.counterfactual(), *unsure, say.too_late(blind), *could]
         case "fired":
             had = "; ".join(part for part in (say.counterfactual(), say.handover_then()) if part)
-            parts = [f"when it fired, {found}", had, *could, *sure]
+            parts = [f"when it fired, {found}", had, *unsure, *could]
         case "resolved":
-            parts = [f"resolved: {_caution(blind)}{found}", *sure]
+            parts = [f"resolved: {_caution(blind)}{found}", *unsure]
         case "ended":
-            parts = [f"the episode ended while this alarm was firing; {last}{found}", *could, *sure]
+            parts = [f"the episode ended while this alarm was firing; {last}", *unsure, *could]
         case "removed":
-            parts = [f"alarm '{formula.name}' was changed or removed while it was firing; {last}{found}", *sure]
+            parts = [f"alarm '{formula.name}' was changed or removed while it was firing; {last}", *unsure]
         case _:
-            parts = [found, *could, *sure]
-    return f"{agent}: {'. '.join(part for part in parts if part)}."
+            parts = [found, *unsure, *could]
+    return f"{agent}: {'. '.join(part for part in (*parts, *sure) if part)}."
 
 
 def _caution(blind: BlindReason | None) -> str:
@@ -140,19 +140,20 @@ class _Sentences:
         return f"{DO[change.kind].format(noun(change))} now"
 
     def too_late(self, blind: BlindReason | None) -> str:
-        """Return, if handing over does not suffice, its effect now and when it last sufficed."""
+        """Return, if handing over does not suffice, when it last did and what to expect without it."""
         match self._handover, self._verdict.profile.get(0):
             case (change, test, Handover(helps_now=False) as handover), (own, given):
                 if blind not in (None, "model_doubt") or test.holds(own):
                     return ""
-                doing = ACTING[change.kind]
+                shown, other, _ = decimals(own, given, test.bound)
+                expected = "the same" if shown == other else f"{shown} from now on"
+                if not handover.latest_useful:
+                    return f"Without {ACTING[change.kind]}: {expected}"
                 known = " with hindsight" if change.kind == "best" else ""
                 last = (
-                    f"{doing}{known} last sufficed {self._subject.ago(handover.latest_useful)}; now"
-                    if handover.latest_useful
-                    else f"{doing} now"
+                    f"{capital(ACTING[change.kind])}{known} last sufficed {self._subject.ago(handover.latest_useful)}"
                 )
-                return f"{last}: {_instead((own, given), test)}"
+                return f"{last}; without it: {expected}"
             case _:
                 return ""
 

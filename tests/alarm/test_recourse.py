@@ -23,6 +23,8 @@ from tests.alarm.test_summary import GOAL, regretted, say
 Tables = Mapping[str, PolicyTable]
 
 BRAKE = Changes(1, 0.97, 2, 8, 1, 3, "accelerate", "brake")
+BRAKED = "brake instead of accelerate at step 12"
+ALONE = "with no other decision changed, would have given 0.97"
 UNNAMED = replace(BRAKE, taken_name="", proposed_name="")
 
 
@@ -35,12 +37,12 @@ def told(recourse: Recourse, text: str = f"regret(c@5, {GOAL})", **more: Any) ->
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
-        (BRAKE, "brake instead of accelerate at step 12, everything else as it was, would have given 0.97"),
-        (UNNAMED, "action 3 instead of action 1 at step 12, everything else as it was, would have given 0.97"),
-        (replace(BRAKE, offset=0, taken=None), "brake at step 14, everything else as it was, would have given 0.97"),
+        (BRAKE, f"{BRAKED} (2 steps ago), {ALONE}"),
+        (UNNAMED, f"action 3 instead of action 1 at step 12 (2 steps ago), {ALONE}"),
+        (replace(BRAKE, offset=0, taken=None), f"brake at step 14, {ALONE}"),
         (
             replace(BRAKE, count=2, value=0.8004),
-            "2 other decisions together would have given 0.8004, the first: brake instead of accelerate at step 12",
+            f"2 other decisions together would have given 0.8004, the first: {BRAKED} (2 steps ago)",
         ),
     ],
 )
@@ -80,7 +82,7 @@ def test_where_nothing_was_observed_since_nothing_is_known_in_hindsight() -> Non
     could = Recourse("foresight", best=0.96, optimal=0.96, changes=replace(BRAKE, offset=0))
     said = say(text, regretted("unavoidable", 0.61, 0.70, recourse=could, **verdict))
     assert said.endswith(
-        "Brake instead of accelerate at step 14, everything else as it was, would have given 0.97. "
+        "Brake instead of accelerate at step 14, with no other decision changed, would have given 0.97. "
         "Acting optimally from step 14 on would have met the goal: 0.96"
     )
     fated = Recourse("no", best=0.7, optimal=0.7)
@@ -120,7 +122,8 @@ def test_the_first_line_still_says_what_happened_and_what_to_do_now() -> None:
 def test_steps_keep_their_numbers_in_every_state(state: Any) -> None:  # noqa: ANN401 - a state
     recourse = Recourse("foresight", best=0.99, optimal=0.96, changes=BRAKE)
     said = say(f"regret(c@5, {GOAL})", regretted("unavoidable", recourse=recourse), state=state, blind=None)
-    assert "brake instead of accelerate at step 12, everything else as it was, would have given 0.97" in said
+    ago = "before" if state == "fired" else "ago"
+    assert f"{BRAKED} (2 steps {ago}), {ALONE}" in said
 
 
 def test_while_blind_it_is_about_the_last_known_verdict() -> None:

@@ -104,9 +104,9 @@ def test_first_what_and_how_bad_then_what_to_do_then_what_would_have_been(
 @pytest.mark.parametrize(
     ("now", "latest", "told"),
     [
-        ((0.60, 0.70), 2, "Handing over last sufficed 2 steps ago; now: 0.70 instead of 0.60"),
-        ((0.60, 0.60), 1, "Handing over last sufficed 1 step ago; now: 0.60 either way"),
-        ((0.60, 0.70), None, "Handing over now: 0.70 instead of 0.60"),
+        ((0.60, 0.70), 2, "Handing over last sufficed 2 steps ago; without it: 0.60 from now on"),
+        ((0.60, 0.60), 1, "Handing over last sufficed 1 step ago; without it: the same"),
+        ((0.60, 0.70), None, "Without handing over: 0.60 from now on"),
     ],
 )
 def test_it_says_when_it_was_not_too_late(now: tuple[float, float], latest: int | None, told: str) -> None:
@@ -237,7 +237,7 @@ def test_a_doubted_model_still_answers_but_not_for_sure() -> None:
     late = regretted("regret", 0.61, 0.93, profile={0: (0.6, 0.7)}, latest_useful=None)
     assert say(f"regret(c@5, {GOAL})", late, blind="model_doubt") == (
         f"MODEL CONTRADICTED: {FOUND}. Handing over to 'c' does not suffice (0.70): stop the agent safely. {HAD}. "
-        f"Handing over now: 0.70 instead of 0.60. {doubted}"
+        f"Without handing over: 0.60 from now on. {doubted}"
     )
 
 
@@ -255,7 +255,7 @@ def handing_over(value: float, now: tuple[float, float]) -> Verdict:
     [
         (0.62, (0.7, 0.9), "Hand over to 'c' now: 0.90 instead of 0.70"),
         (0.62, (0.85, 0.9), "Hand over to 'c' now: 0.90 instead of 0.85"),
-        (1.0, (0.6, 0.7), f"{STOP}. Handing over now: 0.70 instead of 0.60"),
+        (1.0, (0.6, 0.7), f"{STOP}. Without handing over: 0.60 from now on"),
         (1.0, (0.85, 0.7), "No need to act: without handing over to 'c' it is 0.85 from now on"),
     ],
 )  # fmt: skip
@@ -501,7 +501,7 @@ def test_the_advice_of_the_best_decisions_is_to_act_optimally_from_now_on(change
     assert "Act optimally now: 0.90 instead of 0.60" in helped
     late = say(text, regretted("regret", profile={0: (0.60, 0.70)}, latest_useful=2))
     assert f"Acting optimally {now} (0.70): stop the agent safely" in late
-    assert f"{then} last sufficed 2 steps ago; now: 0.70 instead of 0.60" in late
+    assert f"{then} last sufficed 2 steps ago; without it: 0.60 from now on" in late
 
 
 def test_to_act_optimally_follows_the_direction_of_the_goal() -> None:

@@ -117,7 +117,15 @@ def test_the_alert_is_the_one_published(told: tuple[list[dict[str, Any]], list[d
     alert = json.loads(example("An alert"))
     published = next(message for message in told[1] if message.get("state") == "firing")
     assert list(alert) == list(published)
-    numbers = ("value", "alternative", "effect", "bounds", "profile", "fired")  # the last digit may be the machine's
+    numbers = (
+        "value",
+        "alternative",
+        "effect",
+        "bounds",
+        "profile",
+        "fired",
+        "recourse",
+    )  # the last digit may be the machine's
     times = tuple(f"{name}{unit}" for name in ("time", "since", "sent") for unit in ("", "_unix"))
     moments = (*times, "evidence")  # the evidence holds the time, so its id does too
     for message in (alert, published):

@@ -142,14 +142,14 @@ def test_an_alert_names_a_step_that_stays_true_as_the_path_grows() -> None:
     stream.send("careful", ROAD)
     stream.send("nominal", ROAD, DITCH)
     alert = last_alert(stream)
-    assert "action 1 instead of action 0 at step 1, everything else as it was" in alert.summary
+    assert "action 1 instead of action 0 at step 1 (1 step ago), with no other decision changed" in alert.summary
     assert alert.verdict.recourse is not None
     assert alert.verdict.recourse.changes is not None
     offset = alert.verdict.recourse.changes.offset
     stream.send("nominal", DITCH, DITCH)
     news = [notice for notice in stream.notices if isinstance(notice, Refreshed)][-1]
     shown = refreshed(alert, news)
-    assert "action 1 instead of action 0 at step 1, everything else as it was" in shown.summary
+    assert "action 1 instead of action 0 at step 1 (3 steps ago), with no other decision changed" in shown.summary
     assert shown.verdict.recourse is not None
     assert shown.verdict.recourse.changes is not None
     assert shown.verdict.recourse.changes.offset == offset + 2

@@ -58,6 +58,6 @@ function changed({ avoidable, changes }) {
   const instead = taken === null ? "" : ` instead of ${action(taken, was)}`;
   const first = `${action(proposed, other)}${instead} at step ${seq}`;
   return count === 1
-    ? `One decision: ${first}, everything else as it was, would have given ${number(value)}.`
+    ? `One decision: ${first}, with no other decision changed, would have given ${number(value)}.`
     : `${decisions(count)} would have given ${number(value)}; the first: ${first}.`;
 }
