@@ -48,8 +48,8 @@ def summary(
     match state:
         case "firing":
             lead = [_caution(blind) + found + say.met_again(), say.advice(blind)]
-            had = [say.counterfactual()] if say.counterfactual() else unsure
-            parts = [*lead, say.unless_stopped(blind), *had, say.too_late(blind), *could]
+            had = say.counterfactual()
+            parts = [*lead, say.unless_stopped(blind), *([had] if had else unsure), say.too_late(blind), *could]
         case "fired":
             had = "; ".join(part for part in (say.counterfactual(), say.handover_then()) if part)
             parts = [f"when it fired, {found}", had, *([] if say.counterfactual() else unsure), *could]
