@@ -21,7 +21,7 @@ from tests.sidecar.test_audit import alerts, by_agent
 distributed: Any = pytest.importorskip("distributed")
 
 
-@pytest.mark.filterwarnings("ignore")
+@pytest.mark.filterwarnings("ignore")  # those of Dask, when workers die
 @pytest.mark.parametrize(("steps", "kills"), [(300, 1), pytest.param(6000, 4, marks=only_long)])
 def test_an_audit_with_killed_workers_gives_what_one_process_published(
     tmp_path: Path, steps: int, kills: int, report: Callable[..., None]
