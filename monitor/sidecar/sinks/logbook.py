@@ -12,7 +12,7 @@ from collections import defaultdict
 from typing import Any, Final
 
 from monitor._version import __version__
-from monitor.alarm.phrases import BLIND_WORDS, departing_text
+from monitor.alarm.phrases import BLIND_WORDS, departing_text, wrong_row_text
 from monitor.alarm.takeover import takeover_text
 from monitor.runtime.takeovers import UNREPORTED
 from monitor.sidecar.config.load import Loaded
@@ -23,6 +23,7 @@ from monitor.statistics.deviation import NOTABLE
 from monitor.types import (
     Blind,
     BlindReason,
+    Contradictions,
     Deviates,
     Forgotten,
     Instant,
@@ -110,6 +111,7 @@ class Logbook:
         self._firing: set[str] = set()
         self._deviating: set[str] = set()
         self._undecided: set[str] = set()
+        self._rejected: dict[str, str] = {}
 
     def take(self, effects: Effects, now: Instant) -> None:
         """Log what one event caused."""
@@ -149,6 +151,8 @@ class Logbook:
                     notice.transitions,
                     "".join(f"; {departing_text(each)}" for each in notice.departing),
                 )
+            case Contradictions():
+                self._contradictions(notice)
             case Skipped():
                 topic = f"{self._alerts}/{notice.agent}/{notice.formula}"
                 words = "overload: answers of %s for %s are skipped; alarms on %s may be missing"
@@ -174,6 +178,17 @@ class Logbook:
         proof = f" [evidence {evidence}]" if evidence and not again else ""
         what = "still firing" if again else state
         LOG.log(level, "ALARM %s: %s: %s%s", what, name, alert["summary"], proof, extra={"fields": fields})
+
+    def _contradictions(self, notice: Contradictions) -> None:
+        """Log rows and agents when they are rejected, and when not any more; numbers in between are no news."""
+        rows = {f"row ({row.state}, {row.action})": wrong_row_text(row) for row in notice.rows}
+        agents = {f"agent {each.agent}": f"e-value 1e{each.log10_e:.1f}" for each in notice.agents}
+        before, self._rejected = self._rejected, rows | agents
+        for name, words in self._rejected.items():
+            if name not in before:
+                ABOUT.error("%s contradicts the model: %s", name, words)
+        for name in before.keys() - self._rejected.keys():
+            ABOUT.info("%s is not among those that contradict the model any more", name)
 
     def _deviation(self, notice: Deviates, now: Instant) -> None:
         """Log a deviation when it becomes notable, and when it has gone; changes in between are no news."""
