@@ -14,7 +14,7 @@ from monitor.runtime.monitor import MonitorState
 from monitor.runtime.trust import ModelTrustState
 from monitor.statistics.calibration import CalibrationCounts
 from monitor.statistics.fleet import joined_fleets, joined_number
-from monitor.types import Calibration
+from monitor.types import Calibration, Contradictions
 
 __all__ = ["MonitorParts", "divided", "joined", "later"]
 
@@ -125,7 +125,9 @@ def _joined_trust(states: Sequence[ModelTrustState | None]) -> ModelTrustState |
     tested = [state for state in states if state is not None]
     if len(tested) < len(states):
         return None
-    return replace(tested[0], fleet=joined_fleets([state.fleet for state in tested]), told=0)
+    return replace(
+        tested[0], fleet=joined_fleets([state.fleet for state in tested]), told=0, contradictions=Contradictions()
+    )
 
 
 def _renumbered(state: AgentMonitorState, monitor: int, monitors: int) -> AgentMonitorState:
@@ -139,4 +141,5 @@ def _part_of_trust(state: ModelTrustState | None, agents: Mapping[str, AgentMoni
     if state is None:
         return None
     transitions = sum(agent.trust.transitions for agent in agents.values() if agent.trust is not None)
-    return replace(state, fleet=replace(state.fleet, transitions=transitions, observed=transitions), told=0)
+    fleet = replace(state.fleet, transitions=transitions, observed=transitions)
+    return replace(state, fleet=fleet, told=0, contradictions=Contradictions())

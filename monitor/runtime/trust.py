@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
 from monitor.model import MDP
 from monitor.model.allowed_rows import allowed_rows
@@ -33,7 +34,7 @@ class ModelTrustState(msgspec.Struct, frozen=True, array_like=True):
     """State of a `ModelTrust` as plain data, with the settings it was made under: if they change, it starts again.
 
     `told`: transitions observed at the last report. `delta`: error probability of the bounds of the rows; 0 if all are
-    given.
+    given. `contradictions`: as last reported.
     """
 
     settings: TrustSettings
@@ -41,6 +42,7 @@ class ModelTrustState(msgspec.Struct, frozen=True, array_like=True):
     fleet: FleetState
     told: int
     delta: float = 0.0
+    contradictions: Contradictions = Contradictions()
 
 
 class ModelTrust:
@@ -170,7 +172,9 @@ class ModelTrust:
         """Return the state beside the agents' tests; None if nothing is tested."""
         if self._fleet is None:
             return None
-        return ModelTrustState(self._settings, self._encoder, self._fleet.dump(), self._reported, self._delta)
+        return ModelTrustState(
+            self._settings, self._encoder, self._fleet.dump(), self._reported, self._delta, self._contradictions
+        )
 
     def load(self, state: ModelTrustState | None, *, same_model: bool) -> bool:
         """Restore the combined test; False if model, encoder or settings changed, and then all tests start again."""
@@ -181,6 +185,7 @@ class ModelTrust:
             return False
         self._fleet.load(state.fleet)
         self._reported = min(state.told, self._fleet.observed)
+        self._contradictions = replace(state.contradictions, rows_tested=self._fleet.rows_tested)
         return True
 
 
