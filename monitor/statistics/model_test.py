@@ -146,7 +146,8 @@ class ModelTest:
     def highest(self) -> float:
         """The highest wealth so far of the bets that use nothing of other agents.
 
-        It is an e-process of this agent's own transitions, however those of other agents depend on them.
+        That wealth is at most an e-process of this agent's own transitions, however those of others depend on them:
+        only when new bets end, at the rejection, depends on others.
         """
         return self._most / OWN_BETS
 
