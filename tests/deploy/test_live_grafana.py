@@ -36,6 +36,8 @@ ABOUT_TROUBLE = {
     "agent, panel 7 Why it was blind, A",
     "fleet, panel 7 Alerts now, A",
     "fleet, panel 13 Blind, by reason, A",
+    "monitor, panel 16 How far off these rows are, A",
+    "monitor, panel 16 How far off these rows are, B",
 }
 WITHOUT_THE_BROKER = ("BrokerDisconnected", "annotation blind", "Why it was blind")  # w1 is never blind before
 EVERYBODY = "fleet, panel 9 Monitors and agents over time, B"

@@ -197,7 +197,7 @@ def test_what_departs_is_named_the_loudest_first() -> None:
 
 
 def test_the_evidence_of_an_agent_is_never_more_for_what_others_do() -> None:
-    """Also where they repeat what it does, which the shared counts learn: so it is rejected earlier, and bets no more."""
+    """Also where they repeat what it does, which the shared counts learn: so it is rejected earlier."""
     steps = list(walk(grid(0.3), np.random.default_rng(1), 200))
     alone, crowd = the_fleet(grid(0.1)), the_fleet(grid(0.1))
     one, many = alone.join(), [crowd.join() for _ in range(4)]

@@ -122,8 +122,11 @@ class Logbook:
         for notice in effects.notices:
             self._notice(notice, now)
 
-    def recall(self, effects: Effects, now: Instant) -> None:
+    def recall(self, effects: Effects, _now: Instant) -> None:
         """Log nothing: an earlier process has."""
+        for notice in effects.notices:
+            if isinstance(notice, Contradictions):
+                self._rejected = _rejected(notice)
 
     def adopt(self, _watched: Watched) -> None:
         """Go on under another configuration, in which a formula may be undecided again."""
@@ -181,9 +184,7 @@ class Logbook:
 
     def _contradictions(self, notice: Contradictions) -> None:
         """Log rows and agents when they are rejected, and when not any more; numbers in between are no news."""
-        rows = {f"row ({row.state}, {row.action})": wrong_row_text(row) for row in notice.rows}
-        agents = {f"agent {each.agent}": f"e-value 1e{each.log10_e:.1f}" for each in notice.agents}
-        before, self._rejected = self._rejected, rows | agents
+        before, self._rejected = self._rejected, _rejected(notice)
         for name, words in self._rejected.items():
             if name not in before:
                 ABOUT.error("%s contradicts the model: %s", name, words)
@@ -237,3 +238,9 @@ class Logbook:
             return
         words = "%d agents are blind (%s: %s)" if reason != "model_doubt" else "%d agents are in doubt (%s: %s)"
         self._log.write(logging.WARNING, reason, now, words, len(agents), reason, BLIND_WORDS[reason], fields=fields)
+
+
+def _rejected(notice: Contradictions) -> dict[str, str]:
+    """Return each rejected row and agent that is named, and in which way it contradicts the model."""
+    rows = {f"row ({row.state}, {row.action})": wrong_row_text(row) for row in notice.rows}
+    return rows | {f"agent {each.agent}": f"e-value 1e{each.log10_e:.1f}" for each in notice.agents}
