@@ -9,6 +9,7 @@ from monitor.logic.syntax import Change, Comparison
 from monitor.types import BlindReason, Departing, WrongRow
 
 __all__ = [
+    "ACT",
     "ACTING",
     "BLIND_WORDS",
     "DO",
@@ -58,6 +59,7 @@ DOING: Final = {
     "best": "acting optimally",
     "optimal": "acting optimally",
 }
+ACT: Final = {"policy": "hand over", "action": "take it", "best": "act optimally", "optimal": "act optimally"}
 ACTING: Final = {
     "policy": "handing over",
     "action": "taking it",

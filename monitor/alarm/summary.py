@@ -11,7 +11,7 @@ from typing import Literal
 
 from monitor.alarm.figures import advised_change, change_of, handover_of, own_quantity
 from monitor.alarm.machine import judge
-from monitor.alarm.phrases import ACTING, BLIND_WORDS, DO, DOING, NEEDED, been, capital, decimals, noun
+from monitor.alarm.phrases import ACT, ACTING, BLIND_WORDS, DO, DOING, NEEDED, been, capital, decimals, noun
 from monitor.alarm.recourse import recourse_sentences
 from monitor.alarm.subject import NOW, Subject, quote
 from monitor.logic.syntax import Change, Formula, Goal, Regret, Test, WorldRef
@@ -48,10 +48,11 @@ def summary(
     match state:
         case "firing":
             lead = [_caution(blind) + found + say.met_again(), say.advice(blind)]
-            parts = [*lead, say.counterfactual(), *unsure, say.too_late(blind), *could]
+            had = say.counterfactual()
+            parts = [*lead, say.unless_stopped(blind), *([had] if had else unsure), say.too_late(blind), *could]
         case "fired":
             had = "; ".join(part for part in (say.counterfactual(), say.handover_then()) if part)
-            parts = [f"when it fired, {found}", had, *unsure, *could]
+            parts = [f"when it fired, {found}", had, *([] if say.counterfactual() else unsure), *could]
         case "resolved":
             parts = [f"resolved: {_caution(blind)}{found}", *unsure]
         case "ended":
@@ -139,26 +140,34 @@ class _Sentences:
             return f"{capital(DOING[change.kind].format(noun(change)))} helped then"
         return f"{DO[change.kind].format(noun(change))} now"
 
-    def too_late(self, blind: BlindReason | None) -> str:
-        """Return, if handing over does not suffice, when it last did and what to expect without it."""
+    def unless_stopped(self, blind: BlindReason | None) -> str:
+        """Return, if handing over does not suffice, what is better for an agent that cannot be stopped."""
         match self._handover, self._verdict.profile.get(0):
-            case (change, test, Handover(helps_now=False) as handover), (own, given):
+            case (change, test, Handover(helps_now=False)), (own, given):
                 if blind not in (None, "model_doubt") or test.holds(own):
                     return ""
-                shown, other, _ = decimals(own, given, test.bound)
-                expected = "the same" if shown == other else f"{shown} from now on"
-                if not handover.latest_useful:
-                    return f"Without {ACTING[change.kind]}: {expected}"
+                without, with_it, _ = decimals(own, given, test.bound)
+                if without == with_it:
+                    return f"Without {ACTING[change.kind]}: the same"
+                if (given > own) == (test.comparison in (">=", ">")):
+                    return f"If it cannot be stopped, {ACT[change.kind]}: {with_it} instead of {without}"
+                return f"Without {ACTING[change.kind]}: {without}"
+            case _:
+                return ""
+
+    def too_late(self, blind: BlindReason | None) -> str:
+        """Return when handing over last sufficed, if it no longer does."""
+        match self._handover, self._verdict.profile.get(0):
+            case (change, test, Handover(helps_now=False, latest_useful=int(latest))), (own, _):
+                if blind not in (None, "model_doubt") or test.holds(own):
+                    return ""
                 known = " with hindsight" if change.kind == "best" else ""
-                last = (
-                    f"{capital(ACTING[change.kind])}{known} last sufficed {self._subject.ago(handover.latest_useful)}"
-                )
-                return f"{last}; without it: {expected}"
+                return f"{capital(ACTING[change.kind])}{known} last sufficed {self._subject.ago(latest)}"
             case _:
                 return ""
 
     def counterfactual(self) -> str:
-        """Return the value under the intervention."""
+        """Return the value under the intervention, and between which values it lies over all causal models."""
         match self._parsed:
             case Regret(WorldRef(change), Goal(_, _, Test() as test)) if len(self._verdict.quantities) == 2:
                 pass
@@ -170,7 +179,8 @@ class _Sentences:
         elif start == NOW:
             return ""
         comma = "," if change.steps is not None and change.kind != "best" and start[0].isdigit() else ""
-        return f"Had {been(change, hindsight=self._subject.hindsight)}{comma} {start}: {alternative}"
+        spread = f" (causal models disagree: {self._spread()})" if self._disagree() and self._verdict.bounds else ""
+        return f"Had {been(change, hindsight=self._subject.hindsight)}{comma} {start}: {alternative}{spread}"
 
     def handover_then(self) -> str:
         """Return the value of handing over at the step at which the alarm fired."""
@@ -191,15 +201,22 @@ class _Sentences:
 
     def disagreement(self) -> list[str]:
         """Return whether causal models disagree, and the bounds over them."""
-        verdict = self._verdict
-        if verdict.robust is not False or verdict.guaranteed is not None:
-            return []  # `learned` says it, with the guaranteed band
-        if verdict.bounds is None:
+        if not self._disagree():
+            return []
+        if self._verdict.bounds is None:
             return ["Causal models disagree on this"]
-        low, high = decimals(*verdict.bounds)
         change = change_of(self._parsed)
         who = "" if change is None else f" with {self._subject.named(change)}"
-        return [f"Causal models disagree: {low} to {high}{who}"]
+        return [f"Causal models disagree: {self._spread()}{who}"]
+
+    def _disagree(self) -> bool:
+        """Return whether causal models disagree; on a learned model `learned` says it, with the guaranteed band."""
+        return self._verdict.robust is False and self._verdict.guaranteed is None
+
+    def _spread(self) -> str:
+        assert self._verdict.bounds is not None
+        low, high = decimals(*self._verdict.bounds)
+        return f"{low} to {high}"
 
     def learned(self) -> list[str]:
         """Return what an answer on a learned model rests on, with the bands of the agent's own value."""

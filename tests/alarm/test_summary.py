@@ -69,6 +69,9 @@ def plain(value: float, *, holds: bool = False, **fields: Any) -> Verdict:  # no
     return Verdict("watch", "exact", "gumbel", (quantity,), holds=holds, **fields)
 
 
+ANYWAY = "If it cannot be stopped, hand over: 0.70 instead of 0.60"
+
+
 @pytest.mark.parametrize(
     ("outcome", "now", "latest", "advice"),
     [
@@ -78,13 +81,13 @@ def plain(value: float, *, holds: bool = False, **fields: Any) -> Verdict:  # no
             "regret",
             (0.60, 0.70),
             2,
-            "Handing over to 'clinicians' no longer suffices (0.70): stop the agent safely",
+            f"Handing over to 'clinicians' no longer suffices (0.70): stop the agent safely. {ANYWAY}",
         ),
         (
             "unavoidable",
             (0.60, 0.70),
             None,
-            "Handing over to 'clinicians' does not suffice (0.70): stop the agent safely",
+            f"Handing over to 'clinicians' does not suffice (0.70): stop the agent safely. {ANYWAY}",
         ),
         ("regret", (0.81, 0.90), 2, "No need to act: without handing over to 'clinicians' it is 0.81 from now on"),
         ("regret", (0.81, 0.70), 2, "No need to act: without handing over to 'clinicians' it is 0.81 from now on"),
@@ -101,17 +104,26 @@ def test_first_what_and_how_bad_then_what_to_do_then_what_would_have_been(
     assert say(f"regret(clinicians@5, {GOAL})", verdict).startswith(f"{FOUND}. {advice}. {had}")
 
 
+def test_it_says_when_it_was_not_too_late() -> None:
+    verdict = regretted("regret", profile={0: (0.60, 0.70)}, latest_useful=2)
+    assert say(f"regret(c@5, {GOAL})", verdict).endswith("5 steps ago: 0.93. Handing over last sufficed 2 steps ago")
+
+
 @pytest.mark.parametrize(
-    ("now", "latest", "told"),
+    ("bound", "now", "told"),
     [
-        ((0.60, 0.70), 2, "Handing over last sufficed 2 steps ago; without it: 0.60 from now on"),
-        ((0.60, 0.60), 1, "Handing over last sufficed 1 step ago; without it: the same"),
-        ((0.60, 0.70), None, "Without handing over: 0.60 from now on"),
+        (">=0.8", (0.60, 0.70), ANYWAY),
+        (">=0.8", (0.70, 0.60), "Without handing over: 0.70"),
+        (">=0.8", (0.60, 0.60), "Without handing over: the same"),
+        ("<=0.2", (0.60, 0.70), "Without handing over: 0.60"),
+        ("<=0.2", (0.70, 0.60), "If it cannot be stopped, hand over: 0.60 instead of 0.70"),
     ],
 )
-def test_it_says_when_it_was_not_too_late(now: tuple[float, float], latest: int | None, told: str) -> None:
-    verdict = regretted("regret", profile={0: now}, latest_useful=latest)
-    assert say(f"regret(c@5, {GOAL})", verdict).endswith(f"5 steps ago: 0.93. {told}")
+def test_for_an_agent_that_cannot_be_stopped_it_says_what_is_better(
+    bound: str, now: tuple[float, float], told: str
+) -> None:
+    text = f'regret(c@5, P{bound} [ F<=20 "death" ])'
+    assert f"stop the agent safely. {told}. Had" in say(text, regretted("regret", profile={0: now}))
 
 
 def test_a_firing_alarm_whose_goal_is_met_says_so() -> None:
@@ -236,8 +248,8 @@ def test_a_doubted_model_still_answers_but_not_for_sure() -> None:
     assert told == f"MODEL CONTRADICTED: {FOUND}. Hand over to 'c' now: 0.90 instead of 0.60. {HAD}. {doubted}"
     late = regretted("regret", 0.61, 0.93, profile={0: (0.6, 0.7)}, latest_useful=None)
     assert say(f"regret(c@5, {GOAL})", late, blind="model_doubt") == (
-        f"MODEL CONTRADICTED: {FOUND}. Handing over to 'c' does not suffice (0.70): stop the agent safely. {HAD}. "
-        f"Without handing over: 0.60 from now on. {doubted}"
+        f"MODEL CONTRADICTED: {FOUND}. Handing over to 'c' does not suffice (0.70): stop the agent safely. "
+        f"{ANYWAY}. {HAD}. {doubted}"
     )
 
 
@@ -255,7 +267,7 @@ def handing_over(value: float, now: tuple[float, float]) -> Verdict:
     [
         (0.62, (0.7, 0.9), "Hand over to 'c' now: 0.90 instead of 0.70"),
         (0.62, (0.85, 0.9), "Hand over to 'c' now: 0.90 instead of 0.85"),
-        (1.0, (0.6, 0.7), f"{STOP}. Without handing over: 0.60 from now on"),
+        (1.0, (0.6, 0.7), f"{STOP}. {ANYWAY}"),
         (1.0, (0.85, 0.7), "No need to act: without handing over to 'c' it is 0.85 from now on"),
     ],
 )  # fmt: skip
@@ -384,7 +396,11 @@ def test_a_transition_that_speaks_against_the_model_is_reported_with_its_counts(
 
 def test_it_says_when_causal_models_disagree() -> None:
     verdict = regretted("regret", bounds=(0.14, 0.95), robust=False)
-    assert say(f"regret(c@5, {GOAL})", verdict).endswith(": 0.93. Causal models disagree: 0.14 to 0.95 with 'c'")
+    assert say(f"regret(c@5, {GOAL})", verdict).endswith(": 0.93 (causal models disagree: 0.14 to 0.95)")
+    resolved = say(f"regret(c@5, {GOAL})", verdict, state="resolved")
+    assert resolved.endswith("required. Causal models disagree: 0.14 to 0.95 with 'c'")
+    now = say(f"regret(c, {GOAL})", regretted("regret", bounds=(0.14, 0.95), robust=False, offset=0))
+    assert now.endswith("Causal models disagree: 0.14 to 0.95 with 'c'")
     assert "disagree" not in say(f"regret(c@5, {GOAL})", regretted("regret", bounds=(0.9, 0.95), robust=True))
     assert say(f"c@5.{GOAL}", plain(0.7, bounds=(0.6, 0.9), robust=False, offset=5)).endswith(
         "Causal models disagree: 0.60 to 0.90"
@@ -414,8 +430,8 @@ def test_what_to_do_is_said_within_the_first_200_characters(
 ) -> None:
     verdict = regretted("regret", 0.7999, 0.93, profile={0: now}, latest_useful=0 if now[1] > 0.8 else 3, offset=12)
     told = say(f"regret(clinicians@12, {GOAL})", verdict, blind=blind, labels=(("death", "the patient dies"),))
-    lead, had, _ = told.partition(". Had 'clinicians'")
-    assert had
+    lead, detail, _ = told.partition(". If it cannot be stopped" if "stop the agent" in told else ". Had 'clinicians'")
+    assert detail
     assert len("ward-7: " + lead) < 200
 
 
@@ -501,7 +517,8 @@ def test_the_advice_of_the_best_decisions_is_to_act_optimally_from_now_on(change
     assert "Act optimally now: 0.90 instead of 0.60" in helped
     late = say(text, regretted("regret", profile={0: (0.60, 0.70)}, latest_useful=2))
     assert f"Acting optimally {now} (0.70): stop the agent safely" in late
-    assert f"{then} last sufficed 2 steps ago; without it: 0.60 from now on" in late
+    assert f"{then} last sufficed 2 steps ago" in late
+    assert "If it cannot be stopped, act optimally: 0.70 instead of 0.60" in late
 
 
 def test_to_act_optimally_follows_the_direction_of_the_goal() -> None:

@@ -21,6 +21,7 @@ from monitor.sidecar.config.reading import load_config
 from tests.deploy.test_kubernetes import OPERATOR, RESOURCES, ROOT, validate
 
 CHART = ROOT / "deploy" / "helm" / "cfmon"
+SHARDS = ROOT / "deploy" / "kubernetes" / "shards.yaml"
 RULES = ROOT / "deploy" / "prometheus" / "cfmon.rules.yml"
 VALUES: dict[str, Any] = yaml.safe_load((CHART / "values.yaml").read_text())
 SCHEMA: dict[str, Any] = json.loads((CHART / "values.schema.json").read_text())
@@ -124,6 +125,7 @@ def test_kubernetes_takes_it(options: tuple[str, ...], tmp_path: Path) -> None:
         {},
         {**EVERYTHING, "podMonitor": {}, "prometheusRule": {}},
         {"agent": {"enabled": False}, "persistence": {"enabled": False}},
+        {"agent": {"enabled": False}, "shards": 4},
     ]
     test = helm("template", "one", ".", "--show-only", "templates/tests/healthz.yaml")
     file = tmp_path / "rendered.yaml"
@@ -175,6 +177,24 @@ def test_alone_the_monitor_is_an_ordinary_container(tmp_path: Path) -> None:
     (container,) = spec["containers"]
     assert container["name"] == "cfmon"
     assert "restartPolicy" not in container
+
+
+def test_shards_are_pods_that_know_their_number(tmp_path: Path) -> None:
+    plain = {one["kind"]: one for one in yaml.safe_load_all(SHARDS.read_text())}
+    values = {"shards": 3, "agent": {"enabled": False}, "config": plain["ConfigMap"]["data"]["config.yaml"]}
+    made = resources(tmp_path, values)
+    for same in ("replicas", "podManagementPolicy"):
+        assert made["StatefulSet"]["spec"][same] == plain["StatefulSet"]["spec"][same]
+    (ours,), (theirs,) = pod(made)["containers"], pod(plain)["containers"]
+    assert ours["env"] == theirs["env"]
+    assert "env" not in pod(resources(tmp_path))["initContainers"][0]
+
+
+def test_an_agent_cannot_be_in_the_pods_of_shards(tmp_path: Path) -> None:
+    (tmp_path / "values.yaml").write_text("shards: 2")
+    done = helm("template", "one", ".", "--values", str(tmp_path / "values.yaml"))
+    assert done.returncode != 0
+    assert "set agent.enabled to false" in done.stderr
 
 
 def test_secrets_are_mounted_and_the_monitor_takes_what_it_is_told_of_them(tmp_path: Path) -> None:
@@ -273,6 +293,7 @@ def test_its_rules_are_ours_and_their_links_lead_where_it_is_said(tmp_path: Path
     [
         {"podmonitor": {"enabled": True}},
         {"persistence": {"size": "much"}},
+        {"shards": 0},
         {"runbooks": {"baseUrl": "monitor.example"}},
         {"runbooks": {"baseUrl": "https://`x`"}},
         {"config": {"model": "m.npz"}},
@@ -320,6 +341,8 @@ def test_the_notes_say_what_is_still_open(tmp_path: Path) -> None:
     everything.write_text(yaml.safe_dump(EVERYTHING))
     settled = notes("--values", str(everything), "--set", "agent.enabled=false,restartOnConfigChange=false")
     assert "runs on its own" in settled
+    assert "shards" not in settled
+    assert "It has 2 shards" in notes("--set", "agent.enabled=false,shards=2")
     assert "kill -HUP 1" in settled
     for told in ("http.existingSecret", "runbooks.baseUrl", "podMonitor.enabled"):
         assert told not in settled

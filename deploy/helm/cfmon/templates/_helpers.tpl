@@ -43,6 +43,11 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 
 {{- /* Settings outside the configuration file: host names, and secrets. */ -}}
 {{- define "cfmon.env" -}}
+{{- if gt (int .Values.shards) 1 }}
+- name: POD_INDEX # a label of pods since Kubernetes 1.28
+  valueFrom: {fieldRef: {fieldPath: "metadata.labels['apps.kubernetes.io/pod-index']"}}
+- {name: CFMON_MQTT__SHARD, value: "$(POD_INDEX)/{{ .Values.shards }}"}
+{{- end }}
 {{- with .Values.runbooks.baseUrl }}
 - {name: CFMON_HTTP__URL, value: {{ trimSuffix "/" . | quote }}}
 {{- end }}
