@@ -224,7 +224,7 @@ class Monitor:
             if session.pending:
                 queue.append(agent)
         if self._trust.due(len(self._agents)):
-            notices += self._trust.combine(monitor.test for monitor in self._agents.values())
+            notices += self._trust.combine({name: monitor.test for name, monitor in self._agents.items()})
         if (
             (self._trust.contradicted and not was_contradicted)
             or self._swept is None
@@ -385,7 +385,7 @@ class Monitor:
     def _sweep(self, now: Instant) -> Iterator[Notice]:
         """Check for silent agents, for steps that wait too long, and the test of the model."""
         self._swept = now.ticks
-        yield from self._trust.combine(monitor.test for monitor in self._agents.values())
+        yield from self._trust.combine({name: monitor.test for name, monitor in self._agents.items()})
         for agent, monitor in list(self._agents.items()):
             if monitor.silent(now) > self.settings.forget_after:
                 yield from self._forget(agent, monitor, now)

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Iterator
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
 from monitor.model import MDP
 from monitor.model.allowed_rows import allowed_rows
 from monitor.statistics.betting_odds import Departure
-from monitor.statistics.fleet import Fleet, FleetState
+from monitor.statistics.fleet import Fleet, FleetState, wrong_agents
 from monitor.statistics.model_test import ModelTest, ModelTestState
-from monitor.types import Departing, Notice, Trust, TrustSettings
+from monitor.statistics.row_tests import WrongRow as Rejected
+from monitor.types import Contradictions, Departing, Notice, Trust, TrustSettings, WrongAgent, WrongRow
 
-__all__ = ["EVERYBODY", "ModelTrust", "ModelTrustState"]
+__all__ = ["EVERYBODY", "MOST_NAMED", "ModelTrust", "ModelTrustState"]
 
 EVERYBODY: Final = "*"
 """Key of an acknowledgement for all agents."""
@@ -23,11 +26,15 @@ EVERYBODY: Final = "*"
 REPORT_EVERY: Final = 16
 """Transitions between two combinations of all tests; the number of agents, if that is larger."""
 
+MOST_NAMED: Final = 10
+"""Most rows, and most agents, that a report names."""
+
 
 class ModelTrustState(msgspec.Struct, frozen=True, array_like=True):
     """State of a `ModelTrust` as plain data, with the settings it was made under: if they change, it starts again.
 
-    `told`: transitions at the last report. `delta`: error probability of the bounds of the rows; 0 if all are given.
+    `told`: transitions observed at the last report. `delta`: error probability of the bounds of the rows; 0 if all are
+    given. `contradictions`: as last reported.
     """
 
     settings: TrustSettings
@@ -35,6 +42,7 @@ class ModelTrustState(msgspec.Struct, frozen=True, array_like=True):
     fleet: FleetState
     told: int
     delta: float = 0.0
+    contradictions: Contradictions = Contradictions()
 
 
 class ModelTrust:
@@ -51,6 +59,7 @@ class ModelTrust:
     def __init__(self, model: MDP, settings: TrustSettings, encoder: str) -> None:
         self._settings, self._encoder = settings, encoder
         self._actions = model.actions
+        self._state_names, self._action_names = model.state_names, model.action_names
         self._delta = 0.0 if model.counts is None else settings.alpha / 2
         self._start(_fleet(model, settings, self._delta) if settings.enabled else None)
 
@@ -58,6 +67,7 @@ class ModelTrust:
         """Begin with a fleet in which nothing was tested; None: nothing is."""
         self._reported = 0
         self._fleet = fleet
+        self._contradictions = Contradictions(rows_tested=0 if fleet is None else fleet.rows_tested)
 
     def alone(self) -> ModelTrust:
         """Return the test of a fleet of one agent, in which nothing was tested; the model's odds are shared."""
@@ -76,30 +86,61 @@ class ModelTrust:
 
     def due(self, agents: int) -> bool:
         """Return whether to call `combine`, which takes time proportional to the number of agents."""
-        if self._fleet is None or self._fleet.doubted:
-            return False
-        return self._fleet.transitions - self._reported >= max(REPORT_EVERY, agents)
+        return self._fleet is not None and self._fleet.observed - self._reported >= max(REPORT_EVERY, agents)
 
-    def combine(self, tests: Iterable[ModelTest | None]) -> Iterator[Notice]:
-        """Combine the tests of all agents; report the result if anything was tested since the last report."""
-        if self._fleet is not None and not self._fleet.doubted and self._fleet.transitions > self._reported:
-            self._fleet.combine(test for test in tests if test is not None)
-            self._reported = self._fleet.transitions
-            yield from self.current_state()
+    def combine(self, tests: Mapping[str, ModelTest | None]) -> Iterator[Notice]:
+        """Combine the tests of all agents, by name; report the result if anything was observed since the last one."""
+        fleet = self._fleet
+        if fleet is None or fleet.observed <= self._reported:
+            return
+        self._reported = fleet.observed
+        if not fleet.doubted:
+            fleet.combine(test for test in tests.values() if test is not None)
+            yield self._trust(fleet)
+        before, self._contradictions = self._contradictions, self._found(fleet, tests)
+        if (self._contradictions.rows, self._contradictions.agents) != (before.rows, before.agents):
+            yield self._contradictions
 
     def forget(self, test: ModelTest | None) -> None:
         """Leave out the test of a forgotten agent."""
         if self._fleet is not None and test is not None:
             self._fleet.forget(test)
+            if self._contradictions.agents:
+                self._reported = -1  # it may be one of these
 
     def current_state(self) -> Iterator[Notice]:
         """Report the combined test as it is now."""
-        if self._fleet is None:
-            yield Trust(doubted=False, log10_e=0.0, transitions=0)
-        else:
-            fleet = self._fleet
-            where = self._named(fleet.departures()) if fleet.doubted else ()
-            yield Trust(fleet.doubted, fleet.log10_e, fleet.transitions, departing=where)
+        yield Trust(doubted=False, log10_e=0.0, transitions=0) if self._fleet is None else self._trust(self._fleet)
+        yield self._contradictions
+
+    def _trust(self, fleet: Fleet) -> Trust:
+        where = self._named(fleet.departures()) if fleet.doubted else ()
+        return Trust(fleet.doubted, fleet.log10_e, fleet.transitions, departing=where)
+
+    def _found(self, fleet: Fleet, tests: Mapping[str, ModelTest | None]) -> Contradictions:
+        """Return the rows and the agents that are rejected now."""
+        tested = {name: test for name, test in tests.items() if test is not None}
+        names, rows, agents = list(tested), fleet.wrong_rows(), wrong_agents(list(tested.values()))
+        return Contradictions(
+            rows=tuple(self._described(row) for row in rows[:MOST_NAMED]),
+            agents=tuple(WrongAgent(names[place], math.log10(e)) for place, e in agents[:MOST_NAMED]),
+            rows_rejected=len(rows),
+            agents_rejected=len(agents),
+            rows_tested=fleet.rows_tested,
+        )
+
+    def _described(self, row: Rejected) -> WrongRow:
+        state, action = divmod(row.row, self._actions)
+        return WrongRow(
+            state=_name(self._state_names, state),
+            action=_name(self._action_names, action),
+            log10_e=math.log10(row.evidence),
+            successor=_name(self._state_names, row.successor),
+            seen=row.seen,
+            visits=row.visits,
+            probability=row.probability,
+            impossible=row.impossible,
+        )
 
     def for_agent(self, agent: str, test: ModelTest | None) -> Trust:
         """Return the result of the test for one agent."""
@@ -131,7 +172,9 @@ class ModelTrust:
         """Return the state beside the agents' tests; None if nothing is tested."""
         if self._fleet is None:
             return None
-        return ModelTrustState(self._settings, self._encoder, self._fleet.dump(), self._reported, self._delta)
+        return ModelTrustState(
+            self._settings, self._encoder, self._fleet.dump(), self._reported, self._delta, self._contradictions
+        )
 
     def load(self, state: ModelTrustState | None, *, same_model: bool) -> bool:
         """Restore the combined test; False if model, encoder or settings changed, and then all tests start again."""
@@ -141,7 +184,8 @@ class ModelTrust:
         if not same_model or before != (_settings_of_test(self._settings), self._encoder, self._delta):
             return False
         self._fleet.load(state.fleet)
-        self._reported = state.told
+        self._reported = min(state.told, self._fleet.observed)
+        self._contradictions = replace(state.contradictions, rows_tested=self._fleet.rows_tested)
         return True
 
 
@@ -153,6 +197,10 @@ def _fleet(model: MDP, settings: TrustSettings, delta: float) -> Fleet:
     allowed = allowed_rows(model, model.counts, delta, settings.impossible)
     alpha = settings.alpha - delta
     return Fleet(*allowed[:3], alpha=alpha, impossible=settings.impossible, bounds=allowed.bounds)
+
+
+def _name(names: Sequence[str], index: int) -> str:
+    return names[index] if index < len(names) else str(index)
 
 
 def _settings_of_test(settings: TrustSettings) -> tuple[object, ...]:
