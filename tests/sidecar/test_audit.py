@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -19,7 +20,7 @@ from monitor.sidecar.audit.schedule import run_all
 from monitor.sidecar.config.load import assemble
 from monitor.sidecar.events import Connected, Evaluate, Event, Message
 from monitor.sidecar.recording_table import ALL
-from monitor.types import Instant
+from monitor.types import Instant, TakenOver
 from tests.sidecar.audited import DAY, START, events, recorded, replayed, world
 
 Plan = Mapping[int, Sequence[Partition]]
@@ -62,6 +63,20 @@ def test_an_audit_gives_what_one_process_published_to_the_byte(tmp_path: Path, b
     assert by_agent(alerts(plan)) == by_agent(expected)
     assert len(expected) > 100
     assert findings(plan).limited == 0
+
+
+def test_takeovers_are_judged_as_one_process_judges_them(tmp_path: Path) -> None:
+    config = world(tmp_path)
+    careful = json.loads((tmp_path / "careful.yaml").read_text())["sha256"]
+    many = events(steps=150, taking_over=careful)
+    pipeline = assemble(config, {}).pipeline("one")
+    notices = [notice for event in many for notice in pipeline.step(event).notices if isinstance(notice, TakenOver)]
+    expected = Counter((notice.formula, notice.policy, notice.outcome) for notice in notices)
+    plan = plan_of(config, [recorded(tmp_path / "r.parquet", many)], tmp_path / "out")
+    run(plan)
+    assert findings(plan).takeovers == expected
+    assert {"needed", "needless"} <= {outcome for _, _, outcome in expected}
+    assert by_agent(alerts(plan)) == by_agent(replayed(config, many))
 
 
 def test_in_the_order_of_one_process_even_the_order_is_the_same(tmp_path: Path) -> None:
