@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -207,6 +208,31 @@ def test_what_does_not_fit_is_refused(tmp_path: Path) -> None:
     config.write_text(config.read_text().replace('1:1"}', '1:1", steps: "robots/+/steps"}'))
     with pytest.raises(ConfigError, match=r"mqtt\.steps is robots"):
         plan_of(config, [recording], tmp_path / "out")
+
+
+@pytest.mark.parametrize("address", ["nonsense", "tcp://127.0.0.1:1"])
+def test_a_scheduler_that_cannot_be_reached_is_one_error(tmp_path: Path, address: str) -> None:
+    pytest.importorskip("distributed")
+    import dask  # noqa: PLC0415 - an extra
+
+    plan = plan_of(world(tmp_path), [recorded(tmp_path / "r.parquet", events(steps=5))], tmp_path / "out")
+    soon = dask.config.set({"distributed.comm.timeouts.connect": "300ms"})
+    with soon, pytest.raises(ConfigError, match=f"the scheduler {address} cannot be reached"):
+        run_all(plan, lambda _done: None, scheduler=address)
+
+
+def test_several_workers_without_dask_are_one_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = plan_of(world(tmp_path), [recorded(tmp_path / "r.parquet", events(steps=5))], tmp_path / "out")
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    with pytest.raises(ConfigError, match="use --workers 1"):
+        run_all(plan, lambda _done: None, workers=2)
+
+
+def test_parquet_without_pyarrow_is_one_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(RecordingError, match=r"pip install '\.\[learn\]'"):
+        recorded(tmp_path / "r.parquet", [])
+    assert not (tmp_path / "r.parquet").exists()
 
 
 def test_a_missing_file_of_evaluations_is_noticed(tmp_path: Path) -> None:
