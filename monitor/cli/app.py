@@ -16,6 +16,7 @@ from monitor.cli import (
     init,
     models,
     questions,
+    recording,
     stores,
     streaming,
     takeovers,
@@ -46,6 +47,7 @@ app.add_typer(models.model_app, name="model")
 app.add_typer(models.policy_app, name="policy")
 app.add_typer(configs.app, name="config")
 app.add_typer(evidence.app, name="evidence")
+app.add_typer(recording.app, name="recording")
 app.add_typer(stores.app, name="store")
 
 

@@ -21,7 +21,7 @@ __all__ = ["ENVIRONMENT", "Cluster", "cluster", "job_python"]
 
 ROOT: Final = Path(__file__).parents[2]
 JOB: Final = ROOT / "deploy" / "flink"
-ENVIRONMENT: Final = Path(os.environ.get("CFMON_FLINK", ROOT / ".flink"))
+ENVIRONMENT: Final = Path(os.environ.get("FLINK_VENV", ROOT / ".flink"))
 """Made by `make flink`."""
 
 

@@ -20,7 +20,7 @@ from monitor.errors import ConfigError, RecordingError
 from monitor.model import MDP
 from monitor.sidecar.config.load import assemble
 from monitor.sidecar.mqtt.inbox import Arrived
-from monitor.sidecar.recording import Recording
+from monitor.sidecar.recording import Recorder, Recording
 from monitor.sidecar.service import Service, make_client_id
 from monitor.types import Instant
 from tests.servers import PATIENCE, Mosquitto, free_port, prometheus, sidecar, wait_until
@@ -138,7 +138,7 @@ def test_an_alarm_goes_out_even_if_its_evidence_cannot_be_kept(config: Path, bro
 def test_a_recording_that_cannot_go_on_does_not_stop_the_watching(config: Path, broker: Mosquitto) -> None:
     with inside(config, record=config.parent / "recording") as running:
         worker = running.service._worker
-        assert worker.recorder is not None
+        assert isinstance(worker.recorder, Recorder)
         worker.recorder._file.close()
         worker.recorder._file = Path("/dev/full").open("wb")  # noqa: SIM115 - the recorder closes it
         wait_until(lambda: worker.recorder is None, "the recording ends")
