@@ -20,7 +20,6 @@ LONG_FILES = (
     "docs/test_site.py",
     "cli/test_demo.py",
     "deploy/test_alert_chain.py",
-    "deploy/test_flink_job.py",
     "exact/best/test_oracle.py",
     "oracle/test_recourse.py",
     "sidecar/test_pictures.py",

@@ -6,6 +6,7 @@ import doctest
 import json
 import os
 import random
+import re
 import tomllib
 import urllib.error
 import urllib.request
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
+import sizing
 import supervise
 import yaml
 from cfmon_flink import arrival as arrival_module
@@ -305,3 +307,31 @@ def test_the_supervisor_begins_with_the_newest_complete_checkpoint(tmp_path: Pat
         os.utime(tmp_path / name / "_metadata", (1000 - age, 1000 - age))
     (tmp_path / "new" / "chk-2").mkdir()
     assert [path.name for path in supervise.checkpoints_in(tmp_path)] == ["chk-1", "chk-10", "chk-9"]
+
+
+def test_the_table_of_needs_is_what_the_model_says() -> None:
+    page = (FLINK.parents[1] / "docs" / "flink.md").read_text()
+    rows = [[cell.strip() for cell in row.split("|")[1:-1]] for row in page.splitlines() if re.match(r"\| 10\^\d", row)]
+    assert len(rows) == 5
+    for agents, steps, *cells in rows:
+        found = sizing.need(10 ** int(agents.removeprefix("10^")), float(steps))
+        assert cells == [
+            f"{found.managers:,}",
+            f"{found.memory / found.managers:.2f}",
+            f"{found.bridges:,}",
+            f"{found.state:.1f}",
+            f"{found.log:.1f}",
+            f"{found.restore:.0f}",
+        ]
+    assert doctest.testmod(sizing).failed == 0
+
+
+@pytest.mark.parametrize(
+    "wrong", [["0"], ["10", "--steps", "-1"], ["10", "--stale-after", "0"], ["10", "--steps", "nan"]]
+)
+def test_the_model_refuses_a_fleet_that_is_none(wrong: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        sizing.main(["--agents", *wrong])
+    assert "must be positive" in capsys.readouterr().err
+    assert sizing.main(["--agents", "10"]) == 0
+    assert "1 TaskManagers" in capsys.readouterr().out

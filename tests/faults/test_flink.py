@@ -7,7 +7,10 @@ from __future__ import annotations
 
 import json
 import random
+import re
+import socket
 import time
+import urllib.request
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -22,9 +25,9 @@ from cfmon_flink.messages import document_of, messages
 from monitor.errors import InputError
 from monitor.sidecar.config.load import assemble
 from tests.faults.flink_cluster import Cluster, cluster, job_python
-from tests.faults.harness import only_long
+from tests.faults.harness import Listener, only_long
 from tests.faults.world import AGENTS, agent_steps, write_world
-from tests.servers import PATIENCE, end, wait_until
+from tests.servers import PATIENCE, end, free_port, mosquitto, wait_until
 
 LINES: Final = 60_000
 START: Final = 1_795_259_763_700
@@ -126,7 +129,7 @@ def more_restored(flink: Cluster, job: str, before: int) -> bool:
 def test_killed_task_managers_change_no_alert(world: World, tmp_path: Path, report: Callable[..., None]) -> None:
     back: list[float] = []
     with cluster(tmp_path / "flink", 2) as flink:
-        job = flink.submit(world.arguments, parallelism=2)
+        job = flink.submit([*world.arguments, "--metrics", f"127.0.0.1:{free_port()}"], parallelism=2)
         for kills in (1, 2):
             until_checkpoint(flink, job, 3 * kills)
             before = flink.restored(job)
@@ -164,3 +167,37 @@ def test_a_killed_job_manager_changes_no_alert(world: World, tmp_path: Path, rep
         assert (tmp_path / "flink" / "supervise.log").read_text().count("chk-") >= 2
     assert written(world.out) == world.expected
     report(alerts=len(world.expected), seconds_until_running_again=back)
+
+
+def test_steps_from_a_socket_alerts_to_a_broker_and_metrics(tmp_path: Path) -> None:
+    with mosquitto(tmp_path / "broker") as broker, cluster(tmp_path / "flink", 1) as flink:
+        config = write_world(tmp_path / "world", broker.url, store={"path": None}, stream=PATIENT)
+        lines = write_log(tmp_path / "in", 6000)
+        listener = Listener(broker.port)
+        port = free_port()
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            source = f"socket:127.0.0.1:{server.getsockname()[1]}"
+            arguments = ["--config", str(config), "--from", source, "--to", "mqtt", "--metrics", f"127.0.0.1:{port}"]
+            job = flink.submit(arguments)
+            server.settimeout(PATIENCE)
+            peer, _ = server.accept()
+            with peer:
+                peer.sendall("".join(f"{line}\n" for line in lines).encode())
+                wait_until(lambda: accepted(port) > 0, "metrics of evaluated lines")
+        flink.until(job, "FINISHED")
+        listener.catch_up()
+        listener.stop()
+    heard = sorted(told.payload.decode() for told in listener.heard if told.payload)
+    assert heard == expected(config, lines)
+    assert len(heard) > 100
+
+
+def accepted(port: int) -> float:
+    """Return how many steps the metrics on a port count as accepted; 0 while nothing answers."""
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=PATIENCE) as answer:
+            text = answer.read().decode()
+    except OSError:
+        return 0.0
+    found = re.search(r'^cfmon_messages_total\{result="accepted"\} (\S+)$', text, re.MULTILINE)
+    return float(found[1]) if found else 0.0

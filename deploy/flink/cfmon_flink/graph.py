@@ -26,8 +26,8 @@ from cfmon_flink.mqtt import ToBroker
 
 __all__ = ["DISORDER", "End", "build", "read_end"]
 
-DISORDER: Final = Duration.of_seconds(1)
-"""How much older a line of a partition may be than the one before: two bridges may fill one partition."""
+DISORDER: Final = 1
+"""Seconds that a line of a partition may be older than the one before: two bridges may fill one partition."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ def build(
 
 
 def _lines(environment: StreamExecutionEnvironment, source: End) -> DataStream:
-    strategy = WatermarkStrategy.for_bounded_out_of_orderness(DISORDER)
+    strategy = WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_seconds(DISORDER))
     if source.kind == "kafka":
         return environment.from_source(_kafka_source(source), strategy, "steps").uid("steps")
     if source.kind == "file":
