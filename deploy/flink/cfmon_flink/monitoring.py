@@ -16,6 +16,7 @@ from cfmon_flink.arrival import NOBODY, Arrival, read_line, tick_line
 from cfmon_flink.keyed import EVERY, KeyedAgent, Saved
 from cfmon_flink.messages import messages
 from cfmon_flink.scraped import Scraped
+from cfmon_flink.subtask import subtask_number
 from monitor.errors import InputError
 from monitor.sidecar.config.load import assemble
 from monitor.types import Instant, Received
@@ -74,7 +75,7 @@ class Monitoring(KeyedProcessFunction):
         self._metrics = None
         if self._settings.metrics is not None:
             host, port = self._settings.metrics
-            self._metrics = Scraped(loaded.watched, host, port + runtime_context.get_index_of_this_subtask())
+            self._metrics = Scraped(loaded.watched, host, port + subtask_number(runtime_context))
 
     def close(self) -> None:
         """Release the port of the metrics."""

@@ -10,6 +10,7 @@ from paho.mqtt.enums import CallbackAPIVersion
 from pyflink.datastream import ProcessFunction, RuntimeContext
 
 from cfmon_flink.messages import split_message
+from cfmon_flink.subtask import subtask_number
 from monitor.sidecar.config.reading import load_config
 from monitor.sidecar.mqtt.tls import make_context
 
@@ -34,7 +35,7 @@ class ToBroker(ProcessFunction):
         """Connect. OSError or TimeoutError if there is no broker; the job tries again."""
         settings = load_config(self._config, {}).mqtt
         broker = settings.broker
-        name = f"{settings.session or 'cfmon'}-flink-{runtime_context.get_index_of_this_subtask()}"
+        name = f"{settings.session or 'cfmon'}-flink-{subtask_number(runtime_context)}"
         self._client = client = paho.Client(CallbackAPIVersion.VERSION2, client_id=name)
         if (credentials := broker.credentials()) is not None:
             client.username_pw_set(*credentials)
