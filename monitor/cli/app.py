@@ -8,6 +8,7 @@ import typer
 
 from monitor._version import __version__
 from monitor.cli import (
+    audits,
     configs,
     demo,
     evidence,
@@ -37,6 +38,7 @@ app.command()(init.init)
 app.command()(streaming.run)
 app.command()(questions.check)
 app.command()(streaming.replay)
+app.command()(audits.audit)
 app.command()(evidence.verify)
 app.command()(evidence.explain)
 app.command()(takeovers.takeovers)

@@ -263,13 +263,17 @@ class ParquetRecording:
     def _tables(self) -> Iterator[pa.Table]:
         """Yield the blocks of events, each in order."""
         for first in dict.fromkeys(part.first for part in self.parts):
-            files = [part.path for part in self.parts if part.first == first]
-            with contextlib.ExitStack() as opened:
-                opened.enter_context(_readable(self.path, self._arrow))
-                yield from self._blocks(opened, files)
-            self.position += sum(path.stat().st_size for path in files)
+            yield from self.blocks(first)
+            self.position += sum(part.path.stat().st_size for part in self.parts if part.first == first)
 
-    def _blocks(self, opened: contextlib.ExitStack, files: Sequence[Path]) -> Iterator[pa.Table]:
+    def blocks(self, first: int) -> Iterator[pa.Table]:
+        """Yield the blocks of events of the part with this first event, each in order. RecordingError: unreadable."""
+        files = [part.path for part in self.parts if part.first == first]
+        with contextlib.ExitStack() as opened:
+            opened.enter_context(_readable(self.path, self._arrow))
+            yield from self._in_order(opened, files)
+
+    def _in_order(self, opened: contextlib.ExitStack, files: Sequence[Path]) -> Iterator[pa.Table]:
         from pyarrow import parquet  # noqa: PLC0415 - an optional extra
 
         blocks: dict[int, list[tuple[Any, int]]] = {}
@@ -293,12 +297,12 @@ class ParquetRecording:
         return sorted(found, key=lambda part: (part.first, part.bucket))
 
 
-def read_part(part: Part, columns: Sequence[str]) -> pa.Table:
-    """Return columns of a part. RecordingError if it cannot be read."""
-    arrow = import_arrow(part.path)
+def read_part(path: Path, columns: Sequence[str]) -> pa.Table:
+    """Return columns of a file. RecordingError if it cannot be read."""
+    arrow = import_arrow(path)
     from pyarrow import parquet  # noqa: PLC0415 - an optional extra
 
-    with _readable(part.path, arrow), parquet.ParquetFile(part.path) as file:
+    with _readable(path, arrow), parquet.ParquetFile(path) as file:
         return file.read(columns=list(columns))
 
 
