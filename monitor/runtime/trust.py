@@ -29,12 +29,15 @@ REPORT_EVERY: Final = 16
 MOST_NAMED: Final = 10
 """Most rows, and most agents, that a report names."""
 
+DESCRIBE_EVERY: Final = 256
+"""Transitions between two reports on the same rows and agents."""
+
 
 class ModelTrustState(msgspec.Struct, frozen=True, array_like=True):
     """State of a `ModelTrust` as plain data, with the settings it was made under: if they change, it starts again.
 
     `told`: transitions observed at the last report. `delta`: error probability of the bounds of the rows; 0 if all are
-    given. `contradictions`: as last reported.
+    given. `contradictions`: as last reported, after `described_at` transitions.
     """
 
     settings: TrustSettings
@@ -43,6 +46,7 @@ class ModelTrustState(msgspec.Struct, frozen=True, array_like=True):
     told: int
     delta: float = 0.0
     contradictions: Contradictions = Contradictions()
+    described_at: int = 0
 
 
 class ModelTrust:
@@ -65,7 +69,7 @@ class ModelTrust:
 
     def _start(self, fleet: Fleet | None) -> None:
         """Begin with a fleet in which nothing was tested; None: nothing is."""
-        self._reported = 0
+        self._reported = self._described_at = 0
         self._fleet = fleet
         self._contradictions = Contradictions(rows_tested=0 if fleet is None else fleet.rows_tested)
 
@@ -85,8 +89,9 @@ class ModelTrust:
         return None if self._fleet is None else self._fleet.join()
 
     def due(self, agents: int) -> bool:
-        """Return whether to call `combine`, which takes time proportional to the number of agents."""
-        return self._fleet is not None and self._fleet.observed - self._reported >= max(REPORT_EVERY, agents)
+        """Return whether to call `combine`, which takes time proportional to the numbers of agents and suspect rows."""
+        fleet = self._fleet
+        return fleet is not None and fleet.observed - self._reported >= max(REPORT_EVERY, agents, fleet.suspects)
 
     def combine(self, tests: Mapping[str, ModelTest | None]) -> Iterator[Notice]:
         """Combine the tests of all agents, by name; report the result if anything was observed since the last one."""
@@ -97,9 +102,7 @@ class ModelTrust:
         if not fleet.doubted:
             fleet.combine(test for test in tests.values() if test is not None)
             yield self._trust(fleet)
-        before, self._contradictions = self._contradictions, self._found(fleet, tests)
-        if (self._contradictions.rows, self._contradictions.agents) != (before.rows, before.agents):
-            yield self._contradictions
+        yield from self._contradicted(fleet, {name: test for name, test in tests.items() if test is not None})
 
     def forget(self, test: ModelTest | None) -> None:
         """Leave out the test of a forgotten agent."""
@@ -117,23 +120,38 @@ class ModelTrust:
         where = self._named(fleet.departures()) if fleet.doubted else ()
         return Trust(fleet.doubted, fleet.log10_e, fleet.transitions, departing=where)
 
-    def _found(self, fleet: Fleet, tests: Mapping[str, ModelTest | None]) -> Contradictions:
-        """Return the rows and the agents that are rejected now."""
-        tested = {name: test for name, test in tests.items() if test is not None}
-        names, rows, agents = list(tested), fleet.wrong_rows(), wrong_agents(list(tested.values()))
-        return Contradictions(
-            rows=tuple(self._described(row) for row in rows[:MOST_NAMED]),
-            agents=tuple(WrongAgent(names[place], math.log10(e)) for place, e in agents[:MOST_NAMED]),
+    def _contradicted(self, fleet: Fleet, tests: Mapping[str, ModelTest]) -> Iterator[Contradictions]:
+        """Report the rows and agents that are rejected: if others are than before, and from time to time."""
+        before, names, rows = self._contradictions, list(tests), fleet.rejected_rows()
+        agents = [(names[place], e) for place, e in wrong_agents(list(tests.values()))]
+        places = {self._place(row) for row in rows[:MOST_NAMED]}
+        same = (
+            (len(rows), len(agents)) == (before.rows_rejected, before.agents_rejected)
+            and places == {(row.state, row.action) for row in before.rows}
+            and {name for name, _ in agents[:MOST_NAMED]} == {each.agent for each in before.agents}
+        )
+        if same and (not (rows or agents) or fleet.observed - self._described_at < DESCRIBE_EVERY):
+            return
+        self._described_at = fleet.observed
+        self._contradictions = Contradictions(
+            rows=tuple(self._described(row) for row in fleet.wrong_rows(MOST_NAMED)),
+            agents=tuple(WrongAgent(name, math.log10(e)) for name, e in agents[:MOST_NAMED]),
             rows_rejected=len(rows),
             agents_rejected=len(agents),
             rows_tested=fleet.rows_tested,
         )
+        yield self._contradictions
+
+    def _place(self, row: int) -> tuple[str, str]:
+        """Return state and action of a row, by name."""
+        state, action = divmod(row, self._actions)
+        return _name(self._state_names, state), _name(self._action_names, action)
 
     def _described(self, row: Rejected) -> WrongRow:
-        state, action = divmod(row.row, self._actions)
+        state, action = self._place(row.row)
         return WrongRow(
-            state=_name(self._state_names, state),
-            action=_name(self._action_names, action),
+            state=state,
+            action=action,
             log10_e=math.log10(row.evidence),
             successor=_name(self._state_names, row.successor),
             seen=row.seen,
@@ -173,7 +191,13 @@ class ModelTrust:
         if self._fleet is None:
             return None
         return ModelTrustState(
-            self._settings, self._encoder, self._fleet.dump(), self._reported, self._delta, self._contradictions
+            settings=self._settings,
+            encoder=self._encoder,
+            fleet=self._fleet.dump(),
+            told=self._reported,
+            delta=self._delta,
+            contradictions=self._contradictions,
+            described_at=self._described_at,
         )
 
     def load(self, state: ModelTrustState | None, *, same_model: bool) -> bool:
@@ -185,6 +209,7 @@ class ModelTrust:
             return False
         self._fleet.load(state.fleet)
         self._reported = min(state.told, self._fleet.observed)
+        self._described_at = state.described_at
         self._contradictions = replace(state.contradictions, rows_tested=self._fleet.rows_tested)
         return True
 

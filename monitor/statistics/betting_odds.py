@@ -130,6 +130,13 @@ class Learner:
         entries = range(self._odds.starts[row], self._odds.starts[row + 1])
         return {index: self.counts[index] for index in entries if index in self.counts}
 
+    def by_row(self) -> dict[int, dict[int, int]]:
+        """Return row -> its counts, as `seen` returns them."""
+        found: dict[int, dict[int, int]] = {}
+        for index, seen in self.counts.items():
+            found.setdefault(self._odds.row_of(index), {})[index] = seen
+        return found
+
     def departures(self, most: int) -> list[Departure]:
         """Return the transitions with most evidence against the model: n log(n / (N p)), in rows with N steps."""
         found: list[tuple[float, Departure]] = []

@@ -132,9 +132,18 @@ class Fleet:
         """Number of rows that can be rejected; 0 if single rows are not tested."""
         return 0 if self._shared.rows is None else self._shared.rows.tested
 
-    def wrong_rows(self) -> list[WrongRow]:
+    @property
+    def suspects(self) -> int:
+        """Number of rows that `rejected_rows` looks at."""
+        return 0 if self._shared.rows is None else self._shared.rows.suspects
+
+    def rejected_rows(self) -> list[int]:
         """Return the rows that are rejected now, those with the strongest evidence first."""
-        return [] if self._shared.rows is None else self._shared.rows.wrong()
+        return [] if self._shared.rows is None else [row for row, _ in self._shared.rows.rejected()]
+
+    def wrong_rows(self, most: int | None = None) -> list[WrongRow]:
+        """Return the first so many of these rows, and how far off each is."""
+        return [] if self._shared.rows is None else self._shared.rows.wrong(most)
 
     def departures(self, most: int = 3) -> list[Departure]:
         """Return the transitions with most evidence against the model, in the steps of all agents."""

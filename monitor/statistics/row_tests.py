@@ -133,17 +133,28 @@ class RowTests:
             record.impossible //= 2
         self._suspects.add(row)
 
-    def wrong(self) -> list[WrongRow]:
-        """Return the rows that e-BH rejects now, those with the strongest evidence first."""
+    @property
+    def suspects(self) -> int:
+        """Number of rows that `rejected` looks at; all others are known to fit."""
+        return len(self._suspects)
+
+    def rejected(self) -> list[tuple[int, float]]:
+        """Return the rows that e-BH rejects now, each with its e-value, the strongest evidence first."""
         suspects = sorted(self._suspects)
         evidence = [self._records[row].wealth for row in suspects]
         found = discoveries([each / self.tested for each in evidence])
-        return [self._described(suspects[place], evidence[place]) for place in found]
+        self._suspects = {row for row, each in zip(suspects, evidence, strict=True) if each * LEVEL >= 1.0}
+        return [(suspects[place], evidence[place]) for place in found]
+
+    def wrong(self, most: int | None = None) -> list[WrongRow]:
+        """Return the rows that e-BH rejects now, at most so many, and how far off each is."""
+        return [self._described(row, evidence) for row, evidence in self.rejected()[:most]]
 
     def dump(self) -> dict[int, RowState]:
         """Return the state of each visited row as plain data."""
+        counts = self._learner.by_row()
         return {
-            row: RowState(each.visits, each.learned, each.missing, each.impossible, self._learner.seen(row))
+            row: RowState(each.visits, each.learned, each.missing, each.impossible, counts.get(row, {}))
             for row, each in self._records.items()
         }
 

@@ -49,14 +49,15 @@ def walked(
 
 def test_a_wrong_row_is_named_with_what_was_seen_and_no_other(hill: MDP) -> None:
     draw = random.Random(1)
-    _, told = walked(hill, [moves(draw, 120, (0.4, 0.1)) for _ in range(3)])
+    _, told = walked(hill, [moves(draw, 300, (0.4, 0.1)) for _ in range(3)])
     (row,) = of(Contradictions, told)[-1].rows
     assert (row.state, row.action) == ("hill", "walk")
     assert row.successor in STATES
     assert abs(row.seen / row.visits - row.probability) == pytest.approx(0.3, abs=0.1)
-    assert 100 < row.visits < 360
+    assert 200 < row.visits < 600  # not only those of the first report
     assert row.impossible == 0
     assert row.log10_e > 2.0
+    assert len(of(Contradictions, told)) < 12  # where the names change, and every 256 transitions
     assert of(Contradictions, told)[-1].rows_rejected == 1
     assert of(Contradictions, told)[-1].rows_tested == 6
 

@@ -91,7 +91,7 @@ def run_of_rows(ticks: int, rng: np.random.Generator, *, common: bool = False) -
             if MODEL[row][states[agent]] < 0.5:
                 slipped[state] = row % 4
             test.step(row, states[agent])
-        named = [each.row for each in fleet.wrong_rows()]
+        named = fleet.rejected_rows()
         if not WRONG_ROWS.issuperset(named):
             break
     return false_fraction(named, WRONG_ROWS), len(named)
