@@ -16,7 +16,7 @@ SIDE_BY_SIDE := -n $(shell cores=$$(getconf _NPROCESSORS_ONLN); echo $$((cores <
 PURE := monitor/types.py,monitor/errors.py,monitor/arrays.py,monitor/runtime/*,monitor/model/*,monitor/policy/*,monitor/causal/*,monitor/logic/*,monitor/exact/*,monitor/exact/forward/*,monitor/stream/*,monitor/alarm/*,monitor/statistics/*,monitor/sampled/*,monitor/engine/*,monitor/picture/*,monitor/learning/*,monitor/proposal/*
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test mutants docs faults fuzz soak-truth bench experiments lint lock dashboards sbom format clean
+.PHONY: help demo test mutants docs faults fuzz soak-truth bench experiments lint lock flink dashboards sbom format clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' Makefile
@@ -71,6 +71,18 @@ lint: $(VENV)/.dev ## ruff, ruff format, mypy, import-linter
 
 lock: $(VENV)/.dev ## Generate the lock files in deploy/ from pyproject.toml (ARGS=--upgrade: newest versions)
 	@$(BIN)/python deploy/lock.py $(ARGS)
+	@$(BIN)/python deploy/lock.py flink $(ARGS)
+
+flink: .flink/.made ## Make the environment of the job on Flink, .flink (1.3 GB; Java 17 is needed to run it)
+
+# Flink has wheels for Python 3.11 and 3.12 only, and pins older packages than the monitor's own environment has.
+.flink/.made: deploy/flink/requirements.lock
+	@python=$$(for p in python3.11 python3.12; do $$p -c '' >/dev/null 2>&1 && { command -v $$p; break; }; done); \
+		[ -n "$$python" ] || { echo "make: Flink needs Python 3.11 or 3.12, and neither is on PATH" >&2; exit 2; }; \
+		$$python -m venv --clear .flink
+	@.flink/bin/pip install --quiet --disable-pip-version-check --require-hashes -r deploy/flink/requirements.lock
+	@cd .flink/lib/python3.*/site-packages/pyflink && cp opt/flink-python-*.jar lib/
+	@touch $@
 
 dashboards: $(VENV)/.dev ## Generate Grafana's files from deploy/grafana/source
 	@$(BIN)/python deploy/grafana/source/make.py
@@ -85,7 +97,7 @@ format: $(VENV)/.dev ## Format the sources with ruff
 	@$(BIN)/ruff format --quiet
 
 clean: ## Remove generated files (.venv, caches, var)
-	@rm -rf $(VENV) var .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage build dist
+	@rm -rf $(VENV) .flink var .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage build dist
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Stamps: which extra is installed, for which pyproject.toml. `dev` includes `demo` and the client.

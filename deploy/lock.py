@@ -2,7 +2,9 @@
 
 `requirements.lock` is what the image and `install.sh` install: every package of the monitor's own run, the extra `sign`
 included, with the hashes of all its files, for every python that pyproject.toml allows. `build.lock` is what makes the
-wheel and the bill of materials. Without `--upgrade`, versions that still satisfy everything stay as they are.
+wheel and the bill of materials. With the argument `flink` it is `flink/requirements.lock`, the job's environment, in
+which Flink pins older packages: for x86-64 Linux and the oldest python, with constraints of its own. Without
+`--upgrade`, versions that still satisfy everything stay as they are.
 """
 
 from __future__ import annotations
@@ -15,23 +17,33 @@ from pathlib import Path
 DEPLOY = Path(__file__).resolve().parent
 ROOT = DEPLOY.parent
 BILL_OF_MATERIALS = "cyclonedx-bom>=7"
+FLINK = "apache-flink==2.3.0"
+SOURCES_ONLY = ("apache-flink-libraries", "crcmod", "dill", "docopt", "hdfs")
+"""Packages below Flink that have no wheel on PyPI."""
 
 
 def main() -> int:
-    """Run uv for both files; return the exit code."""
+    """Run uv for both files, or for that of the job if the first argument is `flink`; return the exit code."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     floor = project["project"]["requires-python"].removeprefix(">=")
     runtime = [*project["project"]["dependencies"], *project["project"]["optional-dependencies"]["sign"]]
     build = [*project["build-system"]["requires"], BILL_OF_MATERIALS]
-    return compile_lock("requirements.lock", runtime, floor) or compile_lock("build.lock", build, floor)
+    everywhere = ["--universal", "--constraints", str(DEPLOY / "constraints.txt")]
+    here = ["--python-platform", "x86_64-manylinux_2_28", "--constraints", str(DEPLOY / "flink" / "constraints.txt")]
+    sources = [option for name in SOURCES_ONLY for option in ("--no-binary", name)]
+    first, *rest = [*sys.argv[1:], ""]
+    if first == "flink":
+        options = [*here, *sources, "--python-version", floor, *filter(None, rest)]
+        return compile_lock("flink/requirements.lock", [*runtime, FLINK], options)
+    options = [*everywhere, "--python-version", floor, *sys.argv[1:]]
+    return compile_lock("requirements.lock", runtime, options) or compile_lock("build.lock", build, options)
 
 
-def compile_lock(name: str, requirements: list[str], python: str) -> int:
-    """Resolve `requirements` for every platform and Python from `python` on, into the file `name` beside this one."""
+def compile_lock(name: str, requirements: list[str], options: list[str]) -> int:
+    """Resolve `requirements` under these options of uv, into the file `name` beside this one."""
     command = [sys.executable, "-m", "uv", "pip", "compile", "--quiet", "--no-config", "--no-annotate"]
-    command += ["--universal", "--python-version", python, "--generate-hashes", "--only-binary", ":all:"]
-    command += ["--custom-compile-command", "make lock", "--constraints", str(DEPLOY / "constraints.txt")]
-    command += ["--output-file", str(DEPLOY / name), *sys.argv[1:], "-"]
+    command += ["--generate-hashes", "--only-binary", ":all:", *options]
+    command += ["--custom-compile-command", "make lock", "--output-file", str(DEPLOY / name), "-"]
     text = "\n".join(requirements)
     return subprocess.run(command, input=text, text=True, check=False, cwd=ROOT).returncode  # noqa: S603 - ours
 

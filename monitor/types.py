@@ -31,6 +31,7 @@ __all__ = [
     "Calibration",
     "CausalModel",
     "Changes",
+    "Contradictions",
     "Departing",
     "Drawn",
     "End",
@@ -69,6 +70,8 @@ __all__ = [
     "TrustSettings",
     "Verdict",
     "Wait",
+    "WrongAgent",
+    "WrongRow",
 ]
 
 Episode = str | int
@@ -333,11 +336,13 @@ class Break(msgspec.Struct, frozen=True, tag=True):
     """An interruption of the path before the next step, with its reason; what lies between is unknown.
 
     `unrecorded`: the model is learned, and the newest pair of the path led to what was never recorded after it.
+    `unpredicted`: it led where the model gives probability 0.
     """
 
     reason: BlindReason
     detail: str
     unrecorded: bool = False
+    unpredicted: bool = False
 
 
 class End(msgspec.Struct, frozen=True, tag=True):
@@ -781,6 +786,46 @@ class Trust(msgspec.Struct, frozen=True):
     departing: tuple[Departing, ...] = ()
 
 
+class WrongRow(msgspec.Struct, frozen=True):
+    """A row of the model that is rejected, and the next state whose frequency differs most from its probability.
+
+    `state`, `action`, `successor`: by name, or by number where the model has no names. `seen`: steps to `successor`
+    among the newest `visits` counted. `probability`: of `successor` in the model. `impossible`: visits that led where
+    the row gives probability 0. `log10_e`: log10 of the e-value against the row.
+    """
+
+    state: str
+    action: str
+    log10_e: float
+    successor: str
+    seen: int
+    visits: int
+    probability: float
+    impossible: int
+
+
+class WrongAgent(msgspec.Struct, frozen=True):
+    """An agent that does not follow the model. `log10_e`: log10 of the e-value, valid at any time."""
+
+    agent: str
+    log10_e: float
+
+
+class Contradictions(msgspec.Struct, frozen=True):
+    """Rows of the model, and agents, that are rejected; at most a fraction .05 of either is expected to be right.
+
+    Sent when they change, or the evidence against them does. `rows`, `agents`: those with the strongest evidence first,
+    at most ten of either. `rows_rejected`, `agents_rejected`: number of all. `rows_tested`: rows that can be rejected;
+    0 if none is tested.
+    """
+
+    rows: tuple[WrongRow, ...] = ()
+    agents: tuple[WrongAgent, ...] = ()
+    rows_rejected: int = 0
+    agents_rejected: int = 0
+    rows_tested: int = 0
+
+
 class Forecast(msgspec.Struct, frozen=True):
     """Outcome of a followed forecast: it came true, or did not, or was dropped (None).
 
@@ -859,6 +904,7 @@ Notice = (
     | Ended
     | Forgotten
     | Trust
+    | Contradictions
     | Forecast
     | Calibrated
     | TakenOver

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from monitor.logic.syntax import Change, Comparison
-from monitor.types import BlindReason, Departing
+from monitor.types import BlindReason, Departing, WrongRow
 
 __all__ = [
     "ACT",
@@ -21,6 +21,7 @@ __all__ = [
     "departing_text",
     "noun",
     "steps",
+    "wrong_row_text",
 ]
 
 MOST_DECIMALS = 12
@@ -142,3 +143,12 @@ def departing_text(departing: Departing) -> str:
     """Return a transition's observed and expected counts as text."""
     d = departing
     return f"({d.state}, {d.action}) -> {d.successor} seen {d.seen} times of {d.of}, expected {d.expected:.1f}"
+
+
+def wrong_row_text(row: WrongRow) -> str:
+    """Return a rejected row of the model, and how far it is off, as text."""
+    words = f"state {row.state}, action {row.action}: next state {row.successor} seen {row.seen} times of {row.visits}"
+    words += f", the model's probability is {row.probability:.3g}"
+    if row.impossible:
+        words += f"; {row.impossible} of these steps led where the model gives probability 0"
+    return f"{words}; e-value 1e{row.log10_e:.1f}"

@@ -8,6 +8,7 @@ import typer
 
 from monitor._version import __version__
 from monitor.cli import (
+    audits,
     configs,
     demo,
     evidence,
@@ -16,6 +17,7 @@ from monitor.cli import (
     init,
     models,
     questions,
+    recording,
     stores,
     streaming,
     takeovers,
@@ -36,6 +38,7 @@ app.command()(init.init)
 app.command()(streaming.run)
 app.command()(questions.check)
 app.command()(streaming.replay)
+app.command()(audits.audit)
 app.command()(evidence.verify)
 app.command()(evidence.explain)
 app.command()(takeovers.takeovers)
@@ -46,6 +49,7 @@ app.add_typer(models.model_app, name="model")
 app.add_typer(models.policy_app, name="policy")
 app.add_typer(configs.app, name="config")
 app.add_typer(evidence.app, name="evidence")
+app.add_typer(recording.app, name="recording")
 app.add_typer(stores.app, name="store")
 
 

@@ -97,14 +97,16 @@ Bins = Annotated[
 def recorded_files(given: Iterable[Path]) -> list[Path]:
     """Return the files named, those in folders included, each once; RecordingError for a folder without any.
 
-    A Minari dataset is a folder that counts as one file.
+    A Minari dataset and a recording as Parquet are folders that count as one file.
     """
     from monitor.learning.minari_rows import METADATA, is_minari  # noqa: PLC0415 - keep `cfmon --help` light
+    from monitor.sidecar.parquet_recording import ABOUT, is_parquet_recording  # noqa: PLC0415 - likewise
 
     found: list[Path] = []
     for path in given:
-        if path.is_dir() and not is_minari(path):
+        if path.is_dir() and not (is_minari(path) or is_parquet_recording(path)):
             datasets = {each.parent.parent for each in path.rglob(str(METADATA))}
+            datasets |= {each.parent for each in path.rglob(ABOUT)}
             inside = [each for each in path.rglob("*") if each.suffix.lower() in SUFFIXES]
             inside = sorted([*datasets, *(each for each in inside if not datasets & set(each.parents))])
             if not inside:
@@ -119,7 +121,8 @@ def open_recording(path: Path, topic: str) -> RowFile:
     """Return the rows of a recording of ours (its steps on `topic`), or of a table. RecordingError: no such file."""
     from monitor.learning.files import open_rows  # noqa: PLC0415 - keep `cfmon --help` light
     from monitor.learning.mcap_rows import McapRows  # noqa: PLC0415 - likewise
-    from monitor.sidecar.recorded_rows import RecordedRows, is_recording  # noqa: PLC0415 - likewise
+    from monitor.sidecar.recorded_rows import RecordedRows  # noqa: PLC0415 - likewise
+    from monitor.sidecar.recordings import is_recording  # noqa: PLC0415 - likewise
 
     if not path.exists():
         raise RecordingError(f"{path}: there is no such file")

@@ -17,6 +17,7 @@ from monitor.cli.output import ended_by_sigterm, on_terminal, progress
 
 if TYPE_CHECKING:
     from monitor.sidecar.config.load import Loaded
+    from monitor.sidecar.parquet_recording import ParquetRecording
     from monitor.sidecar.pipeline import Publication
     from monitor.sidecar.recording import Recording
     from monitor.sidecar.web.http import Sources
@@ -31,7 +32,9 @@ ConfigFile = Annotated[Path, typer.Argument(help="configuration file (YAML)")]
 
 def run(
     config: ConfigFile,
-    record: Annotated[Path | None, typer.Option(help="record all input to this file, for `cfmon replay`")] = None,
+    record: Annotated[
+        Path | None, typer.Option(help="record all input to this file, for `cfmon replay`; NAME.parquet: a folder")
+    ] = None,
     *,
     plain: Annotated[bool, typer.Option("--plain", help="print log lines only, no table")] = False,
 ) -> None:
@@ -74,7 +77,7 @@ def _run(config: Path, loaded: Loaded, *, record: Path | None, plain: bool, befo
 
 def replay(
     config: ConfigFile,
-    recording: Annotated[Path, typer.Argument(help="file written by `cfmon run --record`")],
+    recording: Annotated[Path, typer.Argument(help="written by `cfmon run --record`")],
     speed: Annotated[float | None, typer.Option(min=0.001, help="1: real time; default: as fast as possible")] = None,
 ) -> None:
     """Replay a recording through the code of `run`.
@@ -83,9 +86,9 @@ def replay(
     bytes as were published live.
     """
     from monitor.sidecar.config.load import assemble  # noqa: PLC0415 - keep `cfmon --help` light
-    from monitor.sidecar.recording import Recording  # noqa: PLC0415 - likewise
+    from monitor.sidecar.recordings import open_recording  # noqa: PLC0415 - likewise
 
-    with Recording(recording) as events:
+    with open_recording(recording) as events:
         with progress(READING):
             loaded = assemble(config)
         if loaded.config.digest != events.header.config_sha256:
@@ -98,7 +101,9 @@ def replay(
         sys.stdout.flush()
 
 
-def _replay(events: Recording, loaded: Loaded, speed: float | None, report: Callable[[int], None]) -> None:
+def _replay(
+    events: Recording | ParquetRecording, loaded: Loaded, speed: float | None, report: Callable[[int], None]
+) -> None:
     """Replay the events; `report` receives the number of bytes done."""
     pipeline = loaded.pipeline(events.header.client_id)
     previous: float | None = None

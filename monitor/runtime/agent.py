@@ -93,7 +93,7 @@ class AgentMonitor:
         while left > 0 and (event := session.advance()) is not None:
             left -= 1
             if self.test is not None:
-                follows = path.begun == begun or (isinstance(event, Break) and event.unrecorded)
+                follows = path.begun == begun or (isinstance(event, Break) and (event.unrecorded or event.unpredicted))
                 notices += self._test_model(self.test, before if follows else None, event)
             if self._followed:
                 self._advance_forecasts(event, notices, continued=path.begun == begun)
@@ -234,7 +234,7 @@ class AgentMonitor:
         wherever it leads: the choice must not depend on where. The same holds for transitions that were never recorded.
         """
         was_impossible, self._impossible = self._impossible, False
-        tested = test.transitions
+        was_doubted = test.doubted
         match event:
             case Step():
                 if before is None or before.action is None:
@@ -245,18 +245,21 @@ class AgentMonitor:
                 self._impossible = self._test_break(test, before, event)
             case _:
                 pass
-        if test.doubted and test.transitions > tested:  # this transition ended the test
+        if test.doubted and not was_doubted:
             yield self._trust_notice()
 
     def _test_break(self, test: ModelTest, before: Step | None, event: Break) -> bool:
         """Test the model on a transition that it lacks; return whether it leads to what may be a wrong reading."""
-        tested = test.transitions
+        row = None
+        if before is not None and before.action is not None:
+            row = before.state * self.session.model.actions + before.action
         if event.unrecorded:
-            if before is not None and before.action is not None:
-                test.step(before.state * self.session.model.actions + before.action, UNRECORDED)
-        elif event.reason == "impossible_step":
-            test.contradict()
-        return event.reason == "impossible_step" and (not event.unrecorded or test.transitions > tested)
+            if row is not None:
+                test.step(row, UNRECORDED)
+            return event.reason == "impossible_step" and row is not None and test.covers(row)
+        if event.reason == "impossible_step":
+            test.contradict(row)
+        return event.reason == "impossible_step"
 
     def _trust_notice(self) -> Trust:
         """Return the result of the test of the model for this agent."""

@@ -13,6 +13,7 @@ import copy
 import math
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -48,6 +49,9 @@ from monitor.types import (
 )
 
 __all__ = ["Monitor", "MonitorState", "Waiting"]
+
+SLACK: Final = 1e-3
+"""Seconds by which `idle_until` is early, for rounding."""
 
 TURN: Final = 16
 """Steps of one agent evaluated before the next agent has its turn."""
@@ -92,6 +96,9 @@ class Monitor:
         trust: settings of the test of the model against the observed transitions.
         bands: how the bands are computed on a model learned from data.
 
+    Attributes:
+        spent: what the last `evaluate` counted against its `steps`. Below that, it left nothing to the next one.
+
     Raises:
         FormulaError, ConfigError, PolicyError, LimitError: before the first message, never after it.
     """
@@ -118,7 +125,8 @@ class Monitor:
         self._identity = identity or identity_of(model, self._checker.policies, models or {})
         # Looking for silent agents visits all of them, so it is done four times within the shortest timeout.
         self._pause = min(self.settings.stale_after, self.settings.forget_after) / 4
-        self._start(ModelTrust(model, trust or TrustSettings(), self.settings.encoder))
+        self._new_trust = partial(ModelTrust, model, trust or TrustSettings(), self.settings.encoder)
+        self._start(self._new_trust())
 
     def _start(self, trust: ModelTrust) -> None:
         """Begin without agents."""
@@ -131,6 +139,7 @@ class Monitor:
         self._newcomers = Admission()
         self._connected = True
         self._swept: float | None = None
+        self.spent = 0
         self._former = {query.spec.name: CalibrationCounts() for query in self._queries if query.target is not None}
 
     def alone(self) -> Monitor:
@@ -141,6 +150,19 @@ class Monitor:
         other = copy.copy(self)
         other._start(self._trust.alone())  # noqa: SLF001 - a copy of this object
         return other
+
+    def anew(self) -> Monitor:
+        """Return a monitor that has seen nothing; it shares all that was read, checked and computed."""
+        other = copy.copy(self)
+        other._start(self._new_trust())  # noqa: SLF001 - a copy of this object
+        return other
+
+    @property
+    def idle_until(self) -> float:
+        """Ticks before which `evaluate` alone has no effect; -inf if it may have one at any time."""
+        if self._ready or self._swept is None or self._trust.due(len(self._agents)):
+            return -math.inf
+        return min(self._timers.next, self._swept + self._pause) - SLACK
 
     @property
     def due(self) -> float | None:
@@ -188,6 +210,7 @@ class Monitor:
         was_contradicted = self._trust.contradicted
         self._ready.update(dict.fromkeys(self._timers.due(now.ticks)))
         left = steps or math.inf
+        self.spent = 0
         queue = deque(self._ready)
         while queue and left > 0:
             agent = queue.popleft()
@@ -195,11 +218,13 @@ class Monitor:
             before = len(session.pending)
             most = 0 if latest_only or not steps else min(TURN, left)
             notices += self._turn(agent, now, latest_only=latest_only, most=int(most))
-            left -= 1 if latest_only else max(1, before - len(session.pending))
+            cost = 1 if latest_only else max(1, before - len(session.pending))
+            left -= cost
+            self.spent += cost
             if session.pending:
                 queue.append(agent)
         if self._trust.due(len(self._agents)):
-            notices += self._trust.combine(monitor.test for monitor in self._agents.values())
+            notices += self._trust.combine({name: monitor.test for name, monitor in self._agents.items()})
         if (
             (self._trust.contradicted and not was_contradicted)
             or self._swept is None
@@ -360,7 +385,7 @@ class Monitor:
     def _sweep(self, now: Instant) -> Iterator[Notice]:
         """Check for silent agents, for steps that wait too long, and the test of the model."""
         self._swept = now.ticks
-        yield from self._trust.combine(monitor.test for monitor in self._agents.values())
+        yield from self._trust.combine({name: monitor.test for name, monitor in self._agents.items()})
         for agent, monitor in list(self._agents.items()):
             if monitor.silent(now) > self.settings.forget_after:
                 yield from self._forget(agent, monitor, now)

@@ -13,8 +13,8 @@ from monitor.runtime.formula import FormulaMonitorState
 from monitor.runtime.monitor import MonitorState
 from monitor.runtime.trust import ModelTrustState
 from monitor.statistics.calibration import CalibrationCounts
-from monitor.statistics.fleet import joined_fleets
-from monitor.types import Calibration
+from monitor.statistics.fleet import joined_fleets, joined_number
+from monitor.types import Calibration, Contradictions
 
 __all__ = ["MonitorParts", "divided", "joined", "later"]
 
@@ -31,7 +31,11 @@ def joined(monitors: Sequence[MonitorParts]) -> MonitorParts:
 
     The clocks of the monitors must agree (`later`), and no agent may be in two of them.
     """
-    agents = {name: state for parts in monitors for name, state in parts.agents.items()}
+    agents = {
+        name: _renumbered(state, place, len(monitors))
+        for place, parts in enumerate(monitors)
+        for name, state in parts.agents.items()
+    }
     all_common = [parts.common for parts in monitors]
     newcomers = {name: count for common in all_common for name, count in common.newcomers.items()}
     return MonitorParts(
@@ -121,11 +125,20 @@ def _joined_trust(states: Sequence[ModelTrustState | None]) -> ModelTrustState |
     tested = [state for state in states if state is not None]
     if len(tested) < len(states):
         return None
-    return replace(tested[0], fleet=joined_fleets([state.fleet for state in tested]), told=0)
+    fleet = joined_fleets([state.fleet for state in tested])
+    return replace(tested[0], fleet=fleet, told=0, contradictions=Contradictions(), described_at=0)
+
+
+def _renumbered(state: AgentMonitorState, monitor: int, monitors: int) -> AgentMonitorState:
+    """Return the state of an agent with its number among the agents of all monitors."""
+    if state.trust is None or state.trust.number == 0:
+        return state
+    return replace(state, trust=replace(state.trust, number=joined_number(state.trust.number, monitor, monitors)))
 
 
 def _part_of_trust(state: ModelTrustState | None, agents: Mapping[str, AgentMonitorState]) -> ModelTrustState | None:
     if state is None:
         return None
     transitions = sum(agent.trust.transitions for agent in agents.values() if agent.trust is not None)
-    return replace(state, fleet=replace(state.fleet, transitions=transitions), told=0)
+    fleet = replace(state.fleet, transitions=transitions, observed=transitions)
+    return replace(state, fleet=fleet, told=0, contradictions=Contradictions(), described_at=0)

@@ -7,7 +7,7 @@ checkpoints; `step` does everything from the bytes of the step before, with the 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Final, assert_never
 
@@ -126,6 +126,10 @@ class AgentStep:
         same = common.doubt is not None and own is not None and common.doubt.fleet.counts == own.counts
         content = _Content(_with_counts(common, {}) if same else common, agent, same)
         return AgentState(seal(content), dict(self._pages))
+
+    def current_state(self) -> Iterator[Notice]:
+        """Yield the notices that describe the current state, as last returned: for sinks after a restart."""
+        return self._monitor.current_state()
 
     def _take(self, event: AgentEvent, now: Instant) -> list[Notice]:
         match event:

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Iterator
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
 from monitor.model import MDP
 from monitor.model.allowed_rows import allowed_rows
 from monitor.statistics.betting_odds import Departure
-from monitor.statistics.fleet import Fleet, FleetState
+from monitor.statistics.fleet import Fleet, FleetState, wrong_agents
 from monitor.statistics.model_test import ModelTest, ModelTestState
-from monitor.types import Departing, Notice, Trust, TrustSettings
+from monitor.statistics.row_tests import WrongRow as Rejected
+from monitor.types import Contradictions, Departing, Notice, Trust, TrustSettings, WrongAgent, WrongRow
 
-__all__ = ["EVERYBODY", "ModelTrust", "ModelTrustState"]
+__all__ = ["EVERYBODY", "MOST_NAMED", "ModelTrust", "ModelTrustState"]
 
 EVERYBODY: Final = "*"
 """Key of an acknowledgement for all agents."""
@@ -23,11 +26,18 @@ EVERYBODY: Final = "*"
 REPORT_EVERY: Final = 16
 """Transitions between two combinations of all tests; the number of agents, if that is larger."""
 
+MOST_NAMED: Final = 10
+"""Most rows, and most agents, that a report names."""
+
+DESCRIBE_EVERY: Final = 256
+"""Transitions between two reports on the same rows and agents."""
+
 
 class ModelTrustState(msgspec.Struct, frozen=True, array_like=True):
     """State of a `ModelTrust` as plain data, with the settings it was made under: if they change, it starts again.
 
-    `told`: transitions at the last report. `delta`: error probability of the bounds of the rows; 0 if all are given.
+    `told`: transitions observed at the last report. `delta`: error probability of the bounds of the rows; 0 if all are
+    given. `contradictions`: as last reported, after `described_at` transitions.
     """
 
     settings: TrustSettings
@@ -35,6 +45,8 @@ class ModelTrustState(msgspec.Struct, frozen=True, array_like=True):
     fleet: FleetState
     told: int
     delta: float = 0.0
+    contradictions: Contradictions = Contradictions()
+    described_at: int = 0
 
 
 class ModelTrust:
@@ -51,13 +63,15 @@ class ModelTrust:
     def __init__(self, model: MDP, settings: TrustSettings, encoder: str) -> None:
         self._settings, self._encoder = settings, encoder
         self._actions = model.actions
+        self._state_names, self._action_names = model.state_names, model.action_names
         self._delta = 0.0 if model.counts is None else settings.alpha / 2
         self._start(_fleet(model, settings, self._delta) if settings.enabled else None)
 
     def _start(self, fleet: Fleet | None) -> None:
         """Begin with a fleet in which nothing was tested; None: nothing is."""
-        self._reported = 0
+        self._reported = self._described_at = 0
         self._fleet = fleet
+        self._contradictions = Contradictions(rows_tested=0 if fleet is None else fleet.rows_tested)
 
     def alone(self) -> ModelTrust:
         """Return the test of a fleet of one agent, in which nothing was tested; the model's odds are shared."""
@@ -75,31 +89,76 @@ class ModelTrust:
         return None if self._fleet is None else self._fleet.join()
 
     def due(self, agents: int) -> bool:
-        """Return whether to call `combine`, which takes time proportional to the number of agents."""
-        if self._fleet is None or self._fleet.doubted:
-            return False
-        return self._fleet.transitions - self._reported >= max(REPORT_EVERY, agents)
+        """Return whether to call `combine`, which takes time proportional to the numbers of agents and suspect rows."""
+        fleet = self._fleet
+        return fleet is not None and fleet.observed - self._reported >= max(REPORT_EVERY, agents, fleet.suspects)
 
-    def combine(self, tests: Iterable[ModelTest | None]) -> Iterator[Notice]:
-        """Combine the tests of all agents; report the result if anything was tested since the last report."""
-        if self._fleet is not None and not self._fleet.doubted and self._fleet.transitions > self._reported:
-            self._fleet.combine(test for test in tests if test is not None)
-            self._reported = self._fleet.transitions
-            yield from self.current_state()
+    def combine(self, tests: Mapping[str, ModelTest | None]) -> Iterator[Notice]:
+        """Combine the tests of all agents, by name; report the result if anything was observed since the last one."""
+        fleet = self._fleet
+        if fleet is None or fleet.observed <= self._reported:
+            return
+        self._reported = fleet.observed
+        if not fleet.doubted:
+            fleet.combine(test for test in tests.values() if test is not None)
+            yield self._trust(fleet)
+        yield from self._contradicted(fleet, {name: test for name, test in tests.items() if test is not None})
 
     def forget(self, test: ModelTest | None) -> None:
         """Leave out the test of a forgotten agent."""
         if self._fleet is not None and test is not None:
             self._fleet.forget(test)
+            if self._contradictions.agents:
+                self._reported = -1  # it may be one of these
 
     def current_state(self) -> Iterator[Notice]:
         """Report the combined test as it is now."""
-        if self._fleet is None:
-            yield Trust(doubted=False, log10_e=0.0, transitions=0)
-        else:
-            fleet = self._fleet
-            where = self._named(fleet.departures()) if fleet.doubted else ()
-            yield Trust(fleet.doubted, fleet.log10_e, fleet.transitions, departing=where)
+        yield Trust(doubted=False, log10_e=0.0, transitions=0) if self._fleet is None else self._trust(self._fleet)
+        yield self._contradictions
+
+    def _trust(self, fleet: Fleet) -> Trust:
+        where = self._named(fleet.departures()) if fleet.doubted else ()
+        return Trust(fleet.doubted, fleet.log10_e, fleet.transitions, departing=where)
+
+    def _contradicted(self, fleet: Fleet, tests: Mapping[str, ModelTest]) -> Iterator[Contradictions]:
+        """Report the rows and agents that are rejected: if others are than before, and from time to time."""
+        before, names, rows = self._contradictions, list(tests), fleet.rejected_rows()
+        agents = [(names[place], e) for place, e in wrong_agents(list(tests.values()))]
+        places = {self._place(row) for row in rows[:MOST_NAMED]}
+        same = (
+            (len(rows), len(agents)) == (before.rows_rejected, before.agents_rejected)
+            and places == {(row.state, row.action) for row in before.rows}
+            and {name for name, _ in agents[:MOST_NAMED]} == {each.agent for each in before.agents}
+        )
+        if same and (not (rows or agents) or fleet.observed - self._described_at < DESCRIBE_EVERY):
+            return
+        self._described_at = fleet.observed
+        self._contradictions = Contradictions(
+            rows=tuple(self._described(row) for row in fleet.wrong_rows(MOST_NAMED)),
+            agents=tuple(WrongAgent(name, math.log10(e)) for name, e in agents[:MOST_NAMED]),
+            rows_rejected=len(rows),
+            agents_rejected=len(agents),
+            rows_tested=fleet.rows_tested,
+        )
+        yield self._contradictions
+
+    def _place(self, row: int) -> tuple[str, str]:
+        """Return state and action of a row, by name."""
+        state, action = divmod(row, self._actions)
+        return _name(self._state_names, state), _name(self._action_names, action)
+
+    def _described(self, row: Rejected) -> WrongRow:
+        state, action = self._place(row.row)
+        return WrongRow(
+            state=state,
+            action=action,
+            log10_e=math.log10(row.evidence),
+            successor=_name(self._state_names, row.successor),
+            seen=row.seen,
+            visits=row.visits,
+            probability=row.probability,
+            impossible=row.impossible,
+        )
 
     def for_agent(self, agent: str, test: ModelTest | None) -> Trust:
         """Return the result of the test for one agent."""
@@ -131,7 +190,15 @@ class ModelTrust:
         """Return the state beside the agents' tests; None if nothing is tested."""
         if self._fleet is None:
             return None
-        return ModelTrustState(self._settings, self._encoder, self._fleet.dump(), self._reported, self._delta)
+        return ModelTrustState(
+            settings=self._settings,
+            encoder=self._encoder,
+            fleet=self._fleet.dump(),
+            told=self._reported,
+            delta=self._delta,
+            contradictions=self._contradictions,
+            described_at=self._described_at,
+        )
 
     def load(self, state: ModelTrustState | None, *, same_model: bool) -> bool:
         """Restore the combined test; False if model, encoder or settings changed, and then all tests start again."""
@@ -141,7 +208,9 @@ class ModelTrust:
         if not same_model or before != (_settings_of_test(self._settings), self._encoder, self._delta):
             return False
         self._fleet.load(state.fleet)
-        self._reported = state.told
+        self._reported = min(state.told, self._fleet.observed)
+        self._described_at = state.described_at
+        self._contradictions = replace(state.contradictions, rows_tested=self._fleet.rows_tested)
         return True
 
 
@@ -153,6 +222,10 @@ def _fleet(model: MDP, settings: TrustSettings, delta: float) -> Fleet:
     allowed = allowed_rows(model, model.counts, delta, settings.impossible)
     alpha = settings.alpha - delta
     return Fleet(*allowed[:3], alpha=alpha, impossible=settings.impossible, bounds=allowed.bounds)
+
+
+def _name(names: Sequence[str], index: int) -> str:
+    return names[index] if index < len(names) else str(index)
 
 
 def _settings_of_test(settings: TrustSettings) -> tuple[object, ...]:

@@ -9,23 +9,14 @@ from typing import Any, Final
 from monitor.errors import InputError, RecordingError
 from monitor.learning.files import EmptyFileError, RecordRows
 from monitor.sidecar.events import Message
-from monitor.sidecar.recording import Recording
+from monitor.sidecar.recordings import open_recording
 from monitor.stream.decode import agent_of, decode
 from monitor.types import Observation
 
-__all__ = ["RecordedRows", "is_recording"]
+__all__ = ["RecordedRows"]
 
 OPEN: Final = 1 << 16
 """Number of episodes whose last step is remembered, to drop what was delivered twice."""
-
-
-def is_recording(path: Path) -> bool:
-    """Return whether the file begins as a recording of the monitor does."""
-    try:
-        with path.open("rb") as file:
-            return b"cfmon-recording" in file.read(64)
-    except OSError:
-        return False
 
 
 class RecordedRows(RecordRows):
@@ -44,7 +35,7 @@ class RecordedRows(RecordRows):
         """Yield the steps. RecordingError if the recording is damaged."""
         newest: dict[str, int] = {}
         self.dropped = 0
-        with Recording(self.path) as recording:
+        with open_recording(self.path) as recording:
             for event in recording:
                 self.position = recording.position
                 step = self._step(event) if isinstance(event, Message) else None

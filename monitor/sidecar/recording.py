@@ -20,7 +20,7 @@ from monitor.errors import RecordingError
 from monitor.sidecar.events import Connected, Evaluate, Event, Heartbeat, Lost, Message
 from monitor.types import Instant
 
-__all__ = ["Header", "Recorder", "Recording", "pack_event", "unpack_events"]
+__all__ = ["Header", "Recorder", "Recording", "event_of", "pack_event", "unpack_events"]
 
 FORMAT: Final = "cfmon-recording"
 VERSION: Final = 2
@@ -70,7 +70,7 @@ def unpack_events(packed: bytes) -> Iterator[Event]:
     unpacker.feed(packed)
     while unpacker.tell() < len(packed):
         try:
-            yield _event(unpacker.unpack())
+            yield event_of(unpacker.unpack())
         except msgpack.UnpackException as error:
             raise ValueError(str(error)) from None
 
@@ -151,7 +151,7 @@ class Recording:
         while (fields := self._next()) is not _END:
             self._count += 1
             try:
-                yield _event(fields)
+                yield event_of(fields)
             except (ValueError, TypeError) as error:
                 raise RecordingError(f"{self.path}: event {self._count} is damaged: {error}") from None
 
@@ -200,7 +200,8 @@ class Recording:
             )
 
 
-def _event(fields: Any) -> Event:  # noqa: ANN401 - any msgpack value
+def event_of(fields: Any) -> Event:  # noqa: ANN401 - any msgpack value
+    """Return the event of an array; ValueError or TypeError if it is none."""
     if not isinstance(fields, list) or len(fields) < 3:
         raise ValueError("not an array of kind, wall and ticks")
     kind, wall, ticks, *rest = fields

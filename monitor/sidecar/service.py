@@ -35,7 +35,8 @@ from monitor.sidecar.mqtt.inbox import Inbox
 from monitor.sidecar.mqtt.link import Link
 from monitor.sidecar.mqtt.outbox import Numbers, Outbox
 from monitor.sidecar.outgoing import Outgoing
-from monitor.sidecar.recording import Header, Recorder
+from monitor.sidecar.recording import Header
+from monitor.sidecar.recordings import new_recorder
 from monitor.sidecar.recovery import Recovered, setting_of, steps_left, take_up
 from monitor.sidecar.reload import Reloader, check_fixed
 from monitor.sidecar.shard_filter import check_store
@@ -138,7 +139,7 @@ class Service:
                 self._store.keep_objects(self._loaded.objects)
             self._http = HttpServer(make_app(self.sources), self.config.http, before)
             if self._record is not None:
-                self._worker.recorder = Recorder(self._record, self._header())
+                self._worker.recorder = new_recorder(self._record, self._header(), self.config.mqtt.steps)
             self._http.start()
         except BaseException:
             self._close()

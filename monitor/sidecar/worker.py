@@ -11,6 +11,7 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from monitor.errors import RecordingError
 from monitor.sidecar.clock import Clock, read_clock
 from monitor.sidecar.config.load import BATCH
 from monitor.sidecar.config.settings import Config
@@ -19,6 +20,7 @@ from monitor.sidecar.events import Connected, Evaluate, Event, Heartbeat, Lost, 
 from monitor.sidecar.mqtt.inbox import Arrived, Dropped, Inbox, Receipt
 from monitor.sidecar.outgoing import Outgoing
 from monitor.sidecar.overload import OverloadDetector
+from monitor.sidecar.parquet_recording import ParquetRecorder
 from monitor.sidecar.pipeline import Pipeline
 from monitor.sidecar.recording import Recorder
 from monitor.sidecar.shard_filter import ShardFilter
@@ -82,7 +84,7 @@ class Worker:
     ) -> None:
         self.pipeline = pipeline
         self.acknowledge: Callable[[Receipt], None] = lambda _receipt: None
-        self.recorder: Recorder | None = None
+        self.recorder: Recorder | ParquetRecorder | None = None
         self.evaluated = read_clock()
         self._config = config
         self._clock = clock
@@ -196,7 +198,7 @@ class Worker:
             return
         try:
             self.recorder.close()
-        except OSError as error:  # what it still held does not fit on the disk
+        except (OSError, RecordingError) as error:  # what it still held does not fit on the disk
             LOG.error("the end of the recording could not be written: %s", error)  # noqa: TRY400 - no bug, no traceback
         self.recorder = None
 
@@ -340,7 +342,7 @@ class Worker:
             self.recorder.write(event)
             if isinstance(event, Heartbeat):
                 self.recorder.flush()
-        except OSError as error:  # watching matters more than recording
+        except (OSError, RecordingError) as error:  # watching matters more than recording
             LOG.error("the recording ends here: %s", error)  # noqa: TRY400 - no bug, no traceback
             self.recorder.abandon()
             self.recorder = None

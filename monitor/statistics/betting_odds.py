@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-__all__ = ["MAX_TRANSITIONS", "MEMORY", "PRIOR", "Departure", "Learner", "Odds", "Shared", "Transition"]
+__all__ = ["MAX_TRANSITIONS", "MEMORY", "PRIOR", "Departure", "Learner", "Odds", "Transition"]
 
 PRIOR: Final = 32.0
 """c: weight of the model's probabilities against the counts of a row, in steps."""
@@ -36,11 +36,15 @@ class Departure(msgspec.Struct, frozen=True):
 
 
 class Transition:
-    """A transition of the model: its row and index there, 1/p, and q/p of the two bets without counts."""
+    """A transition of the model: its row and index there, 1/p, and q/p of the two bets without counts.
 
-    __slots__ = ("flatter", "index", "odds", "row", "sharper")
+    `given`: the row is known exactly.
+    """
+
+    __slots__ = ("flatter", "given", "index", "odds", "row", "sharper")
 
     def __init__(self, row: int, index: int, p: float, roots: float, squares: float) -> None:
+        self.given = True
         self.row = row
         self.index = index
         self.odds = min(1.0 / p, 1e300)  # never infinite, however small p is
@@ -59,9 +63,9 @@ class Odds:
         self._sums: dict[int, tuple[float, float]] = {}
         self._found: dict[int, Transition] = {}
 
-    def learner(self, most: int) -> Learner:
-        """Return a learner that bets at these odds and counts at most so many transitions."""
-        return Learner(self, most)
+    def learner(self, most: int, memory: int | None = None) -> Learner:
+        """Return a learner that bets at these odds; `most`, `memory`: of `Learner`."""
+        return Learner(self, most, memory)
 
     def find(self, row: int, successor: int) -> Transition | None:
         """Return the transition, None if the model lacks it."""
@@ -94,12 +98,14 @@ class Odds:
 class Learner:
     """Recent counts and the bet on them: q(s') / p(s') = (c + n(s, a, s') / p(s')) / (c + n(s, a)).
 
-    `counts`: index of a transition -> n(s, a, s'), at most `most` of them.
+    `counts`: index of a transition -> n(s, a, s'), at most `most` of them. `memory`: steps of a row after which its
+    counts are halved; `MEMORY` if None.
     """
 
-    def __init__(self, odds: Odds, most: int) -> None:
+    def __init__(self, odds: Odds, most: int, memory: int | None = None) -> None:
         self._odds = odds
         self._most = most
+        self._memory = MEMORY if memory is None else memory
         self.counts: dict[int, int] = {}
         self._rows: dict[int, int] = {}
 
@@ -107,14 +113,29 @@ class Learner:
         """Return q / p of a transition."""
         return (PRIOR + self.counts.get(found.index, 0) * found.odds) / (PRIOR + self._rows.get(found.row, 0))
 
-    def count(self, found: Transition) -> None:
-        """Count a transition, after the bet on it: q must not depend on the outcome."""
-        self.counts[found.index] = self.counts.get(found.index, 0) + 1
-        seen = self._rows[found.row] = self._rows.get(found.row, 0) + 1
-        if seen > MEMORY:
-            self._halve(found.row)
-        if len(self.counts) > self._most:
+    def settle(self, found: Transition) -> float:
+        """Return q / p of a transition and count it, in that order: q must not depend on the outcome."""
+        row, index, counts = found.row, found.index, self.counts
+        seen, of = counts.get(index, 0), self._rows.get(row, 0)
+        counts[index] = seen + 1
+        self._rows[row] = of + 1
+        if of >= self._memory:
+            self._halve(row)
+        if len(counts) > self._most:
             self.load({})
+        return (PRIOR + seen * found.odds) / (PRIOR + of)
+
+    def seen(self, row: int) -> dict[int, int]:
+        """Return the counts of a row, by index of the transition."""
+        entries = range(self._odds.starts[row], self._odds.starts[row + 1])
+        return {index: self.counts[index] for index in entries if index in self.counts}
+
+    def by_row(self) -> dict[int, dict[int, int]]:
+        """Return row -> its counts, as `seen` returns them."""
+        found: dict[int, dict[int, int]] = {}
+        for index, seen in self.counts.items():
+            found.setdefault(self._odds.row_of(index), {})[index] = seen
+        return found
 
     def departures(self, most: int) -> list[Departure]:
         """Return the transitions with most evidence against the model: n log(n / (N p)), in rows with N steps."""
@@ -142,20 +163,3 @@ class Learner:
             if index in self.counts:
                 self.counts[index] //= 2
                 self._rows[row] += self.counts[index]
-
-
-class Shared:
-    """State that the tests of several agents share: the model's odds and the counts of all agents.
-
-    `most`: transitions counted. `transitions`: number tested in all, impossible ones included.
-    """
-
-    def __init__(self, odds: Odds, most: int = MAX_TRANSITIONS) -> None:
-        self.odds = odds
-        self.learner = odds.learner(most)
-        self.transitions = 0
-
-    def count(self, found: Transition) -> None:
-        """Count a transition of one of the agents."""
-        self.transitions += 1
-        self.learner.count(found)

@@ -7,6 +7,12 @@ step changes one factor only; so is their mean over the `FRACTIONS` f. When it r
 One agent multiplies it by at most `cap`: alone it gets to about a quarter of that, so at least two are needed.
 A large f adds up weak evidence of all agents, a small one limits the effect of an agent that lost. Of a forgotten agent
 only its losses remain: a name that appears again must not count twice.
+
+Where a contradiction lies: `wrong_rows` (`monitor.statistics.row_tests`) and `wrong_agents`, both by e-BH
+(`monitor.statistics.discoveries`). Agents come and go, and how many there will be is unknown. So the n-th agent to make
+a transition has the weight `part_of(n)`, fixed before its first step; the weights of any number of agents sum to 1 at
+most. Its evidence is the highest wealth of its own bets, adjusted: so the noises of agents may depend on each other, a
+list may be looked at at any time, and who was rejected once stays so.
 """
 
 from __future__ import annotations
@@ -18,25 +24,35 @@ from typing import Final
 
 import msgspec
 
-from monitor.statistics.betting_odds import MAX_TRANSITIONS, Departure, Odds, Shared
-from monitor.statistics.interval_odds import Bounds, IntervalOdds
+from monitor.statistics.betting_odds import MAX_TRANSITIONS, Departure, Odds
+from monitor.statistics.discoveries import adjusted, discoveries
+from monitor.statistics.interval_odds import NO_DATA, Bounds, IntervalOdds
 from monitor.statistics.interval_test import IntervalModelTest
+from monitor.statistics.late_bets import part_of
 from monitor.statistics.model_test import OWN_TRANSITIONS, ModelTest, check_levels
+from monitor.statistics.row_tests import RowState, RowTests, WrongRow, joined_rows
+from monitor.statistics.shared import Shared
 
-__all__ = ["FRACTIONS", "Fleet", "FleetState", "joined_fleets"]
+__all__ = ["FRACTIONS", "Fleet", "FleetState", "joined_fleets", "joined_number", "wrong_agents"]
 
 FRACTIONS: Final = (1.0, 0.1, 0.01, 0.001)
 """f: fraction of the wealth at stake on each agent."""
 
 
 class FleetState(msgspec.Struct, frozen=True, array_like=True):
-    """A `Fleet` as plain data. `lost`: log of the losses of forgotten agents, for each fraction."""
+    """A `Fleet` as plain data. `lost`: log of the losses of forgotten agents, for each fraction.
+
+    `entered`, `observed`: as in `Shared`. `rows`: row -> state of its test.
+    """
 
     counts: dict[int, int]
     lost: list[float]
     transitions: int
     doubted: bool
     log10_e: float
+    entered: int = 0
+    observed: int = 0
+    rows: dict[int, RowState] = {}
 
 
 class Fleet:
@@ -73,7 +89,9 @@ class Fleet:
         self._intervals = None if bounds is None else IntervalOdds(*self._rows, bounds)
         self.cap = alpha ** (-2.0 / 3.0)
         self._alpha, self._impossible = alpha, impossible
-        self._start(Shared(self._intervals or Odds(*self._rows)))
+        odds = self._intervals or Odds(*self._rows)
+        tested = len(starts) - 1 - (0 if bounds is None else list(bounds.unrecorded).count(NO_DATA))
+        self._start(Shared(odds, rows=RowTests(odds, tested, impossible)))
 
     def _start(self, shared: Shared) -> None:
         """Begin without agents; `shared` has counted nothing."""
@@ -83,7 +101,10 @@ class Fleet:
         self._lost = [0.0] * len(FRACTIONS)
 
     def alone(self) -> Fleet:
-        """Return the fleet of one agent, in which nothing was tested: it counts what its agent's own test counts."""
+        """Return the fleet of one agent, in which nothing was tested: it counts what its agent's own test counts.
+
+        Single rows are not tested, which keeps its state small.
+        """
         other = copy.copy(self)
         other._start(Shared(self._shared.odds, OWN_TRANSITIONS))  # noqa: SLF001 - a copy of this object
         return other
@@ -100,6 +121,29 @@ class Fleet:
     def transitions(self) -> int:
         """Number of transitions tested in all."""
         return self._shared.transitions
+
+    @property
+    def observed(self) -> int:
+        """Number of transitions that were tested, or come from agents that are rejected."""
+        return self._shared.observed
+
+    @property
+    def rows_tested(self) -> int:
+        """Number of rows that can be rejected; 0 if single rows are not tested."""
+        return 0 if self._shared.rows is None else self._shared.rows.tested
+
+    @property
+    def suspects(self) -> int:
+        """Number of rows that `rejected_rows` looks at."""
+        return 0 if self._shared.rows is None else self._shared.rows.suspects
+
+    def rejected_rows(self) -> list[int]:
+        """Return the rows that are rejected now, those with the strongest evidence first."""
+        return [] if self._shared.rows is None else [row for row, _ in self._shared.rows.rejected()]
+
+    def wrong_rows(self, most: int | None = None) -> list[WrongRow]:
+        """Return the first so many of these rows, and how far off each is."""
+        return [] if self._shared.rows is None else self._shared.rows.wrong(most)
 
     def departures(self, most: int = 3) -> list[Departure]:
         """Return the transitions with most evidence against the model, in the steps of all agents."""
@@ -123,15 +167,43 @@ class Fleet:
 
     def dump(self) -> FleetState:
         """Return the state as plain data."""
-        counts = dict(self._shared.learner.counts)
-        return FleetState(counts, list(self._lost), self.transitions, self.doubted, self.log10_e)
+        shared = self._shared
+        return FleetState(
+            counts=dict(shared.learner.counts),
+            lost=list(self._lost),
+            transitions=self.transitions,
+            doubted=self.doubted,
+            log10_e=self.log10_e,
+            entered=shared.entered,
+            observed=shared.observed,
+            rows={} if shared.rows is None else shared.rows.dump(),
+        )
 
     def load(self, state: FleetState) -> None:
         """Restore the state of a fleet with the same model and settings."""
         self._shared.learner.load(state.counts)
-        self._shared.transitions = state.transitions
+        self._shared.transitions, self._shared.entered = state.transitions, state.entered
+        self._shared.observed = max(state.observed, state.transitions)
+        if self._shared.rows is not None:
+            self._shared.rows.load(state.rows)
         self._lost = list(state.lost)
         self.doubted, self.log10_e = state.doubted, state.log10_e
+
+
+def wrong_agents(tests: Sequence[ModelTest]) -> list[tuple[int, float]]:
+    """Return the places of the agents that are rejected, the strongest evidence first, and the e-value of each."""
+    evidence = [adjusted(test.highest) if test.number else 0.0 for test in tests]
+    found = discoveries([e * part_of(max(test.number, 1)) for e, test in zip(evidence, tests, strict=True)])
+    return [(place, evidence[place]) for place in found]
+
+
+def joined_number(number: int, fleet: int, fleets: int) -> int:
+    """Return the number of an agent of one of several fleets after these are joined; no two get the same.
+
+    >>> [[joined_number(number, fleet, 2) for number in (1, 2, 3)] for fleet in (0, 1)]
+    [[1, 3, 5], [2, 4, 6]]
+    """
+    return (number - 1) * fleets + fleet + 1
 
 
 def joined_fleets(states: Sequence[FleetState]) -> FleetState:
@@ -139,7 +211,7 @@ def joined_fleets(states: Sequence[FleetState]) -> FleetState:
 
     The product over all agents is the product of the fleets' products, so it is still a supermartingale; losses of
     forgotten agents are factors of at most 1, so one that several fleets have counts against a rejection only. A
-    rejection stays. Counts may be any that were made before the next step.
+    rejection stays. Counts may be any that were made before the next step. Agents get numbers by `joined_number`.
     """
     counts: dict[int, int] = {}
     for state in states:
@@ -151,4 +223,7 @@ def joined_fleets(states: Sequence[FleetState]) -> FleetState:
         transitions=sum(state.transitions for state in states),
         doubted=any(state.doubted for state in states),
         log10_e=max(state.log10_e for state in states),
+        entered=max(state.entered for state in states) * len(states),
+        observed=sum(state.observed for state in states),
+        rows=joined_rows([state.rows for state in states]),
     )

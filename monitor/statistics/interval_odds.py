@@ -69,9 +69,9 @@ class IntervalOdds(Odds):
         self._lower, self._upper = bounds.lower, bounds.upper
         self._rows: dict[int, IntervalRow] = {}
 
-    def learner(self, most: int) -> Learner:
+    def learner(self, most: int, memory: int | None = None) -> Learner:
         """Return a learner that bets at these odds."""
-        return IntervalLearner(self, most)
+        return IntervalLearner(self, most, memory)
 
     def bounds(self, row: int) -> IntervalRow:
         """Return a row that is not given."""
@@ -95,6 +95,7 @@ class IntervalOdds(Odds):
             index = self.unrecorded[row]
         found = self._keep(row, successor, index)
         bounds, place = self.bounds(row), index - start
+        found.given = False
         found.flatter = against([p**0.5 for p in bounds.expected], bounds, place)
         found.sharper = against([p * p for p in bounds.expected], bounds, place)
         return found
@@ -103,9 +104,15 @@ class IntervalOdds(Odds):
 class IntervalLearner(Learner):
     """Recent counts, and the bet on them at the odds of `IntervalOdds`."""
 
-    def __init__(self, odds: IntervalOdds, most: int) -> None:
-        super().__init__(odds, most)
+    def __init__(self, odds: IntervalOdds, most: int, memory: int | None = None) -> None:
+        super().__init__(odds, most, memory)
         self._intervals = odds
+
+    def settle(self, found: Transition) -> float:
+        """Return `ratio`, and count the transition."""
+        ratio = self.ratio(found)
+        super().settle(found)
+        return ratio
 
     def ratio(self, found: Transition) -> float:
         """Return q / p*, where q is proportional to `PRIOR` times what the data predict, plus the counts."""

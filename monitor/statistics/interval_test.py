@@ -28,9 +28,10 @@ from typing import Final
 import msgspec
 
 from monitor.statistics import betting_odds
-from monitor.statistics.betting_odds import PRIOR, Shared, Transition
+from monitor.statistics.betting_odds import PRIOR, Transition
 from monitor.statistics.interval_odds import NO_DATA, IntervalOdds
 from monitor.statistics.model_test import ModelTest, ModelTestState
+from monitor.statistics.shared import Shared
 
 __all__ = ["IntervalModelTest"]
 
@@ -61,16 +62,20 @@ class IntervalModelTest(ModelTest):
         self._given = self._calm
         self._steps = self._unrecorded = 0
 
+    def covers(self, row: int) -> bool:
+        """Return whether there are data about the row."""
+        return self._intervals.unrecorded[row] != NO_DATA
+
     def step(self, row: int, successor: int) -> None:
         """Bet on a transition from the row, and settle the bet by its successor.
 
         `successor`: `UNRECORDED` for a state that the model does not have.
         """
         entry = self._intervals.unrecorded[row]
-        if entry == NO_DATA or self.doubted:
+        if entry == NO_DATA:
             return
         self._calm = self._given
-        found = self._odds.find(row, successor) if entry >= 0 else None
+        found = self._odds.find(row, successor) if entry >= 0 and not self._ended else None
         if found is not None:
             self._calm = self._bet_on_unrecorded(found, entry)
         super().step(row, successor)

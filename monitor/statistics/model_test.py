@@ -48,7 +48,9 @@ import msgspec
 
 from monitor.errors import ConfigError
 from monitor.statistics import betting_odds
-from monitor.statistics.betting_odds import Departure, Odds, Shared
+from monitor.statistics.betting_odds import Departure, Odds
+from monitor.statistics.late_bets import idle_after, part_of
+from monitor.statistics.shared import Shared
 
 __all__ = ["OWN_TRANSITIONS", "ModelTest", "ModelTestState", "check_levels"]
 
@@ -56,6 +58,10 @@ OWN_TRANSITIONS: Final = 512
 """Most transitions counted for one agent of several."""
 GLITCHES: Final = (10.0, 100.0)
 """Rates of impossible steps bet on, as multiples of `impossible`."""
+OWN_BETS: Final = 5
+"""Bets that use nothing of other agents."""
+MOST_HIGHEST: Final = 1e12
+"""Wealth at which the test of one of several agents ends."""
 
 
 class ModelTestState(msgspec.Struct, frozen=True, array_like=True):
@@ -63,7 +69,8 @@ class ModelTestState(msgspec.Struct, frozen=True, array_like=True):
 
     `stakes`: wealth of each bet that has begun. `counts`: index of a transition in the model -> recent count. `capped`:
     True once the wealth has reached the fleet's cap. `unrecorded`: recent steps from learned rows, and how many of them
-    led to a successor that was never recorded.
+    led to a successor that was never recorded. `number`, `highest`: of the test. `rejected`: the wealth
+    at the rejection, 0 before.
     """
 
     transitions: int
@@ -71,6 +78,9 @@ class ModelTestState(msgspec.Struct, frozen=True, array_like=True):
     counts: dict[int, int]
     capped: bool = False
     unrecorded: tuple[int, int] = (0, 0)
+    number: int = 0
+    highest: float = 0.0
+    rejected: float = 0.0
 
 
 class ModelTest:
@@ -85,8 +95,10 @@ class ModelTest:
         cap: the wealth at which `capped_wealth` stops.
 
     Attributes:
-        doubted: True once the model is rejected: the wealth has reached 1/alpha. Further steps change nothing.
+        doubted: True once the model is rejected: the wealth has reached 1/alpha. Further steps change nothing, except
+            `highest` in the test of one of several agents.
         transitions: number tested, impossible ones included.
+        number: of this agent among those with `shared`, in the order of their first transitions; 0 before that.
 
     Raises:
         ConfigError: alpha outside (0, 1), or impossible outside (0, 0.005].
@@ -110,25 +122,34 @@ class ModelTest:
         cap: float = math.inf,
     ) -> None:
         check_levels(alpha, impossible)
-        self.doubted = False
-        self.transitions = 0
+        self.doubted = self._ended = False
+        self.transitions = self.number = 0
         self._shared = shared
         self._odds = Odds(starts, successors, probabilities) if shared is None else shared.odds
         self._own = self._odds.learner(betting_odds.MAX_TRANSITIONS if shared is None else OWN_TRANSITIONS)
-        self._bets = 5 if shared is None else 6
+        self._bets = OWN_BETS if shared is None else OWN_BETS + 1
         self._enough = 1.0 / alpha
         self._cap = cap
         self._near = self._bets * (min(self._enough, self._cap) - 1.0)
         # what the two bets on glitches pay at a possible step
         self._calm: tuple[float, ...] = tuple((1.0 - times * impossible) / (1.0 - impossible) for times in GLITCHES)
         self._learned = self._together = self._flatter = self._sharper = self._rare = self._often = 0.0
-        self._part = 0.0
+        self._part = self._most = self._rejected = 0.0
         self._capped = False
 
     @property
     def wealth(self) -> float:
         """Evidence against the model, as an e-value: 1 is none, 1000 a thousand to one."""
-        return _idle(self.transitions) + self._staked() / self._bets
+        return self._rejected or idle_after(self.transitions) + self._staked() / self._bets
+
+    @property
+    def highest(self) -> float:
+        """The highest wealth so far of the bets that use nothing of other agents.
+
+        That wealth is at most an e-process of this agent's own transitions, however those of others depend on them:
+        only when new bets end, at the rejection, depends on others.
+        """
+        return self._most / OWN_BETS
 
     @property
     def log10_e(self) -> float:
@@ -144,62 +165,91 @@ class ModelTest:
         """Return the transitions with most evidence against the model; impossible ones are not among them."""
         return self._own.departures(most)
 
+    def covers(self, row: int) -> bool:  # noqa: ARG002 - a test of bounds does not cover each row
+        """Return whether steps from the row are tested."""
+        return True
+
     def step(self, row: int, successor: int) -> None:
         """Bet on a transition from the row, and settle the bet by its successor."""
-        if self.doubted:
-            return
         found = self._odds.find(row, successor)
         if found is None:
-            self.contradict()
+            self.contradict(row)
             return
-        part = self._begin()
         own, shared = self._own, self._shared
-        self._learned = learned = (self._learned + part) * own.ratio(found)
-        own.count(found)
         if shared is not None:
-            self._together = (self._together + part) * shared.learner.ratio(found)
-            shared.count(found)
+            shared.observed += 1
+            if shared.rows is not None:
+                shared.rows.step(found)
+        if self._ended:
+            return
+        part = 0.0 if self.doubted else self._begin()
+        self._learned = learned = (self._learned + part) * own.settle(found)
+        if shared is not None and not self.doubted:
+            shared.transitions += 1
+            self._together = (self._together + part) * shared.learner.settle(found)
         self._flatter = flatter = (self._flatter + part) * found.flatter
         self._sharper = sharper = (self._sharper + part) * found.sharper
         self._rare = rare = (self._rare + part) * self._calm[0]
         self._often = often = (self._often + part) * self._calm[1]
-        if learned + self._together + flatter + sharper + rare + often >= self._near:
+        alone = learned + flatter + sharper + rare + often
+        if alone > self._most:  # noqa: PLR1730 - `max` takes longer
+            self._most = alone
+        if alone + self._together >= self._near:
             self._look()
 
-    def contradict(self) -> None:
-        """Settle the bets by an impossible step."""
-        if self.doubted:
+    def contradict(self, row: int | None = None) -> None:
+        """Settle the bets by an impossible step, from this row if it is known."""
+        shared = self._shared
+        if shared is not None:
+            shared.observed += 1
+            if shared.rows is not None and row is not None:
+                shared.rows.contradict(row)
+        if self._ended:
             return
-        part = self._begin()
+        part = 0.0 if self.doubted else self._begin()
         self._learned += part
-        if self._shared is not None:
+        if shared is not None and not self.doubted:
             self._together += part
-            self._shared.transitions += 1
+            shared.transitions += 1
         self._flatter += part
         self._sharper += part
         self._rare = (self._rare + part) * GLITCHES[0]
         self._often = (self._often + part) * GLITCHES[1]
+        self._most = max(self._most, self._staked() - self._together)
         self._look()
 
     def dump(self) -> ModelTestState:
         """Return the state as plain data."""
         stakes = [self._learned, self._together, self._flatter, self._sharper, self._rare, self._often]
-        return ModelTestState(self.transitions, stakes, dict(self._own.counts), self._capped)
+        return ModelTestState(
+            transitions=self.transitions,
+            stakes=stakes,
+            counts=dict(self._own.counts),
+            capped=self._capped,
+            number=self.number,
+            highest=self.highest,
+            rejected=self._rejected,
+        )
 
     def load(self, state: ModelTestState) -> None:
         """Restore the state of a test of the same model with the same settings."""
         self.transitions = state.transitions
-        self._part = _part(max(state.transitions, 1))
+        self._part = part_of(max(state.transitions, 1))
         self._learned, self._together, self._flatter, self._sharper, self._rare, self._often = state.stakes
         self._own.load(state.counts)
-        self._capped = state.capped
+        self._capped, self._rejected, self.doubted = state.capped, state.rejected, state.rejected > 0.0
+        self._most, self.number = state.highest * OWN_BETS, state.number
+        if self._shared is not None and state.transitions > 0 == state.number:
+            self.number = self._shared.enter()  # the state is of a version that did not number agents
         self._look()
 
     def _begin(self) -> float:
         """Return the wealth that each bet begins with at the next step."""
         self.transitions += 1
         if self.transitions & (self.transitions - 1) == 0:
-            self._part = _part(self.transitions)
+            if self.transitions == 1 and self._shared is not None:
+                self.number = self._shared.enter()
+            self._part = part_of(self.transitions)
         return self._part
 
     def _staked(self) -> float:
@@ -207,10 +257,14 @@ class ModelTest:
 
     def _look(self) -> None:
         wealth = self.wealth
-        self.doubted = wealth >= self._enough
+        if wealth >= self._enough:
+            self.doubted, self._rejected = True, wealth
         if wealth >= self._cap:
             self._capped = True
-        if self._capped:
+        if self.doubted:
+            self._ended = self._shared is None or self.highest >= MOST_HIGHEST
+            self._near = OWN_BETS * MOST_HIGHEST
+        elif self._capped:
             self._near = self._bets * (self._enough - 1.0)
 
 
@@ -220,21 +274,3 @@ def check_levels(alpha: float, impossible: float) -> None:
         raise ConfigError(f"trust.alpha is {alpha}; it must be a probability above 0 and below 1")
     if not 0.0 < impossible <= 0.005:
         raise ConfigError(f"trust.impossible is {impossible}; it must be above 0, and at most 0.005")
-
-
-def _part(step: int) -> float:
-    """Return the wealth the bet of this step (>= 1) begins with; the k-th doubling sums to 1 / ((k + 1)(k + 2))."""
-    k = step.bit_length() - 1
-    return 1.0 / ((k + 1) * (k + 2) << k)
-
-
-def _idle(steps: int) -> float:
-    """Return the wealth that is idle after so many steps: 1 minus their parts.
-
-    >>> math.isclose(_idle(1000), 1.0 - sum(map(_part, range(1, 1001))))
-    True
-    """
-    if steps == 0:
-        return 1.0
-    k = steps.bit_length() - 1
-    return 1.0 / (k + 1) - (steps - (1 << k) + 1) * _part(steps)

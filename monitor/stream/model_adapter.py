@@ -76,7 +76,8 @@ class ModelAdapter:
         if new := never_recorded(self._model, pair, successor):
             return Break("impossible_step", f"{new} was never recorded; {APPEND}", unrecorded=True)
         state, action = pair
-        return Break("impossible_step", f"the model has no transition ({state}, {action}) -> {successor}")
+        words = f"the model has no transition ({state}, {action}) -> {successor}"
+        return Break("impossible_step", words, unpredicted=True)
 
     def possible(self, pair: tuple[int, int], successor: int) -> bool:
         """Return whether the model gives the transition from the pair a positive probability."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from heapq import heapify, heappop, heappush
 from typing import Final
@@ -29,6 +30,11 @@ class TimerQueue:
     def __len__(self) -> int:
         """Return the number of entries, outdated ones included."""
         return len(self._heap)
+
+    @property
+    def next(self) -> float:
+        """Time of the next entry or before, infinite if there is none: an outdated one may be first."""
+        return self._heap[0][0] if self._heap else math.inf
 
     def put(self, name: str, ticks: float | None) -> None:
         """Replace the time of a name; None removes it."""

@@ -245,6 +245,13 @@ UNSEEN = [
         "tests/stream/test_stream_session.py::test_how_far_the_actions_depart_from_nominal_is_reported_where_it_changes",
     ),
     Unseen(
+        "Rows of the model are wrong: values whose future leads there are wrong too",
+        "cfmon_rejected_rows",
+        "the status page and the log, with the rows",
+        "CfmonRowsRejected",
+        "tests/runtime/test_contradictions.py::test_a_wrong_row_is_named_with_what_was_seen_and_no_other",
+    ),
+    Unseen(
         "The monitor is down",
         "up",
         "its last will on the status topic",

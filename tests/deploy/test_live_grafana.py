@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from monitor.sidecar.clock import read_clock
-from monitor.types import Trust
+from monitor.types import Contradictions, Trust
 from tests.deploy.chain import ALERTS, cfmon, hastened, publisher
 from tests.deploy.grafana_files import asked, in_runbooks, runnable
 from tests.deploy.small_world import DRIFT, EDGE, write_world
@@ -36,6 +36,8 @@ ABOUT_TROUBLE = {
     "agent, panel 7 Why it was blind, A",
     "fleet, panel 7 Alerts now, A",
     "fleet, panel 13 Blind, by reason, A",
+    "monitor, panel 16 How far off these rows are, A",
+    "monitor, panel 16 How far off these rows are, B",
 }
 WITHOUT_THE_BROKER = ("BrokerDisconnected", "annotation blind", "Why it was blind")  # w1 is never blind before
 EVERYBODY = "fleet, panel 9 Monitors and agents over time, B"
@@ -117,7 +119,7 @@ def test_every_question_has_an_answer(stage: tuple[Scene, Path]) -> None:
     assert questions.open.keys() >= ABOUT_TROUBLE
 
     def well() -> None:
-        take(here.stalling, FITS, now=read_clock())
+        take(here.stalling, FITS, Contradictions(rows_tested=4), now=read_clock())
         here.well()
 
     def astray() -> None:

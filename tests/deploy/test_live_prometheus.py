@@ -27,7 +27,18 @@ from monitor.sidecar.clock import read_clock
 from monitor.sidecar.sinks.metrics import Metrics
 from monitor.sidecar.sinks.sink import Part
 from monitor.stream.shard import Shard
-from monitor.types import Blind, Deviates, FormulaSpec, Instant, Judged, Skipped, Trust, Verdict
+from monitor.types import (
+    Blind,
+    Contradictions,
+    Deviates,
+    FormulaSpec,
+    Instant,
+    Judged,
+    Skipped,
+    Trust,
+    Verdict,
+    WrongRow,
+)
 from tests.deploy.chain import ALERTS, Publisher, cfmon, hastened, publisher
 from tests.deploy.small_world import DRIFT, EDGE, PARK, ROAD, STAY, write_world
 from tests.servers import Mosquitto, Prometheus, free_port, mosquitto, prometheus, wait_until
@@ -66,6 +77,9 @@ def hanging_target() -> Iterator[tuple[Metrics, str]]:
         server.shutdown()
         server.server_close()
         thread.join()
+
+
+WRONG = Contradictions((WrongRow("park", "stay", 4.0, "road", 9, 30, 0.1, 0),), rows_rejected=1, rows_tested=4)
 
 
 @dataclass
@@ -156,7 +170,7 @@ class Scene:
         self.stalling.evaluated(0.0, [], Instant(time.time() - 60.0, 0.0))
         doubt, rest = Trust(doubted=True, log10_e=3.1, transitions=500), Blind("w9", "any", "idle")
         take(self.stalling, UNDECIDED, doubt, rest, Skipped("w9", "any", 1), now=read_clock())
-        take(self.stalling, Deviates("w9", 0.5, 100), now=read_clock())
+        take(self.stalling, Deviates("w9", 0.5, 100), WRONG, now=read_clock())
         self.stalling.store_failed()
         self.stalling.store_damaged(1, read_clock())
         self.stalling.reloaded(ok=False)
@@ -170,7 +184,7 @@ class Scene:
         """Both episodes end: w1 steps back and is safe, w2 is allowed to be silent."""
         awake = Blind("w9", "any", None)
         fits = Trust(doubted=False, log10_e=0.0, transitions=0)
-        take(self.stalling, fits, awake, Deviates("w9", 0.0, 100), now=read_clock())
+        take(self.stalling, fits, awake, Deviates("w9", 0.0, 100), Contradictions(rows_tested=4), now=read_clock())
         self.stalling.store_works()
         self.stalling.reloaded(ok=True)
         self.stalling.watch_posts("pager", lambda: 0)

@@ -58,7 +58,7 @@ def pinned(name: str, python: str) -> dict[str, Version]:
     return {pin.name: pin.version for pin in pins(name) if pin.holds(python)}
 
 
-@pytest.mark.parametrize("name", ["requirements.lock", "build.lock"])
+@pytest.mark.parametrize("name", ["requirements.lock", "build.lock", "flink/requirements.lock"])
 def test_every_pin_has_hashes_and_none_says_where_it_came_from(name: str) -> None:
     text = (DEPLOY / name).read_text()
     assert pins(name)
@@ -85,6 +85,16 @@ def test_each_dependency_is_pinned_once_and_at_or_above_its_floor(
     versions = pinned(name, python)
     for requirement in requirements:
         assert requirement.specifier.contains(versions[canonicalize_name(requirement.name)])
+
+
+def test_the_job_on_flink_has_what_the_monitor_needs_and_the_flink_that_was_measured() -> None:
+    """For one python and one platform; Flink needs two packages older than their floors."""
+    versions = pinned("flink/requirements.lock", "3.11")
+    assert versions["apache-flink"] == versions["apache-flink-libraries"] == Version("2.3.0")
+    for requirement in [*RUNTIME, *SIGN]:
+        assert requirement.specifier.contains(versions[canonicalize_name(requirement.name)])
+    for name, (floor, _) in table().items():
+        assert name in {"protobuf", "pyarrow"} or name not in versions or versions[name] >= floor, name
 
 
 def test_what_pinned_packages_need_is_pinned_too() -> None:

@@ -10,7 +10,7 @@ pytest.importorskip("playwright")
 from playwright.sync_api import expect
 
 from monitor.sidecar.pipeline import Effects
-from monitor.types import Deviates, Instant, Trust
+from monitor.types import Contradictions, Deviates, Instant, Trust, WrongAgent, WrongRow
 from tests.page.conftest import Scene
 from tests.page.test_page import SOON, accessible
 
@@ -159,6 +159,26 @@ def test_why_is_answered_also_where_nothing_fires(page: Page, keep: Any) -> None
     assert page.locator(".profile tbody tr").count() > 0
     assert page.locator("#alarms-none").inner_text() == "This agent has no alarm in the list."
     keep(page, "agent-calm")
+
+
+@pytest.mark.parametrize("page", ["light", "dark"], indirect=True)
+def test_rows_and_agents_that_contradict_the_model_are_named_with_what_to_do(page: Page, scene: Scene) -> None:
+    now = Instant(1_780_000_000.0 + scene.ticks, scene.ticks)
+    row = WrongRow("hill", "walk", 4.0, "plain", 40, 100, 0.1, 3)
+    found = Contradictions((row,), (WrongAgent("robot-4", 5.0),), 12, 1, 64)
+    scene.board.take(Effects(notices=(found,)), now)
+    wrong = page.locator("#wrong li")
+    expect(wrong).to_have_count(3, timeout=SOON)
+    expect(wrong.nth(0)).to_contain_text("ROW OF THE MODEL WRONG · state hill, action walk (e-value 1e4.0)")
+    words = "Next state plain: in 40 of the last 100 visits, the model's probability is 0.100."
+    expect(wrong.nth(0)).to_contain_text(words)
+    expect(wrong.nth(0)).to_contain_text("3 of these visits led where the model gives probability 0.")
+    expect(wrong.nth(0)).to_contain_text("cfmon model learn --append")
+    expect(wrong.nth(1)).to_contain_text("AGENT CONTRADICTS THE MODEL · robot-4 (e-value 1e5.0)")
+    expect(wrong.nth(2)).to_contain_text("11 more rows contradict the model")
+    assert accessible(page) == []
+    scene.board.take(Effects(notices=(Contradictions(rows_tested=64),)), now)
+    expect(wrong).to_have_count(0, timeout=SOON)
 
 
 @pytest.mark.parametrize("page", ["light", "dark"], indirect=True)

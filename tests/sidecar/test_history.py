@@ -23,7 +23,7 @@ from monitor.sidecar.store.alarm_history import Alarm, AlarmFilter, AlarmHistory
 from monitor.sidecar.web.http import Sources, make_app
 from monitor.sidecar.web.pictures import Pictures
 from monitor.sidecar.web.server import HttpServer
-from monitor.types import AlarmSpec, Deviates, FormulaSpec, Instant, Trust
+from monitor.types import AlarmSpec, Contradictions, Deviates, FormulaSpec, Instant, Trust, WrongAgent, WrongRow
 from tests.servers import Mosquitto, wait_until
 from tests.sidecar.conftest import CAREFUL, RASH, REGRET, Driver
 from tests.sidecar.project import CONFIG, write_project
@@ -237,6 +237,32 @@ def test_doubt_of_one_agent_stands_beside_the_models_own(board: StatusView, driv
     assert (life["doubt"], life["model_doubt"]["doubted"]) == (doubted, False)
     board.take(Effects(notices=(Trust(doubted=False, log10_e=0.0, transitions=0, agent="ada"),)), driver.now)
     assert board.overview("", 1)["doubt"]["agents"] == []
+
+
+def test_rows_and_agents_that_contradict_the_model_are_listed(board: StatusView, driver: Driver) -> None:
+    nothing = {"rows": [], "agents": [], "rows_rejected": 0, "agents_rejected": 0, "rows_tested": 0}
+    assert board.overview("", 1)["contradictions"] == nothing
+    row = WrongRow("hill", "walk", 4.0, "plain", 40, 100, 0.1, 3)
+    found = Contradictions((row,), (WrongAgent("ada", 5.0),), rows_rejected=1, agents_rejected=1, rows_tested=64)
+    board.take(Effects(notices=(found,)), driver.now)
+    assert board.overview("", 1)["contradictions"] == {
+        "rows": [
+            {
+                "state": "hill",
+                "action": "walk",
+                "log10_e": 4.0,
+                "successor": "plain",
+                "seen": 40,
+                "visits": 100,
+                "probability": 0.1,
+                "impossible": 3,
+            }
+        ],
+        "agents": [{"agent": "ada", "log10_e": 5.0}],
+        "rows_rejected": 1,
+        "agents_rejected": 1,
+        "rows_tested": 64,
+    }
 
 
 def test_who_departs_from_its_policy_is_named_from_a_tenth_on(board: StatusView, driver: Driver) -> None:

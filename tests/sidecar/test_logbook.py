@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from monitor.model import MDP
 from monitor.sidecar.config.load import assemble
@@ -18,7 +19,7 @@ from monitor.sidecar.log import MAX_KINDS, RateLimitedLog, set_up_logging
 from monitor.sidecar.mqtt.inbox import Arrived
 from monitor.sidecar.service import Service
 from monitor.sidecar.sinks.logbook import Logbook
-from monitor.types import Blind, Deviates, Instant, TakenOver
+from monitor.types import Blind, Contradictions, Deviates, Instant, TakenOver, WrongAgent, WrongRow
 from tests.sidecar.conftest import CAREFUL, HOME, RASH
 from tests.sidecar.project import write_project
 from tests.sidecar.watched import watched
@@ -161,6 +162,27 @@ def test_blindness_is_one_entry_for_each_agent_and_of_many_agents_one(log: pytes
         (INFO, "1000 agents are answered again"),
         (WARNING, "a0: in doubt (model_doubt: observed transitions contradict the model): watch, chance"),
         (WARNING, "9 agents are in doubt (model_doubt: observed transitions contradict the model)"),
+    ]
+
+
+def test_rows_and_agents_that_contradict_the_model_are_logged_when_they_come_and_go(
+    log: pytest.LogCaptureFixture,
+) -> None:
+    book = Logbook(watched([]))
+    row = WrongRow("hill", "walk", 4.0, "plain", 40, 100, 0.1, 3)
+    known = Contradictions((), (WrongAgent("bob", 3.0),), agents_rejected=1, rows_tested=64)
+    book.recall(Effects(notices=(known,)), NOW)
+    for n in range(2):  # the second one is no news
+        agents = (WrongAgent("bob", 5.0), WrongAgent("ada", 5.0))
+        found = Contradictions((replace(row, seen=40 + n),), agents, 1, 2, 64)
+        book.take(Effects(notices=(found,)), NOW)
+    book.take(Effects(notices=(Contradictions(agents=agents, agents_rejected=2, rows_tested=64),)), NOW)
+    words = "state hill, action walk: next state plain seen 40 times of 100, the model's probability is 0.1"
+    words += "; 3 of these steps led where the model gives probability 0; e-value 1e4.0"
+    assert entries(log, "monitor.service") == [
+        ("ERROR", f"row (hill, walk) contradicts the model: {words}"),
+        ("ERROR", "agent ada contradicts the model: e-value 1e5.0"),
+        (INFO, "row (hill, walk) is not among those that contradict the model any more"),
     ]
 
 

@@ -24,6 +24,7 @@ from monitor.types import (
     BlindReason,
     Calibrated,
     Calibration,
+    Contradictions,
     Deviates,
     Ended,
     Figures,
@@ -41,6 +42,8 @@ from monitor.types import (
     Skipped,
     Trust,
     Verdict,
+    WrongAgent,
+    WrongRow,
 )
 from tests.sidecar.watched import NOW, metrics_of, take, watched
 
@@ -144,6 +147,8 @@ def test_every_promised_name_is_there(metrics: Metrics) -> None:
         "cfmon_mqtt_connected": "gauge",
         "cfmon_queue_length": "gauge",
         "cfmon_model_doubt": "gauge",
+        "cfmon_rejected_rows": "gauge",
+        "cfmon_rejected_agents": "gauge",
         "cfmon_config_reload_success": "gauge",
         "cfmon_model_info": "gauge",
         "cfmon_policy_info": "gauge",
@@ -429,6 +434,24 @@ def test_how_the_model_stands_is_shown(metrics: Metrics) -> None:
         assert value(metrics, "cfmon_model_log10_e_value") == log10_e
     take(metrics, Trust(doubted=False, log10_e=0.0, transitions=0))  # another model
     assert math.isnan(value(metrics, "cfmon_model_doubt") or 0.0)
+
+
+def test_rejected_rows_have_series_only_while_they_are_named(metrics: Metrics) -> None:
+    assert math.isnan(value(metrics, "cfmon_rejected_rows") or 0.0)
+    first, second = (WrongRow("hill", name, 4.0, "plain", 40, 100, 0.1, 0) for name in ("walk", "brake"))
+    agents = (WrongAgent("ada", 5.0),)
+    take(metrics, Contradictions((first, second), agents, rows_rejected=12, agents_rejected=1, rows_tested=64))
+    assert value(metrics, "cfmon_rejected_rows") == 12
+    assert value(metrics, "cfmon_rejected_agents") == 1
+    assert value(metrics, "cfmon_row_deviation", state="hill", action="walk") == pytest.approx(0.3)
+    assert value(metrics, "cfmon_row_log10_e_value", state="hill", action="brake") == 4.0
+    take(metrics, Contradictions((second,), rows_rejected=1, rows_tested=64))
+    assert value(metrics, "cfmon_row_deviation", state="hill", action="walk") is None
+    assert value(metrics, "cfmon_row_deviation", state="hill", action="brake") is not None
+    assert value(metrics, "cfmon_rejected_agents") == 0
+    take(metrics, Contradictions())  # not tested any more
+    assert value(metrics, "cfmon_row_deviation", state="hill", action="brake") is None
+    assert math.isnan(value(metrics, "cfmon_rejected_rows") or 0.0)
 
 
 @pytest.mark.parametrize("reason", sorted(MARKS))

@@ -18,6 +18,7 @@ import numpy as np
 from tests.engine import verdict_rates
 from tests.statistics.measured import Row
 from tests.statistics.rates_as_tables import markdown
+from tests.statistics.rates_of_discoveries import discovery_rows
 from tests.statistics.rates_of_intervals import interval_rows, sequence_rows, size_rows
 from tests.statistics.rates_of_model_tests import learned_rows
 from tests.statistics.rates_of_tests import (
@@ -54,6 +55,7 @@ PARTS: dict[str, Callable[[np.random.Generator], Iterator[Row]]] = {
     "streams": stream_rows,
     "verdicts": lambda _: verdict_rates.rows(2_000),
     "learned": lambda rng: learned_rows(500, 1_000, rng),
+    "discoveries": lambda rng: discovery_rows(RUNS, 400, rng),
 }
 
 

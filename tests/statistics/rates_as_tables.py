@@ -31,6 +31,8 @@ PROCEDURES = {
     "interval of =?": "interval of `=?`, alone and on a stream",
     "model test, bounds": "test of a learned model, on 1,000 steps from the environment of its recordings",
     "model test, taken": "the same, its rows taken as exact",
+    "named wrongly": "rows and agents named as contradicting the model that do not, in runs of 3,200 steps",
+    "named wrongly, against": "the same for rows, if all agents have the same noise",
 }
 """How the name of a row begins -> what the page calls it."""
 

@@ -7,7 +7,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.statistics import rates_of_intervals, rates_of_model_tests, rates_of_tests, rates_on_streams
+from tests.statistics import (
+    rates_of_discoveries,
+    rates_of_intervals,
+    rates_of_model_tests,
+    rates_of_tests,
+    rates_on_streams,
+)
 from tests.statistics.error_rates import read
 from tests.statistics.rates_as_tables import markdown
 
@@ -79,6 +85,15 @@ def test_few_data_alone_reject_a_learned_model_as_seldom_as_promised_and_nearly_
     assert len(bounds) == len(rows) / 2 == 4
     assert [row for row in bounds if not row.within(len(bounds))] == []
     assert min(row.rate for row in rows if row.limit is None and row.where.startswith("grid")) > 0.9
+
+
+def test_of_what_is_named_as_little_is_right_as_promised_and_much_more_if_agents_share_noise_in_rows() -> None:
+    rows = list(rates_of_discoveries.discovery_rows(60, 200, np.random.default_rng(11)))
+    promised = [row for row in rows if row.limit is not None]
+    assert len(promised) == 2
+    assert [row for row in promised if not row.within(len(promised))] == []
+    assert all(row.samples > 1.0 for row in promised)  # what is wrong is named
+    assert rows[-1].rate > 0.2
 
 
 def test_the_kept_measurements_are_within_their_limits_and_those_the_page_shows() -> None:

@@ -13,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binom
 
-from monitor.statistics.fleet import FRACTIONS, Fleet
+from monitor.statistics.fleet import FRACTIONS, Fleet, joined_number, wrong_agents
+from monitor.statistics.late_bets import idle_after, part_of
 from monitor.statistics.model_test import ModelTest
 from tests.statistics.test_model_test import SMALL, Rows, grid, walk
 
@@ -190,3 +191,78 @@ def test_what_departs_is_named_the_loudest_first() -> None:
     found = [(d.row, d.successor, d.seen, d.of, round(d.expected, 6)) for d in test.departures()]
     assert found == [(1, 2, 3, 4, 0.4), (0, 1, 6, 10, 5.0)]
     assert test.departures(1) == test.departures()[:1]
+
+
+# ---- agents ----
+
+
+def test_the_evidence_of_an_agent_is_never_more_for_what_others_do() -> None:
+    """Also where they repeat what it does, which the shared counts learn: so it is rejected earlier."""
+    steps = list(walk(grid(0.3), np.random.default_rng(1), 200))
+    alone, crowd = the_fleet(grid(0.1)), the_fleet(grid(0.1))
+    one, many = alone.join(), [crowd.join() for _ in range(4)]
+    highest = []
+    for row, successor in steps:
+        one.step(row, successor)
+        for test in many:
+            test.step(row, successor)
+        highest.append(one.highest)
+        assert all(test.highest == one.highest if not test.doubted else test.highest <= one.highest for test in many)
+    assert highest == sorted(highest)
+
+
+def test_the_own_bets_of_an_agent_give_no_wealth_on_average() -> None:
+    def mean(test: ModelTest, depth: int) -> float:
+        if depth == 0:
+            own = test.dump().stakes
+            return idle_after(test.transitions) + (sum(own) - own[1]) / 5.0
+        total = 0.0
+        for successor, chance in SMALL[depth % 2].items():
+            after = deepcopy(test)
+            after.step(depth % 2, successor)
+            total += chance * mean(after, depth - 1)
+        return total
+
+    assert mean(the_fleet(SMALL, alpha=1e-30, impossible=1e-12).join(), 7) == pytest.approx(1.0, abs=1e-9)
+
+
+def test_agents_are_numbered_by_their_first_transition_and_weigh_less_the_later_they_come() -> None:
+    fleet = the_fleet(SMALL)
+    tests = [fleet.join() for _ in range(3)]
+    assert [test.number for test in tests] == [0, 0, 0]
+    for place in (2, 0, 2):
+        tests[place].step(0, 0)
+    assert [test.number for test in tests] == [2, 0, 1]
+    assert wrong_agents(tests) == []
+    assert sum(part_of(n) for n in range(1, 100_000)) < 1.0
+
+
+def test_who_lives_elsewhere_is_named_also_after_the_rejection_and_the_test_ends_some_day() -> None:
+    fleet = the_fleet(grid(0.1))
+    crowd = [fleet.join() for _ in range(300)]
+    for test in crowd:
+        for row, successor in walk(grid(0.1), np.random.default_rng(0), 1):
+            test.step(row, successor)
+    stray = fleet.join()
+    tests = [*crowd, stray]
+    named, doubted = 0, 0
+    for n, (row, successor) in enumerate(walk(grid(0.5), np.random.default_rng(5), 2_000)):
+        stray.step(row, successor)
+        if stray.doubted and not doubted:
+            doubted, told = n, (stray.transitions, stray.log10_e)
+        if wrong_agents(tests) and not named:
+            named = n
+    assert 0 < doubted < named < 4 * doubted
+    assert [place for place, _ in wrong_agents(tests)] == [300]
+    assert (stray.transitions, stray.log10_e) == told
+    assert stray.highest >= 1e12
+    before = stray.dump()
+    stray.step(0, 0)
+    stray.contradict(0)
+    assert stray.dump() == before
+    assert fleet.observed == 300 + 2_002
+
+
+def test_agents_of_several_fleets_get_numbers_of_their_own() -> None:
+    numbers = [joined_number(number, fleet, 3) for fleet in range(3) for number in range(1, 6)]
+    assert sorted(numbers) == list(range(1, 16))

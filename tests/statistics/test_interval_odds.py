@@ -118,7 +118,7 @@ def test_given_rows_have_the_odds_of_a_model_that_is_not_learned() -> None:
     learner, plain = odds.learner(10), Learner(odds, 10)
     assert isinstance(learner, IntervalLearner)
     for each in (learner, plain):
-        each.count(found)
+        each.settle(found)
     assert learner.ratio(found) == plain.ratio(found) != 1.0
 
 

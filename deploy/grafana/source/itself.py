@@ -221,6 +221,41 @@ def _losses(made: Dashboard) -> Dashboard:
         )
         .with_panel(
             graph(
+                "Rows and agents that contradict the model",
+                "Rows of the model (pairs of state and action) that are wrong, and agents that do not follow it. Of "
+                "those named at most 5 % are expected to be right. From 1 row on, CfmonRowsRejected fires. Gap: not "
+                "tested.",
+                [
+                    query(f"cfmon_rejected_rows{{{HERE}}}", "{{instance}}: rows", letter="A"),
+                    query(f"cfmon_rejected_agents{{{HERE}}}", "{{instance}}: agents", letter="B"),
+                ],
+                unit="short",
+                limit=1,
+            )
+        )
+        .with_panel(
+            graph(
+                "How far off these rows are",
+                "Of at most ten rows: the largest difference of an observed fraction and the model's probability, and "
+                "the evidence, log10 of an e-value. The status page has the next state and the number of visits.",
+                [
+                    query(
+                        f"cfmon_row_deviation{{{HERE}}}",
+                        "{{instance}}: state {{state}}, action {{action}}, deviation",
+                        letter="A",
+                    ),
+                    query(
+                        f"cfmon_row_log10_e_value{{{HERE}}}",
+                        "{{instance}}: state {{state}}, action {{action}}, evidence",
+                        letter="B",
+                    ),
+                ],
+                unit="none",
+                nothing=none,
+            )
+        )
+        .with_panel(
+            graph(
                 "Memory of the process",
                 "Resident memory. It grows with agents and formulas up to a bound; unlimited growth is a leak.",
                 [query(f"process_resident_memory_bytes{{{HERE}}}", "{{instance}}")],

@@ -21,7 +21,7 @@ from monitor.sidecar.sinks.reliability import WORDS
 from monitor.sidecar.sinks.sink import Part, Watched
 from monitor.statistics.calibration import CalibrationCounts
 from monitor.stream.decode import REASONS
-from monitor.types import Avoidable, MessageResult, TakeoverOutcome
+from monitor.types import Avoidable, Contradictions, MessageResult, TakeoverOutcome
 
 __all__ = ["BANDS", "BAND_ENDS", "FIGURES", "PLACES", "UNKNOWN", "Instruments"]
 
@@ -47,6 +47,12 @@ BAND_ENDS = {
     "value_high": "Upper end of a band of the agent's own value, on a learned model; absent if there is none now.",
 }
 """Gauges set by a verdict on a learned model, in this order."""
+
+ROW = {
+    "row_log10_e_value": "Evidence against a row of the model that is wrong: log10 of an e-value; at most ten rows.",
+    "row_deviation": "Largest difference of an observed fraction and the model's probability in such a row.",
+}
+"""Gauges of a rejected row, in this order."""
 
 _VERDICT_BUCKETS = (1e-4, 2.5e-4, 5e-4, 1e-3, 2.5e-3, 5e-3, 1e-2, 2.5e-2, 5e-2, 0.1, 0.25, 1.0, 5.0)
 _LAG_BUCKETS = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 60.0)
@@ -89,6 +95,10 @@ class Instruments:
         self.model_log10_e = self._gauge(
             "model_log10_e_value", "Evidence against the model: log10 of an e-value; NaN: not tested."
         )
+        self.rejected_rows = self._gauge("rejected_rows", "Rows of the model that are wrong; NaN: not tested.")
+        self.rejected_agents = self._gauge("rejected_agents", "Agents that contradict the model; NaN: not tested.")
+        self.row = self._many(ROW, "state", "action")
+        self._named_rows: set[tuple[str, str]] = set()
         self.store_ok = self._gauge("store_ok", "1 while the store can be written; if 0, a restart loses state.")
         self.reload_success = self._gauge("config_reload_success", "1 if the last load of the configuration succeeded.")
         self.model_info = self._gauge("model_info", "The model in use.", "name", "sha256")
@@ -157,6 +167,7 @@ class Instruments:
             self._start_formula(query)
         self.model_doubt.set(math.nan)
         self.model_log10_e.set(math.nan)
+        self.show_contradictions(Contradictions())
         for info in (self.model_info, self.policy_info):
             info.clear()
         identity = watched.identity
@@ -171,6 +182,18 @@ class Instruments:
                 family.drop("formula", formula)
         self._forget_threshold(formula)
         self.verdict_seconds.stop(formula)
+
+    def show_contradictions(self, notice: Contradictions) -> None:
+        """Show how many rows and agents are rejected, and how far off the rows are that are named."""
+        tested = notice.rows_tested > 0
+        self.rejected_rows.set(notice.rows_rejected if tested else math.nan)
+        self.rejected_agents.set(notice.agents_rejected if tested else math.nan)
+        named = {(row.state, row.action): row for row in notice.rows}
+        for gone in self._named_rows - named.keys():
+            self.row.remove(gone)
+        for place, row in named.items():
+            self.row.set(place, row.log10_e, abs(row.seen / max(row.visits, 1) - row.probability))
+        self._named_rows = set(named)
 
     def show_calibration(self, formula: str, counts: CalibrationCounts) -> None:
         """Show the scores of all forecasts of a formula."""

@@ -12,7 +12,7 @@ from collections import defaultdict
 from typing import Any, Final
 
 from monitor._version import __version__
-from monitor.alarm.phrases import BLIND_WORDS, departing_text
+from monitor.alarm.phrases import BLIND_WORDS, departing_text, wrong_row_text
 from monitor.alarm.takeover import takeover_text
 from monitor.runtime.takeovers import UNREPORTED
 from monitor.sidecar.config.load import Loaded
@@ -23,6 +23,7 @@ from monitor.statistics.deviation import NOTABLE
 from monitor.types import (
     Blind,
     BlindReason,
+    Contradictions,
     Deviates,
     Forgotten,
     Instant,
@@ -110,6 +111,7 @@ class Logbook:
         self._firing: set[str] = set()
         self._deviating: set[str] = set()
         self._undecided: set[str] = set()
+        self._rejected: dict[str, str] = {}
 
     def take(self, effects: Effects, now: Instant) -> None:
         """Log what one event caused."""
@@ -120,8 +122,11 @@ class Logbook:
         for notice in effects.notices:
             self._notice(notice, now)
 
-    def recall(self, effects: Effects, now: Instant) -> None:
+    def recall(self, effects: Effects, _now: Instant) -> None:
         """Log nothing: an earlier process has."""
+        for notice in effects.notices:
+            if isinstance(notice, Contradictions):
+                self._rejected = _rejected(notice)
 
     def adopt(self, _watched: Watched) -> None:
         """Go on under another configuration, in which a formula may be undecided again."""
@@ -149,6 +154,8 @@ class Logbook:
                     notice.transitions,
                     "".join(f"; {departing_text(each)}" for each in notice.departing),
                 )
+            case Contradictions():
+                self._contradictions(notice)
             case Skipped():
                 topic = f"{self._alerts}/{notice.agent}/{notice.formula}"
                 words = "overload: answers of %s for %s are skipped; alarms on %s may be missing"
@@ -174,6 +181,15 @@ class Logbook:
         proof = f" [evidence {evidence}]" if evidence and not again else ""
         what = "still firing" if again else state
         LOG.log(level, "ALARM %s: %s: %s%s", what, name, alert["summary"], proof, extra={"fields": fields})
+
+    def _contradictions(self, notice: Contradictions) -> None:
+        """Log rows and agents when they are rejected, and when not any more; numbers in between are no news."""
+        before, self._rejected = self._rejected, _rejected(notice)
+        for name, words in self._rejected.items():
+            if name not in before:
+                ABOUT.error("%s contradicts the model: %s", name, words)
+        for name in before.keys() - self._rejected.keys():
+            ABOUT.info("%s is not among those that contradict the model any more", name)
 
     def _deviation(self, notice: Deviates, now: Instant) -> None:
         """Log a deviation when it becomes notable, and when it has gone; changes in between are no news."""
@@ -222,3 +238,9 @@ class Logbook:
             return
         words = "%d agents are blind (%s: %s)" if reason != "model_doubt" else "%d agents are in doubt (%s: %s)"
         self._log.write(logging.WARNING, reason, now, words, len(agents), reason, BLIND_WORDS[reason], fields=fields)
+
+
+def _rejected(notice: Contradictions) -> dict[str, str]:
+    """Return each rejected row and agent that is named, and in which way it contradicts the model."""
+    rows = {f"row ({row.state}, {row.action})": wrong_row_text(row) for row in notice.rows}
+    return rows | {f"agent {each.agent}": f"e-value 1e{each.log10_e:.1f}" for each in notice.agents}

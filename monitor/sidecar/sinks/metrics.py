@@ -25,6 +25,7 @@ from monitor.types import (
     Alert,
     Blind,
     Calibrated,
+    Contradictions,
     Deviates,
     Ended,
     Forecast,
@@ -201,6 +202,8 @@ class Metrics:
                 self._forget(notice.agent)
             case Trust():
                 self._show_trust(notice)
+            case Contradictions():
+                self._on.show_contradictions(notice)
             case Forecast() | Calibrated():
                 self._show_forecasts(notice)
             case _:

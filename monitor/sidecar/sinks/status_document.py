@@ -19,13 +19,14 @@ from monitor.sidecar.sinks.curve import Curve
 from monitor.sidecar.sinks.metrics import outcome_of
 from monitor.statistics.calibration import CalibrationCounts
 from monitor.statistics.deviation import NOTABLE
-from monitor.types import Alert, Blind, BlindReason, Deviates, Episode, Judged, Refreshed, Trust
+from monitor.types import Alert, Blind, BlindReason, Contradictions, Deviates, Episode, Judged, Refreshed, Trust
 
 __all__ = [
     "HISTORY",
     "AgentStatus",
     "FormulaStatus",
     "blind_groups",
+    "contradictions_of",
     "deviation_of",
     "doubt_of",
     "explained",
@@ -97,6 +98,17 @@ def doubt_of(trust: Trust | None) -> dict[str, Any]:
         "log10_e": finite(trust.log10_e),
         "transitions": trust.transitions,
         "departing": [msgspec.structs.asdict(each) for each in trust.departing],
+    }
+
+
+def contradictions_of(notice: Contradictions) -> dict[str, Any]:
+    """Return the rows of the model and the agents that are rejected; `rows_tested` is 0 where rows are not tested."""
+    return {
+        "rows": [msgspec.structs.asdict(row) for row in notice.rows],
+        "agents": [msgspec.structs.asdict(agent) for agent in notice.agents],
+        "rows_rejected": notice.rows_rejected,
+        "agents_rejected": notice.agents_rejected,
+        "rows_tested": notice.rows_tested,
     }
 
 

@@ -16,6 +16,7 @@ from monitor.sidecar.sinks.status_document import (
     AgentStatus,
     FormulaStatus,
     blind_groups,
+    contradictions_of,
     deviation_of,
     doubt_of,
     explained,
@@ -31,6 +32,7 @@ from monitor.types import (
     Blind,
     BlindReason,
     Calibrated,
+    Contradictions,
     Deviates,
     Ended,
     Forecast,
@@ -65,6 +67,7 @@ class StatusView:
         self._alerts = watched.alerts
         self._agents: dict[str, AgentStatus] = {}
         self._trust: Trust | None = None
+        self._contradictions = Contradictions()
         self.history = AlarmHistory(watched.alerts)
 
     def take(self, effects: Effects, now: Instant) -> None:
@@ -148,7 +151,7 @@ class StatusView:
             firing = [alarm.shown(self._live(alarm)) for alarm in alarms[:most]]
             blind = blind_groups(self._agents)
             agents = [self._show_agent(name, self._agents[name]) for _, name in found[:most]]
-            doubt = self._doubt()
+            doubt, contradictions = self._doubt(), contradictions_of(self._contradictions)
             deviating = self._deviating()
             count = len(self._agents)
         lists = {
@@ -157,6 +160,7 @@ class StatusView:
             "blind": blind[:most],
             "agents": agents,
             "doubt": doubt,
+            "contradictions": contradictions,
             "deviating": deviating,
         }
         counts = {"firing": len(alarms), "blind": len(blind), "agents": count, "found": len(found)}
@@ -223,6 +227,8 @@ class StatusView:
                 self._count_forecast(notice, now)
             case Trust():
                 self._keep_trust(notice, now)
+            case Contradictions():
+                self._contradictions = notice
             case _:
                 pass  # OffPolicy, RewardMismatch and Skipped are counted by the metrics
 

@@ -42,6 +42,37 @@ function updateDoubt(card, doubt) {
   card.querySelector("a").href = agentPage(doubt.agent);
 }
 
+const MODEL_WRONG = "Record the steps, and let the model learn them: cfmon run --record, cfmon model learn --append.";
+const AGENT_WRONG = "What differs: its environment, its software, a second program under its name?";
+
+function wrongOnes({ rows, agents, rows_rejected: rowsRejected, agents_rejected: agentsRejected }) {
+  const found = rows.map((row) => {
+    const beyond = row.impossible ? ` ${row.impossible} of these visits led where the model gives probability 0.` : "";
+    return {
+      name: `row ${row.state} ${row.action}`,
+      head: `ROW OF THE MODEL WRONG · state ${row.state}, action ${row.action} (e-value 1e${row.log10_e.toFixed(1)})`,
+      detail: `Next state ${row.successor}: in ${row.seen} of the last ${row.visits} visits, the model's probability is ${row.probability.toPrecision(3)}.${beyond} ${MODEL_WRONG}`,
+    };
+  });
+  found.push(...agents.map((each) => ({
+    name: `agent ${each.agent}`,
+    head: `AGENT CONTRADICTS THE MODEL · ${each.agent} (e-value 1e${each.log10_e.toFixed(1)})`,
+    detail: AGENT_WRONG,
+  })));
+  const more = [[rowsRejected - rows.length, "rows"], [agentsRejected - agents.length, "agents"]];
+  for (const [count, what] of more) if (count > 0) found.push({ name: what, head: `${count} more ${what} contradict the model`, detail: "" });
+  return found;
+}
+
+function makeWrong() {
+  return element("li", "blind", element("p", "head word-blind"), element("p", "detail"));
+}
+
+function updateWrong(card, wrong) {
+  put(card.querySelector(".head"), wrong.head);
+  put(card.querySelector(".detail"), wrong.detail);
+}
+
 function updateDeviating(card, deviation) {
   put(card.querySelector(".head"), `NOT ITS POLICY · ${deviation.agent} · ${deviates(deviation)}`);
   put(card.querySelector(".detail"), POLICY_ASSUMED);
@@ -135,6 +166,7 @@ function show(told) {
   sync(at("blind"), told.blind, (row) => `${row.agent} ${row.reason}`, makeBlind, updateBlind);
   sync(at("doubt"), told.doubt.agents, (doubt) => doubt.agent, makeDoubt, updateDoubt);
   sync(at("deviating"), told.deviating, (deviation) => deviation.agent, makeDoubt, updateDeviating);
+  sync(at("wrong"), wrongOnes(told.contradictions), (wrong) => wrong.name, makeWrong, updateWrong);
   put(at("doubt-model"), aboutModel(told.doubt.model));
   at("doubt-model").className = told.doubt.model.doubted === false ? "quiet" : "unknown";
   const rows = told.agents.flatMap((agent) =>

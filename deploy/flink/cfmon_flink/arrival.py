@@ -1,0 +1,85 @@
+"""Lines of the log: a step of an agent as the bridge received it, in JSON."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from monitor.errors import InputError
+from monitor.stream.decode import agent_of
+
+__all__ = ["NOBODY", "Arrival", "agent_in", "read_line", "received_on", "tick_line", "write_line"]
+
+NOBODY: Final = ""
+"""Key of lines that name no valid agent."""
+
+
+class Arrival(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One line of the log.
+
+    `received`: when the bridge received it, in milliseconds since the epoch; this is the job's only clock. `payload`:
+    the MQTT payload, in base64 on the line; None: only time has passed.
+    """
+
+    agent: str
+    received: int
+    payload: bytes | None = None
+
+
+class _Key(msgspec.Struct, frozen=True):
+    """The part of a line by which it is keyed."""
+
+    agent: str
+
+
+class _Time(msgspec.Struct, frozen=True):
+    """The part of a line that says when it was received."""
+
+    received: int
+
+
+_arrival = msgspec.json.Decoder(Arrival).decode
+_key = msgspec.json.Decoder(_Key).decode
+_time = msgspec.json.Decoder(_Time).decode
+_line = msgspec.json.Encoder().encode
+
+
+def read_line(line: str) -> Arrival:
+    """Return the arrival on a line. Raise InputError (`bad_line`, or `bad_agent` for a name that no agent may have).
+
+    >>> read_line('{"agent": "ada", "received": 1795259763700, "payload": "e30="}').payload
+    b'{}'
+    """
+    try:
+        arrival = _arrival(line)
+    except (msgspec.DecodeError, UnicodeEncodeError) as error:
+        raise InputError("bad_line", f"not a line of the bridge ({error}); see deploy/flink/telegraf.conf") from error
+    agent_of(arrival.agent, "+")
+    return arrival
+
+
+def agent_in(line: str) -> str:
+    """Return the key of a line: its agent, or `NOBODY` if `read_line` would not return one."""
+    try:
+        return agent_of(_key(line).agent, "+")
+    except (msgspec.DecodeError, UnicodeEncodeError, InputError):
+        return NOBODY
+
+
+def received_on(line: str, otherwise: int) -> int:
+    """Return when a line was received, in milliseconds since the epoch; `otherwise` if it does not say."""
+    try:
+        return _time(line).received
+    except (msgspec.DecodeError, UnicodeEncodeError):
+        return otherwise
+
+
+def write_line(agent: str, received: int, payload: bytes) -> str:
+    """Return the line of a payload that was received at `received`, in milliseconds since the epoch."""
+    return _line(Arrival(agent, received, payload)).decode()
+
+
+def tick_line(agent: str, received: int) -> str:
+    """Return the line that records that time has passed for an agent."""
+    return _line(Arrival(agent, received)).decode()

@@ -1,0 +1,107 @@
+"""Estimate what a fleet needs: `python deploy/flink/sizing.py --agents 100000 --steps 1`.
+
+A model in which nothing but the number of processes grows with the fleet, calibrated on measurements of one process
+(docs/flink.md). It knows nothing of networks, disks and Kafka. Needs nothing but Python.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+__all__ = ["MEASURED", "Costs", "Need", "main", "need"]
+
+
+@dataclass(frozen=True)
+class Costs:
+    """Measured costs of one step or agent.
+
+    `line`: microseconds of processor time for a step in the job. `timer`: likewise for a check for silence.
+    `resident`: KiB of an agent in memory. `state`, `log`: bytes of an agent in a checkpoint, of a line in Kafka.
+    `connection`: messages a second that one MQTT connection delivers at QoS 1.
+    """
+
+    line: float
+    timer: float
+    resident: float
+    state: float
+    log: float
+    connection: float
+
+
+MEASURED = Costs(line=185.0, timer=140.0, resident=26.0, state=12_600.0, log=135.0, connection=20_000.0)
+"""The 4x4 grid with one formula, in thread mode on RocksDB, on busy cores; the connection: docs/performance.md. A timer
+costs what the loop takes, and what Flink adds to a line."""
+
+PLANNED = 0.6
+"""Fraction of a core, and of a connection, to plan with; the rest is for restoring and for peaks."""
+
+REPLAYED = 32
+"""Lines that are evaluated again when an agent is restored, on average."""
+
+
+@dataclass(frozen=True)
+class Need:
+    """Need of a fleet.
+
+    `lines`, `timers`: a second. `managers`: TaskManagers of one core each. `memory`: GiB of agents in memory, over all
+    of them. `state`: GiB in a checkpoint. `log`: GiB an hour in Kafka. `bridges`: MQTT connections, and brokers if one
+    serves one. `restore`: seconds until all agents are back after a restart, if all send at once.
+    """
+
+    lines: float
+    timers: float
+    managers: int
+    memory: float
+    state: float
+    log: float
+    bridges: int
+    restore: float
+
+
+def need(agents: int, steps: float, *, costs: Costs = MEASURED, stale_after: float = 10.0) -> Need:
+    """Return the need of `agents` that send `steps` a second each, under `stream.stale_after` seconds.
+
+    >>> unit = Costs(line=100, timer=10, resident=128, state=8192, log=1024, connection=20_000)
+    >>> found = need(60_000, 1.0, costs=unit)
+    >>> found.managers, found.bridges, found.timers
+    (11, 5, 24000.0)
+    """
+    lines, timers = agents * steps, agents * 4 / stale_after
+    cores = (lines * costs.line + timers * costs.timer) / 1e6
+    managers = max(1, math.ceil(cores / PLANNED))
+    return Need(
+        lines=lines,
+        timers=timers,
+        managers=managers,
+        memory=agents * costs.resident / 2**20,
+        state=agents * costs.state / 2**30,
+        log=lines * costs.log * 3600 / 2**30,
+        bridges=max(1, math.ceil(lines / (costs.connection * PLANNED))),
+        restore=agents / managers * REPLAYED * costs.line / 1e6,
+    )
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Print the need of a fleet; return the exit code."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--agents", type=int, required=True)
+    parser.add_argument("--steps", type=float, default=1.0, help="of each agent, a second (default 1)")
+    parser.add_argument("--stale-after", type=float, default=10.0, help="stream.stale_after in seconds (default 10)")
+    options = parser.parse_args(arguments)
+    if options.agents < 1 or not options.steps >= 0 or not options.stale_after > 0:
+        parser.error("agents and stale-after must be positive, and steps not negative")
+    found = need(options.agents, options.steps, stale_after=options.stale_after)
+    print(f"{found.lines:,.0f} steps and {found.timers:,.0f} checks for silence a second")
+    print(f"{found.managers:,} TaskManagers of one core, {found.memory / found.managers:.1f} GiB of agents in each")
+    print(f"{found.bridges:,} MQTT connections of a bridge")
+    print(f"{found.state:.1f} GiB in a checkpoint, {found.log:.1f} GiB an hour in Kafka")
+    print(f"{found.restore:.0f} s until all agents are back after a restart")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

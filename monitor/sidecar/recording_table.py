@@ -1,0 +1,168 @@
+"""Columns of a recording as Parquet: events to rows of an Arrow table, and back.
+
+`number` is the place in the recording, from 0. `agent`, `episode` (as JSON) and `seq` are those of a message that can
+be decoded, for tools and for `cfmon audit`; the event itself is in the other columns, unchanged.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, assert_never
+
+from monitor.errors import InputError, RecordingError, to_install
+from monitor.sidecar.events import Connected, Evaluate, Event, Heartbeat, Lost, Message
+from monitor.sidecar.recording import MAX_EVENT_BYTES, event_of
+from monitor.stream import agent_of, decode
+from monitor.stream.shard import shard_of
+from monitor.types import Episode
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["ALL", "Row", "Rows", "events_of", "import_arrow"]
+
+ALL: Final = -1
+"""Bucket of what concerns all agents, and of messages that name no valid one."""
+
+TOPICS: Final = 4096
+"""Number of topics whose agent and bucket are cached."""
+
+KINDS: Final = {"m": "message", "e": "evaluate", "h": "heartbeat", "c": "connected", "l": "lost"}
+_LETTERS: Final = {word: letter for letter, word in KINDS.items()}
+
+
+class Row(NamedTuple):
+    """One event. `flag`: `latest_only` or `up`. `number_of`: steps of an evaluation, or messages that were lost."""
+
+    number: int
+    kind: str
+    wall: float
+    ticks: float
+    topic: str | None = None
+    agent: str | None = None
+    episode: str | None = None
+    seq: int | None = None
+    payload: bytes | None = None
+    flag: bool | None = None
+    number_of: int | None = None
+    why: str | None = None
+
+
+def import_arrow(why: object) -> Any:  # noqa: ANN401 - pyarrow is optional
+    """Return pyarrow; RecordingError, which begins with `why`, if it is not installed."""
+    try:
+        import pyarrow as pa  # noqa: PLC0415 - an optional extra
+    except ImportError as error:
+        raise RecordingError(f"{why}: Parquet needs pyarrow: {to_install('learn')}") from error
+    return pa
+
+
+class Rows:
+    """Events on their way to a table, by bucket.
+
+    Args:
+        pattern: topic of the steps, with one `+` for the agent's name.
+        buckets: number of buckets; an agent's is `shard_of` its name.
+    """
+
+    def __init__(self, pattern: str, buckets: int) -> None:
+        self.count = 0
+        self._buckets: dict[int, list[Row]] = {}
+        self._agent_of = lru_cache(TOPICS)(lambda topic: _agent_of(topic, pattern, buckets))
+
+    def add(self, number: int, event: Event) -> None:
+        """Add an event."""
+        bucket, row = self._row(number, event)
+        self._buckets.setdefault(bucket, []).append(row)
+        self.count += 1
+
+    def take(self) -> list[tuple[int, pa.Table]]:
+        """Remove and return the rows of each bucket. RecordingError: a number does not fit 64 bits."""
+        taken, self._buckets, self.count = self._buckets, {}, 0
+        return [(bucket, _table(rows)) for bucket, rows in sorted(taken.items())]
+
+    def _row(self, number: int, event: Event) -> tuple[int, Row]:
+        at = (event.now.wall, event.now.ticks)
+        match event:
+            case Message():
+                agent, bucket = self._agent_of(event.topic)
+                key = (None, None) if agent is None else _key(agent, event.payload)
+                return bucket, Row(number, "message", *at, event.topic, agent, *key, event.payload)
+            case Evaluate():
+                return ALL, Row(number, "evaluate", *at, flag=event.latest_only, number_of=event.steps)
+            case Heartbeat():
+                return ALL, Row(number, "heartbeat", *at)
+            case Connected():
+                return ALL, Row(number, "connected", *at, flag=event.up)
+            case Lost():
+                agent, bucket = self._agent_of(event.topic)
+                return bucket, Row(number, "lost", *at, event.topic, agent, number_of=event.count, why=event.why)
+            case _:
+                assert_never(event)
+
+
+def events_of(table: pa.Table) -> Iterator[Event]:
+    """Yield the events of a table, in its order. ValueError or TypeError if a row is no event."""
+    names = ("kind", "wall", "ticks", "topic", "payload", "flag", "number_of", "why")
+    columns = (table.column(name).to_pylist() for name in names)
+    for kind, wall, ticks, topic, payload, flag, count, why in zip(*columns, strict=True):
+        letter = _LETTERS.get(kind, kind)
+        match letter:
+            case "m":
+                rest: Sequence[object] = (topic, payload)
+            case "e":
+                rest = (flag, count)
+            case "c":
+                rest = (flag,)
+            case "l":
+                rest = (topic, count, *((why,) if why else ()))
+            case _:
+                rest = ()
+        yield event_of([letter, wall, ticks, *rest])
+
+
+def _agent_of(topic: str, pattern: str, buckets: int) -> tuple[str | None, int]:
+    try:
+        agent = agent_of(topic, pattern)
+    except InputError:
+        return None, ALL
+    return agent, shard_of(agent, buckets)
+
+
+def _key(agent: str, payload: bytes) -> tuple[str | None, int | None]:
+    """Return episode and seq of a message; None if it is no step."""
+    try:
+        step = decode(agent, payload, max_bytes=MAX_EVENT_BYTES)
+    except InputError:
+        return None, None
+    return _as_json(step.episode), step.seq
+
+
+@lru_cache(TOPICS)
+def _as_json(episode: Episode) -> str:
+    return json.dumps(episode, ensure_ascii=False)
+
+
+def _table(rows: Iterable[Row]) -> pa.Table:
+    arrow = import_arrow("a recording")
+    types = {
+        "number": arrow.int64(),
+        "kind": arrow.dictionary(arrow.int8(), arrow.string()),
+        "wall": arrow.float64(),
+        "ticks": arrow.float64(),
+        "topic": arrow.string(),
+        "agent": arrow.string(),
+        "episode": arrow.string(),
+        "seq": arrow.int64(),
+        "payload": arrow.binary(),
+        "flag": arrow.bool_(),
+        "number_of": arrow.int64(),
+        "why": arrow.string(),
+    }
+    try:
+        columns = [arrow.array(c, types[name]) for name, c in zip(Row._fields, zip(*rows, strict=True), strict=True)]
+    except (arrow.ArrowException, OverflowError) as error:
+        raise RecordingError(f"an event cannot be written as Parquet: {error}; use a recording in one file") from error
+    return arrow.Table.from_arrays(columns, schema=arrow.schema(types))

@@ -1,0 +1,47 @@
+"""Which of many hypotheses are rejected: e-BH, with the false discovery rate of all rejections below a level.
+
+Each hypothesis i has an e-value e_i and a weight w_i; the weights, chosen without looking at the e-values, sum to 1 at
+most. e-BH rejects the R hypotheses with the largest w_i e_i, with R the largest number such that all of these are at
+least 1/(level R). A true hypothesis that is rejected has 1/R <= level w_i e_i; so the expected fraction of true ones
+among those rejected is at most the sum of level w_i E[e_i] over the true ones, which is at most the level, however the
+e-values depend on each other. With e-processes this holds at each stopping time.
+
+`adjusted` gives up some evidence for more: .1 e^.9 of the highest value e that an e-process has reached. The expected
+value of that is at most 1 over the whole stream, since the integral of .1 e^.9 / e^2 over e >= 1 is 1. So it holds at
+any time, whatever the choice of the time depends on, also on the future and on streams of which the e-process knows
+nothing; and a rejection stays.
+
+Source: R. Wang, A. Ramdas, *False discovery rate control with e-values* (JRSS B 2022), also for weights; H. Wang,
+S. Dandapanthula, A. Ramdas, *Anytime-valid FDR control with the stopped e-BH procedure* (2025); G. Shafer, A. Shen,
+N. Vereshchagin, V. Vovk, *Test martingales, Bayes factors and p-values* (Statistical Science 2011) for the adjuster.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+__all__ = ["LEVEL", "adjusted", "discoveries"]
+
+LEVEL: Final = 0.05
+"""False discovery rate of the rows and of the agents that are named."""
+KEPT: Final = 0.9
+"""Exponent of the adjuster."""
+
+
+def discoveries(weighted: Sequence[float], level: float = LEVEL) -> list[int]:
+    """Return the places of the hypotheses that e-BH rejects, largest first; `weighted`: w_i e_i.
+
+    >>> discoveries([0.5, 12.0, 19.0])  # none reaches 20, but two reach 10
+    [2, 1]
+    >>> discoveries([0.5, 9.0, 19.0])
+    []
+    """
+    order = sorted(range(len(weighted)), key=lambda place: -weighted[place])
+    rejected = max((n for n, place in enumerate(order, 1) if weighted[place] * level * n >= 1.0), default=0)
+    return order[:rejected]
+
+
+def adjusted(highest: float) -> float:
+    """Return an e-value for any time from the highest value of an e-process so far."""
+    return (1.0 - KEPT) * highest**KEPT if highest >= 1.0 else 0.0

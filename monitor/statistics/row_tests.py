@@ -1,0 +1,210 @@
+"""One test for each row of the model, so that a contradiction has a place.
+
+The hypothesis of a row: given everything observed before, its transitions, those of all agents, have the model's
+probabilities (of a learned model: some probabilities within the row's bounds), but for a fraction `impossible` of them.
+Its wealth is the mean of two bets, each an e-process that begins at any visit, as in `monitor.statistics.model_test`:
+
+- `learned`, with counts of this row alone that are halved at `ROW_MEMORY`: longer than those of the test of the model,
+  because a small deviation takes many visits.
+- `missing`: on steps to which the row gives probability 0, at `MISSING` times the permitted rate. Where bounds have an
+  entry for unrecorded successors, `learned` covers them and this bet pays 1.
+
+Wealth above `MOST_WEALTH` is given away, so that a repaired environment is recognised soon. Which rows are wrong is
+decided by e-BH (`monitor.statistics.discoveries`) over all rows that have data: rows depend on each other, because each
+agent's path runs through many of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import msgspec
+
+from monitor.statistics.betting_odds import MAX_TRANSITIONS, Odds, Transition
+from monitor.statistics.discoveries import LEVEL, discoveries
+from monitor.statistics.late_bets import idle_after, part_of
+
+__all__ = ["ROW_MEMORY", "RowState", "RowTests", "WrongRow", "joined_rows"]
+
+ROW_MEMORY: Final = 1024
+"""Visits of a row after which its counts are halved."""
+MOST_ROWS: Final = 4096
+"""Most rows tested: the first that are visited, since a snapshot holds all of them."""
+MISSING: Final = 100.0
+"""Rate of impossible steps bet on, as a multiple of `impossible`."""
+MOST_WEALTH: Final = 1e12
+
+
+class WrongRow(msgspec.Struct, frozen=True):
+    """A row that is rejected, with the entry whose observed fraction differs most from the model's probability.
+
+    `evidence`: the e-value of the row. `seen`: steps to `successor` among the newest `visits` counted. `probability`:
+    of `successor` in the model. `impossible`: of the visits, those to states to which the row gives probability 0.
+    """
+
+    row: int
+    evidence: float
+    successor: int
+    seen: int
+    visits: int
+    probability: float
+    impossible: int
+
+
+class RowState(msgspec.Struct, frozen=True, array_like=True):
+    """Test of one row as plain data. `counts`: index of a transition in the model -> recent count."""
+
+    visits: int
+    learned: float
+    missing: float
+    impossible: int
+    counts: dict[int, int]
+
+
+class _Record:
+    """The wealth at stake on one row. `part`: what each bet gets at the next visit."""
+
+    __slots__ = ("impossible", "learned", "missing", "part", "visits")
+
+    def __init__(self) -> None:
+        self.visits = self.impossible = 0
+        self.learned = self.missing = self.part = 0.0
+
+    @property
+    def wealth(self) -> float:
+        """The e-value of the row."""
+        return idle_after(self.visits) + (self.learned + self.missing) / 2.0
+
+
+class RowTests:
+    """Tests of the rows of a model, on the transitions of all agents.
+
+    Args:
+        odds: the model's odds.
+        tested: number of rows that can be rejected.
+        impossible: fraction of the steps that may be impossible in a correct model.
+
+    >>> from monitor.statistics.betting_odds import Odds
+    >>> odds = Odds([0, 2, 4], [0, 1, 0, 1], [0.5, 0.5, 0.5, 0.5])  # two rows, two successors
+    >>> tests = RowTests(odds, 2, 0.0001)
+    >>> for n in range(40):
+    ...     tests.step(odds.find(0, n % 2))
+    ...     tests.step(odds.find(1, 1))
+    >>> [(wrong.row, wrong.successor, wrong.seen, wrong.visits) for wrong in tests.wrong()]
+    [(1, 0, 0, 40)]
+    """
+
+    def __init__(self, odds: Odds, tested: int, impossible: float) -> None:
+        self.tested = tested
+        self._odds = odds
+        self._learner = odds.learner(MAX_TRANSITIONS, ROW_MEMORY)
+        self._records: dict[int, _Record] = {}
+        self._suspects: set[int] = set()  # no other row can be rejected
+        self._calm = (1.0 - MISSING * impossible) / (1.0 - impossible)
+        self._near = 2.0 * (1.0 / LEVEL - 1.0)
+
+    def step(self, found: Transition) -> None:
+        """Bet on a transition, and settle the bet by it."""
+        record = self._records.get(found.row)
+        if record is None and (record := self._open(found.row)) is None:
+            return
+        visits = record.visits = record.visits + 1
+        if visits & (visits - 1) == 0:
+            record.part = part_of(visits)
+        part = record.part
+        learned = record.learned = (record.learned + part) * self._learner.settle(found)
+        missing = record.missing = (record.missing + part) * (self._calm if found.given else 1.0)
+        if learned + missing >= self._near:
+            self._suspects.add(found.row)
+            record.learned = min(learned, MOST_WEALTH)
+
+    def contradict(self, row: int) -> None:
+        """Settle the bets by a step to which the row gives probability 0."""
+        record = self._records.get(row)
+        if record is None and (record := self._open(row)) is None:
+            return
+        record.visits += 1
+        record.part = part_of(record.visits)
+        record.learned += record.part
+        record.missing = min((record.missing + record.part) * MISSING, MOST_WEALTH)
+        record.impossible += 1
+        if record.impossible > ROW_MEMORY:
+            record.impossible //= 2
+        self._suspects.add(row)
+
+    @property
+    def suspects(self) -> int:
+        """Number of rows that `rejected` looks at; all others are known to fit."""
+        return len(self._suspects)
+
+    def rejected(self) -> list[tuple[int, float]]:
+        """Return the rows that e-BH rejects now, each with its e-value, the strongest evidence first."""
+        suspects = sorted(self._suspects)
+        evidence = [self._records[row].wealth for row in suspects]
+        found = discoveries([each / self.tested for each in evidence])
+        self._suspects = {row for row, each in zip(suspects, evidence, strict=True) if each * LEVEL >= 1.0}
+        return [(suspects[place], evidence[place]) for place in found]
+
+    def wrong(self, most: int | None = None) -> list[WrongRow]:
+        """Return the rows that e-BH rejects now, at most so many, and how far off each is."""
+        return [self._described(row, evidence) for row, evidence in self.rejected()[:most]]
+
+    def dump(self) -> dict[int, RowState]:
+        """Return the state of each visited row as plain data."""
+        counts = self._learner.by_row()
+        return {
+            row: RowState(each.visits, each.learned, each.missing, each.impossible, counts.get(row, {}))
+            for row, each in self._records.items()
+        }
+
+    def load(self, states: Mapping[int, RowState]) -> None:
+        """Restore the state of tests of the same model with the same settings."""
+        self._records, self._suspects = {}, set(states)
+        counts: dict[int, int] = {}
+        for row, state in states.items():
+            record = self._records[row] = _Record()
+            record.visits, record.impossible = state.visits, state.impossible
+            record.learned, record.missing = state.learned, state.missing
+            record.part = part_of(max(state.visits, 1))
+            counts |= state.counts
+        self._learner.load(counts)
+
+    def _open(self, row: int) -> _Record | None:
+        """Return the record of a row that is visited for the first time; None if there are too many."""
+        if len(self._records) >= MOST_ROWS:
+            return None
+        record = self._records[row] = _Record()
+        return record
+
+    def _described(self, row: int, evidence: float) -> WrongRow:
+        odds, record = self._odds, self._records[row]
+        counts = self._learner.seen(row)
+        visits = sum(counts.values()) + record.impossible
+
+        def deviation(index: int) -> float:
+            return abs(counts.get(index, 0) / max(visits, 1) - odds.probabilities[index])
+
+        index = max(range(odds.starts[row], odds.starts[row + 1]), key=deviation)
+        seen, p = counts.get(index, 0), odds.probabilities[index]
+        return WrongRow(row, evidence, odds.successors[index], seen, visits, p, record.impossible)
+
+
+def joined_rows(states: Sequence[Mapping[int, RowState]]) -> dict[int, RowState]:
+    """Return the tests of the agents of several monitors, from those of each.
+
+    The mean of e-values is one, whatever they have in common: parts of one monitor share what it observed before it was
+    divided, so their product would count that twice. A row takes the counts of the monitor that has most of it.
+    """
+    found: dict[int, RowState] = {}
+    for row in dict.fromkeys(row for state in states for row in state):
+        each = [state[row] for state in states if row in state]
+        most = max(each, key=lambda state: sum(state.counts.values()))
+        found[row] = RowState(
+            visits=max(state.visits for state in each),
+            learned=sum(state.learned for state in each) / len(states),
+            missing=sum(state.missing for state in each) / len(states),
+            impossible=most.impossible,
+            counts=most.counts,
+        )
+    return dict(sorted(found.items(), key=lambda item: -item[1].visits)[:MOST_ROWS])

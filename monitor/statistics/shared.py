@@ -1,0 +1,28 @@
+"""State that the tests of several agents share."""
+
+from __future__ import annotations
+
+from monitor.statistics.betting_odds import MAX_TRANSITIONS, Odds
+from monitor.statistics.row_tests import RowTests
+
+__all__ = ["Shared"]
+
+
+class Shared:
+    """The model's odds, the counts of all agents, and the test of each row.
+
+    `most`: transitions counted. `rows`: None: single rows are not tested. `transitions`: number tested in all,
+    impossible ones included; `observed`: the same with those of rejected agents. `entered`: agents that have made a
+    transition, forgotten ones included.
+    """
+
+    def __init__(self, odds: Odds, most: int = MAX_TRANSITIONS, rows: RowTests | None = None) -> None:
+        self.odds = odds
+        self.learner = odds.learner(most)
+        self.rows = rows
+        self.transitions = self.observed = self.entered = 0
+
+    def enter(self) -> int:
+        """Return the number of a new agent, from 1."""
+        self.entered += 1
+        return self.entered

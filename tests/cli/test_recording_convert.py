@@ -1,0 +1,187 @@
+"""`cfmon recording convert`: Parquet and back without a difference; tables of steps as a live agent would send them."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from gymnasium import spaces
+from mcap.writer import Writer
+from minari import create_dataset_from_buffers
+from minari.data_collector import EpisodeBuffer
+from pyarrow import parquet
+
+from monitor.cli.files import data_file
+from monitor.sidecar.events import Connected, Evaluate, Event, Message
+from monitor.sidecar.recording import Header, Recorder
+from monitor.sidecar.recordings import open_recording
+from monitor.types import Instant
+
+Run = Callable[..., tuple[int, str, str]]
+HEADER = Header("client", "c" * 64, "m" * 64, "0")
+ROWS = [
+    {"agent": "ada", "episode": 0, "step": 0, "state": 3, "action": 1, "reward": 0.5, "done": 0, "time": 86399.0},
+    {"agent": "bob", "episode": 7, "step": 0, "state": 2, "action": 1, "reward": 2.0, "done": 0, "time": 86399.5},
+    {"agent": "ada", "episode": 0, "step": 1, "state": 4, "action": 0, "reward": 0.25, "done": 1, "time": 86400.0},
+    {"agent": "ada", "episode": 1, "step": 0, "state": 0, "action": 1, "reward": 1.0, "done": 0, "time": 86401.0},
+]
+SENT = [
+    ("ada", {"v": 1, "episode": 0, "seq": 0, "state": 3, "action": 1, "time": 86399.0}),
+    ("bob", {"v": 1, "episode": 7, "seq": 0, "state": 2, "action": 1, "time": 86399.5}),
+    (
+        "ada",
+        {"v": 1, "episode": 0, "seq": 1, "state": 4, "action": 0, "reward": 0.5, "truncated": True, "time": 86400.0},
+    ),
+    ("ada", {"v": 1, "episode": 1, "seq": 0, "state": 0, "action": 1, "time": 86401.0}),
+]
+
+
+def sent(path: Path) -> list[tuple[str, dict[str, Any]]]:
+    """Agents and messages of a recording."""
+    with open_recording(path) as recording:
+        messages = [event for event in recording if isinstance(event, Message)]
+    return [(message.topic.split("/")[1], json.loads(message.payload)) for message in messages]
+
+
+def table(name: str, folder: Path) -> Path:
+    path = folder / name
+    match path.suffix:
+        case ".csv":
+            lines = [",".join(map(str, row.values())) for row in ROWS]
+            path.write_text("\n".join([",".join(ROWS[0]), *lines]))
+        case ".jsonl":
+            path.write_text("\n".join(map(json.dumps, ROWS)))
+        case ".parquet":
+            parquet.write_table(pa.Table.from_pylist(ROWS), path)
+        case _:
+            with pa.ipc.new_file(path, (found := pa.Table.from_pylist(ROWS)).schema) as file:
+                file.write_table(found)
+    return path
+
+
+@pytest.mark.parametrize("name", ["steps.csv", "steps.jsonl", "steps.parquet", "steps.arrow"])
+def test_a_table_becomes_what_its_agents_would_have_sent(tmp_path: Path, cfmon: Run, name: str) -> None:
+    code, out, _ = cfmon("recording", "convert", str(table(name, tmp_path)), "--to", str(tmp_path / "to.parquet"))
+    assert (code, out) == (0, f"{tmp_path / 'to.parquet'}: 9 events\n")
+    assert sent(tmp_path / "to.parquet") == SENT
+    found = list(open_recording(tmp_path / "to.parquet"))
+    assert found[0] == Connected(Instant(86399.0, 86399.0), up=True)
+    assert [isinstance(event, Evaluate) for event in found[1:]] == [False, True] * 4
+
+
+def test_a_minari_dataset_is_converted(
+    tmp_path: Path, cfmon: Run, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path))
+    buffer = EpisodeBuffer(
+        id=0, observations=np.array([3, 4, 5]), actions=np.array([1, 0]), rewards=[0.5, 0.25],
+        terminations=[False, True], truncations=[False, False], infos={},
+    )  # fmt: skip
+    both = {"observation_space": spaces.Discrete(6), "action_space": spaces.Discrete(2)}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that an author and so on would be nice
+        create_dataset_from_buffers("tiny-v0", [buffer], **both)
+    capsys.readouterr()
+    target = tmp_path / "to.rec"
+    code, _, err = cfmon(
+        "recording", "convert", str(tmp_path / "tiny-v0"), "--to", str(target), "--next-state", "next_observation"
+    )
+    assert code == 0, err
+    assert [message for _, message in sent(target)] == [
+        {"v": 1, "episode": 0, "seq": 0, "state": 3, "action": 1, "time": 0.0},
+        {"v": 1, "episode": 0, "seq": 1, "state": 4, "reward": 0.5, "action": 0, "time": 1.0},
+        {"v": 1, "episode": 0, "seq": 2, "state": 5, "terminated": True, "reward": 0.25, "time": 1.0},
+    ]
+
+
+def test_messages_of_an_mcap_file_are_converted(tmp_path: Path, cfmon: Run) -> None:
+    messages = [{"truncated": False, **message} for _, message in SENT]
+    with (tmp_path / "steps.mcap").open("wb") as file:
+        writer = Writer(file)
+        writer.start()
+        channel = writer.register_channel(topic="/steps", message_encoding="json", schema_id=0)
+        for n, message in enumerate(messages):
+            writer.add_message(channel, log_time=n, publish_time=n, data=json.dumps(message).encode())
+        writer.finish()  # type: ignore[no-untyped-call]
+    target = tmp_path / "to.parquet"
+    code, _, err = cfmon(
+        *("recording", "convert", str(tmp_path / "steps.mcap"), "--to", str(target)),
+        *("--topic", "/steps", "--agent", "ada"),
+    )
+    assert code == 0, err
+    assert sent(target) == [("ada", message) for _, message in SENT]
+
+
+def test_parquet_and_back_gives_the_same_bytes(tmp_path: Path, cfmon: Run) -> None:
+    original = tmp_path / "one.rec"
+    recorder = Recorder(original, HEADER)
+    many: list[Event] = [Message(Instant(0.0, 0.0), "agents/ada/steps", b"\xff"), Evaluate(Instant(9e9, 0.5), steps=3)]
+    for event in many:
+        recorder.write(event)
+    recorder.close()
+    for source, target in (("one.rec", "two.parquet"), ("two.parquet", "three.parquet"), ("three.parquet", "four.rec")):
+        code, out, _ = cfmon("recording", "convert", str(tmp_path / source), "--to", str(tmp_path / target), "--json")
+        assert code == 0
+        assert json.loads(out) == {"source": str(tmp_path / source), "target": str(tmp_path / target), "events": 2}
+    assert (tmp_path / "four.rec").read_bytes() == original.read_bytes()
+
+
+def test_a_replay_of_the_converted_recording_prints_the_same(tmp_path: Path, cfmon: Run) -> None:
+    config = str(data_file("config/frozen-lake.yaml"))
+    original = tmp_path / "one.rec"
+    recorder = Recorder(original, HEADER)
+    recorder.write(Connected(Instant(0.0, 0.0), up=True))
+    for n in range(20):
+        now = Instant(float(n), float(n))
+        step = {"v": 1, "episode": 1, "seq": n, "state": 4 if n else 0, "action": 0}
+        recorder.write(Message(now, "agents/ada/steps", json.dumps(step).encode()))
+        recorder.write(Evaluate(now))
+    recorder.close()
+    assert cfmon("recording", "convert", str(original), "--to", str(tmp_path / "two.parquet"))[0] == 0
+    outputs = [cfmon("replay", config, str(path))[1] for path in (original, tmp_path / "two.parquet")]
+    assert outputs[0] == outputs[1]
+    assert '"topic":"cfmon/' in outputs[0]
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("a b,0,0,3,1,0.5,0,1.0", "agent's name does not fit a topic"),
+        ("ada,0,0,,1,0.5,0,1.0", "row 2: the state is missing"),
+        ("ada,,0,3,1,0.5,0,1.0", "row 2: the episode is missing"),
+        ("ada,0,0,3,1,0.5,0,", "row 2: column 'time' holds no time"),
+    ],
+)
+def test_a_row_that_cannot_be_converted_is_named_and_nothing_is_left(
+    tmp_path: Path, cfmon: Run, line: str, expected: str
+) -> None:
+    source = tmp_path / "steps.csv"
+    source.write_text("\n".join([",".join(ROWS[0]), "ada,0,0,3,1,0.5,0,1.0", line, line]))
+    for name in ("to.parquet", "to.rec"):
+        code, _, err = cfmon("recording", "convert", str(source), "--to", str(tmp_path / name))
+        assert code == 2
+        assert expected in err
+    assert list(tmp_path.iterdir()) == [source]
+
+
+def test_what_exists_is_not_replaced(tmp_path: Path, cfmon: Run) -> None:
+    source = table("steps.csv", tmp_path)
+    (tmp_path / "to.rec").write_text("mine")
+    code, _, err = cfmon("recording", "convert", str(source), "--to", str(tmp_path / "to.rec"))
+    assert code == 2
+    assert "already exists" in err
+    assert (tmp_path / "to.rec").read_text() == "mine"
+
+
+def test_a_folder_of_several_tables_is_refused(tmp_path: Path, cfmon: Run) -> None:
+    table("a.csv", tmp_path)
+    table("b.csv", tmp_path)
+    code, _, err = cfmon("recording", "convert", str(tmp_path), "--to", str(tmp_path / "to.rec"))
+    assert code == 2
+    assert "convert them one by one" in err

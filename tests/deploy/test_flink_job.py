@@ -1,0 +1,337 @@
+"""The job on Flink without Flink: its lines, its state, its messages, its metrics, and the files beside it."""
+
+from __future__ import annotations
+
+import doctest
+import json
+import os
+import random
+import re
+import tomllib
+import urllib.error
+import urllib.request
+from base64 import b64encode
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+import sizing
+import supervise
+import yaml
+from cfmon_flink import arrival as arrival_module
+from cfmon_flink.arrival import NOBODY, Arrival, agent_in, read_line, received_on, tick_line, write_line
+from cfmon_flink.keyed import KeyedAgent, Noticed
+from cfmon_flink.messages import document_of, messages, split_message
+from cfmon_flink.scraped import Scraped
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from monitor.errors import InputError
+from monitor.runtime.monitor import Monitor
+from monitor.sidecar.config.load import Loaded, assemble
+from monitor.types import Blind, Forgotten, Instant
+from tests.faults.world import agent_steps, write_world
+
+START: Final = 1_795_259_763_700
+FLINK: Final = Path(__file__).parents[2] / "deploy" / "flink"
+
+
+@pytest.fixture(scope="module")
+def loaded(tmp_path_factory: pytest.TempPathFactory) -> Loaded:
+    stream = {"max_lag": "30m", "stale_after": "5s", "forget_after": "60s"}
+    folder = tmp_path_factory.mktemp("flink")
+    return assemble(write_world(folder, "mqtt://127.0.0.1:1", store={"path": None}, stream=stream), {})
+
+
+def log(seed: int, count: int) -> list[str]:
+    """Return lines of agent a0, with duplicates, losses, swapped lines, ticks and silence."""
+    draw, steps = random.Random(seed), agent_steps(seed)
+    lines: list[str] = []
+    now = START
+    while len(lines) < count:
+        agent, step = next(steps)
+        now += draw.choice((10, 10, 10, 10, 10, 700, 9_000)) if draw.random() < 0.1 else 10
+        if agent != "a0":
+            continue
+        line = write_line("a0", now, json.dumps(step).encode())
+        match draw.randrange(40):
+            case 0:
+                lines += [line, line]
+            case 1:
+                pass
+            case 2 if lines:
+                lines.insert(-1, line)
+            case 3:
+                lines += [line, tick_line("a0", now)]
+            case _:
+                lines.append(line)
+    return lines
+
+
+def sent(loaded: Loaded, noticed: Sequence[Noticed]) -> list[str]:
+    return list(messages(noticed, loaded.identity, "cfmon/alerts", [each.name for each in loaded.formulas]))
+
+
+class Kept:
+    """What Flink keeps of an agent, and a process that may lose its memory after any line."""
+
+    def __init__(self, monitor: Monitor, every: int) -> None:
+        self._monitor, self._every = monitor, every
+        self._state: dict[str, Any] = {"saved": None, "pages": {}, "lines": []}
+        self._live: KeyedAgent | None = None
+
+    def take(self, line: str) -> list[Noticed]:
+        if self._live is None:
+            self._live = KeyedAgent(self._monitor, "a0", **self._state)
+        noticed = self._live.take(read_line(line))
+        self._state["lines"].append(line)
+        if self._live.lines >= self._every:
+            saved, new, gone = self._live.save()
+            pages = {number: page for number, page in self._state["pages"].items() if number not in gone}
+            self._state = {"saved": saved, "pages": {**pages, **new}, "lines": []}
+        return noticed
+
+    def die(self) -> None:
+        self._live = None
+
+
+@settings(
+    max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
+)
+@given(st.integers(0, 2**32), st.integers(1, 40), st.sets(st.integers(0, 299), max_size=12))
+def test_a_process_that_dies_after_any_line_sends_what_one_that_lives_sends(
+    loaded: Loaded, seed: int, every: int, deaths: set[int]
+) -> None:
+    lives, dies = KeyedAgent(loaded.monitor, "a0"), Kept(loaded.monitor, every)
+    for number, line in enumerate(log(seed, 300)):
+        expected = lives.take(read_line(line))
+        assert sent(loaded, dies.take(line)) == sent(loaded, expected)
+        if number in deaths:
+            dies.die()
+
+
+def test_a_long_life_with_thousands_of_episodes_survives_deaths_too(loaded: Loaded) -> None:
+    """So many episodes that there are pages, which are kept beside the bytes."""
+    lives, dies = KeyedAgent(loaded.monitor, "a0"), Kept(loaded.monitor, 64)
+    for number in range(1500):
+        step = {"v": 1, "episode": number, "seq": 0, "state": number % 4, "action": 1, "terminated": True}
+        line = write_line("a0", START + 100 * number, json.dumps(step).encode())
+        assert sent(loaded, dies.take(line)) == sent(loaded, lives.take(read_line(line)))
+        if number % 100 == 50:
+            dies.die()
+    assert lives.save()[1].keys() == {0, 1}
+
+
+@settings(
+    max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
+)
+@given(st.integers(0, 2**32))
+def test_it_makes_no_difference_whether_timers_fire_before_a_later_line(loaded: Loaded, seed: int) -> None:
+    prompt, lazy = KeyedAgent(loaded.monitor, "a0"), KeyedAgent(loaded.monitor, "a0")
+    early: list[str] = []
+    late: list[str] = []
+    for line in log(seed, 300):
+        arrival = read_line(line)
+        while prompt.due is not None and prompt.lines > 0 and prompt.due <= arrival.received:
+            early += sent(loaded, prompt.take(Arrival("a0", prompt.due)))
+            if prompt.due is not None and prompt.due >= arrival.received:
+                break
+        early += sent(loaded, prompt.take(arrival))
+        late += sent(loaded, lazy.take(arrival))
+    assert early == late
+    assert late
+
+
+def test_a_silent_agent_goes_blind_by_timers_alone_and_is_forgotten(loaded: Loaded) -> None:
+    agent = KeyedAgent(loaded.monitor, "a0")
+    agent.take(read_line(log(1, 1)[0]))
+    noticed: list[Noticed] = []
+    times: list[int] = []
+    while agent.due is not None:
+        times.append(agent.due)
+        noticed += agent.take(Arrival("a0", agent.due))
+    assert times == sorted(set(times))
+    notices = [notice for _, each in noticed for notice in each]
+    assert any(isinstance(notice, Blind) and notice.reason == "stale" for notice in notices)
+    assert isinstance(notices[-1], Forgotten)
+    assert sent(loaded, noticed)[-1].endswith("\t")
+
+
+def test_time_does_not_go_back(loaded: Loaded) -> None:
+    agent = KeyedAgent(loaded.monitor, "a0")
+    first, second = (read_line(line) for line in log(1, 2))
+    [(now, _)] = agent.take(first)
+    [*_, (again, _)] = agent.take(Arrival("a0", first.received - 5000, second.payload))
+    assert again == now == Instant(START / 1000 + (first.received - START) / 1000, first.received / 1000)
+
+
+def test_a_message_has_the_time_of_its_line_and_splits_into_topic_and_document(loaded: Loaded) -> None:
+    agent = KeyedAgent(loaded.monitor, "a0")
+    for line in log(2, 400):
+        for message in sent(loaded, agent.take(read_line(line))):
+            topic, payload = split_message(message)
+            if payload:
+                document = json.loads(payload)
+                assert document_of(message).encode() == payload
+                assert topic == f"cfmon/alerts/a0/{document['formula']['name']}"
+                assert document["sent_unix"] <= read_line(line).received / 1000
+                return
+    pytest.fail("no alert: the test shows nothing")
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ("", "bad_line"),
+        ("{}", "bad_line"),
+        ("\ud800", "bad_line"),
+        ('{"agent": "a", "received": "now"}', "bad_line"),
+        ('{"agent": "a", "received": 1, "payload": "no base64!"}', "bad_line"),
+        ('{"agent": "a/b", "received": 1}', "bad_agent"),
+        ('{"agent": "", "received": 1}', "bad_agent"),
+    ],
+)
+def test_a_line_that_is_none_is_refused_with_a_reason(line: str, reason: str) -> None:
+    with pytest.raises(InputError) as refused:
+        read_line(line)
+    assert refused.value.reason == reason
+
+
+def test_a_line_has_a_key_and_a_time_whatever_it_is() -> None:
+    line = write_line("ada", START, b"{}")
+    assert (agent_in(line), received_on(line, 0)) == ("ada", START)
+    assert [agent_in(each) for each in ("", "[]", "\ud800", '{"agent": "a b"}')] == [NOBODY] * 4
+    assert [received_on(each, 7) for each in ("", "\ud800", '{"received": 1.5}')] == [7] * 3
+    assert doctest.testmod(arrival_module).failed == 0
+
+
+def test_metrics_have_the_names_and_labels_of_the_sidecar(loaded: Loaded) -> None:
+    agent = KeyedAgent(loaded.monitor, "a0")
+    noticed = [each for line in log(1, 100) for each in agent.take(read_line(line))]
+    with closing(Scraped(loaded.watched, "127.0.0.1", 0)) as scraped:
+        scraped.take(noticed)
+        with urllib.request.urlopen(f"http://127.0.0.1:{scraped.port}/metrics") as answer:
+            text = answer.read().decode()
+        with pytest.raises(urllib.error.HTTPError, match="404"):
+            urllib.request.urlopen(f"http://127.0.0.1:{scraped.port}/")
+    assert 'cfmon_messages_total{result="accepted"}' in text
+    assert 'cfmon_alarm_state{agent="a0",formula="tally"' in text
+
+
+def test_after_a_restart_metrics_show_the_state_and_count_nothing_again(loaded: Loaded) -> None:
+    agent = KeyedAgent(loaded.monitor, "a0")
+    for line in log(1, 100):
+        agent.take(read_line(line))
+    with closing(Scraped(loaded.watched, "127.0.0.1", 0)) as scraped:
+        scraped.recall(agent.current())
+        with urllib.request.urlopen(f"http://127.0.0.1:{scraped.port}/metrics") as answer:
+            text = answer.read().decode()
+    assert 'cfmon_alarm_state{agent="a0",formula="tally"' in text
+    assert 'cfmon_messages_total{result="accepted"} 0.0' in text
+
+
+def flat(settings_: dict[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:
+    for key, value in settings_.items():
+        yield from flat(value, f"{before}{key}.") if isinstance(value, dict) else [(f"{before}{key}", value)]
+
+
+def test_flink_listens_on_loopback_only_and_keeps_each_state_once() -> None:
+    config = dict(flat(yaml.safe_load((FLINK / "conf" / "config.yaml").read_text())))
+    hosts = {
+        key: value for key, value in config.items() if key.endswith(("bind-host", "bind-address", ".host", ".address"))
+    }
+    assert set(hosts.values()) == {"localhost"}
+    assert {"jobmanager.bind-host", "taskmanager.bind-host", "rest.bind-address"} <= hosts.keys()
+    assert config["python.execution-mode"] == "thread"
+    assert config["state.backend.type"] == "rocksdb"
+    assert config["execution.checkpointing.mode"] == "EXACTLY_ONCE"
+    assert config["taskmanager.numberOfTaskSlots"] == 1
+
+
+def test_telegraf_writes_lines_of_the_job_keyed_by_agent() -> None:
+    """The file is TOML; Telegraf itself is not run, so its output is written down here as its documentation has it."""
+    config = tomllib.loads((FLINK / "telegraf.conf").read_text())
+    [source], [target] = config["inputs"]["mqtt_consumer"], config["outputs"]["kafka"]
+    [parsing] = source["topic_parsing"]
+    assert source["topics"] == [parsing["topic"]]
+    levels, tags = parsing["topic"].split("/"), parsing["tags"].split("/")
+    assert dict(zip(tags, levels, strict=True))["agent"] == "+"
+    assert (source["qos"], source["persistent_session"], source["data_type"]) == (1, True, "base64")
+    assert (target["routing_tag"], target["json_timestamp_units"]) == ("agent", "1ms")
+    names = {"tags.agent": "ada", "timestamp": START, "fields.value": b64encode(b"{}").decode()}
+    line = target["json_transformation"]
+    for name, value in names.items():
+        line = line.replace(name, json.dumps(value))
+    assert read_line(line) == Arrival("ada", START, b"{}")
+
+
+def test_emqx_writes_lines_of_the_job_keyed_by_agent() -> None:
+    """JSON is HOCON; EMQX itself is not run."""
+    config = json.loads((FLINK / "emqx.conf").read_text())
+    [rule] = config["rule_engine"]["rules"].values()
+    assert 'FROM "agents/+/steps"' in rule["sql"]
+    [action] = config["actions"]["kafka_producer"].values()
+    message = action["parameters"]["message"]
+    assert message["key"] == "${agent}"
+    assert action["parameters"]["partition_strategy"] == "key_dispatch"
+    assert action["connector"] in config["connectors"]["kafka_producer"]
+    line = message["value"]
+    for name, value in (("agent", "ada"), ("received", str(START)), ("payload64", b64encode(b"{}").decode())):
+        assert f"as {name}" in rule["sql"]
+        line = line.replace(f"${{{name}}}", value)
+    assert read_line(line) == Arrival("ada", START, b"{}")
+
+
+@pytest.mark.parametrize(
+    ("states", "move"),
+    [
+        ([], "submit"),
+        (["RUNNING"], "wait"),
+        (["FAILED", "RESTARTING"], "wait"),
+        (["FAILED"], "submit"),
+        (["FAILED", "FINISHED"], "end"),
+        (["CANCELED"], "end"),
+    ],
+)
+def test_the_supervisor_submits_a_lost_job_and_leaves_others_alone(states: list[str], move: str) -> None:
+    jobs = [{"name": "cfmon", "state": state} for state in states]
+    assert supervise.next_move([{"name": "another", "state": "RUNNING"}, *jobs]) == move
+
+
+def test_the_supervisor_begins_with_the_newest_complete_checkpoint(tmp_path: Path) -> None:
+    for age, name in enumerate(("new/chk-1", "old/chk-10", "old/chk-9")):
+        (tmp_path / name).mkdir(parents=True)
+        (tmp_path / name / "_metadata").touch()
+        os.utime(tmp_path / name / "_metadata", (1000 - age, 1000 - age))
+    (tmp_path / "new" / "chk-2").mkdir()
+    assert [path.name for path in supervise.checkpoints_in(tmp_path)] == ["chk-1", "chk-10", "chk-9"]
+
+
+def test_the_table_of_needs_is_what_the_model_says() -> None:
+    page = (FLINK.parents[1] / "docs" / "flink.md").read_text()
+    rows = [[cell.strip() for cell in row.split("|")[1:-1]] for row in page.splitlines() if re.match(r"\| 10\^\d", row)]
+    assert len(rows) == 5
+    for agents, steps, *cells in rows:
+        found = sizing.need(10 ** int(agents.removeprefix("10^")), float(steps))
+        assert cells == [
+            f"{found.managers:,}",
+            f"{found.memory / found.managers:.2f}",
+            f"{found.bridges:,}",
+            f"{found.state:.1f}",
+            f"{found.log:.1f}",
+            f"{found.restore:.0f}",
+        ]
+    assert doctest.testmod(sizing).failed == 0
+
+
+@pytest.mark.parametrize(
+    "wrong", [["0"], ["10", "--steps", "-1"], ["10", "--stale-after", "0"], ["10", "--steps", "nan"]]
+)
+def test_the_model_refuses_a_fleet_that_is_none(wrong: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        sizing.main(["--agents", *wrong])
+    assert "must be positive" in capsys.readouterr().err
+    assert sizing.main(["--agents", "10"]) == 0
+    assert "1 TaskManagers" in capsys.readouterr().out

@@ -1,0 +1,49 @@
+"""An audit on several workers, some of them killed: the alarms of one process, to the byte."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from monitor.sidecar.audit.plan import days_of, opened, partitions
+from monitor.sidecar.audit.results import findings
+from monitor.sidecar.audit.schedule import run_all
+from monitor.sidecar.config.load import assemble
+from tests.faults.harness import only_long
+from tests.sidecar.audited import events, recorded, replayed, world
+from tests.sidecar.test_audit import alerts, by_agent
+
+distributed: Any = pytest.importorskip("distributed")
+
+
+@pytest.mark.filterwarnings("ignore")  # those of Dask, when workers die
+@pytest.mark.parametrize(("steps", "kills"), [(300, 1), pytest.param(6000, 4, marks=only_long)])
+def test_an_audit_with_killed_workers_gives_what_one_process_published(
+    tmp_path: Path, steps: int, kills: int, report: Callable[..., None]
+) -> None:
+    config, many = world(tmp_path), events(steps=steps)
+    loaded = assemble(config, {})
+    days = days_of(opened([recorded(tmp_path / "r.parquet", many)], loaded), loaded)
+    plan = partitions(days, loaded, config, tmp_path / "out", in_order=False)
+    total = sum(map(len, plan.values()))
+    killed: list[int] = []
+    with distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster:
+
+        def kill(done: int) -> None:
+            """Kill a worker after some partitions, while the others are computed."""
+            if done > len(killed) * total // (kills + 1) and len(killed) < kills and done < total:
+                worker = next(nanny.pid for nanny in cluster.workers.values() if nanny.pid not in {None, *killed})
+                os.kill(worker, signal.SIGKILL)
+                killed.append(worker)
+
+        run_all(plan, kill, scheduler=cluster.scheduler_address)
+    assert len(killed) == kills
+    expected = replayed(config, many)
+    assert by_agent(alerts(plan)) == by_agent(expected)
+    assert len(expected) > 100
+    report(partitions=total, kills=len(killed), alerts=len(expected), alarms=len(findings(plan).raised))
