@@ -89,7 +89,7 @@ def test_of_a_reward_that_is_to_be_small_the_smallest_is_drawn() -> None:
     assert [(step, instead) for step, instead, _ in drawn] == [(n, "action 1 instead of action 2") for n in range(3)]
     for step, _, value in drawn:
         text = f"do(1)[1]@{2 - step}.R=? [ C<={3 - step} ]"
-        rest = check(text, model=priced, path=path, policies=policies).value
+        rest = check(text, model=priced, path=path, policies=policies).quantities[0].value
         assert value == pytest.approx(8.0 * step + rest, rel=1e-3), text
 
 
