@@ -27,6 +27,7 @@ LONG_FILES = (
     "page/test_states.py",
     "cli/test_learned_models.py",
     "sidecar/test_service.py",
+    "sidecar/test_audit.py",
     "sidecar/test_reload.py",
     "sidecar/test_damage.py",
     "faults/test_outages.py",

@@ -133,12 +133,12 @@ def _could(recourse: Recourse, test: Test, since: str, *, hindsight: bool) -> st
     """Return whether the goal could have been met, with the values that say so."""
     assert recourse.best is not None
     assert recourse.optimal is not None
-    unsure = "; under other causal models it may be otherwise" if recourse.robust is False else ""
+    unsure = "; other causal models may disagree" if recourse.robust is False else ""
     match recourse.avoidable:
         case "foresight":
-            known = ", without hindsight" if hindsight else ""
+            known = "Even without hindsight, acting" if hindsight else "Acting"
             optimal, _ = decimals(recourse.optimal, test.bound)
-            return f"Acting optimally {since} would have met the goal{known}: {optimal}{unsure}"
+            return f"{known} optimally {since} would have met the goal: {optimal}{unsure}"
         case "hindsight":
             best, optimal, _ = decimals(recourse.best, recourse.optimal, test.bound)
             return (

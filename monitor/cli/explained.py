@@ -16,6 +16,8 @@ __all__ = ["explanation", "explanation_data"]
 
 SAME = 1e-12
 """Difference of values that is rounding."""
+DIGITS = 9
+"""Decimals by which actions are compared: of equals the least is named, as in the picture of an alarm."""
 AVOIDABLE = {
     "foresight": "yes, with foresight: the best policy without hindsight meets the goal",
     "hindsight": "only with hindsight: the best policy without it misses the goal",
@@ -43,14 +45,18 @@ class _Words:
 
     def __init__(self, report: RecourseReport, model: MDP) -> None:
         self._report, self._model = report, model
+        self._hindsight = report.decisions[0].offset > 0  # at the last pair nothing was observed yet
 
     def values(self) -> Table:
         report, table = self._report, Table.grid(padding=(0, 2))
         begins = f"@{report.offset}" + (", clipped to the path" if report.clipped else "")
         table.add_row("  decisions", f"explained from {_ago(report.decisions[0].offset)} on ({begins})")
         table.add_row("    as it happened", self._judged(report.unchanged, report.holds))
-        table.add_row("    optimal", f"{_number(report.optimal)}  as well as possible without hindsight")
-        table.add_row("    best", f"{_number(report.best)}  with hindsight, which no policy has")
+        if self._hindsight:
+            table.add_row("    optimal", f"{_number(report.optimal)}  as well as possible without hindsight")
+            table.add_row("    best", f"{_number(report.best)}  with hindsight, which no policy has")
+        else:
+            table.add_row("    optimal", f"{_number(report.optimal)}  as well as possible")
         if report.avoidable is not None:
             table.add_row("    avoidable", AVOIDABLE[report.avoidable])
         return table
@@ -60,7 +66,8 @@ class _Words:
         fewer: Plan | None = None
         for plan in self._report.plans:
             if plan.changes:
-                beside = f"  with hindsight (optimal without: {_number(self._report.optimal)})"
+                known = f"  with hindsight (optimal policy: {_number(self._report.optimal)})"
+                beside = known if self._hindsight else ""
                 line = f"    at most {_count(plan.changes)}: {self._judged(plan.value, plan.holds)}"
                 yield Text(line + beside)
                 if plan.first is None:
@@ -105,7 +112,7 @@ class _Words:
     def _best_other(self, decision: Decision) -> Effect | None:
         others = [effect for effect in decision.effects if effect.action != decision.taken]
         sign = 1.0 if self._report.largest else -1.0
-        return max(others, key=lambda effect: sign * effect.value, default=None)
+        return max(others, key=lambda effect: (round(sign * effect.value, DIGITS), -effect.action), default=None)
 
     def _judged(self, value: float, holds: bool | None) -> str:  # noqa: FBT001 - a truth
         return _number(value) + {True: ", met", False: ", missed", None: ""}[holds]
@@ -120,7 +127,7 @@ class _Words:
 def _ago(offset: int) -> str:
     if offset == 0:
         return "the last step"
-    return "1 step earlier" if offset == 1 else f"{offset} steps earlier"
+    return "1 step before the last" if offset == 1 else f"{offset} steps before the last"
 
 
 def _count(number: int, what: str = "change") -> str:

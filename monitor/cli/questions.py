@@ -111,6 +111,9 @@ def check(
         ),
     ] = False,
     most: Annotated[int, typer.Option(help="--explain: number of changes of the largest plan")] = 3,
+    within: Annotated[
+        int, typer.Option(help="--explain: size of the largest sets of decisions examined for responsibility")
+    ] = 3,
     unchanged: Annotated[
         UnchangedName,
         typer.Option(help="--explain: unchanged decision in a state not visited: nominal's, or the observed action"),
@@ -166,7 +169,7 @@ def check(
     if explain:
         with progress("explaining"):
             about = {name: arguments[name] for name in ("model", "path", "policies", "terminated", "models")}
-            reports = [recourse(text, most=most, unchanged=unchanged.value, **about) for text in texts]
+            reports = [recourse(text, most=most, within=within, unchanged=unchanged.value, **about) for text in texts]
     if as_json:
         answers = [
             verdict_data(verdict) | ({} if report is None else {"explanation": explanation_data(report, mdp)})

@@ -30,7 +30,7 @@ OUTCOMES = {
 AVOIDABLE = {
     "foresight": "yes, the policy that is best without hindsight meets the goal",
     "hindsight": "only with hindsight: the best decisions meet the goal, the policy that is best without it does not",
-    "no": "no, nobody could have met the goal from there on",
+    "no": "no, nobody could have met the goal from the formula's offset on",
 }
 CLASSES = {"gumbel": "Gumbel-Max", "any": "every causal model", "stable": "every stable causal model"}
 STYLES = {"safe": "green", "holds": "green", "regret": "bold red", "unavoidable": "bold yellow", "fails": "bold red"}
@@ -157,20 +157,22 @@ def _recourse(verdict: Verdict) -> Iterator[str]:
     if recourse.avoidable is not None:
         robust = {None: "", True: "; no causal model changes this", False: "; another causal model could change this"}
         yield f"avoidable: {AVOIDABLE[recourse.avoidable]}{robust[recourse.robust]}"
-        yield f"optimal {_number(recourse.optimal)}  exact; best with hindsight {_number(recourse.best)}  exact"
+        hindsight = f"; best with hindsight {_number(recourse.best)}  exact" if verdict.offset else ""
+        yield f"optimal {_number(recourse.optimal)}  exact{hindsight}"
     changes = recourse.changes
     if changes is not None:
         proposed = _action(changes.proposed, changes.proposed_name)
-        first = f"{proposed} instead of {_action(changes.taken, changes.taken_name)} in state {changes.state}"
-        first += f" (@{changes.offset})"
+        instead = "" if changes.taken is None else f" instead of {_action(changes.taken, changes.taken_name)}"
+        first = f"{proposed}{instead} in state {changes.state} (@{changes.offset})"
         several = "" if changes.count == 1 else f"{changes.count} decisions, the first "
-        yield f"changed with hindsight: {several}{first}; value {_number(changes.value)}  exact"
+        known = " with hindsight" if verdict.offset else ""
+        yield f"changed{known}: {several}{first}; value {_number(changes.value)}  exact"
     if recourse.reason:
         yield f"avoidable: not known; {recourse.reason}" if recourse.avoidable is None else recourse.reason
 
 
-def _action(action: int | None, name: str) -> str:
-    return "none yet" if action is None else name or f"action {action}"
+def _action(action: int, name: str) -> str:
+    return name or f"action {action}"
 
 
 def _quantity(quantity: Quantity, verdict: Verdict, path: Path) -> RenderableType:

@@ -14,7 +14,7 @@ import msgspec
 from monitor.alarm.document import Evidence
 from monitor.alarm.summary import summary
 from monitor.causal import World
-from monitor.errors import FormulaError, LimitError
+from monitor.errors import FormulaError, LimitError, PathError
 from monitor.exact import Checker
 from monitor.exact.recourse import RecourseReport, Settings, query_of, recourse_of
 from monitor.logic import Formula, parse
@@ -131,17 +131,23 @@ def explain(
 
 
 def _recourse(checker: Checker, evidence: Evidence, formula: Goal | Regret) -> RecourseReport | None:
-    """Return the effects of single decisions, without degrees of responsibility; None where they are not defined."""
+    """Return the effects of single decisions, without degrees of responsibility; None where they are not defined.
+
+    If the alarm fired because the formula holds, the decisions that serve are those that make it fail.
+    """
     try:
+        query = query_of(formula, evidence.text)
+        if evidence.verdict.holds:
+            query = query._replace(largest=not query.largest)
         return recourse_of(
             checker.evaluators,
-            query_of(formula, evidence.text),
+            query,
             evidence.path,
             Settings(most=1, within=1),
             terminated=evidence.terminated,
             acted=evidence.acted,
         )
-    except (FormulaError, LimitError):
+    except (FormulaError, LimitError, PathError):  # no such goal; too large; or an unknown policy acted
         return None
 
 

@@ -160,7 +160,7 @@ class Monitor:
     @property
     def idle_until(self) -> float:
         """Ticks before which `evaluate` alone has no effect; -inf if it may have one at any time."""
-        if self._ready or self._swept is None:
+        if self._ready or self._swept is None or self._trust.due(len(self._agents)):
             return -math.inf
         return min(self._timers.next, self._swept + self._pause) - SLACK
 

@@ -89,9 +89,9 @@ class ModelTrust:
         return None if self._fleet is None else self._fleet.join()
 
     def due(self, agents: int) -> bool:
-        """Return whether to call `combine`, which takes time proportional to the numbers of agents and suspect rows."""
-        fleet = self._fleet
-        return fleet is not None and fleet.observed - self._reported >= max(REPORT_EVERY, agents, fleet.suspects)
+        """Return whether to call `combine`: its time is proportional to the numbers of agents and rejected rows."""
+        pause = max(REPORT_EVERY, agents, self._contradictions.rows_rejected)
+        return self._fleet is not None and self._fleet.observed - self._reported >= pause
 
     def combine(self, tests: Mapping[str, ModelTest | None]) -> Iterator[Notice]:
         """Combine the tests of all agents, by name; report the result if anything was observed since the last one."""
@@ -130,7 +130,8 @@ class ModelTrust:
             and places == {(row.state, row.action) for row in before.rows}
             and {name for name, _ in agents[:MOST_NAMED]} == {each.agent for each in before.agents}
         )
-        if same and (not (rows or agents) or fleet.observed - self._described_at < DESCRIBE_EVERY):
+        often = fleet.observed - self._described_at < DESCRIBE_EVERY or not (rows or agents)
+        if same and often and self._described_at > 0:  # the first report says that rows are tested
             return
         self._described_at = fleet.observed
         self._contradictions = Contradictions(

@@ -132,11 +132,6 @@ class Fleet:
         """Number of rows that can be rejected; 0 if single rows are not tested."""
         return 0 if self._shared.rows is None else self._shared.rows.tested
 
-    @property
-    def suspects(self) -> int:
-        """Number of rows that `rejected_rows` looks at."""
-        return 0 if self._shared.rows is None else self._shared.rows.suspects
-
     def rejected_rows(self) -> list[int]:
         """Return the rows that are rejected now, those with the strongest evidence first."""
         return [] if self._shared.rows is None else [row for row, _ in self._shared.rows.rejected()]

@@ -133,11 +133,6 @@ class RowTests:
             record.impossible //= 2
         self._suspects.add(row)
 
-    @property
-    def suspects(self) -> int:
-        """Number of rows that `rejected` looks at; all others are known to fit."""
-        return len(self._suspects)
-
     def rejected(self) -> list[tuple[int, float]]:
         """Return the rows that e-BH rejects now, each with its e-value, the strongest evidence first."""
         suspects = sorted(self._suspects)

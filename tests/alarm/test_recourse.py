@@ -50,14 +50,14 @@ def test_a_changed_decision_is_named_with_its_step(changes: Changes, sentence: s
     recourse = Recourse("foresight", best=0.99, optimal=0.96, changes=changes)
     assert told(recourse) == (
         f"5 steps ago: 0.93. In hindsight, {sentence}. "
-        "Acting optimally from step 9 on would have met the goal, without hindsight: 0.96"
+        "Even without hindsight, acting optimally from step 9 on would have met the goal: 0.96"
     )
 
 
 @pytest.mark.parametrize(
     ("avoidable", "sentence"),
     [
-        ("foresight", "Acting optimally from step 9 on would have met the goal, without hindsight: 0.7996"),
+        ("foresight", "Even without hindsight, acting optimally from step 9 on would have met the goal: 0.7996"),
         (
             "hindsight",
             (
@@ -68,9 +68,7 @@ def test_a_changed_decision_is_named_with_its_step(changes: Changes, sentence: s
         ("no", "Nobody could have met the goal from step 9 on, even in hindsight: 0.8004 at best"),
     ],
 )
-@pytest.mark.parametrize(
-    ("robust", "unsure"), [(None, ""), (True, ""), (False, "; under other causal models it may be otherwise")]
-)
+@pytest.mark.parametrize(("robust", "unsure"), [(None, ""), (True, ""), (False, "; other causal models may disagree")])
 def test_it_says_whether_the_goal_could_have_been_met(
     avoidable: Avoidable, sentence: str, *, robust: bool | None, unsure: str
 ) -> None:
@@ -227,7 +225,9 @@ def test_what_the_engine_left_out_is_derived_by_the_engine(
 ) -> None:
     monkeypatch.setattr("monitor.exact.best.values.MAX_NUMBERS", 10)
     reason = "the best decisions would need more than 10 numbers for 1 obligations, 6 ways to decide and 6 states"
-    left = Recourse(reason=f"{reason} (limit MAX_NUMBERS); shorten the formula's intervals")
+    left = Recourse(
+        reason=f"{reason} (limit MAX_NUMBERS); shorten the formula's intervals, or examine fewer decisions or changes"
+    )
     content = make_evidence(replace(ran, verdict=replace(ran.verdict, recourse=left)), identity, tables, {})
     found = derive_again(read_evidence(content), road, tables, derivers=[REFEREE, ENGINE])
     assert (found.problems, found.by) == ([], "engine")

@@ -477,7 +477,7 @@ def test_a_real_regret_reads_as_it_should(regret: Alert) -> None:
     assert regret.summary == (
         "robot-7: P(no crash in 4 steps, from 2 steps ago) = 0.59; at least 0.80 required. "
         "Hand over to 'careful' now: 0.91 instead of 0.54. Had 'careful' taken over 2 steps ago: 0.94. "
-        "Acting optimally from step 1 on would have met the goal, without hindsight: 0.94."
+        "Even without hindsight, acting optimally from step 1 on would have met the goal: 0.94."
     )
 
 

@@ -97,7 +97,7 @@ def test_the_page_says_what_could_have_been_done(page: Page, served: str, scene:
     assert "2 decisions would have given 1.0000; the first: crawl instead of rush at step 1." in several
     assert twice["recourse"]["changes"]["count"] == 2
     fate = page.locator("#formula-fated .recourse")
-    assert "No: nobody could have met the goal from there on." in fate.inner_text()
+    assert "No: nobody could have met the goal from the formula's offset on." in fate.inner_text()
     assert "crawl" not in fate.inner_text()
     assert rows(page, "fated") == [["as they were", "0.0000", "missed"], ["optimal", "0.0000", "missed"]]
     assert "hindsight" not in fate.inner_text()

@@ -5,10 +5,14 @@ from __future__ import annotations
 import re
 from xml.etree import ElementTree as ET
 
+import msgspec
+import numpy as np
 import pytest
 
+from monitor import MDP, PolicyTable
 from monitor.engine import check
 from monitor.picture import draw, explain
+from monitor.types import UNKNOWN_POLICY
 from tests.picture.test_draw import SVG
 from tests.picture.test_explanation import GRID, PATH, POLICIES, evidence_of
 
@@ -21,9 +25,9 @@ def words(picture: str) -> list[str]:
 
 
 def bars(picture: str) -> list[tuple[int, str, float]]:
-    """The step, the words and the value in percent of each bar."""
+    """The step, the words and the value of each bar: in percent, or as a reward."""
     found = [title.text or "" for title in ET.fromstring(picture).iter(f"{SVG}title")]
-    told = [re.fullmatch(r"step (\d+): (.+), ([\d.]+) %", text) for text in found]
+    told = [re.fullmatch(r"step (\d+): (.+), ([\d.]+)(?: %)?", text) for text in found]
     return [(int(match[1]), match[2], float(match[3])) for match in told if match]
 
 
@@ -71,9 +75,41 @@ def test_without_decisions_to_explain_there_is_no_chart(text: str) -> None:
 
 
 def test_of_a_reward_that_is_to_be_small_the_smallest_is_drawn() -> None:
-    evidence = evidence_of("regret(fallback@3, R<=-100 [ C<=3 ])")
+    priced = MDP.from_transitions(
+        states=3,
+        actions=3,
+        transitions=[(s, a, t, 0.5) for s in range(2) for a in range(3) for t in ((s + 1) % 2, 2)]
+        + [(2, a, 2, 1.0) for a in range(3)],
+        rewards=[(s, a, price) for s in range(2) for a, price in enumerate((5.0, 3.0, 8.0))],
+    )
+    policies = {"nominal": table(2, 2, 0), "fallback": table(0, 0, 0)}
+    path = ((0, 2), (1, 2), (0, 2))
+    evidence = evidence_of("regret(fallback@2, R<=1 [ C<=3 ])", path, model=priced, tables=policies)
+    drawn = bars(draw(explain(evidence, priced, policies), priced))
+    assert [(step, instead) for step, instead, _ in drawn] == [(n, "action 1 instead of action 2") for n in range(3)]
+    for step, _, value in drawn:
+        text = f"do(1)[1]@{2 - step}.R=? [ C<={3 - step} ]"
+        rest = check(text, model=priced, path=path, policies=policies).quantities[0].value
+        assert value == pytest.approx(8.0 * step + rest, rel=1e-3), text
+
+
+def table(*actions: int) -> PolicyTable:
+    return PolicyTable(actions=np.array(actions))
+
+
+def test_an_alarm_that_fires_because_the_formula_holds_is_explained_by_what_would_have_made_it_fail() -> None:
+    evidence = evidence_of('P>=0.1 [ F<=3 "unsafe" ]', FELL[:3])
+    assert evidence.verdict.holds
     report = explain(evidence, GRID, POLICIES).recourse
     assert report is not None
     assert not report.largest
-    assert min(effect.difference for each in report.decisions for effect in each.effects) <= 0.0
-    assert "Had one decision been another, all else as it was" in words(draw(explain(evidence, GRID, POLICIES), GRID))
+    assert min(effect.difference for each in report.decisions for effect in each.effects) < -0.1
+    assert "The decision that mattered most: " in draw(explain(evidence, GRID, POLICIES), GRID)
+
+
+def test_after_decisions_of_an_unknown_policy_the_rest_is_drawn() -> None:
+    acted = ("nominal", UNKNOWN_POLICY, UNKNOWN_POLICY, UNKNOWN_POLICY)
+    evidence = msgspec.structs.replace(evidence_of('regret(fallback@3, P>=0.99 [ G<=3 !"unsafe" ])', FELL), acted=acted)
+    explanation = explain(evidence, GRID, POLICIES)
+    assert explanation.recourse is None
+    assert "nominal: 0.0 %" in words(draw(explanation, GRID))

@@ -65,7 +65,7 @@ def test_a_wrong_row_is_named_with_what_was_seen_and_no_other(hill: MDP) -> None
 def test_while_the_model_is_right_nothing_is_named(hill: MDP) -> None:
     draw = random.Random(2)
     stream, told = walked(hill, [moves(draw, 300, (0.1, 0.1)) for _ in range(3)])
-    assert of(Contradictions, told) == []
+    assert of(Contradictions, told) == [Contradictions(rows_tested=6)]  # rows are tested, and nothing is wrong
     assert of(Contradictions, stream.monitor.current_state()) == [Contradictions(rows_tested=6)]
 
 
@@ -92,7 +92,7 @@ def test_a_row_that_leads_where_it_cannot_is_named_with_how_often() -> None:
             stream.monitor.observe(Observation("ada", n, seq, state, WALK, time=stream.now.wall), stream.now)
             told += stream.monitor.evaluate(stream.now)
         if n == 0:
-            assert of(Contradictions, told) == []  # one such step is no proof
+            assert all(not each.rows for each in of(Contradictions, told))  # one such step is no proof
     (row,) = of(Contradictions, told)[-1].rows
     assert (row.state, row.action, row.successor, row.seen, row.probability) == ("0", "0", "1", 0, 1.0)
     assert row.impossible == row.visits > 2
@@ -124,7 +124,7 @@ def test_acknowledged_for_all_the_rows_start_again(hill: MDP) -> None:
     after = carried(stream, hill, TrustSettings(acknowledged={"*": "floor mended"}))
     assert of(Contradictions, after.monitor.current_state()) == [Contradictions(rows_tested=6)]
     quiet = [notice for state in moves(draw, 100, (0.1, 0.1)) for notice in after.round([state, state])]
-    assert of(Contradictions, quiet) == []
+    assert of(Contradictions, quiet) == [Contradictions(rows_tested=6)]
 
 
 def test_an_agent_that_is_forgotten_is_not_named_any_more(hill: MDP) -> None:

@@ -48,8 +48,13 @@ def world(folder: Path, formulas: str = FORMULAS, more: str = "") -> Path:
     return write_project(folder, model, CONFIG + formulas + more)
 
 
-def events(steps: int = 400, agents: int = 12, seed: int = 1, *, batch: int = 1, budget: int = 1000) -> list[Event]:
-    """Steps of agents over three days, with everything that goes wrong on the way."""
+def events(
+    steps: int = 400, agents: int = 12, seed: int = 1, *, batch: int = 1, budget: int = 1000, taking_over: str = ""
+) -> list[Event]:
+    """Steps of agents over three days, with everything that goes wrong on the way.
+
+    `taking_over`: sha256 of the policy `careful`, which takes over in every third episode then.
+    """
     rng = random.Random(seed)
     states, episodes, seqs = [0] * agents, [0] * agents, [0] * agents
     found: list[Event] = [Connected(Instant(START, 0.0), up=True)]
@@ -60,9 +65,12 @@ def events(steps: int = 400, agents: int = 12, seed: int = 1, *, batch: int = 1,
         now = Instant(START + ticks, ticks)
         state, topic = states[agent], f"agents/a{agent}/steps"
         action = 0 if rng.random() < 0.8 or state == HOME else 1
+        taken = bool(taking_over) and episodes[agent] % 3 == 0 and seqs[agent] > 0
+        action = 1 if taken else action
         ended = state == LOST and rng.random() < 0.5
         step = {"v": 1, "episode": f"e{episodes[agent]}", "seq": seqs[agent], "state": state, "time": now.wall}
         step |= {"terminated": True} if ended else {"action": action}
+        step |= {"policy": taking_over} if taken else {}
         luck = rng.random()
         message = Message(now, topic, json.dumps(step).encode())
         if luck > 0.03:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
+import sys
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -19,7 +21,7 @@ from monitor.sidecar.audit.schedule import run_all
 from monitor.sidecar.config.load import assemble
 from monitor.sidecar.events import Connected, Evaluate, Event, Message
 from monitor.sidecar.recording_table import ALL
-from monitor.types import Instant
+from monitor.types import Instant, TakenOver
 from tests.sidecar.audited import DAY, START, events, recorded, replayed, world
 
 Plan = Mapping[int, Sequence[Partition]]
@@ -62,6 +64,20 @@ def test_an_audit_gives_what_one_process_published_to_the_byte(tmp_path: Path, b
     assert by_agent(alerts(plan)) == by_agent(expected)
     assert len(expected) > 100
     assert findings(plan).limited == 0
+
+
+def test_takeovers_are_judged_as_one_process_judges_them(tmp_path: Path) -> None:
+    config = world(tmp_path)
+    careful = json.loads((tmp_path / "careful.yaml").read_text())["sha256"]
+    many = events(steps=150, taking_over=careful)
+    pipeline = assemble(config, {}).pipeline("one")
+    notices = [notice for event in many for notice in pipeline.step(event).notices if isinstance(notice, TakenOver)]
+    expected = Counter((notice.formula, notice.policy, notice.outcome) for notice in notices)
+    plan = plan_of(config, [recorded(tmp_path / "r.parquet", many)], tmp_path / "out")
+    run(plan)
+    assert findings(plan).takeovers == expected
+    assert {"needed", "needless"} <= {outcome for _, _, outcome in expected}
+    assert by_agent(alerts(plan)) == by_agent(replayed(config, many))
 
 
 def test_in_the_order_of_one_process_even_the_order_is_the_same(tmp_path: Path) -> None:
@@ -192,6 +208,31 @@ def test_what_does_not_fit_is_refused(tmp_path: Path) -> None:
     config.write_text(config.read_text().replace('1:1"}', '1:1", steps: "robots/+/steps"}'))
     with pytest.raises(ConfigError, match=r"mqtt\.steps is robots"):
         plan_of(config, [recording], tmp_path / "out")
+
+
+@pytest.mark.parametrize("address", ["nonsense", "tcp://127.0.0.1:1"])
+def test_a_scheduler_that_cannot_be_reached_is_one_error(tmp_path: Path, address: str) -> None:
+    pytest.importorskip("distributed")
+    import dask  # noqa: PLC0415 - an extra
+
+    plan = plan_of(world(tmp_path), [recorded(tmp_path / "r.parquet", events(steps=5))], tmp_path / "out")
+    soon = dask.config.set({"distributed.comm.timeouts.connect": "300ms"})
+    with soon, pytest.raises(ConfigError, match=f"the scheduler {address} cannot be reached"):
+        run_all(plan, lambda _done: None, scheduler=address)
+
+
+def test_several_workers_without_dask_are_one_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = plan_of(world(tmp_path), [recorded(tmp_path / "r.parquet", events(steps=5))], tmp_path / "out")
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    with pytest.raises(ConfigError, match="use --workers 1"):
+        run_all(plan, lambda _done: None, workers=2)
+
+
+def test_parquet_without_pyarrow_is_one_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(RecordingError, match=r"pip install '\.\[learn\]'"):
+        recorded(tmp_path / "r.parquet", [])
+    assert not (tmp_path / "r.parquet").exists()
 
 
 def test_a_missing_file_of_evaluations_is_noticed(tmp_path: Path) -> None:

@@ -18,9 +18,13 @@ import pytest
 from monitor.alarm.evidence import read_evidence
 from monitor.errors import ConfigError, RecordingError
 from monitor.model import MDP
+from monitor.sidecar.audit.partition import ALERTS, alert_line
+from monitor.sidecar.audit.plan import days_of, opened, partitions
+from monitor.sidecar.audit.schedule import run_all
 from monitor.sidecar.config.load import assemble
 from monitor.sidecar.mqtt.inbox import Arrived
-from monitor.sidecar.recording import Recorder, Recording
+from monitor.sidecar.recording import Recorder
+from monitor.sidecar.recordings import open_recording
 from monitor.sidecar.service import Service, make_client_id
 from monitor.types import Instant
 from tests.servers import PATIENCE, Mosquitto, free_port, prometheus, sidecar, wait_until
@@ -36,10 +40,11 @@ def config(tmp_path: Path, corridor: MDP, broker: Mosquitto) -> Path:
     return write_project(tmp_path / "project", corridor, CONFIG.replace("mqtt://127.0.0.1:1", broker.url))
 
 
+@pytest.mark.parametrize("name", ["recording", "recording.parquet"])
 def test_steps_in_alerts_out_and_the_recording_gives_the_same_bytes(
-    tmp_path: Path, config: Path, broker: Mosquitto
+    tmp_path: Path, config: Path, broker: Mosquitto, name: str
 ) -> None:
-    recording = tmp_path / "recording"
+    recording = tmp_path / name
     with subscriber(broker) as listening:
         with sidecar(config, "--record", str(recording)) as running:
             wait_until(lambda: any("/status/" in topic for topic, _ in listening.received), "the sidecar says hello")
@@ -64,6 +69,18 @@ def test_steps_in_alerts_out_and_the_recording_gives_the_same_bytes(
     assert [topic.split("/")[1] for topic, _ in listening.received[:4]] == ["status", "alerts", "alerts", "status"]
     objects = {path.name for path in (config.parent / "var" / "objects").iterdir()}
     assert objects == set(assemble(config).objects())
+    if name.endswith(".parquet"):
+        audited = run_audit(config, recording, tmp_path / "audit")
+        assert len(audited) > 1
+        assert audited <= {alert_line(*message) for message in listening.received}
+
+
+def run_audit(config: Path, recording: Path, out: Path) -> set[str]:
+    """Audit a recording; return the alerts."""
+    loaded = assemble(config)
+    plan = partitions(days_of(opened([recording], loaded), loaded), loaded, config, out, in_order=False)
+    run_all(plan, lambda _done: None)
+    return {line for file in out.rglob(ALERTS) for line in file.read_text().splitlines(keepends=True)}
 
 
 def closed(listening: Subscriber) -> list[dict[str, Any]]:
@@ -73,7 +90,7 @@ def closed(listening: Subscriber) -> list[dict[str, Any]]:
 
 
 def replayed(config: Path, recording: Path) -> list[tuple[str, bytes]]:
-    with Recording(recording) as events:
+    with open_recording(recording) as events:
         pipeline = assemble(config).pipeline(events.header.client_id)
         return [(p.topic, p.payload) for event in events for p in pipeline.step(event).publications]
 

@@ -11,12 +11,14 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
+from monitor.model.allowed_rows import allowed_rows
 from monitor.statistics import row_tests
 from monitor.statistics.betting_odds import MAX_TRANSITIONS, PRIOR, Odds
 from monitor.statistics.discoveries import LEVEL
 from monitor.statistics.fleet import Fleet
 from monitor.statistics.interval_odds import NO_DATA, Bounds
 from monitor.statistics.row_tests import RowTests, joined_rows
+from tests.statistics.rates_of_model_tests import learned_from, steps_of
 from tests.statistics.test_model_test import SMALL, Rows, grid, walk
 
 IMPOSSIBLE = 0.004
@@ -228,3 +230,22 @@ def test_rows_without_data_are_not_tested_and_do_not_count() -> None:
     (wrong,) = fleet.wrong_rows()
     assert (wrong.row, wrong.successor, wrong.impossible) == (1, 0, 0)
     assert wrong.visits <= row_tests.ROW_MEMORY <= MAX_TRANSITIONS
+
+
+@pytest.mark.parametrize(("recorded", "slip", "named"), [(200, 0.1, False), (2_000, 0.1, False), (100_000, 0.4, True)])
+def test_rows_of_a_learned_model_are_named_for_what_the_data_rule_out_alone(
+    recorded: int,
+    slip: float,
+    named: bool,  # noqa: FBT001 - a table
+) -> None:
+    for seed in range(5):
+        rng = np.random.default_rng([recorded, seed])
+        model = learned_from(steps_of(grid(0.1), 4, recorded, rng), 16, 4)
+        assert model.counts is not None
+        allowed = allowed_rows(model, model.counts, 0.0005, 0.0001)
+        fleet = Fleet(*allowed[:3], alpha=0.0005, bounds=allowed.bounds)
+        test = fleet.join()
+        for row, successor in steps_of(grid(slip), 4, 6_000, rng):
+            test.step(row, successor)
+        assert (len(fleet.rejected_rows()) > 10) == named
+        assert named or fleet.rejected_rows() == []

@@ -11,7 +11,7 @@ from monitor.exact.best.options import Options, options_of
 from monitor.exact.best.posteriors import Transitions
 from monitor.exact.best.prior import NO_STATE, Prior
 from monitor.exact.best.stages import Stages
-from monitor.exact.best.values import BestValues, Observed, Outlook
+from monitor.exact.best.values import BestValues, Observed
 from monitor.exact.forward.row_table import ANY, STABLE
 from monitor.logic import Automaton
 from monitor.logic.syntax import Change, Probability, Reward
@@ -73,13 +73,6 @@ class BestCatalogue:
     def everywhere(self, change: Change, measure: Measure) -> Floats:
         """Return the value [S] in every state, without observations. Raises LimitError as `value` does."""
         return self.of(measure, largest=change.largest).everywhere(_way(change))
-
-    def outlook(self, measure: Measure, path: Observed, *, largest: bool = True, most: int = 3) -> Outlook:
-        """Return the values of `best`, `optimal`, no change and `best[<=k]` for k up to `most`, from one backward pass.
-
-        Raises LimitError as `value` does.
-        """
-        return self.of(measure, path.end, largest=largest).outlook(path, most)
 
     def of(self, measure: Measure, end: int | None = None, *, largest: bool = True) -> BestValues:
         """Return the values of the best decisions for a measure without nested quantities, in one direction."""

@@ -208,7 +208,8 @@ class BestValues:
         if (2 * widest * width + levels) * size + levels * width * (1 + available) + kept > MAX_NUMBERS:
             raise LimitError(
                 f"the best decisions would need more than {MAX_NUMBERS} numbers for {widest} obligations, {width} ways "
-                f"to decide and {size} states (limit MAX_NUMBERS); shorten the formula's intervals"
+                f"to decide and {size} states (limit MAX_NUMBERS); shorten the formula's intervals, "
+                "or examine fewer decisions or changes"
             )
         padded = -(-width // BLOCK) * BLOCK
         buffers, reached = np.zeros((2, size, widest, padded)), np.zeros((levels, size), dtype=np.bool_)

@@ -154,22 +154,28 @@ def find_entry(
 def append_rows(
     dynamics: Dynamics, table: RowArrays, kind: int, phase: int, s: int, a: int, s_next: int, state: int
 ) -> bool:
-    """Append the rows of one state; False if they have no space."""
+    """Append the rows of one state; False if they have no space.
+
+    One loop for all cases: `append_row` is inlined once, which halves the time to compile.
+    """
+    lowest, highest, choice = 0, dynamics.rewards.shape[1], np.empty(0)
     if dynamics.is_nominal[phase] and state == s:
         # Nothing is changed here: the action really taken, even if the nominal policy would not take it.
-        return append_row(dynamics, table, kind, s, a, s_next, state, a, 1.0)
-    if not dynamics.stochastic[phase]:
-        return append_row(dynamics, table, kind, s, a, s_next, state, dynamics.policy_actions[phase, state], 1.0)
-    choice = dynamics.policy_probabilities[phase, state].copy()
-    if s_next >= 0 and len(
-        dynamics.nominal_policy_probabilities
-    ):  # a deterministic choice says nothing about its noise
-        choose(dynamics.nominal_policy_probabilities[phase, s], a, dynamics.policy_probabilities[phase, state], choice)
+        lowest, highest = a, a + 1
+    elif not dynamics.stochastic[phase]:
+        lowest = dynamics.policy_actions[phase, state]
+        highest = lowest + 1
+    else:
+        choice = dynamics.policy_probabilities[phase, state].copy()
+        policy = dynamics.nominal_policy_probabilities
+        if s_next >= 0 and len(policy):  # a deterministic choice says nothing about its noise
+            choose(policy[phase, s], a, dynamics.policy_probabilities[phase, state], choice)
     first, begin = table.used[ROWS], table.used[SUCCESSORS]
-    for action in range(len(choice)):
-        if choice[action] > 0.0 and not append_row(dynamics, table, kind, s, a, s_next, state, action, choice[action]):
+    for action in range(lowest, highest):
+        weight = choice[action] if len(choice) else 1.0
+        if weight > 0.0 and not append_row(dynamics, table, kind, s, a, s_next, state, action, weight):
             return False
-    if dynamics.merge_actions and kind == EXACT:
+    if dynamics.merge_actions and kind == EXACT and len(choice):
         merge_rows(table, first, begin)
     return True
 

@@ -51,7 +51,7 @@ def run_partition(partition: Partition, _after: object = None) -> str:
     """
     if partition.done:
         return partition.key
-    began = time.perf_counter()
+    began = time.process_time()
     loaded = _loaded(partition.config)
     monitor = loaded.monitor.anew()
     pipeline = replace(loaded, monitor=monitor).pipeline(partition.client_id)
@@ -64,7 +64,7 @@ def run_partition(partition: Partition, _after: object = None) -> str:
     else:
         for event in feed:
             results.take(event, pipeline.step(event))
-    results.write(partition, pipeline, time.perf_counter() - began)
+    results.write(partition, pipeline, time.process_time() - began)
     return partition.key
 
 

@@ -51,7 +51,7 @@ def outlook(
     assert isinstance(goal, Goal)
     checker = monitor.Checker(model, {name: as_table(table, model) for name, table in policies.items()})
     states, actions = np.array(path).T
-    return checker.evaluators.best.outlook(goal.measure, Observed(states, actions), most=most)
+    return checker.evaluators.best.of(goal.measure, None).outlook(Observed(states, actions), most)
 
 
 @pytest.mark.untraced

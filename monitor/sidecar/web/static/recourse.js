@@ -4,7 +4,7 @@ import { element, number, put, sync } from "./common.js";
 const ANSWERS = {
   foresight: "Yes: the optimal policy, which knows nothing in advance, would have met the goal.",
   hindsight: "Only with knowledge of how it turned out. The optimal policy, which knows nothing in advance, would have missed the goal.",
-  no: "No: nobody could have met the goal from there on.",
+  no: "No: nobody could have met the goal from the formula's offset on.",
 };
 
 export function makeRecourse() {
@@ -24,8 +24,8 @@ export function updateRecourse(section, formula) {
   const { recourse } = formula;
   section.hidden = !recourse;
   if (!recourse) return;
-  const { avoidable, robust, changes, reason } = recourse;
-  const unsure = robust === false ? " Causal models disagree on that." : robust ? " No causal model changes that." : "";
+  const { avoidable, robust, reason } = recourse;
+  const unsure = robust === false ? " Other causal models may disagree." : robust ? " No causal model changes that." : "";
   put(section.querySelector(".answer"), avoidable === null ? "Not known." : ANSWERS[avoidable] + unsure);
   put(section.querySelector(".change"), avoidable === null ? "" : changed(recourse));
   section.querySelector(".scroll").hidden = avoidable === null;

@@ -1,0 +1,97 @@
+"""Evaluations that `idle_until` lets one leave out have no effect; a monitor that begins anew is as a new one."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Iterator
+
+import msgspec
+
+from monitor.model import MDP
+from monitor.runtime.monitor import Monitor
+from monitor.types import AlarmSpec, FormulaSpec, Instant, Notice, Observation, StreamSettings
+
+LOST = 2
+
+
+def fresh() -> Monitor:
+    rows = [(0, 0, t, p) for t, p in ((0, 0.6), (1, 0.2), (LOST, 0.2))]
+    rows += [(1, 0, t, 0.5) for t in (0, LOST)] + [(LOST, 0, LOST, 1.0)]
+    model = MDP.from_transitions(states=3, actions=1, transitions=rows, labels={"lost": [LOST]})
+    formulas = [
+        FormulaSpec("steps", 'P>=0.7 [ G<=2 !"lost" ]', alarm=AlarmSpec(for_=1, keep=2)),
+        FormulaSpec("seconds", 'P>=0.5 [ G<=1 !"lost" ]', every=2.0),
+    ]
+    settings = StreamSettings(window=8, reorder_steps=3, reorder_wait=0.5, stale_after=4.0, forget_after=30.0)
+    return Monitor(model, {"nominal": [0, 0, 0]}, formulas, settings)
+
+
+def stream(seed: int) -> Iterator[tuple[Observation | None, Instant]]:
+    """Steps of three agents, some missing, with silences; None: only an evaluation."""
+    rng = random.Random(seed)
+    ticks = 0.0
+    seqs = {"ada": 0, "bob": 0, "eve": 0}
+    for _ in range(400):
+        ticks += rng.choice((0.05, 0.3, 0.3, 1.0, 12.0)) if rng.random() < 0.3 else 0.05
+        now = Instant(1000.0 + ticks, ticks)
+        if rng.random() < 0.4:
+            agent = rng.choice(list(seqs))
+            seqs[agent] += 1 + (rng.random() < 0.1)
+            yield Observation(agent, 1, seqs[agent], 0 if seqs[agent] % 3 else 1, 0, now.wall), now
+        yield None, now
+
+
+def state(monitor: Monitor) -> bytes:
+    """All of it, as a store keeps it."""
+    agents = monitor.changed(everything=True)
+    return msgspec.msgpack.encode((monitor.dump(), [agents[name] for name in monitor.agents()]))
+
+
+def test_an_evaluation_before_that_time_changes_nothing_and_reports_nothing() -> None:
+    idle = busy = 0
+    for seed in range(5):
+        monitor = fresh()
+        for observation, now in stream(seed):
+            if observation is not None:
+                monitor.observe(observation, now)
+            elif now.ticks < monitor.idle_until:
+                before = state(monitor)
+                assert monitor.evaluate(now) == []
+                assert state(monitor) == before
+                idle += 1
+            else:
+                busy += bool(monitor.evaluate(now))
+    assert idle > 200
+    assert busy > 200
+
+
+def test_the_time_is_soon_after_the_last_evaluation_and_unknown_before_the_first() -> None:
+    monitor = fresh()
+    assert monitor.idle_until == -math.inf
+    monitor.evaluate(Instant(1000.0, 10.0))
+    assert 10.9 < monitor.idle_until < 11.0  # a quarter of `stale_after`
+
+
+def test_a_monitor_that_begins_anew_reports_what_a_new_one_reports() -> None:
+    def reported(monitor: Monitor) -> list[Notice]:
+        found: list[Notice] = []
+        for observation, now in stream(7):
+            found += monitor.evaluate(now) if observation is None else monitor.observe(observation, now)
+        return found
+
+    used = fresh()
+    first = reported(used)
+    assert reported(used.anew()) == first
+    assert used.anew().agents() == ()
+
+
+def test_what_an_evaluation_spends_is_less_than_it_was_given_if_it_left_nothing() -> None:
+    monitor = fresh()
+    for seq in range(10):
+        monitor.observe(Observation("ada", 1, seq, 0, 0), Instant(1000.0, 1.0))
+    spent = []
+    while monitor.waiting.steps:
+        monitor.evaluate(Instant(1000.0, 1.0), steps=4)
+        spent.append(monitor.spent)
+    assert spent == [4, 4, 2]
