@@ -62,6 +62,7 @@ PART: Final = 1_048_576
 """Maximum number of events of a part."""
 
 DAY: Final = 86_400
+_OPTIONS: Final = {"compression": "zstd", "write_page_checksum": True}
 
 
 class About(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -185,7 +186,7 @@ class ParquetRecorder:
             if bucket not in self._writers:
                 path = self._path(bucket)
                 path.parent.mkdir(parents=True, exist_ok=True)
-                self._writers[bucket] = path, parquet.ParquetWriter(path, table.schema, compression="zstd")
+                self._writers[bucket] = path, parquet.ParquetWriter(path, table.schema, **_OPTIONS)
             self._writers[bucket][1].write_table(table)
 
     @property
@@ -278,10 +279,11 @@ class ParquetRecording:
 
         blocks: dict[int, list[tuple[Any, int]]] = {}
         for path in files:
-            file = opened.enter_context(parquet.ParquetFile(path))
+            file = opened.enter_context(parquet.ParquetFile(path, page_checksum_verification=True))
             for group in range(file.num_row_groups):
-                least = file.metadata.row_group(group).column(0).statistics.min
-                blocks.setdefault(least // self._block, []).append((file, group))
+                numbers = file.read_row_group(group, columns=["number"])  # damaged statistics would end the process
+                block = numbers.column("number")[0].as_py() // self._block
+                blocks.setdefault(block, []).append((file, group))
         for _, groups in sorted(blocks.items()):
             yield self._arrow.concat_tables(file.read_row_group(group) for file, group in groups).sort_by("number")
 
@@ -302,16 +304,16 @@ def read_part(path: Path, columns: Sequence[str]) -> pa.Table:
     arrow = import_arrow(path)
     from pyarrow import parquet  # noqa: PLC0415 - an optional extra
 
-    with _readable(path, arrow), parquet.ParquetFile(path) as file:
+    with _readable(path, arrow), parquet.ParquetFile(path, page_checksum_verification=True) as file:
         return file.read(columns=list(columns))
 
 
 @contextlib.contextmanager
 def _readable(path: Path, arrow: Any) -> Iterator[None]:  # noqa: ANN401 - pyarrow is optional
-    """Turn errors of pyarrow into RecordingError."""
+    """Turn errors of pyarrow, of many classes if a file is damaged, into RecordingError."""
     try:
         yield
-    except (arrow.ArrowException, OSError, KeyError) as error:
+    except (arrow.ArrowException, OSError, KeyError, ValueError, TypeError, IndexError) as error:
         raise RecordingError(f"{path}: cannot be read: {str(error).splitlines()[0][:200]}") from error
 
 

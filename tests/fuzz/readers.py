@@ -46,13 +46,14 @@ from monitor.policy.onnx_scan import refuse_unsafe
 from monitor.sidecar.config.reading import load_config
 from monitor.sidecar.events import Connected, Evaluate, Event, Heartbeat, Lost, Message
 from monitor.sidecar.evidence.verification import examine
+from monitor.sidecar.parquet_recording import ParquetRecording
 from monitor.sidecar.pipeline import AgentState, CommonState
 from monitor.sidecar.recording import Recording
 from monitor.stream.decode import REASONS, agent_of, decode, validate
 from monitor.stream.snapshot import seal, unseal
 from monitor.types import Instant
 from tests.fuzz.connection import answer
-from tests.fuzz.world import folder, loaded
+from tests.fuzz.world import folder, loaded, parquet_folder
 
 __all__ = [
     "config",
@@ -66,6 +67,7 @@ __all__ = [
     "manifest",
     "model",
     "onnx_scan",
+    "parquet",
     "path",
     "pipeline",
     "recording",
@@ -310,6 +312,15 @@ def recording(data: bytes) -> None:
     file.write_bytes(data)
     with contextlib.suppress(RecordingError), Recording(file) as events:
         for event in events:
+            assert event.now.wall - event.now.wall == 0.0, "a time is a finite number"
+
+
+def parquet(data: bytes) -> None:
+    """A file of a recording as Parquet: events until the end, or until `RecordingError`."""
+    recorded = parquet_folder("fuzzed")
+    next(recorded.glob("date=*/bucket=all/*")).write_bytes(data)
+    with contextlib.suppress(RecordingError):
+        for event in ParquetRecording(recorded):
             assert event.now.wall - event.now.wall == 0.0, "a time is a finite number"
 
 

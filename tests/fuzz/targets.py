@@ -20,7 +20,7 @@ from monitor.model.prism_write import prism_files
 from monitor.model.umb_write import umb_files
 from monitor.types import FormulaSpec
 from tests.fuzz import mutate, readers
-from tests.fuzz.world import evidence, folder, loaded, recording, step, steps
+from tests.fuzz.world import evidence, folder, loaded, parquet, recording, step, steps
 
 __all__ = ["FOUND", "TARGETS", "Target", "found"]
 
@@ -370,7 +370,8 @@ TARGETS: Final = {
         Target("forged", readers.forged, lambda: [evidence()], _forged, 50_000, 4096, 10.0),
         Target("http", readers.http, lambda: list(REQUESTS), _text_of(HTTP_WORDS), 200_000, 4096),
         Target("snapshot", readers.snapshot, _snapshots, _sealed, 600_000),
-        Target("recording", readers.recording, lambda: [recording()], _recorded, 150_000),
+        Target("recording", readers.recording, lambda: [recording()], _recorded, 140_000),
+        Target("parquet", readers.parquet, lambda: [parquet()], mutate.raw, 10_000, 20_000),
         Target("path", readers.path, _paths, _path, 100_000),
     )
 }

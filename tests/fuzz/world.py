@@ -13,11 +13,12 @@ import msgpack
 from monitor.model import MDP
 from monitor.sidecar.config.load import Loaded, assemble
 from monitor.sidecar.events import Connected, Evaluate, Event, Heartbeat, Lost, Message
+from monitor.sidecar.parquet_recording import ParquetRecorder
 from monitor.sidecar.recording import Header, Recorder
 from monitor.types import Instant
 from tests.sidecar.project import write_project
 
-__all__ = ["evidence", "folder", "loaded", "recording", "step", "steps"]
+__all__ = ["evidence", "folder", "loaded", "parquet", "parquet_folder", "recording", "step", "steps"]
 
 RASH, CAREFUL, LOST, HOME = 0, 1, 4, 5
 
@@ -75,6 +76,23 @@ def evidence() -> bytes:
     """The evidence of the first alarm of `steps`."""
     pipeline = loaded().pipeline("fuzz")
     return next(file.content for event in steps() for file in pipeline.step(event).evidence)
+
+
+@cache
+def parquet() -> bytes:
+    """`steps`, recorded as Parquet in one file: no agent has a topic of this pattern, so all are in one bucket."""
+    return next(parquet_folder("true").glob("date=*/bucket=all/*")).read_bytes()
+
+
+@cache
+def parquet_folder(name: str) -> Path:
+    """A recording as Parquet."""
+    path = folder() / f"{name}.parquet"
+    recorder = ParquetRecorder(path, Header("fuzz", "0" * 64, "1" * 64, "0.1"), "nobody/+", live=False)
+    for event in steps():
+        recorder.write(event)
+    recorder.close()
+    return path
 
 
 @cache

@@ -174,6 +174,21 @@ def test_damaged_files_are_named(tmp_path: Path) -> None:
         ParquetRecording(path)
 
 
+def test_a_damaged_value_is_noticed_by_the_checksum_of_its_page(tmp_path: Path) -> None:
+    path, many = tmp_path / "r.parquet", days(1)
+    write(path, many).close()
+    part = ParquetRecording(path).parts[0].path
+    content = part.read_bytes()
+    noticed = 0
+    for at in range(4, len(content) - 4, 13):
+        part.write_bytes(content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :])
+        try:
+            assert list(ParquetRecording(path)) == many  # a byte that means nothing
+        except RecordingError:
+            noticed += 1
+    assert noticed > 100
+
+
 def test_a_row_that_is_no_event_is_reported(tmp_path: Path) -> None:
     path = tmp_path / "r.parquet"
     write(path, [Heartbeat(Instant(0.0, 0.0))]).close()
