@@ -73,7 +73,7 @@ lock: $(VENV)/.dev ## Generate the lock files in deploy/ from pyproject.toml (AR
 	@$(BIN)/python deploy/lock.py $(ARGS)
 	@$(BIN)/python deploy/lock.py flink $(ARGS)
 
-flink: .flink/.made ## Make the environment of the job on Flink, .flink (1.3 GB; Java 17 is needed to run it)
+flink: .flink/.made ## Make the environment of the job on Flink, .flink (1.4 GB; Java 17 is needed to run it)
 
 # Flink has wheels for Python 3.11 and 3.12 only, and pins older packages than the monitor's own environment has.
 .flink/.made: deploy/flink/requirements.lock

@@ -21,7 +21,9 @@ def main() -> int:
     parser.add_argument(
         "--to", action="append", required=True, help="mqtt, kafka:BROKERS/TOPIC or file:FOLDER; repeatable"
     )
-    parser.add_argument("--metrics", help="HOST:PORT of /metrics of the first subtask; the others take the next ports")
+    parser.add_argument(
+        "--metrics", help="HOST:PORT of /metrics; each TaskManager takes the first free port from PORT on"
+    )
     parser.add_argument("--hydrated", type=int, default=20_000, help="agents in memory at most, for each TaskManager")
     arguments = parser.parse_args()
     try:

@@ -24,7 +24,7 @@ from cfmon_flink import arrival as arrival_module
 from cfmon_flink.arrival import NOBODY, Arrival, agent_in, read_line, received_on, tick_line, write_line
 from cfmon_flink.keyed import KeyedAgent, Noticed
 from cfmon_flink.messages import document_of, messages, split_message
-from cfmon_flink.scraped import Scraped
+from cfmon_flink.scraped import Scraped, Server, server_of_process
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -207,15 +207,38 @@ def test_a_line_has_a_key_and_a_time_whatever_it_is() -> None:
     assert doctest.testmod(arrival_module).failed == 0
 
 
+def scrape(server: Server, path: str = "metrics") -> str:
+    with urllib.request.urlopen(f"http://127.0.0.1:{server.port}/{path}") as answer:
+        return str(answer.read().decode())
+
+
+def test_a_subtask_that_follows_another_in_the_process_has_its_port_and_another_process_the_next(
+    loaded: Loaded,
+) -> None:
+    """Flink does not close the function of a subtask that failed."""
+    with closing(Server("127.0.0.1", 0)) as first, closing(Server("127.0.0.1", first.port)) as second:
+        assert first.port < second.port < first.port + 100
+        failed = Scraped(loaded.watched, first)
+        follower = Scraped(loaded.watched, first)
+        failed.close()
+        assert "cfmon_messages_total" in scrape(first)
+        follower.close()
+    with closing(server_of_process("127.0.0.1", first.port)) as server:
+        assert server_of_process("127.0.0.1", first.port) is server
+
+
 def test_metrics_have_the_names_and_labels_of_the_sidecar(loaded: Loaded) -> None:
     agent = KeyedAgent(loaded.monitor, "a0")
     noticed = [each for line in log(1, 100) for each in agent.take(read_line(line))]
-    with closing(Scraped(loaded.watched, "127.0.0.1", 0)) as scraped:
+    with closing(Server("127.0.0.1", 0)) as server:
+        scraped = Scraped(loaded.watched, server)
         scraped.take(noticed)
-        with urllib.request.urlopen(f"http://127.0.0.1:{scraped.port}/metrics") as answer:
-            text = answer.read().decode()
+        text = scrape(server)
         with pytest.raises(urllib.error.HTTPError, match="404"):
-            urllib.request.urlopen(f"http://127.0.0.1:{scraped.port}/")
+            scrape(server, "")
+        scraped.close()
+        with pytest.raises(urllib.error.HTTPError, match="503"):
+            scrape(server)
     assert 'cfmon_messages_total{result="accepted"}' in text
     assert 'cfmon_alarm_state{agent="a0",formula="tally"' in text
 
@@ -224,10 +247,9 @@ def test_after_a_restart_metrics_show_the_state_and_count_nothing_again(loaded: 
     agent = KeyedAgent(loaded.monitor, "a0")
     for line in log(1, 100):
         agent.take(read_line(line))
-    with closing(Scraped(loaded.watched, "127.0.0.1", 0)) as scraped:
-        scraped.recall(agent.current())
-        with urllib.request.urlopen(f"http://127.0.0.1:{scraped.port}/metrics") as answer:
-            text = answer.read().decode()
+    with closing(Server("127.0.0.1", 0)) as server:
+        Scraped(loaded.watched, server).recall(agent.current())
+        text = scrape(server)
     assert 'cfmon_alarm_state{agent="a0",formula="tally"' in text
     assert 'cfmon_messages_total{result="accepted"} 0.0' in text
 

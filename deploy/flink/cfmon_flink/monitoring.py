@@ -15,8 +15,7 @@ from pyflink.datastream.state import ListStateDescriptor, MapStateDescriptor, Va
 from cfmon_flink.arrival import NOBODY, Arrival, read_line, tick_line
 from cfmon_flink.keyed import EVERY, KeyedAgent, Saved
 from cfmon_flink.messages import messages
-from cfmon_flink.scraped import Scraped
-from cfmon_flink.subtask import subtask_number
+from cfmon_flink.scraped import Scraped, server_of_process
 from monitor.errors import InputError
 from monitor.sidecar.config.load import assemble
 from monitor.types import Instant, Received
@@ -32,7 +31,7 @@ class Settings:
     """Settings of the function.
 
     `config`: path of the monitor's configuration, on each TaskManager. `hydrated`: agents kept in memory at most, for
-    each TaskManager. `metrics`: host and first port of /metrics, to which the subtask's number is added; None: none.
+    each TaskManager. `metrics`: host and port of /metrics, or the next port that is free; None: none.
     """
 
     config: str
@@ -74,11 +73,10 @@ class Monitoring(KeyedProcessFunction):
         self._agents: OrderedDict[str, _Hydrated] = OrderedDict()
         self._metrics = None
         if self._settings.metrics is not None:
-            host, port = self._settings.metrics
-            self._metrics = Scraped(loaded.watched, host, port + subtask_number(runtime_context))
+            self._metrics = Scraped(loaded.watched, server_of_process(*self._settings.metrics))
 
     def close(self) -> None:
-        """Release the port of the metrics."""
+        """Serve the metrics no longer."""
         if self._metrics is not None:
             self._metrics.close()
 
@@ -97,7 +95,10 @@ class Monitoring(KeyedProcessFunction):
         if hydrated.timer is not None and hydrated.timer <= timestamp:
             hydrated.timer = None
         due = hydrated.agent.due
-        if due is None or due > timestamp:
+        if due is None:  # forgotten since the timer was set
+            self._clear(agent)
+            return []
+        if due > timestamp:
             self._set_timer(hydrated, ctx)
             return []
         line = tick_line(agent, timestamp)

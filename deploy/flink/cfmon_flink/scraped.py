@@ -1,56 +1,62 @@
-"""The metrics of one subtask over HTTP, under the names and labels of the sidecar's: its own sink makes them."""
+"""The metrics of a TaskManager over HTTP, under the names and labels of the sidecar's: its own sink makes them."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Sequence
+from functools import cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Final
 
 from monitor.sidecar.effects import Effects
 from monitor.sidecar.sinks.metrics import CONTENT_TYPE, Metrics
 from monitor.sidecar.sinks.sink import Watched
 from monitor.types import Instant, Notice
 
-__all__ = ["Scraped"]
+__all__ = ["PORTS", "Scraped", "Server", "server_of_process"]
+
+PORTS: Final = 100
+"""How many ports a server tries: so many TaskManagers find one on a machine."""
 
 
-class Scraped:
-    """Metrics of notices, served at `/metrics` until `close`.
+class Server:
+    """HTTP server of a process, on the first free port from `port` on.
+
+    It outlives the function: after a failure Flink may run another subtask here, without closing the one before.
 
     Raises:
-        OSError: the port is not free.
+        OSError: none of the ports is free.
+
+    Attributes:
+        metrics: those that are served; None: none, and a scrape fails.
+        port: port that it listens on.
     """
 
-    def __init__(self, watched: Watched, host: str, port: int) -> None:
-        self._metrics = metrics = Metrics(watched)
-        metrics.connected(up=True)  # the job reads its source for as long as it runs
-
-        class Handler(BaseHTTPRequestHandler):
-            """Answers a scrape."""
-
-            def do_GET(self) -> None:
-                """Send the metrics."""
-                if self.path != "/metrics":
-                    self.send_error(404)
-                    return
-                body = metrics.exposition()
-                self.send_response(200)
-                self.send_header("Content-Type", CONTENT_TYPE)
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
-
-            def log_message(self, *_: object) -> None:
-                """Log nothing: a scrape is no news."""
-
-        self._server = ThreadingHTTPServer((host, port), Handler)
+    def __init__(self, host: str, port: int) -> None:
+        self.metrics: Metrics | None = None
+        self._server = _first_free(host, port, self)
+        self.port = self._server.server_port
         self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
         self._thread.start()
 
-    @property
-    def port(self) -> int:
-        """Port that it listens on."""
-        return self._server.server_port
+    def close(self) -> None:
+        """Stop serving, and free the port."""
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+
+server_of_process = cache(Server)
+"""Return the server of this process; the same arguments give the same server."""
+
+
+class Scraped:
+    """Metrics of notices, which a server serves until `close` or until it gets others."""
+
+    def __init__(self, watched: Watched, server: Server) -> None:
+        self._metrics = server.metrics = Metrics(watched)
+        self._server = server
+        self._metrics.connected(up=True)  # the job reads its source for as long as it runs
 
     def take(self, noticed: Iterable[tuple[Instant, Sequence[Notice]]]) -> None:
         """Count and show notices."""
@@ -63,7 +69,35 @@ class Scraped:
         self._metrics.recall(Effects(notices=tuple(notices)), Instant(0.0, 0.0))
 
     def close(self) -> None:
-        """Stop serving, and free the port."""
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
+        """Serve them no longer: they would be read as current."""
+        if self._server.metrics is self._metrics:
+            self._server.metrics = None
+
+
+def _first_free(host: str, port: int, owner: Server) -> ThreadingHTTPServer:
+    class Handler(BaseHTTPRequestHandler):
+        """Answers a scrape."""
+
+        def do_GET(self) -> None:
+            """Send the metrics."""
+            metrics = owner.metrics
+            if self.path != "/metrics" or metrics is None:
+                self.send_error(404 if metrics is not None else 503)
+                return
+            body = metrics.exposition()
+            self.send_response(200)
+            self.send_header("Content-Type", CONTENT_TYPE)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            """Log nothing: a scrape is no news."""
+
+    for tried in range(PORTS):
+        try:
+            return ThreadingHTTPServer((host, port + tried), Handler)
+        except OSError:
+            if tried == PORTS - 1:
+                raise
+    raise AssertionError("the last port returns or raises")
