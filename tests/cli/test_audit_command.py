@@ -34,7 +34,7 @@ def test_an_audit_reports_gaps_first_and_then_alarms(tmp_path: Path, cfmon: Run,
     assert (code, err) == (0, "")
     lines = text.splitlines()
     assert lines[0].endswith("steps of 12 agents, 2026-09-21 to 2026-09-24")
-    assert lines[1] == "  20 steps of 10 agents are missing within episodes"
+    assert lines[1] == "  13 steps of 10 agents are missing within episodes"
     assert "messages were lost before the monitor had them" in text
     assert lines[-1] == str(out / "report.html")
     pictures = (out / "report.html").read_text().split("<svg")[1:]

@@ -67,7 +67,7 @@ def events(
         action = 0 if rng.random() < 0.8 or state == HOME else 1
         taken = bool(taking_over) and episodes[agent] % 3 == 0 and seqs[agent] > 0
         action = 1 if taken else action
-        ended = state == LOST and rng.random() < 0.5
+        ended = state >= LOST and rng.random() < 0.5
         step = {"v": 1, "episode": f"e{episodes[agent]}", "seq": seqs[agent], "state": state, "time": now.wall}
         step |= {"terminated": True} if ended else {"action": action}
         step |= {"policy": taking_over} if taken else {}
