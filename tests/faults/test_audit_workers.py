@@ -24,8 +24,9 @@ distributed: Any = pytest.importorskip("distributed")
 @pytest.mark.filterwarnings("ignore")  # those of Dask, when workers die
 @pytest.mark.parametrize(("steps", "kills"), [(300, 1), pytest.param(6000, 4, marks=only_long)])
 def test_an_audit_with_killed_workers_gives_what_one_process_published(
-    tmp_path: Path, steps: int, kills: int, report: Callable[..., None]
+    tmp_path: Path, steps: int, kills: int, report: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.delenv("CFMON_FAULTS", raising=False)  # to the workers it would be a setting
     config, many = world(tmp_path), events(steps=steps)
     loaded = assemble(config, {})
     days = days_of(opened([recorded(tmp_path / "r.parquet", many)], loaded), loaded)
