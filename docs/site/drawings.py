@@ -8,6 +8,7 @@ from typing import Final
 import numpy as np
 
 from monitor.causal.row import counterfactual_row, row_bounds
+from monitor.engine import check
 from monitor.model import MDP
 from monitor.picture.svg import ALTERNATIVE, FAINT, INK, NOMINAL, Canvas
 
@@ -27,6 +28,7 @@ WALKER: Final = MDP.from_transitions(
     actions=2,
     transitions=[(s, a, after, p) for (s, a), row in ROWS.items() for after, p in row.items()]
     + [(s, a, s, 1.0) for s in (HOME, FALLEN) for a in (WALK, CRAWL)],
+    labels={"home": [HOME]},
 )
 WIDTH: Final = 760.0
 
@@ -145,6 +147,35 @@ def regret() -> str:
     return canvas.document(330)
 
 
+def decisions() -> str:
+    """Draw what other decisions would have given after a fall, with foresight and with hindsight."""
+    canvas = Canvas(
+        WIDTH,
+        "Could the fall have been avoided?",
+        "Walked to the ledge, walked on and fell: the chance of being home within three steps, by who decides.",
+    )
+    policies = {"nominal": np.array([WALK] * 4), "careful": np.array([CRAWL] * 4)}
+    fell = [(START, WALK), (LEDGE, WALK), (FALLEN, WALK)]
+    worlds = (
+        ("nominal", "as it happened", INK),
+        ("careful", "one given alternative: to crawl all the way", ALTERNATIVE),
+        ("optimal", "the best policy; it knows nothing in advance", ALTERNATIVE),
+        ("best[<=1]", "one changed decision, with hindsight", ALTERNATIVE),
+        ("best", "every decision, with hindsight", ALTERNATIVE),
+    )
+    left, size, bound = 120.0, 560.0, 0.5
+    canvas.line((left + size * bound, 30), (left + size * bound, 46 + 48 * len(worlds)), ink=FAINT, dash="3 3")
+    canvas.text((left + size * bound, 22), "at least 0.5 required", size=12, anchor="middle", ink=FAINT)
+    for n, (name, says, ink) in enumerate(worlds):
+        text, y = f'{name}@2.P>={bound} [ F<=3 "home" ]', 52.0 + 48 * n
+        value = check(text, model=WALKER, path=fell, policies=policies).quantities[0].value
+        canvas.text((left - 12, y + 5), name, bold=True, anchor="end")
+        canvas.box((left, y - 9), (size * value, 18), fill=ink)
+        canvas.text((left + size * value + 10, y + 5), f"{value:.3g}", bold=True, halo=True)
+        canvas.text((left, y + 24), says, size=12, ink=FAINT, halo=True)
+    return canvas.document(40 + 48 * len(worlds) + 20)
+
+
 def bounds() -> str:
     """One number and two intervals for the same question."""
     canvas = Canvas(
@@ -235,6 +266,7 @@ DRAWINGS: Final[dict[str, Callable[[], str]]] = {
     "abduction": abduction,
     "path": path,
     "regret": regret,
+    "decisions": decisions,
     "bounds": bounds,
     "blindness": blindness,
 }
