@@ -55,6 +55,7 @@ ORDER = (
     "rejection",
     "icu",
     "robust",
+    "recourse",
     "learned",
     "states",
     "memory",

@@ -140,3 +140,34 @@ def verdicts(model: MDP, policies: dict[str, PolicyTable], text: str, paths: lis
                 if number and now >= OFFSETS.stop - 1:
                     costs[kind].append(perf_counter() - begun)
     return Timing.of(costs["gumbel"]), Timing.of(costs["any"])
+
+
+@benchmark("recourse")
+def recourse(bench: Bench) -> list[Row]:
+    """Measure, on a missed goal, what other decisions would have given: best, optimal, and up to three changes.
+
+    Each path is a step longer than the one before, as on a stream. A goal that is met costs what finding that out does.
+    """
+    model, policies = icu_world()
+    checker = Checker(model, policies)
+    drawn = episodes(model, policies["nominal"], bench.rng())
+    patients = [next(drawn) for _ in range(3 if bench.quick else 60)]
+    rows = []
+    for offset in range(2, OFFSETS.stop):
+        formula = parse(f'regret(fallback@{offset}, P>=0.85 [ G<=20 !"death" ])')
+        missed: list[float] = []
+        met: list[float] = []
+        for number, pairs in enumerate([patients[0], *patients]):
+            for now in range(offset + 1, len(pairs) + 1):
+                verdict = checker.check(formula, pairs[:now])
+                begun = perf_counter()
+                examined = checker.with_recourse(verdict, formula, pairs[:now])
+                cost = perf_counter() - begun
+                if number:
+                    (met if examined.recourse is None else missed).append(cost)
+        what = f"@{offset}, 20 steps, ICU-Sepsis"
+        title = f"a missed goal examined: best, optimal, up to 3 changes, {what}"
+        rows.append(absolute(f"recourse/{offset}", title, Timing.of(missed), at_most=10e-3, target="<= 10 ms"))
+        title = f"a met goal: nothing is examined, {what}"
+        rows.append(absolute(f"recourse/{offset}/met", title, Timing.of(met), at_most=5e-6, target="<= 5 us"))
+    return rows
