@@ -126,7 +126,7 @@ def _joined_trust(states: Sequence[ModelTrustState | None]) -> ModelTrustState |
     if len(tested) < len(states):
         return None
     fleet = joined_fleets([state.fleet for state in tested])
-    return replace(tested[0], fleet=fleet, told=0, contradictions=Contradictions(), described_at=0)
+    return replace(tested[0], fleet=fleet, reported=0, contradictions=Contradictions(), described_at=0)
 
 
 def _renumbered(state: AgentMonitorState, monitor: int, monitors: int) -> AgentMonitorState:
@@ -141,4 +141,4 @@ def _part_of_trust(state: ModelTrustState | None, agents: Mapping[str, AgentMoni
         return None
     transitions = sum(agent.trust.transitions for agent in agents.values() if agent.trust is not None)
     fleet = replace(state.fleet, transitions=transitions, observed=transitions)
-    return replace(state, fleet=fleet, told=0, contradictions=Contradictions(), described_at=0)
+    return replace(state, fleet=fleet, reported=0, contradictions=Contradictions(), described_at=0)

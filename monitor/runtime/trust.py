@@ -36,14 +36,14 @@ DESCRIBE_EVERY: Final = 256
 class ModelTrustState(msgspec.Struct, frozen=True, array_like=True):
     """State of a `ModelTrust` as plain data, with the settings it was made under: if they change, it starts again.
 
-    `told`: transitions observed at the last report. `delta`: error probability of the bounds of the rows; 0 if all are
-    given. `contradictions`: as last reported, after `described_at` transitions.
+    `reported`: transitions observed at the last report. `delta`: error probability of the bounds of the rows; 0 if all
+    are given. `contradictions`: as last reported, after `described_at` transitions.
     """
 
     settings: TrustSettings
     encoder: str
     fleet: FleetState
-    told: int
+    reported: int
     delta: float = 0.0
     contradictions: Contradictions = Contradictions()
     described_at: int = 0
@@ -195,7 +195,7 @@ class ModelTrust:
             settings=self._settings,
             encoder=self._encoder,
             fleet=self._fleet.dump(),
-            told=self._reported,
+            reported=self._reported,
             delta=self._delta,
             contradictions=self._contradictions,
             described_at=self._described_at,
@@ -209,7 +209,7 @@ class ModelTrust:
         if not same_model or before != (_settings_of_test(self._settings), self._encoder, self._delta):
             return False
         self._fleet.load(state.fleet)
-        self._reported = min(state.told, self._fleet.observed)
+        self._reported = min(state.reported, self._fleet.observed)
         self._described_at = state.described_at
         self._contradictions = replace(state.contradictions, rows_tested=self._fleet.rows_tested)
         return True

@@ -7,7 +7,7 @@
 
 A part is a range of events, in one file for each bucket, named after its first event. A Parquet file cannot be read
 before it is complete, so the events of the part that is being written are in `open-*.rec` too: a process that is killed
-loses no more of them than with a recording in one file.
+loses no more of them than with a recording in one file. `parquet_recorder.py` writes these folders.
 """
 
 from __future__ import annotations
@@ -22,11 +22,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Self
 
 import msgspec
 
-from monitor.alarm.message import rfc3339
 from monitor.errors import RecordingError
 from monitor.sidecar.events import Event
-from monitor.sidecar.recording import Header, Recorder, Recording
-from monitor.sidecar.recording_table import ALL, Rows, events_of, import_arrow
+from monitor.sidecar.recording import Header, Recording
+from monitor.sidecar.recording_table import ALL, events_of, import_arrow
 from monitor.stream.shard import MOST_SHARDS
 
 if TYPE_CHECKING:
@@ -34,8 +33,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ABOUT",
-    "BUCKETS",
-    "ParquetRecorder",
+    "FORMAT",
+    "VERSION",
+    "About",
     "ParquetRecording",
     "Part",
     "bucket_name",
@@ -48,21 +48,6 @@ VERSION: Final = 1
 ABOUT: Final = "recording.json"
 _PART: Final = re.compile(r"date=([^/]+)/bucket=(all|[0-9]{1,4})/part-([0-9]{12})\.parquet")
 _OPEN: Final = re.compile(r"open-([0-9]{12})\.rec")
-
-BUCKETS: Final = 16
-"""Buckets that the agents are divided into by default."""
-
-LIVE_BLOCK: Final = 8_192
-"""Events between two writes of a running monitor: few, because steps wait meanwhile."""
-
-BLOCK: Final = 131_072
-"""The same, where nobody waits. They are in memory at once."""
-
-PART: Final = 1_048_576
-"""Maximum number of events of a part."""
-
-DAY: Final = 86_400
-_OPTIONS: Final = {"compression": "zstd", "write_page_checksum": True}
 
 
 class About(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -94,109 +79,6 @@ def is_parquet_recording(path: Path) -> bool:
 def bucket_name(bucket: int) -> str:
     """Return the name of a bucket: its number, or `all`."""
     return "all" if bucket == ALL else str(bucket)
-
-
-class ParquetRecorder:
-    """Writer of a recording, to a new folder. Raises RecordingError if it exists or cannot be written.
-
-    Args:
-        folder: the new folder.
-        header: who recorded.
-        pattern: topic of the steps, with one `+` for the agent's name.
-        buckets: number of buckets for the agents.
-        live: keep the newest events in `open-*.rec` too, and write often.
-    """
-
-    def __init__(
-        self, folder: Path, header: Header, pattern: str, *, buckets: int = BUCKETS, live: bool = True
-    ) -> None:
-        import_arrow(folder)
-        self._folder, self._header, self._live = folder, header, live
-        self._block = LIVE_BLOCK if live else BLOCK
-        self._rows = Rows(pattern, buckets)
-        self._number = self._first = 0
-        self._day: float | None = None
-        self._writers: dict[int, tuple[Path, Any]] = {}
-        self._journal: Recorder | None = None
-        about = About(FORMAT, VERSION, header, pattern, buckets, self._block)
-        try:
-            folder.mkdir()
-            (folder / ABOUT).write_bytes(msgspec.json.format(msgspec.json.encode(about)))
-        except FileExistsError:
-            raise RecordingError(f"{folder}: already exists; choose another name or move it away") from None
-        except OSError as error:
-            raise RecordingError(f"{folder}: cannot be written: {error.strerror}") from error
-        self._begin_part()
-
-    def write(self, event: Event) -> None:
-        """Append one event."""
-        day = event.now.wall // DAY
-        if self._number > self._first and (day != self._day or self._number - self._first >= PART):
-            self._end_part()
-            self._begin_part()
-        self._day = day
-        if self._journal is not None:
-            self._journal.write(event)
-        self._rows.add(self._number, event)
-        self._number += 1
-        if self._number % self._block == 0:
-            self._write_block()
-
-    def flush(self) -> None:
-        """Flush written events to the operating system."""
-        if self._journal is not None:
-            self._journal.flush()
-
-    def close(self) -> None:
-        """Complete the last part."""
-        self._end_part()
-
-    def abandon(self) -> None:
-        """Close files that cannot be written to, ignoring errors; what is in `open-*.rec` stays."""
-        if self._journal is not None:
-            self._journal.abandon()
-        for path, writer in self._writers.values():
-            with contextlib.suppress(OSError, ValueError):  # pyarrow's errors are ValueErrors
-                writer.close()
-            with contextlib.suppress(OSError):
-                path.unlink()
-
-    def _begin_part(self) -> None:
-        self._first = self._number
-        if self._live:
-            self._journal = Recorder(self._open, self._header)
-            self._journal.flush()
-
-    def _end_part(self) -> None:
-        self._write_block()
-        for _, writer in self._writers.values():
-            writer.close()
-        for path, _ in self._writers.values():
-            path.rename(path.with_suffix(""))
-        self._writers = {}
-        if self._journal is not None:
-            self._journal.close()
-            self._open.unlink()
-            self._journal = None
-
-    def _write_block(self) -> None:
-        from pyarrow import parquet  # noqa: PLC0415 - an optional extra
-
-        for bucket, table in self._rows.take():
-            if bucket not in self._writers:
-                path = self._path(bucket)
-                path.parent.mkdir(parents=True, exist_ok=True)
-                self._writers[bucket] = path, parquet.ParquetWriter(path, table.schema, **_OPTIONS)
-            self._writers[bucket][1].write_table(table)
-
-    @property
-    def _open(self) -> Path:
-        return self._folder / f"open-{self._first:012d}.rec"
-
-    def _path(self, bucket: int) -> Path:
-        assert self._day is not None, "there is an event"
-        folder = self._folder / f"date={_date(self._day * DAY)}" / f"bucket={bucket_name(bucket)}"
-        return folder / f"part-{self._first:012d}.parquet.new"
 
 
 class ParquetRecording:
@@ -332,8 +214,3 @@ def _about(folder: Path) -> About:
 def _number(path: Path) -> int:
     match = _OPEN.fullmatch(path.name)
     return -1 if match is None else int(match[1])
-
-
-def _date(wall: float) -> str:
-    """Return the date in UTC; `unknown` outside the years 0001 to 9999."""
-    return (rfc3339(wall) or "unknown")[:10]

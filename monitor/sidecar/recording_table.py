@@ -68,7 +68,6 @@ class Rows:
     """
 
     def __init__(self, pattern: str, buckets: int) -> None:
-        self.count = 0
         self._buckets: dict[int, list[Row]] = {}
         self._agent_of = lru_cache(TOPICS)(lambda topic: _agent_of(topic, pattern, buckets))
 
@@ -76,11 +75,10 @@ class Rows:
         """Add an event."""
         bucket, row = self._row(number, event)
         self._buckets.setdefault(bucket, []).append(row)
-        self.count += 1
 
     def take(self) -> list[tuple[int, pa.Table]]:
         """Remove and return the rows of each bucket. RecordingError: a number does not fit 64 bits."""
-        taken, self._buckets, self.count = self._buckets, {}, 0
+        taken, self._buckets = self._buckets, {}
         return [(bucket, _table(rows)) for bucket, rows in sorted(taken.items())]
 
     def _row(self, number: int, event: Event) -> tuple[int, Row]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from monitor.sidecar.parquet_recording import ParquetRecorder, ParquetRecording, is_parquet_recording
+from monitor.sidecar.parquet_recorder import ParquetRecorder
+from monitor.sidecar.parquet_recording import ParquetRecording, is_parquet_recording
 from monitor.sidecar.recording import Header, Recorder, Recording
 
 __all__ = ["is_recording", "new_recorder", "open_recording"]

@@ -20,7 +20,7 @@ from monitor.sidecar.events import Connected, Evaluate, Event, Heartbeat, Lost, 
 from monitor.sidecar.mqtt.inbox import Arrived, Dropped, Inbox, Receipt
 from monitor.sidecar.outgoing import Outgoing
 from monitor.sidecar.overload import OverloadDetector
-from monitor.sidecar.parquet_recording import ParquetRecorder
+from monitor.sidecar.parquet_recorder import ParquetRecorder
 from monitor.sidecar.pipeline import Pipeline
 from monitor.sidecar.recording import Recorder
 from monitor.sidecar.shard_filter import ShardFilter

@@ -13,7 +13,7 @@ import msgpack
 from monitor.model import MDP
 from monitor.sidecar.config.load import Loaded, assemble
 from monitor.sidecar.events import Connected, Evaluate, Event, Heartbeat, Lost, Message
-from monitor.sidecar.parquet_recording import ParquetRecorder
+from monitor.sidecar.parquet_recorder import ParquetRecorder
 from monitor.sidecar.recording import Header, Recorder
 from monitor.types import Instant
 from tests.sidecar.project import write_project

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,9 +10,6 @@ import pytest
 pytest.importorskip("playwright")
 from playwright.sync_api import expect
 
-from monitor.sidecar.config.settings import HttpConfig
-from monitor.sidecar.web.http import make_app
-from monitor.sidecar.web.server import HttpServer
 from tests.page.conftest import Scene
 from tests.page.test_page import SOON, accessible
 from tests.runtime.test_learned_streams import ROAD, road
@@ -41,14 +37,6 @@ def scene(tmp_path: Path) -> Scene:
     for _ in range(3):
         scene.step("ada", ROAD)
     return scene
-
-
-@pytest.fixture
-def served(scene: Scene) -> Iterator[str]:
-    server = HttpServer(make_app(scene.sources()), HttpConfig(listen="127.0.0.1:0"))
-    server.start()
-    yield server.url
-    server.stop()
 
 
 def shown(scene: Scene) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,9 +11,6 @@ pytest.importorskip("playwright")
 from playwright.sync_api import expect
 
 from monitor.model import MDP
-from monitor.sidecar.config.settings import HttpConfig
-from monitor.sidecar.web.http import make_app
-from monitor.sidecar.web.server import HttpServer
 from tests.page.conftest import Scene
 from tests.page.test_page import SOON, accessible
 from tests.sidecar.project import write_project
@@ -58,14 +54,6 @@ def scene(tmp_path: Path) -> Scene:
     for state, action in ((ROAD, CRAWL), (ROAD, RUSH), (SLIDE, CRAWL), (DITCH, CRAWL)):
         scene.step("ada", state, action=action)
     return scene
-
-
-@pytest.fixture
-def served(scene: Scene) -> Iterator[str]:
-    server = HttpServer(make_app(scene.sources()), HttpConfig(listen="127.0.0.1:0"))
-    server.start()
-    yield server.url
-    server.stop()
 
 
 def rows(page: Page, formula: str) -> list[list[str]]:

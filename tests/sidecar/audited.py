@@ -11,7 +11,7 @@ from monitor.model import MDP
 from monitor.sidecar.audit.partition import alert_line
 from monitor.sidecar.config.load import assemble
 from monitor.sidecar.events import Connected, Evaluate, Event, Heartbeat, Lost, Message
-from monitor.sidecar.parquet_recording import ParquetRecorder
+from monitor.sidecar.parquet_recorder import ParquetRecorder
 from monitor.sidecar.recording import Header
 from monitor.types import Instant
 from tests.sidecar.project import write_project

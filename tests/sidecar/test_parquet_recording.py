@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 from pyarrow import parquet
 
 from monitor.errors import RecordingError
-from monitor.sidecar import parquet_recording
+from monitor.sidecar import parquet_recorder
 from monitor.sidecar.events import Connected, Evaluate, Event, Heartbeat, Lost, Message
-from monitor.sidecar.parquet_recording import ParquetRecorder, ParquetRecording
+from monitor.sidecar.parquet_recorder import ParquetRecorder
+from monitor.sidecar.parquet_recording import ParquetRecording
 from monitor.sidecar.recorded_rows import RecordedRows
 from monitor.sidecar.recording import Recorder, Recording
 from monitor.sidecar.recordings import is_recording, new_recorder, open_recording
@@ -93,8 +94,8 @@ def test_files_are_divided_by_date_and_by_the_hash_of_the_agent(tmp_path: Path) 
 
 
 def test_a_recording_is_read_in_blocks_and_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parquet_recording, "LIVE_BLOCK", 7)
-    monkeypatch.setattr(parquet_recording, "PART", 60)
+    monkeypatch.setattr(parquet_recorder, "LIVE_BLOCK", 7)
+    monkeypatch.setattr(parquet_recorder, "PART", 60)
     many = days(3)
     write(tmp_path / "r.parquet", many).close()
     recording = ParquetRecording(tmp_path / "r.parquet")
@@ -105,7 +106,7 @@ def test_a_recording_is_read_in_blocks_and_parts(tmp_path: Path, monkeypatch: py
 def test_a_monitor_that_is_killed_loses_no_event_that_was_flushed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(parquet_recording, "LIVE_BLOCK", 7)
+    monkeypatch.setattr(parquet_recorder, "LIVE_BLOCK", 7)
     many, path = days(2), tmp_path / "r.parquet"
     for count in (1, 6, 30, 200, len(many)):
         recorder = write(path, many[:count])

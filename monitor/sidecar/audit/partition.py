@@ -58,12 +58,11 @@ def run_partition(partition: Partition, _after: object = None) -> str:
     if partition.previous is not None:
         _restore(pipeline, Path(partition.previous))
     results = _Results(monitor)
-    feed = _all_agents(partition) if partition.bucket == ALL else None
-    if feed is None:
-        _Bucket(pipeline, monitor, results).feed(partition)
-    else:
-        for event in feed:
+    if partition.bucket == ALL:
+        for event in _all_agents(partition):
             results.take(event, pipeline.step(event))
+    else:
+        _Bucket(pipeline, monitor, results).feed(partition)
     results.write(partition, pipeline, time.process_time() - began)
     return partition.key
 
@@ -83,7 +82,6 @@ class _Results:
         self._spent: list[tuple[int, int, int]] = []
         self._counts: Counter[str] = Counter()
         self._rejected = 0
-        self._agents: set[str] = set()
 
     def take(self, event: Event, effects: Effects, number: int = -1) -> None:
         """Keep what an event gave."""
