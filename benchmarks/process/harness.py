@@ -1,4 +1,4 @@
-"""The whole process, measured from outside: `cfmon run` behind mosquitto, and a subscriber that only decodes.
+"""The whole process, measured from outside: `cfmon run` behind mosquitto, and two subscribers that only decode.
 
 `python -m benchmarks.process.harness` runs all three and prints them. Each function returns plain values for the table.
 """
@@ -17,6 +17,7 @@ import urllib.request
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from statistics import median
 from typing import IO, Any
@@ -36,20 +37,24 @@ PATIENCE = 120.0
 
 @dataclass(frozen=True)
 class Throughput:
-    """Rate of ours and of the bare subscriber in a flood, per second; lag (p50, p99) in seconds at a steady `pace`.
+    """Rate of ours and of the bare subscribers in a flood, per second; lag (p50, p99) in seconds at a steady `pace`.
+
+    The bare subscribers: one with aiomqtt, one with gmqtt, whose figures are None if it is not installed.
 
     `answered`: fraction of the flood's steps that were evaluated; the others were skipped, and counted as skipped.
     `steady_answered`: the same at the steady pace. `every_rate`: rate of a flood in which no evaluation is skipped.
-    `busy`, `every_busy`, `bare_busy`: CPU seconds per message of the flood in that process only; unlike the rates,
-    they exclude the broker and the publisher, which use the same cores.
+    `busy`, `every_busy`, `bare_busy`, `gmqtt_busy`: CPU seconds per message of the flood in that process only; unlike
+    the rates, they exclude the broker and the publisher, which use the same cores.
     """
 
     rate: float
     every_rate: float
     bare_rate: float
+    gmqtt_rate: float | None
     busy: float
     every_busy: float
     bare_busy: float
+    gmqtt_busy: float | None
     lag: tuple[float, float]
     bare_lag: tuple[float, float]
     pace: float
@@ -125,12 +130,12 @@ def quantile(values: Sequence[float], part: float) -> float:
     return ordered[min(len(ordered) - 1, int(part * len(ordered)))]
 
 
-# ---- ours and the bare subscriber ----
+# ---- ours and the bare subscribers ----
 
 
-def measure_bare(folder: Path, agents: int, rate: float, seconds: float) -> dict[str, Any]:
+def measure_bare(folder: Path, agents: int, rate: float, seconds: float, module: str = "bare") -> dict[str, Any]:
     count = round((rate or FLOOD) * seconds)
-    with mosquitto(folder, *SETTINGS) as broker, child("benchmarks.process.bare", broker.port, count) as process:
+    with mosquitto(folder, *SETTINGS) as broker, child(f"benchmarks.process.{module}", broker.port, count) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
         publish(broker.port, agents, rate, seconds)
@@ -167,13 +172,16 @@ def measure_ours(folder: Path, agents: int, rate: float, seconds: float, *option
 
 def whole_process(seconds: float = 3.0, *, pace: float = 2000.0, agents: int = 10, rounds: int = 3) -> Throughput:
     """Measure a flood of `seconds` times 10,000 messages, then a steady pace, on both sides; medians over rounds."""
-    runs: dict[str, list[dict[str, Any]]] = {"flood": [], "every": [], "bare": [], "steady": [], "bare steady": []}
+    kinds = ("flood", "every", "bare", "gmqtt", "steady", "bare steady")
+    runs: dict[str, list[dict[str, Any]]] = {kind: [] for kind in kinds}
     with tempfile.TemporaryDirectory() as name:
         for n in range(rounds):
             folder = Path(name) / str(n)
             runs["flood"].append(measure_ours(folder / "flood", agents, 0.0, seconds))
             runs["every"].append(measure_ours(folder / "every", agents, 0.0, seconds, "--every"))
             runs["bare"].append(measure_bare(folder / "bare", agents, 0.0, seconds))
+            if find_spec("gmqtt") is not None:
+                runs["gmqtt"].append(measure_bare(folder / "gmqtt", agents, 0.0, seconds, "bare_gmqtt"))
             runs["steady"].append(measure_ours(folder / "steady", agents, pace, seconds))
             runs["bare steady"].append(measure_bare(folder / "bare-steady", agents, pace, seconds))
     assert all(run["answered"] == run["accepted"] for run in runs["every"]), "with --every no evaluation is skipped"
@@ -181,9 +189,11 @@ def whole_process(seconds: float = 3.0, *, pace: float = 2000.0, agents: int = 1
         rate=_middle(runs["flood"], "rate"),
         every_rate=_middle(runs["every"], "rate"),
         bare_rate=_middle(runs["bare"], "rate"),
+        gmqtt_rate=_middle(runs["gmqtt"], "rate") if runs["gmqtt"] else None,
         busy=_middle(runs["flood"], "busy"),
         every_busy=_middle(runs["every"], "busy"),
         bare_busy=_middle(runs["bare"], "busy"),
+        gmqtt_busy=_middle(runs["gmqtt"], "busy") if runs["gmqtt"] else None,
         lag=_lag(runs["steady"]),
         bare_lag=_lag(runs["bare steady"]),
         pace=pace,
