@@ -340,6 +340,7 @@ class Service:
             status_topic=self._worker.pipeline.status_topic,
             keepalive=mqtt.keepalive,
             left=None if self._store is None else steps_left(self._store.kept.setting, mqtt.steps),
+            version=mqtt.version,
         )
         return Link(session, self._inbox, self._outbox, self._worker.connected, self._clock)
 

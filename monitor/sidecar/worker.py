@@ -66,7 +66,7 @@ PACE_WEIGHT: Final = 0.1
 class Worker:
     """Passes one batch after the other through the pipeline, on the loop's thread, each without a pause.
 
-    `acknowledge` tells the broker not to send a message again; the link sets it. `setting` returns what a snapshot
+    `acknowledge` tells the broker not to send messages again; the link sets it. `setting` returns what a snapshot
     depends on, at given ticks. Without a store nothing is kept.
     """
 
@@ -83,7 +83,7 @@ class Worker:
         setting: Callable[[float], Setting],
     ) -> None:
         self.pipeline = pipeline
-        self.acknowledge: Callable[[Receipt], None] = lambda _receipt: None
+        self.acknowledge: Callable[[Sequence[Receipt]], None] = lambda _receipts: None
         self.recorder: Recorder | ParquetRecorder | None = None
         self.evaluated = read_clock()
         self._config = config
@@ -291,8 +291,8 @@ class Worker:
         messages = [message for event, effects in outcomes for message in effects.publications]
         numbered = self._outbox.number(message for message in messages if self._up or not message.repeats)
         self._keep(outcomes, numbered, self._sinks.view.history.note(messages))
-        for receipt in receipts:
-            self.acknowledge(receipt)
+        if receipts:
+            self.acknowledge(receipts)
         self._outbox.put(numbered)
         for event, effects in outcomes:
             self._sinks.take(effects, event.now)

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 
 from monitor.sidecar.mqtt.broker import Broker, parse_broker
+from monitor.sidecar.mqtt.codec import Version
 from monitor.sidecar.mqtt.connection import SessionConfig
 from monitor.sidecar.mqtt.inbox import Arrived, Inbox
 from monitor.sidecar.mqtt.link import Link
@@ -20,12 +21,19 @@ STATUS = "cfmon/status/test"
 class Side:
     """One link with its door and outbox, running until `stop`."""
 
-    def __init__(self, broker: str | Broker, *, limit: int = 1000, keepalive: float = 5.0) -> None:
+    def __init__(
+        self,
+        broker: str | Broker,
+        *,
+        limit: int = 1000,
+        keepalive: float = 5.0,
+        version: Version = "5",
+    ) -> None:
         self.door = Inbox(limit)
         self.outbox = Outbox()
         self.changes: list[bool] = []
         broker = parse_broker(broker) if isinstance(broker, str) else broker
-        session = SessionConfig(broker, "test", "agents/+/steps", STATUS, keepalive)
+        session = SessionConfig(broker, "test", "agents/+/steps", STATUS, keepalive, version=version)
         self.link = Link(session, self.door, self.outbox, self.changes.append)
         self.stopping = asyncio.Event()
         self.task = asyncio.create_task(self.link.run(self.stopping))
@@ -45,7 +53,7 @@ class Side:
                 if isinstance(entry, Arrived):
                     payloads.append(entry.payload)
                     if acknowledge and entry.receipt is not None:
-                        self.link.acknowledge(entry.receipt)
+                        self.link.acknowledge([entry.receipt])
         return payloads
 
     async def stop(self) -> None:

@@ -22,7 +22,7 @@ NOW = Instant(1.0, 1.0)
 
 
 def message(number: int, topic: str = "a") -> Arrived:
-    return Arrived(NOW, topic, str(number).encode(), Receipt(1, number, 1))
+    return Arrived(NOW, topic, str(number).encode(), Receipt(1, number))
 
 
 def drain(door: Inbox) -> list[Arrived | Dropped]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -59,9 +59,10 @@ class World:
         if self.points == self.crash_at:
             raise CrashError
 
-    def acknowledge(self, receipt: Receipt) -> None:
-        self.point()
-        del self.steps[receipt.message_id]
+    def acknowledge(self, receipts: Sequence[Receipt]) -> None:
+        for receipt in receipts:
+            self.point()
+            del self.steps[receipt.message_id]
 
 
 class Life:
@@ -109,7 +110,7 @@ class Life:
         """A step comes to the door."""
         arrived = Instant(1000.0 + n, self.service._clock().ticks)
         topic = self.world.topic.format("ada" if n % 2 else "bob")
-        self.service._inbox.put(Arrived(arrived, topic, payload, Receipt(1, n, 1)))
+        self.service._inbox.put(Arrived(arrived, topic, payload, Receipt(1, n)))
 
     async def _send(self) -> None:
         outbox = self.service._outbox

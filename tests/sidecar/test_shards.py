@@ -50,7 +50,7 @@ def monitor_of(folder: Path, model: MDP, shard: str | None) -> Iterator[Service]
 def arrived(agent: str, seq: int = 0, *, number: int = 1) -> Arrived:
     step = {"v": 1, "episode": 0, "seq": seq, "state": 0, "action": RASH}
     topic = f"agents/{agent}/steps"
-    return Arrived(Instant(1000.0, time.monotonic()), topic, msgpack.packb(step), Receipt(1, number, 1))
+    return Arrived(Instant(1000.0, time.monotonic()), topic, msgpack.packb(step), Receipt(1, number))
 
 
 def count(service: Service, series: str) -> float:
@@ -81,7 +81,7 @@ def test_a_message_of_another_shard_is_acknowledged_in_its_turn_and_leaves_no_tr
 ) -> None:
     with monitor_of(tmp_path, corridor, "0/2") as service:
         acknowledged: list[int] = []
-        service._worker.acknowledge = lambda receipt: acknowledged.append(receipt.message_id)
+        service._worker.acknowledge = lambda receipts: acknowledged.extend(r.message_id for r in receipts)
         mine = [name for name in AGENTS if shard_of(name, 2) == 0]
         for number, agent in enumerate(AGENTS):
             service._inbox.put(arrived(agent, number=number))
@@ -119,7 +119,7 @@ def test_what_is_lost_of_another_shards_agent_is_nobodys_gap_here(tmp_path: Path
         service._inbox._dropping = service._inbox._was_full = True
         service._inbox.put(arrived(other, number=7))
         acknowledged: list[int] = []
-        service._worker.acknowledge = lambda receipt: acknowledged.append(receipt.message_id)
+        service._worker.acknowledge = lambda receipts: acknowledged.extend(r.message_id for r in receipts)
         service._worker.turn()
         assert acknowledged == [7]
         assert count(service, 'cfmon_messages_total{result="dropped"}') == 0.0

@@ -10,6 +10,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator, Wit
 
 from monitor.errors import ConfigError
 from monitor.sidecar.mqtt.broker import parse_broker
+from monitor.sidecar.mqtt.codec import Version
 from monitor.stream.shard import parse_shard
 
 __all__ = [
@@ -20,6 +21,7 @@ __all__ = [
     "Identifier",
     "Link",
     "Listen",
+    "MqttVersion",
     "Name",
     "Pattern",
     "ShardText",
@@ -154,6 +156,11 @@ ShardText = Annotated[
     str, BeforeValidator(check_shard), WithJsonSchema({"type": "string", "pattern": SHARD, "examples": ["3/8"]})
 ]
 Url = Annotated[str, AfterValidator(check_url)]
+MqttVersion = Annotated[
+    Version,
+    BeforeValidator(lambda version: "5" if version == 5 and not isinstance(version, bool) else version),
+    WithJsonSchema({"enum": [5, "5", "3.1.1"]}),
+]
 Pattern = Annotated[str, Field(max_length=512), AfterValidator(check_pattern)]
 Listen = Annotated[str, AfterValidator(check_listen)]
 

@@ -23,6 +23,7 @@ from monitor.sidecar.config.fields import (
     Identifier,
     Link,
     Listen,
+    MqttVersion,
     Name,
     Pattern,
     ShardText,
@@ -80,6 +81,8 @@ class MqttConfig(Section):
     """PEM file of the monitor's certificate, if the broker requires one."""
     key: Path | None = None
     """PEM file of its key, not encrypted; if absent, it is in the file `certificate`."""
+    version: MqttVersion = "5"
+    """Of MQTT: `5`, or `3.1.1` for a broker that does not speak 5; if it says so, the monitor goes on with 3.1.1."""
     steps: Pattern = "agents/+/steps"
     """Where agents publish their steps; the one `+` is the agent's name."""
     alerts: Topic = "cfmon/alerts"

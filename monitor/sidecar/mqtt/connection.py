@@ -1,64 +1,67 @@
-"""One connection to an MQTT broker: paho-mqtt on an asyncio loop, over a socket that reads and writes in batches.
+"""One connection to an MQTT broker: our codec as a protocol of asyncio, which reads and writes in batches.
 
-Not aiomqtt, which acknowledges a message before the application has seen it, reads one packet per loop iteration (so
-under load the backlog is in the sockets, invisible to the queue length and load shedding), and drops the connection
-when an acknowledgement waits behind such a backlog. paho with `manual_ack` leaves all three to us.
+One read takes what has arrived, and one write sends all that a loop iteration has to say: over TLS, one record.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import socket
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import TYPE_CHECKING, Any, Final
-
-from paho.mqtt.client import Client, ConnectFlags, DisconnectFlags, MQTTMessage
-from paho.mqtt.enums import CallbackAPIVersion, MQTTErrorCode, MQTTProtocolVersion
-from paho.mqtt.properties import Properties
-from paho.mqtt.reasoncodes import ReasonCode
+from typing import Any, Final, TypeVar
 
 from monitor.errors import ConfigError
 from monitor.sidecar.clock import Clock, read_clock
-from monitor.sidecar.mqtt.batched_socket import BatchedSocket, TlsBatchedSocket
+from monitor.sidecar.mqtt import codec
 from monitor.sidecar.mqtt.broker import Broker
+from monitor.sidecar.mqtt.codec import Codec, Greeting, MalformedPacketError, Packet, Version
 from monitor.sidecar.mqtt.inbox import Arrived, Receipt
 from monitor.sidecar.mqtt.tls import explain, make_context
 from monitor.sidecar.pipeline import OFFLINE, Publication
 from monitor.sidecar.tasks import in_thread
 
-if TYPE_CHECKING:
-    from paho.mqtt.client import SocketLike  # paho defines it for type checkers only
+__all__ = ["BrokerError", "Connection", "OldBrokerError", "SessionConfig"]
 
-__all__ = ["WINDOW", "BrokerError", "Connection", "SessionConfig"]
+T = TypeVar("T")
 
-BURST: Final = 64
-MOST: Final = 512
-"""Maximum number of reads, and of messages, per loop iteration: enough to see a backlog, without starving other tasks.
-paho takes at most as many packets per read as messages of ours are in flight, or one."""
+LOG: Final = logging.getLogger("monitor.mqtt")
 
-WINDOW: Final = 5_000
-"""Maximum number of our messages in flight. Acknowledgements arrive behind the broker's steps, which are not read while
-the inbox is full: with 500, no alert was sent for that long.
-"""
+READ: Final = 1 << 16
+"""Bytes per read: some 800 steps, enough to see a backlog, without starving other tasks."""
+
+MAX_PACKET: Final = 32 << 20
+"""Bytes of a packet that a broker with MQTT 5 may send: beyond any `limits.message_bytes`, so that a message which is
+too long arrives, and is reported."""
 
 CONNECT_PATIENCE: Final = 4.0
 """Seconds for TCP to connect to one address, and for each response of the broker after that."""
+
+HANDSHAKE: Final = 8.0
+"""Seconds for a whole TLS handshake."""
 
 DIAL_PATIENCE: Final = 15.0
 """Seconds to resolve the address, connect and encrypt. A resolver can hang for longer; then we retry."""
 
 UNEXPLAINED: Final = (
-    " before CONNACK; check whether the port is for mqtt:// or mqtts://, and whether it requires a client certificate"
+    " before CONNACK; check whether the port is for mqtt:// or mqtts://, whether it requires a client certificate,"
+    " and whether the broker speaks this version of MQTT (mqtt.version)"
 )
 """Appended to the reason if a connection is lost before the broker has sent anything."""
+
+SUBSCRIBE, UNSUBSCRIBE = 1, 2
+"""Ids of these packets; messages of ours have others."""
 
 
 class BrokerError(Exception):
     """The broker cannot be reached, refuses us, or is gone. `Link` catches it and retries."""
+
+
+class OldBrokerError(BrokerError):
+    """The broker does not speak MQTT 5."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,53 +77,50 @@ class SessionConfig:
     status_topic: str
     keepalive: float
     left: str | None = None
+    version: Version = "5"
 
 
-class _Client(Client):
-    """paho client over our socket; overrides the one private method that we depend on."""
-
-    batched_socket: BatchedSocket | None = None
-    tls: ssl.SSLContext | None = None
-
-    def _create_socket_connection(self) -> socket.socket:
-        connected = super()._create_socket_connection()
-        sock = BatchedSocket(connected) if self.tls is None else TlsBatchedSocket(connected, self.tls, self.host)
-        self.batched_socket = sock
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # acknowledgements are small and must not wait
-        return sock
-
-
-class Connection:
+class Connection(asyncio.BufferedProtocol):
     """One connection attempt, from CONNECT to DISCONNECT.
 
-    `number` goes into receipts. `arrived` is called with each message, `published` with the id of each message of ours
-    that the broker acknowledged. `lost` is done, with the reason, when the connection is over.
+    `number` goes into receipts. With MQTT 5 the broker sends at most `receive` messages unacknowledged. `arrived` is
+    called with the messages of a read; it returns how many it takes, and what is left waits for `resume` if it called
+    `pause`. `published` is called with the id of each message of ours that needs no more. `lost` is done, with the
+    reason, when the connection is over.
     """
 
     def __init__(
         self,
         session: SessionConfig,
         number: int,
-        arrived: Callable[[Arrived], None],
+        arrived: Callable[[Sequence[Arrived]], int],
         published: Callable[[int], None],
         clock: Clock = read_clock,
+        *,
+        receive: int = codec.MAX_ID,
     ) -> None:
         self._session = session
         self._number = number
         self._arrived = arrived
         self._published = published
+        self._clock = clock
+        self._receive = receive
         self._loop = asyncio.get_running_loop()
-        self._greeted: asyncio.Future[bool] = self._loop.create_future()  # True if the broker kept our session
+        self._greeted: asyncio.Future[Greeting] = self._loop.create_future()
         self._subscribed: asyncio.Future[None] = self._loop.create_future()
         self.lost: asyncio.Future[str] = self._loop.create_future()
-        self._reading = False
-        self._messages = 0
-        self._alive: asyncio.Task[None] | None = None
-        self._clock = clock
-        self._now = clock()
-        self._socket: BatchedSocket | None = None
-        self._unexplained = UNEXPLAINED
-        self._client = self._make_client()
+        self.keepalive = float(max(1, round(session.keepalive)))
+        self._codec = Codec(session.version)
+        self._socket: socket.socket | None = None
+        self._transport: asyncio.Transport | None = None
+        self._buffer = memoryview(bytearray(READ))
+        self._unread: list[Arrived] = []
+        self._paused = False
+        self._unsent: list[bytes] = []
+        self._id = UNSUBSCRIBE
+        self._unacknowledged: dict[int, str] = {}
+        self._heard = self._said = self._loop.time()
+        self._alive: asyncio.TimerHandle | None = None
 
     async def open(self) -> None:
         """Connect and subscribe; BrokerError if either fails. Unacknowledged messages follow.
@@ -128,17 +128,15 @@ class Connection:
         If the broker kept our session, it has our subscription and may send thousands of messages before SUBACK, so we
         do not wait for it. If it refuses later, the connection is `lost`.
         """
-        broker, keepalive = self._session.broker, max(1, round(self._session.keepalive))
+        session = self._session
         try:
-            # Not in the loop's own threads: the process waits for them at its end, and so for a hanging resolver.
-            await asyncio.wait_for(in_thread(partial(self._dial, broker, keepalive)), DIAL_PATIENCE)
-            self._attach()
-            await self._response(self._greeted, "no response to CONNECT")
-            self._unexplained = ""
-            self._client.subscribe(self._session.steps, qos=1)
-            if self._session.left is not None:
-                self._client.unsubscribe(self._session.left)
-            if not self._greeted.result():
+            async with asyncio.timeout(DIAL_PATIENCE):
+                await self._dial()
+            greeting = await self._response(self._greeted, "no response to CONNECT")
+            self._write(self._codec.subscribe(SUBSCRIBE, session.steps))
+            if session.left is not None:
+                self._write(self._codec.unsubscribe(UNSUBSCRIBE, session.left))
+            if not greeting.session_present:
                 await self._response(self._subscribed, "no response to the subscription")
         except OSError as error:
             self.abort()
@@ -150,34 +148,61 @@ class Connection:
             self.abort()
             raise
 
-    def publish(self, publication: Publication) -> int:
-        """Send a message; return the id with which `published` will be called."""
-        return self._client.publish(
-            publication.topic, publication.payload, qos=publication.qos, retain=publication.retain
-        ).mid
+    @property
+    def window(self) -> int:
+        """Number of messages that the broker accepts unacknowledged."""
+        return self._greeted.result().receive_maximum
 
-    def acknowledge(self, receipt: Receipt) -> None:
-        """Acknowledge a message to the broker."""
-        self._client.ack(receipt.message_id, receipt.qos)
+    def publish(self, publication: Publication) -> int:
+        """Send a message; return the id with which `published` will be called.
+
+        What the broker does not support is left out: QoS 1, the wish to retain it, or a message that is too large.
+        """
+        terms = self._greeted.result()
+        while (number := self._id % codec.MAX_ID + 1) in self._unacknowledged:
+            self._id = number
+        self._id = number
+        once = min(publication.qos, terms.max_qos) > 0
+        packet = self._codec.publish(
+            publication.topic,
+            publication.payload,
+            number=number if once else 0,
+            retain=publication.retain and terms.retain,
+        )
+        self._unacknowledged[number] = publication.topic
+        if len(packet) > terms.max_packet:
+            self._loop.call_soon(self._settle, codec.Answer(number, f"more than {terms.max_packet} bytes"))
+            return number
+        self._write(packet)
+        if not once:
+            self._loop.call_soon(self._settle, codec.Answer(number, None))
+        return number
+
+    def acknowledge(self, receipts: Sequence[Receipt]) -> None:
+        """Acknowledge messages to the broker, in this order."""
+        self._write(codec.acknowledge([receipt.message_id for receipt in receipts]))
 
     def pause(self) -> None:
-        """Stop reading, including data already read with the last message; the broker has to wait."""
-        if self._reading and self._socket is not None:
-            self._loop.remove_reader(self._socket)
-            self._socket.held = True
-        self._reading = False
+        """Read no more; the broker has to wait."""
+        self._paused = True
+        if self._transport is not None:
+            self._transport.pause_reading()
 
     def resume(self) -> None:
         """Read again, unless the connection is over, which the caller may not know yet."""
-        if not self._reading and self._socket is not None and not self.lost.done():
-            self._loop.add_reader(self._socket, self._read)
-            self._socket.held = False
-            self._reading = True
-            self._read_on()
+        if self._paused:
+            self._paused = False
+            self._heard = self._loop.time()
+            self._loop.call_soon(self._pass_on)
 
     async def close(self, patience: float) -> None:
-        """Disconnect in order, so that the last will is not sent; abort after `patience` seconds."""
-        self._client.disconnect()
+        """Disconnect in order, so that the last will is not sent; abort after `patience` seconds.
+
+        What the broker sends meanwhile is not taken; it comes again on the next connection.
+        """
+        self._arrived = len
+        self._write(codec.DISCONNECT)
+        self.resume()
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(asyncio.shield(self.lost), patience)
         self.abort()
@@ -186,166 +211,171 @@ class Connection:
         """Close at once; no effect if it is closed already."""
         if self._alive is not None:
             self._alive.cancel()
-        if self._socket is not None:
-            self._detach(self._socket)
-            self._socket.close()
+        self._flush()
         self._end("ended here")
-        self._close_late_socket()
+        if self._transport is not None:
+            self._transport.abort()
+        elif self._socket is not None:
+            self._socket.close()
 
-    # ---- paho on the loop ----
+    # ---- connecting ----
 
-    def _make_client(self) -> _Client:
-        session = self._session
-        client = _Client(
-            CallbackAPIVersion.VERSION2,
-            client_id=session.client_id,
-            clean_session=False,
-            protocol=MQTTProtocolVersion.MQTTv311,
-            reconnect_on_failure=False,
-            manual_ack=True,
+    async def _dial(self) -> None:
+        """Connect, encrypt and greet, with the current credentials and certificates. OSError or ConfigError."""
+        # Not in the loop's own threads: the process waits for them at its end, and so for a hanging resolver.
+        context, greeting = await in_thread(self._reach)
+        assert self._socket is not None, "or it could not be reached"
+        await self._loop.create_connection(
+            lambda: self,
+            sock=self._socket,
+            ssl=context,
+            server_hostname=None if context is None else self._session.broker.host,
+            ssl_handshake_timeout=None if context is None else HANDSHAKE,
         )
-        client.connect_timeout = CONNECT_PATIENCE
-        client.max_inflight_messages_set(0)  # `Link` counts them; paho would iterate over all of them
-        client.will_set(session.status_topic, OFFLINE, qos=1, retain=True)
-        client.on_connect = self._on_connect
-        client.on_subscribe = self._on_subscribe
-        client.on_disconnect = self._on_disconnect
-        client.on_message = self._on_message
-        client.on_publish = self._on_publish
-        return client
+        self._write(greeting)
+        self._keep_alive()
 
-    def _dial(self, broker: Broker, keepalive: int) -> None:
-        """Connect, with the current credentials and certificates; runs in another thread. OSError or ConfigError."""
-        credentials = broker.credentials()
-        if credentials is not None:
-            self._client.username_pw_set(*credentials)
-        if broker.tls is not None:
-            self._client.tls = make_context(broker.tls)
-        self._client.connect(broker.host, broker.port, keepalive)
-        self._close_late_socket()
+    def _reach(self) -> tuple[ssl.SSLContext | None, bytes]:
+        """Return the context for TLS and CONNECT; runs in a thread of its own, which may take longer than we wait."""
+        session, broker = self._session, self._session.broker
+        greeting = self._codec.connect(
+            session.client_id,
+            keepalive=int(self.keepalive),
+            will=(session.status_topic, OFFLINE),
+            credentials=broker.credentials(),
+            receive_maximum=self._receive,
+            max_packet=MAX_PACKET,
+        )
+        context = None if broker.tls is None else make_context(broker.tls)
+        self._socket = socket.create_connection((broker.host, broker.port), CONNECT_PATIENCE)
+        self._socket.setblocking(False)  # noqa: FBT003 - its one argument
+        if self.lost.done():
+            self._socket.close()
+        return context, greeting
 
-    def _close_late_socket(self) -> None:
-        """Close a socket that connected after we gave up, unsent: its CONNECT would end the next connection."""
-        if self.lost.done() and self._socket is None and self._client.batched_socket is not None:
-            socket.socket.close(self._client.batched_socket)
-
-    def _attach(self) -> None:
-        """Register the socket with the loop; not in `_dial`, which runs in another thread."""
-        client, sock = self._client, self._client.batched_socket
-        if sock is None or sock.fileno() < 0:
-            raise BrokerError("the connection was closed at once")
-        self._socket = sock
-        client.on_socket_register_write = self._on_something_to_write
-        client.on_socket_close = self._on_socket_close
-        self._loop.call_soon(self._write)
-        self.resume()
-        self._alive = self._loop.create_task(self._keep_alive())
-
-    def _read(self) -> None:
-        """Read as long as messages arrive, until `pause`."""
-        self._now = self._clock()
-        first = self._messages
-        for _ in range(BURST):
-            before = self._messages
-            if not self._reading or self._client.loop_read() != MQTTErrorCode.MQTT_ERR_SUCCESS:
-                return  # if it is lost, `_on_disconnect` was called
-            if self._messages == before or self._messages - first >= MOST:
-                break
-        self._read_on()
-
-    def _read_on(self) -> None:
-        """Schedule a read of data already buffered, which no selector reports."""
-        if self._reading and self._socket is not None and self._socket.readable:
-            self._loop.call_soon(self._read)
-
-    def _write(self) -> None:
-        """Write all of paho's output at once."""
-        sock = self._socket
-        if sock is None or self._client.loop_write() != MQTTErrorCode.MQTT_ERR_SUCCESS or sock.fileno() < 0:
-            return  # `_on_disconnect` was called
-        try:
-            sock.flush()
-        except OSError as error:
-            self._end(self._explain(error))
-            self._detach(sock)
-            return
-        if sock.unsent:
-            self._loop.add_writer(sock, self._write)
-        else:
-            self._loop.remove_writer(sock)
-
-    def _detach(self, sock: BatchedSocket) -> None:
-        """Remove the socket from the loop."""
-        if sock.fileno() >= 0:
-            self._loop.remove_reader(sock)
-            self._loop.remove_writer(sock)
-        self._reading = False
-
-    async def _keep_alive(self) -> None:
-        while self._client.loop_misc() == MQTTErrorCode.MQTT_ERR_SUCCESS:  # noqa: ASYNC110 - paho must be polled
-            await asyncio.sleep(1.0)
-
-    async def _response(self, response: asyncio.Future[Any], missing: str) -> None:
+    async def _response(self, response: asyncio.Future[T], missing: str) -> T:
         either: set[asyncio.Future[Any]] = {response, self.lost}
         await asyncio.wait(either, timeout=CONNECT_PATIENCE, return_when=asyncio.FIRST_COMPLETED)
         if response.done():
-            response.result()
-        else:
-            raise BrokerError(self.lost.result() if self.lost.done() else missing)
+            return response.result()
+        raise BrokerError(self.lost.result() if self.lost.done() else missing)
 
-    def _explain(self, error: OSError) -> str:
+    def _explain(self, error: Exception) -> str:
         """Return the reason for the log: a broker that rejects our certificate or protocol often just hangs up."""
         hung_up = isinstance(error, ConnectionError) and not isinstance(error, ConnectionRefusedError)
-        return explain(error) + (self._unexplained if hung_up else "")
+        words = explain(error) if isinstance(error, OSError) else str(error)
+        if hung_up and not self._greeted.done():
+            return (words or "the broker closed the connection") + UNEXPLAINED
+        return words
 
     def _end(self, reason: str) -> None:
         if not self.lost.done():
             self.lost.set_result(reason)
 
-    # ---- paho's callbacks ----
+    # ---- asyncio's callbacks ----
 
-    def _on_connect(
-        self, _client: Client, _data: object, flags: ConnectFlags, code: ReasonCode, _more: Properties | None
-    ) -> None:
-        if self._greeted.done():
-            return
-        if code.is_failure:
-            self._greeted.set_exception(BrokerError(f"the broker refuses the connection: {code}"))
-        else:
-            self._greeted.set_result(flags.session_present)
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Begin."""
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
 
-    def _on_subscribe(
-        self, _client: Client, _data: object, _id: int, codes: list[ReasonCode], _more: Properties | None
-    ) -> None:
-        if any(code.is_failure for code in codes):
-            self._end(f"the broker refuses the subscription to {self._session.steps}: check its access rules")
-        elif not self._subscribed.done():
-            self._subscribed.set_result(None)
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """Return where to read to."""
+        del sizehint
+        return self._buffer
 
-    def _on_disconnect(
-        self, _client: Client, _data: object, _flags: DisconnectFlags, _code: ReasonCode, _more: Properties | None
-    ) -> None:
-        self._reading = False
-        failure = self._socket.failure if self._socket is not None else None
-        self._end(self._explain(failure or ConnectionAbortedError("the broker closed the connection")))
-
-    def _on_publish(
-        self, _client: Client, _data: object, message_id: int, _code: ReasonCode, _more: Properties
-    ) -> None:
-        self._published(message_id)
-
-    def _on_something_to_write(self, _client: Client, _data: object, _sock: SocketLike) -> None:
-        self._loop.call_soon(self._write)  # once for all output of this loop iteration
-
-    def _on_socket_close(self, _client: Client, _data: object, _sock: SocketLike) -> None:
-        if self._socket is not None:
-            self._detach(self._socket)
-
-    def _on_message(self, _client: Client, _data: object, message: MQTTMessage) -> None:
+    def buffer_updated(self, nbytes: int) -> None:
+        """Take what was read."""
+        self._heard = self._loop.time()
+        now, number = self._clock(), self._number
         try:
-            topic = message.topic
-        except UnicodeDecodeError:  # brokers should not forward it; the pipeline rejects it as `bad_topic`
-            topic = ""
-        receipt = Receipt(self._number, message.mid, message.qos) if message.qos else None
-        self._messages += 1
-        self._arrived(Arrived(self._now, topic, bytes(message.payload), receipt))
+            messages, packets = self._codec.feed(bytes(self._buffer[:nbytes]))
+            for packet in packets:
+                self._take(packet)
+        except MalformedPacketError as error:
+            self._end(f"the broker sends what is not MQTT: {error}")
+            self.abort()
+            return
+        if messages:
+            self._unread += [
+                Arrived(now, topic, payload, Receipt(number, message_id) if message_id else None)
+                for topic, payload, message_id in messages
+            ]
+            self._pass_on()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """End."""
+        self._end(self._explain(exc or ConnectionAbortedError("the broker closed the connection")))
+        self.abort()
+
+    # ---- reading and writing ----
+
+    def _pass_on(self) -> None:
+        """Pass on what was read, and read on unless that is to pause."""
+        if self._paused or self.lost.done() or self._transport is None:
+            return
+        if self._unread:
+            del self._unread[: self._arrived(self._unread)]
+        if not self._paused:
+            self._transport.resume_reading()
+
+    def _take(self, packet: Packet) -> None:
+        """React to what the broker answers."""
+        match packet[0]:
+            case codec.CONNACK if not self._greeted.done():
+                self._greet(self._codec.greeting(packet[1]))
+            case codec.PUBACK:
+                self._settle(self._codec.answer(packet))
+            case codec.SUBACK:
+                if (words := self._codec.answer(packet).words) is not None:
+                    steps = self._session.steps
+                    self._end(f"the broker refuses the subscription to {steps} ({words}): check its access rules")
+                elif not self._subscribed.done():
+                    self._subscribed.set_result(None)
+            case codec.GOODBYE:
+                self._end(f"the broker ends the connection: {self._codec.answer(packet).words}")
+            case codec.UNSUBACK | codec.PINGRESP:
+                pass
+            case kind:
+                raise MalformedPacketError(f"packet 0x{kind:02X}")
+
+    def _greet(self, greeting: Greeting) -> None:
+        if self._session.version == "5" and (greeting.old or greeting.code == codec.UNSUPPORTED):
+            self._greeted.set_exception(OldBrokerError("the broker does not speak MQTT 5"))
+        elif greeting.code:
+            self._greeted.set_exception(BrokerError(f"the broker refuses the connection: {greeting.words}"))
+        else:
+            self.keepalive = greeting.keepalive or self.keepalive
+            self._greeted.set_result(greeting)
+
+    def _settle(self, answer: codec.Answer) -> None:
+        """Note that a message of ours needs no more."""
+        topic = self._unacknowledged.pop(answer.id, None)
+        if topic is None:
+            return
+        if answer.words is not None:
+            LOG.error("the broker does not take a message on %s: %s", topic, answer.words)
+        self._published(answer.id)
+
+    def _write(self, content: bytes) -> None:
+        """Send this with everything else that this loop iteration has to say."""
+        if not self._unsent:
+            self._loop.call_soon(self._flush)
+        self._unsent.append(content)
+
+    def _flush(self) -> None:
+        content, self._unsent = b"".join(self._unsent), []
+        if content and self._transport is not None and not self._transport.is_closing():
+            self._said = self._loop.time()
+            self._transport.write(content)
+
+    def _keep_alive(self) -> None:
+        """Send a ping if either side was silent for half a keepalive; end the connection after one and a half."""
+        now = self._loop.time()
+        if not self._paused and now - self._heard > 1.5 * self.keepalive:
+            self._end(f"the broker says nothing for {now - self._heard:.0f} s")
+            self.abort()
+            return
+        if now - min(self._heard, self._said) >= self.keepalive / 2:
+            self._write(codec.PING)
+        self._alive = self._loop.call_later(self.keepalive / 4, self._keep_alive)

@@ -29,7 +29,6 @@ class Receipt(msgspec.Struct, frozen=True, gc=False):
 
     connection: int
     message_id: int
-    qos: int
 
 
 class Arrived(msgspec.Struct, frozen=True):
@@ -59,7 +58,7 @@ class Inbox:
     """
 
     def __init__(self, limit: int) -> None:
-        self._limit = limit
+        self.limit = limit
         self._was_full = self._dropping = False
         self.on_half_empty: Callable[[], None] = lambda: None
         self._entries: deque[Arrived | Dropped] = deque()
@@ -74,7 +73,7 @@ class Inbox:
     @property
     def full(self) -> bool:
         """True if no more messages should come for now."""
-        return self._messages >= self._limit or self._bytes >= LARGE
+        return self._messages >= self.limit or self._bytes >= LARGE
 
     def put(self, message: Arrived) -> bool:
         """Add a message; return False if it had to be dropped."""
@@ -121,7 +120,7 @@ class Inbox:
             entry.receipts.append(message.receipt)
 
     def _report_space(self) -> None:
-        if self._was_full and self._messages <= self._limit // 2 and self._bytes <= LARGE // 2:
+        if self._was_full and self._messages <= self.limit // 2 and self._bytes <= LARGE // 2:
             self._was_full = self._dropping = False
             self.on_half_empty()
 

@@ -2,9 +2,10 @@
 
 A message is acknowledged once it is processed and on disk, so the broker resends it after a crash (at-least-once).
 
-Back-pressure: a broker's limit on unacknowledged messages does not slow it down (mosquitto 2.0.11 has 20 by default,
-and exceeds it by thousands once acknowledgements flow). So when the inbox is full we stop reading, and the broker
-queues. Before that would cost the connection we read on and drop steps, and notify the pipeline, by agent.
+Back-pressure: with MQTT 5 the broker sends half an inbox of unacknowledged messages at most, so it does not fill.
+With 3.1.1 its own limit does not slow it down (mosquitto 2.0.11 has 20 by default, and exceeds it by thousands once
+acknowledgements flow). So when the inbox is full we stop reading, and the broker queues. Before that would cost the
+connection we read on and drop steps, and notify the pipeline, by agent.
 """
 
 from __future__ import annotations
@@ -13,12 +14,14 @@ import asyncio
 import contextlib
 import logging
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from monitor.sidecar.clock import Clock, read_clock
 from monitor.sidecar.effects import Publication
-from monitor.sidecar.mqtt.connection import WINDOW, BrokerError, Connection, SessionConfig
+from monitor.sidecar.mqtt.codec import MAX_ID
+from monitor.sidecar.mqtt.connection import BrokerError, Connection, OldBrokerError, SessionConfig
 from monitor.sidecar.mqtt.inbox import Arrived, Inbox, Receipt
 from monitor.sidecar.mqtt.outbox import Outbox
 from monitor.sidecar.pipeline import OFFLINE
@@ -35,6 +38,11 @@ LONGEST_PAUSE: Final = 10.0
 STEADY: Final = 1.0
 """Seconds after which a connection counts as a success. One lost earlier increases the backoff: otherwise two sidecars
 with one client id would disconnect each other many times a second.
+"""
+
+WINDOW: Final = 5_000
+"""Maximum number of our messages in flight, if the broker accepts as many. Acknowledgements arrive behind the broker's
+steps, which are not read while the inbox is full: with 500, no alert was sent for that long.
 """
 
 GOODBYE: Final = 1.5
@@ -72,10 +80,11 @@ class Link:
         """True while connected to the broker."""
         return self._up
 
-    def acknowledge(self, receipt: Receipt) -> None:
-        """Acknowledge a message to the broker; ignored for an older connection, whose messages are resent."""
-        if self._connection is not None and receipt.connection == self._connections:
-            self._connection.acknowledge(receipt)
+    def acknowledge(self, receipts: Sequence[Receipt]) -> None:
+        """Acknowledge messages to the broker, except those of an older connection, which are resent."""
+        current = [receipt for receipt in receipts if receipt.connection == self._connections]
+        if self._connection is not None and current:
+            self._connection.acknowledge(current)
 
     async def run(self, stop: asyncio.Event) -> None:
         """Stay connected until `stop`, then disconnect in order."""
@@ -83,6 +92,10 @@ class Link:
         while not stop.is_set():
             try:
                 await self._connect(stop)
+            except OldBrokerError as error:
+                LOG.warning("%s; going on with 3.1.1: write mqtt.version: 3.1.1 to begin with it", error)
+                self._session = replace(self._session, version="3.1.1")
+                continue
             except BrokerError as error:
                 steady = self._up and read_clock().ticks - self._since > STEADY
                 failures = 0 if steady else failures + 1
@@ -95,14 +108,17 @@ class Link:
     async def _connect(self, stop: asyncio.Event) -> None:
         """Run one connection until `stop`; BrokerError if it fails or ends before."""
         self._connections += 1
+        receive = min(max(1, self._inbox.limit // 2), MAX_ID)  # what comes again after a loss fits, too
         self._connection = connection = Connection(
-            self._session, self._connections, self._arrived, self._published, self._clock
+            self._session, self._connections, self._arrived, self._published, self._clock, receive=receive
         )
         if not await unless(stop, connection.open()):
             return
         try:
             self._up, self._since = True, read_clock().ticks
-            LOG.info("connected to %s as %s", self._session.broker.address, self._session.client_id)
+            session = self._session
+            words = "connected to %s as %s, with MQTT %s"
+            LOG.info(words, session.broker.address, session.client_id, session.version)
             self._sent.clear()
             self._window.set()
             self._outbox.rewind()
@@ -135,10 +151,11 @@ class Link:
             await end_tasks(tasks)
 
     async def _send(self, connection: Connection) -> None:
+        window = min(WINDOW, connection.window)
         while True:
             number, publication = await self._outbox.take()
             self._sent[connection.publish(publication)] = number
-            if len(self._sent) >= WINDOW:
+            if len(self._sent) >= window:
                 self._window.clear()
             await self._window.wait()
 
@@ -160,13 +177,17 @@ class Link:
 
     # ---- backpressure ----
 
-    def _arrived(self, message: Arrived) -> None:
-        self._inbox.put(message)
-        if self._inbox.full and not self._holding and self._connection is not None:
-            self._holding = True
-            self._connection.pause()
-            loop = asyncio.get_running_loop()
-            self._patience = loop.call_later(self._session.keepalive / 2, self._give_up_holding)
+    def _arrived(self, messages: Sequence[Arrived]) -> int:
+        """Put messages into the inbox; return how many: if it becomes full, the others wait with the broker's."""
+        for count, message in enumerate(messages, 1):
+            self._inbox.put(message)
+            if self._inbox.full and not self._holding and self._connection is not None:
+                self._holding = True
+                self._connection.pause()
+                loop = asyncio.get_running_loop()
+                self._patience = loop.call_later(self._connection.keepalive / 2, self._give_up_holding)
+                return count
+        return len(messages)
 
     def _give_up_holding(self) -> None:
         """Read on although the inbox is full, and drop messages: the broker's ping responses would be missed."""
