@@ -30,7 +30,7 @@ from monitor.sidecar.evidence.signing import read_signer
 from monitor.sidecar.gc_tuning import collector_at_ease
 from monitor.sidecar.health import Health, tick_of
 from monitor.sidecar.log import set_up_logging
-from monitor.sidecar.mqtt.connection import SessionConfig
+from monitor.sidecar.mqtt.dial import SessionConfig
 from monitor.sidecar.mqtt.inbox import Inbox
 from monitor.sidecar.mqtt.link import Link
 from monitor.sidecar.mqtt.outbox import Numbers, Outbox

@@ -46,6 +46,8 @@ from monitor.policy.onnx_scan import refuse_unsafe
 from monitor.sidecar.config.reading import load_config
 from monitor.sidecar.events import Connected, Evaluate, Event, Heartbeat, Lost, Message
 from monitor.sidecar.evidence.verification import examine
+from monitor.sidecar.mqtt.codec import CONNACK, MAX_ID, Codec, Version
+from monitor.sidecar.mqtt.properties import MalformedPacketError
 from monitor.sidecar.parquet_recording import ParquetRecording
 from monitor.sidecar.pipeline import AgentState, CommonState
 from monitor.sidecar.recording import Recording
@@ -74,6 +76,7 @@ __all__ = [
     "snapshot",
     "topic",
     "umb",
+    "wire",
 ]
 
 ENCODERS: Final = get_args(StateEncoder)
@@ -322,6 +325,24 @@ def parquet(data: bytes) -> None:
     with contextlib.suppress(RecordingError):
         for event in ParquetRecording(recorded):
             assert event.now.wall - event.now.wall == 0.0, "a time is a finite number"
+
+
+def wire(data: bytes) -> None:
+    """What a broker sends; the first byte says which version, and where it is cut. Messages do not depend on that."""
+    version: Version = "5" if data[:1] < b"\x80" else "3.1.1"
+    whole, cut = data[1:], 1 + ord(data[:1] or b"\0") % 0x80
+    try:
+        messages, packets = Codec(version).feed(whole)
+    except MalformedPacketError:
+        return
+    reader = Codec(version)
+    pieces = [reader.feed(whole[at : at + cut]) for at in range(0, len(whole), cut)]
+    assert [message for heard, _ in pieces for message in heard] == messages
+    assert all(0 <= number <= MAX_ID and len(payload) < len(whole) for _, payload, number in messages)
+    for kind, content in packets:
+        with contextlib.suppress(MalformedPacketError):
+            said = reader.greeting(content).words if kind == CONNACK else reader.answer((kind, content)).words
+            assert said is None or "\n" not in said, "one line of the log"
 
 
 def path(data: bytes) -> None:

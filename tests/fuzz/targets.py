@@ -18,6 +18,7 @@ import msgpack
 from monitor.alarm.message import Identity, alert_id
 from monitor.model.prism_write import prism_files
 from monitor.model.umb_write import umb_files
+from monitor.sidecar.mqtt.codec import Codec
 from monitor.types import FormulaSpec
 from tests.fuzz import mutate, readers
 from tests.fuzz.world import evidence, folder, loaded, parquet, recording, step, steps
@@ -229,6 +230,23 @@ logging: {format: json}
     return [*_project("config.yaml"), whole.encode()]
 
 
+def _wire() -> list[bytes]:
+    """What brokers of both versions send: a greeting with properties, answers, steps, a farewell with its reason."""
+    five, old = Codec("5"), Codec("3.1.1")
+    step = bytes(msgpack.packb({"v": 1, "seq": 0, "state": 1}))
+    sent = [
+        codec.publish("agents/ada/steps", step * n, number=n, retain=False) for codec in (five, old) for n in (0, 9)
+    ]
+    return [
+        b"\x03\x20\x0e\x01\x00\x0b\x21\x00\x14\x13\x00\x0f\x1f\x00\x02ok"
+        + sent[0]
+        + b"\x90\x04\x00\x01\x00\x01"
+        + sent[1],
+        b"\x70\x40\x04\x00\x03\x87\x00\xd0\x00\xe0\x07\x8b\x05\x1f\x00\x02by" + sent[1],
+        b"\x85\x20\x02\x00\x05\x90\x03\x00\x01\x80\x40\x02\x00\x03" + sent[2] + sent[3],
+    ]
+
+
 def _paths() -> list[bytes]:
     pairs = '[[0, "rash"], ["one", 1], {"state": [2, true, "2"], "action": 0}, [3]]'
     lines = '{"state": 0, "action": 1}\n\n[1, 0]'
@@ -356,7 +374,8 @@ TARGETS: Final = {
     target.name: target
     for target in (
         Target("decoder", readers.decoder, _messages, _message, 5_100_000),
-        Target("topic", readers.topic, lambda: [b"agents/ada/steps"], _text_of(TOPIC_WORDS), 2_500_000, 200),
+        Target("topic", readers.topic, lambda: [b"agents/ada/steps"], _text_of(TOPIC_WORDS), 2_300_000, 200),
+        Target("wire", readers.wire, _wire, mutate.raw, 200_000),
         Target("pipeline", readers.pipeline, _happenings, mutate.msgpack_bytes, 100_000),
         Target("formula", readers.formula, lambda: [f.encode() for f in FORMULAS], _text_of(WORDS), 250_000, 600),
         Target("config", readers.config, _configs, _yaml, 60_000),

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from monitor.sidecar.mqtt.broker import Broker, parse_broker
 from monitor.sidecar.mqtt.codec import Version
-from monitor.sidecar.mqtt.connection import SessionConfig
+from monitor.sidecar.mqtt.dial import SessionConfig
 from monitor.sidecar.mqtt.inbox import Arrived, Inbox
 from monitor.sidecar.mqtt.link import Link
 from monitor.sidecar.mqtt.outbox import Outbox

@@ -16,7 +16,7 @@ from pathlib import Path
 import aiomqtt
 import pytest
 
-from monitor.sidecar.mqtt import connection, link
+from monitor.sidecar.mqtt import connection, dial, link
 from monitor.sidecar.mqtt.broker import parse_broker
 from monitor.sidecar.mqtt.inbox import Arrived, Dropped
 from monitor.sidecar.pipeline import OFFLINE, Publication
@@ -381,7 +381,7 @@ def test_room_at_the_door_opens_no_connection_that_is_over() -> None:
     async def scenario() -> None:
         async with await asyncio.start_server(end_at_once, "127.0.0.1", 0) as server:
             broker = parse_broker(f"mqtt://127.0.0.1:{server.sockets[0].getsockname()[1]}")
-            session = connection.SessionConfig(broker, "test", "agents/+/steps", STATUS, 5.0, version="3.1.1")
+            session = dial.SessionConfig(broker, "test", "agents/+/steps", STATUS, 5.0, version="3.1.1")
             over = connection.Connection(session, 1, len, lambda _: None)
             await over.open()
             await asyncio.wait_for(asyncio.shield(over.lost), PATIENCE)
@@ -413,7 +413,7 @@ def test_between_two_messages_it_can_be_stopped_however_many_came_at_once() -> N
         gone = asyncio.Event()
         async with await asyncio.start_server(partial(flood, gone), "127.0.0.1", 0) as server:
             broker = parse_broker(f"mqtt://127.0.0.1:{server.sockets[0].getsockname()[1]}")
-            session = connection.SessionConfig(broker, "test", "agents/+/steps", STATUS, 5.0, version="3.1.1")
+            session = dial.SessionConfig(broker, "test", "agents/+/steps", STATUS, 5.0, version="3.1.1")
             heard: list[bytes] = []
             full, all_heard = asyncio.Event(), asyncio.Event()
 

@@ -11,7 +11,7 @@ import pytest
 
 from monitor.sidecar.effects import EvidenceFile
 from monitor.sidecar.mqtt.broker import parse_broker
-from monitor.sidecar.mqtt.connection import SessionConfig
+from monitor.sidecar.mqtt.dial import SessionConfig
 from monitor.sidecar.mqtt.inbox import Inbox
 from monitor.sidecar.mqtt.link import Link
 from monitor.sidecar.mqtt.outbox import Outbox

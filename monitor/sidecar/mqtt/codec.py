@@ -12,6 +12,17 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import Final, Literal, NamedTuple, TypeAlias
 
+from monitor.sidecar.mqtt.properties import (
+    MalformedPacketError,
+    Properties,
+    demand,
+    number_of,
+    properties,
+    read_length,
+    span,
+    words_of,
+)
+
 __all__ = [
     "DISCONNECT",
     "MAX_ID",
@@ -37,38 +48,17 @@ CONNACK, PUBLISH, PUBACK, SUBACK, UNSUBACK, PINGRESP, GOODBYE = 0x20, 0x30, 0x40
 NEVER: Final = 0xFFFFFFFF
 """Session expiry interval: the broker keeps our session for good, as 3.1.1 has it."""
 
-_NAMES: Final = (
-    "Unspecified error,Malformed packet,Protocol error,Implementation specific error,Unsupported protocol version,"
-    "Client identifier not valid,Bad user name or password,Not authorized,Server unavailable,Server busy,Banned,"
-    "Server shutting down,Bad authentication method,Keep alive timeout,Session taken over,Topic filter invalid,"
-    "Topic name invalid,Packet identifier in use,Packet identifier not found,Receive maximum exceeded,"
-    "Topic alias invalid,Packet too large,Message rate too high,Quota exceeded,Administrative action,"
-    "Payload format invalid,Retain not supported,QoS not supported,Use another server,Server moved,"
-    "Shared subscriptions not supported,Connection rate exceeded,Maximum connect time,"
-    "Subscription identifiers not supported,Wildcard subscriptions not supported"
-)
-_REASONS: Final = _NAMES.split(",")
-"""Reasons of MQTT 5 from 0x80 on; smaller ones are none to give up for."""
+LONGEST: Final = 32 << 20
+"""Bytes of a packet that a broker with MQTT 5 may send: beyond any `limits.message_bytes`, so that a message which is
+too long arrives, and is reported."""
 
 UNSUPPORTED: Final = 0x84
 _OLD_CODES: Final = {1: UNSUPPORTED, 2: 0x85, 3: 0x88, 4: 0x86, 5: 0x87}
 """CONNACK's codes in 3.1.1 -> those of 5."""
 
 EXPIRY, KEEPALIVE, RECEIVE_MAXIMUM, MAX_QOS, RETAIN, MAX_PACKET = 0x11, 0x13, 0x21, 0x24, 0x25, 0x27
-REFERENCE, REASON = 0x1C, 0x1F
-_FIXED: Final = {
-    **dict.fromkeys((0x01, 0x17, 0x19, 0x24, 0x25, 0x28, 0x29, 0x2A), 1),
-    **dict.fromkeys((0x13, 0x21, 0x22, 0x23), 2),
-    **dict.fromkeys((0x02, 0x11, 0x18, 0x27), 4),
-}
-"""Property -> bytes of its number. 0x0B is a number of variable length; 0x26 two texts; the others are one text."""
-_TEXTS: Final = frozenset((0x03, 0x08, 0x09, 0x12, 0x15, 0x16, 0x1A, 0x1C, 0x1F, 0x26))
-
+"""Properties that we send or heed."""
 _short = struct.Struct(">H")
-
-
-class MalformedPacketError(ValueError):
-    """The peer sends what is not MQTT."""
 
 
 class Greeting(NamedTuple):
@@ -89,7 +79,7 @@ class Greeting(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """PUBACK, SUBACK or UNSUBACK; or DISCONNECT, with id 0. `words`: why the broker refuses or ends; None if not."""
+    """PUBACK or SUBACK; or DISCONNECT, with id 0. `words`: why the broker refuses or ends; None if not."""
 
     id: int
     words: str | None
@@ -127,7 +117,7 @@ class Codec:
         while at + 2 <= end:
             kind, size, start = data[at], data[at + 1], at + 2
             if size > 0x7F:
-                if (length := _length(data, at + 1, end)) is None:
+                if (length := read_length(data, at + 1, end)) is None:
                     needed = end - at + 1
                     break
                 size, start = length
@@ -147,58 +137,57 @@ class Codec:
 
     def greeting(self, content: bytes) -> Greeting:
         """Return what CONNACK says."""
-        _demand(len(content) >= 2)
+        demand(len(content) >= 2)
         code = _OLD_CODES.get(content[1], content[1])
         old = len(content) == 2
-        given = _properties(content, 2) if self._five and not old else {}
+        given = properties(content, 2) if self._five and not old else {}
         return Greeting(
-            session_present=content[0] == 1,
+            session_present=content[0] & 1 == 1,
             code=code,
-            words=_words(code, given),
+            words=words_of(code, given),
             old=old,
-            keepalive=_number(given, KEEPALIVE, 0) or None,
-            receive_maximum=_number(given, RECEIVE_MAXIMUM, MAX_ID) or 1,
-            max_qos=_number(given, MAX_QOS, 2),
-            retain=_number(given, RETAIN, 1) == 1,
-            max_packet=_number(given, MAX_PACKET, NEVER),
+            keepalive=number_of(given, KEEPALIVE, 0) or None,
+            receive_maximum=number_of(given, RECEIVE_MAXIMUM, MAX_ID) or 1,
+            max_qos=number_of(given, MAX_QOS, 2),
+            retain=number_of(given, RETAIN, 1) == 1,
+            max_packet=number_of(given, MAX_PACKET, NEVER),
         )
 
     def answer(self, packet: Packet) -> Answer:
-        """Return what PUBACK, SUBACK, UNSUBACK or DISCONNECT says."""
+        """Return what PUBACK, SUBACK or DISCONNECT says."""
         kind, content = packet
-        at, codes, given = 0 if kind == GOODBYE else 2, b"", {}
-        _demand(len(content) >= at)
+        given: Properties = {}
+        at, codes = 0 if kind == GOODBYE else 2, b""
+        demand(len(content) >= at)
         if kind == SUBACK:
-            at = _span(content, at, len(content))[1] if self._five else at
+            at = span(content, at, len(content))[1] if self._five else at
             codes = content[at:]
-            _demand(len(codes) > 0)
-        elif self._five and kind != UNSUBACK and len(content) > at:
+            demand(len(codes) > 0)
+        elif self._five and len(content) > at:
             codes = content[at : at + 1]
-            given = _properties(content, at + 1) if len(content) > at + 1 else {}
+            given = properties(content, at + 1) if len(content) > at + 1 else {}
         worst = max(codes, default=0)
-        number = 0 if kind == GOODBYE else _short.unpack_from(content)[0]
-        return Answer(number, _words(worst, given) if worst >= 0x80 or kind == GOODBYE else None)
+        refused = worst >= 0x80 or kind == GOODBYE
+        return Answer(
+            0 if kind == GOODBYE else int.from_bytes(content[:2]), words_of(worst, given) if refused else None
+        )
 
     # ---- sent ----
 
     def connect(
         self,
         client_id: str,
-        *,
         keepalive: int,
         will: tuple[str, bytes],
         credentials: tuple[str, str | None] | None,
         receive_maximum: int,
-        max_packet: int,
     ) -> bytes:
         """Return CONNECT for a session that the broker keeps, with a retained last will (topic, payload)."""
         username, password = credentials or (None, None)
         flags = 0x2C | (username is not None) << 7 | (password is not None) << 6
         wishes = b""
         if self._five:
-            wishes = struct.pack(
-                ">BBIBHBI", 13, EXPIRY, NEVER, RECEIVE_MAXIMUM, receive_maximum, MAX_PACKET, max_packet
-            )
+            wishes = struct.pack(">BBIBHBI", 13, EXPIRY, NEVER, RECEIVE_MAXIMUM, receive_maximum, MAX_PACKET, LONGEST)
         parts = [
             _text("MQTT"),
             struct.pack(">BBH", 5 if self._five else 4, flags, keepalive),
@@ -254,63 +243,10 @@ def _message(data: bytes, kind: int, start: int, stop: int, five: bool) -> tuple
     if five and at < stop and not data[at]:
         at += 1
     elif five:
-        at = _span(data, at, stop)[1]
+        at = span(data, at, stop)[1]
     if at > stop:
         raise MalformedPacketError("a PUBLISH that is too short")
     return _topic(data[start + 2 : end_of_topic]), data[at:stop], number
-
-
-def _length(data: bytes, at: int, end: int) -> tuple[int, int] | None:
-    """Return a number of variable length and where it ends; None if it does not end before `end`."""
-    size = 0
-    for place in range(4):
-        if at + place >= end:
-            return None
-        byte = data[at + place]
-        size |= (byte & 0x7F) << 7 * place
-        if byte < 0x80:
-            return size, at + place + 1
-    raise MalformedPacketError("a length of more than four bytes")
-
-
-def _span(data: bytes, at: int, end: int) -> tuple[int, int]:
-    """Return where the properties whose length is at `at` begin and end."""
-    size, begin = _length(data, at, end) or (end, at)
-    _demand(begin + size <= end)
-    return begin, begin + size
-
-
-def _properties(data: bytes, at: int) -> dict[int, int | bytes]:
-    """Return the properties whose length is at `at`; of those given more than once, the last."""
-    at, end = _span(data, at, len(data))
-    found: dict[int, int | bytes] = {}
-    while at < end:
-        key, at = data[at], at + 1
-        if (size := _FIXED.get(key)) is not None:
-            found[key], at = int.from_bytes(data[at : at + size]), at + size
-        elif key == 0x0B:
-            found[key], at = _length(data, at, end) or (0, end + 1)
-        else:
-            _demand(key in _TEXTS)
-            for _ in range(1 + (key == 0x26)):
-                begin = at + 2
-                at = begin + int.from_bytes(data[at:begin])
-                found[key] = data[begin:at]
-    _demand(at == end)
-    return found
-
-
-def _number(given: dict[int, int | bytes], key: int, default: int) -> int:
-    value = given.get(key, default)
-    return value if isinstance(value, int) else default
-
-
-def _words(code: int, given: dict[int, int | bytes]) -> str:
-    """Return a reason with what the broker adds to it, in one line."""
-    more = [given[key] for key in (REASON, REFERENCE) if key in given]
-    texts = [text.decode("utf-8", "replace")[:200] for text in more if isinstance(text, bytes)]
-    known = _REASONS[code - 0x80] if 0x80 <= code < 0x80 + len(_REASONS) else f"reason code {code}"
-    return ": ".join([known, *("".join(c if c.isprintable() else " " for c in text) for text in texts)])
 
 
 def _packet(kind: int, *parts: bytes) -> bytes:
@@ -329,8 +265,3 @@ def _text(text: str) -> bytes:
 
 def _binary(content: bytes) -> bytes:
     return _short.pack(len(content)) + content
-
-
-def _demand(held: bool) -> None:  # noqa: FBT001 - what is demanded
-    if not held:
-        raise MalformedPacketError("a packet that is too short, or longer than it says")

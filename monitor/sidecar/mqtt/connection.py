@@ -8,23 +8,19 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import socket
-import ssl
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 from monitor.errors import ConfigError
 from monitor.sidecar.clock import Clock, read_clock
 from monitor.sidecar.mqtt import codec
-from monitor.sidecar.mqtt.broker import Broker
-from monitor.sidecar.mqtt.codec import Codec, Greeting, MalformedPacketError, Packet, Version
+from monitor.sidecar.mqtt.codec import Codec, Greeting, MalformedPacketError, Packet
+from monitor.sidecar.mqtt.dial import CONNECT_PATIENCE, HANDSHAKE, BrokerError, Dial, OldBrokerError, SessionConfig
 from monitor.sidecar.mqtt.inbox import Arrived, Receipt
-from monitor.sidecar.mqtt.tls import explain, make_context
 from monitor.sidecar.pipeline import OFFLINE, Publication
 from monitor.sidecar.tasks import in_thread
 
-__all__ = ["BrokerError", "Connection", "OldBrokerError", "SessionConfig"]
+__all__ = ["Connection"]
 
 T = TypeVar("T")
 
@@ -33,51 +29,10 @@ LOG: Final = logging.getLogger("monitor.mqtt")
 READ: Final = 1 << 16
 """Bytes per read: some 800 steps, enough to see a backlog, without starving other tasks."""
 
-MAX_PACKET: Final = 32 << 20
-"""Bytes of a packet that a broker with MQTT 5 may send: beyond any `limits.message_bytes`, so that a message which is
-too long arrives, and is reported."""
-
-CONNECT_PATIENCE: Final = 4.0
-"""Seconds for TCP to connect to one address, and for each response of the broker after that."""
-
-HANDSHAKE: Final = 8.0
-"""Seconds for a whole TLS handshake."""
-
 DIAL_PATIENCE: Final = 15.0
 """Seconds to resolve the address, connect and encrypt. A resolver can hang for longer; then we retry."""
 
-UNEXPLAINED: Final = (
-    " before CONNACK; check whether the port is for mqtt:// or mqtts://, whether it requires a client certificate,"
-    " and whether the broker speaks this version of MQTT (mqtt.version)"
-)
-"""Appended to the reason if a connection is lost before the broker has sent anything."""
-
-SUBSCRIBE, UNSUBSCRIBE = 1, 2
-"""Ids of these packets; messages of ours have others."""
-
-
-class BrokerError(Exception):
-    """The broker cannot be reached, refuses us, or is gone. `Link` catches it and retries."""
-
-
-class OldBrokerError(BrokerError):
-    """The broker does not speak MQTT 5."""
-
-
-@dataclass(frozen=True, slots=True)
-class SessionConfig:
-    """Parameters of the MQTT session. `keepalive`: seconds.
-
-    `left`: topic of an earlier configuration's steps, to unsubscribe from: a persistent session keeps subscriptions.
-    """
-
-    broker: Broker
-    client_id: str
-    steps: str
-    status_topic: str
-    keepalive: float
-    left: str | None = None
-    version: Version = "5"
+SUBSCRIBE, UNSUBSCRIBE = 1, 2  # ids of these packets; messages of ours have others
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -111,14 +66,15 @@ class Connection(asyncio.BufferedProtocol):
         self.lost: asyncio.Future[str] = self._loop.create_future()
         self.keepalive = float(max(1, round(session.keepalive)))
         self._codec = Codec(session.version)
-        self._socket: socket.socket | None = None
+        self._dial = Dial(session.broker)
         self._transport: asyncio.Transport | None = None
         self._buffer = memoryview(bytearray(READ))
         self._unread: list[Arrived] = []
         self._paused = False
         self._unsent: list[bytes] = []
         self._id = UNSUBSCRIBE
-        self._unacknowledged: dict[int, str] = {}
+        self._topics: dict[int, str] = {}  # of messages of ours that are not acknowledged
+        self._refusals: set[str] = set()
         self._heard = self._said = self._loop.time()
         self._alive: asyncio.TimerHandle | None = None
 
@@ -128,24 +84,20 @@ class Connection(asyncio.BufferedProtocol):
         If the broker kept our session, it has our subscription and may send thousands of messages before SUBACK, so we
         do not wait for it. If it refuses later, the connection is `lost`.
         """
-        session = self._session
         try:
             async with asyncio.timeout(DIAL_PATIENCE):
-                await self._dial()
+                await self._connect()
             greeting = await self._response(self._greeted, "no response to CONNECT")
-            self._write(self._codec.subscribe(SUBSCRIBE, session.steps))
-            if session.left is not None:
-                self._write(self._codec.unsubscribe(UNSUBSCRIBE, session.left))
+            self._write(self._codec.subscribe(SUBSCRIBE, self._session.steps))
+            if self._session.left is not None:
+                self._write(self._codec.unsubscribe(UNSUBSCRIBE, self._session.left))
             if not greeting.session_present:
                 await self._response(self._subscribed, "no response to the subscription")
-        except OSError as error:
+        except BaseException as error:
             self.abort()
-            raise BrokerError(self._explain(error) or f"no connection within {DIAL_PATIENCE:.0f} s") from error
-        except ConfigError as error:  # a file was replaced by a bad one; the next attempt may find a good one
-            self.abort()
-            raise BrokerError(str(error)) from error
-        except BaseException:
-            self.abort()
+            if isinstance(error, OSError | ConfigError):  # a file was replaced by a bad one; the next may be good
+                words = self._dial.explain(error) or f"no connection within {DIAL_PATIENCE:.0f} s"
+                raise BrokerError(words) from error
             raise
 
     @property
@@ -159,24 +111,17 @@ class Connection(asyncio.BufferedProtocol):
         What the broker does not support is left out: QoS 1, the wish to retain it, or a message that is too large.
         """
         terms = self._greeted.result()
-        while (number := self._id % codec.MAX_ID + 1) in self._unacknowledged:
-            self._id = number
-        self._id = number
-        once = min(publication.qos, terms.max_qos) > 0
-        packet = self._codec.publish(
-            publication.topic,
-            publication.payload,
-            number=number if once else 0,
-            retain=publication.retain and terms.retain,
-        )
-        self._unacknowledged[number] = publication.topic
-        if len(packet) > terms.max_packet:
-            self._loop.call_soon(self._settle, codec.Answer(number, f"more than {terms.max_packet} bytes"))
-            return number
-        self._write(packet)
-        if not once:
-            self._loop.call_soon(self._settle, codec.Answer(number, None))
-        return number
+        self._id = next(n for i in range(codec.MAX_ID) if (n := (self._id + i) % codec.MAX_ID + 1) not in self._topics)
+        topic, payload, once = publication.topic, publication.payload, min(publication.qos, terms.max_qos) == 0
+        retain = publication.retain and terms.retain
+        packet = self._codec.publish(topic, payload, number=0 if once else self._id, retain=retain)
+        self._topics[self._id] = topic
+        refused = f"it is longer than {terms.max_packet} bytes" if len(packet) > terms.max_packet else None
+        if refused is None:
+            self._write(packet)
+        if once or refused is not None:
+            self._loop.call_soon(self._settle, codec.Answer(self._id, refused))
+        return self._id
 
     def acknowledge(self, receipts: Sequence[Receipt]) -> None:
         """Acknowledge messages to the broker, in this order."""
@@ -215,43 +160,26 @@ class Connection(asyncio.BufferedProtocol):
         self._end("ended here")
         if self._transport is not None:
             self._transport.abort()
-        elif self._socket is not None:
-            self._socket.close()
+        else:
+            self._dial.give_up()
 
     # ---- connecting ----
 
-    async def _dial(self) -> None:
+    async def _connect(self) -> None:
         """Connect, encrypt and greet, with the current credentials and certificates. OSError or ConfigError."""
         # Not in the loop's own threads: the process waits for them at its end, and so for a hanging resolver.
-        context, greeting = await in_thread(self._reach)
-        assert self._socket is not None, "or it could not be reached"
+        credentials, context = await in_thread(self._dial.reach)
+        session = self._session
         await self._loop.create_connection(
             lambda: self,
-            sock=self._socket,
+            sock=self._dial.socket,
             ssl=context,
-            server_hostname=None if context is None else self._session.broker.host,
+            server_hostname=None if context is None else session.broker.host,
             ssl_handshake_timeout=None if context is None else HANDSHAKE,
         )
-        self._write(greeting)
+        will, keepalive = (session.status_topic, OFFLINE), int(self.keepalive)
+        self._write(self._codec.connect(session.client_id, keepalive, will, credentials, self._receive))
         self._keep_alive()
-
-    def _reach(self) -> tuple[ssl.SSLContext | None, bytes]:
-        """Return the context for TLS and CONNECT; runs in a thread of its own, which may take longer than we wait."""
-        session, broker = self._session, self._session.broker
-        greeting = self._codec.connect(
-            session.client_id,
-            keepalive=int(self.keepalive),
-            will=(session.status_topic, OFFLINE),
-            credentials=broker.credentials(),
-            receive_maximum=self._receive,
-            max_packet=MAX_PACKET,
-        )
-        context = None if broker.tls is None else make_context(broker.tls)
-        self._socket = socket.create_connection((broker.host, broker.port), CONNECT_PATIENCE)
-        self._socket.setblocking(False)  # noqa: FBT003 - its one argument
-        if self.lost.done():
-            self._socket.close()
-        return context, greeting
 
     async def _response(self, response: asyncio.Future[T], missing: str) -> T:
         either: set[asyncio.Future[Any]] = {response, self.lost}
@@ -259,14 +187,6 @@ class Connection(asyncio.BufferedProtocol):
         if response.done():
             return response.result()
         raise BrokerError(self.lost.result() if self.lost.done() else missing)
-
-    def _explain(self, error: Exception) -> str:
-        """Return the reason for the log: a broker that rejects our certificate or protocol often just hangs up."""
-        hung_up = isinstance(error, ConnectionError) and not isinstance(error, ConnectionRefusedError)
-        words = explain(error) if isinstance(error, OSError) else str(error)
-        if hung_up and not self._greeted.done():
-            return (words or "the broker closed the connection") + UNEXPLAINED
-        return words
 
     def _end(self, reason: str) -> None:
         if not self.lost.done():
@@ -296,27 +216,24 @@ class Connection(asyncio.BufferedProtocol):
             self._end(f"the broker sends what is not MQTT: {error}")
             self.abort()
             return
-        if messages:
-            self._unread += [
-                Arrived(now, topic, payload, Receipt(number, message_id) if message_id else None)
-                for topic, payload, message_id in messages
-            ]
-            self._pass_on()
+        self._unread += [
+            Arrived(now, topic, payload, Receipt(number, message_id) if message_id else None)
+            for topic, payload, message_id in messages
+        ]
+        self._pass_on()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """End."""
-        self._end(self._explain(exc or ConnectionAbortedError("the broker closed the connection")))
+        self._end(self._dial.explain(exc or ConnectionAbortedError("the broker closed the connection")))
         self.abort()
 
     # ---- reading and writing ----
 
     def _pass_on(self) -> None:
         """Pass on what was read, and read on unless that is to pause."""
-        if self._paused or self.lost.done() or self._transport is None:
-            return
-        if self._unread:
+        if self._unread and not self._paused and not self.lost.done():
             del self._unread[: self._arrived(self._unread)]
-        if not self._paused:
+        if self._transport is not None and not self._paused and not self.lost.done():
             self._transport.resume_reading()
 
     def _take(self, packet: Packet) -> None:
@@ -346,15 +263,18 @@ class Connection(asyncio.BufferedProtocol):
             self._greeted.set_exception(BrokerError(f"the broker refuses the connection: {greeting.words}"))
         else:
             self.keepalive = greeting.keepalive or self.keepalive
+            self._dial.greeted = True
             self._greeted.set_result(greeting)
 
     def _settle(self, answer: codec.Answer) -> None:
         """Note that a message of ours needs no more."""
-        topic = self._unacknowledged.pop(answer.id, None)
+        topic = self._topics.pop(answer.id, None)
         if topic is None:
             return
-        if answer.words is not None:
-            LOG.error("the broker does not take a message on %s: %s", topic, answer.words)
+        if answer.words is not None and answer.words not in self._refusals:
+            self._refusals.add(answer.words)
+            words = "the broker does not take a message on %s: %s (not logged again until the next connection)"
+            LOG.error(words, topic, answer.words)
         self._published(answer.id)
 
     def _write(self, content: bytes) -> None:

@@ -21,7 +21,8 @@ from typing import Any, Final
 from monitor.sidecar.clock import Clock, read_clock
 from monitor.sidecar.effects import Publication
 from monitor.sidecar.mqtt.codec import MAX_ID
-from monitor.sidecar.mqtt.connection import BrokerError, Connection, OldBrokerError, SessionConfig
+from monitor.sidecar.mqtt.connection import Connection
+from monitor.sidecar.mqtt.dial import BrokerError, OldBrokerError, SessionConfig
 from monitor.sidecar.mqtt.inbox import Arrived, Inbox, Receipt
 from monitor.sidecar.mqtt.outbox import Outbox
 from monitor.sidecar.pipeline import OFFLINE

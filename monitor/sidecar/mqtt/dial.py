@@ -1,0 +1,86 @@
+"""How a broker is reached: parameters of the session, the socket, and why it fails."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+from dataclasses import dataclass
+from typing import Final
+
+from monitor.sidecar.mqtt.broker import Broker
+from monitor.sidecar.mqtt.codec import Version
+from monitor.sidecar.mqtt.tls import explain, make_context
+
+__all__ = ["CONNECT_PATIENCE", "HANDSHAKE", "BrokerError", "Dial", "OldBrokerError", "SessionConfig"]
+
+CONNECT_PATIENCE: Final = 4.0
+"""Seconds for TCP to connect to one address, and for each response of the broker after that."""
+
+HANDSHAKE: Final = 8.0
+"""Seconds for a whole TLS handshake: a peer that sends a byte now and then could delay it indefinitely."""
+
+UNEXPLAINED: Final = (
+    " before CONNACK; check whether the port is for mqtt:// or mqtts://, whether it requires a client certificate,"
+    " and whether the broker speaks this version of MQTT (mqtt.version)"
+)
+"""Appended to the reason if a connection is lost before the broker has sent anything."""
+
+
+class BrokerError(Exception):
+    """The broker cannot be reached, refuses us, or is gone. `Link` catches it and retries."""
+
+
+class OldBrokerError(BrokerError):
+    """The broker does not speak MQTT 5."""
+
+
+@dataclass(frozen=True, slots=True)
+class SessionConfig:
+    """Parameters of the MQTT session. `keepalive`: seconds.
+
+    `left`: topic of an earlier configuration's steps, to unsubscribe from: a persistent session keeps subscriptions.
+    """
+
+    broker: Broker
+    client_id: str
+    steps: str
+    status_topic: str
+    keepalive: float
+    left: str | None = None
+    version: Version = "5"
+
+
+class Dial:
+    """One attempt to reach a broker, in a thread of its own, which may take longer than anybody waits."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._given_up = False
+        self.socket: socket.socket | None = None
+        self.greeted = False
+        """the broker has answered, so what ends the connection later is not for want of the right port"""
+
+    def reach(self) -> tuple[tuple[str, str | None] | None, ssl.SSLContext | None]:
+        """Connect; return the current credentials, and the context for TLS. OSError or ConfigError."""
+        broker = self._broker
+        credentials = broker.credentials()
+        context = None if broker.tls is None else make_context(broker.tls)
+        self.socket = socket.create_connection((broker.host, broker.port), CONNECT_PATIENCE)
+        self.socket.setblocking(False)  # noqa: FBT003 - its one argument
+        if self._given_up:
+            self.socket.close()  # unsent: our CONNECT would end the connection that was made meanwhile
+        return credentials, context
+
+    def give_up(self) -> None:
+        """Close the socket, now or as soon as it is connected."""
+        self._given_up = True
+        if self.socket is not None:
+            self.socket.close()
+
+    def explain(self, error: Exception) -> str:
+        """Return the reason for the log: a broker that rejects our certificate or protocol often just hangs up."""
+        words = explain(error) if isinstance(error, OSError) else str(error)
+        hung_up = isinstance(error, ConnectionError) and not isinstance(error, ConnectionRefusedError)
+        if hung_up and not self.greeted:
+            return (words or "the broker closed the connection") + UNEXPLAINED
+        return words
