@@ -30,11 +30,8 @@ def paho_properties(kind: int) -> Any:  # noqa: ANN401 - they have no types
 
 def decoded(version: Version, pieces: Sequence[bytes]) -> tuple[list[Message], list[Packet]]:
     reader = Codec(version)
-    heard: tuple[list[Message], list[Packet]] = ([], [])
-    for piece in pieces:
-        for all_of_it, part in zip(heard, reader.feed(piece), strict=True):
-            all_of_it.extend(part)  # type: ignore[arg-type]
-    return heard
+    parts = [reader.feed(piece) for piece in pieces]
+    return [m for messages, _ in parts for m in messages], [p for _, packets in parts for p in packets]
 
 
 @versions

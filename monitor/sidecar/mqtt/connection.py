@@ -179,7 +179,6 @@ class Connection(asyncio.BufferedProtocol):
         )
         will, keepalive = (session.status_topic, OFFLINE), int(self.keepalive)
         self._write(self._codec.connect(session.client_id, keepalive, will, credentials, self._receive))
-        self._keep_alive()
 
     async def _response(self, response: asyncio.Future[T], missing: str) -> T:
         either: set[asyncio.Future[Any]] = {response, self.lost}
@@ -265,6 +264,7 @@ class Connection(asyncio.BufferedProtocol):
             self.keepalive = greeting.keepalive or self.keepalive
             self._dial.greeted = True
             self._greeted.set_result(greeting)
+            self._keep_alive()
 
     def _settle(self, answer: codec.Answer) -> None:
         """Note that a message of ours needs no more."""

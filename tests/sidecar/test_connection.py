@@ -1,0 +1,273 @@
+"""What a connection does about the demands, refusals and silence of a broker, which is played by the test."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from monitor.sidecar.mqtt import codec
+from monitor.sidecar.mqtt.codec import Codec, Packet
+from monitor.sidecar.pipeline import OFFLINE, Publication
+from tests.servers import PATIENCE, Mosquitto, mosquitto
+from tests.sidecar.side import Side
+from tests.sidecar.test_mqtt import numbered, publish
+
+CONNECT, PUBLISH, SUBSCRIBE, PINGREQ = 0x10, 0x30, 0x80, 0xC0
+
+
+Answer = Callable[[bytes], bytes]
+
+
+def granted(content: bytes) -> bytes:
+    return b"\x90\x04" + content[:2] + b"\x00\x01"
+
+
+def taken(content: bytes, code: bytes = b"") -> bytes:
+    """PUBACK, if that is what the PUBLISH asks for."""
+    end = 2 + int.from_bytes(content[:2])
+    return bytes([0x40, 2 + len(code)]) + content[end : end + 2] + code
+
+
+def always(answer: bytes) -> Answer:
+    return lambda _content: answer
+
+
+class Broker:
+    """Answers each packet as told: its type -> what is sent back for its content; keeps what it heard."""
+
+    def __init__(self, answers: dict[int, Answer]) -> None:
+        self.answers: dict[int, Answer] = {SUBSCRIBE: granted, PUBLISH: taken, **answers}
+        self.heard: list[Packet] = []
+        self.url = ""
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        kind = 0
+        with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
+            while kind != codec.GOODBYE:
+                kind, size = await reader.readexactly(2)
+                if size > 0x7F:
+                    size += ((await reader.readexactly(1))[0] - 1) * 0x80
+                content = await reader.readexactly(size)
+                self.heard.append((kind, content))
+                writer.write(self.answers.get(kind & 0xF0, always(b""))(content))
+        writer.close()
+
+    def of(self, kind: int) -> list[Packet]:
+        return [packet for packet in self.heard if packet[0] & 0xF0 == kind]
+
+
+@asynccontextmanager
+async def broker(**answers: Answer) -> AsyncIterator[Broker]:
+    kinds = {"connect": CONNECT, "publish": PUBLISH, "subscribe": SUBSCRIBE, "ping": PINGREQ}
+    played = Broker({kinds[name]: answer for name, answer in answers.items()})
+    async with await asyncio.start_server(played.serve, "127.0.0.1", 0) as server:
+        played.url = f"mqtt://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        yield played
+
+
+def greeting(properties: bytes = b"", code: int = 0) -> bytes:
+    return bytes([0x20, 3 + len(properties), 0, code, len(properties)]) + properties
+
+
+def to_send(side: Side, *payloads: bytes) -> None:
+    side.outbox.put(side.outbox.number([Publication(f"cfmon/alerts/{n}", p) for n, p in enumerate(payloads)]))
+
+
+def test_connect_asks_for_a_session_that_stays_and_for_no_more_than_fits() -> None:
+    async def scenario() -> None:
+        async with broker(connect=always(greeting())) as played:
+            side = Side(played.url, limit=1000)
+            await side.until(lambda: side.changes == [True])
+            await side.stop()
+        properties = b"\x11\xff\xff\xff\xff" + b"\x21\x01\xf4" + b"\x27\x02\x00\x00\x00"
+        will = b"\x00\x11cfmon/status/test" + len(OFFLINE).to_bytes(2) + OFFLINE
+        head = b"\x00\x04MQTT\x05\x2c\x00\x05" + bytes([len(properties)]) + properties
+        assert played.heard[0] == (CONNECT, head + b"\x00\x04test\x00" + will)
+
+    asyncio.run(scenario())
+
+
+def test_a_broker_that_speaks_3_1_1_alone_is_spoken_to_in_it(caplog: pytest.LogCaptureFixture) -> None:
+    def connect(content: bytes) -> bytes:
+        return b"\x20\x02\x00\x01" if content[6] == 5 else b"\x20\x02\x00\x00"
+
+    async def scenario() -> None:
+        async with broker(connect=connect, subscribe=lambda content: b"\x90\x03" + content[:2] + b"\x01") as played:
+            side = Side(played.url)
+            await side.until(lambda: side.changes == [True])
+            await side.stop()
+        assert [content[6] for _, content in played.of(CONNECT)] == [5, 4]
+
+    asyncio.run(scenario())
+    assert "the broker does not speak MQTT 5; going on with 3.1.1: write mqtt.version: 3.1.1" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        (greeting(b"\x1f\x00\x04soon", 0x89), "the broker refuses the connection: Server busy: soon"),
+        (greeting() + b"\xe0\x01\x8e", "the broker ends the connection: Session taken over"),
+        (greeting() + b"\xe0\x00", "the broker ends the connection: reason code 0"),
+        (greeting() + b"\x36\x00", "the broker sends what is not MQTT: a PUBLISH"),
+        (greeting() + b"\x50\x02\x00\x01", "the broker sends what is not MQTT: packet 0x50"),
+        (greeting() * 2, "the broker sends what is not MQTT: packet 0x20"),
+    ],
+)
+def test_why_a_broker_ends_a_connection_is_told(answer: bytes, words: str, caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario() -> None:
+        async with broker(connect=always(answer)) as played:
+            side = Side(played.url)
+            await side.until(lambda: words in caplog.text)
+            await side.stop()
+
+    asyncio.run(scenario())
+
+
+def test_a_refused_subscription_is_told_with_its_reason(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario() -> None:
+        async with broker(connect=always(greeting()), subscribe=lambda c: granted(c)[:-1] + b"\x87") as played:
+            side = Side(played.url)
+            await side.until(lambda: "agents/+/steps (Not authorized): check its access rules" in caplog.text)
+            await side.stop()
+
+    asyncio.run(scenario())
+
+
+def test_no_more_messages_are_under_way_than_the_broker_takes() -> None:
+    """The fourth is sent when the first is acknowledged."""
+
+    async def scenario() -> None:
+        async with broker(connect=always(greeting(b"\x21\x00\x03")), publish=always(b"")) as played:
+            side = Side(played.url)
+            to_send(side, *numbered(0, 10))
+            await side.until(lambda: len(played.of(PUBLISH)) == 3)
+            await asyncio.sleep(0.1)
+            assert len(played.of(PUBLISH)) == 3
+            assert side.link._connection is not None
+            side.link._connection._settle(codec.Answer(3, None))  # as a PUBACK does
+            await side.until(lambda: len(played.of(PUBLISH)) == 4)
+            await asyncio.sleep(0.1)
+            assert len(played.of(PUBLISH)) == 4
+            await side.stop()
+
+    asyncio.run(scenario())
+
+
+def test_what_the_broker_does_not_offer_is_not_asked_of_it(caplog: pytest.LogCaptureFixture) -> None:
+    """Neither QoS 1 nor retaining; and a message that is too long for it holds up no other."""
+
+    async def scenario() -> None:
+        async with broker(connect=always(greeting(b"\x24\x00\x25\x00\x27\x00\x00\x00\x20"))) as played:
+            side = Side(played.url)
+            to_send(side, b"x" * 100, b"short")
+            await side.until(lambda: len(played.of(PUBLISH)) == 1 and not len(side.outbox))
+            assert played.of(PUBLISH) == [(0x30, b"\x00\x0ecfmon/alerts/1\x00short")]
+            await side.stop()
+
+    asyncio.run(scenario())
+    assert "the broker does not take a message on cfmon/alerts/0: it is longer than 32 bytes" in caplog.text
+
+
+def test_a_refused_message_is_told_once_and_not_sent_again(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario() -> None:
+        async with broker(connect=always(greeting()), publish=lambda content: taken(content, b"\x87")) as played:
+            side = Side(played.url)
+            to_send(side, *numbered(0, 5))
+            await side.until(lambda: len(side.outbox) == 0 and len(played.of(PUBLISH)) == 5)
+            await side.stop()
+
+    asyncio.run(scenario())
+    assert caplog.text.count("does not take a message on cfmon/alerts/0: Not authorized") == 1
+    assert caplog.text.count("does not take a message") == 1
+
+
+def test_a_silent_broker_is_pinged_and_then_given_up(caplog: pytest.LogCaptureFixture) -> None:
+    """After one and a half of the keepalive that it demands."""
+
+    async def scenario() -> None:
+        async with broker(connect=always(greeting(b"\x13\x00\x01"))) as played:
+            side = Side(played.url, keepalive=1000.0)
+            await side.until(lambda: "the broker says nothing for" in caplog.text)
+            assert (PINGREQ, b"") in played.heard
+            await side.stop()
+
+    asyncio.run(scenario())
+
+
+def test_a_broker_that_answers_pings_is_kept() -> None:
+    async def scenario() -> None:
+        async with broker(connect=always(greeting()), ping=always(b"\xd0\x00")) as played:
+            side = Side(played.url, keepalive=1.0)
+            await side.until(lambda: len(played.of(PINGREQ)) > 5)
+            assert side.changes == [True]
+            await side.stop()
+
+    asyncio.run(scenario())
+
+
+def test_messages_of_qos_0_and_of_a_topic_that_is_not_utf8_arrive() -> None:
+    async def scenario() -> None:
+        sent = Codec("5").publish("agents/ada/steps", b"x", number=0, retain=False)
+        sent += b"\x32\x08\x00\x01\xff\x00\x05\x00yz"
+        async with broker(connect=always(greeting() + sent)) as played:
+            side = Side(played.url)
+            await side.until(lambda: len(side.door) == 2)
+            first, second = side.door.take(), side.door.take()
+            assert [(e.topic, e.payload, e.receipt is None) for e in (first, second)] == [  # type: ignore[union-attr]
+                ("agents/ada/steps", b"x", True),
+                ("", b"yz", False),
+            ]
+            await side.stop()
+
+    asyncio.run(scenario())
+
+
+def test_with_mqtt_5_the_broker_waits_for_acknowledgements_and_nothing_is_dropped(tmp_path: Path) -> None:
+    """However long that takes; 3.1.1 has no such limit, so steps are dropped after half a keepalive."""
+
+    async def scenario(real: Mosquitto) -> None:
+        side = Side(real.url, limit=10, keepalive=1.0)
+        await side.until(lambda: side.changes == [True])
+        await publish(real.url, *numbered(0, 30))
+        await side.until(lambda: len(side.door) == 5)
+        await asyncio.sleep(2.0)
+        assert len(side.door) == 5
+        assert side.changes == [True]
+        assert await side.take(30, acknowledge=True) == numbered(0, 30)
+        await side.stop()
+
+    with mosquitto(tmp_path / "m", "max_inflight_messages 100") as real:
+        asyncio.run(scenario(real))
+
+
+def test_a_second_client_of_our_name_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario(real: Mosquitto) -> None:
+        first = Side(real.url)
+        await first.until(lambda: first.changes == [True])
+        second = Side(real.url)
+        await first.until(lambda: "Session taken over" in caplog.text)
+        await asyncio.gather(first.stop(), second.stop())
+
+    with mosquitto(tmp_path / "m") as real:
+        asyncio.run(scenario(real))
+
+
+def test_a_stop_reads_no_backlog_but_waits_for_the_farewell(tmp_path: Path) -> None:
+    """While it reads nothing, it would not see the broker close the connection."""
+
+    async def scenario(real: Mosquitto) -> None:
+        side = Side(real.url, limit=5, keepalive=4 * PATIENCE, version="3.1.1")
+        await side.until(lambda: side.changes == [True])
+        await publish(real.url, *numbered(0, 3000))
+        await side.until(lambda: side.door.full)
+        await side.stop()
+        assert len(side.door) == 5
+        assert "Received DISCONNECT from test" in real.log
+
+    with mosquitto(tmp_path / "m", "max_inflight_messages 4000") as real:
+        asyncio.run(scenario(real))
