@@ -21,19 +21,21 @@ STATUS = "cfmon/status/test"
 class Side:
     """One link with its door and outbox, running until `stop`."""
 
+    version: Version = "5"
+
     def __init__(
         self,
         broker: str | Broker,
         *,
         limit: int = 1000,
         keepalive: float = 5.0,
-        version: Version = "5",
+        version: Version | None = None,
     ) -> None:
         self.door = Inbox(limit)
         self.outbox = Outbox()
         self.changes: list[bool] = []
         broker = parse_broker(broker) if isinstance(broker, str) else broker
-        session = SessionConfig(broker, "test", "agents/+/steps", STATUS, keepalive, version=version)
+        session = SessionConfig(broker, "test", "agents/+/steps", STATUS, keepalive, version=version or self.version)
         self.link = Link(session, self.door, self.outbox, self.changes.append)
         self.stopping = asyncio.Event()
         self.task = asyncio.create_task(self.link.run(self.stopping))

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from monitor.sidecar.mqtt import codec
+from monitor.sidecar.mqtt import codec, connection
 from monitor.sidecar.mqtt.codec import Codec, Packet
 from monitor.sidecar.pipeline import OFFLINE, Publication
 from tests.servers import PATIENCE, Mosquitto, mosquitto
@@ -245,16 +245,26 @@ def test_with_mqtt_5_the_broker_waits_for_acknowledgements_and_nothing_is_droppe
         asyncio.run(scenario(real))
 
 
-def test_a_second_client_of_our_name_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    async def scenario(real: Mosquitto) -> None:
-        first = Side(real.url)
-        await first.until(lambda: first.changes == [True])
-        second = Side(real.url)
-        await first.until(lambda: "Session taken over" in caplog.text)
-        await asyncio.gather(first.stop(), second.stop())
+def test_a_handshake_drawn_out_byte_by_byte_is_given_up(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(connection, "HANDSHAKE", 0.2)
 
-    with mosquitto(tmp_path / "m") as real:
-        asyncio.run(scenario(real))
+    async def drip(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(ConnectionError):
+            writer.write(b"\x16\x03\x03\x40\x00")  # a record of 16 KiB begins, which never comes
+            while not writer.is_closing():
+                writer.write(b"\x02")
+                await writer.drain()
+                await asyncio.sleep(0.02)
+
+    async def scenario() -> None:
+        async with await asyncio.start_server(drip, "127.0.0.1", 0) as server:
+            side = Side(f"mqtts://127.0.0.1:{server.sockets[0].getsockname()[1]}")
+            await side.until(lambda: "SSL handshake is taking longer than 0.2 seconds" in caplog.text)
+            await side.stop()
+
+    asyncio.run(scenario())
 
 
 def test_a_stop_reads_no_backlog_but_waits_for_the_farewell(tmp_path: Path) -> None:

@@ -46,6 +46,12 @@ async def subscribed(url: str, topic: str) -> AsyncIterator[Callable[[], Awaitab
         yield following
 
 
+@pytest.fixture(params=["5", "3.1.1"])
+def each_version(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The sides of this test speak it."""
+    monkeypatch.setattr(Side, "version", request.param)
+
+
 def numbered(start: int, end: int) -> list[bytes]:
     return [b"%d" % n for n in range(start, end)]
 
@@ -56,6 +62,7 @@ def taker(url: str, acknowledged: int, further: int) -> subprocess.Popen[str]:
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
 
 
+@pytest.mark.usefixtures("each_version")
 def test_what_was_not_taken_over_comes_again(broker: Mosquitto) -> None:
     async def scenario() -> None:
         first = Side(broker.url)
@@ -106,6 +113,7 @@ def test_a_receipt_of_an_older_connection_acknowledges_nothing(broker: Mosquitto
     asyncio.run(scenario())
 
 
+@pytest.mark.usefixtures("each_version")
 def test_messages_published_while_away_come_after_the_reconnection(tmp_path: Path) -> None:
     async def scenario(broker: Mosquitto) -> None:
         first = Side(broker.url)
@@ -120,6 +128,7 @@ def test_messages_published_while_away_come_after_the_reconnection(tmp_path: Pat
         asyncio.run(scenario(broker))
 
 
+@pytest.mark.usefixtures("each_version")
 def test_a_broker_that_comes_late_or_restarts_is_found_again(tmp_path: Path) -> None:
     async def scenario(broker: Mosquitto) -> None:
         broker.kill()
@@ -145,6 +154,7 @@ def test_a_broker_that_comes_late_or_restarts_is_found_again(tmp_path: Path) -> 
         asyncio.run(scenario(broker))
 
 
+@pytest.mark.usefixtures("each_version")
 def test_both_ends_are_told_on_the_status_topic(broker: Mosquitto) -> None:
     async def scenario() -> None:
         async with subscribed(broker.url, STATUS) as following:
