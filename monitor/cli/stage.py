@@ -32,7 +32,8 @@ def load(config: Path, folder: Path, url: str, port: int) -> Loaded:
     store = folder / "cfmon.sqlite"
     for suffix in ("", "-wal", "-shm", "-mark"):  # start afresh: the episode names of an earlier run are the same
         store.with_name(store.name + suffix).unlink(missing_ok=True)
-    settings = {"CFMON_MQTT__URL": url, "CFMON_HTTP__LISTEN": f"127.0.0.1:{port}", "CFMON_STORE__PATH": str(store)}
+    broker = {"CFMON_MQTT__URL": url, "CFMON_MQTT__VERSION": "3.1.1"}  # the embedded one speaks no other
+    settings = {**broker, "CFMON_HTTP__LISTEN": f"127.0.0.1:{port}", "CFMON_STORE__PATH": str(store)}
     return assemble(load_config(config, settings).model_copy(update={"webhooks": {}}))
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from monitor.sidecar.mqtt import codec, connection
+from monitor.sidecar.mqtt import codec, dial
 from monitor.sidecar.mqtt.codec import Codec, Packet
 from monitor.sidecar.pipeline import OFFLINE, Publication
 from tests.servers import PATIENCE, Mosquitto, mosquitto
@@ -88,6 +88,21 @@ def test_connect_asks_for_a_session_that_stays_and_for_no_more_than_fits() -> No
         will = b"\x00\x11cfmon/status/test" + len(OFFLINE).to_bytes(2) + OFFLINE
         head = b"\x00\x04MQTT\x05\x2c\x00\x05" + bytes([len(properties)]) + properties
         assert played.heard[0] == (CONNECT, head + b"\x00\x04test\x00" + will)
+
+    asyncio.run(scenario())
+
+
+def test_of_a_broker_that_does_not_understand_the_greeting_the_version_is_told(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """amqtt takes the properties for the beginning of a long client id, and waits for the rest."""
+    monkeypatch.setattr(dial, "CONNECT_PATIENCE", 0.1)
+
+    async def scenario() -> None:
+        async with broker(connect=always(b"")) as played:
+            side = Side(played.url)
+            await side.until(lambda: "no response to CONNECT; if the broker does not speak MQTT 5" in caplog.text)
+            await side.stop()
 
     asyncio.run(scenario())
 
@@ -248,21 +263,26 @@ def test_with_mqtt_5_the_broker_waits_for_acknowledgements_and_nothing_is_droppe
 def test_a_handshake_drawn_out_byte_by_byte_is_given_up(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(connection, "HANDSHAKE", 0.2)
+    monkeypatch.setattr(dial, "HANDSHAKE", 0.2)
 
-    async def drip(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    gone = asyncio.Event()
+
+    async def drip(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(ConnectionError):
             writer.write(b"\x16\x03\x03\x40\x00")  # a record of 16 KiB begins, which never comes
-            while not writer.is_closing():
+            while not reader.at_eof():
                 writer.write(b"\x02")
                 await writer.drain()
                 await asyncio.sleep(0.02)
+        writer.close()
+        gone.set()
 
     async def scenario() -> None:
         async with await asyncio.start_server(drip, "127.0.0.1", 0) as server:
             side = Side(f"mqtts://127.0.0.1:{server.sockets[0].getsockname()[1]}")
             await side.until(lambda: "SSL handshake is taking longer than 0.2 seconds" in caplog.text)
             await side.stop()
+            await asyncio.wait_for(gone.wait(), PATIENCE)
 
     asyncio.run(scenario())
 

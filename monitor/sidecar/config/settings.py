@@ -275,7 +275,8 @@ class LimitsConfig(Section):
     """Longer messages are rejected."""
     agents: Count = setting(StreamSettings, "agents", le=1_000_000)
     queue: Annotated[Count, Field(ge=1, le=1_000_000)] = 100_000
-    """Steps that wait here; then the broker waits, for half a `keepalive`; then steps are dropped: blind."""
+    """Steps that wait here; then the broker waits: with MQTT 5 as long as it takes, with 3.1.1 for half a `keepalive`,
+    after which steps are dropped: blind."""
     deadline: Duration = 0.05
     """How long one evaluation may take; what does not fit waits for the next, agents taking turns."""
 

@@ -1,6 +1,6 @@
 """One connection to an MQTT broker: our codec as a protocol of asyncio, which reads and writes in batches.
 
-One read takes what has arrived, and one write sends all that a loop iteration has to say: over TLS, one record.
+One read takes what has arrived; one write sends all that a loop iteration has to say, over TLS as one record.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from typing import Any, Final, TypeVar
 
 from monitor.errors import ConfigError
 from monitor.sidecar.clock import Clock, read_clock
-from monitor.sidecar.mqtt import codec
+from monitor.sidecar.mqtt import codec, dial
 from monitor.sidecar.mqtt.codec import Codec, Greeting, MalformedPacketError, Packet
-from monitor.sidecar.mqtt.dial import CONNECT_PATIENCE, HANDSHAKE, BrokerError, Dial, OldBrokerError, SessionConfig
+from monitor.sidecar.mqtt.dial import BrokerError, Dial, OldBrokerError, SessionConfig
 from monitor.sidecar.mqtt.inbox import Arrived, Receipt
 from monitor.sidecar.pipeline import OFFLINE, Publication
 from monitor.sidecar.tasks import in_thread
@@ -64,7 +64,7 @@ class Connection(asyncio.BufferedProtocol):
         self._greeted: asyncio.Future[Greeting] = self._loop.create_future()
         self._subscribed: asyncio.Future[None] = self._loop.create_future()
         self.lost: asyncio.Future[str] = self._loop.create_future()
-        self.keepalive = float(max(1, round(session.keepalive)))
+        self.keepalive = float(min(max(1, round(session.keepalive)), codec.MAX_ID))
         self._codec = Codec(session.version)
         self._dial = Dial(session.broker)
         self._transport: asyncio.Transport | None = None
@@ -87,7 +87,7 @@ class Connection(asyncio.BufferedProtocol):
         try:
             async with asyncio.timeout(DIAL_PATIENCE):
                 await self._connect()
-            greeting = await self._response(self._greeted, "no response to CONNECT")
+            greeting = await self._response(self._greeted, dial.NO_GREETING)
             self._write(self._codec.subscribe(SUBSCRIBE, self._session.steps))
             if self._session.left is not None:
                 self._write(self._codec.unsubscribe(UNSUBSCRIBE, self._session.left))
@@ -175,14 +175,14 @@ class Connection(asyncio.BufferedProtocol):
             sock=self._dial.socket,
             ssl=context,
             server_hostname=None if context is None else session.broker.host,
-            ssl_handshake_timeout=None if context is None else HANDSHAKE,
+            ssl_handshake_timeout=None if context is None else dial.HANDSHAKE,
         )
         will, keepalive = (session.status_topic, OFFLINE), int(self.keepalive)
         self._write(self._codec.connect(session.client_id, keepalive, will, credentials, self._receive))
 
     async def _response(self, response: asyncio.Future[T], missing: str) -> T:
         either: set[asyncio.Future[Any]] = {response, self.lost}
-        await asyncio.wait(either, timeout=CONNECT_PATIENCE, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait(either, timeout=dial.CONNECT_PATIENCE, return_when=asyncio.FIRST_COMPLETED)
         if response.done():
             return response.result()
         raise BrokerError(self.lost.result() if self.lost.done() else missing)
@@ -268,8 +268,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _settle(self, answer: codec.Answer) -> None:
         """Note that a message of ours needs no more."""
-        topic = self._topics.pop(answer.id, None)
-        if topic is None:
+        if (topic := self._topics.pop(answer.id, None)) is None:
             return
         if answer.words is not None and answer.words not in self._refusals:
             self._refusals.add(answer.words)

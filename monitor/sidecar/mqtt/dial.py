@@ -11,13 +11,15 @@ from monitor.sidecar.mqtt.broker import Broker
 from monitor.sidecar.mqtt.codec import Version
 from monitor.sidecar.mqtt.tls import explain, make_context
 
-__all__ = ["CONNECT_PATIENCE", "HANDSHAKE", "BrokerError", "Dial", "OldBrokerError", "SessionConfig"]
+__all__ = ["CONNECT_PATIENCE", "HANDSHAKE", "NO_GREETING", "BrokerError", "Dial", "OldBrokerError", "SessionConfig"]
 
 CONNECT_PATIENCE: Final = 4.0
 """Seconds for TCP to connect to one address, and for each response of the broker after that."""
 
 HANDSHAKE: Final = 8.0
 """Seconds for a whole TLS handshake: a peer that sends a byte now and then could delay it indefinitely."""
+
+NO_GREETING: Final = "no response to CONNECT; if the broker does not speak MQTT 5, set mqtt.version: 3.1.1"
 
 UNEXPLAINED: Final = (
     " before CONNACK; check whether the port is for mqtt:// or mqtts://, whether it requires a client certificate,"
