@@ -74,18 +74,21 @@ class AgentMonitor:
     @property
     def due(self) -> float | None:
         """Ticks at which to evaluate next even if no message arrives; None: not before one does."""
-        times = [at for formula in self._formulas if (at := formula.revises) is not None]
-        if self._by_time and self._open:
-            times += [at for formula in self._formulas if (at := formula.due) is not None]
-        return min(times, default=None)
+        earliest: float | None = None
+        for formula in self._formulas:
+            for at in (formula.revises, formula.due if self._by_time and self._open else None):
+                if at is not None and (earliest is None or at < earliest):
+                    earliest = at
+        return earliest
 
-    def evaluate(self, now: Instant, *, connected: bool, latest_only: bool, most: int = 0) -> list[Notice]:
+    def evaluate(
+        self, now: Instant, notices: list[Notice], *, connected: bool, latest_only: bool, most: int = 0
+    ) -> None:
         """Advance over pending events and answer what is due; with `latest_only`, only at the newest step.
 
         Formulas due by time are answered last, on the newest path, if it has grown since their last answer.
-        `most`: events to advance over; the rest stays pending. 0: all.
+        `notices`: receives what is to be reported. `most`: events to advance over; the rest stays pending. 0: all.
         """
-        notices: list[Notice] = []
         session = self.session
         path = session.path
         before, begun = path.last, path.begun
@@ -94,11 +97,13 @@ class AgentMonitor:
             left -= 1
             if self.test is not None:
                 follows = path.begun == begun or (isinstance(event, Break) and (event.unrecorded or event.unpredicted))
-                notices += self._test_model(self.test, before if follows else None, event)
+                self._test_model(self.test, before if follows else None, event, notices)
             if self._followed:
                 self._advance_forecasts(event, notices, continued=path.begun == begun)
-            if self._judging:
-                notices += self._advance_takeovers(event, before if path.begun == begun else None)
+            for takeovers in self._judging:
+                if takeovers.followed or not isinstance(event, Step) or event.policy != "nominal":
+                    notices += self._advance_takeovers(event, before if path.begun == begun else None)
+                    break
             before, begun = path.last, path.begun
             match event:
                 case Step():
@@ -121,7 +126,6 @@ class AgentMonitor:
         for formula in self._formulas:
             if formula.revises is not None:
                 notices += formula.revise(now)
-        return notices
 
     def check_blindness(self, now: Instant, *, connected: bool) -> Iterator[Notice]:
         """Report which formulas went blind or see again; answers none."""
@@ -225,7 +229,9 @@ class AgentMonitor:
                 for takeovers in self._judging:
                     yield from takeovers.drop(BROKEN)
 
-    def _test_model(self, test: ModelTest, before: Step | None, event: Step | Break | End) -> Iterator[Notice]:
+    def _test_model(
+        self, test: ModelTest, before: Step | None, event: Step | Break | End, notices: list[Notice]
+    ) -> None:
         """Test the model on an event; report if it is contradicted from now on.
 
         `before`: the step before this one on the path, if any.
@@ -246,7 +252,7 @@ class AgentMonitor:
             case _:
                 pass
         if test.doubted and not was_doubted:
-            yield self._trust_notice()
+            notices.append(self._trust_notice())
 
     def _test_break(self, test: ModelTest, before: Step | None, event: Break) -> bool:
         """Test the model on a transition that it lacks; return whether it leads to what may be a wrong reading."""

@@ -9,7 +9,7 @@ from typing import Final, Literal, assert_never
 import msgspec
 
 from monitor.alarm.figures import Stance, figures_of, fired_of, stance_of
-from monitor.alarm.machine import Alarm, Change, advance, close, judge, renew, set_blind
+from monitor.alarm.machine import Alarm, Change, Judgement, advance, close, judge, renew, set_blind
 from monitor.alarm.message import Identity, alert_id
 from monitor.alarm.summary import summary
 from monitor.engine import Engines
@@ -176,9 +176,10 @@ class FormulaMonitor:
         """
         path, spec = session.path, self.query.spec
         verdict = self._evaluator.verdict(self.query, engines, session, step)
-        if engines.learned is not None and self._wants_bands(verdict):
+        judgement = judge(verdict, spec.alarm)
+        if engines.learned is not None and self._wants_bands(judgement):
             verdict = self._evaluator.with_bands(verdict, self.query, engines, session)
-        if self._examines(verdict):
+        if self._examines(verdict, judgement):
             verdict = self._evaluator.with_recourse(verdict, self.query, engines, session)
         self.last = Judged(self._agent, spec.name, verdict, step.episode, step.seq, step.time, step.late)
         notices.append(self.last)
@@ -186,7 +187,7 @@ class FormulaMonitor:
         own = step.policy == "nominal" and not path.ended  # else another policy acts on, or no future is left
         if forecasts is not None and forecasts.value is None and own:
             forecasts.begin(verdict, path.held)
-        self.alarm, change = advance(self.alarm, judge(verdict, spec.alarm), spec.alarm, seq=step.seq, time=step.time)
+        self.alarm, change = advance(self.alarm, judgement, spec.alarm, seq=step.seq, time=step.time)
         if change is not None or self.alarm.state == "firing":  # only then can an alert be about it
             self._path = _JudgedPath(path.pairs, path.start_observed, path.terminated, tuple(path.acted))
         if change is not None:
@@ -194,14 +195,14 @@ class FormulaMonitor:
         elif self.alarm.state == "firing" and not ends:
             notices += self._refresh(now)
 
-    def _wants_bands(self, verdict: Verdict) -> bool:
-        """Return whether this verdict gets a credible band: it costs as much as the verdict on each drawn model."""
+    def _wants_bands(self, judgement: Judgement) -> bool:
+        """Return whether a verdict gets a credible band: it costs as much as the verdict on each drawn model."""
         spec = self.query.spec
         if spec.bands == "auto":
-            return self.alarm.state != "clear" or judge(verdict, spec.alarm) in ("bad", "breach")
+            return self.alarm.state != "clear" or judgement in ("bad", "breach")
         return spec.bands == "always"
 
-    def _examines(self, verdict: Verdict) -> bool:
+    def _examines(self, verdict: Verdict, judgement: Judgement) -> bool:
         """Return whether it is found out if this verdict's missed goal could have been met: that costs milliseconds.
 
         By default only while there is an alarm, which is when somebody reads it.
@@ -209,7 +210,7 @@ class FormulaMonitor:
         when = self.query.spec.recourse
         if when == "off" or not is_missed(verdict):
             return False
-        return when == "always" or self.alarm.state != "clear" or judge(verdict, self.query.spec.alarm) == "bad"
+        return when == "always" or self.alarm.state != "clear" or judgement == "bad"
 
     def revise(self, now: Instant) -> Iterator[Notice]:
         """Publish a withheld revision that is due, with the newest verdict."""

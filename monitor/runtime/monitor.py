@@ -208,7 +208,8 @@ class Monitor:
         """
         notices: list[Notice] = []
         was_contradicted = self._trust.contradicted
-        self._ready.update(dict.fromkeys(self._timers.due(now.ticks)))
+        if self._timers.next <= now.ticks:
+            self._ready.update(dict.fromkeys(self._timers.due(now.ticks)))
         left = steps or math.inf
         self.spent = 0
         queue = deque(self._ready)
@@ -217,7 +218,7 @@ class Monitor:
             session = self._agents[agent].session
             before = len(session.pending)
             most = 0 if latest_only or not steps else min(TURN, left)
-            notices += self._turn(agent, now, latest_only=latest_only, most=int(most))
+            self._turn(agent, now, notices, latest_only=latest_only, most=int(most))
             cost = 1 if latest_only else max(1, before - len(session.pending))
             left -= cost
             self.spent += cost
@@ -240,18 +241,18 @@ class Monitor:
         since = min((session.since[0] for session in sessions if session.since), default=None)
         return Waiting(sum(len(session.pending) for session in sessions), since)
 
-    def _turn(self, agent: str, now: Instant, *, latest_only: bool, most: int) -> list[Notice]:
-        """Evaluate up to `most` steps of one agent; it stays ready if anything is left."""
+    def _turn(self, agent: str, now: Instant, notices: list[Notice], *, latest_only: bool, most: int) -> None:
+        """Evaluate up to `most` steps of one agent, and add to `notices`; it stays ready if anything is left."""
         monitor = self._agents[agent]
-        session = monitor.session
-        notices = session.tick(now)
-        notices += monitor.evaluate(now, connected=self._connected, latest_only=latest_only, most=most)
-        self._ready.pop(agent, None)
+        session, order = monitor.session, monitor.session.order
+        if order.held or order.restart is not None:
+            notices += session.tick(now)
+        monitor.evaluate(now, notices, connected=self._connected, latest_only=latest_only, most=most)
         self._changed.add(agent)
         self._timers.put(agent, monitor.due)
-        if session.pending or session.deadline is not None:
-            self._ready[agent] = None  # more to evaluate, or waiting for a missing step
-        return notices
+        self._ready.pop(agent, None)
+        if session.pending or order.held:  # more to evaluate, or waiting for a missing step
+            self._ready[agent] = None
 
     def lost(self, agent: str, now: Instant, why: str = "") -> list[Notice]:
         """Record that unknown messages of this agent were dropped, by the transport or for the reason `why`."""

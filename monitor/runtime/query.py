@@ -9,6 +9,8 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Final, Literal, get_args
 
+from msgspec import structs
+
 from monitor.alarm.figures import change_of, threshold_of
 from monitor.engine import NO_BOUNDS, NOT_EXACT, Engines, on_stream
 from monitor.errors import ConfigError, LimitError, MonitorError
@@ -19,6 +21,7 @@ from monitor.logic.syntax import Change, Goal, Probability, Regret
 from monitor.logic.traversal import goals, handover_goal, largest_offset, nested_goals
 from monitor.model import MDP
 from monitor.runtime.forecasts import FollowedForecast, Target, followed_forecast, target_of
+from monitor.runtime.shared import SharedVerdicts
 from monitor.runtime.takeovers import UNREPORTED, TakeoverGoal, takeover_goal
 from monitor.stream import Session
 from monitor.types import BandsWhen, CausalModel, Engine, FormulaSpec, Outcome, RecourseWhen, Step, Threshold, Verdict
@@ -45,7 +48,7 @@ class Query:
 
     `sampled`: it is never answered exactly; `why`: the reason, if its `engine` is not `sampled`. `target`: which of its
     forecasts is followed; None: none is. `judged`: what takeovers are judged by; None: they are not, for the
-    reason `unjudged`.
+    reason `unjudged`. `shared`: its exact verdicts on one model, for all agents.
     """
 
     spec: FormulaSpec
@@ -55,6 +58,11 @@ class Query:
     target: Target | None = field(default=None, compare=False)
     judged: TakeoverGoal | None = field(default=None, compare=False)
     unjudged: str = field(default="", compare=False)
+    shared: SharedVerdicts = field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        """Begin without verdicts to share: a query that is prepared for other engines has none of theirs."""
+        object.__setattr__(self, "shared", SharedVerdicts(self.formula))
 
     @cached_property
     def lookback(self) -> int:
@@ -97,6 +105,8 @@ class QueryEvaluator:
         if query.sampled:
             return self._sampled(query, engines, session, step, query.why)
         spec, path = query.spec, session.path
+        if (known := query.shared.find(path)) is not None:
+            return known.verdict  # `check` catches up when the next one is not known
         added = path.pushed - self.pushed if path.begun == self.begun else None
         self.begun, self.pushed = path.begun, path.pushed
         try:
@@ -105,7 +115,7 @@ class QueryEvaluator:
                 self.check = engines.checker.incremental_check(
                     query.formula, spec.causal_model, spec.text, window=window
                 )
-            return self.check.verdict(
+            verdict = self.check.verdict(
                 path.held, added, terminated=path.terminated, start_observed=path.start_observed, acted=path.acted
             )
         except MonitorError as error:  # too large to answer exactly here
@@ -114,6 +124,8 @@ class QueryEvaluator:
             if isinstance(error, LimitError) and spec.engine == "auto" and spec.causal_model == "gumbel":
                 return self._sampled(query, engines, session, step, NOT_EXACT + str(error))
             return _undecided(query, "exact", str(error))
+        query.shared.keep(path, verdict)
+        return verdict
 
     def with_bands(self, verdict: Verdict, query: Query, engines: Engines, session: Session) -> Verdict:
         """Return an exact verdict on the session's path with its credible band and support, on a learned model."""
@@ -126,9 +138,15 @@ class QueryEvaluator:
     def with_recourse(verdict: Verdict, query: Query, engines: Engines, session: Session) -> Verdict:
         """Return a verdict on the session's path; on a missed goal with whether that could have been met."""
         path = session.path
-        return engines.checker.with_recourse(
+        known = query.shared.find(path) if verdict.method == "exact" else None
+        if known is not None and known.recourse is not None:
+            return structs.replace(verdict, recourse=known.recourse)
+        examined = engines.checker.with_recourse(
             verdict, query.formula, path.held, terminated=path.terminated, acted=path.acted
         )
+        if known is not None:
+            known.recourse = examined.recourse
+        return examined
 
     def _sampled(self, query: Query, engines: Engines, session: Session, step: Step, why: str) -> Verdict:
         """Return a sampled verdict: one more test of this formula on this stream."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Set as AbstractSet
+from functools import lru_cache
 from typing import Literal
 
 from monitor.errors import ConfigError, InputError
@@ -121,9 +122,9 @@ def validate(observation: Observation) -> None:
 
 
 def is_plain(observation: Observation) -> bool:
-    """Fast path: True if `validate` would surely pass (agent and episode not checked).
+    """Fast path: True if `validate` would surely pass and change nothing (agent and episode not checked).
 
-    That is so for a step before the end of an episode, with integers for state and action, and without a policy.
+    That is so for most steps with integers for state and action.
     """
     o = observation
     return (
@@ -131,13 +132,12 @@ def is_plain(observation: Observation) -> bool:
         and 0 <= o.seq <= _MAX_INT
         and type(o.state) is int
         and 0 <= o.state <= _MAX_INT
-        and type(o.action) is int
-        and 0 <= o.action <= _MAX_INT
+        and (o.action is None or (type(o.action) is int and 0 <= o.action <= _MAX_INT))
         and (o.time is None or (type(o.time) is float and 0 <= o.time < _MAX_TIME))
         and (o.reward is None or (type(o.reward) is float and math.isfinite(o.reward)))
-        and o.terminated is False
-        and o.truncated is False
-        and o.policy is None
+        and type(o.terminated) is bool
+        and type(o.truncated) is bool
+        and (o.policy is None or (type(o.policy) is str and len(o.policy) == 64 and _is_normal(o.policy)))
     )
 
 
@@ -239,6 +239,11 @@ def _policy(value: object) -> str | None:
     if type(value) is str and _SHA256.fullmatch(value):
         return value.lower()
     raise InputError("bad_policy", f'"policy" is {_show(value)}; send the sha256 of the policy file, 64 hex digits')
+
+
+@lru_cache(64)  # agents report one of a few policies with every step
+def _is_normal(policy: str) -> bool:
+    return bool(_SHA256.fullmatch(policy)) and policy == policy.lower()
 
 
 # ---- shared by several keys ----

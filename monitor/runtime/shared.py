@@ -1,0 +1,74 @@
+"""Exact verdicts shared by agents that went the same way.
+
+An exact verdict depends on the newest pairs of a path only, as far back as its formula looks, and not on the agent. So
+a fleet on a small model asks the same question again and again. A shared verdict has the same bits as a new one.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from monitor.logic import Formula
+from monitor.logic.traversal import asks_back, goals, largest_offset
+from monitor.stream import SlidingPath
+from monitor.types import Recourse, Verdict
+
+__all__ = ["SharedVerdict", "SharedVerdicts"]
+
+ENTRIES: Final = 8192
+"""Verdicts held for one formula; some 20 MB. When they are full, all are forgotten: the next ones fill them again."""
+
+WORTHWHILE: Final = 1 / 16
+"""Part of the questions that must have been asked before; below it, nothing is shared any more."""
+
+Key = tuple[tuple[tuple[int, int | None], ...], bool]
+
+
+class SharedVerdict(msgspec.Struct):
+    """A verdict without bands and recourse. `recourse`: what a missed goal was found to have, None if not examined."""
+
+    verdict: Verdict
+    recourse: Recourse | None = None
+
+
+class SharedVerdicts:
+    """Verdicts of one formula over one model, by the pairs they depend on.
+
+    A formula that refers to the start of the episode, or that has nested quantities that look back, depends on more
+    pairs than `largest_offset` says: its verdicts are not shared.
+    """
+
+    def __init__(self, formula: Formula) -> None:
+        bounded = all(offset >= 0 and not asks_back(goal.measure) for goal, _, offset in goals(formula))
+        self._pairs = largest_offset(formula) + 1 if bounded else 0
+        self._known: dict[Key, SharedVerdict] = {}
+        self._asked = self._found = 0
+
+    def find(self, path: SlidingPath) -> SharedVerdict | None:
+        """Return the verdict on a path, if it was kept.
+
+        Where other policies than nominal acted, the answer depends on them too, and nothing is kept.
+        """
+        if not self._pairs or path.acted:
+            return None
+        self._asked += 1
+        found = self._known.get(self._key(path))
+        self._found += found is not None
+        return found
+
+    def keep(self, path: SlidingPath, verdict: Verdict) -> None:
+        """Keep the exact verdict on a path."""
+        if not self._pairs or path.acted:
+            return
+        if len(self._known) >= ENTRIES:
+            self._known.clear()
+            if self._found < WORTHWHILE * self._asked:
+                self._pairs = 0
+                return
+            self._asked = self._found = 0
+        self._known[self._key(path)] = SharedVerdict(verdict)
+
+    def _key(self, path: SlidingPath) -> Key:
+        return tuple(path.held[-self._pairs :]), path.terminated

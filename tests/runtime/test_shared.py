@@ -1,0 +1,168 @@
+"""Agents that went the same way share verdicts; every verdict is still that of a check from scratch, to the bit."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from monitor import check
+from monitor.exact import IncrementalCheck
+from monitor.model import MDP
+from monitor.runtime import shared
+from monitor.runtime.monitor import Monitor
+from monitor.types import FormulaSpec, Instant, Judged, Observation, StreamSettings, Verdict
+from tests.exact.calls import note_calls
+
+SHA = {"nominal": "a" * 64, "careful": "b" * 64}
+POLICIES: dict[str, list[Any]] = {"nominal": [0, 0, 0, 0], "careful": [1, 1, 1, 1]}
+FORMULAS = [
+    'regret(careful@2, P>=0.6 [ G<=4 !"ditch" ])',
+    'regret(careful[1]@1, P<=0.5 [ F<=3 "ditch" ])',
+    'careful@3.P=? [ F<=4 "home" ]',
+    'careful@-1.P>=0.5 [ F<=5 "home" ]',
+    'handover(careful, P>=0.5 [ G<=2 !"ditch" ], 2) < 0.5',
+    'nominal@1.P>=0.3 [ F<=2 (careful[1]@1.P>=0.4 [ X "home" ]) ]',
+    'nominal@0.P>=0.3 [ F<=2 (careful[1]@0.P>=0.4 [ X "home" ]) ]',
+    '"home" | delta(careful,nominal)@2.P>=0.1 [ F<=4 "home" ]',
+]
+
+
+def world(random: Random) -> MDP:
+    """Four states; the last ends the episode. Rows are rough, so that paths repeat."""
+    rows = []
+    for state in range(3):
+        for action in range(2):
+            weights = [random.choice([0, 1, 3]) for _ in range(4)]
+            weights[random.randrange(4)] += 1
+            rows += [(state, action, to, weight / sum(weights)) for to, weight in enumerate(weights) if weight]
+    rows += [(3, 0, 3, 1.0), (3, 1, 3, 1.0)]
+    return MDP.from_transitions(states=4, actions=2, transitions=rows, labels={"ditch": [1], "home": [2]})
+
+
+class Fleet:
+    """Agents whose steps come in turns; `judged`: each verdict with the path it was given on."""
+
+    def __init__(self, random: Random, agents: int, *, takeovers: bool = False) -> None:
+        self.random, self.model = random, world(random)
+        specs = [FormulaSpec(f"f{n}", text, causal_model="any", recourse="always") for n, text in enumerate(FORMULAS)]
+        known = {sha256: name for name, sha256 in SHA.items()}
+        self.monitor = Monitor(self.model, POLICIES, specs, StreamSettings(window=6, max_lag=1e9, policies=known))
+        self.takeovers = takeovers
+        self.where = {f"a{n}": (0, 0, 0) for n in range(agents)}
+        self.now = 0.0
+        self.judged: list[tuple[Judged, dict[str, Any]]] = []
+
+    def step(self, agent: str) -> None:
+        episode, seq, state = self.where[agent]
+        by = "careful" if self.takeovers and self.random.random() < 0.3 else "nominal"
+        action, ends = POLICIES[by][state], state == 3
+        message = Observation(
+            agent, str(episode), seq, state, None if ends else action, terminated=ends, policy=SHA[by]
+        )
+        self.now += 0.001
+        now = Instant(self.now, self.now)
+        self.monitor.observe(message, now)
+        notices = self.monitor.evaluate(now)
+        path = self.monitor._agents[agent].session.path
+        about = {"path": path.pairs, "terminated": ends, "acted": tuple(path.acted)}
+        about["start_observed"] = path.start_observed
+        self.judged += [(each, about) for each in notices if isinstance(each, Judged)]
+        if ends:
+            self.where[agent] = (episode + 1, 0, 0)
+            return
+        successors, probabilities = self.model.row(state, action)
+        [to] = self.random.choices(successors.tolist(), probabilities.tolist())
+        self.where[agent] = (episode, seq + 1, to)
+
+    def run(self, steps: int) -> None:
+        for _ in range(steps):
+            for agent in self.where:
+                self.step(agent)
+
+    def verdict(self, judged: Judged, about: dict[str, Any]) -> Verdict:
+        """The same verdict, from scratch."""
+        text = FORMULAS[int(judged.formula[1:])]
+        regret = text.startswith("regret")
+        verdict = check(
+            text, model=self.model, policies=POLICIES, causal_model="any", engine="exact", recourse=regret, **about
+        )
+        assert isinstance(verdict, Verdict)
+        return verdict
+
+
+@pytest.mark.parametrize("entries", [8192, 3])
+@pytest.mark.parametrize("takeovers", [False, True])
+@pytest.mark.parametrize("seed", range(3))
+def test_each_verdict_of_a_fleet_is_that_of_a_check_from_scratch(
+    seed: int, entries: int, monkeypatch: pytest.MonkeyPatch, *, takeovers: bool
+) -> None:
+    monkeypatch.setattr(shared, "ENTRIES", entries)
+    monkeypatch.setattr(shared, "WORTHWHILE", 0.0)
+    fleet = Fleet(Random(seed), 5, takeovers=takeovers)
+    fleet.run(25)
+    assert len(fleet.judged) > 500
+    for judged, about in fleet.judged:
+        assert judged.verdict == fleet.verdict(judged, about), (judged.formula, about)
+    assert any(judged.verdict.recourse is not None for judged, _ in fleet.judged)
+
+
+def evaluated(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The formulas of the verdicts that are not shared from now on."""
+    calls: list[str] = []
+    note_calls(monkeypatch, IncrementalCheck, "verdict", calls, lambda self, *_, **__: self.text)
+    return calls
+
+
+def test_what_agents_ask_again_is_evaluated_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = evaluated(monkeypatch)
+    fleet = Fleet(Random(1), 20)
+    fleet.run(20)
+    asked = [judged.verdict.formula for judged, _ in fleet.judged]
+    paths = [(judged.verdict.formula, about["path"][-3:], about["terminated"]) for judged, about in fleet.judged]
+    assert calls.count(FORMULAS[0]) == len({path for path in paths if path[0] == FORMULAS[0]})
+    assert 2 * calls.count(FORMULAS[0]) < asked.count(FORMULAS[0])
+    for from_elsewhere in (FORMULAS[3], FORMULAS[5]):  # they depend on pairs further back
+        assert calls.count(from_elsewhere) == asked.count(from_elsewhere)
+
+
+def test_a_fleet_that_never_asks_again_shares_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is kept any more, once the verdicts held were hardly asked for."""
+    monkeypatch.setattr(shared, "ENTRIES", 2)
+    monkeypatch.setattr(shared, "WORTHWHILE", 1.0)
+    fleet = Fleet(Random(1), 4)
+    fleet.run(10)
+    calls = evaluated(monkeypatch)
+    before = len(fleet.judged)
+    fleet.run(10)
+    asked = [judged.verdict.formula for judged, _ in fleet.judged[before:]]
+    assert sorted(calls) == sorted(asked)
+
+
+def test_a_verdict_on_an_ended_path_is_not_that_on_an_open_one() -> None:
+    """The same pairs, terminated or not: `terminated` is a part of what a verdict depends on."""
+    model = MDP.from_transitions(
+        states=2, actions=1, transitions=[(0, 0, 0, 0.5), (0, 0, 1, 0.5), (1, 0, 0, 1.0)], labels={"home": [1]}
+    )
+    text = 'nominal@0.P=? [ F<=2 "home" ]'
+    monitor = Monitor(model, {"nominal": [0, 0]}, [text], StreamSettings(window=3, max_lag=1e9))
+    values = []
+    for n, (agent, ends) in enumerate([("ada", False), ("bob", True), ("cyd", False)]):
+        now = Instant(float(n), float(n))
+        monitor.observe(Observation(agent, "e", 0, 0, 0, terminated=ends), now)
+        values += [each.verdict.value for each in monitor.evaluate(now) if isinstance(each, Judged)]
+    assert values == [0.75, 0.0, 0.75]
+
+
+def test_bands_and_recourse_of_one_agent_are_not_told_of_another() -> None:
+    """What is shared is the verdict alone; without `recourse` it is told as it was."""
+    fleet = Fleet(Random(2), 3)
+    fleet.run(15)
+    missed = [judged.verdict for judged, _ in fleet.judged if judged.verdict.recourse is not None]
+    query = fleet.monitor.queries[0]
+    kept = [each.verdict for each in query.shared._known.values()]
+    assert missed
+    assert kept
+    assert all(verdict == replace(verdict, recourse=None) for verdict in kept)
