@@ -9,7 +9,8 @@ import msgpack
 import pytest
 from msgspec.structs import replace
 
-from monitor.alarm.document import plain, read_evidence
+from monitor.alarm.canonical import plain
+from monitor.alarm.document import read_evidence
 from monitor.alarm.evidence import ENGINE, REFEREE, derive_again, make_evidence
 from monitor.alarm.message import Identity, alert_payload, refreshed_payload
 from monitor.errors import EvidenceError

@@ -8,7 +8,7 @@ from typing import Any, get_args
 import pytest
 from msgspec.structs import replace
 
-from monitor.alarm.document import plain
+from monitor.alarm.canonical import plain
 from monitor.alarm.evidence import make_evidence, read_evidence, rederive
 from monitor.alarm.message import Identity, alert_payload
 from monitor.engine import check, on_stream
