@@ -40,6 +40,7 @@ __all__ = [
     "alert_id",
     "alert_payload",
     "identity_of",
+    "json_bytes",
     "named_policies",
     "plain_message",
     "refreshed_payload",
@@ -51,6 +52,7 @@ EARLIEST: Final = -62_135_596_800.0
 LATEST: Final = 253_402_300_799.9995
 """Seconds since the epoch: start of the year 0001, and the first time that rounds to the year 10000."""
 
+_encode: Final = msgspec.json.Encoder(enc_hook=np.generic.item).encode
 _compact = json.JSONEncoder(separators=(",", ":")).encode
 
 
@@ -205,7 +207,7 @@ class AlertBands(msgspec.Struct, frozen=True):
     """Why a band or the support is missing; empty if none is."""
 
 
-class AlertMessage(msgspec.Struct, frozen=True):
+class AlertMessage(msgspec.Struct, frozen=True, omit_defaults=True):
     """The JSON document on `cfmon/alerts/<agent>/<formula>`.
 
     Times are RFC 3339 in UTC, `null` where they are no date.
@@ -301,15 +303,20 @@ OPTIONAL: Final = ("bands", "recourse")
 """Fields that are left out where they do not apply."""
 
 
-def alert_payload(alert: Alert, identity: Identity, *, sent: float, evidence: str | None) -> dict[str, object]:
-    """Return the alert as published; `json.dumps` takes it as it is, also with `allow_nan=False`.
+def alert_payload(alert: Alert, identity: Identity, *, sent: float, evidence: str | None) -> bytes:
+    """Return the alert as published.
 
     `sent`: seconds since the epoch. `evidence`: id of the evidence, or None if none could be stored. Infinity and NaN
     become null. `profile` is a list, nearest offset first, because JSON keys are text.
     """
     link = None if evidence is None else EvidenceLink(evidence, f"/evidence/{evidence}")
     model = Named(identity.model_name, identity.model_sha256)
-    return plain_message(_message(alert, model, named_policies(identity), sent=sent, evidence=link))
+    return json_bytes(_message(alert, model, named_policies(identity), sent=sent, evidence=link))
+
+
+def json_bytes(message: msgspec.Struct | Mapping[str, object]) -> bytes:
+    """Return a message as published: JSON in UTF-8, its fields in order. Infinity and NaN become null."""
+    return _encode(message)
 
 
 def named_policies(identity: Identity) -> tuple[Named, ...]:

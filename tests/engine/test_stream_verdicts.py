@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import Any, get_args
 
@@ -182,7 +183,7 @@ def test_an_alert_reports_that_it_was_sampled_and_its_confidence(corridor: MDP) 
     alert = told[0]
     samples = alert.verdict.quantities[0].samples
     assert f"Sampled: {samples} samples, confidence 0.95." in alert.summary
-    payload = alert_payload(alert, identity, sent=0.0, evidence=None)
+    payload = json.loads(alert_payload(alert, identity, sent=0.0, evidence=None))
     assert payload["method"] == "sampled"
     assert payload["bounds"] == list(alert.verdict.bounds or ())
 
