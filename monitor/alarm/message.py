@@ -6,6 +6,7 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping
+from functools import cached_property
 from typing import Final, Literal, cast
 
 import msgspec
@@ -56,7 +57,7 @@ _encode: Final = msgspec.json.Encoder(enc_hook=np.generic.item).encode
 _compact = json.JSONEncoder(separators=(",", ":")).encode
 
 
-class Identity(msgspec.Struct, frozen=True):
+class Identity(msgspec.Struct, frozen=True, dict=True):
     """Model, policies and software behind a verdict.
 
     `policies`: name -> sha256 of its file, hexadecimal. `versions`: of the software, name -> version; they are part of
@@ -68,6 +69,11 @@ class Identity(msgspec.Struct, frozen=True):
     policies: Mapping[str, str]
     versions: Mapping[str, str]
     models: Mapping[str, str] = msgspec.field(default_factory=dict)
+
+    @cached_property
+    def inputs(self) -> str:
+        """JSON of models and policies, as they enter the id of an alarm."""
+        return _compact([self.model_sha256, sorted(self.policies.items()), sorted(self.models.items())])
 
     def same_inputs_as(self, other: Identity) -> bool:
         """Return whether models and policies are the same, ignoring the model's name and the software."""
@@ -104,12 +110,8 @@ def alert_id(agent: str, episode: Episode, formula: FormulaSpec, identity: Ident
     It is a hash of agent, episode, formula (name, text, causal model), models, policies and the step at which the
     breach began. Episode `1` is not episode `"1"`.
     """
-    parts = [
-        [agent, episode, first_seq],
-        [formula.name, formula.text, formula.causal_model],
-        [identity.model_sha256, sorted(identity.policies.items()), sorted(identity.models.items())],
-    ]
-    return hashlib.sha256(_compact(parts).encode("ascii")).hexdigest()[:32]
+    place = _compact([[agent, episode, first_seq], [formula.name, formula.text, formula.causal_model]])
+    return hashlib.sha256(f"{place[:-1]},{identity.inputs}]".encode("ascii")).hexdigest()[:32]
 
 
 class Named(msgspec.Struct, frozen=True):

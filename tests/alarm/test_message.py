@@ -204,6 +204,18 @@ def test_what_a_newer_verdict_says_stands_in_the_alert_under_its_revision(regret
     assert told == json.loads(alert_payload(newer, identity, sent=5.0, evidence="e" * 32))
 
 
+def test_an_id_is_the_hash_of_what_makes_the_alarm(identity: Identity) -> None:
+    formula = FormulaSpec("watch", 'P>=0.9 [ F<=4 "é" ]')
+    identity = replace(identity, models={"b": "2" * 64, "a": "1" * 64})
+    parts = [
+        ["a", "é", 5],
+        ["watch", formula.text, formula.causal_model],
+        [identity.model_sha256, [["careful", "b" * 64], ["nominal", "a" * 64]], [["a", "1" * 64], ["b", "2" * 64]]],
+    ]
+    expected = hashlib.sha256(json.dumps(parts, separators=(",", ":")).encode()).hexdigest()[:32]
+    assert alert_id("a", "é", formula, identity, 5) == expected
+
+
 def test_an_id_tells_alarms_apart_by_everything_that_makes_them(identity: Identity) -> None:
     formula = FormulaSpec("watch", 'P>=0.9 [ F<=4 "home" ]')
     episodes: list[Episode] = [1, "1", 2, "1,2"]
