@@ -26,7 +26,7 @@ MAX_ALARMS: Final = 5000
 """Maximum number of alarms, about 2 KB each; beyond it, the oldest that is not firing is removed."""
 
 LEVEL: Final = 0
-"""Level of compression: none, which would take half as long as all the rest of an alert."""
+"""Level of compression: none. Any other takes about 60 us, more than to make and encode the alert."""
 
 UNKNOWN: Final = "unknown"
 """State of an alarm that is over, but whose end was not stored."""
