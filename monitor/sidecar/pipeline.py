@@ -15,13 +15,13 @@ import msgspec
 from msgspec.structs import replace
 
 from monitor._version import __version__
-from monitor.alarm.message import Identity, Named, named_policies, plain_message, rfc3339
+from monitor.alarm.message import Identity, Named, json_bytes, named_policies, rfc3339
 from monitor.errors import EvidenceError, InputError
 from monitor.runtime.agent import AgentMonitorState
 from monitor.runtime.monitor import Monitor, MonitorState, Waiting
 from monitor.sidecar.effects import Effects, EvidenceFile, Publication
 from monitor.sidecar.events import Connected, Evaluate, Event, Heartbeat, Lost, Message
-from monitor.sidecar.sinks.alert_publisher import AlertPublisher, Published, as_json
+from monitor.sidecar.sinks.alert_publisher import AlertPublisher, Published
 from monitor.stream import agent_of, decode, seal, unseal
 from monitor.types import Alert, Blind, BlindReason, Forgotten, Instant, Notice, Received, Refreshed, TakenOver
 
@@ -352,7 +352,7 @@ class Pipeline:
             sent=rfc3339(now.wall),
             sent_unix=now.wall,
         )
-        return Publication(self.status_topic, as_json(plain_message(message)))
+        return Publication(self.status_topic, json_bytes(message))
 
 
 def _by_agent(pages: Mapping[str, bytes | None]) -> dict[str, dict[int, bytes]]:
