@@ -294,8 +294,7 @@ class Worker:
         if receipts:
             self.acknowledge(receipts)
         self._outbox.put(numbered)
-        for event, effects in outcomes:
-            self._sinks.take(effects, event.now)
+        self._sinks.take_all([(effects, event.now) for event, effects in outcomes])
 
     def _keep(
         self,

@@ -22,15 +22,22 @@ from monitor.sidecar.log import RateLimitedLog
 from monitor.sidecar.sinks.sink import Watched
 from monitor.statistics.deviation import NOTABLE
 from monitor.types import (
+    AlarmMoved,
+    Alert,
     Blind,
     BlindReason,
+    Calibrated,
     Contradictions,
     Deviates,
+    Ended,
+    Forecast,
     Forgotten,
     Instant,
     Judged,
     Notice,
+    OffPolicy,
     Received,
+    Refreshed,
     RewardMismatch,
     Skipped,
     TakenOver,
@@ -45,6 +52,9 @@ LOG: Final = logging.getLogger(ALARMS)
 ABOUT: Final = logging.getLogger("monitor.service")
 LOST: Final = frozenset({"gap", "conflict", "stale", "dropped", "rejected"})
 """Results of a message whose step is not accepted, or before which a step is missing."""
+UNSAID: Final = frozenset({AlarmMoved, Alert, Blind, Calibrated, Ended, Forecast, OffPolicy, Refreshed})
+"""Notices of which `_notice` says nothing: alerts are logged as published, blindness by reason."""
+
 MOST_NAMED: Final = 3
 """Agents named in one entry on blindness; more are counted."""
 TAKEN_OVER: Final = ("agent", "formula", "policy", "outcome", "episode", "first_seq", "seq", "evidence")
@@ -145,12 +155,14 @@ class Logbook:
 
     def take(self, effects: Effects, now: Instant) -> None:
         """Log what one event caused."""
-        self._blindness([notice for notice in effects.notices if isinstance(notice, Blind)], now)
+        if blind := [notice for notice in effects.notices if isinstance(notice, Blind)]:
+            self._blindness(blind, now)
         for publication in effects.publications:
             if publication.payload and not publication.repeats and publication.topic.startswith(f"{self._alerts}/"):
                 self._alert(_read(publication.payload))
         for notice in effects.notices:
-            self._notice(notice, now)
+            if type(notice) not in UNSAID:
+                self._notice(notice, now)
 
     def recall(self, effects: Effects, _now: Instant) -> None:
         """Log nothing: an earlier process has."""
