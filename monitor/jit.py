@@ -64,7 +64,7 @@ def _widened(made: F) -> F:
 
 def _wide(kind: Any) -> Any:  # noqa: ANN401 - a type of numba
     plain = types.unliteral(kind)
-    return types.int64 if isinstance(plain, types.Integer) and plain.signed and plain.bitwidth < 64 else plain
+    return types.int64 if plain in {types.int8, types.int16, types.int32} else plain
 
 
 def _sources() -> str:
