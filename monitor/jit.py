@@ -63,7 +63,7 @@ def _widened(made: F) -> F:
 
 
 def _wide(kind: Any) -> Any:  # noqa: ANN401 - a type of numba
-    plain = types.unliteral(kind)
+    plain = cast("Any", types).unliteral(kind)
     return types.int64 if plain in {types.int8, types.int16, types.int32} else plain
 
 
