@@ -197,8 +197,7 @@ class BestValues:
         """
         layout = self.layout(path)
         levels, widest = len(layout.used), layout.target.shape[1]
-        # To numba a column of a table has another type than an array of its own: it would compile everything again.
-        states, actions = (np.ascontiguousarray(kept[:levels]) for kept in (path.states, path.actions))
+        states, actions = path.states[:levels], path.actions[:levels]
         outcomes = np.full(levels, -1)
         outcomes[: len(path.states) - 1] = path.states[1 : levels + 1]
         acting, acted = acting_of(path.acted[:levels] or [self._nominal] * levels, *self._options.rewards.shape)
