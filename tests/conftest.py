@@ -8,7 +8,7 @@ import pkgutil
 import sys
 import threading
 from collections.abc import Generator, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -113,7 +113,8 @@ def pytest_collection(session: pytest.Session) -> Generator[None, object, object
     for name in ("monitor", "cfmon_client"):
         for module in pkgutil.walk_packages(importlib.import_module(name).__path__, f"{name}."):
             if not module.name.endswith("__main__"):
-                importlib.import_module(module.name)
+                with suppress(ModuleNotFoundError):  # what it is for is not installed
+                    importlib.import_module(module.name)
     with _without_tracer():
         return (yield)
 
