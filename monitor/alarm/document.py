@@ -48,6 +48,8 @@ ONLY_LEARNED = frozenset(
 """Fields of answers on learned models; left out where they have no value. A support of 0 is one."""
 ONLY_MISSED = frozenset({"recourse"})
 """Fields of verdicts on missed goals; left out of all others."""
+PLAIN = frozenset({bool, int, float, str, type(None)})
+"""Types of values that are plain data already; not their subclasses, such as NumPy's float."""
 
 
 ONLY_TAKEOVERS = frozenset({"acted", "takeover"})
@@ -178,6 +180,8 @@ def plain(value: object) -> Any:  # noqa: ANN401 - whatever shape the value has,
 
     A profile, whose keys are numbers, becomes a list of [offset, nominal, alternative]: keys here are text.
     """
+    if type(value) in PLAIN:  # most values: asking whether they are a mapping takes longer
+        return value
     match value:
         case Mapping():
             return {key: plain(value[key]) for key in sorted(value)}
