@@ -9,12 +9,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.conftest import LONG_FILES, MEASURED, TESTS, UNTRACED, is_untraced
+from tests.conftest import ALSO_MEASURED, LONG_FILES, MEASURED, TESTS, UNTRACED, is_untraced
 
 
 def test_every_file_and_folder_named_exists() -> None:
     assert [name for name in LONG_FILES if not (TESTS / name).is_file()] == []
-    assert [name for name in UNTRACED if not (TESTS / name).exists()] == []
+    assert [name for name in (*UNTRACED, *ALSO_MEASURED) if not (TESTS / name).exists()] == []
 
 
 def test_every_pure_package_is_measured_by_its_tests() -> None:
