@@ -65,10 +65,15 @@ class SharedVerdicts:
         if len(self._known) >= ENTRIES:
             self._known.clear()
             if self._found < WORTHWHILE * self._asked:
-                self._pairs = 0
+                self.end()
                 return
             self._asked = self._found = 0
         self._known[self._key(path)] = SharedVerdict(verdict)
+
+    def end(self) -> None:
+        """Share nothing from now on."""
+        self._pairs = 0
+        self._known.clear()
 
     def _key(self, path: SlidingPath) -> Key:
         return tuple(path.held[-self._pairs :]), path.terminated
