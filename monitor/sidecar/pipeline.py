@@ -23,7 +23,7 @@ from monitor.sidecar.effects import Effects, EvidenceFile, Publication
 from monitor.sidecar.events import Connected, Evaluate, Event, Heartbeat, Lost, Message
 from monitor.sidecar.sinks.alert_publisher import AlertPublisher, Published
 from monitor.stream import agent_of, decode, seal, unseal
-from monitor.types import Alert, Blind, BlindReason, Forgotten, Instant, Notice, Received, Refreshed, TakenOver
+from monitor.types import Alert, Blind, BlindReason, Forgotten, Instant, Judged, Notice, Received, Refreshed, TakenOver
 
 __all__ = [
     "OFFLINE",
@@ -310,8 +310,10 @@ class Pipeline:
     def _publish(self, notices: list[Notice], now: Instant) -> Effects:
         publications: list[Publication] = []
         evidence: list[EvidenceFile] = []
-        for notice in notices:
+        for place, notice in enumerate(notices):
             match notice:
+                case Received() | Judged():
+                    pass  # nearly all; sinks show them
                 case Alert():
                     publications.append(self._publisher.alert(notice, evidence, now.wall))
                 case Refreshed():
@@ -320,10 +322,11 @@ class Pipeline:
                     publications += self._publisher.forget(notice.agent)
                 case Blind():
                     self._publisher.see(notice)
+                case TakenOver():
+                    notices[place] = self._proved(notice, evidence)
                 case _:
                     pass
-        shown = [self._proved(each, evidence) if isinstance(each, TakenOver) else each for each in notices]
-        return Effects(tuple(publications), tuple(evidence), tuple(shown))
+        return Effects(tuple(publications), tuple(evidence), tuple(notices))
 
     def _proved(self, notice: TakenOver, evidence: list[EvidenceFile]) -> TakenOver:
         """Return a judged takeover with the id of its evidence, if that can be kept."""
