@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeVar
 
@@ -31,6 +32,9 @@ READ: Final = 1 << 16
 
 DIAL_PATIENCE: Final = 15.0
 """Seconds to resolve the address, connect and encrypt. A resolver can hang for longer; then we retry."""
+
+REFUSALS: Final = 10
+"""Reasons for refused messages that are logged per connection; some brokers give each message one of its own."""
 
 SUBSCRIBE, UNSUBSCRIBE = 1, 2  # ids of these packets; messages of ours have others
 
@@ -76,6 +80,9 @@ class Connection(asyncio.BufferedProtocol):
         self._topics: dict[int, str] = {}  # of messages of ours that are not acknowledged
         self._refusals: set[str] = set()
         self._heard = self._said = self._loop.time()
+        self._asked = math.inf
+        """when a ping was sent that nothing has followed"""
+        self._over = False
         self._alive: asyncio.TimerHandle | None = None
 
     async def open(self) -> None:
@@ -136,8 +143,7 @@ class Connection(asyncio.BufferedProtocol):
     def resume(self) -> None:
         """Read again, unless the connection is over, which the caller may not know yet."""
         if self._paused:
-            self._paused = False
-            self._heard = self._loop.time()
+            self._paused, self._asked = False, math.inf
             self._loop.call_soon(self._pass_on)
 
     async def close(self, patience: float) -> None:
@@ -147,6 +153,7 @@ class Connection(asyncio.BufferedProtocol):
         """
         self._arrived = len
         self._write(codec.DISCONNECT)
+        self._over = True
         self.resume()
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(asyncio.shield(self.lost), patience)
@@ -205,7 +212,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         """Take what was read."""
-        self._heard = self._loop.time()
+        self._heard, self._asked = self._loop.time(), math.inf
         now, number = self._clock(), self._number
         try:
             messages, packets = self._codec.feed(bytes(self._buffer[:nbytes]))
@@ -270,14 +277,16 @@ class Connection(asyncio.BufferedProtocol):
         """Note that a message of ours needs no more."""
         if (topic := self._topics.pop(answer.id, None)) is None:
             return
-        if answer.words is not None and answer.words not in self._refusals:
+        if answer.words is not None and answer.words not in self._refusals and len(self._refusals) < REFUSALS:
             self._refusals.add(answer.words)
             words = "the broker does not take a message on %s: %s (not logged again until the next connection)"
             LOG.error(words, topic, answer.words)
         self._published(answer.id)
 
     def _write(self, content: bytes) -> None:
-        """Send this with everything else that this loop iteration has to say."""
+        """Send this with everything else that this loop iteration has to say; nothing after DISCONNECT."""
+        if self._over:
+            return
         if not self._unsent:
             self._loop.call_soon(self._flush)
         self._unsent.append(content)
@@ -289,12 +298,17 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.write(content)
 
     def _keep_alive(self) -> None:
-        """Send a ping if either side was silent for half a keepalive; end the connection after one and a half."""
+        """Send a ping if either side was silent for half a keepalive; end the connection if nothing follows it.
+
+        Counted from the ping, not from what was heard before: this process may have been suspended since.
+        """
         now = self._loop.time()
-        if not self._paused and now - self._heard > 1.5 * self.keepalive:
+        if not self._paused and now - self._asked > 0.75 * self.keepalive:
             self._end(f"the broker says nothing for {now - self._heard:.0f} s")
             self.abort()
             return
         if now - min(self._heard, self._said) >= self.keepalive / 2:
             self._write(codec.PING)
+            self._flush()
+            self._asked = min(self._asked, now)
         self._alive = self._loop.call_later(self.keepalive / 4, self._keep_alive)

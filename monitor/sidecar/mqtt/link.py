@@ -179,15 +179,18 @@ class Link:
     # ---- backpressure ----
 
     def _arrived(self, messages: Sequence[Arrived]) -> int:
-        """Put messages into the inbox; return how many: if it becomes full, the others wait with the broker's."""
-        for count, message in enumerate(messages, 1):
-            self._inbox.put(message)
+        """Put messages into the inbox; return how many: once it is full, the others wait with the broker's.
+
+        It may be full before the first of them, of what an earlier connection brought.
+        """
+        for count, message in enumerate(messages):
             if self._inbox.full and not self._holding and self._connection is not None:
                 self._holding = True
                 self._connection.pause()
                 loop = asyncio.get_running_loop()
                 self._patience = loop.call_later(self._connection.keepalive / 2, self._give_up_holding)
                 return count
+            self._inbox.put(message)
         return len(messages)
 
     def _give_up_holding(self) -> None:
