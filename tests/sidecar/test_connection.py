@@ -375,8 +375,9 @@ def test_a_stall_of_ours_is_no_silence_of_the_broker(caplog: pytest.LogCaptureFi
             await side.until(lambda: side.changes == [True])
             line = side.link._connection
             assert line is not None
-            line._heard = line._said = asyncio.get_running_loop().time() - 10.0  # as if 10 s had passed at once
-            line._keep_alive()
+            line.keepalive._heard = line.keepalive._said = asyncio.get_running_loop().time() - 10.0  # passed at once
+            line.keepalive.stop()
+            line.keepalive.start()
             await side.until(lambda: len(played.of(PINGREQ)) > 2)
             assert side.changes == [True]
             await side.stop()

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import math
 from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeVar
 
@@ -18,6 +17,7 @@ from monitor.sidecar.mqtt import codec, dial
 from monitor.sidecar.mqtt.codec import Codec, Greeting, MalformedPacketError, Packet
 from monitor.sidecar.mqtt.dial import BrokerError, Dial, OldBrokerError, SessionConfig
 from monitor.sidecar.mqtt.inbox import Arrived, Receipt
+from monitor.sidecar.mqtt.keepalive import KeepAlive
 from monitor.sidecar.pipeline import OFFLINE, Publication
 from monitor.sidecar.tasks import in_thread
 
@@ -33,8 +33,7 @@ READ: Final = 1 << 16
 DIAL_PATIENCE: Final = 15.0
 """Seconds to resolve the address, connect and encrypt. A resolver can hang for longer; then we retry."""
 
-REFUSALS: Final = 10
-"""Reasons for refused messages that are logged per connection; some brokers give each message one of its own."""
+REFUSALS: Final = 10  # reasons logged per connection; some brokers give each refused message one of its own
 
 SUBSCRIBE, UNSUBSCRIBE = 1, 2  # ids of these packets; messages of ours have others
 
@@ -68,22 +67,17 @@ class Connection(asyncio.BufferedProtocol):
         self._greeted: asyncio.Future[Greeting] = self._loop.create_future()
         self._subscribed: asyncio.Future[None] = self._loop.create_future()
         self.lost: asyncio.Future[str] = self._loop.create_future()
-        self.keepalive = float(min(max(1, round(session.keepalive)), codec.MAX_ID))
+        self.keepalive = KeepAlive(min(max(1, round(session.keepalive)), codec.MAX_ID), self._ping, self._give_up)
         self._codec = Codec(session.version)
         self._dial = Dial(session.broker)
         self._transport: asyncio.Transport | None = None
         self._buffer = memoryview(bytearray(READ))
         self._unread: list[Arrived] = []
-        self._paused = False
+        self._paused = self._over = False
         self._unsent: list[bytes] = []
         self._id = UNSUBSCRIBE
         self._topics: dict[int, str] = {}  # of messages of ours that are not acknowledged
         self._refusals: set[str] = set()
-        self._heard = self._said = self._loop.time()
-        self._asked = math.inf
-        """when a ping was sent that nothing has followed"""
-        self._over = False
-        self._alive: asyncio.TimerHandle | None = None
 
     async def open(self) -> None:
         """Connect and subscribe; BrokerError if either fails. Unacknowledged messages follow.
@@ -137,13 +131,15 @@ class Connection(asyncio.BufferedProtocol):
     def pause(self) -> None:
         """Read no more; the broker has to wait."""
         self._paused = True
+        self.keepalive.deafen()
         if self._transport is not None:
             self._transport.pause_reading()
 
     def resume(self) -> None:
         """Read again, unless the connection is over, which the caller may not know yet."""
         if self._paused:
-            self._paused, self._asked = False, math.inf
+            self._paused = False
+            self.keepalive.listen()
             self._loop.call_soon(self._pass_on)
 
     async def close(self, patience: float) -> None:
@@ -161,8 +157,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def abort(self) -> None:
         """Close at once; no effect if it is closed already."""
-        if self._alive is not None:
-            self._alive.cancel()
+        self.keepalive.stop()
         self._flush()
         self._end("ended here")
         if self._transport is not None:
@@ -184,7 +179,7 @@ class Connection(asyncio.BufferedProtocol):
             server_hostname=None if context is None else session.broker.host,
             ssl_handshake_timeout=None if context is None else dial.HANDSHAKE,
         )
-        will, keepalive = (session.status_topic, OFFLINE), int(self.keepalive)
+        will, keepalive = (session.status_topic, OFFLINE), int(self.keepalive.seconds)
         self._write(self._codec.connect(session.client_id, keepalive, will, credentials, self._receive))
 
     async def _response(self, response: asyncio.Future[T], missing: str) -> T:
@@ -212,15 +207,14 @@ class Connection(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         """Take what was read."""
-        self._heard, self._asked = self._loop.time(), math.inf
+        self.keepalive.heard()
         now, number = self._clock(), self._number
         try:
             messages, packets = self._codec.feed(bytes(self._buffer[:nbytes]))
             for packet in packets:
                 self._take(packet)
         except MalformedPacketError as error:
-            self._end(f"the broker sends what is not MQTT: {error}")
-            self.abort()
+            self._give_up(f"the broker sends what is not MQTT: {error}")
             return
         self._unread += [
             Arrived(now, topic, payload, Receipt(number, message_id) if message_id else None)
@@ -268,10 +262,10 @@ class Connection(asyncio.BufferedProtocol):
         elif greeting.code:
             self._greeted.set_exception(BrokerError(f"the broker refuses the connection: {greeting.words}"))
         else:
-            self.keepalive = greeting.keepalive or self.keepalive
+            self.keepalive.seconds = greeting.keepalive or self.keepalive.seconds
             self._dial.greeted = True
             self._greeted.set_result(greeting)
-            self._keep_alive()
+            self.keepalive.start()
 
     def _settle(self, answer: codec.Answer) -> None:
         """Note that a message of ours needs no more."""
@@ -294,21 +288,13 @@ class Connection(asyncio.BufferedProtocol):
     def _flush(self) -> None:
         content, self._unsent = b"".join(self._unsent), []
         if content and self._transport is not None and not self._transport.is_closing():
-            self._said = self._loop.time()
+            self.keepalive.said()
             self._transport.write(content)
 
-    def _keep_alive(self) -> None:
-        """Send a ping if either side was silent for half a keepalive; end the connection if nothing follows it.
+    def _ping(self) -> None:
+        self._write(codec.PING)
+        self._flush()  # at once, since the broker's time begins
 
-        Counted from the ping, not from what was heard before: this process may have been suspended since.
-        """
-        now = self._loop.time()
-        if not self._paused and now - self._asked > 0.75 * self.keepalive:
-            self._end(f"the broker says nothing for {now - self._heard:.0f} s")
-            self.abort()
-            return
-        if now - min(self._heard, self._said) >= self.keepalive / 2:
-            self._write(codec.PING)
-            self._flush()
-            self._asked = min(self._asked, now)
-        self._alive = self._loop.call_later(self.keepalive / 4, self._keep_alive)
+    def _give_up(self, reason: str) -> None:
+        self._end(reason)
+        self.abort()

@@ -188,7 +188,7 @@ class Link:
                 self._holding = True
                 self._connection.pause()
                 loop = asyncio.get_running_loop()
-                self._patience = loop.call_later(self._connection.keepalive / 2, self._give_up_holding)
+                self._patience = loop.call_later(self._connection.keepalive.seconds / 2, self._give_up_holding)
                 return count
             self._inbox.put(message)
         return len(messages)
