@@ -16,7 +16,7 @@ import resource
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -215,7 +215,7 @@ class Soak:
             topic, payload = next(self._coming)
             self.messages += 1
             self.clock.seconds += 1.0 / ACTIVE
-            receipt = Receipt(1, self.messages % 65535, 1)
+            receipt = Receipt(1, self.messages % 65535 + 1)
             if self.traffic.rng.random() < 1e-4:
                 self.traffic.count["dropped"] += 1
                 self.inbox._entries.append(Dropped(self.clock(), topic, [receipt], 1))
@@ -250,8 +250,8 @@ class Soak:
             self.sent += 1
             self.outbox.done(number)
 
-    def _acknowledge(self, _receipt: Receipt) -> None:
-        self.acknowledged += 1
+    def _acknowledge(self, receipts: Sequence[Receipt]) -> None:
+        self.acknowledged += len(receipts)
 
     def figures(self) -> dict[str, Any]:
         """Return current figures. Sizes in MiB; `objects`: objects tracked by Python's garbage collector."""
