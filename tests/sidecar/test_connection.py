@@ -291,6 +291,22 @@ def test_with_mqtt_5_the_broker_waits_for_acknowledgements_and_nothing_is_droppe
         asyncio.run(scenario(real))
 
 
+def test_a_broker_that_exceeds_what_we_receive_is_held_back(tmp_path: Path) -> None:
+    """As mosquitto 2.0.11 does once acknowledgements flow; of what it had queued nothing is dropped."""
+
+    async def scenario(real: Mosquitto) -> None:
+        away = Side(real.url)
+        await away.until(lambda: away.changes == [True])
+        await away.stop()
+        await publish(real.url, *numbered(0, 400))
+        side = Side(real.url, limit=20, keepalive=4 * PATIENCE)
+        assert await side.take(400, acknowledge=True) == numbered(0, 400)
+        await side.stop()
+
+    with mosquitto(tmp_path / "m") as real:
+        asyncio.run(scenario(real))
+
+
 def test_a_handshake_drawn_out_byte_by_byte_is_given_up(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

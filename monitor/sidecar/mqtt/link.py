@@ -2,10 +2,11 @@
 
 A message is acknowledged once it is processed and on disk, so the broker resends it after a crash (at-least-once).
 
-Back-pressure: with MQTT 5 the broker sends half an inbox of unacknowledged messages at most, so it does not fill.
-With 3.1.1 its own limit does not slow it down (mosquitto 2.0.11 has 20 by default, and exceeds it by thousands once
-acknowledgements flow). So when the inbox is full we stop reading, and the broker queues. Before that would cost the
-connection we read on and drop steps, and notify the pipeline, by agent.
+Back-pressure: with MQTT 5 a broker may send half an inbox of unacknowledged messages at most, which does not fill it.
+With 3.1.1 its own limit does not slow it down, and not every broker keeps to that of MQTT 5: mosquitto 2.0.11 sends as
+many again for each acknowledgement while messages are queued (its issue 2301). So when the inbox is full we stop
+reading, and the broker queues. If it is still full after half a keepalive, we read on and drop steps, and notify the
+pipeline, by agent.
 """
 
 from __future__ import annotations
