@@ -89,7 +89,7 @@ def _description(section: dict[str, Any]) -> str:
 def _kind(setting: dict[str, Any], sections: dict[str, Any]) -> str:
     match setting:
         case {"enum": values}:
-            return ", ".join(f"`{value}`" for value in values)
+            return ", ".join(dict.fromkeys(f"`{value}`" for value in values))  # 5 and "5" are one in YAML
         case {"anyOf": kinds} | {"oneOf": kinds}:
             return " or ".join("`null`" if kind == {"type": "null"} else _kind(kind, sections) for kind in kinds)
         case {"pattern": pattern}:

@@ -19,7 +19,7 @@ from tests.servers import PATIENCE, free_port
 
 __all__ = ["delaying", "tapped"]
 
-PUBLISH = 3
+CONNECT, PUBLISH = 1, 3
 
 
 async def packet(reader: asyncio.StreamReader) -> bytes:
@@ -65,21 +65,30 @@ class _Tap:
         self._heard = heard
 
     async def carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        five = False
         while True:
             content = await packet(reader)
-            if content[0] >> 4 == PUBLISH:
-                self._heard.append(published(content))
+            if content[0] >> 4 == CONNECT:
+                five = content[_start(content) + len(b"\0\4MQTT")] == 5
+            elif content[0] >> 4 == PUBLISH:
+                self._heard.append(published(content, five=five))
             writer.write(content)
             await writer.drain()
 
 
-def published(content: bytes) -> Heard:
-    """Return a PUBLISH packet as a message."""
-    start = 1 + next(place for place, byte in enumerate(content[1:], 1) if not byte & 0x80)
+def _start(content: bytes) -> int:
+    """Return where the content of a packet begins, after its length."""
+    return 1 + next(place for place, byte in enumerate(content[1:], 1) if not byte & 0x80)
+
+
+def published(content: bytes, *, five: bool) -> Heard:
+    """Return a PUBLISH packet as a message. `five`: of MQTT 5, with less than 128 bytes of properties."""
+    start = _start(content)
     length = int.from_bytes(content[start : start + 2], "big")
     topic, rest = content[start + 2 : start + 2 + length], content[start + 2 + length :]
     marked, numbered = content[0] & 0x08, content[0] & 0x06
-    return Heard(time.monotonic(), topic.decode(), rest[2:] if numbered else rest, bool(marked))
+    rest = rest[2:] if numbered else rest
+    return Heard(time.monotonic(), topic.decode(), rest[1 + rest[0] :] if five else rest, bool(marked))
 
 
 @contextmanager

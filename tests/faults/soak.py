@@ -215,7 +215,7 @@ class Soak:
             topic, payload = next(self._coming)
             self.messages += 1
             self.clock.seconds += 1.0 / ACTIVE
-            receipt = Receipt(1, self.messages % 65535)
+            receipt = Receipt(1, self.messages % 65535 + 1)
             if self.traffic.rng.random() < 1e-4:
                 self.traffic.count["dropped"] += 1
                 self.inbox._entries.append(Dropped(self.clock(), topic, [receipt], 1))

@@ -76,6 +76,16 @@ def test_a_topic_that_is_not_utf8_is_empty() -> None:
     assert decoded("5", [b"\x30\x05\x00\x01\xff\x00x"]) == ([("", b"x", 0)], [])
 
 
+def test_long_topics_are_not_kept() -> None:
+    """Whoever may publish could fill the memory with them."""
+    before = codec._topic.cache_info()
+    topics = [f"{n}/" + "x" * 60_000 for n in range(3)]
+    assert [
+        topic for topic, _, _ in decoded("5", [Codec("5").publish(t, b"", number=0, retain=False) for t in topics])[0]
+    ] == topics
+    assert codec._topic.cache_info() == before
+
+
 def test_properties_of_a_message_are_passed_over() -> None:
     given_ = paho_properties(PacketTypes.PUBLISH)
     given_.UserProperty = [("a", "b"), ("c", "d" * 200)]

@@ -6,13 +6,16 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from monitor.sidecar.mqtt import codec, dial
 from monitor.sidecar.mqtt.codec import Codec, Packet
+from monitor.sidecar.mqtt.inbox import Arrived, Dropped, Inbox, Receipt
 from monitor.sidecar.pipeline import OFFLINE, Publication
+from monitor.types import Instant
 from tests.servers import PATIENCE, Mosquitto, mosquitto
 from tests.sidecar.side import Side
 from tests.sidecar.test_mqtt import numbered, publish
@@ -44,9 +47,17 @@ class Broker:
         self.answers: dict[int, Answer] = {SUBSCRIBE: granted, PUBLISH: taken, **answers}
         self.heard: list[Packet] = []
         self.url = ""
+        self.lingers = 0.0
+        """seconds to listen on after DISCONNECT"""
+        self.after = b""
+        self._writer: asyncio.StreamWriter | None = None
+
+    def hang_up(self) -> None:
+        assert self._writer is not None
+        self._writer.transport.abort()
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        kind = 0
+        kind, self._writer = 0, writer
         with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
             while kind != codec.GOODBYE:
                 kind, size = await reader.readexactly(2)
@@ -55,6 +66,9 @@ class Broker:
                 content = await reader.readexactly(size)
                 self.heard.append((kind, content))
                 writer.write(self.answers.get(kind & 0xF0, always(b""))(content))
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self.lingers):
+                    self.after = await reader.read(100)
         writer.close()
 
     def of(self, kind: int) -> list[Packet]:
@@ -70,8 +84,25 @@ async def broker(**answers: Answer) -> AsyncIterator[Broker]:
         yield played
 
 
-def greeting(properties: bytes = b"", code: int = 0) -> bytes:
-    return bytes([0x20, 3 + len(properties), 0, code, len(properties)]) + properties
+def greeting(properties: bytes = b"", code: int = 0, *, kept: bool = False) -> bytes:
+    """CONNACK; `kept`: with the session of an earlier connection."""
+    return bytes([0x20, 3 + len(properties), kept, code, len(properties)]) + properties
+
+
+def step(number: int) -> bytes:
+    return Codec("5").publish("agents/ada/steps", b"%d" % number, number=number, retain=False)
+
+
+async def lose(side: Side, played: Broker) -> None:
+    """The broker hangs up, which is seen by writing only if reading is paused; then the side is connected again."""
+    line = side.link._connection
+    assert line is not None
+    played.hang_up()
+    while not line.lost.done():
+        line._write(codec.PING)
+        await asyncio.sleep(0.005)
+    await side.until(lambda: side.changes == [True, False, True])
+    await asyncio.sleep(0.1)
 
 
 def to_send(side: Side, *payloads: bytes) -> None:
@@ -260,6 +291,22 @@ def test_with_mqtt_5_the_broker_waits_for_acknowledgements_and_nothing_is_droppe
         asyncio.run(scenario(real))
 
 
+def test_a_broker_that_exceeds_what_we_receive_is_held_back(tmp_path: Path) -> None:
+    """As mosquitto 2.0.11 does once acknowledgements flow; of what it had queued nothing is dropped."""
+
+    async def scenario(real: Mosquitto) -> None:
+        away = Side(real.url)
+        await away.until(lambda: away.changes == [True])
+        await away.stop()
+        await publish(real.url, *numbered(0, 400))
+        side = Side(real.url, limit=20, keepalive=4 * PATIENCE)
+        assert await side.take(400, acknowledge=True) == numbered(0, 400)
+        await side.stop()
+
+    with mosquitto(tmp_path / "m") as real:
+        asyncio.run(scenario(real))
+
+
 def test_a_handshake_drawn_out_byte_by_byte_is_given_up(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -301,3 +348,104 @@ def test_a_stop_reads_no_backlog_but_waits_for_the_farewell(tmp_path: Path) -> N
 
     with mosquitto(tmp_path / "m", "max_inflight_messages 4000") as real:
         asyncio.run(scenario(real))
+
+
+def test_what_comes_again_while_the_inbox_is_full_waits_and_is_not_dropped() -> None:
+    """After a loss of the connection; the first message used to make a gap, and one gap begins a path anew."""
+
+    async def scenario() -> None:
+        greet, steps = greeting(kept=True), b"".join(step(number) for number in range(1, 21))
+        async with broker(connect=lambda _content: greet + steps) as played:
+            side = Side(played.url, limit=5, keepalive=4 * PATIENCE)
+            await side.until(lambda: side.door.full)
+            await lose(side, played)
+            assert await side.take(25, acknowledge=False) == [*numbered(1, 6), *numbered(1, 21)]
+            await side.stop()
+
+    asyncio.run(scenario())
+
+
+def test_what_comes_again_while_steps_are_dropped_waits() -> None:
+    """Once it drops, the inbox drops until it is half empty; a new connection can wait for that."""
+
+    async def scenario() -> None:
+        greet, steps = greeting(kept=True), b"".join(step(number) for number in range(1, 21))
+        async with broker(connect=lambda _content: greet + steps, ping=always(b"\xd0\x00")) as played:
+            side = Side(played.url, limit=6, keepalive=1.0)
+            await side.until(lambda: len(side.door._entries) == 7)
+            assert await side.take(1, acknowledge=False) == [b"1"]
+            side.link._session = replace(side.link._session, keepalive=4 * PATIENCE)
+            await lose(side, played)
+            assert await side.take(25, acknowledge=False) == [*numbered(2, 7), *numbered(1, 21)]
+            await side.stop()
+
+    asyncio.run(scenario())
+
+
+def test_a_stall_of_ours_is_no_silence_of_the_broker(caplog: pytest.LogCaptureFixture) -> None:
+    """A process that was suspended has asked nothing meanwhile; it asks first."""
+
+    async def scenario() -> None:
+        async with broker(connect=always(greeting()), ping=always(b"\xd0\x00")) as played:
+            side = Side(played.url, keepalive=2.0)
+            await side.until(lambda: side.changes == [True])
+            line = side.link._connection
+            assert line is not None
+            line.keepalive._heard = line.keepalive._said = asyncio.get_running_loop().time() - 10.0  # passed at once
+            line.keepalive.stop()
+            line.keepalive.start()
+            await side.until(lambda: len(played.of(PINGREQ)) > 2)
+            assert side.changes == [True]
+            await side.stop()
+
+    asyncio.run(scenario())
+    assert "says nothing" not in caplog.text
+
+
+def test_messages_that_were_dropped_are_acknowledged_in_the_order_in_which_they_came() -> None:
+    """As MQTT requires, whatever their topics."""
+    door = Inbox(1)
+    for number, agent in enumerate("abcbcaab"):
+        door.put(Arrived(Instant(0.0, 0.0), agent, b"", Receipt(1, number)))
+    entries = [entry for _ in range(4) if (entry := door.take()) is not None]
+    receipts = [r for e in entries for r in (e.receipts if isinstance(e, Dropped) else [e.receipt]) if r is not None]
+    assert [receipt.message_id for receipt in receipts] == list(range(8))
+
+
+def test_nothing_is_sent_after_the_farewell() -> None:
+    """Acknowledgements of steps that were stored meanwhile come too late; the steps come again."""
+
+    async def scenario() -> None:
+        async with broker(connect=always(greeting() + step(1))) as played:
+            played.lingers = 0.1
+            side = Side(played.url)
+            await side.until(lambda: len(side.door) == 1)
+            entry, line = side.door.take(), side.link._connection
+            assert isinstance(entry, Arrived)
+            assert entry.receipt is not None
+            assert line is not None
+            closing = asyncio.create_task(line.close(PATIENCE))
+            await asyncio.sleep(0)
+            line.acknowledge([entry.receipt])
+            await closing
+            await side.stop()
+        assert played.of(codec.GOODBYE)
+        assert played.after == b""
+
+    asyncio.run(scenario())
+
+
+def test_refusals_that_differ_each_time_do_not_fill_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    def refuse(content: bytes) -> bytes:
+        number = taken(content)[2:]
+        return b"\x40\x0b" + number + b"\x87\x07\x1f\x00\x04" + b"%04d" % int.from_bytes(number)
+
+    async def scenario() -> None:
+        async with broker(connect=always(greeting()), publish=refuse) as played:
+            side = Side(played.url)
+            to_send(side, *numbered(0, 300))
+            await side.until(lambda: len(side.outbox) == 0)
+            await side.stop()
+
+    asyncio.run(scenario())
+    assert 1 < caplog.text.count("does not take a message") <= 20

@@ -275,8 +275,8 @@ class LimitsConfig(Section):
     """Longer messages are rejected."""
     agents: Count = setting(StreamSettings, "agents", le=1_000_000)
     queue: Annotated[Count, Field(ge=1, le=1_000_000)] = 100_000
-    """Steps that wait here; then the broker waits: with MQTT 5 as long as it takes, with 3.1.1 for half a `keepalive`,
-    after which steps are dropped: blind."""
+    """Steps that wait here; then the broker waits. With MQTT 5 it sends half of them at most; a broker that sends more,
+    as with 3.1.1, waits for half a `keepalive`, and if no step was processed by then, steps are dropped: blind."""
     deadline: Duration = 0.05
     """How long one evaluation may take; what does not fit waits for the next, agents taking turns."""
 

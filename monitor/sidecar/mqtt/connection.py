@@ -17,6 +17,7 @@ from monitor.sidecar.mqtt import codec, dial
 from monitor.sidecar.mqtt.codec import Codec, Greeting, MalformedPacketError, Packet
 from monitor.sidecar.mqtt.dial import BrokerError, Dial, OldBrokerError, SessionConfig
 from monitor.sidecar.mqtt.inbox import Arrived, Receipt
+from monitor.sidecar.mqtt.keepalive import KeepAlive
 from monitor.sidecar.pipeline import OFFLINE, Publication
 from monitor.sidecar.tasks import in_thread
 
@@ -31,6 +32,8 @@ READ: Final = 1 << 16
 
 DIAL_PATIENCE: Final = 15.0
 """Seconds to resolve the address, connect and encrypt. A resolver can hang for longer; then we retry."""
+
+REFUSALS: Final = 10  # reasons logged per connection; some brokers give each refused message one of its own
 
 SUBSCRIBE, UNSUBSCRIBE = 1, 2  # ids of these packets; messages of ours have others
 
@@ -64,19 +67,17 @@ class Connection(asyncio.BufferedProtocol):
         self._greeted: asyncio.Future[Greeting] = self._loop.create_future()
         self._subscribed: asyncio.Future[None] = self._loop.create_future()
         self.lost: asyncio.Future[str] = self._loop.create_future()
-        self.keepalive = float(min(max(1, round(session.keepalive)), codec.MAX_ID))
+        self.keepalive = KeepAlive(min(max(1, round(session.keepalive)), codec.MAX_ID), self._ping, self._give_up)
         self._codec = Codec(session.version)
         self._dial = Dial(session.broker)
         self._transport: asyncio.Transport | None = None
         self._buffer = memoryview(bytearray(READ))
         self._unread: list[Arrived] = []
-        self._paused = False
+        self._paused = self._over = False
         self._unsent: list[bytes] = []
         self._id = UNSUBSCRIBE
         self._topics: dict[int, str] = {}  # of messages of ours that are not acknowledged
         self._refusals: set[str] = set()
-        self._heard = self._said = self._loop.time()
-        self._alive: asyncio.TimerHandle | None = None
 
     async def open(self) -> None:
         """Connect and subscribe; BrokerError if either fails. Unacknowledged messages follow.
@@ -130,6 +131,7 @@ class Connection(asyncio.BufferedProtocol):
     def pause(self) -> None:
         """Read no more; the broker has to wait."""
         self._paused = True
+        self.keepalive.deafen()
         if self._transport is not None:
             self._transport.pause_reading()
 
@@ -137,7 +139,7 @@ class Connection(asyncio.BufferedProtocol):
         """Read again, unless the connection is over, which the caller may not know yet."""
         if self._paused:
             self._paused = False
-            self._heard = self._loop.time()
+            self.keepalive.listen()
             self._loop.call_soon(self._pass_on)
 
     async def close(self, patience: float) -> None:
@@ -147,6 +149,7 @@ class Connection(asyncio.BufferedProtocol):
         """
         self._arrived = len
         self._write(codec.DISCONNECT)
+        self._over = True
         self.resume()
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(asyncio.shield(self.lost), patience)
@@ -154,8 +157,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def abort(self) -> None:
         """Close at once; no effect if it is closed already."""
-        if self._alive is not None:
-            self._alive.cancel()
+        self.keepalive.stop()
         self._flush()
         self._end("ended here")
         if self._transport is not None:
@@ -177,7 +179,7 @@ class Connection(asyncio.BufferedProtocol):
             server_hostname=None if context is None else session.broker.host,
             ssl_handshake_timeout=None if context is None else dial.HANDSHAKE,
         )
-        will, keepalive = (session.status_topic, OFFLINE), int(self.keepalive)
+        will, keepalive = (session.status_topic, OFFLINE), int(self.keepalive.seconds)
         self._write(self._codec.connect(session.client_id, keepalive, will, credentials, self._receive))
 
     async def _response(self, response: asyncio.Future[T], missing: str) -> T:
@@ -205,15 +207,14 @@ class Connection(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         """Take what was read."""
-        self._heard = self._loop.time()
+        self.keepalive.heard()
         now, number = self._clock(), self._number
         try:
             messages, packets = self._codec.feed(bytes(self._buffer[:nbytes]))
             for packet in packets:
                 self._take(packet)
         except MalformedPacketError as error:
-            self._end(f"the broker sends what is not MQTT: {error}")
-            self.abort()
+            self._give_up(f"the broker sends what is not MQTT: {error}")
             return
         self._unread += [
             Arrived(now, topic, payload, Receipt(number, message_id) if message_id else None)
@@ -261,23 +262,25 @@ class Connection(asyncio.BufferedProtocol):
         elif greeting.code:
             self._greeted.set_exception(BrokerError(f"the broker refuses the connection: {greeting.words}"))
         else:
-            self.keepalive = greeting.keepalive or self.keepalive
+            self.keepalive.seconds = greeting.keepalive or self.keepalive.seconds
             self._dial.greeted = True
             self._greeted.set_result(greeting)
-            self._keep_alive()
+            self.keepalive.start()
 
     def _settle(self, answer: codec.Answer) -> None:
         """Note that a message of ours needs no more."""
         if (topic := self._topics.pop(answer.id, None)) is None:
             return
-        if answer.words is not None and answer.words not in self._refusals:
+        if answer.words is not None and answer.words not in self._refusals and len(self._refusals) < REFUSALS:
             self._refusals.add(answer.words)
             words = "the broker does not take a message on %s: %s (not logged again until the next connection)"
             LOG.error(words, topic, answer.words)
         self._published(answer.id)
 
     def _write(self, content: bytes) -> None:
-        """Send this with everything else that this loop iteration has to say."""
+        """Send this with everything else that this loop iteration has to say; nothing after DISCONNECT."""
+        if self._over:
+            return
         if not self._unsent:
             self._loop.call_soon(self._flush)
         self._unsent.append(content)
@@ -285,16 +288,13 @@ class Connection(asyncio.BufferedProtocol):
     def _flush(self) -> None:
         content, self._unsent = b"".join(self._unsent), []
         if content and self._transport is not None and not self._transport.is_closing():
-            self._said = self._loop.time()
+            self.keepalive.said()
             self._transport.write(content)
 
-    def _keep_alive(self) -> None:
-        """Send a ping if either side was silent for half a keepalive; end the connection after one and a half."""
-        now = self._loop.time()
-        if not self._paused and now - self._heard > 1.5 * self.keepalive:
-            self._end(f"the broker says nothing for {now - self._heard:.0f} s")
-            self.abort()
-            return
-        if now - min(self._heard, self._said) >= self.keepalive / 2:
-            self._write(codec.PING)
-        self._alive = self._loop.call_later(self.keepalive / 4, self._keep_alive)
+    def _ping(self) -> None:
+        self._write(codec.PING)
+        self._flush()  # at once, since the broker's time begins
+
+    def _give_up(self, reason: str) -> None:
+        self._end(reason)
+        self.abort()

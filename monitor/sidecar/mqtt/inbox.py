@@ -42,7 +42,10 @@ class Arrived(msgspec.Struct, frozen=True):
 
 @dataclass(slots=True)
 class Dropped:
-    """Messages of one topic that were dropped because the inbox was full; also acknowledged."""
+    """Messages of one topic that were dropped because the inbox was full.
+
+    The last entry of a gap has the `receipts` of all of it, so that they are acknowledged in the order of arrival.
+    """
 
     now: Instant
     topic: str
@@ -64,6 +67,7 @@ class Inbox:
         self._entries: deque[Arrived | Dropped] = deque()
         self._messages = self._bytes = 0
         self._dropped: dict[str, Dropped] = {}
+        self._last: Dropped | None = None
         self._something = asyncio.Event()
 
     def __len__(self) -> int:
@@ -72,18 +76,18 @@ class Inbox:
 
     @property
     def full(self) -> bool:
-        """True if no more messages should come for now."""
-        return self._messages >= self.limit or self._bytes >= LARGE
+        """True if no more messages should come for now: they would be dropped."""
+        return self._dropping or self._messages >= self.limit or self._bytes >= LARGE
 
     def put(self, message: Arrived) -> bool:
         """Add a message; return False if it had to be dropped."""
         self._something.set()
-        if not self.full and not self._dropping:
+        if not self.full:
             self._entries.append(message)
             self._messages += 1
             self._bytes += len(message.payload)
             self._was_full = self._was_full or self.full
-            self._dropped = {}
+            self._dropped, self._last = {}, None
             return True
         self._drop(message)
         return False
@@ -105,6 +109,7 @@ class Inbox:
             self._report_space()
         else:
             self._dropped.pop(entry.topic, None)
+            self._last = None if entry is self._last else self._last
         return entry
 
     def _drop(self, message: Arrived) -> None:
@@ -115,9 +120,12 @@ class Inbox:
         if entry is None:
             entry = self._dropped[topic] = Dropped(message.now, topic)
             self._entries.append(entry)
+            if self._last is not None:
+                entry.receipts, self._last.receipts = self._last.receipts, entry.receipts
+            self._last = entry
         entry.count += 1
         if message.receipt is not None:
-            entry.receipts.append(message.receipt)
+            (self._last or entry).receipts.append(message.receipt)
 
     def _report_space(self) -> None:
         if self._was_full and self._messages <= self.limit // 2 and self._bytes <= LARGE // 2:

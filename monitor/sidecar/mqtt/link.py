@@ -2,10 +2,11 @@
 
 A message is acknowledged once it is processed and on disk, so the broker resends it after a crash (at-least-once).
 
-Back-pressure: with MQTT 5 the broker sends half an inbox of unacknowledged messages at most, so it does not fill.
-With 3.1.1 its own limit does not slow it down (mosquitto 2.0.11 has 20 by default, and exceeds it by thousands once
-acknowledgements flow). So when the inbox is full we stop reading, and the broker queues. Before that would cost the
-connection we read on and drop steps, and notify the pipeline, by agent.
+Back-pressure: with MQTT 5 a broker may send half an inbox of unacknowledged messages at most, which does not fill it.
+With 3.1.1 its own limit does not slow it down, and not every broker keeps to that of MQTT 5: mosquitto 2.0.11 sends as
+many again for each acknowledgement while messages are queued (its issue 2301). So when the inbox is full we stop
+reading, and the broker queues. If it is still full after half a keepalive, we read on and drop steps, and notify the
+pipeline, by agent.
 """
 
 from __future__ import annotations
@@ -179,15 +180,18 @@ class Link:
     # ---- backpressure ----
 
     def _arrived(self, messages: Sequence[Arrived]) -> int:
-        """Put messages into the inbox; return how many: if it becomes full, the others wait with the broker's."""
-        for count, message in enumerate(messages, 1):
-            self._inbox.put(message)
+        """Put messages into the inbox; return how many: once it is full, the others wait with the broker's.
+
+        It may be full before the first of them, of what an earlier connection brought.
+        """
+        for count, message in enumerate(messages):
             if self._inbox.full and not self._holding and self._connection is not None:
                 self._holding = True
                 self._connection.pause()
                 loop = asyncio.get_running_loop()
-                self._patience = loop.call_later(self._connection.keepalive / 2, self._give_up_holding)
+                self._patience = loop.call_later(self._connection.keepalive.seconds / 2, self._give_up_holding)
                 return count
+            self._inbox.put(message)
         return len(messages)
 
     def _give_up_holding(self) -> None:

@@ -1,0 +1,59 @@
+"""Pings, and when a broker that does not answer them counts as lost."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Callable
+
+__all__ = ["KeepAlive"]
+
+
+class KeepAlive:
+    """Calls `ping` if either side was silent for half of `seconds`, and `lost`, with the reason, if nothing follows.
+
+    How long the broker takes is counted from the ping, not from what was heard before: this process may have been
+    suspended since. While we are `deaf`, because we do not read, the broker cannot be lost.
+    """
+
+    def __init__(self, seconds: float, ping: Callable[[], None], lost: Callable[[str], None]) -> None:
+        self.seconds = seconds
+        self._ping = ping
+        self._lost = lost
+        self._loop = asyncio.get_running_loop()
+        self._heard = self._said = self._loop.time()
+        self._pinged = math.inf  # the first ping that nothing has followed
+        self._deaf = False
+        self._timer: asyncio.TimerHandle | None = None
+
+    def start(self) -> None:
+        """Begin; look again each quarter of `seconds`."""
+        now = self._loop.time()
+        if not self._deaf and now - self._pinged > 0.75 * self.seconds:
+            self._lost(f"the broker says nothing for {now - self._heard:.0f} s")
+            return
+        if now - min(self._heard, self._said) >= self.seconds / 2:
+            self._ping()
+            self._pinged = min(self._pinged, now)
+        self._timer = self._loop.call_later(self.seconds / 4, self.start)
+
+    def stop(self) -> None:
+        """End; no effect if it has not begun."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def heard(self) -> None:
+        """Note that the broker sent something."""
+        self._heard, self._pinged = self._loop.time(), math.inf
+
+    def said(self) -> None:
+        """Note that we sent something."""
+        self._said = self._loop.time()
+
+    def deafen(self) -> None:
+        """Note that we do not read."""
+        self._deaf = True
+
+    def listen(self) -> None:
+        """Note that we read again; the broker has the time for an answer from the next ping on."""
+        self._deaf, self._pinged = False, math.inf
